@@ -96,7 +96,7 @@ def final_number(text: str, *, truncated: bool = False) -> str | None:
     """
     if truncated:
         # What stands behind the last end of a sentence was cut: its number may be the beginning of another one.
-        ends = [found.end() for found in re.finditer(r"\n|[.!?](?=\s)", text[-20_000:])]
+        ends = [match.end() for match in re.finditer(r"\n|[.!?](?=\s)", text[-20_000:])]
         text = text[-20_000:][:ends[-1]] if ends else ""
     for line in reversed(last_lines(text)):
         if truncated and not is_conclusion(line):
@@ -106,9 +106,9 @@ def final_number(text: str, *, truncated: bool = False) -> str | None:
             if (alone or is_conclusion(sentence)) and (in_words := _said_in_words(sentence)):
                 return in_words
             if any(map(str.isdigit, sentence)):
-                found, decided = _said(sentence)
-                if found is not None or decided:
-                    return found
+                number, decided = _said(sentence)
+                if number is not None or decided:
+                    return number
     return None
 
 
@@ -117,13 +117,14 @@ def _said_in_words(sentence: str) -> str:
     if any(map(str.isdigit, sentence)) or _NOT_PLAIN.search(sentence):
         return ""
     places = list(_ATTACHED.finditer(sentence))
-    words = [found.group().casefold() for found in places]
+    words = [match.group().casefold() for match in places]
     runs, at = [], 0
     while at < len(words):
-        found = read_words(words[at:]) if words[at] in NUMBER_WORDS or words[at] in ("a", "minus", "negative") else None
-        if found is not None:
-            runs.append((at, found))
-        at += found.taken if found is not None else 1
+        begins = words[at] in NUMBER_WORDS or words[at] in ("a", "minus", "negative")
+        number = read_words(words[at:]) if begins else None
+        if number is not None:
+            runs.append((at, number))
+        at += number.taken if number is not None else 1
     if len(runs) != 1 or runs[0][1].value == 1:
         return ""
     begin, number = runs[0]
@@ -159,7 +160,7 @@ def _said(sentence: str) -> tuple[str | None, bool]:
     if at >= 0:
         return _right_side(sentence, at, numbers)
     bold = [span.span() for span in re.finditer(r"\*\*[^*]+\*\*", sentence)]
-    marked = [found for found in numbers if any(start <= found.start < end for start, end in bold)]
+    marked = [number for number in numbers if any(start <= number.start < end for start, end in bold)]
     chosen = _chosen(marked or numbers)
     if chosen is None or _is_open(sentence, chosen, numbers):
         return None, True
@@ -169,11 +170,11 @@ def _said(sentence: str) -> tuple[str | None, bool]:
 def _right_side(sentence: str, at: int, numbers: list[_Found]) -> tuple[str | None, bool]:
     left = sentence[:at]
     # The equation begins behind the last word that leads to it.
-    begin = max((found.end() for found in re.finditer(
+    begin = max((match.end() for match in re.finditer(
         r"(?:\b(?:is|are|so|that|have|get|gives|then|thus|hence|therefore|where|by|total of|have got|chairs "
         r"in)\b|[:;]|,\s(?!\d{3}))\s*", left)), default=0)
     part = left[begin:].strip(" *$")
-    behind = [found for found in numbers if found.start > at]
+    behind = [number for number in numbers if number.start > at]
     second_solution = re.search(rf"\b{_UNKNOWN}\s?=\s?-?\d[^=]*(?:\bor\b|\band\b|,)\s*{_UNKNOWN}\s*$", left)
     if second_solution or not names_a_value(part or left):
         return None, True
@@ -186,16 +187,16 @@ def _right_side(sentence: str, at: int, numbers: list[_Found]) -> tuple[str | No
 
 def _numbers(sentence: str) -> tuple[list[_Found], bool]:
     """The numbers of a sentence that are values of their own, and whether there are expressions."""
-    masked = _NO_NUMBER.sub(lambda found: "\0" * len(found.group()), sentence)
+    masked = _NO_NUMBER.sub(lambda match: "\0" * len(match.group()), sentence)
     numbers: list[_Found] = []
     algebra = False
-    for found in _SCIENTIFIC.finditer(sentence):
-        before = sentence[max(0, found.start() - 60):found.start()]
+    for match in _SCIENTIFIC.finditer(sentence):
+        before = sentence[max(0, match.start() - 60):match.start()]
         if not re.search(r"[-+*/·×÷^(]\s*$", before) and not _NOT.search(before):
-            numbers.append(_Found(found.group().strip(), found.start(), found.end(), _is_circumstance(before, numbers)))
-        masked = masked[:found.start()] + "\0" * len(found.group()) + masked[found.end():]
-    for found in _NUMBER.finditer(masked):
-        start, end, before = found.start(), found.end(), masked[max(0, found.start() - 60):found.start()]
+            numbers.append(_Found(match.group().strip(), match.start(), match.end(), _is_circumstance(before, numbers)))
+        masked = masked[:match.start()] + "\0" * len(match.group()) + masked[match.end():]
+    for match in _NUMBER.finditer(masked):
+        start, end, before = match.start(), match.end(), masked[max(0, match.start() - 60):match.start()]
         if _LABEL.search(before):
             continue
         if before[-1:].isalpha() or before[-1:] in ("\0", "_", "\\", "#"):
@@ -210,9 +211,9 @@ def _numbers(sentence: str) -> tuple[list[_Found], bool]:
             continue
         if _NOT.search(before):
             continue
-        numbers.append(_Found(sentence[start:end].strip() if unit else found.group().strip(), start, end,
+        numbers.append(_Found(sentence[start:end].strip() if unit else match.group().strip(), start, end,
                               _is_circumstance(before, numbers)))
-    return sorted(numbers, key=lambda found: found.start), algebra
+    return sorted(numbers, key=lambda number: number.start), algebra
 
 
 def _unit_end(text: str, end: int) -> tuple[int, bool]:
@@ -244,7 +245,7 @@ def _is_circumstance(before: str, earlier: list[_Found]) -> bool:
 
 
 def _chosen(numbers: list[_Found]) -> _Found | None:
-    plainly = [found for found in numbers if not found.circumstance]
+    plainly = [number for number in numbers if not number.circumstance]
     if plainly:
         return plainly[-1]
     return numbers[0] if numbers else None

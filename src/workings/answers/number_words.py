@@ -39,10 +39,10 @@ def read_words(words: Sequence[str]) -> InWords | None:
     """
     start = 1 if words and words[0] in _SIGNS else 0
     sign = _SIGNS[words[0]] if start else 1
-    found = _whole(words, start)
-    if found is None:
+    span = _whole(words, start)
+    if span is None:
         return None
-    value, at = found
+    value, at = span
     following = words[at] if at < len(words) else ""
     if following == "point":
         digits = [str(_SMALL[word]) for word in _while_digits(words[at + 1:])]
@@ -84,12 +84,12 @@ def _whole(words: Sequence[str], at: int) -> tuple[Fraction, int] | None:
 
 
 def _while_digits(words: Sequence[str]) -> list[str]:
-    found = []
+    digits = []
     for word in words:
         if _SMALL.get(word, 10) > 9:
             break
-        found.append(word)
-    return found
+        digits.append(word)
+    return digits
 
 
 def _part(words: Sequence[str]) -> tuple[Fraction, int] | None:

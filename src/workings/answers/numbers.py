@@ -85,16 +85,16 @@ def parse_words(text: str) -> Number | None:
     said = re.sub(r"^\W*(?:a|one) dozen\b", "twelve", re.sub(r"^\W*half a dozen\b", "six", said))
     places = list(re.finditer(r"[^\W\d_]+", said))
     tokens = [place.group() for place in places]
-    found = read_words(tokens)
-    if found is None or any(
+    number = read_words(tokens)
+    if number is None or any(
             # "a hundred, five times" are two numbers; "one million, two hundred" is one.
             said[one.end():other.start()].strip(" -‐‑\n\t") not in ("", "," if one.group() in SCALES else "")
-            for one, other in pairwise(places[:found.taken])):
+            for one, other in pairwise(places[:number.taken])):
         return None
-    rest = tokens[found.taken:]
+    rest = tokens[number.taken:]
     percent = rest[:1] == ["percent"] or rest[:2] == ["per", "cent"]
     unit = read_unit(" ".join(rest[(1 if rest[0] == "percent" else 2) if percent else 0:]))
-    return None if unit is None else Number(found.value, percent, unit)
+    return None if unit is None else Number(number.value, percent, unit)
 
 
 @lru_cache(maxsize=10_000)
@@ -110,13 +110,13 @@ def _parse(text: str) -> Number | None:
         currency = mark.group().strip()
         inner, cleaned = _sign(cleaned[mark.end():])
         sign *= inner
-    found = _VALUE.match(cleaned)
-    if not found:
+    match = _VALUE.match(cleaned)
+    if not match:
         return None
-    value = _value(found)
+    value = _value(match)
     if value is None:
         return None
-    return _with_unit(sign * value, cleaned[found.end():], currency)
+    return _with_unit(sign * value, cleaned[match.end():], currency)
 
 
 def equal_numbers(given: Number, expected: Number, tolerance: float = 0.0) -> bool:

@@ -65,7 +65,7 @@ def _pair(a: Path, b: Path, points: float | None, html: Path | None, as_json: bo
         write_report(html, [a, b], comparison)
         say(f"page: {html}")
     breaks = _breaks(comparison)
-    values = comparison.to_json() | ({"first_wrong_step": {side: found.kinds for side, found in breaks.items()}}
+    values = comparison.to_json() | ({"first_wrong_step": {side: own.kinds for side, own in breaks.items()}}
                                      if breaks else {})
     answer(values, as_json=as_json, text="\n".join([comparison_text(comparison), *_breaks_text(breaks)]))
     _exit(comparison.verdict)
@@ -83,10 +83,10 @@ def _breaks(comparison: "Comparison") -> "dict[str, Breaks]":
 def _breaks_text(breaks: "dict[str, Breaks]") -> list[str]:
     from workings.evaluation.breaks import BROKEN, KINDS
 
-    shown = [kind for kind in KINDS if any(kind in found.kinds for found in breaks.values())]
+    shown = [kind for kind in KINDS if any(kind in side.kinds for side in breaks.values())]
     if not any(kind in BROKEN for kind in shown):
         return []
-    rows = [(kind, *(str(found.kinds.get(kind, 0)) for found in breaks.values())) for kind in shown]
+    rows = [(kind, *(str(side.kinds.get(kind, 0)) for side in breaks.values())) for kind in shown]
     return ["items by the line of their first wrong step (A, B):",
             *(f"  {kind:<20}  {a:>6}  {b:>6}" for kind, a, b in rows)]
 
@@ -94,14 +94,14 @@ def _breaks_text(breaks: "dict[str, Breaks]") -> list[str]:
 def _seeds(a: Sequence[Path], b: Sequence[Path], html: Path | None, as_json: bool) -> None:
     from workings.evaluation.comparison.seeds import compare_seeds
 
-    found = compare_seeds(a, b)
+    result = compare_seeds(a, b)
     if html is not None:
         from workings.reports.seeds_page import write_seeds_page
 
-        write_seeds_page(html, a, b, found)
+        write_seeds_page(html, a, b, result)
         say(f"page: {html}")
-    answer(found.to_json(), as_json=as_json, text="\n".join([found.sentence, *(f"note: {n}" for n in found.notes)]))
-    _exit(found.verdict)
+    answer(result.to_json(), as_json=as_json, text="\n".join([result.sentence, *(f"note: {n}" for n in result.notes)]))
+    _exit(result.verdict)
 
 
 def _table(runs: Sequence[Path], html: Path | None, as_json: bool) -> None:

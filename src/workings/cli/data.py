@@ -140,8 +140,8 @@ def show_command(
         entries, facts["sha256"] = _open_entries(name)
         records = [entry.to_json() for entry in entries]
     facts |= {"records": len(records), "counts": label_counts(records), "first": records[:n]}
-    counts = [f"{label}: " + ", ".join(f"{key} {count}" for key, count in found.items())
-              for label, found in facts["counts"].items()]
+    counts = [f"{label}: " + ", ".join(f"{key} {count}" for key, count in values.items())
+              for label, values in facts["counts"].items()]
     recipe = facts.get("recipe")
     made_by = [f"made by: workings data make {' '.join(recipe['kinds'])} --n {recipe['traces']} --items "
                f"{recipe['items']} --seed {recipe['seed']} ({recipe['holds']})"] if recipe else []
@@ -160,15 +160,15 @@ def diff_command(
     """Compare two sets of traces, or two of pairs, by id. Exit code 1 when they differ."""
     from workings.data.traces import diff_traces
 
-    found = diff_traces(_open_entries(a)[0], _open_entries(b)[0])
-    lines = [*(f"+ {name}" for name in found.added), *(f"- {name}" for name in found.removed),
-             *(f"~ {name}: {', '.join(keys)}" for name, keys in found.changed.items())]
+    difference = diff_traces(_open_entries(a)[0], _open_entries(b)[0])
+    lines = [*(f"+ {name}" for name in difference.added), *(f"- {name}" for name in difference.removed),
+             *(f"~ {name}: {', '.join(keys)}" for name, keys in difference.changed.items())]
     # Two sets may differ in every record, and a terminal is of no use for so many lines.
     more = [f"… and {len(lines) - 50} more (--json has all)"] if len(lines) > 50 else []
-    summary = (f"{found.same} the same, {len(found.added)} added, {len(found.removed)} removed, "
-               f"{len(found.changed)} changed")
-    answer(found.to_json(), as_json=as_json, text="\n".join([*lines[:50], *more, summary]))
-    if not found.equal:
+    summary = (f"{difference.same} the same, {len(difference.added)} added, {len(difference.removed)} removed, "
+               f"{len(difference.changed)} changed")
+    answer(difference.to_json(), as_json=as_json, text="\n".join([*lines[:50], *more, summary]))
+    if not difference.equal:
         raise typer.Exit(1)
 
 

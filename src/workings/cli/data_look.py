@@ -53,8 +53,8 @@ def check_command(
         read, report = (_check_pairs if pairs else _check_traces)(path, questions, ngram, recipe)
         values = report.to_json()
         if findings is not None:
-            atomic.write_bytes(findings, b"".join(json.dumps(found.to_json(), ensure_ascii=False).encode() + b"\n"
-                                                  for found in report.findings))
+            atomic.write_bytes(findings, b"".join(json.dumps(each.to_json(), ensure_ascii=False).encode() + b"\n"
+                                                  for each in report.findings))
         if fix:
             # The cleaned file would lie in the temporary folder and vanish with it.
             if path.parent == Path(folder):
@@ -91,7 +91,7 @@ def _ask_for_much(report: Any) -> None:
     if len(gone) * FIFTH <= report.records:
         return
     kinds = ", ".join(f"{count} {kind}" for kind, count in report.counts.items()
-                      if any(found.kind == kind for reasons in gone.values() for found in reasons))
+                      if any(finding.kind == kind for reasons in gone.values() for finding in reasons))
     told = f"--fix would leave out {len(gone)} of {report.records} records ({kinds})"
     # Nobody can answer there, so a script is told what to type instead.
     if not sys.stdin.isatty():
@@ -145,16 +145,16 @@ def preview_command(
     batches = Batches(made, seed=asked.seed, rows_per_micro_batch=asked.batch.micro_batch,
                       accumulation=asked.batch.accumulation, data_config=asked.data)
     summary = summarize(rows, batches, entries, asked.data.learn)
-    chosen = [found for found in rows.rows if found.id == row] if row else list(rows.rows[:n])
+    chosen = [each for each in rows.rows if each.id == row] if row else list(rows.rows[:n])
     # A trace may give no row at all, for example because it is too long.
     if row and not chosen:
         raise RequestError(f"--row {row}", "the id of a row", "workings data preview without --row")
     known = entries_by_row(entries)
-    shown = [(found, pieces(found, tokenizer), turns_of(known[found.id], found)) for found in chosen]
+    shown = [(each, pieces(each, tokenizer), turns_of(known[each.id], each)) for each in chosen]
     values = {**summary.to_json(), "dropped_rows": [vars(gone) for gone in rows.dropped[:20]], "shown": [
-        {"id": found.id, "tokens": len(found.tokens), "supervised_tokens": found.supervised_tokens,
+        {"id": each.id, "tokens": len(each.tokens), "supervised_tokens": each.supervised_tokens,
          "turns": [vars(turn) for turn in turns], "text": marked(parts), "pieces": [vars(piece) for piece in parts]}
-        for found, parts, turns in shown]}
+        for each, parts, turns in shown]}
     if not as_json:
         _print_rows(shown)
     answer(values, as_json=as_json, text=summary.text())

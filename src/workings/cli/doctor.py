@@ -35,9 +35,9 @@ def doctor_command(
     from workings.config.load import load_recipe
     from workings.runs.doctor import doctor
 
-    found = doctor(load_recipe(recipe, overrides or ()) if recipe else None, online=online, out=out)
-    answer(found.as_json(), as_json=as_json, text=coloured(found.text()))
-    if found.problems:
+    examination = doctor(load_recipe(recipe, overrides or ()) if recipe else None, online=online, out=out)
+    answer(examination.as_json(), as_json=as_json, text=coloured(examination.text()))
+    if examination.problems:
         raise typer.Exit(1)
 
 

@@ -21,7 +21,7 @@ def fetch_command(
     """
     from workings.runs.fetch import fetch
 
-    found = fetch(source, out, expect_root)
-    answer(found.as_json(), as_json=as_json,
-           text=f"{found.path}: every file as it was sealed, root {found.root}\n"
-                f"all checks: workings verify {found.path}")
+    fetched = fetch(source, out, expect_root)
+    answer(fetched.as_json(), as_json=as_json,
+           text=f"{fetched.path}: every file as it was sealed, root {fetched.root}\n"
+                f"all checks: workings verify {fetched.path}")

@@ -37,10 +37,10 @@ def baseline_list_command(folder: Folder = Path("baselines"), as_json: JsonFlag 
     """Baselines in a folder."""
     from workings.evaluation.comparison.baseline import list_baselines
 
-    found = list_baselines(folder)
+    baselines = list_baselines(folder)
     lines = [f"{entry['name']}  {entry['items']} items ({entry['items_digest'][:16]}…)  accuracy "
-             f"{entry['accuracy']:.1%}  from {entry['source']}" for entry in found]
-    answer({"baselines": found}, as_json=as_json, text="\n".join(lines) or f"no baselines in {folder}")
+             f"{entry['accuracy']:.1%}  from {entry['source']}" for entry in baselines]
+    answer({"baselines": baselines}, as_json=as_json, text="\n".join(lines) or f"no baselines in {folder}")
 
 
 def gate_command(
@@ -64,8 +64,8 @@ def gate_command(
     codes = {"pass": 0, "fail": 1, "3": 3}
     if inconclusive not in codes:
         raise RequestError(f"--inconclusive {inconclusive}", "pass, fail or 3")
-    found = gate(run, baseline=baseline, folder=folder, metric=metric, max_drop=max_drop)
-    answer(found.to_json(), as_json=as_json, text=found.sentence)
-    code = codes[inconclusive] if found.verdict == "inconclusive" else EXIT_CODES[found.verdict]
+    passed = gate(run, baseline=baseline, folder=folder, metric=metric, max_drop=max_drop)
+    answer(passed.to_json(), as_json=as_json, text=passed.sentence)
+    code = codes[inconclusive] if passed.verdict == "inconclusive" else EXIT_CODES[passed.verdict]
     if code:
         raise typer.Exit(code)

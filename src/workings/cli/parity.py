@@ -22,9 +22,9 @@ def parity_command(
     """Compare the engines on a recipe: same weights, same batches, float32."""
     from workings.runs.parity import parity
 
-    found = parity(recipe, overrides or (), whole=whole, steps=steps)
-    answer(found.as_json(), as_json=as_json, text=table(found))
-    if not found.passed:
+    result = parity(recipe, overrides or (), whole=whole, steps=steps)
+    answer(result.as_json(), as_json=as_json, text=table(result))
+    if not result.passed:
         raise typer.Exit(1)
 
 

@@ -51,9 +51,9 @@ def plan_command(
     # Before planning, which may compile for minutes: a wrong option should not cost that time.
     _check_write(write, names)
     if formula:
-        found = [estimated(loaded, name) for name in dict.fromkeys(names)]
-        answer({"estimates": [each.as_json() for each in found]}, as_json=as_json,
-               text="\n".join(each.sentence for each in found))
+        estimates = [estimated(loaded, name) for name in dict.fromkeys(names)]
+        answer({"estimates": [each.as_json() for each in estimates]}, as_json=as_json,
+               text="\n".join(each.sentence for each in estimates))
         return
     # A dict keeps the order in which targets were named and drops repeated ones.
     made = []

@@ -64,11 +64,11 @@ def _text(facts: dict[str, Any], path: Path) -> str:
     for name, control in facts["controls"].items():
         told = f"outside after {control['steps']} steps" if control["outside"] else "WITHIN the tolerance"
         lines.append(f"  control {name}: {control['what']}: {told}")
-    found = facts["weights"]
-    lines.append(f"  weights: {found['absent']}" if "absent" in found else
-                 f"  weights after step {found['step']}: {found['files_identical']} of {found['files']} files "
-                 f"identical, largest relative difference {found['largest_difference']:.2g}")
-    found = facts["predictions"]
-    lines.append(f"  completions: {found['absent']}" if "absent" in found else
-                 f"  completions: {found['same']} of {found['asked']} are the recorded text")
+    compared = facts["weights"]
+    lines.append(f"  weights: {compared['absent']}" if "absent" in compared else
+                 f"  weights after step {compared['step']}: {compared['files_identical']} of {compared['files']} files "
+                 f"identical, largest relative difference {compared['largest_difference']:.2g}")
+    compared = facts["predictions"]
+    lines.append(f"  completions: {compared['absent']}" if "absent" in compared else
+                 f"  completions: {compared['same']} of {compared['asked']} are the recorded text")
     return "\n".join([*lines, f"sealed: {path}"])

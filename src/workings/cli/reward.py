@@ -36,9 +36,9 @@ def check_command(
     """
     from workings.runs.reward_check import check_rewards
 
-    found = check_rewards(recipe, overrides or (), prompts=prompts, model=not no_model)
-    answer(found.as_json(), as_json=as_json, text=page(found))
-    if found.refusals:
+    report = check_rewards(recipe, overrides or (), prompts=prompts, model=not no_model)
+    answer(report.as_json(), as_json=as_json, text=page(report))
+    if report.refusals:
         raise typer.Exit(1)
 
 

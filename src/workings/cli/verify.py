@@ -68,14 +68,14 @@ def verify_command(
         raise RequestError(f"--level {level}", f"a level from 0 to {HIGHEST_LEVEL}", f"--level {HIGHEST_LEVEL}")
 
     replay = _replayer(level, _Draw(steps, confidence, splice, seed), data, weights)
-    found = verify(path, level=level, expect_root=expect_root, trusted=_trusted(key or []),
-                   authorities=_authorities(authority or []),
-                   progress=HashProgress(say, _size(path)), replay=replay, report=_report_again)
-    answer(found.to_json(), as_json=as_json, text=_text(found, verbose=verbose))
+    result = verify(path, level=level, expect_root=expect_root, trusted=_trusted(key or []),
+                    authorities=_authorities(authority or []),
+                    progress=HashProgress(say, _size(path)), replay=replay, report=_report_again)
+    answer(result.to_json(), as_json=as_json, text=_text(result, verbose=verbose))
     # A failed check goes before a level that was not reached: something is wrong, and not only missing.
-    if found.failed:
+    if result.failed:
         raise typer.Exit(1)
-    if found.level < require_level:
+    if result.level < require_level:
         raise typer.Exit(3)
 
 

@@ -199,9 +199,9 @@ def _row_digests(batch: Batch) -> list[list[str]]:
     inside = (segments[number, border + 1] > 0).tolist()
     for at, (start, end) in enumerate(pairwise(borders)):
         if inside[at]:
-            found = hashlib.sha256(token_bytes[4 * start:4 * end])
-            found.update(mask_bytes[start:end])
-            digests[start // length].append(found.hexdigest())
+            digest = hashlib.sha256(token_bytes[4 * start:4 * end])
+            digest.update(mask_bytes[start:end])
+            digests[start // length].append(digest.hexdigest())
     return digests
 
 

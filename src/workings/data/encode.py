@@ -72,9 +72,9 @@ def encoded(examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTem
         read = iter(tokenizer.encode_batch([before for turns in texts for before, _ in turns]))
         said = iter(tokenizer.encode_batch([learned for turns in texts for _, learned in turns]))
         for example, turns in zip(chunk, texts, strict=True):
-            found = _joined(example, list(islice(read, len(turns))), list(islice(said, len(turns))), template)
-            _prove(found, tokenizer, template)
-            yield found
+            example_tokens = _joined(example, list(islice(read, len(turns))), list(islice(said, len(turns))), template)
+            _prove(example_tokens, tokenizer, template)
+            yield example_tokens
 
 
 def _texts(example: Example, template: ChatTemplate) -> list[tuple[str, str]]:

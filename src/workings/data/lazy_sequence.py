@@ -79,12 +79,12 @@ def _looked_at(path: Path) -> tuple[str, int, bool]:
     A last line without a line break counts.
     """
     # An empty file has no line, which is why the byte before its first counts as a line break.
-    digest, lines, last, mark, found = hashlib.sha256(), 0, b"\n", f'"{DRAWN_FROM}"'.encode(), False
+    digest, lines, last, mark, has_mark = hashlib.sha256(), 0, b"\n", f'"{DRAWN_FROM}"'.encode(), False
     with path.open("rb") as stream:
         for chunk in chunks(stream):
             digest.update(chunk)
             lines += chunk.count(b"\n")
             # The mark may lie across the border of two chunks.
-            found = found or mark in last + chunk
+            has_mark = has_mark or mark in last + chunk
             last = chunk[-len(mark):]
-    return digest.hexdigest(), lines + (last[-1:] != b"\n"), found
+    return digest.hexdigest(), lines + (last[-1:] != b"\n"), has_mark

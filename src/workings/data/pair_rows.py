@@ -40,8 +40,8 @@ class PairRows:
     def lengths(self) -> np.ndarray:
         """int64 ``[pairs]``: tokens of the longer row of each pair, which decides its bucket."""
         # [2 * pairs] -> [pairs, 2]: the two rows of a pair are neighbours.
-        found: np.ndarray = self.rows.lengths.reshape(-1, len(SIDES)).max(axis=1)
-        return found
+        longest: np.ndarray = self.rows.lengths.reshape(-1, len(SIDES)).max(axis=1)
+        return longest
 
     def pair(self, number: int) -> tuple[Row, Row]:
         """The chosen and the rejected row of a pair, by its number."""
@@ -59,11 +59,11 @@ def pair_ids(row_ids: Sequence[str]) -> list[str]:
     Raises:
         RecordError: the rows are not a chosen and a rejected one of each pair, in this order.
     """
-    found = [name.removesuffix(f"/{SIDES[0]}") for name in row_ids[::2]]
-    if list(row_ids) != [row_id(name, side) for name in found for side in SIDES]:
+    ids = [name.removesuffix(f"/{SIDES[0]}") for name in row_ids[::2]]
+    if list(row_ids) != [row_id(name, side) for name in ids for side in SIDES]:
         wrong = next((name for name in row_ids if not name.endswith(tuple(f"/{side}" for side in SIDES))), "an order")
         raise RecordError(f"rows that are no pairs, a chosen and a rejected one each: {wrong[:80]!r}")
-    return found
+    return ids
 
 
 def build_pair_rows(pairs: Sequence[PreferencePair], tokenizer: Tokenizer, template: ChatTemplate,

@@ -105,8 +105,8 @@ def turns_of(entry: Trace | PreferencePair, row: Row) -> list[Turn]:
     roles = [*(role for role, _ in entry.history), "user", "assistant"]
     # From the end, because the last turn is always learned: with `data.learn: last` no other one is.
     counts = [end - start for start, end in reversed(row.learned_turns)]
-    found = [Turn(role, counts.pop(0) if role == "assistant" and counts else 0) for role in reversed(roles)]
-    return found[::-1]
+    turns = [Turn(role, counts.pop(0) if role == "assistant" and counts else 0) for role in reversed(roles)]
+    return turns[::-1]
 
 
 def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
@@ -115,7 +115,7 @@ def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
     Bytes of a character that is several tokens cannot be shown alone; they keep the vocabulary's own spelling.
     """
     controls = tokenizer.control_ids
-    found = []
+    parts = []
     for token, learned in zip(row.tokens.tolist(), row.loss_mask.tolist(), strict=True):
         text = tokenizer.decode([token])
         spelling = tokenizer.token(token)
@@ -127,8 +127,8 @@ def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
             text = spelling
         for hidden, visible in _VISIBLE.items():
             text = text.replace(hidden, visible)
-        found.append(Piece(text, bool(learned), token in controls))
-    return found
+        parts.append(Piece(text, bool(learned), token in controls))
+    return parts
 
 
 def marked(row_pieces: Sequence[Piece]) -> str:

@@ -16,12 +16,12 @@ def to_lines(said: LogProbs) -> list[dict[str, Any]]:
 
 def from_lines(lines: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """What `to_lines` wrote. Raises `RecordError` for a line that is none, and for an id that comes twice."""
-    found: dict[str, float] = {}
+    sums: dict[str, float] = {}
     for number, line in enumerate(lines, start=1):
         name, said = line.get("id"), line.get("log_prob")
-        if not isinstance(name, str) or isinstance(said, bool) or not isinstance(said, int | float) or name in found:
+        if not isinstance(name, str) or isinstance(said, bool) or not isinstance(said, int | float) or name in sums:
             raise RecordError(f"line {number} of the reference's log probabilities: an id and a number were expected, "
                               "each id once")
         # A float32 is a float64 exactly, and the shortest text of that is read back to the bit.
-        found[name] = float(said)
-    return found
+        sums[name] = float(said)
+    return sums

@@ -122,9 +122,9 @@ def cache_key(traces_digest: str, its_tokenizer: Tokenizer, template: ChatTempla
 def cached_rows(folder: Path, key: str, make: Callable[[], RowSet]) -> RowSet:
     """The rows of this key: read where they are kept intact, else made and kept. A full disk keeps nothing."""
     place = folder / key
-    found = _read(place)
-    if found is not None:
-        return found
+    kept = _read(place)
+    if kept is not None:
+        return kept
     made = make()
     try:
         _write(place, made)

@@ -198,8 +198,8 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
     dropped: list[Dropped] = []
     limit, over_length = data_config.max_length, data_config.over_length
     refuse_other_template(template, data_config)
-    for found in encoded((_example(trace, data_config) for trace in traces), tokenizer, template):
-        row = row_of(found)
+    for example in encoded((_example(trace, data_config) for trace in traces), tokenizer, template):
+        row = row_of(example)
         if len(row.tokens) <= limit:
             rows.append(row)
             continue

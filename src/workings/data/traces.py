@@ -171,12 +171,12 @@ def history_of(turns: object) -> tuple[tuple[str, str], ...]:
     """Earlier turns as (role, text). Raises `ValueError` where they are none."""
     if not isinstance(turns, list):
         raise ValueError("`history` must be a list of turns")
-    found = []
+    history = []
     for turn in turns:
         if not isinstance(turn, dict) or turn.get("role") not in ("system", "user", "assistant"):
             raise ValueError("a turn of `history` must have a role (system, user or assistant) and content")
-        found.append((turn["role"], text_of(turn, "content")))
-    return tuple(found)
+        history.append((turn["role"], text_of(turn, "content")))
+    return tuple(history)
 
 
 def kind_of(value: object) -> str:
@@ -220,9 +220,9 @@ def split_completion(text: str, reasoning: str) -> tuple[tuple[str, ...], str] |
     before, between, after = _MARKS[reasoning]
     if not text.startswith(before) or not text.endswith(after):
         return None
-    steps, found, answer = text.removeprefix(before).removesuffix(after).partition(between)
+    steps, mark, answer = text.removeprefix(before).removesuffix(after).partition(between)
     # What begins and ends right may still lack its middle, or hold nothing.
-    return (tuple(steps.split("\n")), answer) if found and steps.strip() and answer.strip() else None
+    return (tuple(steps.split("\n")), answer) if mark and steps.strip() and answer.strip() else None
 
 
 @dataclass(frozen=True, kw_only=True)

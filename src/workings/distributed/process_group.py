@@ -63,9 +63,9 @@ class ProcessGroup:
         Raises:
             RequestError: several were started, and the engine cannot use them.
         """
-        found: object = find_engine(engine).engine
-        if isinstance(found, JoiningEngine):
-            return cls(found.join(device))
+        engine_class: object = find_engine(engine).engine
+        if isinstance(engine_class, JoiningEngine):
+            return cls(engine_class.join(device))
         if several := launched():
             raise RequestError(f"engine: {engine} in several processes ({several})", "an engine that runs in several: "
                                "jax or torch", "one process, or engine=torch")

@@ -24,10 +24,10 @@ SETUP = "workings doctor --setup cuda"
 def wheel_program() -> Path:
     """The file that says what a PyTorch was built for; it needs nothing but PyTorch beside it."""
     # Found without importing it: the engine imports PyTorch, which is what is to be examined.
-    found = find_spec("workings.engines")
-    assert found is not None
-    assert found.origin is not None  # it is a package of ours
-    return Path(found.origin).parent / "torch" / "build_probe.py"
+    spec = find_spec("workings.engines")
+    assert spec is not None
+    assert spec.origin is not None  # it is a package of ours
+    return Path(spec.origin).parent / "torch" / "build_probe.py"
 
 
 def torch_wheel(python: str = sys.executable, *arguments: str) -> dict[str, Any]:
@@ -39,8 +39,8 @@ def torch_wheel(python: str = sys.executable, *arguments: str) -> dict[str, Any]
                           check=False, timeout=SECONDS)
     # Libraries may print warnings first; the answer is the last line, and a crash leaves none.
     lines = done.stdout.strip().splitlines()
-    found: dict[str, Any] = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
-    return found
+    facts: dict[str, Any] = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
+    return facts
 
 
 def check_cards(driver: Driver, present: Mapping[str, str], wheel: Mapping[str, Any]) -> Iterator[Finding]:

@@ -38,8 +38,8 @@ def check_kernels(engines: list[str], device: str, dtypes: list[str]) -> Iterato
         dtypes: number formats, ``fp32`` or ``bf16``.
     """
     for name in engines or engine_names():
-        for dtype, found in zip(dtypes, probe(name, device, dtypes), strict=False):
-            yield _finding(name, dtype, found, asked=bool(engines))
+        for dtype, result in zip(dtypes, probe(name, device, dtypes), strict=False):
+            yield _finding(name, dtype, result, asked=bool(engines))
 
 
 def probe(engine: str, device: str, dtypes: list[str]) -> list[dict[str, Any]]:
@@ -52,8 +52,8 @@ def probe(engine: str, device: str, dtypes: list[str]) -> list[dict[str, Any]]:
     lines = done.stdout.strip().splitlines()
     # Frameworks print on standard output as well; the answer is the last line and begins in this way only.
     if lines and lines[-1].startswith("[{"):
-        found: list[dict[str, Any]] = json.loads(lines[-1])
-        return found[:1] if all(entry.get("kind") == "not installed" for entry in found) else found
+        results: list[dict[str, Any]] = json.loads(lines[-1])
+        return results[:1] if all(entry.get("kind") == "not installed" for entry in results) else results
     # A native crash has no traceback: its last line and the exit code are all that is known.
     said = (done.stderr.strip().splitlines() or ["nothing"])[-1][:300]
     return [{"failure": f"the process ended with {done.returncode}: {said}", "kind": "crash"}]
@@ -76,11 +76,11 @@ def run_kernel(engine: str, device: str, dtype: str) -> dict[str, Any]:
     asked = without_alias(device)
     precision = PrecisionConfig(compute=cast(Literal["fp32", "bf16"], dtype))
     try:
-        found = find_engine(engine)
+        registered = find_engine(engine)
     except RequestError as error:
         return {"failure": f"engine {engine}: {error.expected}", "mend": error.try_next, "kind": "not installed"}
     try:
-        opened = found.engine.open(EngineRequest(
+        opened = registered.engine.open(EngineRequest(
             shape=shape_from_config(SMALL, 256), device=asked, optimizer=AdamWConfig(name="adamw"),
             precision=precision, memory=MemoryConfig(), mesh=MeshConfig(), seed=0))
         checked = opened.check_device()

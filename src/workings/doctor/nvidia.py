@@ -72,5 +72,5 @@ def parse_cards(text: str) -> tuple[Card, ...]:
 def parse_cuda(text: str) -> str:
     """The CUDA version in the head of `nvidia-smi`'s table; empty where it has none."""
     # The query has no field for it; newer drivers write "CUDA UMD Version".
-    found = re.search(r"CUDA(?: UMD)? Version:\s*(\d+\.\d+)", text)
-    return found[1] if found else ""
+    match = re.search(r"CUDA(?: UMD)? Version:\s*(\d+\.\d+)", text)
+    return match[1] if match else ""

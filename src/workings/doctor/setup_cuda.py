@@ -111,10 +111,10 @@ def commands_for(build: Build) -> tuple[tuple[str, ...], ...]:
 
 def _own_source() -> str:
     """Where this package came from: its working copy if it is installed from one, else its name and version."""
-    found = metadata.distribution("workings")
-    direct = found.read_text("direct_url.json")
+    package = metadata.distribution("workings")
+    direct = package.read_text("direct_url.json")
     address = json.loads(direct)["url"] if direct else ""
-    return str(address.removeprefix("file://")) if address.startswith("file://") else f"workings=={found.version}"
+    return str(address.removeprefix("file://")) if address.startswith("file://") else f"workings=={package.version}"
 
 
 def perform(setup: Setup, run: Runner, say: Callable[[str], None]) -> Setup:

@@ -12,7 +12,7 @@ LOCK = Path("/tmp/libtpu_lockfile")  # noqa: S108 the place that libtpu itself t
 def holders(devices: list[Path], proc: Path = Path("/proc")) -> dict[int, str]:
     """Processes that have one of these device files open: number -> command name. Others' processes may be hidden."""
     wanted = {str(device) for device in devices}
-    found = {}
+    names = {}
     for folder in proc.glob("[0-9]*"):
         if int(folder.name) == os.getpid():
             continue
@@ -23,8 +23,8 @@ def holders(devices: list[Path], proc: Path = Path("/proc")) -> dict[int, str]:
         except OSError:  # it has ended, or belongs to another user
             continue
         if opened & wanted:
-            found[int(folder.name)] = name
-    return found
+            names[int(folder.name)] = name
+    return names
 
 
 def tpu_devices(root: Path = Path("/")) -> list[Path]:

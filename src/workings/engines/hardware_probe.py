@@ -16,12 +16,12 @@ DISPLAY_CLASSES = ("0x0300", "0x0302")
 
 def _pci(vendor: str, root: Path) -> list[Path]:
     """PCI devices of a vendor."""
-    found = []
+    devices = []
     for device in sorted((root / "sys/bus/pci/devices").glob("*")):
         file = device / "vendor"
         if file.is_file() and file.read_text().strip() == vendor:
-            found.append(device)
-    return found
+            devices.append(device)
+    return devices
 
 
 def _is_display(device: Path) -> bool:
@@ -35,22 +35,22 @@ def accelerators(root: Path = Path("/")) -> dict[str, str]:
     Args:
         root: where ``dev``, ``proc`` and ``sys`` hang (tests give a folder).
     """
-    found: dict[str, str] = {}
+    present: dict[str, str] = {}
     # `dxg` is the GPU of Windows below WSL, `kfd` AMD's compute driver.
     nodes = [*sorted((root / "dev").glob("nvidia[0-9]*")), *(root / "dev").glob("dxg"), *(root / "dev").glob("kfd")]
     drivers = [path for path in (root / "proc/driver/nvidia/version",) if path.exists()]
     cards = [device for device in _pci(NVIDIA, root) if _is_display(device)]
     for signs in (nodes, drivers, cards):
         if signs:
-            found["gpu"] = "/" + str(signs[0].relative_to(root))
+            present["gpu"] = "/" + str(signs[0].relative_to(root))
             break
     chips = sorted((root / "dev").glob("accel[0-9]*"))
     if not chips and _pci(GOOGLE, root):
         # Any device that is passed through has such a node, hence the look at the vendor before.
         chips = sorted((root / "dev/vfio").glob("[0-9]*"))
     if chips:
-        found["tpu"] = "/" + str(chips[0].relative_to(root))
-    return found
+        present["tpu"] = "/" + str(chips[0].relative_to(root))
+    return present
 
 
 def cpu_name(root: Path = Path("/")) -> str:

@@ -65,8 +65,8 @@ def planning_engines() -> dict[str, PlanningEngine]:
     """What can be asked about devices that are not here, by the engine's name; the default engine comes first."""
     names = sorted({point.name for point in entry_points(group=PLANNING_GROUP)})
     names.sort(key=lambda name: name != DEFAULT_ENGINE)
-    found = {name: find_planning_engine(name) for name in names}
-    return {name: engine for name, engine in found.items() if engine is not None}
+    engines = {name: find_planning_engine(name) for name in names}
+    return {name: engine for name, engine in engines.items() if engine is not None}
 
 
 def engine_libraries(name: str) -> tuple[str, ...]:
@@ -87,12 +87,12 @@ def find_planning_engine(name: str) -> PlanningEngine | None:
     if len(points) > 1:
         raise RequestError(f"engine: {name}", "one package to plan for it; these do: " + ", ".join(
             _distribution(point)[0] for point in points.values()), "uninstall all but one")
-    found = next(iter(points.values())).load()
+    engine = next(iter(points.values())).load()
     # A runtime protocol looks for names, not for signatures.
-    if not isinstance(found, PlanningEngine):
+    if not isinstance(engine, PlanningEngine):
         raise RequestError(f"engine: {name}, planned by {next(iter(points))}",
                            "a class with the methods of `workings.engines.base.PlanningEngine`")
-    return found
+    return engine
 
 
 def _distribution(point: EntryPoint) -> tuple[str, str]:

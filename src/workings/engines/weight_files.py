@@ -54,18 +54,18 @@ class WeightFiles:
             raise RequestError(f"{self.directory} without {', '.join(missing)}",
                                "model.safetensors, or every shard that model.safetensors.index.json names",
                                "download the directory again, whole")
-        found: dict[str, TensorFile] = {}
+        files: dict[str, TensorFile] = {}
         for part in parts:
             try:
                 file = TensorFile(self.directory / part)
             except RecordError as error:
                 raise RequestError(f"{self.directory / part}: {error}", "weights in safetensors, whole",
                                    "download the file again") from None
-            if twice := next((name for name in file.names() if name in found), ""):
-                raise RequestError(f"{twice} in {found[twice].path} and in {file.path}", "every tensor in one file",
+            if twice := next((name for name in file.names() if name in files), ""):
+                raise RequestError(f"{twice} in {files[twice].path} and in {file.path}", "every tensor in one file",
                                    "download the directory again, whole")
-            found |= dict.fromkeys(file.names(), file)
-        return found
+            files |= dict.fromkeys(file.names(), file)
+        return files
 
     def _stored_name(self, name: str) -> str:
         if name.removeprefix(self._optional_prefix) in self._where:
@@ -141,7 +141,7 @@ def model_weights(directory: Path, shape: ModelShape) -> WeightFiles:
     Raises:
         RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
     """
-    found = read_shape(directory, proven=shape.proven)
-    if found != shape:
-        raise RequestError(f"{directory / 'config.json'}: {found}", f"{shape}", "")
+    actual = read_shape(directory, proven=shape.proven)
+    if actual != shape:
+        raise RequestError(f"{directory / 'config.json'}: {actual}", f"{shape}", "")
     return WeightFiles(directory, tensor_shapes(shape), family_of(shape).optional_prefix)

@@ -68,5 +68,5 @@ def breaks_of(samples: Iterable[dict[str, Any]]) -> Breaks:
     clusters: dict[str, list[str]] = {}
     for sample in samples:
         clusters.setdefault(kind_of_item(sample), []).append(str(sample.get("cluster", "")))
-    counts = Counter({kind: len(found) for kind, found in clusters.items()})
+    counts = Counter({kind: len(items) for kind, items in clusters.items()})
     return Breaks(kinds={kind: counts[kind] for kind in KINDS if counts[kind]}, clusters=clusters)

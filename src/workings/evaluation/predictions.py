@@ -145,7 +145,7 @@ def item_result(samples: list[dict[str, Any]], aggregate: str,
     else:
         each = [_measures(sample) for sample in samples]
         measures = {name: sum(values) / len(values) for name in MEASURES
-                    if (values := [found[name] for found in each if name in found])}
+                    if (values := [of_sample[name] for of_sample in each if name in of_sample])}
     return ItemResult(id=first["id"], score=aggregate_score(samples, aggregate, extraction_version),
                       error=errors[0] if errors else "",
                       section=str(first["section"]), category=str(first["category"]),
@@ -154,15 +154,15 @@ def item_result(samples: list[dict[str, Any]], aggregate: str,
 
 def _measures(sample: dict[str, Any]) -> dict[str, float]:
     """What is measured of one completion, in the order of `MEASURES`."""
-    found = {}
+    measures = {}
     for name in MEASURES:
         if name == "step_validity":
             if sample.get("steps_checked"):
-                found[name] = sample["steps_valid"] / sample["steps_checked"]
+                measures[name] = sample["steps_valid"] / sample["steps_checked"]
         # A value that was not measured is an object that says why; it is left out and not counted as 0.
         elif type(value := sample.get(name)) in (bool, int, float):
-            found[name] = float(value)  # type: ignore[arg-type]
-    return found
+            measures[name] = float(value)  # type: ignore[arg-type]
+    return measures
 
 
 def _is_score(value: object) -> bool:

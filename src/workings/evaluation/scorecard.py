@@ -119,14 +119,14 @@ def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Interval 
         return t_mean(values).interval if len(values) > 1 else "one item"
     if groups < MIN_CLUSTERS:
         return too_few_clusters(groups)
-    found = clustered_t_mean(values, names)
-    if binary and found.standard_error == 0 and found.mean in (0.0, 1.0):
+    clustered = clustered_t_mean(values, names)
+    if binary and clustered.standard_error == 0 and clustered.mean in (0.0, 1.0):
         # All alike: the deviations say nothing, the number of clusters does.
-        return replace(wilson(int(found.mean) * groups, groups), method="wilson over clusters")
+        return replace(wilson(int(clustered.mean) * groups, groups), method="wilson over clusters")
     if binary:
         # A t interval knows no bounds, and a share has two.
-        return replace(found.interval, low=max(0.0, found.interval.low), high=min(1.0, found.interval.high))
-    return found.interval
+        return replace(clustered.interval, low=max(0.0, clustered.interval.low), high=min(1.0, clustered.interval.high))
+    return clustered.interval
 
 
 def percent(share: float, places: int = 1) -> str:

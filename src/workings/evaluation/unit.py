@@ -123,13 +123,13 @@ def find_units(path: Path) -> list[EvaluationRecord]:
     """
     if (path / EVALUATION_SUMMARY).is_file():
         return [EvaluationRecord(path)]
-    found = [EvaluationRecord(place.parent) for place in sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
+    units = [EvaluationRecord(place.parent) for place in sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
              # In a run that is not sealed, an evaluation that was interrupted lies beside those that are finished.
              if not place.parent.name.endswith(PARTIAL_SUFFIX)]
-    if not found:
+    if not units:
         raise RequestError(str(path), "a run directory with an evaluation, or the directory that `eval --out` wrote",
                            f"workings eval {path} --items ITEMS.jsonl --out {path}/eval/{DEFAULT_NAME}")
-    return found
+    return units
 
 
 def find_results(path: Path) -> list[EvaluationRecord]:

@@ -153,17 +153,17 @@ def numbers_in(text: str) -> Iterator[tuple[int, str]]:
 def _skipped(text: str) -> Iterator[tuple[int, int]]:
     """Where a text shows no results: begin and end of each place."""
     at, unclosed = 0, set[str]()
-    while found := _SKIPPED.search(text, at):
-        at, closing = found.end(), None
-        if found.lastgroup and found.lastgroup not in unclosed:
-            closing = _ENCLOSED[found.lastgroup].search(text, at)
+    while match := _SKIPPED.search(text, at):
+        at, closing = match.end(), None
+        if match.lastgroup and match.lastgroup not in unclosed:
+            closing = _ENCLOSED[match.lastgroup].search(text, at)
             # Looked for once: each of a thousand openings would search the whole rest of the text in vain.
             if closing is None:
-                unclosed.add(found.lastgroup)
-        whole = closing or (_SHORT.match(text, found.start()) if found.lastgroup else found)
-        at = whole.end() if whole else found.start() + 1
+                unclosed.add(match.lastgroup)
+        whole = closing or (_SHORT.match(text, match.start()) if match.lastgroup else match)
+        at = whole.end() if whole else match.start() + 1
         if whole:
-            yield found.start(), at
+            yield match.start(), at
 
 
 def unsourced(document: str, text: str, claims: list[Claim]) -> list[str]:

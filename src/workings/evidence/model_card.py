@@ -32,12 +32,12 @@ def model_card(document: str, place: str, manifest: RunManifest, root: str,
     """
     text = ClaimedText(document)
     # Sorted, because a verifier makes the card again and compares the bytes.
-    cards = {name: found for name, found in sorted(evaluations.items()) if _overall(found) is not None}
+    cards = {name: card for name, card in sorted(evaluations.items()) if _overall(card) is not None}
     _metadata(text, place, manifest, cards)
     text.say(f"\n# {_code(manifest.name)}\n\n")
     _training(text, f"{place}/{MANIFEST}", manifest)
-    for name, found in cards.items():
-        _scorecard(text, f"{place}/eval/{name}/{EVALUATION_SUMMARY}", name, found["summary"]["scorecard"])
+    for name, card in cards.items():
+        _scorecard(text, f"{place}/eval/{name}/{EVALUATION_SUMMARY}", name, card["summary"]["scorecard"])
     if not cards:
         text.say("\n## Evaluation\n\nIt was not evaluated.\n")
     text.say(f"\n## Check it\n\nEvery number above has its source in `claims.json`. The record's root digest:\n\n"
@@ -54,13 +54,13 @@ def _metadata(text: ClaimedText, place: str, manifest: RunManifest, cards: Mappi
         text.say(f"base_model: {json.dumps(manifest.model_id)}\n")
     if cards:
         text.say(f"model-index:\n- name: {json.dumps(manifest.name)}\n  results:\n")
-    for name, found in cards.items():
-        config = found["config"]
+    for name, card in cards.items():
+        config = card["config"]
         digest = config.get("items", {}).get("digest", "") if isinstance(config, dict) else ""
         text.say(f"  - task:\n      type: text-generation\n    dataset:\n      name: {json.dumps(name)}\n"
                  f"      type: workings-items\n      args:\n        sha256: {json.dumps(str(digest))}\n"
                  "    metrics:\n    - type: exact_match\n      name: accuracy\n      value: ")
-        overall = found["summary"]["scorecard"]["overall"]
+        overall = card["summary"]["scorecard"]["overall"]
         text.number(overall["mean"], _source(place, name, "mean"), digits=4).say("\n")
     text.say("---\n")
 

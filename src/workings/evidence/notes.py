@@ -96,9 +96,9 @@ def parse_note(value: Any) -> dict[str, Any]:
 def read_notes(path: Path) -> list[dict[str, Any]]:
     """All sealed notes of a run, oldest first. Raises `RecordError`."""
     folder = path / NOTES
-    found = [unit for unit in folder.iterdir() if (unit / SEAL).is_file() and NUMBER.fullmatch(unit.name)] \
+    units = [unit for unit in folder.iterdir() if (unit / SEAL).is_file() and NUMBER.fullmatch(unit.name)] \
         if folder.is_dir() else []
-    return [parse_note(loads((unit / NOTE).read_bytes())) for unit in sorted(found, key=lambda unit: int(unit.name))]
+    return [parse_note(loads((unit / NOTE).read_bytes())) for unit in sorted(units, key=lambda unit: int(unit.name))]
 
 
 def _seal(run: Run, note: dict[str, Any]) -> Path:

@@ -60,11 +60,11 @@ def _claim(before: str, match: re.Match[str], read: Callable[[str, int], Any]) -
     tail = before[-200:]
     # Between number and comment only a percent sign, emphasis or spaces may stand, else the comment is about other
     # words.
-    found = [(at, number) for at, number in numbers_in(tail) if not tail[at + len(number):].strip(" %*_\u00a0")]
-    if not found:
+    numbers = [(at, number) for at, number in numbers_in(tail) if not tail[at + len(number):].strip(" %*_\u00a0")]
+    if not numbers:
         raise RequestError(f"{WRITEUP}: {match.group(0).strip()}", "a number in front of the comment",
                            "98.8<!-- from FILE: PLACE as percent -->")
-    at, number = found[-1]
+    at, number = numbers[-1]
     if unit not in UNITS:
         raise RequestError(f"{WRITEUP}: unit {unit!r}", f"one of {', '.join(UNITS)}", "percent")
     # The writer's rounding is kept: as many digits as stand there are compared.

@@ -35,11 +35,11 @@ def host_memory(root: Path = Path("/")) -> HostMemory:
     Args:
         root: where ``proc`` and ``sys`` hang (tests give a folder).
     """
-    found = [_machine(root), *_groups(root), *_address_space(root)]
+    limits = [_machine(root), *_groups(root), *_address_space(root)]
     # Limit and free memory are compared apart: the machine may be nearly full while a group's limit is lower.
-    limit, limit_source = min((limit, source) for limit, _, source in found)
+    limit, limit_source = min((limit, source) for limit, _, source in limits)
     # A limit may be lowered below what is in use already.
-    available, available_source = min((max(0, free), source) for _, free, source in found)
+    available, available_source = min((max(0, free), source) for _, free, source in limits)
     return HostMemory(limit_bytes=limit, limit_source=limit_source, available_bytes=available,
                       available_source=available_source)
 
@@ -73,7 +73,7 @@ def _machine(root: Path) -> tuple[int, int, str]:
 
 def _groups(root: Path) -> list[tuple[int, int, str]]:
     """Limits of the control group of this process and of the groups around it, version 2 and 1."""
-    found = []
+    limits = []
     for base, path, names in _memberships(root):
         # Every group up to the mount limits what is in it.
         for folder in (base / path, *(base / path).parents):
@@ -82,8 +82,8 @@ def _groups(root: Path) -> list[tuple[int, int, str]]:
             limit = _number(folder / names[0])
             if 0 < limit < NO_LIMIT:
                 held = _number(folder / names[1]) - _reclaimable(folder / "memory.stat", names[2])
-                found.append((limit, limit - max(0, held), f"control group ({names[0]})"))
-    return found
+                limits.append((limit, limit - max(0, held), f"control group ({names[0]})"))
+    return limits
 
 
 def _memberships(root: Path) -> list[tuple[Path, str, tuple[str, str, str]]]:
@@ -92,15 +92,15 @@ def _memberships(root: Path) -> list[tuple[Path, str, tuple[str, str, str]]]:
     second = ("memory.max", "memory.current", "inactive_file")
     first = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
     # Inside a container the group's own files often hang at the mount itself, whatever the path says.
-    found = [(mount, "", second), (mount / "memory", "", first)]
+    places = [(mount, "", second), (mount / "memory", "", first)]
     file = root / "proc/self/cgroup"
     for line in file.read_text().splitlines() if file.is_file() else []:
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            found += [(mount, path.lstrip("/"), second), (mount / "unified", path.lstrip("/"), second)]
+            places += [(mount, path.lstrip("/"), second), (mount / "unified", path.lstrip("/"), second)]
         elif "memory" in controllers.split(","):
-            found.append((mount / "memory", path.lstrip("/"), first))
-    return found
+            places.append((mount / "memory", path.lstrip("/"), first))
+    return places
 
 
 def _number(file: Path) -> int:

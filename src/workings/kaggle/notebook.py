@@ -71,11 +71,11 @@ def notebook_text(request: NotebookRequest) -> str:
 
 def cells(text: str) -> list[tuple[bool, str]]:
     """The cells of a script in percent format: whether it is Markdown, and its source."""
-    found = list(_CELL.finditer(text))
+    matches = list(_CELL.finditer(text))
     # A cell ends where the next one begins; what stands before the first mark belongs to none.
-    ends = [match.start() for match in found[1:]] + [len(text)]
+    ends = [match.start() for match in matches[1:]] + [len(text)]
     return [(bool(match["markdown"]), _source(text[match.end():end], markdown=bool(match["markdown"])))
-            for match, end in zip(found, ends, strict=True)]
+            for match, end in zip(matches, ends, strict=True)]
 
 
 def jax_needed() -> str:

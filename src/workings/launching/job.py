@@ -119,14 +119,14 @@ class Job:
 @cache
 def table() -> dict[str, Any]:
     """`names.json`, which holds its sources."""
-    found: dict[str, Any] = json.loads(files("workings.launching").joinpath("names.json").read_text(encoding="utf-8"))
-    return found
+    values: dict[str, Any] = json.loads(files("workings.launching").joinpath("names.json").read_text(encoding="utf-8"))
+    return values
 
 
 def names(launcher: str) -> dict[str, str]:
     """How a launcher calls accelerators."""
-    found: dict[str, str] = table()[launcher]["names"]
-    return found
+    by_purpose: dict[str, str] = table()[launcher]["names"]
+    return by_purpose
 
 
 class _Blocks(yaml.SafeDumper):

@@ -74,8 +74,8 @@ class ChatTemplate:
             RequestError: when the tokenizer lacks the template or the tokens that it needs, or `channel` is asked of
                 a template that is not Gemma 4's.
         """
-        found = cls._named(template, tokenizer)
-        return found._thinking() if reasoning == CHANNEL else found
+        made = cls._named(template, tokenizer)
+        return made._thinking() if reasoning == CHANNEL else made
 
     @classmethod
     def _named(cls, template: str, tokenizer: Tokenizer) -> "ChatTemplate":
@@ -111,11 +111,11 @@ class ChatTemplate:
         if missing:
             raise RequestError(f"data.reasoning: {CHANNEL}, and the tokenizer does not have {', '.join(missing)} as "
                                "single control tokens", "the tokenizer of a Gemma 4 model", "data.reasoning=think")
-        found = replace(self, source=_THINKING_ON + self.source, thinking=True)
-        if found.prompt_text("1+1?").count(_ASKS_FOR_THOUGHT) != 1:
+        made = replace(self, source=_THINKING_ON + self.source, thinking=True)
+        if made.prompt_text("1+1?").count(_ASKS_FOR_THOUGHT) != 1:
             raise RequestError(f"data.reasoning: {CHANNEL}, and the tokenizer's own chat template does not write "
                                f"{_ASKS_FOR_THOUGHT}", "the chat template of a Gemma 4 model", "data.template=gemma4")
-        return found
+        return made
 
     def prompt_text(self, prompt: str, history: Turns = ()) -> str:
         """What stands before the completion, BOS and turn marks included."""
@@ -149,7 +149,7 @@ class ChatTemplate:
         turns = [*history, ("user", prompt)]
         places = [number for number, (role, _) in enumerate(turns) if role == "assistant"]
         before = [self._render(turns[:number], True) for number in [*places, len(turns)]]
-        found = []
+        ids = []
         for turn, place in enumerate(places):
             shown, text = before[turn + 1], turns[place][1]
             if not shown.startswith(before[turn]):
@@ -157,8 +157,8 @@ class ChatTemplate:
             learned = self._learned_earlier(turns[:place], text, turn + 1)
             if not shown.startswith(before[turn] + learned):
                 raise self._rewritten(turn + 1, before[turn] + learned, shown)
-            found.append((before[turn], learned))
-        return found
+            ids.append((before[turn], learned))
+        return ids
 
     def _learned_earlier(self, turns: Turns, text: str, turn: int) -> str:
         """`_learned` of one of the assistant's turns, the first being 1, without white space where that is left out."""
@@ -197,9 +197,9 @@ class ChatTemplate:
 
     def forges_turns(self, ids: Sequence[int]) -> bool:
         """Whether a completion, without its stop token, has control tokens beside those of its channel."""
-        found = [each for each in ids if each in self.tokenizer.control_ids]
+        control = [each for each in ids if each in self.tokenizer.control_ids]
         channel = [self.tokenizer.token_id(token) for token in _CHANNEL_TOKENS]
-        return bool(found) and not (self.thinking and found == channel and ids[0] == channel[0])
+        return bool(control) and not (self.thinking and control == channel and ids[0] == channel[0])
 
     def _learned(self, turns: Turns, completion: str) -> str:
         """See `completion_text`; ``turns`` are all before the assistant's."""
@@ -285,10 +285,10 @@ class ChatTemplate:
         rest, _ = self._rest(self.prompt_text("1+1?"), self.full_text("1+1?", "2"))
         tail = rest.partition("2")[2]
         # Of tokens that begin at the same place the longest is meant.
-        found = [(at, -len(token), token) for token in self.tokenizer.control_tokens if (at := tail.find(token)) >= 0]
-        if not found:
+        tokens = [(at, -len(token), token) for token in self.tokenizer.control_tokens if (at := tail.find(token)) >= 0]
+        if not tokens:
             raise self._wrong("no control token follows the answer, so the model would never learn to stop")
-        return min(found)[2]
+        return min(tokens)[2]
 
     def _rest(self, before: str, whole: str) -> tuple[str, bool]:
         """What follows the prompt in the whole text, and whether the prompt has opened a `<think>` block itself.

@@ -23,28 +23,28 @@ def read_rotation(config: Mapping[str, Any]) -> dict[str, Any]:
     full = given.get("full_attention", given)
     local = given.get("sliding_attention", {})
     scaling = dict(config.get("rope_scaling") or {}) | {k: v for k, v in full.items() if k != "rope_theta"}
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     theta = full.get("rope_theta", config.get("rope_theta"))
     if theta is not None:
-        found["rope_theta"] = float(theta)
+        fields["rope_theta"] = float(theta)
     local_theta = local.get("rope_theta", config.get("rope_local_base_freq"))
     if local_theta is not None:
-        found["local_rope_theta"] = float(local_theta)
+        fields["local_rope_theta"] = float(local_theta)
     # `type` is the older spelling.
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind == "linear":
-        found["rope_scaling"] = float(scaling["factor"])
+        fields["rope_scaling"] = float(scaling["factor"])
     elif kind == "llama3":
-        found["rope_llama3"] = (float(scaling["factor"]), float(scaling["low_freq_factor"]),
-                                float(scaling["high_freq_factor"]), int(scaling["original_max_position_embeddings"]))
+        fields["rope_llama3"] = (float(scaling["factor"]), float(scaling["low_freq_factor"]),
+                                 float(scaling["high_freq_factor"]), int(scaling["original_max_position_embeddings"]))
     elif kind == "yarn":
-        found["rope_yarn"] = _read_yarn(scaling)
+        fields["rope_yarn"] = _read_yarn(scaling)
     elif kind == "proportional":
-        found |= {"rotated_part": float(scaling.get("partial_rotary_factor", 1.0)),
-                  "rope_scaling": float(scaling.get("factor", 1.0))}
+        fields |= {"rotated_part": float(scaling.get("partial_rotary_factor", 1.0)),
+                   "rope_scaling": float(scaling.get("factor", 1.0))}
     elif kind != "default":
         raise RequestError(f"rope scaling of type {kind!r}", "default, linear, llama3, yarn or proportional")
-    return found
+    return fields
 
 
 def _read_yarn(scaling: Mapping[str, Any]) -> tuple[float, ...]:
@@ -85,9 +85,9 @@ def read_sliding(config: Mapping[str, Any], usual_pattern: int, *, last_global: 
     """
     kinds, layers = config.get("layer_types"), int(config["num_hidden_layers"])
     usual = int(config.get("sliding_window_pattern") or usual_pattern)
-    found: dict[str, Any] = {"sliding_window": int(config["sliding_window"])}
+    fields: dict[str, Any] = {"sliding_window": int(config["sliding_window"])}
     if not kinds:
-        return found | {"sliding_pattern": usual}
+        return fields | {"sliding_pattern": usual}
     if len(kinds) != layers or not {*kinds} <= {*KINDS}:
         raise RequestError(f"{len(kinds)} layer_types ({', '.join(sorted({*kinds}))}), {layers} layers",
                            f"{' or '.join(KINDS)} for each layer")
@@ -97,8 +97,8 @@ def read_sliding(config: Mapping[str, Any], usual_pattern: int, *, last_global: 
         ends = {layers - 1} if last_global else set()
         said = [GLOBAL if (i + 1) % pattern == 0 or i in ends else SLIDING for i in range(layers)]
         if list(kinds) == said:
-            return found | {"sliding_pattern": pattern}
-    return found | {"sliding_pattern": 0, "layer_types": tuple(KINDS[kind] for kind in kinds)}
+            return fields | {"sliding_pattern": pattern}
+    return fields | {"sliding_pattern": 0, "layer_types": tuple(KINDS[kind] for kind in kinds)}
 
 
 def layer_types(shape: ModelShape) -> list[str]:

@@ -56,8 +56,8 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
 
 
 def _agreeing(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
+    values = dict(pairs)
     # Readers differ in which of two they take; the same value twice means the same to all.
-    if len(found) != len(pairs) and (other := [key for key, value in pairs if found[key] != value]):
+    if len(values) != len(pairs) and (other := [key for key, value in pairs if values[key] != value]):
         raise ValueError(f"key {other[0][:80]!r} is given twice, with two values")
-    return found
+    return values

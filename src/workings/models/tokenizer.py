@@ -75,8 +75,8 @@ class Tokenizer:
 
     def token_id(self, token: str) -> int | None:
         """Id of one whole token, or None when the vocabulary does not have it."""
-        found: int | None = self._backend.token_to_id(token)
-        return found
+        number: int | None = self._backend.token_to_id(token)
+        return number
 
     def token(self, token_id: int) -> str:
         """The vocabulary's own spelling of an id."""
@@ -108,8 +108,8 @@ class Tokenizer:
     @cached_property
     def pad_id(self) -> int:
         """Id that fills the end of rows; 0 where the tokenizer names none (padding is never attended or trained)."""
-        found = self._special("pad_token")
-        return 0 if found is None else found
+        number = self._special("pad_token")
+        return 0 if number is None else number
 
     @cached_property
     def ids(self) -> dict[str, int]:

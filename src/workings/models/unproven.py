@@ -105,8 +105,8 @@ def layer_prefix(names: Iterable[str], layers: int) -> str:
     """
     numbers: dict[str, set[int]] = {}
     for name in names:
-        if found := NUMBERED.fullmatch(name):
-            numbers.setdefault(found[1], set()).add(int(found[2]))
+        if match := NUMBERED.fullmatch(name):
+            numbers.setdefault(match[1], set()).add(int(match[2]))
     # Compared without a set of so many: the number may be anything that a file says.
     whole = [prefix for prefix, there in numbers.items() if len(there) == layers == max(there) + 1]
     if not whole:
@@ -138,7 +138,7 @@ def unproven_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ..
     tied = values.get("tie_word_embeddings") is True
     tensors = text_tensors(stored, tied=tied)
     heads = sizes["heads"]
-    found = ModelShape(
+    made = ModelShape(
         family=str(kept["model_type"]), vocab_size=sizes["vocab_size"], layers=sizes["layers"], width=sizes["width"],
         heads=heads, context=sizes["context"],
         # Four times the width, as GPT-2 and its like have it where the file says nothing.
@@ -151,8 +151,8 @@ def unproven_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ..
         tied_embeddings=HEAD not in tensors,
         # Sorted, so that the same files give the same shape; as tuples, so that it has a hash.
         config=json.dumps(kept, sort_keys=True), tensors=tuple(sorted(tensors.items())))
-    layer_prefix(tensors, found.layers)
-    return found
+    layer_prefix(tensors, made.layers)
+    return made
 
 
 def text_tensors(stored: Mapping[str, tuple[int, ...]], *, tied: bool) -> dict[str, tuple[int, ...]]:
@@ -162,15 +162,15 @@ def text_tensors(stored: Mapping[str, tuple[int, ...]], *, tied: bool) -> dict[s
         stored: name and shape of every tensor of the files.
         tied: whether the head is the embedding; a second copy of it in the files is left out.
     """
-    found: dict[str, tuple[int, ...]] = {}
+    sizes: dict[str, tuple[int, ...]] = {}
     for name, size in stored.items():
         if name.startswith(OTHER_PARTS) or name.endswith(COMPUTED) or (tied and name.endswith(HEAD)):
             continue
         outer = next((prefix for prefix in OUTER_PREFIXES if name.startswith(prefix)), "")
         inner = name.removeprefix(outer)
         # All but the head lies below `model.` in a model of text alone.
-        found[inner if not outer or inner.startswith("lm_head.") else f"model.{inner}"] = size
-    return found
+        sizes[inner if not outer or inner.startswith("lm_head.") else f"model.{inner}"] = size
+    return sizes
 
 
 def _size(config: Mapping[str, Any], keys: tuple[str, ...]) -> int:

@@ -77,7 +77,7 @@ class Preference:
         further_P = moved_P2[:, 0] - moved_P2[:, 1]
         if self.loss == "ipo":
             return (further_P - 1 / (2 * self.beta)) ** 2
-        found = -(1 - self.label_smoothing) * array.log_sigmoid(self.beta * further_P)
+        losses_P = -(1 - self.label_smoothing) * array.log_sigmoid(self.beta * further_P)
         # Left out without smoothing, where it would only cost.
-        return found - self.label_smoothing * array.log_sigmoid(-self.beta * further_P) if self.label_smoothing \
-            else found
+        return losses_P - self.label_smoothing * array.log_sigmoid(-self.beta * further_P) if self.label_smoothing \
+            else losses_P

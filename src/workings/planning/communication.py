@@ -66,6 +66,6 @@ def communication_seconds(request: EngineRequest, batch: tuple[int, int, int], t
         return 0.0
     if not target.interconnect_gb_s or (target.slices > 1 and not target.network_gb_s):
         return None
-    found = sent(request, batch, mesh, target.slices)
-    network = found.between_slices / target.network_gb_s if target.slices > 1 else 0.0
-    return (found.between_devices / target.interconnect_gb_s + network) / (1e9 * share)
+    traffic = sent(request, batch, mesh, target.slices)
+    network = traffic.between_slices / target.network_gb_s if target.slices > 1 else 0.0
+    return (traffic.between_devices / target.interconnect_gb_s + network) / (1e9 * share)

@@ -36,13 +36,13 @@ class Finished:
 
 def own_pace(directory: Path, target: Target) -> Pace | None:
     """The median pace of the finished runs below ``directory`` on this kind of device; None where there is none."""
-    found = list(finished_runs(directory, target))
-    if not found:
+    runs = list(finished_runs(directory, target))
+    if not runs:
         return None
-    each = median(run.operations_a_second for run in found)
+    each = median(run.operations_a_second for run in runs)
     return Pace(operations_a_second=each, source=(
-        f"{each / 1e12:.3g} Tflop/s a device, the median of {len(found)} finished run{'s' * (len(found) > 1)} of yours "
-        f"on {target.kind} ({', '.join(run.name for run in found[:3])}{', …' * (len(found) > 3)}), read from "
+        f"{each / 1e12:.3g} Tflop/s a device, the median of {len(runs)} finished run{'s' * (len(runs) > 1)} of yours "
+        f"on {target.kind} ({', '.join(run.name for run in runs[:3])}{', …' * (len(runs) > 3)}), read from "
         f"{directory}/*/{MANIFEST}"))
 
 

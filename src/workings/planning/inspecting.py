@@ -39,11 +39,11 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
     Raises:
         NotInspected, RequestError, WorkingsError: see `PlanningEngine.inspect_for`.
     """
-    places, found = _kept(engine, request, programs, target)
+    places, inspections = _kept(engine, request, programs, target)
     # The answer is no already: compiling the other programs would take time and change nothing.
-    if "step" in found and found["step"].refused:
-        return {"step": found["step"]}
-    if missing := {name: size for name, size in programs.items() if name not in found}:
+    if "step" in inspections and inspections["step"].refused:
+        return {"step": inspections["step"]}
+    if missing := {name: size for name, size in programs.items() if name not in inspections}:
         kind = f"{engine.name} {target.platform} {request.shape.family} {request.shape.layers} {' '.join(missing)}"
         began = time.monotonic()
         # All in one call, because each call may start a compiler in a process of its own.
@@ -54,8 +54,8 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
             # Atomic, so that a plan that is killed leaves no torn answer for the next one to read.
             write_json(places[name], asdict(one))
         write_json(cache_directory() / SECONDS, _usual() | {kind: round(time.monotonic() - began, 1)})
-        found |= asked
-    return {name: found[name] for name in programs if name in found}
+        inspections |= asked
+    return {name: inspections[name] for name in programs if name in inspections}
 
 
 def kept_inspections(engine: PlanningEngine, request: EngineRequest, programs: Programs,
@@ -92,8 +92,8 @@ def _place(engine: str, request: EngineRequest, program: ProgramName, size: tupl
 
 
 def _read(place: Path) -> Inspection:
-    found = Inspection.from_json(json.loads(place.read_text(encoding="utf-8")))
-    return replace(found, details={**found.details, "cached": True})
+    inspected = Inspection.from_json(json.loads(place.read_text(encoding="utf-8")))
+    return replace(inspected, details={**inspected.details, "cached": True})
 
 
 def depths(layers: int, pattern: int) -> tuple[int, int]:

@@ -80,8 +80,8 @@ def _cell(model: str, method: str, length: int, target: Target, engine: Planning
     programs = programs_of(recipe, mesh[0])
     kept = kept_inspections(engine, request, programs, target) if engine is not None else {}
     if "step" in kept:
-        found = max(kept.values(), key=lambda one: one.peak_bytes)
+        worst = max(kept.values(), key=lambda one: one.peak_bytes)
     else:
-        found = estimate(request, longest_batch(recipe, mesh[0]), mesh, target)
+        worst = estimate(request, longest_batch(recipe, mesh[0]), mesh, target)
     return Cell(model=model, method=method, length=length, target=target.name,
-                verdict=judge(found, device_of(target, found, mesh, engine)))
+                verdict=judge(worst, device_of(target, worst, mesh, engine)))

@@ -175,9 +175,9 @@ def cached_numbers(shape: ModelShape, tokens: int) -> int:
     every position counts: PyTorch's cache keeps them all.
     """
     alike = [len(loop.places) for loop in layer_loops(shape)] == [1]
-    found = 0
+    numbers = 0
     for layer in range(shape.layers):
         if not shape.shares_keys(layer):
             slots = min(shape.sliding_window, tokens) if shape.slides(layer) and not alike else tokens
-            found += 2 * slots * shape.kv_heads_of(layer) * shape.head_dim_of(layer)
-    return found
+            numbers += 2 * slots * shape.kv_heads_of(layer) * shape.head_dim_of(layer)
+    return numbers

@@ -156,24 +156,24 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
     mesh = planned_mesh(recipe, target)
     programs = programs_of(recipe, mesh[0])
     asked = engine if inspects else None
-    found = with_reference(request, mesh, _inspect_or_estimate(asked, request, programs, mesh, target))
-    if teacher is not None and isinstance(recipe.algorithm, Taught) and not found["step"].refused:
+    needs = with_reference(request, mesh, _inspect_or_estimate(asked, request, programs, mesh, target))
+    if teacher is not None and isinstance(recipe.algorithm, Taught) and not needs["step"].refused:
         own = teacher_request(request, teacher, recipe.algorithm.teacher_precision)
         said = _inspect_or_estimate(asked, own, {"log_probs": programs["step"]}, mesh, target)["log_probs"]
-        found = with_teacher(request, own, mesh, found, said, stays=isinstance(recipe.algorithm, Distill))
+        needs = with_teacher(request, own, mesh, needs, said, stays=isinstance(recipe.algorithm, Distill))
         programs = {**programs, TEACHER: programs["step"]}
     # A run ends in whichever of its programs needs the most.
     # Of equal peaks the first, which is the step.
-    worst = max(found, key=lambda name: found[name].peak_bytes)
+    worst = max(needs, key=lambda name: needs[name].peak_bytes)
     difference = None
     # Two more compilations, so they are made only for a refusal that stays unexplained.
-    if explained and engine is not None and worst == "step" and found[worst].refused:
-        parts = split_parts(request, programs["step"], mesh, target.platform, found[worst])
-        if unexplained_share(parts, found[worst].peak_bytes) > MOST_UNEXPLAINED:
+    if explained and engine is not None and worst == "step" and needs[worst].refused:
+        parts = split_parts(request, programs["step"], mesh, target.platform, needs[worst])
+        if unexplained_share(parts, needs[worst].peak_bytes) > MOST_UNEXPLAINED:
             difference = refused_parts(engine, request, programs["step"], target)
-    device = device_of(target, found[worst], mesh, engine)
-    return explain(recipe, request, programs[worst], found[worst], device, target,
-                   program=worst, peaks={name: one.peak_bytes for name, one in found.items()}, difference=difference)
+    device = device_of(target, needs[worst], mesh, engine)
+    return explain(recipe, request, programs[worst], needs[worst], device, target,
+                   program=worst, peaks={name: one.peak_bytes for name, one in needs.items()}, difference=difference)
 
 
 def _inspect_or_estimate(engine: PlanningEngine | None, request: EngineRequest, programs: Programs,

@@ -42,25 +42,25 @@ def programs_of(recipe: Recipe, fsdp: int) -> Programs:
     an item has at most the tokens of that row.
     """
     step = longest_batch(recipe, fsdp)
-    found: dict[ProgramName, tuple[int, int, int]] = {"step": step}
+    programs: dict[ProgramName, tuple[int, int, int]] = {"step": step}
     algorithm, evaluation = recipe.algorithm, recipe.evaluation
     if isinstance(algorithm, DrawingAlgorithm):
-        found["drawing"] = (min(recipe.completions_of_a_rollout(fsdp), MOST_PROMPTS),
-                            recipe.data.max_length - algorithm.max_new_tokens, algorithm.max_new_tokens)
+        programs["drawing"] = (min(recipe.completions_of_a_rollout(fsdp), MOST_PROMPTS),
+                               recipe.data.max_length - algorithm.max_new_tokens, algorithm.max_new_tokens)
         if algorithm.updates > 1:
             # The first update says itself how likely the model finds what it drew; those after it are asked before.
-            found["log_probs"] = step
+            programs["log_probs"] = step
     if recipe.learns_from_pairs:
         # The reference is asked about the same batches, before the first step, beside the state that is trained.
-        found["log_probs"] = step
+        programs["log_probs"] = step
     if evaluation.traces != "none":
         # Held-out batches are single: only updates accumulate.
-        found["evaluation"] = (1, *step[1:])
+        programs["evaluation"] = (1, *step[1:])
     if evaluation.items != "none":
         # The samples of one item are answered together, however many they are.
         prompts = max(evaluation.samples, min(evaluation.batch_size, MOST_PROMPTS))
-        found["generation"] = (prompts, recipe.data.max_length, evaluation.max_new_tokens)
-    return found
+        programs["generation"] = (prompts, recipe.data.max_length, evaluation.max_new_tokens)
+    return programs
 
 
 def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineRequest:

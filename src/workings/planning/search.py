@@ -185,12 +185,12 @@ def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, sear
     asked = make_plan(recipe, shape, target, teacher=teacher)
     if asked.verdict.fits or not search:
         return asked
-    found = nearest(recipe, shape, target, asked, teacher)
-    if found is None:
+    way = nearest(recipe, shape, target, asked, teacher)
+    if way is None:
         return replace(asked, remarks=(*asked.remarks, "no plan of the search fits: a smaller model, shorter rows "
                                        "or a larger machine are left", *_not_searched(recipe)))
-    way_out = f"nearest plan that fits ({found.source}): " + " ".join(found.overrides)
-    return replace(asked, nearest=found, remarks=(*asked.remarks, way_out, *_grown(asked, found), *_another(found)))
+    way_out = f"nearest plan that fits ({way.source}): " + " ".join(way.overrides)
+    return replace(asked, nearest=way, remarks=(*asked.remarks, way_out, *_grown(asked, way), *_another(way)))
 
 
 def _not_searched(recipe: Recipe) -> list[str]:
@@ -281,10 +281,10 @@ def estimated_programs(recipe: Recipe, shape: ModelShape, target: Target, teache
     request = replace(engine_request(asked, shape, target), split_frozen=split_frozen)
     mesh = planned_mesh(recipe, target)
     programs = programs_of(recipe, mesh[0])
-    found = with_reference(request, mesh, {
+    needs = with_reference(request, mesh, {
         name: estimate(request, size, mesh, target, name) for name, size in programs.items()})
     if teacher is not None and isinstance(recipe.algorithm, Taught):
         theirs = teacher_request(request, teacher, recipe.algorithm.teacher_precision)
         said = estimate(theirs, programs["step"], mesh, target, "log_probs")
-        found = with_teacher(request, theirs, mesh, found, said, stays=isinstance(recipe.algorithm, Distill))
-    return {name: one.peak_bytes for name, one in found.items()}
+        needs = with_teacher(request, theirs, mesh, needs, said, stays=isinstance(recipe.algorithm, Distill))
+    return {name: one.peak_bytes for name, one in needs.items()}

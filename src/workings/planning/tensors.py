@@ -92,15 +92,15 @@ def adapters(request: EngineRequest, fsdp: int, tp: int) -> list[Tensor]:
     method = request.method
     if method.name == "full":
         return []
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for (name, size), count in layer_tensors(request.shape).items():
         if len(size) == 2 and name.removesuffix(".weight").rpartition(".")[2] in method.target_modules:
             out, inner = size
             both, one = (tp, fsdp), (fsdp,)  # the projection's own split, and `fsdp` on the side that it leaves whole
             split_in, split_out = (both, one) if name.endswith(INPUT_SPLIT) else (one, both)
-            found += [Tensor(name=name, size=thin, count=count, in_layer=True)
-                      for thin in ((method.rank, _piece(inner, split_in)), (_piece(out, split_out), method.rank))]
-    return found
+            tensors += [Tensor(name=name, size=thin, count=count, in_layer=True)
+                        for thin in ((method.rank, _piece(inner, split_in)), (_piece(out, split_out), method.rank))]
+    return tensors
 
 
 def _piece(length: int, axes: tuple[int, ...]) -> int:

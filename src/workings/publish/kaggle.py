@@ -67,15 +67,15 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
     loaded = with_engine(loaded, machine.platform)
     data = data_files(loaded)
     with tempfile.TemporaryDirectory(prefix="workings-kaggle-") as folder:
-        found = wheel or build_wheel(Path(folder))
-        if not found.is_file() or found.suffix != ".whl":
-            raise RequestError(f"--wheel {found}", "this package's wheel", "make dist, then --wheel dist/…")
+        built = wheel or build_wheel(Path(folder))
+        if not built.is_file() or built.suffix != ".whl":
+            raise RequestError(f"--wheel {built}", "this package's wheel", "make dist, then --wheel dist/…")
         request = NotebookRequest(
             name=loaded.recipe.name, recipe=loaded.written(), machine=machine,
-            libraries=engine_libraries(loaded.recipe.engine), wheel_sha256=file_digest(found), smoke=smoke,
+            libraries=engine_libraries(loaded.recipe.engine), wheel_sha256=file_digest(built), smoke=smoke,
             data={name: file_digest(path) for name, path in data.items()})
         text = notebook_text(request)  # before anything is written: it may lack its library
-        _write_dataset(out / "dataset", found, data, user)
+        _write_dataset(out / "dataset", built, data, user)
     kernel = kernel_metadata(user, request.name, machine)
     (out / "notebook").mkdir()
     atomic.write_text(out / "notebook" / f"{request.name}.ipynb", text)
@@ -90,7 +90,7 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
 
 def data_files(loaded: LoadedRecipe) -> dict[str, Path]:
     """Files that the recipe names, by the path that it names. Raises `RequestError` for one that is not below it."""
-    recipe, found = loaded.recipe, dict[str, Path]()
+    recipe, files = loaded.recipe, dict[str, Path]()
     for name in (recipe.data.traces, recipe.evaluation.traces, recipe.evaluation.items):
         path = loaded.path(name)
         if not path.is_file():
@@ -99,8 +99,8 @@ def data_files(loaded: LoadedRecipe) -> dict[str, Path]:
         if Path(name).is_absolute() or ".." in PurePosixPath(name).parts or name.startswith("~"):
             raise RequestError(f"{name} in {loaded.origin}", "data beside the recipe or below it, so that the notebook "
                                "finds them under the same name", "move them and change the recipe")
-        found[name] = path
-    return found
+        files[name] = path
+    return files
 
 
 def build_wheel(folder: Path) -> Path:

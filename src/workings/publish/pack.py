@@ -103,8 +103,8 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Pa
         entries=tuple(sorted([(name, len(data)) for name, data in documents.items()]
                              + [(name, file.size) for name, file in contents.files.items()])),
         by_digest=tuple((f"{row.place}/{row.file}", row.bytes) for row in contents.by_digest),
-        unsourced={name: len(found) for name, text in sorted(texts.items())
-                   if name in (REPORT, WRITEUP) and (found := unsourced(name, text, claims))})
+        unsourced={name: len(numbers) for name, text in sorted(texts.items())
+                   if name in (REPORT, WRITEUP) and (numbers := unsourced(name, text, claims))})
     show(planned)
     return planned if dry_run else _write(planned, documents, contents, limit, max_bytes, progress)
 
@@ -134,15 +134,15 @@ def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, lim
 
 def _refuse_failing(paths: Sequence[Path], progress: Callable[[int], None] | None) -> None:
     for path in paths:
-        found = verify(path, progress=progress)
-        if failed := [f"{check.id}: {check.text}" for check in found.checks if check.verdict == "failed"]:
+        result = verify(path, progress=progress)
+        if failed := [f"{check.id}: {check.text}" for check in result.checks if check.verdict == "failed"]:
             raise RecordError(f"{path} does not verify, so it is not packed: {'; '.join(failed[:3])}")
 
 
 def _documents(contents: Contents, weights: str, writeup: Path | None,
                notebook: Path | None) -> tuple[dict[str, bytes], list[Claim], int | None]:
     """The pack's own files, the claims of its texts, and the words of the write-up."""
-    found, claims = dict(contents.documents), list[Claim]()
+    documents, claims = dict(contents.documents), list[Claim]()
     for place, run in contents.runs.items():
         name = place.rpartition("/")[2]
         evaluations = {unit.name: {"summary": unit.summary,
@@ -151,36 +151,36 @@ def _documents(contents: Contents, weights: str, writeup: Path | None,
         # By the same function as in verification, which makes the card again and compares the bytes.
         card = model_card(f"model_cards/{name}.md", place, run.manifest, run.root, evaluations)
         claims += card.claims
-        found[card.document] = card.text.encode("utf-8")
-        found[f"recipes/{name}.yaml"] = (run.path / RECIPE).read_bytes()
-        found |= data_manifests(run) | drawn_data(run)
-    comparison, more = _pages(contents, found)
+        documents[card.document] = card.text.encode("utf-8")
+        documents[f"recipes/{name}.yaml"] = (run.path / RECIPE).read_bytes()
+        documents |= data_manifests(run) | drawn_data(run)
+    comparison, more = _pages(contents, documents)
     claims += more
-    found |= _software_licences() | {LICENCES: line(licences(contents.runs.values()))}
+    documents |= _software_licences() | {LICENCES: line(licences(contents.runs.values()))}
     words = None
     if writeup is not None:
-        text, said = published(_read(writeup, "--writeup"), lambda file, row: _value(contents, found, file, row))
+        text, said = published(_read(writeup, "--writeup"), lambda file, row: _value(contents, documents, file, row))
         words, claims = words_in(text), [*claims, *said]
-        found[WRITEUP] = _clean(writeup, text)
+        documents[WRITEUP] = _clean(writeup, text)
     if notebook is not None:
-        found[f"notebook/{notebook.name}"] = _clean(notebook, _notebook(notebook))
+        documents[f"notebook/{notebook.name}"] = _clean(notebook, _notebook(notebook))
     # After everything that it names, and before the pack's own list.
     runs = {place: PackedRun(root=run.root, manifest=run.manifest, asked=_asked(run))
             for place, run in contents.runs.items()}
-    found[README] = readme(version("workings"), runs, compared=comparison, by_digest=bool(contents.by_digest),
-                           has_report=REPORT in found, has_writeup=writeup is not None).encode("utf-8")
-    found[CLAIMS] = line(claims_json(claims))
-    found[PACK] = line(pack_json(version("workings"), weights, contents.units, contents.by_digest))
-    return found, claims, words
+    documents[README] = readme(version("workings"), runs, compared=comparison, by_digest=bool(contents.by_digest),
+                               has_report=REPORT in documents, has_writeup=writeup is not None).encode("utf-8")
+    documents[CLAIMS] = line(claims_json(claims))
+    documents[PACK] = line(pack_json(version("workings"), weights, contents.units, contents.by_digest))
+    return documents, claims, words
 
 
 def _asked(run: Run) -> dict[str, Any]:
     """The words that the run was asked for with; empty where a recorder alone wrote it."""
-    found: dict[str, Any] = loads((run.path / OVERRIDES).read_bytes()) if (run.path / OVERRIDES).is_file() else {}
-    return found
+    overrides: dict[str, Any] = loads((run.path / OVERRIDES).read_bytes()) if (run.path / OVERRIDES).is_file() else {}
+    return overrides
 
 
-def _pages(contents: Contents, found: dict[str, bytes]) -> tuple[list[str], list[Claim]]:
+def _pages(contents: Contents, documents: dict[str, bytes]) -> tuple[list[str], list[Claim]]:
     """Add the report and, of two sides with evaluations, the comparison. Both name places of the pack only."""
     found_at = {**{place: run.path for place, run in contents.runs.items()}, **contents.evaluations}
     places = {place: found_at[place] for place in contents.order}
@@ -195,13 +195,13 @@ def _pages(contents: Contents, found: dict[str, bytes]) -> tuple[list[str], list
             compared = _compared(sides)
             value = compared.to_json() if compared else {}
             if compared:
-                found[COMPARISON] = line(value)
+                documents[COMPARISON] = line(value)
             if len(places) > MAX_RUNS:  # more curves cannot be told apart: no page, and the README names none
                 return (sides if compared else []), []
             ordered = [*(sides if compared else []), *(place for place in places if not compared or place not in sides)]
             write_report(Path(REPORT), [Path(place) for place in ordered], compared)
             page = Path(REPORT).read_bytes()
-    found[REPORT] = page
+    documents[REPORT] = page
     return (sides if compared else []), report_claims(page.decode("utf-8"), compared.sentence if compared else "",
                                                       value, [_column(contents, place, value) for place in ordered])
 
@@ -228,8 +228,8 @@ def _compared(sides: list[str]) -> Comparison | None:
     if len(sides) != 2:
         return None
     a, b = find_pair(*map(Path, sides))
-    found = compare(a.path, b.path)
-    return found if found.difference is not None else None
+    comparison = compare(a.path, b.path)
+    return comparison if comparison.difference is not None else None
 
 
 def _value(contents: Contents, documents: dict[str, bytes], file: str, row: int) -> Any:
@@ -276,10 +276,10 @@ def _notebook(path: Path) -> str:
 
 def _clean(path: Path, text: str) -> bytes:
     """Refuse what nobody should publish: placeholders, tokens, the person's home folder."""
-    if found := list(find_placeholders(text)):
-        raise RequestError(f"{path}: {found[0][:60]!r}", "a text without placeholders", "fill it in or take it out")
-    if found := find_secrets(text):
-        raise RequestError(f"{path}: {found[0]}, a token or a key", "a text that anybody may read",
+    if matches := list(find_placeholders(text)):
+        raise RequestError(f"{path}: {matches[0][:60]!r}", "a text without placeholders", "fill it in or take it out")
+    if matches := find_secrets(text):
+        raise RequestError(f"{path}: {matches[0]}, a token or a key", "a text that anybody may read",
                            "take it out, and make a new token")
     # Cleaning finds more than the list of known tokens: named passwords and this person's home folder.
     if cleaned(text) != text:

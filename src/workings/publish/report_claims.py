@@ -63,14 +63,14 @@ def report_claims(page: str, sentence: str, comparison: dict[str, Any], columns:
         comparison: contents of the pack's `compare.json`; empty where there is none.
         columns: the runs, in the page's order.
     """
-    found = [*_lead(page, sentence, comparison), *_tiles(page, comparison), *_decoding(page, columns)]
+    candidates = [*_lead(page, sentence, comparison), *_tiles(page, comparison), *_decoding(page, columns)]
     for heads, rows in _tables(page):
         for words, claims in _TABLES.items():
             if heads[:len(words)] == list(words):
-                found += [claim for row in rows for claim in claims(heads, row, comparison, columns)]
+                candidates += [claim for row in rows for claim in claims(heads, row, comparison, columns)]
     # One claim a place: a step's number stands in the first column for every run of its row.
     known: dict[int, Claim] = {}
-    for claim in found:
+    for claim in candidates:
         if claim is not None:
             known.setdefault(claim.at, claim)
     return list(known.values())
@@ -146,8 +146,8 @@ def _difference(heads: list[str], row: Row, comparison: dict[str, Any],
 
 
 def _flips(heads: list[str], row: Row, comparison: dict[str, Any], columns: Sequence[Column]) -> Iterator[Claim | None]:
-    found = comparison.get("flips", [])
-    place = next((at for at, each in enumerate(found) if each["section"] == html.unescape(row[0][1])), None)
+    flips = comparison.get("flips", [])
+    place = next((at for at, each in enumerate(flips) if each["section"] == html.unescape(row[0][1])), None)
     for cell, key in zip(row[1:], ("wrong_to_right", "right_to_wrong", "both_right", "both_wrong", "items"),
                          strict=False):
         if place is not None:
@@ -156,8 +156,8 @@ def _flips(heads: list[str], row: Row, comparison: dict[str, Any], columns: Sequ
 
 def _pass_at_k(heads: list[str], row: Row, comparison: dict[str, Any],
                columns: Sequence[Column]) -> Iterator[Claim | None]:
-    found = comparison.get("pass_at_k", [])
-    place = next((at for at, each in enumerate(found) if str(each["k"]) == row[0][1]), None)
+    rows = comparison.get("pass_at_k", [])
+    place = next((at for at, each in enumerate(rows) if str(each["k"]) == row[0][1]), None)
     for cell, keys in zip(row, (("k",), ("a/mean", "a/ci_low", "a/ci_high"), ("b/mean", "b/ci_low", "b/ci_high"),
                                 ("delta", "delta_ci_low", "delta_ci_high", "p_value")), strict=False):
         if place is not None:
@@ -237,13 +237,13 @@ def _claim(at: int, number: str, after: str, pointer: str, file: str, value: Any
     mantissa = number.partition("e")[0]
     digits = len(mantissa.rpartition(".")[2]) if "." in mantissa else 0
     try:
-        found = resolve(value, pointer)
+        value_there = resolve(value, pointer)
     except RecordError:
         return None
     # A unit behind the number decides; without one, number, percent and points are tried in this order.
     unit = next((unit for unit in _BYTES if after.startswith(f" {unit}")), "")
     for candidate in (unit,) if unit else ("number", "percent", "points"):
-        if agrees(number, found, candidate, digits):
+        if agrees(number, value_there, candidate, digits):
             return Claim(document=REPORT, at=at, text=number, unit=candidate, digits=digits,
                          source=ClaimSource(file=file, pointer=pointer, line=line))
     return None

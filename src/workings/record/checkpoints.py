@@ -102,9 +102,9 @@ class CheckpointStore:
         if path.is_symlink():
             raise RecordError(f"{path.name}: a link, which leads out of the run; the folder itself belongs there")
         commit = read_commit(path)
-        found = {str(file.relative_to(path).as_posix()) for file in path.rglob("*") if not file.is_dir()} - {COMMIT}
-        if found != set(commit):
-            raise RecordError(f"{path.name}: files differ from {COMMIT}: {sorted(found ^ set(commit))[:5]}")
+        files = {str(file.relative_to(path).as_posix()) for file in path.rglob("*") if not file.is_dir()} - {COMMIT}
+        if files != set(commit):
+            raise RecordError(f"{path.name}: files differ from {COMMIT}: {sorted(files ^ set(commit))[:5]}")
         for name, fact in commit.items():
             file = path / name
             # A link could lead out of the run, to bytes that no seal covers.
@@ -126,9 +126,9 @@ class CheckpointStore:
         """Checkpoint folders by step, unchecked."""
         if not self.directory.is_dir():
             return []
-        found = [path for path in self.directory.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]
+        folders = [path for path in self.directory.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]
         # By number, because names of more than six digits do not sort as texts.
-        return sorted(found, key=lambda path: int(_match(path).group(1)))
+        return sorted(folders, key=lambda path: int(_match(path).group(1)))
 
     def clean(self) -> list[str]:
         """Remove what a killed save or removal left behind; the names removed."""

@@ -66,10 +66,10 @@ def launcher() -> dict[str, Any]:
 
 def packages(names: Iterable[str]) -> dict[str, str]:
     """Versions of those packages that are installed, by name."""
-    found = {}
+    versions = {}
     for name in names:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue  # absent packages are not listed: the allow-list itself says what was looked for
-    return found
+    return versions

@@ -111,10 +111,10 @@ def rollout_file(step: int) -> str:
 
 def rollout_step(name: str) -> int | None:
     """The step in a rollout's file name, with its folder or without; None for any other name."""
-    found = _ROLLOUT.fullmatch(name.rpartition("/")[2])
-    step = int(found[1]) if found else 0
+    match = _ROLLOUT.fullmatch(name.rpartition("/")[2])
+    step = int(match[1]) if match else 0
     # One name for each step: `step_1.json` is none, and steps beyond 999,999 have more digits than are padded to.
-    return step if found and f"{ROLLOUTS}/{found[0]}" == rollout_file(step) else None
+    return step if match and f"{ROLLOUTS}/{match[0]}" == rollout_file(step) else None
 
 
 def partial_path(final: Path) -> Path:

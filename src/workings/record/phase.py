@@ -74,7 +74,7 @@ def phases(run: Path, recipe: str, steps: int) -> Iterator[None]:
 
 def read_phases() -> dict[Path, Phase]:
     """What living processes of this machine do, by the run directory that they make."""
-    found = {}
+    by_run = {}
     for path in (cache_directory() / "phases").glob("*.json"):
         try:
             told = Phase(**json.loads(path.read_bytes()))
@@ -82,15 +82,15 @@ def read_phases() -> dict[Path, Phase]:
         except (OSError, ValueError, TypeError):
             continue
         if process_start(told.pid) == told.process != "":
-            found[Path(told.run)] = told
-    return found
+            by_run[Path(told.run)] = told
+    return by_run
 
 
 def process_start(pid: int, proc: Path = Path("/proc")) -> str:
     """When a process began, so that a number that is used again is told apart; "" if it is gone."""
     if not (proc / "self").exists():  # macOS
-        found = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-        return found.stdout.strip()
+        answer = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+        return answer.stdout.strip()
     try:
         stat = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -93,9 +93,9 @@ def delta_figure(comparison: Comparison) -> Drawn | None:
     if len(comparison.sections) > 1:
         # Adjusted for the number of sections: of twenty, one looks significant by chance.
         entries += [(section.name, section.difference, section.p_adjusted) for section in comparison.sections]
-    rows = [IntervalRow(name=f"{name} ({found.n})", marks=[_delta_mark(found)]) for name, found, _ in entries]
-    table = [[name, str(found.n), points(found.delta), _delta_bounds(found), p_text(p) if p is not None else "none",
-              str(found.newly_right), str(found.newly_wrong)] for name, found, p in entries]
+    rows = [IntervalRow(name=f"{name} ({pair.n})", marks=[_delta_mark(pair)]) for name, pair, _ in entries]
+    table = [[name, str(pair.n), points(pair.delta), _delta_bounds(pair), p_text(p) if p is not None else "none",
+              str(pair.newly_right), str(pair.newly_wrong)] for name, pair, p in entries]
     description = "; ".join(f"{row[0]}: {row[2]} points, interval {row[3]}" for row in table)
     chart = IntervalChart(title=f"Difference {comparison.name_b} minus {comparison.name_a}", description=description,
                           rows=rows, x_label="percentage points", zero_line=True)

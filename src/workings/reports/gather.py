@@ -83,15 +83,15 @@ def bare_view(path: Path) -> RunView:
 
 def sample_pairs(a: EvaluationRecord, b: EvaluationRecord, wanted: list[str]) -> list[SamplePair]:
     """The wanted items with the completions of both sides, in the order wanted."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    pairs: dict[str, list[dict[str, Any]]] = {}
     for record in (a, b):
         # Read one item at a time: completions of a large evaluation need not lie in memory together.
         for samples in read_predictions(record.path / PREDICTIONS):
             if samples[0]["id"] in wanted:
-                found.setdefault(samples[0]["id"], []).append(samples[0])
-    return [SamplePair(id=name, section=str(found[name][0]["section"]), prompt=str(found[name][0]["prompt"]),
-                       gold=str(found[name][0]["gold"]), answers=[_answer(sample) for sample in found[name]])
-            for name in wanted if len(found.get(name, [])) == 2]
+                pairs.setdefault(samples[0]["id"], []).append(samples[0])
+    return [SamplePair(id=name, section=str(pairs[name][0]["section"]), prompt=str(pairs[name][0]["prompt"]),
+                       gold=str(pairs[name][0]["gold"]), answers=[_answer(sample) for sample in pairs[name]])
+            for name in wanted if len(pairs.get(name, [])) == 2]
 
 
 def configuration_rows(runs: list[RunView]) -> tuple[list[tuple[str, str]], list[tuple[str, list[str]]]]:
@@ -112,15 +112,15 @@ def configuration_rows(runs: list[RunView]) -> tuple[list[tuple[str, str]], list
 
 def commands(runs: list[RunView]) -> list[tuple[str, str]]:
     """What reproduces and checks this, as (purpose, command)."""
-    found = []
+    lines = []
     for run in runs:
         place = shlex.quote(str(run.path))
         if run.manifest is not None:
-            found.append((f"Train {run.name} again", train_again(run.path)))
-        found.append((f"Verify {run.name}", f"workings verify {place} --expect-root {run.root}"))
+            lines.append((f"Train {run.name} again", train_again(run.path)))
+        lines.append((f"Verify {run.name}", f"workings verify {place} --expect-root {run.root}"))
     if len(runs) > 1:
-        found.append(("Compare", f"workings compare {shlex.quote(str(runs[0].path))} {shlex.quote(str(runs[1].path))}"))
-    return found
+        lines.append(("Compare", f"workings compare {shlex.quote(str(runs[0].path))} {shlex.quote(str(runs[1].path))}"))
+    return lines
 
 
 def train_again(run: Path) -> str:

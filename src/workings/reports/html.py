@@ -168,13 +168,13 @@ def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:
         interval = (f"95 % interval {100 * record['ci_low']:.1f} to {100 * record['ci_high']:.1f}"
                     if "ci_low" in record else "no interval")
         tiles.append({"name": side.name, "value": percent(side.cell.mean), "more": interval})
-    found: dict[str, Any] = comparison.difference.to_json()
-    interval = (f"95 % interval {points(found['delta_ci_low'])} to {points(found['delta_ci_high'])}"
-                if "delta_ci_low" in found else "no interval")
-    tiles.append({"name": "difference", "value": f"{points(found['delta'])} points", "more": interval})
+    numbers: dict[str, Any] = comparison.difference.to_json()
+    interval = (f"95 % interval {points(numbers['delta_ci_low'])} to {points(numbers['delta_ci_high'])}"
+                if "delta_ci_low" in numbers else "no interval")
+    tiles.append({"name": "difference", "value": f"{points(numbers['delta'])} points", "more": interval})
     tiles.append({"name": "items", "value": f"{comparison.a.cell.n:,}".replace(",", "\u202f"),
-                  "more": f"{found['newly_right']} newly right, {found['newly_wrong']} newly wrong"
-                  + (f"; {p_text(found['p_value'])}" if "p_value" in found else "")})
+                  "more": f"{numbers['newly_right']} newly right, {numbers['newly_wrong']} newly wrong"
+                  + (f"; {p_text(numbers['p_value'])}" if "p_value" in numbers else "")})
     return tiles
 
 
@@ -204,7 +204,7 @@ def _samples(views: Sequence[RunView], comparison: Comparison | None) -> list[An
 
 def _first_break(record: EvaluationRecord) -> list[str]:
     """The first item that was answered wrong and has a step that is wrong, where there is one."""
-    found = (samples[0] for samples in read_predictions(record.path / PREDICTIONS))
+    samples_of_items = (samples[0] for samples in read_predictions(record.path / PREDICTIONS))
     return [sample["id"] for sample in islice(
-        (sample for sample in found if sample["score"] != 1 and isinstance(sample["completion"], str)
+        (sample for sample in samples_of_items if sample["score"] != 1 and isinstance(sample["completion"], str)
          and wrong_place(sample["completion"])), 1)]

@@ -45,8 +45,8 @@ def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> 
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # its default waits for minutes
     client = MlflowClient(tracking_uri=uri)
     try:
-        found = client.get_experiment_by_name(experiment)
-        place = found.experiment_id if found is not None else client.create_experiment(experiment)
+        known = client.get_experiment_by_name(experiment)
+        place = known.experiment_id if known is not None else client.create_experiment(experiment)
         logged = client.create_run(place, run_name=path.resolve().name, tags=tags(run)).info.run_id
         # The run exists on the server from here on, and must not stay "running" there when the upload fails.
         try:

@@ -137,13 +137,13 @@ def logged(line: Mapping[str, Any]) -> dict[str, float]:
 
 def numbers(line: Mapping[str, Any]) -> dict[str, float]:
     """The numbers that figures are drawn of: those of `logged`, and the loss of pairs or the update's own seconds."""
-    found, loss, seconds = logged(line), _number(line.get("loss")), _number(line.get("seconds"))
-    if "margin" in found:
-        return found if loss is None else found | {"preference_loss": loss}
-    if found and seconds is not None:
+    values, loss, seconds = logged(line), _number(line.get("loss")), _number(line.get("seconds"))
+    if "margin" in values:
+        return values if loss is None else values | {"preference_loss": loss}
+    if values and seconds is not None:
         # The loop counts drawing among the step's seconds.
-        found["updating_seconds"] = seconds - found.get("drawing_seconds", 0.0)
-    return found
+        values["updating_seconds"] = seconds - values.get("drawing_seconds", 0.0)
+    return values
 
 
 def _number(value: Any) -> float | None:

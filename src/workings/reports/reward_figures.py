@@ -61,11 +61,11 @@ def reward_figures(views: Sequence[RunView]) -> list[LossFigure]:
 
     One run has all lines of a figure; of several runs each has its first line only.
     """
-    found = [(view, [(float(line["step"]), numbers(line)) for line in view.lines])
+    drawn = [(view, [(float(line["step"]), numbers(line)) for line in view.lines])
              for view in views if view.learns_from_rewards]
     figures = []
     for panel in (panel for panel in PANELS if panel.key in REPORTED):
-        lines = _lines(panel, found)
+        lines = _lines(panel, drawn)
         if lines:
             figures.append(_figure(panel, lines))
     return figures

@@ -101,7 +101,7 @@ def visible(text: str) -> str:
 
 def _prompts(run: Path, wanted: Collection[str]) -> dict[str, Prompt]:
     """Prompts by id, as far as they are there."""
-    found: dict[str, Prompt] = {}
+    prompts: dict[str, Prompt] = {}
     if not os.path.lexists(run / PROMPTS):
         raise RecordError(f"{PROMPTS} is missing, and without it nobody knows what was asked")
     with open_plain(run / PROMPTS, MAX_BYTES) as file:
@@ -110,10 +110,10 @@ def _prompts(run: Path, wanted: Collection[str]) -> dict[str, Prompt]:
             if begin is None or json.loads(begin[1]) in wanted:
                 record = loads(line)
                 if record.get("status") == "kept" and record.get("id") in wanted:
-                    found[str(record["id"])] = Prompt.from_json(record)
-            if len(found) == len(wanted):
+                    prompts[str(record["id"])] = Prompt.from_json(record)
+            if len(prompts) == len(wanted):
                 break
-    return found
+    return prompts
 
 
 def _place(run: Path, step: int) -> Path:

@@ -31,23 +31,23 @@ def marked_samples(text: str) -> Markup:
     """The text of a ``samples.md`` as HTML, each completion marked: of every two fences the second."""
     parts = _fenced(text)
     # The split gives what stands between, the fence, and what it holds, in turn; a prompt stands before its completion.
-    found = []
+    samples = []
     for number, (between, fence, held) in enumerate(zip(parts[::3], parts[1::3], parts[2::3], strict=False)):
-        found.append(Markup("{}{}text\n{}\n{}").format(between, fence, marked(held) if number % 2 else held, fence))
-    return Markup("").join([*found, Markup("{}").format(parts[-1])])
+        samples.append(Markup("{}{}text\n{}\n{}").format(between, fence, marked(held) if number % 2 else held, fence))
+    return Markup("").join([*samples, Markup("{}").format(parts[-1])])
 
 
 def _fenced(text: str) -> list[str]:
     """What stands before a fence, the fence, and what it holds, in turn; last what stands behind all of them."""
     parts, end, at, unclosed = list[str](), 0, 0, set[str]()
-    while found := _FENCE.search(text, at):
-        fence, at = found[1], found.end()
+    while match := _FENCE.search(text, at):
+        fence, at = match[1], match.end()
         # An end that is missing is looked for once, and not by every fence again.
         closing = None if fence in unclosed else re.compile(rf"\n{fence}$", re.MULTILINE).search(text, at)
         if closing is None:
             unclosed.add(fence)
         else:
-            parts += (text[end:found.start()], fence, text[at:closing.start()])
+            parts += (text[end:match.start()], fence, text[at:closing.start()])
             end = at = closing.end()
     return [*parts, text[end:]]
 

@@ -111,11 +111,11 @@ def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
     if not lengths:
         return rollout
     ends = np.cumsum(lengths)[:-1]
-    found = replace(rollout, trainer_log_probs=tuple(np.split(said, ends)))
+    with_trainer = replace(rollout, trainer_log_probs=tuple(np.split(said, ends)))
     if "reference_log_probs" not in line:
-        return found
+        return with_trainer
     reference = _unpack(line["reference_log_probs"], sum(lengths)).view("<f4")
-    return replace(found, reference_log_probs=tuple(np.split(reference, ends)))
+    return replace(with_trainer, reference_log_probs=tuple(np.split(reference, ends)))
 
 
 def _pack(values: np.ndarray) -> str:

@@ -49,9 +49,9 @@ def fetch(url: str, out: Path, expect_root: str = "") -> Fetched:
             copy(store, parent, {last: said}, made.parent)
         else:
             copy(store, url, listing(store, url), made)
-        found = verify(made, level=0, expect_root=expect_root)
-        if found.failed:
+        result = verify(made, level=0, expect_root=expect_root)
+        if result.failed:
             raise RecordError("\n".join([f"{url}: not what was sealed", *(
-                f"{check.id}: {check.text}" for check in found.checks if check.verdict == CheckVerdict.FAILED)]))
+                f"{check.id}: {check.text}" for check in result.checks if check.verdict == CheckVerdict.FAILED)]))
         made.replace(out)
-    return Fetched(url=url, path=out, root=found.root)
+    return Fetched(url=url, path=out, root=result.root)

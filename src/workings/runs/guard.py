@@ -61,17 +61,17 @@ def refusal(prepared: TrainSetup) -> DoesNotFit:
     recipe = prepared.loaded.recipe
     target = target_here(prepared.device)
     plan = plan_here(prepared)
-    lines, found = list(plan.reasons), None
+    lines, way = list(plan.reasons), None
     # Without a topology a TPU's compiler cannot be asked about any candidate.
     if target.platform != "tpu" or target.topology:
         try:
-            found = nearest(recipe, prepared.shape, target, plan, teacher_model(prepared.loaded))
+            way = nearest(recipe, prepared.shape, target, plan, teacher_model(prepared.loaded))
         except WorkingsError as error:
             # The refusal is the answer all the same; a search that breaks only takes the hint away.
             lines.append(f"the search for a plan that fits stopped: {str(error).splitlines()[0]}")
-    if found is not None:
-        plan = replace(plan, nearest=found)
-        lines += _way_out(found)
+    if way is not None:
+        plan = replace(plan, nearest=way)
+        lines += _way_out(way)
     else:
         lines.append("no plan of the search fits this device: a smaller model or shorter rows are left, or another "
                      f"machine: {_larger(prepared.verdict)}")

@@ -179,11 +179,11 @@ class _Steps:
                 stopped = f"round {number}: none of the samples was kept"
                 break
             run = self._train(self.folder.run(number), self._words(number))
-            found = compare(rounds[-1].run, run)
-            rounds.append(Round(number=number, run=run, samples=self.folder.samples(number), against_before=found))
-            self.say(f"round {number}: {found.sentence}")
-            if found.verdict != "better" and not self.asked.all_rounds:
-                stopped = f"round {number} did not help: {change_text(found)}"
+            comparison = compare(rounds[-1].run, run)
+            rounds.append(Round(number=number, run=run, samples=self.folder.samples(number), against_before=comparison))
+            self.say(f"round {number}: {comparison.sentence}")
+            if comparison.verdict != "better" and not self.asked.all_rounds:
+                stopped = f"round {number} did not help: {change_text(comparison)}"
                 break
         seconds = self._seconds()
         return ImproveResult(out=self.folder.out, rounds=tuple(rounds), stopped=stopped, seconds=seconds,

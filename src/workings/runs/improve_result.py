@@ -48,11 +48,11 @@ class Round:
 
     def to_json(self) -> dict[str, Any]:
         """An entry of `rounds`."""
-        found = self.against_before.to_json() if self.against_before else {}
+        difference = self.against_before.to_json() if self.against_before else {}
         keys = ("delta", "delta_ci_low", "delta_ci_high", "p_value", "verdict")
         return {"round": self.number, "run": str(self.run), "accuracy": self.overall["mean"],
                 **({"unit": str(self.samples), **self.counts} if self.samples else {}),
-                **{key: found[key] for key in keys if key in found}}
+                **{key: difference[key] for key in keys if key in difference}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,13 +99,13 @@ class ImproveResult:
     @property
     def sentence(self) -> str:
         """What came out, whatever it is."""
-        first, last, found = self.rounds[0], self.rounds[-1], self.comparison.difference
-        if found is None or len(self.rounds) == 1:
+        first, last, difference = self.rounds[0], self.rounds[-1], self.comparison.difference
+        if difference is None or len(self.rounds) == 1:
             return f"No round was made: {self.stopped}."
         count = "1 round" if len(self.rounds) == 2 else f"{len(self.rounds) - 1} rounds"
-        text = (f"On {found.n} held-out items, {count} in {self.seconds:.0f} s took the model "
+        text = (f"On {difference.n} held-out items, {count} in {self.seconds:.0f} s took the model "
                 f"from {percent(first.overall['mean'])} to {percent(last.overall['mean'])} right "
-                f"({difference_text(found, found.p_value)})")
+                f"({difference_text(difference, difference.p_value)})")
         if self.control is not None:
             accuracy = read_scorecard(self.control)["overall"]["mean"]
             text += f"; the same traces for the same time reached {percent(accuracy)}"

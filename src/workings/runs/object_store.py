@@ -63,8 +63,8 @@ def stored_folder(url: str, patterns: Sequence[str], *, wanted: Sequence[str] = 
         RequestError: the store cannot be asked, or there is nothing of these names.
     """
     store = open_store(url)
-    found = {name: said for name, said in listing(store, url).items() if _matches(name, patterns)}
-    return _copied(store, url, found, wanted)
+    files = {name: said for name, said in listing(store, url).items() if _matches(name, patterns)}
+    return _copied(store, url, files, wanted)
 
 
 def _copied(store: Any, url: str, found: Listing, wanted: Sequence[str] = ("*",)) -> Path:
@@ -79,20 +79,20 @@ def _copied(store: Any, url: str, found: Listing, wanted: Sequence[str] = ("*",)
 def about(store: Any, url: str) -> Mapping[str, Any]:
     """What a store says of one address; `type` tells objects from folders. Raises `RequestError`."""
     try:
-        found: Mapping[str, Any] = store.info(root_of(store, url))
+        facts: Mapping[str, Any] = store.info(root_of(store, url))
     except _errors() as error:
         raise _unreachable(url, error) from None
-    return found
+    return facts
 
 
 def listing(store: Any, url: str) -> Listing:
     """What lies below an address. Raises `RequestError` where that is nothing, or a name leads elsewhere."""
     root = root_of(store, url)
     try:
-        found = store.find(root, detail=True)
+        entries = store.find(root, detail=True)
     except _errors() as error:
         raise _unreachable(url, error) from None
-    named = {path.removeprefix(root).lstrip("/"): said for path, said in found.items() if path != root}
+    named = {path.removeprefix(root).lstrip("/"): said for path, said in entries.items() if path != root}
     if not named:
         raise RequestError(f"{url}, in which there is nothing", "a folder with objects that you may read", ADVICE)
     # A name from a store decides where a file is written here.
@@ -152,14 +152,14 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 def _errors() -> tuple[type[Exception], ...]:
     """What stores raise; of clients that are not installed nothing."""
-    found: list[type[Exception]] = [OSError]
+    kinds: list[type[Exception]] = [OSError]
     for name in RAISED:
         module, _, attribute = name.rpartition(".")
         try:
-            found.append(getattr(import_module(module), attribute))
+            kinds.append(getattr(import_module(module), attribute))
         except ModuleNotFoundError:
             continue
-    return tuple(found)
+    return tuple(kinds)
 
 
 def _unreachable(url: str, error: Exception) -> RequestError:

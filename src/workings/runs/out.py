@@ -18,8 +18,8 @@ def run_directory(name: str, *, resume: bool = False) -> Path:
     """
     if resume:
         # The one that was written to last is probably meant; it is proposed and not taken.
-        found = sorted(RUNS.glob(f"{name}*"), key=lambda place: place.stat().st_mtime)
-        last = str(found[-1]).removesuffix(".partial") if found else str(RUNS / name)
+        existing = sorted(RUNS.glob(f"{name}*"), key=lambda place: place.stat().st_mtime)
+        last = str(existing[-1]).removesuffix(".partial") if existing else str(RUNS / name)
         raise RequestError("--resume without --out", "the run to go on with", f"--out {last} --resume")
     places = (RUNS / (name if number == 1 else f"{name}-{number}") for number in count(1))
     return next(place for place in places if not place.exists() and not partial_path(place).exists())

@@ -152,10 +152,10 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, maker: str = E
     batches = Batches(rows, seed=recipe.seed, rows_per_micro_batch=recipe.batch.micro_batch,
                       accumulation=recipe.batch.accumulation, data_config=recipe.data)
     # Made once and kept: both engines must be given the very same arrays.
-    found, position = [], Position()
+    chosen, position = [], Position()
     for _ in range(recipe.training.steps):
         batch, position = batches.at(position)
-        found.append(batch)
+        chosen.append(batch)
     schedule = Schedule.of(recipe.training)
     request = EngineRequest.of(recipe, shape)
     start = folder / "start"
@@ -164,7 +164,7 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, maker: str = E
         # One engine draws the weights of both, because each has random numbers of its own.
         engine = find_engine(maker).engine.open(replace(request, method=FULL))
         engine.export(engine.init(recipe.seed), start)
-    return Case(request=request, batches=found, weights=weights.directory or start, folder=folder, maker=maker,
+    return Case(request=request, batches=chosen, weights=weights.directory or start, folder=folder, maker=maker,
                 # A schedule counts steps from 1.
                 rates=[schedule.at(step + 1) for step in range(recipe.training.steps)])
 
@@ -259,7 +259,7 @@ def gradient_difference(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> t
     if only:
         return float("inf"), only[0]
     floor = FLOOR * max(float(np.abs(x).max()) for x in b.values())
-    found = {name: float(np.abs(x - b[name]).max()) / max(float(np.abs(b[name]).max()), floor)
-             for name, x in a.items()}
-    worst = max(found, key=lambda name: found[name])
-    return found[worst], worst
+    differences = {name: float(np.abs(x - b[name]).max()) / max(float(np.abs(b[name]).max()), floor)
+                   for name, x in a.items()}
+    worst = max(differences, key=lambda name: differences[name])
+    return differences[worst], worst

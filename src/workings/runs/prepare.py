@@ -95,19 +95,19 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     # has been read so far.
     longest = learned.shapes()[0]
     with waiting("compiling the step"):
-        found = beside_frozen(learned, request, device, engine.inspect(learned.blank(longest)))
+        needs = beside_frozen(learned, request, device, engine.inspect(learned.blank(longest)))
     program: ProgramName = "step"
-    if limit := found["step"].limit_bytes:  # a compiler that refused names the limit that it kept to
+    if limit := needs["step"].limit_bytes:  # a compiler that refused names the limit that it kept to
         device = replace(device, memory_limit_bytes=limit, memory_limit_source="the compiler")
     # By a formula, so that it decides only where it says no.
-    if TEACHER in found and judge(found["step"], device).fits and not judge(found[TEACHER], device).fits:
+    if TEACHER in needs and judge(needs["step"], device).fits and not judge(needs[TEACHER], device).fits:
         program = TEACHER
     return TrainSetup(
         loaded=loaded, data=resolved.data, weights=resolved.weights, tokenizer=resolved.tokenizer,
         template=resolved.template, shape=resolved.shape, learned=learned, registered=registered, engine=engine,
         device=device, device_check=device_check, held_out=held_out,
         schedule=Schedule.of(loaded.recipe.training), request=request, longest_batch=longest, program=program,
-        inspection=found[program], verdict=judge(found[program], device))
+        inspection=needs[program], verdict=judge(needs[program], device))
 
 
 def _counted(loaded: LoadedRecipe, steps: int) -> LoadedRecipe:

@@ -108,9 +108,9 @@ class RewardsQuickstartResult:
             "runs": [str(arm.run) for arm in self.arms.values()], "algorithm": self.algorithm,
             "delta": compared["delta"], "delta_ci_low": compared["delta_ci_low"],
             "delta_ci_high": compared["delta_ci_high"], "verdict": compared["verdict"],
-            "against": {name: {key: found[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "p_value",
-                                                           "mcnemar_p", "verdict") if key in found}
-                        for name, found in ((name, each.to_json()) for name, each in self.against.items())},
+            "against": {name: {key: comparison[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "p_value",
+                                                                "mcnemar_p", "verdict") if key in comparison}
+                        for name, comparison in ((name, each.to_json()) for name, each in self.against.items())},
             "sentence": self.sentence, "report": str(self.out / "report.html")}
 
     @property
@@ -192,7 +192,7 @@ def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export: Expo
     arms[RANDOM] = _arm(out, RANDOM, coin)
 
     against = {name: compare(arm.run, arms[REWARDS].run) for name, arm in arms.items() if name != REWARDS}
-    atomic.write_json(out / "compare.json", {name: found.to_json() for name, found in against.items()})
+    atomic.write_json(out / "compare.json", {name: comparison.to_json() for name, comparison in against.items()})
     runs = [arm.run for arm in arms.values()]
     write_report(out / "report.html", runs, against[START])
     # The result is handed out only if every record that it stands on verifies.
@@ -226,10 +226,10 @@ def _arm(out: Path, name: str, recipe: LoadedRecipe) -> Arm:
     assert result.scorecard is not None  # its recipe has items, and training is complete
     unit = _draw(result)
     # One evaluation says both: its samples as their mean, and as any of them.
-    found = {how: build_scorecard(list(read_results(unit / PREDICTIONS, how))).accuracy for how in ("mean", "pass")}
+    scores = {how: build_scorecard(list(read_results(unit / PREDICTIONS, how))).accuracy for how in ("mean", "pass")}
     run = Run.open(result.training.run)
     return Arm(run=run.path, steps=result.training.steps, seconds=run.manifest.training_seconds,
-               accuracy=result.scorecard.accuracy, pass_at_1=found["mean"], pass_at_8=found["pass"])
+               accuracy=result.scorecard.accuracy, pass_at_1=scores["mean"], pass_at_8=scores["pass"])
 
 
 def _draw(result: TrainAndEvaluateResult) -> Path:

@@ -140,7 +140,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
         "conditions": {"recorded": standard.there, "here": standard.here,
                        "differing": differing(standard.there, standard.here)},
         "mode": standard.mode, "tolerance": standard.tolerance.to_json(), "seed": seed,
-        "lines": [line for lines, _ in taken for line in lines], "weights": _worst([found for _, found in taken]),
+        "lines": [line for lines, _ in taken for line in lines], "weights": _worst([apart for _, apart in taken]),
         "controls": controls, "predictions": counted(predictions, request.predictions)}
     if request.drawn or request.confidence is not None:
         facts["coverage"] = _coverage(draw, answers, request, seed)
@@ -238,8 +238,8 @@ def _control_plan(plan: ReplayPlan, draw: StepDraw, metrics: Sequence[Mapping[st
 
 def _worst(weights: Sequence[Facts]) -> Facts:
     """Of the ends of all stretches the one that lies furthest from its checkpoint."""
-    compared = [found for found in weights if "absent" not in found]
-    return max(compared, key=lambda found: float(found["largest_difference"])) if compared else weights[0]
+    compared = [difference for difference in weights if "absent" not in difference]
+    return max(compared, key=lambda difference: float(difference["largest_difference"])) if compared else weights[0]
 
 
 def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> InitialState:

@@ -190,23 +190,23 @@ def _sample(item: Item, text: str, tokenizer: Tokenizer, most: int) -> Completio
 
 
 def _tried(places: Sequence[Place], texts: Sequence[_Text], earned: Sequence[Earned]) -> tuple[Tried, ...]:
-    found = []
+    tried = []
     for number, place in enumerate(places):
         own = [(text.name, each) for text, each in zip(texts, earned, strict=True) if text.place == number]
         by_name = {name: each for name, each in own if name != "sample"}
-        found.append(Tried(prompt=place.prompt.item.id, right_answer=by_name.pop("right answer"), probes=by_name,
+        tried.append(Tried(prompt=place.prompt.item.id, right_answer=by_name.pop("right answer"), probes=by_name,
                            samples=tuple(each for name, each in own if name == "sample")))
-    return tuple(found)
+    return tuple(tried)
 
 
 def _changed(settings: RewardSettings, values: Sequence[Mapping[str, float]],
              again: Sequence[Sequence[Mapping[str, float]]]) -> list[str]:
     """A sentence for each reward whose values differ between calls."""
-    found = []
+    changed = []
     for name in settings.names:
         pairs = [(first[name], second[name]) for others in again for first, second in zip(values, others, strict=True)
                  if first[name] != second[name]]
         if pairs:
-            found.append(f"the reward {name} is not the same when the same completions are rewarded again (first "
-                         f"{pairs[0][0]:g}, then {pairs[0][1]:g}): nobody could verify it")
-    return found
+            changed.append(f"the reward {name} is not the same when the same completions are rewarded again (first "
+                           f"{pairs[0][0]:g}, then {pairs[0][1]:g}): nobody could verify it")
+    return changed

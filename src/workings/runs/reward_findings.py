@@ -75,7 +75,7 @@ def rightly(probe: str) -> frozenset[str]:
 
 def refusals(tried: Sequence[Tried]) -> list[str]:
     """A sentence for each probe that earns what it should not: probe, reward, and by how much."""
-    found: list[str] = []
+    said: list[str] = []
     for probe in tried[0].probes:
         if probe == NOT_JUDGED:
             continue
@@ -83,11 +83,11 @@ def refusals(tried: Sequence[Tried]) -> list[str]:
         wrong = [each for each in has if not each.probes[probe].right]
         right = [each for each in has if each.probes[probe].right]
         # Named once: a probe that beats the model's samples is not held against the right answers as well.
-        found += _beside_the_model(probe, wrong) or _beside_the_right_answer(probe, _with_an_answer(wrong))
+        said += _beside_the_model(probe, wrong) or _beside_the_right_answer(probe, _with_an_answer(wrong))
         # The other probes are right by chance, and what they earn then says nothing of them.
         if probe in ("very long", "answer repeated"):
-            found += _right_but_clumsy(probe, _with_an_answer(right))
-    return found
+            said += _right_but_clumsy(probe, _with_an_answer(right))
+    return said
 
 
 def _with_an_answer(tried: Sequence[Tried]) -> list[Tried]:
@@ -146,22 +146,22 @@ def _largest(tried: Sequence[Tried], left_out: frozenset[str], probe: str,
 
 def warnings(tried: Sequence[Tried], max_new_tokens: int) -> list[str]:
     """What makes learning slow or impossible, each with what to do."""
-    found: list[str] = []
+    said: list[str] = []
     samples = [sample for each in tried for sample in each.samples]
     equal = without_spread(tried)
     if samples and 2 * equal > len(tried):
-        found.append(f"{equal} of {len(tried)} groups have equal rewards: "
-                     f"{'nothing' if equal == len(tried) else 'little'} to learn; {_what_to_do(samples)}")
+        said.append(f"{equal} of {len(tried)} groups have equal rewards: "
+                    f"{'nothing' if equal == len(tried) else 'little'} to learn; {_what_to_do(samples)}")
     cut = sum(sample.truncated for sample in samples)
     if samples and 2 * cut >= len(samples):
-        found.append(f"{cut} of {len(samples)} completions were cut off at algorithm.max_new_tokens "
-                     f"({max_new_tokens}): a larger one, or first a model that ends its answers")
+        said.append(f"{cut} of {len(samples)} completions were cut off at algorithm.max_new_tokens "
+                    f"({max_new_tokens}): a larger one, or first a model that ends its answers")
     lost = [each.prompt for each in tried if not each.right_answer.right]
     if lost:
-        found.append(f"the expected answer of {len(lost)} of {len(tried)} prompts ({', '.join(lost[:3])}) is not found "
-                     "again when it is written in the form of data.reasoning: a larger algorithm.max_new_tokens, or "
-                     "other expected answers")
-    return found
+        said.append(f"the expected answer of {len(lost)} of {len(tried)} prompts ({', '.join(lost[:3])}) is not found "
+                    "again when it is written in the form of data.reasoning: a larger algorithm.max_new_tokens, or "
+                    "other expected answers")
+    return said
 
 
 def without_spread(tried: Sequence[Tried]) -> int:

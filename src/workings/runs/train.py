@@ -263,8 +263,8 @@ def _all_checks(checks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def rewards_of(metrics: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None:
     """Mean rewards of the first and the last rollout; None where there is none."""
     # Of several updates from one rollout only the first one's line tells of it.
-    found = [line["reward"] for line in metrics if "reward" in line]
-    return (found[0], found[-1]) if found else None
+    rewards = [line["reward"] for line in metrics if "reward" in line]
+    return (rewards[0], rewards[-1]) if rewards else None
 
 
 def _worked(ended: Mapping[str, Any], processes: ProcessGroup, setup: TrainSetup, settings: LoopSettings,

@@ -263,10 +263,10 @@ def beside_frozen(learned: TrainingData, request: EngineRequest, device: DeviceF
     Of a teacher also the program in which it is asked, by formula: compiling it is left to `workings plan`.
     """
     mesh = device.mesh["fsdp"], device.mesh["tp"]
-    found = with_reference(request, mesh, {"step": step})
+    needs = with_reference(request, mesh, {"step": step})
     teacher = learned.teacher if isinstance(learned, PromptData | TaughtData) else None
     if teacher is None:
-        return found
+        return needs
     theirs = teacher_request(request, teacher.model, teacher.algorithm.teacher_precision)
     asked = asked_by_formula(theirs, learned.shapes()[0], mesh, device.platform)
-    return with_teacher(request, theirs, mesh, found, asked, stays=isinstance(learned, PromptData))
+    return with_teacher(request, theirs, mesh, needs, asked, stays=isinstance(learned, PromptData))

@@ -134,16 +134,16 @@ def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection,
         reasons = _judge(samples, selection)
         kept += [(sample, kind) for sample, reason in zip(samples, reasons, strict=True) if not reason]
         left_out += [_left_out(sample, reason) for sample, reason in zip(samples, reasons, strict=True) if reason]
-    found = Counter(kind for _, kind in kept)
+    kinds = Counter(kind for _, kind in kept)
     if selection.balance != "none":
-        kept, more = _balanced(kept, found)
+        kept, more = _balanced(kept, kinds)
         left_out += more
     now = Counter(kind for _, kind in kept)
     counts = Counts(
         prompts=solved.total(), **{name: solved[name] for name in ("never", "sometimes", "always")},
         with_kept=len({sample.prompt_id for sample, _ in kept}), samples=len(kept) + len(left_out), kept=len(kept),
         left_out=Counter(one.reason for one in left_out),
-        classes={kind: {"found": found[kind], "kept": now[kind]} for kind in found if kind})
+        classes={kind: {"found": kinds[kind], "kept": now[kind]} for kind in kinds if kind})
     return Selected(traces=tuple(trace_of(sample, origin) for sample, _ in kept), left_out=tuple(left_out),
                     counts=counts)
 

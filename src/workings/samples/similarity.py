@@ -22,5 +22,5 @@ def similarity(one: str, other: str) -> float:
 @lru_cache(maxsize=1024)
 def _passages(text: str) -> frozenset[tuple[str, ...]]:
     # A text shorter than a passage is one passage by itself; a text without words has none.
-    found = words(text)
-    return frozenset(tuple(found[at:at + PASSAGE]) for at in range(max(1, len(found) - PASSAGE + 1)) if found)
+    tokens = words(text)
+    return frozenset(tuple(tokens[at:at + PASSAGE]) for at in range(max(1, len(tokens) - PASSAGE + 1)) if tokens)

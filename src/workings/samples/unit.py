@@ -42,9 +42,9 @@ def files_of(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], config: 
     files = {KEPT: traces_bytes(selected.traces)}
     made: Any = NO_PAIRS
     if pairs is not None:
-        found = make_pairs(read(), pairs, origin)
-        files[PAIRS] = pairs_bytes(found)
-        made = {**pairs.to_json(), "made": len(found)}
+        made_pairs = make_pairs(read(), pairs, origin)
+        files[PAIRS] = pairs_bytes(made_pairs)
+        made = {**pairs.to_json(), "made": len(made_pairs)}
     files[SELECTION] = line({"schema": SCHEMA, "selection": selection.to_json(), "counts": selected.counts.to_json(),
                              "pairs": made})
     return files

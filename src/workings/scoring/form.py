@@ -35,8 +35,8 @@ def keeps_form(text: str, form: str) -> bool:
     tags = (_CHANNEL_MARKS if form == CHANNEL else _TAGS).findall(text)
     if len(tags) != len(set(tags)):
         return False
-    found = _FORMS[form].fullmatch(text)
-    return found is not None and bool(found["answer"].strip())
+    match = _FORMS[form].fullmatch(text)
+    return match is not None and bool(match["answer"].strip())
 
 
 def reasoning_text(text: str) -> str:

@@ -54,19 +54,19 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
 
     Raises what the scorer raises.
     """
-    found = find_answer(item, text, settings, truncated=truncated)
-    value = score(found.text, item) if found.text else 0.0
+    extraction = find_answer(item, text, settings, truncated=truncated)
+    value = score(extraction.text, item) if extraction.text else 0.0
     if not is_score(value):
-        return Judgement(extracted=found.text, rule=found.rule,
+        return Judgement(extracted=extraction.text, rule=extraction.rule,
                          error=f"scorer returned {str(value)[:60]}, not a number from 0 to 1")
     # A completion that is nothing but its answer has no reasoning.
-    reasoning = "" if text.strip() == found.text else reasoning_text(text)
+    reasoning = "" if text.strip() == extraction.text else reasoning_text(text)
     # Of the reasoning alone: an equation in the answer is judged by its result.
     steps = STEP_CHECKERS[settings.steps_version](reasoning)
     return Judgement(
-        extracted=found.text, rule=found.rule, score=float(value), format_ok=keeps_form(text, settings.form),
+        extracted=extraction.text, rule=extraction.rule, score=float(value), format_ok=keeps_form(text, settings.form),
         reasoning_chars=len(reasoning), steps_checked=steps.checked, steps_valid=steps.valid, wrong_steps=steps.wrong,
-        second_opinion=second_opinion(found.text, item) if second else "")
+        second_opinion=second_opinion(extraction.text, item) if second else "")
 
 
 def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: bool) -> Extraction:
@@ -74,11 +74,11 @@ def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: 
     if settings.extraction_version == 1:
         return version_1.find(text, item, settings.rules, settings.form)
     kind = answer_kind(item.expected_answer)
-    found = extract(text, kind, settings.rules, truncated=truncated)
+    extraction = extract(text, kind, settings.rules, truncated=truncated)
     # Where a number is expected, `2^{10}` is none, and a formula for it.
-    if found.rule == NO_RULE and kind == "number" and needs_library(settings.scorer):
+    if extraction.rule == NO_RULE and kind == "number" and needs_library(settings.scorer):
         return extract(text, "text", settings.rules, truncated=truncated)
-    return found
+    return extraction
 
 
 def is_score(value: object) -> bool:

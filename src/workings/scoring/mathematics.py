@@ -97,8 +97,8 @@ def _without_names(text: str) -> str:
     text = re.sub(r"^\(\s*[a-zA-Z](?:\s*,\s*[a-zA-Z])+\s*\)\s*=\s*(?=\()", "", text)
     parts = re.split(r"\s*(?:,|;|\\text\s*\{\s*,?\s*(?:or|and)\s*\}|\b(?:or|and)\b|\\lor\b)\s*", text)
     named = [re.fullmatch(r"([a-zA-Z])\s*=\s*([^=]+)", part) for part in parts]
-    if len(parts) > 1 and all(named) and len({found[1] for found in named if found}) == 1:
-        return ", ".join(found[2] for found in named if found)
+    if len(parts) > 1 and all(named) and len({match[1] for match in named if match}) == 1:
+        return ", ".join(match[2] for match in named if match)
     return text
 
 

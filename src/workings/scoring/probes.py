@@ -39,20 +39,20 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
     """
     right = item.expected_answer
     filler = " ".join(_FILLER[index % len(_FILLER)] for index in range(FILLER_WORDS))
-    found = {
+    texts = {
         "empty": "",
         "prompt copied": item.prompt,
         "bare numbers": " ".join(map(str, range(REPEATS))),
         "answer repeated": " ".join([right] * REPEATS),
     }
     if form == "answer_only":
-        return found | {"very long": f"{filler} {right}"}
-    found["very long"] = _written(filler, right, form)
-    found["answer without steps"] = _written("", right, form)
-    found["form only"] = _written("", "", form)
+        return texts | {"very long": f"{filler} {right}"}
+    texts["very long"] = _written(filler, right, form)
+    texts["answer without steps"] = _written("", right, form)
+    texts["form only"] = _written("", "", form)
     if worked is not None:
-        found["steps with a wrong answer"] = _written(worked, wrong_answer(item), form)
-    return found
+        texts["steps with a wrong answer"] = _written(worked, wrong_answer(item), form)
+    return texts
 
 
 def right_answer(item: Item, form: str, worked: str | None) -> str:

@@ -104,9 +104,9 @@ def columns(samples: Sequence[CompletionToReward]) -> dict[str, list[Any]]:
     records = [_record(sample.item) for sample in samples]
     # A dictionary instead of a set keeps the order.
     names = dict.fromkeys(name for record in records for name in record)
-    found = {name: [record.get(name) for record in records] for name in names
-             if name not in ("prompt", "prompts", "completions")}
-    return found | {"completion_ids": [list(sample.tokens) for sample in samples]}
+    values = {name: [record.get(name) for record in records] for name in names
+              if name not in ("prompt", "prompts", "completions")}
+    return values | {"completion_ids": [list(sample.tokens) for sample in samples]}
 
 
 def _record(item: Item) -> dict[str, Any]:

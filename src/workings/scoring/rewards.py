@@ -216,12 +216,12 @@ def total(values: Mapping[str, float], settings: RewardSettings) -> float:
     parts = {name: weight * values[name] for name, weight in settings.weights.items()}
     try:
         # Exact, so the order of the rewards does not matter.
-        found = math.fsum(parts.values())
+        sum_of_parts = math.fsum(parts.values())
     except (OverflowError, ValueError):  # a sum beyond the largest number, or infinities of both signs
-        found = math.inf
-    if not math.isfinite(found):
+        sum_of_parts = math.inf
+    if not math.isfinite(sum_of_parts):
         raise RewardError(f"rewards {parts}: their weighted sum is not a finite number")
-    return found
+    return sum_of_parts
 
 
 class RewardProcess(ChildProcess):

@@ -61,11 +61,11 @@ def get_scorer(name: str, extraction_version: int = EXTRACTION_VERSION) -> Score
     """
     if name not in SCORERS:
         raise RequestError(f"scorer: {name}", f"one of {', '.join(sorted(SCORERS))}, or FILE.py:FUNCTION")
-    found = _EARLIER.get((name, extraction_version), SCORERS[name])
-    if found.libraries is None:
-        return found
+    scorer = _EARLIER.get((name, extraction_version), SCORERS[name])
+    if scorer.libraries is None:
+        return scorer
     try:
-        return replace(found, version=f"{found.version} ({found.libraries()})")
+        return replace(scorer, version=f"{scorer.version} ({scorer.libraries()})")
     except RequestError as error:
         raise RequestError(f"scorer: {name} needs {error.given}", error.expected, error.try_next) from None
 
@@ -81,10 +81,10 @@ def scorer_version(name: str) -> tuple[str, str]:
 def load_scorer(name: str, extraction_version: int = EXTRACTION_VERSION) -> Scorer:
     """The registered scorer, or the function of a file. Executes that file."""
     if ".py:" not in name:
-        found = get_scorer(name, extraction_version)
-        if found.libraries is not None:
+        scorer = get_scorer(name, extraction_version)
+        if scorer.libraries is not None:
             load()  # before any answer is waited for
-        return found
+        return scorer
     path, function = _parts(name)
     # The digest is taken before the file runs, because code can change the file that it stands in.
     recorded, version = scorer_version(name)

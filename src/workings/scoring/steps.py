@@ -37,7 +37,7 @@ class WrongStep:
 
 def checked_equations(text: str) -> list[Equation]:
     """The equations of a text that were worked out, right ones and wrong ones, in order."""
-    return [found for found in find_equations(text[:MAX_CHARACTERS]) if found.verdict != "not read"]
+    return [equation for equation in find_equations(text[:MAX_CHARACTERS]) if equation.verdict != "not read"]
 
 
 def check_steps(text: str) -> StepCheck:
@@ -46,9 +46,9 @@ def check_steps(text: str) -> StepCheck:
     >>> check_steps("7+5=12, carry 1; 4+2+1=8")
     StepCheck(checked=2, valid=1, wrong=('4+2+1=8',))
     """
-    found = checked_equations(text)
-    wrong = [equation.written for equation in found if equation.verdict == "wrong"]
-    return StepCheck(len(found), len(found) - len(wrong), tuple(wrong[:MAX_SHOWN]))
+    equations = checked_equations(text)
+    wrong = [equation.written for equation in equations if equation.verdict == "wrong"]
+    return StepCheck(len(equations), len(equations) - len(wrong), tuple(wrong[:MAX_SHOWN]))
 
 
 def first_wrong_step(text: str) -> WrongStep | None:
@@ -57,5 +57,5 @@ def first_wrong_step(text: str) -> WrongStep | None:
     >>> first_wrong_step("7+5=12, carry 1; 4+2+1=8")
     WrongStep(start=17, end=24, written='4+2+1=8', expected='7')
     """
-    return next((WrongStep(found.start, found.end, found.written, found.expected)
-                 for found in checked_equations(text) if found.verdict == "wrong"), None)
+    return next((WrongStep(equation.start, equation.end, equation.written, equation.expected)
+                 for equation in checked_equations(text) if equation.verdict == "wrong"), None)

@@ -34,12 +34,12 @@ class WrongPlace:
 def wrong_place(completion: str) -> WrongPlace | None:
     """The first wrong step of a completion's reasoning; None where every equation that can be read holds."""
     reasoning = reasoning_text(completion)
-    found = first_wrong_step(reasoning)
-    if found is None:
+    equation = first_wrong_step(reasoning)
+    if equation is None:
         return None
     # The reasoning is a stretch of the completion, and it begins where that stretch first stands.
     offset = completion.find(reasoning)
-    before = reasoning[:reasoning.rfind("\n", 0, found.start) + 1]
+    before = reasoning[:reasoning.rfind("\n", 0, equation.start) + 1]
     line = 1 + sum(bool(each.strip()) for each in before.splitlines())
     lines = sum(bool(each.strip()) for each in reasoning.splitlines())
-    return WrongPlace(offset + found.start, offset + found.end, line, lines, found.written, found.expected)
+    return WrongPlace(offset + equation.start, offset + equation.end, line, lines, equation.written, equation.expected)

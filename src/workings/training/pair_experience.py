@@ -29,12 +29,12 @@ def ask_reference(engine: LikelihoodEngine, state: State, batches: Batches, step
     Raises:
         TrainingFailed: a log probability that is not finite.
     """
-    found: dict[str, float] = {}
+    log_probs: dict[str, float] = {}
     for number in range(min(steps, batches.batches_in_epoch(0))):
-        found |= ask_about(engine, state, batches, Position(0, number))
-    if wrong := [name for name, said in found.items() if not np.isfinite(said)]:
-        raise TrainingFailed(f"the reference's log probability of {wrong[0]!r} is {found[wrong[0]]}")
-    return found
+        log_probs |= ask_about(engine, state, batches, Position(0, number))
+    if wrong := [name for name, said in log_probs.items() if not np.isfinite(said)]:
+        raise TrainingFailed(f"the reference's log probability of {wrong[0]!r} is {log_probs[wrong[0]]}")
+    return log_probs
 
 
 def ask_about(engine: LikelihoodEngine, state: State, batches: Batches, position: Position) -> dict[str, float]:

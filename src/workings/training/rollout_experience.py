@@ -215,17 +215,17 @@ class RolloutExperience:
         """
         rollout = self._current
         assert rollout is not None  # `take` has made it
-        found: dict[str, float] = {}
+        numbers: dict[str, float] = {}
         if rollout.step == step:
             if self._drawing.shape.updates == 1:
                 # The update says them on its way, by the weights before it, so they cost no pass of their own.
                 assert result.log_probs is not None  # of every objective but cross entropy
                 rollout = replace(rollout, trainer_log_probs=tuple(cut(rollout.learned, result.log_probs)))
-            found = arithmetic.mismatch(rollout)
-        self._health.learned(step, found, result)
+            numbers = arithmetic.mismatch(rollout)
+        self._health.learned(step, numbers, result)
         if rollout.step == step:
             self._record(rollout)
-        return found
+        return numbers
 
 
 def cut(learned: Sequence[tuple[Prompt, Sample]], rows: np.ndarray) -> list[np.ndarray]:

@@ -145,18 +145,18 @@ def search(folder: Folder, run: Path, *, unit: str = "", text: str = "", result:
     name, path = unit_path(run, unit)
     rows = read_answers(folder, path)
     wanted = text.casefold()
-    found = [row for row in rows
-             if (not section or row.section == section) and (not rule or row.rule == rule)
-             and (not result or _result(row) == result)
-             and (not wanted or any(wanted in value.casefold() for value in
-                                    (row.id, row.prompt, row.completion, row.gold, row.extracted)))]
+    rows_found = [row for row in rows
+                  if (not section or row.section == section) and (not rule or row.rule == rule)
+                  and (not result or _result(row) == result)
+                  and (not wanted or any(wanted in value.casefold() for value in
+                                         (row.id, row.prompt, row.completion, row.gold, row.extracted)))]
     # Rounded up, and one empty page where nothing was found, so that page 1 exists always.
-    pages = max(1, -(-len(found) // PAGE))
+    pages = max(1, -(-len(rows_found) // PAGE))
     if not 1 <= page <= pages:
         raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")
-    return Answers(unit=name, units=list(units_of(run)), total=len(rows), found=len(found), page=page, pages=pages,
+    return Answers(unit=name, units=list(units_of(run)), total=len(rows), found=len(rows_found), page=page, pages=pages,
                    sections=sorted({row.section for row in rows}), rules=sorted({row.rule for row in rows}),
-                   rows=[_with_wrong_step(row) for row in found[PAGE * (page - 1):PAGE * page]])
+                   rows=[_with_wrong_step(row) for row in rows_found[PAGE * (page - 1):PAGE * page]])
 
 
 def _with_wrong_step(row: Answer) -> Answer:
@@ -173,16 +173,16 @@ def pair_changes(a: list[Answer], b: list[Answer]) -> dict[Change, list[tuple[An
     """First samples of the items that both have, by what changed from A to B."""
     # One sample an item: with several there would be no single answer that changed.
     second = {row.id: row for row in b if row.sample == 0}
-    found: dict[Change, list[tuple[Answer, Answer]]] = {
+    changes: dict[Change, list[tuple[Answer, Answer]]] = {
         "newly_right": [], "newly_wrong": [], "both_wrong": [], "both_right": []}
     for row in a:
         if row.sample == 0 and row.id in second:
             other = second[row.id]
             if row.right == other.right:
-                found["both_right" if row.right else "both_wrong"].append((row, other))
+                changes["both_right" if row.right else "both_wrong"].append((row, other))
             else:
-                found["newly_right" if other.right else "newly_wrong"].append((row, other))
-    return found
+                changes["newly_right" if other.right else "newly_wrong"].append((row, other))
+    return changes
 
 
 def pair(a: Answer, b: Answer, change: Change) -> Pair:
@@ -201,23 +201,23 @@ def _with_mark(pieces: list[AnswerPiece], place: WrongPlace | None) -> list[Answ
     """The pieces, cut where the first wrong step begins and ends."""
     if place is None:
         return pieces
-    found, at = [], 0
+    pieces_out, at = [], 0
     for piece in pieces:
         end = at + len(piece.text)
         for low, high in pairwise(sorted({at, end, *(edge for edge in (place.start, place.end) if at < edge < end)})):
             wrong = place.start <= low and high <= place.end
-            found.append(AnswerPiece(text=piece.text[low - at:high - at], same=piece.same, wrong=wrong,
-                                     right_value=place.expected if wrong and high == place.end else ""))
+            pieces_out.append(AnswerPiece(text=piece.text[low - at:high - at], same=piece.same, wrong=wrong,
+                                          right_value=place.expected if wrong and high == place.end else ""))
         at = end
-    return found
+    return pieces_out
 
 
 def _pieces(tokens: list[str], matcher: difflib.SequenceMatcher[str] | None, *, first: bool) -> list[AnswerPiece]:
     if matcher is None:  # too long to be compared word by word in a moment
         return [AnswerPiece(text="".join(tokens), same=True)]
-    found = []
+    pieces = []
     for tag, a_from, a_to, b_from, b_to in matcher.get_opcodes():
         text = "".join(tokens[a_from:a_to] if first else tokens[b_from:b_to])
         if text:
-            found.append(AnswerPiece(text=text, same=tag == "equal"))
-    return found
+            pieces.append(AnswerPiece(text=text, same=tag == "equal"))
+    return pieces

@@ -54,16 +54,16 @@ def arguments(run: Path, question: str, max_new_tokens: int) -> list[str]:
 
 def read_question(job: Job) -> Question:
     """A question from the command that put it; of one that still runs, the answers that are there."""
-    found = Question(job=job.id, state=job.state, text=job.arguments[-1] if job.arguments else "")
+    question = Question(job=job.id, state=job.state, text=job.arguments[-1] if job.arguments else "")
     # The answer of a command that ended has everything; the last line of one that broke may be a piece.
     answer = job.answer or {}
     for value in [answer] if "completion" in answer else map(json_object, job.output.splitlines()):
         if value and "completion" in value:
-            found.trained = _answer(value)
-            found.untrained = _answer(value["base"]) if "base" in value else None
+            question.trained = _answer(value)
+            question.untrained = _answer(value["base"]) if "base" in value else None
     if job.state in ("failed", "lost"):
-        found.problem = job.log[-1500:] or f"exit code {job.code}"
-    return found
+        question.problem = job.log[-1500:] or f"exit code {job.code}"
+    return question
 
 
 def add_item(folder: Path, prompt: str, expected: str) -> str:

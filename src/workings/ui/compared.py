@@ -53,15 +53,15 @@ class ComparedPairs:
                 kept[stamp] = kept.pop(stamp)  # the newest stands last
                 return kept[stamp]
         # Outside the lock: a comparison of many items takes a while, and other pages should not wait for it.
-        found = make()
+        made = make()
         with self._lock:
-            kept[stamp] = found
+            kept[stamp] = made
             # A dict keeps the order of insertion, so the first ones are those that nobody asked for the longest.
             for old in list(kept)[:-1]:
                 if len(kept) <= KEPT and sum(map(_file_bytes, kept)) <= KEPT_BYTES:
                     break
                 del kept[old]
-        return found
+        return made
 
 
 def _file_bytes(stamp: Stamp) -> int:

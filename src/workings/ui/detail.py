@@ -192,15 +192,15 @@ def _text(path: Path) -> str:
 
 def list_files(run: Path) -> list[FileRow]:
     """Files of a run, at most `FILES`, links not followed."""
-    found: list[FileRow] = []
+    rows: list[FileRow] = []
     # Sorting the folders in place decides in which order `walk` enters them, so the list is the same each time.
     for place, folders, names in os.walk(run):
         folders.sort()
         for name in sorted(names):
-            if len(found) == FILES:
-                return found
+            if len(rows) == FILES:
+                return rows
             path = Path(place, name)
             state = path.lstat()
             kind = "file" if stat.S_ISREG(state.st_mode) else "link" if stat.S_ISLNK(state.st_mode) else "other"
-            found.append(FileRow(path=path.relative_to(run).as_posix(), size_bytes=state.st_size, kind=kind))
-    return found
+            rows.append(FileRow(path=path.relative_to(run).as_posix(), size_bytes=state.st_size, kind=kind))
+    return rows

@@ -26,15 +26,15 @@ class Difference(BaseModel):
 
 def differences(folder: Folder, runs: Sequence[Path]) -> list[Difference]:
     """Everything recorded that differs, a run without a record of it saying so."""
-    found: list[Difference] = []
+    rows: list[Difference] = []
     for group in ("recipe", "data", "environment", "code"):
         sides = [_facts(folder, run, group) for run in runs]
         for key in sorted(set().union(*sides)):
             values = [side.get(key, "not recorded") for side in sides]
             # The recipe's name differs in nearly all runs and decides nothing.
             if len(set(values)) > 1 and (group, key) != ("recipe", "name"):
-                found.append(Difference(group=group, key=key, values=values))
-    return found
+                rows.append(Difference(group=group, key=key, values=values))
+    return rows
 
 
 def _facts(folder: Folder, run: Path, group: str) -> dict[str, str]:

@@ -117,10 +117,10 @@ class Folder:
             kept = self._columns.get(run)
         before = kept[1] if kept is not None and kept[0] is tail and kept[1].count <= len(lines) else Columns()
         # Of two threads that read on at once the last one is kept; what it lacks is read again.
-        found = before.grown(lines)
+        columns = before.grown(lines)
         with self._growing:
-            self._columns[run] = (tail, found)
-        return found
+            self._columns[run] = (tail, columns)
+        return columns
 
     def tail(self, path: Path) -> Tail:
         """The reader of a JSON-lines file; a new one where the file was replaced."""
@@ -181,8 +181,8 @@ def _metrics(tail: Tail) -> list[dict[str, Any]]:
         # A new list: another thread may be reading the one before.
         kept = [*kept, *(line for line in lines[seen:] if _is_metric(line))]
         tail.derived = len(lines), kept
-    found: list[dict[str, Any]] = kept
-    return found
+    rows: list[dict[str, Any]] = kept
+    return rows
 
 
 def _is_metric(line: dict[str, Any]) -> bool:

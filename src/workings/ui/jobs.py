@@ -98,8 +98,8 @@ class Jobs:
         """The newest commands of a verb about a run, of the newest 200 commands."""
         # What a command is about stands in a small file; its output, which is not small, is read of the found ones.
         told = ((name, json.loads((self.place / name / "job.json").read_bytes())) for name in self._names(200))
-        found = (name for name, job in told if job["verb"] == verb and job["subject"] == subject)
-        return [self.get(name) for name in islice(found, limit)]
+        names = (name for name, job in told if job["verb"] == verb and job["subject"] == subject)
+        return [self.get(name) for name in islice(names, limit)]
 
     def _names(self, limit: int) -> list[str]:
         """The newest commands first."""
@@ -162,8 +162,8 @@ class Jobs:
 def _ended(folder: Path) -> dict[str, Any] | None:
     """Exit code and end of a command; None while there are none."""
     path = folder / "exit.json"
-    found: dict[str, Any] | None = json.loads(path.read_bytes()) if path.is_file() else None
-    return found
+    ending: dict[str, Any] | None = json.loads(path.read_bytes()) if path.is_file() else None
+    return ending
 
 
 def _end(path: Path) -> str:

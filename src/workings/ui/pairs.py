@@ -66,15 +66,15 @@ def pairs_page(reader: PairReader, run: Path, name: str, *, ranked: Ranked, name
         RequestError: a page that does not exist.
     """
     rows = reader.rows(run)
-    found = [row for row in rows if named.casefold() in row.id.casefold()]
+    chosen_rows = [row for row in rows if named.casefold() in row.id.casefold()]
     if ranked != "data":
         # Those that nobody asked about stand last either way.
-        known = sorted((row for row in found if row.chosen is not None), key=lambda row: row.ahead)
-        found = (known if ranked == "least" else known[::-1]) + [row for row in found if row.chosen is None]
-    shown, pages = paged(found, page, PAGE)
+        known = sorted((row for row in chosen_rows if row.chosen is not None), key=lambda row: row.ahead)
+        chosen_rows = (known if ranked == "least" else known[::-1]) + [row for row in chosen_rows if row.chosen is None]
+    shown, pages = paged(chosen_rows, page, PAGE)
     asked = [row for row in rows if row.chosen is not None]
     return PairsPage(run=name, total=len(rows), asked=len(asked), ahead=sum(row.ahead > 0 for row in asked),
-                     found=len(found), page=page, pages=pages, rows=list(shown))
+                     found=len(chosen_rows), page=page, pages=pages, rows=list(shown))
 
 
 def _read(run: Path) -> list[PairRow]:

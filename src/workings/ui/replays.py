@@ -61,14 +61,14 @@ class ReplayFigure:
 
 def read_replays(read: Callable[[Path], dict[str, Any]], run: Path, notes: list[str]) -> list[Replay]:
     """All sealed replays of a run, as ``read`` reads a JSON object; one that cannot be read becomes a note."""
-    found = []
+    replays = []
     for path in sorted(run.glob(f"{FOLDER}/*/{REPLAY}")):
         try:
-            found.append(_replay(path.parent.name, read(path)))
+            replays.append(_replay(path.parent.name, read(path)))
         # What a forged replay may hold is not known beforehand; the others are shown all the same.
         except (RecordError, KeyError, TypeError, ValueError, AttributeError) as error:
             notes.append(f"replay {path.parent.name}: {type(error).__name__}: {error}"[:300])
-    return found
+    return replays
 
 
 def _replay(name: str, facts: dict[str, Any]) -> Replay:

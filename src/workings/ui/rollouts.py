@@ -120,16 +120,16 @@ def rollout_page(reader: RolloutReader, run: Path, step: int, *, order: Order, f
         RequestError: a page that does not exist.
     """
     rollout, wanted = reader.rollout(run, step), find.casefold()
-    found = [group for group in rollout.groups if not wanted or any(wanted in text.casefold() for text in (
+    groups = [group for group in rollout.groups if not wanted or any(wanted in text.casefold() for text in (
         group.prompt.item.id, group.prompt.item.prompt, group.prompt.item.expected_answer))]
     if order != "drawn":
         apart = reader.divergences(run, step)
-        found.sort(key=(lambda group: fmean(apart.get((group.prompt.item.id, sample.seed), 0.0)
-                                            for sample in group.samples)) if apart else mean_reward,
-                   reverse=order == "highest")
-    shown, pages = paged(found, page, max(1, SHOWN // len(rollout.groups[0].samples)))
+        groups.sort(key=(lambda group: fmean(apart.get((group.prompt.item.id, sample.seed), 0.0)
+                                             for sample in group.samples)) if apart else mean_reward,
+                    reverse=order == "highest")
+    shown, pages = paged(groups, page, max(1, SHOWN // len(rollout.groups[0].samples)))
     write = _writer(reader, run, CUT)
-    return RolloutPage(step=step, total=len(rollout.groups), found=len(found), page=page, pages=pages,
+    return RolloutPage(step=step, total=len(rollout.groups), found=len(groups), page=page, pages=pages,
                        mean=fmean(sample.reward for _, sample in rollout.drawn),
                        rows=[write(group, step) for group in shown])
 

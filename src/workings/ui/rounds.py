@@ -76,13 +76,13 @@ def improvements(folder: Folder) -> list[Path]:
 
 def listed_improvements(folder: Folder) -> list[Improvement]:
     """Each with what came out; one that cannot be read says so, and hides no other."""
-    found = []
+    rows = []
     for place in improvements(folder):
         try:
-            found.append(Improvement(name=folder.name(place), sentence=_said(folder, place).get("sentence", "")))
+            rows.append(Improvement(name=folder.name(place), sentence=_said(folder, place).get("sentence", "")))
         except RecordError as error:
-            found.append(Improvement(name=folder.name(place), sentence="", problem=str(error)))
-    return found
+            rows.append(Improvement(name=folder.name(place), sentence="", problem=str(error)))
+    return rows
 
 
 def read_rounds(site: Site, name: str) -> Rounds:

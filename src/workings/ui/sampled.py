@@ -109,10 +109,10 @@ def sampled_page(folder: Folder, reader: SampleReader, unit: Path, wanted: Wante
     if wanted.question:
         row, pages = _alone(reader, unit, outline, wanted)
         return Sampled(**head, found=1, page=wanted.part, pages=pages, rows=[row])
-    found = list(_passing(reader, unit, outline, wanted))
+    passing = list(_passing(reader, unit, outline, wanted))
     # So many prompts that a page has about as many samples, however many each has.
-    shown, pages = paged(found, wanted.part, max(1, SHOWN // max(1, decoding["samples"])))
-    return Sampled(**head, found=len(found), page=wanted.part, pages=pages,
+    shown, pages = paged(passing, wanted.part, max(1, SHOWN // max(1, decoding["samples"])))
+    return Sampled(**head, found=len(passing), page=wanted.part, pages=pages,
                    rows=[_prompt(reader, unit, outline, prompt, CUT) for prompt in shown])
 
 

@@ -121,13 +121,13 @@ class Columns:
         return Columns(count=len(lines), parts=parts, rewarded=self._rewarded([numbers(line) for line in new]))
 
     def _rewarded(self, new: Sequence[dict[str, float]]) -> dict[str, Values]:
-        names = dict.fromkeys([*self.rewarded, *(name for found in new for name in found)])
+        names = dict.fromkeys([*self.rewarded, *(name for values in new for name in values)])
         # Which names there are is said by the lines alone, and somebody else's may have a new one each.
         named = [name for name in names if name.startswith(PREFIXES)]
         left_out = set(named[MOST_NAMES:])
         before = np.full(self.count, NONE)
         return {name: np.concatenate([self.rewarded.get(name, before), np.array(
-            [found.get(name, NONE) for found in new], dtype=np.float64)]) for name in names if name not in left_out}
+            [values.get(name, NONE) for values in new], dtype=np.float64)]) for name in names if name not in left_out}
 
 
 def places(columns: Columns, x: X) -> dict[int, float]:
@@ -149,7 +149,7 @@ def curves(columns: Columns, x: X, low: float | None = None, high: float | None 
     for bound, keep in ((low, np.greater_equal), (high, np.less_equal), (after, np.greater)):
         if bound is not None:
             inside &= keep(at, bound)
-    found = []
+    lines = []
     for key, title, unit, _ in KINDS:
         series = Series(key=key, title=title, unit=unit, x=[], y=[])
         # Under another key: over each other, losses of tokens and values of an objective would look like one thing.
@@ -159,9 +159,9 @@ def curves(columns: Columns, x: X, low: float | None = None, high: float | None 
                             note=OBJECTIVE.format(instead=instead))
         # That of pairs stands among the panels.
         if not (key == "loss" and "preference_loss" in columns.rewarded):
-            found.append(_series(columns[key], at, inside, span, series))
+            lines.append(_series(columns[key], at, inside, span, series))
     first = [_series(values, at, inside, span, series) for values, series in _rewarded(columns.rewarded)]
-    return [series for series in (*first, *found) if series.x]
+    return [series for series in (*first, *lines) if series.x]
 
 
 def _series(values: Values, at: Values, inside: NDArray[np.bool_], span: int, empty: Series) -> Series:
@@ -181,14 +181,14 @@ def _series(values: Values, at: Values, inside: NDArray[np.bool_], span: int, em
 
 def _rewarded(columns: dict[str, Values]) -> list[tuple[Values, Series]]:
     """The curves of `Columns.rewarded`, without points yet; those of one figure behind each other."""
-    found = []
+    lines = []
     for panel in PANELS:
         for line in panel.lines_of(columns):
             values = columns[line.key]
             # The only part of a reward, with weight 1, is the reward once more.
             same = line not in panel.lines and np.array_equal(values, columns.get(panel.lines[0].key, NO_VALUES), True)
             if not same and not (line.rare and not np.nan_to_num(values).any()):
-                found.append((values, Series(key=line.key, title=line.name, unit=panel.unit, x=[], y=[],
+                lines.append((values, Series(key=line.key, title=line.name, unit=panel.unit, x=[], y=[],
                                              figure=panel.key, figure_title=panel.title, note=panel.sentence,
                                              log=panel.log)))
-    return found
+    return lines

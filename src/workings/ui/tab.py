@@ -88,17 +88,17 @@ def registered(tabs: Iterable[Tab]) -> dict[str, Tab]:
     Raises:
         ValueError: two tabs with one key or one position, or a parameter that two tabs take.
     """
-    found: dict[str, Tab] = {}
+    by_key: dict[str, Tab] = {}
     parameters: dict[str, str] = {"tab": "the page itself"}
     for tab in sorted(tabs, key=lambda tab: tab.position):
-        if tab.key in found:
+        if tab.key in by_key:
             raise ValueError(f"two tabs have the key {tab.key!r}")
-        if other := next((key for key, each in found.items() if each.position == tab.position), None):
+        if other := next((key for key, each in by_key.items() if each.position == tab.position), None):
             raise ValueError(f"tabs {other!r} and {tab.key!r} have the position {tab.position}")
         # All tabs share the page's address, so one parameter cannot mean two things.
         for name in tab.query.model_fields:
             if name in parameters:
                 raise ValueError(f"tab {tab.key!r} takes the parameter {name!r}, as {parameters[name]} does")
             parameters[name] = f"tab {tab.key!r}"
-        found[tab.key] = tab
-    return found
+        by_key[tab.key] = tab
+    return by_key

@@ -36,11 +36,11 @@ class Tail:
     def continues(self) -> bool:
         """Whether the file is still the one that was read, only longer."""
         try:
-            found = self.path.stat()
+            facts = self.path.stat()
         except OSError:
             return False
         # A file that was replaced has another number, and one that a resume has cut is shorter than what was read.
-        return found.st_size >= self._place and self._file in (-1, found.st_ino)
+        return facts.st_size >= self._place and self._file in (-1, facts.st_ino)
 
     def lines(self) -> list[dict[str, Any]]:
         """All lines so far that are JSON objects; a damaged line is left out (`workings verify` names it).
@@ -89,8 +89,8 @@ def _parsed(lines: list[bytes]) -> list[Any]:
             return list(values)
     except (ValueError, RecursionError):
         pass
-    found = []
+    objects = []
     for line in written:
         with contextlib.suppress(ValueError, RecursionError):
-            found.append(json.loads(line))
-    return found
+            objects.append(json.loads(line))
+    return objects

@@ -32,7 +32,7 @@ class TimeLine(BaseModel):
 
 def time_lines(run: Path) -> list[TimeLine]:
     """Questions that were answered more than once; of many answers some, evenly, with the first and the last."""
-    found: dict[str, dict[int, AnswerAt]] = {}
+    by_prompt: dict[str, dict[int, AnswerAt]] = {}
     try:
         log = open_plain(run / LOG)
     except RecordError:  # there is none, or it is no plain file: the other tabs are shown all the same
@@ -49,10 +49,10 @@ def time_lines(run: Path) -> list[TimeLine]:
             except (ValueError, SyntaxError):
                 continue
             # A step that a resumed run took again counts as it was taken last.
-            found.setdefault(prompt, {})[int(match[1])] = AnswerAt(step=int(match[1]), text=text,
-                                                                   finish_reason=match[4])
+            by_prompt.setdefault(prompt, {})[int(match[1])] = AnswerAt(step=int(match[1]), text=text,
+                                                                       finish_reason=match[4])
     return [TimeLine(prompt=prompt, answers=_some([answers[step] for step in sorted(answers)]))
-            for prompt, answers in found.items() if len(answers) > 1]
+            for prompt, answers in by_prompt.items() if len(answers) > 1]
 
 
 def _some(answers: list[AnswerAt]) -> list[AnswerAt]:

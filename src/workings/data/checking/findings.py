@@ -83,12 +83,12 @@ class CheckReport:
     @property
     def left_out(self) -> dict[int, list[DataFinding]]:
         """What a cleaned set leaves out: positions of records, with the reasons."""
-        found: dict[int, list[DataFinding]] = {}
+        by_position: dict[int, list[DataFinding]] = {}
         for finding in self.findings:
             # What matters is about one record each, so `WHOLE` is never a key here.
             if finding.matters:
-                found.setdefault(finding.record, []).append(finding)
-        return found
+                by_position.setdefault(finding.record, []).append(finding)
+        return by_position
 
     def to_json(self, most: int = 1000) -> dict[str, Any]:
         """For `--json`: counts of everything, and the first findings, those that matter first."""

@@ -48,8 +48,8 @@ _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 
 def words(text: str) -> list[str]:
     """Numbers (without grouping commas), words in one case, and signs that carry meaning (`+`, `-`, `%`)."""
-    found = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
-    return [word.replace(",", "") if _GROUPED.fullmatch(word) else word for word in found]
+    tokens = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    return [word.replace(",", "") if _GROUPED.fullmatch(word) else word for word in tokens]
 
 
 def numbers(text: list[str]) -> tuple[str, ...]:

@@ -86,8 +86,8 @@ def _spaceless(text: str) -> str:
 
 def _within(part: str, text: str) -> bool:
     """Whether the words of a text stand in another one, side by side."""
-    found = " ".join(words(part))
-    return bool(found) and f" {found} " in f" {' '.join(words(text))} "
+    joined = " ".join(words(part))
+    return bool(joined) and f" {joined} " in f" {' '.join(words(text))} "
 
 
 def _repeated(pairs: Numbers, asked: Keys) -> Iterator[DataFinding]:

@@ -41,11 +41,11 @@ def ends_elsewhere(steps: Sequence[str], answer: Fraction) -> bool:
     """
     last = next((step for step in reversed(steps) if step.strip()), "")[-2_000:].strip()
     left, equals, right = _shown(last.rpartition("\n")[2]).rpartition("=")
-    found = _RESULT.fullmatch(right) if equals and _CALCULATES.search(left.rpartition("=")[2]) else None
+    match = _RESULT.fullmatch(right) if equals and _CALCULATES.search(left.rpartition("=")[2]) else None
     # "2+3=5, so the number of primes is \boxed{3}" says more behind its calculation than that this is the answer.
-    if found is None or (_BOX.search(last) and not _CONNECTED.fullmatch(found["behind"])):
+    if match is None or (_BOX.search(last) and not _CONNECTED.fullmatch(match["behind"])):
         return False
-    result, written = found["result"], str(abs(answer.numerator))
+    result, written = match["result"], str(abs(answer.numerator))
     return not (len(result) <= _COLUMN_DIGITS and len(result) < len(written) and written.startswith(result))
 
 
@@ -56,13 +56,13 @@ def _shown(text: str) -> str:
 
 def _numbers(text: str) -> Iterator[tuple[Fraction, bool]]:
     """Numbers of a text in digits and words, and whether each is a whole number, which nobody rounds."""
-    for found in _NUMBER.finditer(text):
-        number = parse_number(found.group()) if len(found.group()) <= 60 else None
+    for match in _NUMBER.finditer(text):
+        number = parse_number(match.group()) if len(match.group()) <= 60 else None
         if number is not None:
             yield number.value, number.value.denominator == 1
         # "100 000" may be one number or two.
-        if " " in found.group():
-            yield from ((Fraction(part), True) for part in re.findall(r"\d+", found.group()))
+        if " " in match.group():
+            yield from ((Fraction(part), True) for part in re.findall(r"\d+", match.group()))
     for word in set(_WORD.findall(text)):
         number = parse_words(word)
         if number is not None:

@@ -111,9 +111,9 @@ def write_clean(read: Numbered[E], report: CheckReport, path: Path) -> tuple[Pat
     clean, left_out = path.with_name(f"{stem}.clean.jsonl"), path.with_name(f"{stem}.left_out.jsonl")
     # The positions are those of the file, bad lines included, so an unreadable line shifts nothing.
     _write_lines(clean, (entry.to_json() for position, entry in read.entries if position not in gone))
-    _write_lines(left_out, ({"record": position + 1, "id": found[0].id,
-                             "reasons": [finding.to_json() for finding in found]}
-                            for position, found in sorted(gone.items())))
+    _write_lines(left_out, ({"record": position + 1, "id": findings[0].id,
+                             "reasons": [finding.to_json() for finding in findings]}
+                            for position, findings in sorted(gone.items())))
     return clean, left_out
 
 

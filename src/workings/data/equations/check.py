@@ -57,18 +57,18 @@ def find_equations(text: str) -> list[Equation]:
     # Calculator annotations (`48/2 = <<48/2=24>>24`) are texts of their own; what stands around them goes on.
     # Blanks of the same length stand for them, so that places in the rest stay what they are.
     outer = list(_found(_ANNOTATION.sub(lambda match: " " * len(match.group()), text), text))
-    inner = [replace(found, start=found.start + match.start(1), end=found.end + match.start(1))
-             for match in _ANNOTATION.finditer(text) for found in _found(match[1], match[1])]
+    inner = [replace(equation, start=equation.start + match.start(1), end=equation.end + match.start(1))
+             for match in _ANNOTATION.finditer(text) for equation in _found(match[1], match[1])]
     # The annotation says the same as the text around it, and one mistake should count once.
     alone = [one for one in inner if not any(
         other.start <= one.start and one.end <= other.end and other.verdict == one.verdict
         for other in _around(outer, one))]
-    return sorted([*outer, *alone], key=lambda found: (found.start, found.end))
+    return sorted([*outer, *alone], key=lambda equation: (equation.start, equation.end))
 
 
 def wrong_equations(text: str) -> list[str]:
     """The equations of a text that do not hold, as written."""
-    return [found.written for found in find_equations(text) if found.verdict == "wrong"]
+    return [equation.written for equation in find_equations(text) if equation.verdict == "wrong"]
 
 
 def _around(outer: Sequence[Equation], one: Equation) -> Iterator[Equation]:

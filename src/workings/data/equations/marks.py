@@ -18,10 +18,10 @@ def mark(tokens: Sequence[Token], text: str) -> list[Token]:
 
     Asides (`(ones)`) and breaks within a chain are left out; a `gap` stands between two numbers side by side.
     """
-    found: list[Token] = []
+    marked: list[Token] = []
     at = 0
     while at < len(tokens):
-        token, before = tokens[at], found[-1] if found else None
+        token, before = tokens[at], marked[-1] if marked else None
         operand = before is not None and ends_operand(before)
         if token.kind == "break" and operand:
             # A chain goes on where the next line begins with an equals sign.
@@ -30,14 +30,14 @@ def mark(tokens: Sequence[Token], text: str) -> list[Token]:
                 at = behind
                 continue
         elif operand and before is not None:
-            if (taken := before.end < token.start and _aside(tokens, at)) or (taken := _word(tokens, at, found, text)):
+            if (taken := before.end < token.start and _aside(tokens, at)) or (taken := _word(tokens, at, marked, text)):
                 at = taken
                 continue
             if token.kind in _BEGIN_OPERAND:
-                found += _between(before, token, text)
-        found.append(token)
+                marked += _between(before, token, text)
+        marked.append(token)
         at += 1
-    return found
+    return marked
 
 
 def _between(before: Token, token: Token, text: str) -> list[Token]:

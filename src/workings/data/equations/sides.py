@@ -109,7 +109,7 @@ def _last_unmatched(side: Sequence[Token], kind: str, partner: str) -> int:
     """The last bracket of a kind without its partner, or -1."""
     ahead = kind == "close"
     open_places: list[int] = []
-    found = -1
+    last = -1
     # From the left for a `)`, from the right for a `(`: only so is the partner of a bracket met before it.
     for index in range(len(side)) if ahead else range(len(side) - 1, -1, -1):
         if side[index].kind == partner:
@@ -118,10 +118,10 @@ def _last_unmatched(side: Sequence[Token], kind: str, partner: str) -> int:
             if not open_places:
                 if not ahead:
                     return index
-                found = index
+                last = index
             else:
                 open_places.pop()
-    return found
+    return last
 
 
 def _is_aside(opening: Token, ahead: Token | None) -> bool:

@@ -72,10 +72,10 @@ def tokenize(text: str) -> list[Token]:
     tokens: list[Token] = []
     position = 0
     while position < len(text):
-        found = _TOKEN.match(text, position)
-        assert found is not None  # the last alternative takes any character
-        kind, piece = found.lastgroup or "other", found.group()
-        end = found.end()
+        match = _TOKEN.match(text, position)
+        assert match is not None  # the last alternative takes any character
+        kind, piece = match.lastgroup or "other", match.group()
+        end = match.end()
         if kind == "mixed" and not is_proper(piece):
             # `4 3/3` are two numbers side by side, and `2\\frac{3}{2}` is a product: the first one is read alone.
             end = position + len(piece) - len(piece.lstrip("0123456789"))
@@ -88,9 +88,9 @@ def tokenize(text: str) -> list[Token]:
 
 def mixed_parts(piece: str) -> tuple[int, int, int]:
     r"""Whole, top and bottom of a mixed number: `2 1/3`, `2 and 1/3`, `2\frac13`."""
-    found = _MIXED.fullmatch(piece)
-    assert found is not None  # the token's own pattern
-    whole, top, bottom = (int(part) for part in found.groups() if part is not None)
+    match = _MIXED.fullmatch(piece)
+    assert match is not None  # the token's own pattern
+    whole, top, bottom = (int(part) for part in match.groups() if part is not None)
     return whole, top, bottom
 
 

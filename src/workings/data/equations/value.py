@@ -59,7 +59,7 @@ def values(tokens: Sequence[Token]) -> tuple[Fraction, ...]:
         raise NotRead
     kinds = {token.kind for token in tokens}
     texts = [token.text for token in tokens]
-    found: list[Fraction] = []
+    numbers: list[Fraction] = []
     # A second reading is tried only where its notation stands there.
     # Of 72 readings at most; nearly every side has one.
     divisions = sum(text in ("/", ":") for text in texts) + ("open" in kinds and "/" in texts)
@@ -70,12 +70,12 @@ def values(tokens: Sequence[Token]) -> tuple[Fraction, ...]:
             (False, True) if kinds & {"scale", "cents"} else (False,),
             ("sum", "fraction", "product") if "mixed" in kinds else ("sum",)):
         try:
-            found.append(_Expression(tokens, _Reading(*choice)).value())
+            numbers.append(_Expression(tokens, _Reading(*choice)).value())
         except NotRead:
             # What fails in the usual reading is not rescued by another one.
-            if not found:
+            if not numbers:
                 raise
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(numbers))
 
 
 class _Expression:
@@ -85,10 +85,10 @@ class _Expression:
         self._tokens, self._reading, self._at, self._signs = tokens, reading, 0, 0
 
     def value(self) -> Fraction:
-        found = self._sum()
+        value = self._sum()
         if self._at != len(self._tokens):
             raise NotRead
-        return found
+        return value
 
     def _next(self, ahead: int = 0) -> Token | None:
         at = self._at + ahead
@@ -106,7 +106,7 @@ class _Expression:
         return token
 
     def _sum(self) -> Fraction:
-        found = self._product()
+        value = self._product()
         while self._next_is("+", "-"):
             sign = 1 if self._take().text == "+" else -1
             start = self._at
@@ -114,38 +114,38 @@ class _Expression:
             # `80 - 25%`: only where the percentage is all of the term.
             alone = self._at == start + 2 and self._tokens[start + 1].text == "%"
             if self._reading.percent == "of_sum" and alone:
-                term = found * term / 100
-            found = _bounded(found + sign * term)
-        return found
+                term = value * term / 100
+            value = _bounded(value + sign * term)
+        return value
 
     def _product(self) -> Fraction:
-        found = self._factor()
+        value = self._factor()
         while True:
             token = self._next()
             if token is not None and token.kind == "op" and token.text in ("*", "of"):
                 self._take()
-                found = _bounded(found * self._factor())
+                value = _bounded(value * self._factor())
             elif self._next_is("/", ":"):
                 self._take()
-                found = _divided(found, self._factor())
+                value = _divided(value, self._factor())
             elif token is not None and token.kind in _MULTIPLIED_WITHOUT_SIGN:
-                found = _bounded(found * self._factor())
+                value = _bounded(value * self._factor())
             else:
-                return found
+                return value
 
     def _factor(self) -> Fraction:
         """A signed power, and with `tight` what binds to it without a space or a sign."""
-        found = self._signed()
+        value = self._signed()
         while self._reading.tight:
             token = self._next()
             if self._next_is("/") and self._binds_tightly():
                 self._take()
-                found = _divided(found, self._power())
+                value = _divided(value, self._power())
             elif token is not None and token.kind in _MULTIPLIED_WITHOUT_SIGN:
-                found = _bounded(found * self._power())
+                value = _bounded(value * self._power())
             else:
                 break
-        return found
+        return value
 
     def _binds_tightly(self) -> bool:
         """Whether a stroke makes a fraction of its two numbers: without spaces, or the last one of `14 / 1 / 4`."""
@@ -165,8 +165,8 @@ class _Expression:
         # A minus of the first number, if it is taken before the power.
         if minus and self._reading.minus_first and (token := self._next()) and token.kind == "number":
             return self._raised(-self._postfix())
-        found = self._signed()
-        return -found if minus else found
+        value = self._signed()
+        return -value if minus else value
 
     def _power(self) -> Fraction:
         return self._raised(self._postfix())
@@ -190,20 +190,20 @@ class _Expression:
         return _raise(base, -exponent if minus else exponent)
 
     def _postfix(self) -> Fraction:
-        found = self._atom()
+        value = self._atom()
         while (token := self._next()) is not None:
             if self._next_is("%"):
-                found = found if self._reading.percent != "part" else found / 100
+                value = value if self._reading.percent != "part" else value / 100
             elif token.kind == "factorial":
-                if found.denominator != 1 or not 0 <= found <= _MAX_FACTORIAL:
+                if value.denominator != 1 or not 0 <= value <= _MAX_FACTORIAL:
                     raise NotRead
-                found = Fraction(factorial(int(found)))
+                value = Fraction(factorial(int(value)))
             elif token.kind in ("scale", "cents"):
-                found = found if self._reading.plain_units else _bounded(found * Fraction(token.text))
+                value = value if self._reading.plain_units else _bounded(value * Fraction(token.text))
             elif token.kind != "unit":
                 break
             self._take()
-        return found
+        return value
 
     def _atom(self) -> Fraction:
         token = self._take()
@@ -218,10 +218,10 @@ class _Expression:
                 digits = [character for character in token.text if character.isdigit()]
                 return _divided(Fraction(digits[0]), Fraction(digits[1]))
             case "open":
-                found = self._sum()
+                value = self._sum()
                 if self._take().text != {"(": ")", "[": "]", "{": "}"}[token.text]:
                     raise NotRead
-                return found
+                return value
             case "frac":
                 return _divided(self._group(), self._group())
             case "sqrt":

@@ -112,9 +112,9 @@ def _prompt(a: int, b: int) -> str:
 
 
 def _trace(a: int, b: int, seed: int) -> Trace:
-    found = labels(a, b)
+    kinds = labels(a, b)
     return Trace(id=f"add-{a}-{b}", prompt=_prompt(a, b), steps=worked_steps(a, b), answer=str(a + b),
-                 section=found["section"], category=found["category"], difficulty=found["difficulty"],
+                 section=kinds["section"], category=kinds["category"], difficulty=kinds["difficulty"],
                  source=f"workings:addition version {VERSION} seed {seed}", licence="CC0-1.0")
 
 

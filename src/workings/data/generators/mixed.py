@@ -56,7 +56,7 @@ def make(kinds: Sequence[str], n_train: int, n_items: int, seed: int) -> tuple[l
 
 
 def _drawn(kinds: Sequence[str], count: int, seed: int, *, asked: bool) -> list[tuple[str, Problem]]:
-    found: list[tuple[str, Problem]] = []
+    problems: list[tuple[str, Problem]] = []
     seen: set[object] = set()
     for number in range(count):
         kind = KINDS[kinds[number % len(kinds)]]
@@ -79,8 +79,8 @@ def _drawn(kinds: Sequence[str], count: int, seed: int, *, asked: bool) -> list[
         _check(kind.name, problem)
         # In one set: a key is a tuple and a prompt a text, so they are never taken for each other.
         seen.update((problem.key, problem.prompt))
-        found.append((kind.name, problem))
-    return found
+        problems.append((kind.name, problem))
+    return problems
 
 
 def _check(kind: str, problem: Problem) -> None:

@@ -24,17 +24,17 @@ def split_tagged(text: str) -> tuple[tuple[str, ...], str]:
         ValueError: when there is no such tag, one is open or repeated, or text stands where it would be lost.
     """
     # Tags are counted before the text is cut: a second block would otherwise be lost without a word.
-    found = _TAGS.findall(text)
+    parts = _TAGS.findall(text)
     for tag in ("think", "reasoning", "answer"):
-        opened, closed = found.count(f"<{tag}>"), found.count(f"</{tag}>")
+        opened, closed = parts.count(f"<{tag}>"), parts.count(f"</{tag}>")
         # the opening <think> is often part of the prompt, and so missing from the text
         if opened > 1 or closed > 1:
             raise ValueError("two answers" if tag == "answer" else f"more than one <{tag}> block")
         if opened != closed and not (tag == "think" and closed == 1):
             raise ValueError(f"<{tag}> and </{tag}> do not pair")
-    if not found:
+    if not parts:
         raise ValueError("no <think>, <reasoning> or <answer> tag")
-    if "</think>" in found and "</reasoning>" in found:
+    if "</think>" in parts and "</reasoning>" in parts:
         raise ValueError("both a <think> and a <reasoning> block")
     before, reasoning, rest = _reasoning(text)
     answer = _ANSWER.search(rest)
@@ -81,10 +81,10 @@ def split_channel(text: str) -> tuple[tuple[str, ...], str]:
     Raises:
         ValueError: when there is no such channel, it is open or repeated, or text stands before it.
     """
-    found = _THOUGHT.fullmatch(text)
-    if found is None or len(_CHANNEL.findall(text)) != 2:
+    match = _THOUGHT.fullmatch(text)
+    if match is None or len(_CHANNEL.findall(text)) != 2:
         raise ValueError("not one <|channel>thought … <channel|> at the beginning, with the answer behind it")
-    return lines_of(found["reasoning"]), found["answer"].strip()
+    return lines_of(match["reasoning"]), match["answer"].strip()
 
 
 def split_any(text: str) -> tuple[tuple[str, ...], str]:
@@ -112,9 +112,9 @@ def split_any(text: str) -> tuple[tuple[str, ...], str]:
 def _split_other(text: str) -> tuple[tuple[str, ...], str]:
     """Steps and answer around one block of another notation for thinking, such as `[THINK]…[/THINK]`."""
     for opening, ending in OTHER_THINKING.items():
-        opened, found, rest = text.partition(ending)
+        opened, separator, rest = text.partition(ending)
         before, begun, thought = opened.partition(opening)
-        if found and begun and not before.strip() and not any(
+        if separator and begun and not before.strip() and not any(
                 mark in thought + rest for pair in OTHER_THINKING.items() for mark in pair):
             return lines_of(thought), rest.strip()
     raise ValueError("not one block of thinking at the beginning, with the answer behind it")

@@ -49,8 +49,8 @@ def _take_annotations(own: dict[str, Any], metadata: dict[str, Any]) -> None:
     """Move calculator annotations from the steps to the metadata."""
     taken = [take_annotations(step) for step in own["steps"]]
     own["steps"] = [step for step, _ in taken]
-    if any(found for _, found in taken):
-        metadata["calculations"] = [found for _, found in taken]
+    if any(annotations for _, annotations in taken):
+        metadata["calculations"] = [annotations for _, annotations in taken]
 
 
 def metadata_of(record: Mapping[str, Any], parts: Parts) -> dict[str, Any]:

@@ -72,12 +72,12 @@ def one_of(record: Mapping[str, Any], keys: tuple[str, ...]) -> str:
 
 def turns(record: Mapping[str, Any], key: str, names: tuple[str, str] = OPENAI) -> list[Turn]:
     """The turns of a list; ``names`` are the keys of a turn's role and text."""
-    found = record.get(key)
-    if found is None:
+    value = record.get(key)
+    if value is None:
         raise ValueError(f"`{key}` is missing; the record has {keys_of(record)}")
-    if not isinstance(found, list):
-        raise ValueError(f"`{key}` must be a list of turns, not {kind_of(found)}")
-    return [turn_of(turn, names, f"turn {number} of `{key}`") for number, turn in enumerate(found, start=1)]
+    if not isinstance(value, list):
+        raise ValueError(f"`{key}` must be a list of turns, not {kind_of(value)}")
+    return [turn_of(turn, names, f"turn {number} of `{key}`") for number, turn in enumerate(value, start=1)]
 
 
 def turn_of(turn: object, names: tuple[str, str], where: str) -> Turn:
@@ -91,7 +91,7 @@ def turn_of(turn: object, names: tuple[str, str], where: str) -> Turn:
         raise ValueError(f"a turn of a tool: role {turn[role_key]!r}; only system, user and assistant are read")
     content = turn.get(text_key)
     said, thought = _parts(content, where) if isinstance(content, list) else (text(turn, text_key), "")
-    beside = next((found for key in BESIDE if (found := optional(turn, key))), "")
+    beside = next((reasoning for key in BESIDE if (reasoning := optional(turn, key))), "")
     # Two texts, either of which could be what the model thought: taking one would be a guess.
     if thought and beside and lines_of(thought) != lines_of(beside):
         raise ValueError(f"two different reasonings in {where}: a part of its content, and a field beside it")

@@ -36,8 +36,8 @@ def advice(record: Mapping[str, Any], keys: KeyMap, asked: str) -> str:
     """What to type instead, where the first record of a file is none of the format that was asked for."""
     if mended := keys.mended(record):
         return mended
-    if found := looks_like(keys.renamed(record), asked):
-        return f"these keys look like format {found}: --format {found}"
+    if hint := looks_like(keys.renamed(record), asked):
+        return f"these keys look like format {hint}: --format {hint}"
     return f"--map says what the keys are called here, as in --map prompt=KEY; the record has {keys_of(record)}"
 
 
@@ -47,8 +47,8 @@ def refuse_without_format(source: RecordSource, keys: KeyMap) -> None:
     value = first.value if isinstance(first, SourceRecord) else None
     if not isinstance(value, dict):
         raise RequestError("no --format", "one of those that `workings data list` names", "workings data list")
-    found = looks_like(keys.renamed(value))
+    hint = looks_like(keys.renamed(value))
     raise RequestError(
         f"no --format; the first record has {keys_of(value)}", "one of those that `workings data list` names",
-        f"these keys look like format {found}: add --format {found}" if found else
+        f"these keys look like format {hint}: add --format {hint}" if hint else
         "workings data list; --map KEY=KEY where a format's keys have other names here")

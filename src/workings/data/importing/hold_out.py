@@ -61,13 +61,13 @@ class HeldOut:
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
         record = {"items": self.items, "path": str(self.path), "sha256": self.sha256, "seed": self.seed,
-                  "strata": {name: dict(found) for name, found in self.strata.items()}, "left_out": self.left_out,
+                  "strata": {name: dict(counts) for name, counts in self.strata.items()}, "left_out": self.left_out,
                   "long_answers": self.long_answers}
         return record | ({"left_out_path": str(self.left_out_path)} if self.left_out_path else {})
 
     def text(self) -> list[str]:
         """Lines for people."""
-        kept = "; ".join(f"{name}: {_counts(found)}" for name, found in self.strata.items())
+        kept = "; ".join(f"{name}: {_counts(counts)}" for name, counts in self.strata.items())
         lines = [f"{self.items} held out as evaluation items in {self.path} (seed {self.seed}), with the shares that "
                  f"the file has of {kept}"]
         if self.left_out:
@@ -144,7 +144,7 @@ class _Candidates:
             if not trace.history:
                 rows[at] = (tuple(_label(trace, name) for name in STRATA), len(trace.steps), question)
         values = [{labels[place] for labels, _, _ in rows.values()} for place in range(len(STRATA))]
-        used = [place for place, found in enumerate(values) if 2 <= len(found) <= _MOST_VALUES]
+        used = [place for place, several in enumerate(values) if 2 <= len(several) <= _MOST_VALUES]
         self.fields = (*(STRATA[place] for place in used), "number of steps")
         # Filled up, so that numbers of steps sort as numbers.
         self.rows = {at: ((*(labels[place] for place in used), f"{steps:>4}"), question)
@@ -169,7 +169,7 @@ def _like(traces: Iterable[Trace], questions: Sequence[tuple[str, str]], held: s
     others = ((at, trace) for at, trace in enumerate(traces) if at not in held)
     # A part at a time, because a file may be larger than the memory.
     while part := list(islice(others, _AT_A_TIME)):
-        yield from ((at, found) for at, trace in part if (found := near.like(trace)))
+        yield from ((at, neighbor) for at, trace in part if (neighbor := near.like(trace)))
         yield from ((finding.record, f"{finding.kind}: {finding.text}") for finding in find_leaks(part, asked))
 
 
@@ -186,7 +186,7 @@ class _Near:
     def like(self, trace: Trace) -> str:
         """The held-out question that one of a trace's is like, in words; empty where there is none."""
         asked = (trace.prompt, *earlier_texts(trace, "user"))
-        return next((found for prompt in asked if (found := self._like(words(prompt)))), "")
+        return next((neighbor for prompt in asked if (neighbor := self._like(words(prompt)))), "")
 
     def _like(self, spelled: list[str]) -> str:
         own, same = _passages(spelled), numbers(spelled)

@@ -16,16 +16,16 @@ def parse_map(texts: Sequence[str]) -> dict[str, str]:
     Raises:
         RequestError: a pair without `=` or with an empty side, or a key of the format twice.
     """
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for pair in (pair for text in texts for pair in text.split(",")):
         wanted, mark, there = (part.strip() for part in pair.partition("="))
         if not (wanted and mark and there):
             raise RequestError(f"--map {pair}", "KEY=KEY: the format's key, then the file's", _EXAMPLE)
-        if wanted in found:
-            raise RequestError(f"--map {wanted}={found[wanted]} and {wanted}={there}", "each key of the format once",
+        if wanted in keys:
+            raise RequestError(f"--map {wanted}={keys[wanted]} and {wanted}={there}", "each key of the format once",
                                _EXAMPLE)
-        found[wanted] = there
-    return found
+        keys[wanted] = there
+    return keys
 
 
 class KeyMap:
@@ -40,15 +40,15 @@ class KeyMap:
         """The record under the format's keys; a value that stood there already is kept as `original_KEY`."""
         # For the message of `refuse_unseen` alone.
         self._first = self._first or record
-        found = {wanted: value for wanted, there in self._keys.items()
-                 # Null counts as missing: a row of a table has every column.
-                 if (value := _value_at(record, there)) is not None}
-        for wanted in found:
+        values = {wanted: value for wanted, there in self._keys.items()
+                  # Null counts as missing: a row of a table has every column.
+                  if (value := _value_at(record, there)) is not None}
+        for wanted in values:
             self._unseen.pop(wanted, None)
         moved = set(self._keys.values())
-        kept = {f"original_{key}" if key in found else key: value for key, value in record.items()
+        kept = {f"original_{key}" if key in values else key: value for key, value in record.items()
                 if key not in moved}
-        return kept | found
+        return kept | values
 
     def missing(self, record: Mapping[str, Any]) -> str:
         """Which key of the map the record does not have, for a message; empty where it has all."""

@@ -22,9 +22,9 @@ def refuse_media(record: Mapping[str, Any], where: str, kind: object = "") -> No
         kind: the `type` of a part; elsewhere a key of that name means something else.
     """
     # Columns of parquet and of the Hub have every key in every row, with nothing in those that are not meant.
-    found = [key for key, value in record.items() if key in MEDIA and value]
+    keys = [key for key, value in record.items() if key in MEDIA and value]
     if isinstance(kind, str) and kind in MEDIA:
-        found.insert(0, kind)
-    if found:
-        raise ValueError(f"{_FOR_READERS[MEDIA[found[0]]]} (`{found[0]}`) in {where}: only text can be learned from, "
+        keys.insert(0, kind)
+    if keys:
+        raise ValueError(f"{_FOR_READERS[MEDIA[keys[0]]]} (`{keys[0]}`) in {where}: only text can be learned from, "
                          "and the text alone would say something else")

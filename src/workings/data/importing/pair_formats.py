@@ -100,11 +100,11 @@ def _ultrafeedback(record: Mapping[str, Any]) -> PairParts:
     if chosen <= rejected:
         raise ValueError(f"score_chosen {chosen:g} is not above score_rejected {rejected:g}: nothing is preferred")
     # `messages` is the chosen conversation once more.
-    found = _pair(fields.turns(record, "chosen"), fields.turns(record, "rejected"),
-                  used=_COMPLETIONS | {"prompt", "messages"})
-    if found.prompt.strip() != fields.text(record, "prompt").strip():
+    pair = _pair(fields.turns(record, "chosen"), fields.turns(record, "rejected"),
+                 used=_COMPLETIONS | {"prompt", "messages"})
+    if pair.prompt.strip() != fields.text(record, "prompt").strip():
         raise ValueError("`prompt` is not the last question of the conversations")
-    return found
+    return pair
 
 
 def _best_and_worst(record: Mapping[str, Any]) -> PairParts:

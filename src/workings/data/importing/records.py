@@ -38,13 +38,13 @@ Records = Iterator[SourceRecord | Unreadable]
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # `json` by itself keeps the last of two equal keys and says nothing.
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    record = dict(pairs)
+    if len(record) != len(pairs):
         keys = [key for key, _ in pairs]
         # Quadratic, but only in a record that is refused.
         repeated = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"key {repeated[:80]!r} is given twice")
-    return found
+    return record
 
 
 def _refuse_constant(name: str) -> Any:

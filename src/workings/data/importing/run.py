@@ -212,7 +212,7 @@ class _Importer:
             raise ValueError(self._keys.missing(record.value) or str(error)) from None
         metadata = metadata_of(renamed, parts)
         if not isinstance(parts, Verdict):
-            found = self._converted(parts, metadata, record.number)
+            entry = self._converted(parts, metadata, record.number)
         else:
             half = Half(record, parts, metadata)
             other = self._waiting.partner(half)
@@ -220,8 +220,8 @@ class _Importer:
                 return
             taken.insert(0, other.record)
             made, metadata, number = joined(half, other)
-            found = self._converted(made, metadata, number)
-        good.write(json.dumps(found.to_json(), ensure_ascii=False).encode() + b"\n")
+            entry = self._converted(made, metadata, number)
+        good.write(json.dumps(entry.to_json(), ensure_ascii=False).encode() + b"\n")
         self.written += 1
 
     def _reject(self, rejects: BinaryIO, bad: Unreadable, value: object = None) -> None:
@@ -242,12 +242,12 @@ class _Importer:
 
     def _converted(self, parts: TraceParts | PairParts, metadata: dict[str, Any], number: int
                    ) -> Trace | PreferencePair:
-        found = converted(parts, metadata, f"{self._source.stem}-{number:07d}", self._request.labels,
+        entry = converted(parts, metadata, f"{self._source.stem}-{number:07d}", self._request.labels,
                           strip=self._request.annotations == "strip")
-        self._remember(found.id)
-        if isinstance(found, Trace) and isinstance(parts, TraceParts):
-            self.learned.add(found, parts.reasoning_left_out)
-        return found
+        self._remember(entry.id)
+        if isinstance(entry, Trace) and isinstance(parts, TraceParts):
+            self.learned.add(entry, parts.reasoning_left_out)
+        return entry
 
     def _remember(self, trace_id: str) -> None:
         # Two of a million ids get the same 64 bits once in 37 million imports; whole ids would take far more memory.

@@ -184,9 +184,9 @@ class _Characters:
 
     def expect(self, character: str) -> None:
         """Step over a character that has to come."""
-        found = self.peek()
-        if found != character:
-            raise ValueError(f"not JSON: {character!r} expected, {found or 'the end of the file'!r} found")
+        following = self.peek()
+        if following != character:
+            raise ValueError(f"not JSON: {character!r} expected, {following or 'the end of the file'!r} found")
         self._at += 1
 
     def value(self) -> object:

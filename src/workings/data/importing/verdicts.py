@@ -86,13 +86,13 @@ class Waiting:
 
         Each completion is in one pair at most.
         """
-        found = half.verdict
-        asked = (*found.history, found.prompt)
+        other = half.verdict
+        asked = (*other.history, other.prompt)
         # Of the two queues of a prompt one is always empty, so a record costs one look however many wait.
-        waiting = self._halves.get((*asked, not found.right))
+        waiting = self._halves.get((*asked, not other.right))
         if waiting:
             return waiting.popleft()
-        self._halves.setdefault((*asked, found.right), deque()).append(half)
+        self._halves.setdefault((*asked, other.right), deque()).append(half)
         return None
 
     def left(self) -> Iterator[Half]:

@@ -78,19 +78,19 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
     tokens = () if ask["program"] in ANSWERING else (  # prompts are copied to all devices
         compiled.input_shardings[0][1]["tokens"].shard_shape(tuple(ask["batch"])))
     text = assignment_text(Path(ask["dump"]))
-    found = inspection(compiled, details)
+    answer = inspection(compiled, details)
     return {"inspection": asdict(replace(
-        found, peak_bytes=found.peak_bytes + lying, versions=versions, exact=exact, tokens_per_device=tuple(tokens),
+        answer, peak_bytes=answer.peak_bytes + lying, versions=versions, exact=exact, tokens_per_device=tuple(tokens),
         heap=heap_parts(text, sizes) if text else {}))}
 
 
 def _refused(error: Exception, versions: dict[str, str], exact: dict[str, int],
              details: dict[str, Any]) -> dict[str, Any]:
-    found = refusal(error, details)
-    if found is None:
+    inspected = refusal(error, details)
+    if inspected is None:
         return {"failed": str(error), "unimplemented": str(error).startswith("UNIMPLEMENTED")}
     return {"inspection": asdict(replace(
-        found, peak_bytes=found.peak_bytes + details["beside"], versions=versions, exact=exact))}
+        inspected, peak_bytes=inspected.peak_bytes + details["beside"], versions=versions, exact=exact))}
 
 
 def _devices(target: Mapping[str, Any]) -> tuple[jax.Device, ...]:

@@ -66,21 +66,21 @@ class Sizes:
 
 def read_heap(text: str) -> tuple[int, list[Value]]:
     """Size of the largest heap of a buffer assignment in text form, and the arrays in it."""
-    found: list[Value] = []
+    values: list[Value] = []
     current: list[Value] = []
     largest = inside = 0
     # Arguments, constants and outputs have allocations of their own; the heap is where temporaries share addresses.
     for line in text.splitlines():
         if match := ALLOCATION.match(line):
             if inside > largest:
-                largest, found = inside, current
+                largest, values = inside, current
             main = "preallocated-temp" in match["kind"] and "color" not in match["kind"]  # colors: on-chip memories
             inside, current = (int(match[1]), []) if main else (0, [])
         elif inside and (value := VALUE.match(line)) and int(value["size"]) >= SMALLEST:
             dims = tuple(int(n) for n in value["dims"].split(",") if n and n != "1")
             current.append(Value(int(value["offset"]), int(value["size"]), value["dtype"], dims))
     # The last allocation has no other after it that would have compared it.
-    return (inside, current) if inside > largest else (largest, found)
+    return (inside, current) if inside > largest else (largest, values)
 
 
 def name_of(value: Value, sizes: Sizes) -> str:

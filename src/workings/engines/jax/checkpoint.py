@@ -129,9 +129,9 @@ def _reader(file: TensorFile, spec: Mapping[str, _Described], slot: str) -> Call
         full = f"{slot}.{stored}" if slot else stored
         if full not in there:
             raise RecordError(f"{file.path} has no tensor {full}")
-        found = (file.shape(full), file.dtype(full))
-        if found != expected[stored]:
-            raise RecordError(f"{file.path}: {full} is {found[1]} {found[0]}, this run needs "
+        actual = (file.shape(full), file.dtype(full))
+        if actual != expected[stored]:
+            raise RecordError(f"{file.path}: {full} is {actual[1]} {actual[0]}, this run needs "
                               f"{expected[stored][1]} {expected[stored][0]}")
         return file.read(full)
 

@@ -94,9 +94,9 @@ def device_name(device: jax.Device) -> str:
 
 def library_versions() -> dict[str, str]:
     """Versions of what computes."""
-    found = {name: version(name) for name in ("jax", "jaxlib", "numpy")}
+    versions = {name: version(name) for name in ("jax", "jaxlib", "numpy")}
     backend = jax.extend.backend.get_backend()
-    return found | {"backend": " ".join(str(backend.platform_version).split())}
+    return versions | {"backend": " ".join(str(backend.platform_version).split())}
 
 
 def check_kernels(devices: tuple[jax.Device, ...], dtype: str = "fp32") -> dict[str, Any]:

@@ -66,12 +66,12 @@ def _lookup_local(table: jax.Array, tokens: jax.Array) -> jax.Array:
     def turn(chunk: jax.Array) -> jax.Array:
         # Only the `fsdp` axis is gathered: devices along `tp` have the same tokens already.
         index = _own_index(jax.lax.all_gather(chunk, FSDP, axis=0, tiled=True), table.shape[0])
-        found = jnp.take(table, index, axis=0, mode="fill", fill_value=0)
+        rows = jnp.take(table, index, axis=0, mode="fill", fill_value=0)
         # At most one device has something to add, so the sum is exact in any number format.
-        return jax.lax.psum_scatter(jax.lax.psum(found, TP), FSDP, scatter_dimension=0, tiled=True)
+        return jax.lax.psum_scatter(jax.lax.psum(rows, TP), FSDP, scatter_dimension=0, tiled=True)
 
-    found = jax.lax.map(turn, _turns(tokens))
-    return found.reshape(-1, table.shape[1])[:tokens.size].reshape(*tokens.shape, table.shape[1])
+    rows = jax.lax.map(turn, _turns(tokens))
+    return rows.reshape(-1, table.shape[1])[:tokens.size].reshape(*tokens.shape, table.shape[1])
 
 
 def _add_local(table: jax.Array, tokens: jax.Array, dy: jax.Array) -> jax.Array:

@@ -75,12 +75,12 @@ class JaxEngine(JaxPlanning):
     @classmethod
     def open(cls, request: EngineRequest) -> "JaxEngine":
         """Find the devices. Raises `DeviceError` if what was asked for is absent or unusable."""
-        found = find_devices(request.device)
-        refuse_strangers(found.devices)
+        devices = find_devices(request.device)
+        refuse_strangers(devices.devices)
         # Before anything is compiled, because JAX opens its cache once in a process.
-        if found.platform == "cpu":
+        if devices.platform == "cpu":
             keep_programs()
-        return cls(request, found)
+        return cls(request, devices)
 
     def _own(self) -> tuple[jax.Device, ...]:
         """Devices of the mesh that this process holds; the others are asked by theirs."""

@@ -62,8 +62,8 @@ def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
     x = spec.layout.rows(embed(params[EMBEDDING], tokens, spec.shape, spec.compute_dtype, spec.layout))
     given, made = per_layer_inputs(params, spec.shape, tokens, x, spec.layout)
     # Keys and values of all P positions exist here for every layer, also for those that will keep a window only.
-    x, found = over_layers(params, spec.shape, x, layer, given=given, made=made, keep=True)
-    return x[:, -1], found
+    x, kept = over_layers(params, spec.shape, x, layer, given=given, made=made, keep=True)
+    return x[:, -1], kept
 
 
 def _read_prompts(spec: StepSpec, params: Params, tokens: jax.Array, lengths: jax.Array,
@@ -73,8 +73,8 @@ def _read_prompts(spec: StepSpec, params: Params, tokens: jax.Array, lengths: ja
     How many: `workings.engines.prefill`. Every device reads as many of its own rows as the others.
     """
     def read(tokens: jax.Array, lengths: jax.Array) -> tuple[jax.Array, cache.Caches]:
-        x, found = _prefill(spec, params, tokens, lengths)
-        return x, cache.fill(spec.shape, spec.layout, found, room)
+        x, kept = _prefill(spec, params, tokens, lengths)
+        return x, cache.fill(spec.shape, spec.layout, kept, room)
 
     own = tokens.shape[0] // spec.layout.fsdp
     most = prompts_at_a_time(spec.shape, tokens.shape[1], jnp.dtype(spec.compute_dtype).itemsize)
@@ -124,9 +124,9 @@ def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Arra
     x = embed(params[EMBEDDING], token[:, None], spec.shape, spec.compute_dtype, spec.layout)
     given, made = per_layer_inputs(params, spec.shape, token[:, None], x, spec.layout)
     # The scan only reads the rings and gives out one token's keys and values; they are written once, after it.
-    x, found = over_layers(params, spec.shape, x, layer, made=made, keep=True,
-                           given={**given, "index": jnp.asarray(cache.index_in_kind(spec.shape))})
-    return x[:, 0], cache.put(spec.shape, caches, found, count)
+    x, kept = over_layers(params, spec.shape, x, layer, made=made, keep=True,
+                          given={**given, "index": jnp.asarray(cache.index_in_kind(spec.shape))})
+    return x[:, 0], cache.put(spec.shape, caches, kept, count)
 
 
 Written = tuple[jax.Array, ...]
@@ -163,8 +163,8 @@ def go_on(spec: StepSpec, params: Params, lengths: jax.Array, limit: jax.Array, 
         x, caches = _decode(spec, params, picked[0], lengths + count, count, caches)
         return count + 1, pick(x, count + 1), done, out, caches
 
-    found: Going = jax.lax.while_loop(unfinished, one, going)
-    return found
+    end: Going = jax.lax.while_loop(unfinished, one, going)
+    return end
 
 
 def make_generate(spec: StepSpec, room: int, drawn: bool) -> Callable[..., Written]:
@@ -196,9 +196,9 @@ class PromptBatch:
 
     def seeds(self, given: Sequence[int]) -> np.ndarray:
         """``[B]`` uint32: the rows' own seeds."""
-        found = np.zeros(len(self.real), np.uint32)
-        found[:len(self.indices)] = [given[i] for i in self.indices]
-        return found
+        padded_seeds = np.zeros(len(self.real), np.uint32)
+        padded_seeds[:len(self.indices)] = [given[i] for i in self.indices]
+        return padded_seeds
 
 
 def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1,
@@ -261,19 +261,19 @@ class Generator:
         at_once = self.spec.variant.generation_batches
         batches = prompt_batches(prompts, self.spec.layout.fsdp, MOST_ROWS // at_once,
                                  fine=self.spec.variant.fine_prompt_lengths)
-        found: dict[int, list[Completion]] = {}
+        completions: dict[int, list[Completion]] = {}
         for number, rows in enumerate(batches):  # the first of a shape alone: its program is compiled once
             shape = (room, drawn, stops.size, *rows.tokens.shape)
             if shape not in self._compiled:
-                found[number] = run(rows)
+                completions[number] = run(rows)
                 self._compiled.add(shape)
-        waiting = [number for number in reversed(range(len(batches))) if number not in found]  # the longest first
+        waiting = [number for number in reversed(range(len(batches))) if number not in completions]  # the longest first
         # JAX lets go of the interpreter while a program runs, so threads compute side by side.
         with ThreadPoolExecutor(at_once) as pool:
-            found |= zip(waiting, pool.map(run, [batches[number] for number in waiting]), strict=True)
+            completions |= zip(waiting, pool.map(run, [batches[number] for number in waiting]), strict=True)
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
         for number, rows in enumerate(batches):
-            for i, completion in zip(rows.indices, found[number], strict=False):  # the others are padding
+            for i, completion in zip(rows.indices, completions[number], strict=False):  # the others are padding
                 answers[i] = completion
         return answers
 

@@ -40,10 +40,10 @@ def keep_programs() -> None:
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         # A folder that was there before keeps its mode, so owner and mode are looked at and not assumed.
-        found = place.stat()
+        facts = place.stat()
     except OSError:  # no such place, or a full disk: every run compiles
         return
-    if os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & 0o022):
+    if os.name == "posix" and (facts.st_uid != os.geteuid() or facts.st_mode & 0o022):
         raise RequestError(f"{place}, whose programs would be run and which others can write to",
                            "a folder of your own that nobody else can write to",
                            f"chmod 700 {place}, or WORKINGS_CACHE=<another folder>")

@@ -131,9 +131,9 @@ def over_layers(params: Params, shape: ModelShape, x: jax.Array, layer: Callable
             out = []
             for place, step, own in zip(loop.places, steps, xs, strict=True):
                 # Equal neighbors are a loop of their own inside the turn, so that their layer is compiled once, too.
-                carry, found = step(carry, own) if len(place) == loop.turns else jax.lax.scan(
+                carry, kept = step(carry, own) if len(place) == loop.turns else jax.lax.scan(
                     step, carry, own, unroll=turns)
-                out.append(found)
+                out.append(kept)
             return carry, out
 
         xs = [jax.tree.map(partial(_by_turns, loop), (stack_of(params["layers"], names[place]),
@@ -143,8 +143,8 @@ def over_layers(params: Params, shape: ModelShape, x: jax.Array, layer: Callable
               for place, (weights, inputs) in zip(loop.places, xs, strict=True)]
         # The last turn's keys and values are what is shared, so a turn hands its own on in the place of the last one's.
         start = {kind: _nothing(shape, place[0], x) for place, kind in sources.items() if kind is not None}
-        (x, found), out = jax.lax.scan(turn, (x, start), xs, unroll=turns)
-        shared |= found
+        (x, kept_parts), out = jax.lax.scan(turn, (x, start), xs, unroll=turns)
+        shared |= kept_parts
         kept |= {names[place]: jax.tree.map(partial(_stacked, len(place)), own)
                  for place, own in zip(loop.places, out, strict=True) if own is not None}
     return x, kept
@@ -156,9 +156,9 @@ def _step(shape: ModelShape, place: Sequence[int], one: Any, source: bool | None
     shares = shape.shares_keys(place[0])
 
     def step(carry: Any, xs: tuple[Params, Params]) -> Any:
-        (x, found), (weights, inputs) = carry, xs
+        (x, kept), (weights, inputs) = carry, xs
         x, own = one(x, (weights, inputs | ({SHARED: shared[shape.slides(place[0])]} if shares else {})))
-        return (x, found if source is None else found | {source: own}), own if keep and not shares else None
+        return (x, kept if source is None else kept | {source: own}), own if keep and not shares else None
 
     return step
 

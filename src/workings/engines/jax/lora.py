@@ -68,15 +68,15 @@ def _refuse_cut_blocks(sizes: dict[str, tuple[int, ...]], tp: int) -> None:
 
 def adapter_shapes(lora: Lora, shape: ModelShape) -> dict[str, jax.ShapeDtypeStruct]:
     """Flat names and shapes of all adapters and their scale; layers without a projection have no adapter for it."""
-    found = {}
+    shapes = {}
     for layers, prefix in stacks(shape).items():
         sizes, count = layer_shapes(shape, layers[0]), len(layers)
-        found[f"{LAYERS}{prefix}{SCALE}"] = jax.ShapeDtypeStruct((count,), jnp.float32)
+        shapes[f"{LAYERS}{prefix}{SCALE}"] = jax.ShapeDtypeStruct((count,), jnp.float32)
         for target in [target for target in lora.targets if f"{target}.weight" in sizes]:
             out, inner = sizes[f"{target}.weight"]
             for part, size in zip(ADAPTER, ((lora.rank, inner), (out, lora.rank)), strict=True):
-                found[f"{LAYERS}{prefix}{target}.{part}"] = jax.ShapeDtypeStruct((count, *size), jnp.float32)
-    return found
+                shapes[f"{LAYERS}{prefix}{target}.{part}"] = jax.ShapeDtypeStruct((count, *size), jnp.float32)
+    return shapes
 
 
 def init_adapters(seed: Any, lora: Lora, shape: ModelShape) -> dict[str, jax.Array]:

@@ -103,8 +103,8 @@ def _local_log_probs(split: Split, hidden: jax.Array, head: jax.Array, targets: 
             log_probs = jax.lax.dynamic_slice_in_dim(log_probs, jax.lax.axis_index(FSDP) * chunk, chunk)
         return carry, log_probs
 
-    _, found = jax.lax.scan(one, None, (chunks(hidden, chunk), chunks(targets, chunk)))
-    return found.reshape(-1, *targets.shape[2:])[:count].reshape(targets.shape)
+    _, each_log_prob = jax.lax.scan(one, None, (chunks(hidden, chunk), chunks(targets, chunk)))
+    return each_log_prob.reshape(-1, *targets.shape[2:])[:count].reshape(targets.shape)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

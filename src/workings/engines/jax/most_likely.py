@@ -73,6 +73,6 @@ def _local(split: Split, count: int, below: int, hidden: jax.Array, head: jax.Ar
             tokens, log_probs = (jax.lax.dynamic_slice_in_dim(x, start, chunk) for x in (tokens, log_probs))
         return carry, (tokens, log_probs)
 
-    _, found = jax.lax.scan(one, None, chunks(hidden, chunk))
-    tokens, log_probs = (x.reshape(-1, count)[:positions].reshape(*hidden.shape[:2], count) for x in found)
+    _, most_likely = jax.lax.scan(one, None, chunks(hidden, chunk))
+    tokens, log_probs = (x.reshape(-1, count)[:positions].reshape(*hidden.shape[:2], count) for x in most_likely)
     return tokens, log_probs

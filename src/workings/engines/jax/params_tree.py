@@ -61,10 +61,10 @@ def layer_tensor(name: str) -> str:
 
 def layer_numbers(name: str, count: int) -> Sequence[int]:
     """The layers of a stack of this many."""
-    found = SLICE.match(name.removeprefix(LAYERS))
-    if not found:
+    match = SLICE.match(name.removeprefix(LAYERS))
+    if not match:
         return range(count)
-    first, last, stop, step = (int(number or found[1]) for number in found.groups())
+    first, last, stop, step = (int(number or match[1]) for number in match.groups())
     return [layer + turn for turn in range(0, stop - first, step) for layer in range(first, last + 1)]
 
 

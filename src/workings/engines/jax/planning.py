@@ -42,22 +42,22 @@ class JaxPlanning:
     @classmethod
     def refusals(cls, request: EngineRequest) -> Sequence[Refusal]:
         """8-bit moments, an optimizer in backward, and families that only the other engine has."""
-        found = []
+        refusals = []
         if refused := optimizer_refusal(request.optimizer, cls.name):
-            found.append(refused)
+            refusals.append(refused)
         if request.memory.optimizer_in_backward:
-            found.append(Refusal(
+            refusals.append(Refusal(
                 feature="memory.optimizer_in_backward", given="memory.optimizer_in_backward: true with engine jax",
                 expected="false: the compiled step donates its state and frees each gradient as it is used",
                 try_next="leave it out, or engine=torch"))
         if refused := host_table_refusal(request.memory, request.shape, cls.name):
-            found.append(refused)
+            refusals.append(refused)
         try:
             family_of(request.shape).check_engine(cls.name, request.shape)
         except RequestError as error:
-            found.append(Refusal(feature=f"family {request.shape.family}", given=error.given, expected=error.expected,
-                                 try_next=error.try_next))
-        return found
+            refusals.append(Refusal(feature=f"family {request.shape.family}", given=error.given,
+                                    expected=error.expected, try_next=error.try_next))
+        return refusals
 
     @classmethod
     def inspect_for(cls, request: EngineRequest, programs: Programs, target: Target) -> Inspections:
@@ -74,16 +74,16 @@ class JaxPlanning:
             raise NotInspected
         compile_one = partial(_compile, request, compile_target(target), _notes(target))
         try:
-            found: dict[ProgramName, Inspection] = {}
+            inspections: dict[ProgramName, Inspection] = {}
             if "step" in programs:
-                found["step"] = compile_one(programs["step"], "step")
-                if found["step"].refused:
-                    return found
+                inspections["step"] = compile_one(programs["step"], "step")
+                if inspections["step"].refused:
+                    return inspections
             # Threads are enough, because each only waits for a child process that compiles.
             with ThreadPoolExecutor(AT_A_TIME) as pool:
                 waiting = {name: pool.submit(compile_one, size, name) for name, size in programs.items()
                            if name != "step"}
-                return found | {name: future.result() for name, future in waiting.items()}
+                return inspections | {name: future.result() for name, future in waiting.items()}
         except CompilerAbsent as absent:
             raise NotInspected(
                 f"this machine lacks {absent.expected}; to have it compiled: {absent.try_next}") from absent
@@ -112,9 +112,9 @@ class JaxPlanning:
 
 def _compile(request: EngineRequest, machine: CompileTarget, notes: tuple[str, ...], size: tuple[int, int, int],
              program: ProgramName) -> Inspection:
-    found = compile_for(request, size, machine, program=program)
-    check_split(found, size)
-    return replace(found, notes=notes)
+    answer = compile_for(request, size, machine, program=program)
+    check_split(answer, size)
+    return replace(answer, notes=notes)
 
 
 def check_split(found: Inspection, batch: tuple[int, int, int]) -> None:

@@ -25,8 +25,8 @@ def is_adapter(name: str) -> bool:
 
 def projection(layer: Tensors, name: str) -> Tensors:
     """The tensors of one projection of a layer."""
-    found = {full.removeprefix(f"{name}."): x for full, x in layer.items() if full.startswith(f"{name}.")}
-    return found | {"scale": layer[SCALE]} if ADAPTER_A in found else found
+    tensors = {full.removeprefix(f"{name}."): x for full, x in layer.items() if full.startswith(f"{name}.")}
+    return tensors | {"scale": layer[SCALE]} if ADAPTER_A in tensors else tensors
 
 
 def cast(tensors: Tensors, dtype: Any) -> Tensors:

@@ -167,12 +167,12 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays,
 
     # One micro batch needs no sum, and so no accumulator of the size of all gradients.
     if batch["tokens"].shape[0] == 1:
-        found, log_probs = grad({name: x[0] for name, x in batch.items()})
-        return *found, None if log_probs is None else log_probs[None]
+        sums, log_probs = grad({name: x[0] for name, x in batch.items()})
+        return *sums, None if log_probs is None else log_probs[None]
 
     def add(carry: tuple[Reported, Params], rows: Arrays) -> tuple[tuple[Reported, Params], jax.Array | None]:
-        found, log_probs = grad(rows)
-        return jax.tree.map(jnp.add, carry, found), log_probs
+        sums, log_probs = grad(rows)
+        return jax.tree.map(jnp.add, carry, sums), log_probs
 
     nothing = jnp.zeros(()), jnp.zeros((len(spec.objective.metrics), 2))
     # The accumulator has the dtype of the weights: in bfloat16 every addition of a micro batch is rounded.
@@ -255,9 +255,9 @@ def make_log_probs(spec: StepSpec) -> Callable[[Params, Arrays], jax.Array]:
     """``[A, B, S]`` float32 log probabilities of a batch's targets; 0 where they are not supervised."""
     def log_probs(params: Params, batch: Arrays) -> jax.Array:
         def of_micro_batch(rows: Arrays) -> jax.Array:
-            found = target_log_probs(all_hidden_states(spec, params, rows), unembedding(params), rows["targets"],
-                                     spec.shape, spec.layout, spec.loss_chunk)
-            return jnp.where(rows["loss_mask"] > 0, found, 0.0)
+            log_probs_BS = target_log_probs(all_hidden_states(spec, params, rows), unembedding(params), rows["targets"],
+                                            spec.shape, spec.layout, spec.loss_chunk)
+            return jnp.where(rows["loss_mask"] > 0, log_probs_BS, 0.0)
 
         return jax.lax.map(of_micro_batch, batch)
 

@@ -114,18 +114,18 @@ def _crash(what: str, said: str, kind: type[WorkingsError] = WorkingsError) -> W
 
 def refused_bytes(message: str) -> tuple[int, int]:
     """Bytes used and bytes there are, from the compiler's refusal; zeros where the message is another one."""
-    found = next(filter(None, (sentence.search(message) for sentence in REFUSED)), None)
-    if not found:
+    match = next(filter(None, (sentence.search(message) for sentence in REFUSED)), None)
+    if not match:
         return 0, 0
-    return int(float(found[1]) * UNITS[found[2]]), int(float(found[3]) * UNITS[found[4]])
+    return int(float(match[1]) * UNITS[match[2]]), int(float(match[3]) * UNITS[match[4]])
 
 
 def largest_arrays(text: str, count: int = 8) -> dict[str, int]:
     """The largest array types of a compiled module and their bytes: an unsplit batch or embedding would stand here."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for dtype, dims in set(re.findall(r"\b(pred|[a-z]+\d+)\[([\d,]+)\]", text)):
         size = DTYPE_BYTES.get(dtype, 0)
         for dim in dims.split(","):
             size *= int(dim)
-        found[f"{dtype}[{dims}]"] = size
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))[:count])
+        sizes[f"{dtype}[{dims}]"] = size
+    return dict(sorted(sizes.items(), key=lambda item: (-item[1], item[0]))[:count])

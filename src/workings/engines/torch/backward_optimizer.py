@@ -27,13 +27,13 @@ def refuse_conflicts(request: EngineRequest, accumulation: int) -> None:
         return
     clip = request.optimizer.clip_norm
     conflicts = {f"optimizer.clip_norm: {clip:g}": clip > 0, f"batch.accumulation: {accumulation}": accumulation > 1}
-    found = [name for name, holds in conflicts.items() if holds]
-    if found:
+    asked = [name for name, holds in conflicts.items() if holds]
+    if asked:
         held = gradient_bytes(request)
-        wanted = [f"{name} keeps all gradients alive, {held / 2 ** 30:.2f} GiB ({held} bytes)" for name in found]
+        wanted = [f"{name} keeps all gradients alive, {held / 2 ** 30:.2f} GiB ({held} bytes)" for name in asked]
         away = " ".join(word for word, holds in zip(("optimizer.clip_norm=0", "batch.accumulation=1"),
                                                     conflicts.values(), strict=True) if holds)
-        raise RequestError("memory.optimizer_in_backward: true with " + " and ".join(found),
+        raise RequestError("memory.optimizer_in_backward: true with " + " and ".join(asked),
                            "one or the other: " + "; ".join(wanted) + "; the optimizer in backward keeps one gradient",
                            f"memory.optimizer_in_backward=false, or {away}")
 

@@ -100,9 +100,9 @@ def _reader(path: Path) -> Callable[[str, Tensor], Tensor]:
     def read(name: str, like: Tensor) -> Tensor:
         if name not in there:
             raise RecordError(f"{file.path} has no tensor {name}")
-        found, needed = (file.shape(name), file.dtype(name)), (tuple(like.shape), numpy_dtype(like.dtype))
-        if found != needed:
-            raise RecordError(f"{file.path}: {name} is {found[1]} {found[0]}, this run needs {needed[1]} {needed[0]}")
+        actual, needed = (file.shape(name), file.dtype(name)), (tuple(like.shape), numpy_dtype(like.dtype))
+        if actual != needed:
+            raise RecordError(f"{file.path}: {name} is {actual[1]} {actual[0]}, this run needs {needed[1]} {needed[0]}")
         return to_tensor(file.read(name))
 
     return read

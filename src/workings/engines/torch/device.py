@@ -102,8 +102,8 @@ def device_name(device: torch.device) -> str:
 
 def library_versions() -> dict[str, str]:
     """Versions of what computes."""
-    found = {"torch": torch.__version__, "transformers": transformers.__version__, "numpy": np.__version__}
-    return found | ({"cuda": str(torch.version.cuda)} if torch.version.cuda else {})
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__, "numpy": np.__version__}
+    return versions | ({"cuda": str(torch.version.cuda)} if torch.version.cuda else {})
 
 
 def slow_formats(kind: str, *formats: str) -> list[str]:

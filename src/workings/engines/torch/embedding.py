@@ -27,8 +27,8 @@ class SharedGradient:
 
     def take(self, like: Tensor) -> Tensor:
         """What was left; zeros where there was no loss."""
-        found, self._left = self._left, None
-        return torch.zeros_like(like) if found is None else found
+        gradient, self._left = self._left, None
+        return torch.zeros_like(like) if gradient is None else gradient
 
 
 class TiedEmbedding(nn.Embedding):

@@ -155,27 +155,27 @@ class TorchEngine(TorchPlanning):
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
         micro_batches = to_rows(self.spec, batch)
-        found = (state.root(partial(micro_batch_log_probs, self.spec, rows=rows)) for rows in micro_batches)
-        return self._at_positions(batch, micro_batches, found)
+        values = (state.root(partial(micro_batch_log_probs, self.spec, rows=rows)) for rows in micro_batches)
+        return self._at_positions(batch, micro_batches, values)
 
     def _at_positions(self, batch: Batch, micro_batches: Iterable[Rows], values: Iterable[torch.Tensor],
                       *each: int) -> np.ndarray:
         """``[A, B, S, *each]`` of the ``[N, *each]`` floats that each process has of each micro batch; 0 elsewhere."""
         whole = torch.zeros((*batch.tokens.shape, *each))
-        for micro_batch, rows, found in zip(whole, micro_batches, values, strict=True):
+        for micro_batch, rows, value in zip(whole, micro_batches, values, strict=True):
             # A view: each process fills its own rows, and the sum with the others' zeros puts them together.
             own = micro_batch[self.spec.mesh.rows(micro_batch.shape[0])]
-            own.view(-1, *each)[rows.index.cpu()] = found.cpu()
+            own.view(-1, *each)[rows.index.cpu()] = value.cpu()
         return self.spec.mesh.sum(whole.to(self.device.device)).cpu().numpy()
 
     @torch.no_grad()
     def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
         """``[A, B, S, K]`` most likely tokens of each supervised position, and their log probabilities."""
         micro_batches = to_rows(self.spec, batch)
-        found = [state.root(partial(micro_batch_most_likely, self.spec, rows=rows, count=count, below=below))
-                 for rows in micro_batches]
+        values = [state.root(partial(micro_batch_most_likely, self.spec, rows=rows, count=count, below=below))
+                  for rows in micro_batches]
         # Floats hold every id exactly, so both are put together in one way.
-        tokens, log_probs = (self._at_positions(batch, micro_batches, (each[side].float() for each in found), count)
+        tokens, log_probs = (self._at_positions(batch, micro_batches, (each[side].float() for each in values), count)
                              for side in range(2))
         return tokens.astype(np.int32), log_probs
 
@@ -220,10 +220,10 @@ class TorchEngine(TorchPlanning):
         for indices in order(prompts, alike=has_linear_state(state.root.model)):
             chosen: Pick = pick(indices)
             with torch.no_grad():
-                found = state.root(partial(
+                completions = state.root(partial(
                     answer, self.spec, prompts=[prompts[i] for i in indices], max_new_tokens=max_new_tokens,
                     stop_ids=stop_ids, pick=chosen))
-            for i, completion in zip(indices, found, strict=True):
+            for i, completion in zip(indices, completions, strict=True):
                 answers[i] = completion
         return answers
 

@@ -32,9 +32,9 @@ def only_at(model: PreTrainedModel, index: Tensor, positions: int) -> Iterator[N
 
     def forward(x_BSD: Tensor) -> Tensor:
         flat = x_BSD.reshape(-1, x_BSD.shape[-1])
-        found = whole(flat.index_select(0, index))
+        output = whole(flat.index_select(0, index))
         # The last attention has run by now, so no position reads another one's zeros.
-        return found.new_zeros(flat.shape).index_copy(0, index, found).view_as(x_BSD)
+        return output.new_zeros(flat.shape).index_copy(0, index, output).view_as(x_BSD)
 
     # An attribute of the instance hides the class's method; deleting it brings the method back.
     block.forward = forward

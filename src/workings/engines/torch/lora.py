@@ -156,12 +156,12 @@ def weights(model: nn.Module) -> dict[str, "Tensor | FrozenLinear"]:
 
     A layer's fixed number (Gemma 4) is a buffer of transformers and stands in the model's files, so it is one of them.
     """
-    found: dict[str, Tensor | FrozenLinear] = {
+    places: dict[str, Tensor | FrozenLinear] = {
         name.replace(".base_layer", ""): param for name, param in model.named_parameters() if "lora_" not in name}
     for name, module in model.named_modules():
         if isinstance(module, FrozenLinear):
-            found[f"{name.replace('.base_layer', '')}.weight"] = module
-    return found | {name: x for name, x in model.named_buffers() if name.rpartition(".")[2] == LAYER_SCALAR}
+            places[f"{name.replace('.base_layer', '')}.weight"] = module
+    return places | {name: x for name, x in model.named_buffers() if name.rpartition(".")[2] == LAYER_SCALAR}
 
 
 @torch.no_grad()

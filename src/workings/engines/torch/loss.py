@@ -76,12 +76,12 @@ def linear_log_probs(hidden: Tensor, weight: Tensor, targets: Tensor, *, chunk: 
             size = max(1, chunk or flat.shape[0])
             parts = [_log_probs(_logits(h, weight, soft_cap), t)
                      for h, t in zip(flat.split(size), index.split(size), strict=True)]
-            found = torch.cat(parts) if parts else flat.new_zeros(index.shape, dtype=torch.float32)
+            log_probs = torch.cat(parts) if parts else flat.new_zeros(index.shape, dtype=torch.float32)
         else:
             width = _slice_width(flat, weight, chunk or flat.shape[0])
             log_z, of_target = _normalizer_by_vocabulary(flat, weight, index, width, soft_cap)
-            found = of_target - log_z[:, None]
-    return found.view(targets.shape)
+            log_probs = of_target - log_z[:, None]
+    return log_probs.view(targets.shape)
 
 
 @torch.no_grad()
@@ -101,9 +101,9 @@ def linear_most_likely(hidden: Tensor, weight: Tensor, count: int, below: int, *
         for start in range(0, weight.shape[0], width):
             logits = _logits(hidden, weight[start:start + width].to(hidden.dtype), soft_cap)
             known = logits[:, :max(0, below - start)]
-            found, place = known.topk(min(count, known.shape[1]))
+            largest, place = known.topk(min(count, known.shape[1]))
             # The best so far and the best of this slice, of which again the best stay.
-            best, tokens = torch.cat([best, found], 1), torch.cat([tokens, place + start], 1)
+            best, tokens = torch.cat([best, largest], 1), torch.cat([tokens, place + start], 1)
             best, order = best.topk(min(count, best.shape[1]))
             tokens = tokens.gather(1, order)
             log_z = torch.logaddexp(log_z, _normalizer_(logits))

@@ -164,8 +164,8 @@ class MaskCheck:
 def check_masks(spec: TorchSpec, root: Root) -> MaskCheck:
     """Compute one short row in several ways, without adapters; the state is left as it was."""
     with switched_off(root.model):
-        found: MaskCheck = root(partial(_check, spec))
-    return found
+        checked: MaskCheck = root(partial(_check, spec))
+    return checked
 
 
 @torch.no_grad()

@@ -26,24 +26,24 @@ class TorchPlanning:
     @classmethod
     def refusals(cls, request: EngineRequest) -> Sequence[Refusal]:
         """Matrices split among devices, recomputation of parts of a layer, Muon, and TPUs."""
-        found = []
+        refusals = []
         if request.memory.remat not in ("none", "layer"):
-            found.append(Refusal(
+            refusals.append(Refusal(
                 feature=f"memory.remat {request.memory.remat}", expected="none or layer",
                 given=f"memory.remat: {request.memory.remat} with engine torch",
                 try_next="memory.remat=layer, or engine=jax"))
         if request.mesh.tp > 1:
-            found.append(Refusal(
+            refusals.append(Refusal(
                 feature="mesh.tp above 1", given=f"mesh.tp: {request.mesh.tp} with engine: torch",
                 expected="tp of 1: this engine splits rows and parameters, not matrices", try_next="mesh.tp=1"))
         if refused := optimizer_refusal(request.optimizer, cls.name):
-            found.append(refused)
+            refusals.append(refused)
         if refused := host_table_refusal(request.memory, request.shape, cls.name):
-            found.append(refused)
+            refusals.append(refused)
         if request.device == "tpu":
-            found.append(Refusal(feature="a TPU", given="device: tpu with engine: torch", try_next="engine=jax",
-                                 expected="cpu or gpu; TPUs are driven by the JAX engine"))
-        return found
+            refusals.append(Refusal(feature="a TPU", given="device: tpu with engine: torch", try_next="engine=jax",
+                                    expected="cpu or gpu; TPUs are driven by the JAX engine"))
+        return refusals
 
     @classmethod
     def inspect_for(cls, request: EngineRequest, programs: Programs, target: Target) -> Inspections:
@@ -60,9 +60,9 @@ class TorchPlanning:
             raise refusal.error()
         if request.mesh.fsdp == "auto":
             request = replace(request, mesh=MeshConfig(fsdp=target.devices, tp=1))
-        found = trace_for(request, {str(name): size for name, size in programs.items()}, target.platform,
-                          capability=target.compute_capability, limit_bytes=target.memory_bytes)
-        return {name: found[name] for name in programs}
+        inspections = trace_for(request, {str(name): size for name, size in programs.items()}, target.platform,
+                                capability=target.compute_capability, limit_bytes=target.memory_bytes)
+        return {name: inspections[name] for name in programs}
 
     @classmethod
     def inspection_key(cls, target: Target) -> Mapping[str, Any]:

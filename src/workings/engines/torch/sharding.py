@@ -83,8 +83,8 @@ def refuse_unsplit(request: EngineRequest, world: int) -> None:
     """Raises `RequestError` for what cannot be split among several processes."""
     refused = {f"optimizer.name: {request.optimizer.name}": request.optimizer.name not in SPLIT_OPTIMIZERS,
                "memory.optimizer_in_backward: true": request.memory.optimizer_in_backward}
-    if found := [name for name, holds in refused.items() if holds]:
-        raise RequestError(f"{', '.join(found)} in {world} processes",
+    if asked := [name for name, holds in refused.items() if holds]:
+        raise RequestError(f"{', '.join(asked)} in {world} processes",
                            " or ".join(SPLIT_OPTIMIZERS) + ", updated after backward",
                            "one process, or leave it out")
 
@@ -107,8 +107,8 @@ class Root(nn.Module):
 
 def per_layer_table(model: PreTrainedModel) -> nn.Embedding | None:
     """The table of per-layer embeddings, which nothing trains; None in a model without (all but Gemma 4 E2B, E4B)."""
-    found: nn.Embedding | None = getattr(model.base_model, "embed_tokens_per_layer", None)
-    return found
+    table: nn.Embedding | None = getattr(model.base_model, "embed_tokens_per_layer", None)
+    return table
 
 
 def split(model: PreTrainedModel, mesh: Mesh, device: torch.device) -> Root:

@@ -119,16 +119,16 @@ def empty_state(spec: TorchSpec, *, trainable: bool = True) -> State:
     One that is not ``trainable`` has neither.
     """
     root = build_model(spec)
-    found = trained(root.model) if trainable else {}
+    params = trained(root.model) if trainable else {}
     moments: dict[str, dict[str, Tensor]] = {}
-    for name, param in found.items():
+    for name, param in params.items():
         # Moments are made for this process's rows, never for a whole tensor.
         own = spec.optimizer.init(local(param))
         if spec.rounding == "master_fp32":
             own[MASTER] = torch.empty_like(local(param), dtype=torch.float32)
         for slot, x in own.items():
             moments.setdefault(slot, {})[name] = x
-    return State(root=root, trained=found, moments=moments)
+    return State(root=root, trained=params, moments=moments)
 
 
 @torch.no_grad()
@@ -204,7 +204,7 @@ def _backward(spec: TorchSpec, root: Root, micro_batches: list[Rows],
     """
     total = torch.zeros((), device=spec.device)
     metrics = torch.zeros((len(spec.objective.metrics), 2), device=spec.device)
-    found: list[Tensor] = []
+    gradients: list[Tensor] = []
     for rows in micro_batches:
         loss, value, more, log_probs = root(partial(micro_batch_objective, spec, rows=rows, divisor=divisor))
         # Frees this micro batch's activations before the next one runs forward; only gradients add up.
@@ -212,8 +212,8 @@ def _backward(spec: TorchSpec, root: Root, micro_batches: list[Rows],
         total += value
         metrics += more
         if log_probs is not None:
-            found.append(log_probs)
-    return total, metrics, found or None
+            gradients.append(log_probs)
+    return total, metrics, gradients or None
 
 
 def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: float,

@@ -135,9 +135,9 @@ class TunixEngine:
         for indices, padded in self._batches(prompts):
             some = [list(prompts[i]) for i in indices]
             some += [some[0]] * (bucket(len(some), 8) - len(some))  # few shapes, so few programs
-            found = greedy(self._sampler(state, padded + bucket(max_new_tokens)), some, padded=padded,
-                           max_new_tokens=max_new_tokens, stop_ids=stop_ids)
-            for i, completion in zip(indices, found, strict=False):
+            completions = greedy(self._sampler(state, padded + bucket(max_new_tokens)), some, padded=padded,
+                                 max_new_tokens=max_new_tokens, stop_ids=stop_ids)
+            for i, completion in zip(indices, completions, strict=False):
                 answers[i] = completion
         return answers
 

@@ -23,18 +23,18 @@ _MATRICES = {f"mlp.{name}_proj.weight": ("mlp", f"{name}_proj", "kernel") for na
 
 def _norms(shape: ModelShape) -> dict[str, Path]:
     """Norm -> its place in one of Tunix's layers. Gemma 1 has Hugging Face's second norm before the feed-forward."""
-    found: dict[str, Path] = {"input_layernorm.weight": ("pre_attention_norm", "scale")}
+    paths: dict[str, Path] = {"input_layernorm.weight": ("pre_attention_norm", "scale")}
     if shape.post_norms:
         after = "post_attention_norm" if shape.family == "gemma3" else "post_attn_norm"
-        found |= {"post_attention_layernorm.weight": (after, "scale"),
+        paths |= {"post_attention_layernorm.weight": (after, "scale"),
                   "pre_feedforward_layernorm.weight": ("pre_ffw_norm", "scale"),
                   "post_feedforward_layernorm.weight": ("post_ffw_norm", "scale")}
     else:
-        found |= {"post_attention_layernorm.weight": ("pre_ffw_norm", "scale")}
+        paths |= {"post_attention_layernorm.weight": ("pre_ffw_norm", "scale")}
     if shape.qk_norm:
-        found |= {f"self_attn.{letter}_norm.weight": ("attn", f"_{word}_norm", "scale")
+        paths |= {f"self_attn.{letter}_norm.weight": ("attn", f"_{word}_norm", "scale")
                   for letter, word in (("q", "query"), ("k", "key"))}
-    return found
+    return paths
 
 
 def _to_layer(w: Mapping[str, jax.Array], shape: ModelShape) -> dict[Path, jax.Array]:
@@ -42,16 +42,16 @@ def _to_layer(w: Mapping[str, jax.Array], shape: ModelShape) -> dict[Path, jax.A
         return w[f"self_attn.{name}_proj.weight"].reshape(count, shape.head_dim, shape.width).transpose(0, 2, 1)
 
     q, k, v = heads("q", shape.heads), heads("k", shape.kv_heads), heads("v", shape.kv_heads)
-    found: dict[Path, jax.Array] = {path: w[name] for name, path in _norms(shape).items()}
-    found |= {path: w[name].T for name, path in _MATRICES.items()}
+    arrays: dict[Path, jax.Array] = {path: w[name] for name, path in _norms(shape).items()}
+    arrays |= {path: w[name].T for name, path in _MATRICES.items()}
     if shape.heads == shape.kv_heads:
-        found["attn", "qkv_einsum", "w"] = jnp.stack([q, k, v])
+        arrays["attn", "qkv_einsum", "w"] = jnp.stack([q, k, v])
     else:
-        found |= {("attn", "q_einsum", "w"): q, ("attn", "kv_einsum", "w"): jnp.stack([k, v])}
+        arrays |= {("attn", "q_einsum", "w"): q, ("attn", "kv_einsum", "w"): jnp.stack([k, v])}
     # From `[D, N * H]` by `[D, N, H]` to `[N, H, D]`.
     out = w["self_attn.o_proj.weight"].reshape(shape.width, shape.heads, shape.head_dim)
-    found["attn", "attn_vec_einsum", "w"] = out.transpose(1, 2, 0)
-    return found
+    arrays["attn", "attn_vec_einsum", "w"] = out.transpose(1, 2, 0)
+    return arrays
 
 
 def _from_layer(w: Mapping[Path, jax.Array], shape: ModelShape) -> dict[str, jax.Array]:
@@ -62,20 +62,20 @@ def _from_layer(w: Mapping[Path, jax.Array], shape: ModelShape) -> dict[str, jax
         q, k, v = w["attn", "qkv_einsum", "w"]
     else:
         q, (k, v) = w["attn", "q_einsum", "w"], w["attn", "kv_einsum", "w"]
-    found = {name: w[path] for name, path in _norms(shape).items()}
-    found |= {name: w[path].T for name, path in _MATRICES.items()}
-    found |= {f"self_attn.{name}_proj.weight": matrix(x) for name, x in (("q", q), ("k", k), ("v", v))}
+    tensors = {name: w[path] for name, path in _norms(shape).items()}
+    tensors |= {name: w[path].T for name, path in _MATRICES.items()}
+    tensors |= {f"self_attn.{name}_proj.weight": matrix(x) for name, x in (("q", q), ("k", k), ("v", v))}
     out = w["attn", "attn_vec_einsum", "w"].transpose(2, 0, 1)
-    return found | {"self_attn.o_proj.weight": out.reshape(shape.width, -1)}
+    return tensors | {"self_attn.o_proj.weight": out.reshape(shape.width, -1)}
 
 
 def to_tunix(params: Mapping[str, Any], shape: ModelShape) -> dict[Path, jax.Array]:
     """Our tree (`workings.engines.jax.model`) as path -> array of Tunix's model."""
-    found = {path: params[name] for name, path in OUTER.items()}
+    arrays = {path: params[name] for name, path in OUTER.items()}
     for i in range(shape.layers):
         layer = _to_layer({name: x[i] for name, x in params["layers"].items()}, shape)
-        found |= {("layers", i, *path): x for path, x in layer.items()}
-    return found
+        arrays |= {("layers", i, *path): x for path, x in layer.items()}
+    return arrays
 
 
 def from_tunix(arrays: Mapping[Path, jax.Array], shape: ModelShape) -> dict[str, Any]:

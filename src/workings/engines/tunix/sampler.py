@@ -51,9 +51,9 @@ def make_sampler(model: nnx.Module, shape: ModelShape, slots: int) -> Any:
 def greedy(sampler: Any, prompts: Sequence[Sequence[int]], *, padded: int, max_new_tokens: int,
            stop_ids: Sequence[int]) -> list[Completion]:
     """Greedy completions of prompts that are at most ``padded`` tokens long."""
-    found = sampler(list(prompts), max_generation_steps=max_new_tokens, max_prompt_length=padded,
-                    eos_tokens=list(stop_ids) or [NO_STOP])
-    return [_completion(np.asarray(jax.device_get(tokens)).tolist(), max_new_tokens) for tokens in found.tokens]
+    sampled = sampler(list(prompts), max_generation_steps=max_new_tokens, max_prompt_length=padded,
+                      eos_tokens=list(stop_ids) or [NO_STOP])
+    return [_completion(np.asarray(jax.device_get(tokens)).tolist(), max_new_tokens) for tokens in sampled.tokens]
 
 
 def _completion(tokens: list[int], limit: int) -> Completion:

@@ -89,12 +89,12 @@ def _result(entry: dict[str, Any]) -> ItemResult:
 
 def list_baselines(folder: Path) -> list[dict[str, Any]]:
     """What stands in a folder of baselines, by name."""
-    found = []
+    baselines = []
     for path in sorted(folder.glob("*/*.json")):
         value = loads(path.read_bytes())
         if isinstance(value, dict) and value.get("schema") == SCHEMA:
             scores = [float(entry["score"]) for entry in value["results"]]
-            found.append({"name": value["name"], "source": value["source"], "items": len(scores),
-                          "items_digest": value["config"]["items"]["digest"], "file": str(path),
-                          "accuracy": sum(scores) / len(scores)})
-    return found
+            baselines.append({"name": value["name"], "source": value["source"], "items": len(scores),
+                              "items_digest": value["config"]["items"]["digest"], "file": str(path),
+                              "accuracy": sum(scores) / len(scores)})
+    return baselines

@@ -220,10 +220,10 @@ def comparison_text(comparison: Comparison) -> str:
     """A comparison for the terminal."""
     lines = [comparison.sentence]
     if comparison.difference is not None:
-        found = comparison.difference
+        pair_difference = comparison.difference
         lines += ["items by what changed from A to B:", *flips_text(comparison.flips)]
-        if isinstance(found.mcnemar, float):
-            lines.append(f"exact McNemar beside it: {p_text(found.mcnemar)}")
+        if isinstance(pair_difference.mcnemar, float):
+            lines.append(f"exact McNemar beside it: {p_text(pair_difference.mcnemar)}")
     if len(comparison.sections) > 1:
         lines.append(f"by section ({len(comparison.sections)} looked at, so p values are Holm's):")
         lines += [f"  {section.name}: {difference_text(section.difference, section.p_adjusted)}"

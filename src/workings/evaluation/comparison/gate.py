@@ -133,11 +133,11 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
     # The sides change places, so that one rule decides for all metrics.
     if not HIGHER_IS_BETTER[metric]:
         before, after = after, before
-    found = paired_values(before, after, clusters)
-    verdict = _decide(found.interval, max_drop)
-    return GateResult(verdict=verdict, metric=metric, max_drop=max_drop, change=found.delta, interval=found.interval,
-                      n=found.n, baseline=baseline, run=record.name, notes=notes, warning=record.warning,
-                      needed=_needed(found, max_drop) if verdict == "inconclusive" else None)
+    paired = paired_values(before, after, clusters)
+    verdict = _decide(paired.interval, max_drop)
+    return GateResult(verdict=verdict, metric=metric, max_drop=max_drop, change=paired.delta, interval=paired.interval,
+                      n=paired.n, baseline=baseline, run=record.name, notes=notes, warning=record.warning,
+                      needed=_needed(paired, max_drop) if verdict == "inconclusive" else None)
 
 
 def _matching(run: Path, baseline: str, folder: Path) -> Any:

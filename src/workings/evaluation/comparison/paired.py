@@ -136,18 +136,18 @@ def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str
     names = cluster_names(clusters)
     # Clusters first: both other methods assume that items are independent.
     if len(set(names)) < n:
-        found = _clustered(differences, names)
+        stats = _clustered(differences, names)
     elif all(value in (0.0, 1.0) for value in (*a, *b)):
-        found = _Found(tango(right, wrong, n), score_p(right, wrong), mcnemar_exact(right, wrong),
+        stats = _Found(tango(right, wrong, n), score_p(right, wrong), mcnemar_exact(right, wrong),
                        _independent_error(differences))
     elif n > 1:
         result = t_mean(differences)
-        found = _Found(result.interval, result.p_value, "values in between have no right and wrong",
+        stats = _Found(result.interval, result.p_value, "values in between have no right and wrong",
                        result.standard_error)
     else:
-        found = _Found("one item", None, "one item", 0.0)
-    return PairedDifference(n=n, delta=math.fsum(differences) / n, interval=found.interval, p_value=found.p_value,
-                            mcnemar=found.mcnemar, newly_right=right, newly_wrong=wrong, standard_error=found.error)
+        stats = _Found("one item", None, "one item", 0.0)
+    return PairedDifference(n=n, delta=math.fsum(differences) / n, interval=stats.interval, p_value=stats.p_value,
+                            mcnemar=stats.mcnemar, newly_right=right, newly_wrong=wrong, standard_error=stats.error)
 
 
 def paired_equivalence(pairs: Pairs, margin: float) -> Equivalence | str:

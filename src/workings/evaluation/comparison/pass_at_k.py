@@ -47,10 +47,10 @@ class PassAtK:
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in ``compare --json``."""
-        found = self.difference.to_json()
+        difference = self.difference.to_json()
         return {"k": self.k, "a": self.a.to_json(), "b": self.b.to_json(),
-                **{key: found[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "method", "p_value")
-                   if key in found}}
+                **{key: difference[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "method", "p_value")
+                   if key in difference}}
 
     def row(self) -> tuple[str, ...]:
         """Its line in a table: k, A, B and their difference."""
@@ -73,14 +73,14 @@ def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[s
     most = min(n for counts in (counts_a, counts_b) for n, _ in counts.values())
     ks = sorted({*(1 << power for power in range(most.bit_length())), most})
     clusters = [cluster for _, cluster in order]
-    found = []
+    rows = []
     for k in ks:
         values_a, values_b = ([pass_at_k(*counts[name], k) for name, _ in order] for counts in (counts_a, counts_b))
         # Where no item differs its values say nothing of how far apart the two could be; the number of items does.
         pair = ([0.0] * len(order), [0.0] * len(order)) if values_a == values_b else (values_a, values_b)
-        found.append(PassAtK(k=k, a=_rate(values_a, clusters), b=_rate(values_b, clusters),
-                             difference=paired_values(*pair, clusters)))
-    return found
+        rows.append(PassAtK(k=k, a=_rate(values_a, clusters), b=_rate(values_b, clusters),
+                            difference=paired_values(*pair, clusters)))
+    return rows
 
 
 def _rate(values: Sequence[float], clusters: Sequence[str]) -> PassRate:

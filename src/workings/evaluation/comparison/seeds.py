@@ -75,15 +75,15 @@ class SeedsComparison:
     @property
     def sentence(self) -> str:
         """Both findings in one sentence."""
-        found = self.difference
-        interval = (f" (95 % interval over items {points(found.interval.low)} to {points(found.interval.high)}"
-                    + (f", {p_text(found.p_value)})" if found.p_value is not None else ")")
-                    if isinstance(found.interval, Interval) else f" (no interval: {found.interval})")
+        gap = self.difference
+        interval = (f" (95 % interval over items {points(gap.interval.low)} to {points(gap.interval.high)}"
+                    + (f", {p_text(gap.p_value)})" if gap.p_value is not None else ")")
+                    if isinstance(gap.interval, Interval) else f" (no interval: {gap.interval})")
         method = {"better": "B's method is better", "worse": "B's method is worse",
                   "inconclusive": "which method is better stays open",
                   "no claim": f"nothing is claimed about the method: {self.method_interval}"}[self.method_verdict]
-        said = (f"On the same {found.n} items {len(self.b.names)} runs of B reach {percent(self.b.mean)} on average "
-                f"and {len(self.a.names)} of A {percent(self.a.mean)}, a difference of {points(found.delta)} points"
+        said = (f"On the same {gap.n} items {len(self.b.names)} runs of B reach {percent(self.b.mean)} on average "
+                f"and {len(self.a.names)} of A {percent(self.a.mean)}, a difference of {points(gap.delta)} points"
                 f"{interval}; these runs: {self.verdict}; {method}.")
         return " ".join([said, *self.warnings])
 

@@ -66,10 +66,10 @@ def wilson_effective(values: Sequence[float], confidence: float = CONFIDENCE) ->
     Raises:
         RequestError: fewer than 2 values.
     """
-    found = t_mean(values, confidence)
-    n, mean = len(values), found.mean
+    by_spread = t_mean(values, confidence)
+    n, mean = len(values), by_spread.mean
     off = sum(value != round(mean) for value in values)
-    spread = found.standard_error ** 2
+    spread = by_spread.standard_error ** 2
     effective = max(n, mean * (1 - mean) / spread) if off >= _FEW_OFF and spread else n
     low, high = _wilson(mean, effective, t_value(n - 1, confidence))
     # As in `wilson`: rounding must not leave the ends open.

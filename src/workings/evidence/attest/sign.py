@@ -39,8 +39,8 @@ def sign_run(run: Path, key: Path, passphrase: str = "") -> Signed:
     signer = keys.signer(key, passphrase)
     opened = Run.open(run)
     # Level 0 alone: a signature vouches for bytes; what they say is for whoever verifies.
-    found = verify(run, level=0)
-    if failed := [f"{check.id}: {check.text}" for check in found.checks if check.verdict == "failed"]:
+    result = verify(run, level=0)
+    if failed := [f"{check.id}: {check.text}" for check in result.checks if check.verdict == "failed"]:
         raise RecordError(f"{run} does not verify, so it is not signed: {'; '.join(failed[:3])}")
     claim = statement(opened.manifest, unit_roots(run))
     signed = line(envelope.seal(claim, signer))

@@ -59,11 +59,11 @@ def provenance(manifest: RunManifest, root: str) -> dict[str, Any]:
 
 def _dependencies(manifest: RunManifest) -> list[dict[str, Any]]:
     """Data, weights and code, each with its digest; what has none is left out."""
-    found: list[dict[str, Any]] = [{"name": f"data/{name}", "digest": {"sha256": digest}}
-                                   for name, digest in sorted(manifest.data_digests.items())]
+    dependencies: list[dict[str, Any]] = [{"name": f"data/{name}", "digest": {"sha256": digest}}
+                                          for name, digest in sorted(manifest.data_digests.items())]
     if not isinstance(manifest.weight_digests, Absent):
-        found += [{"name": f"weights/{name}", "digest": {"sha256": digest}}
-                  for name, digest in sorted(manifest.weight_digests.items())]
+        dependencies += [{"name": f"weights/{name}", "digest": {"sha256": digest}}
+                         for name, digest in sorted(manifest.weight_digests.items())]
     if not isinstance(manifest.commit_sha, Absent):
-        found.append({"name": "code", "digest": {"gitCommit": manifest.commit_sha}})
-    return found
+        dependencies.append({"name": "code", "digest": {"gitCommit": manifest.commit_sha}})
+    return dependencies

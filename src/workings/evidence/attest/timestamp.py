@@ -70,11 +70,11 @@ def stamp_signature(signature: Path, url: str) -> tuple[Path, Stamp]:
         return path, stamp_of(response_in(read_plain(path)), data)
     response = _ask(url, data)
     try:
-        found = stamp_of(response, data)
+        stamp = stamp_of(response, data)
     except RecordError as error:
         raise RequestError(f"--timestamp {url}: {error}", "the address of an RFC 3161 time-stamp authority") from None
     atomic.write_bytes(path, line({"schema": SCHEMA, "response": base64.b64encode(response).decode("ascii")}))
-    return path, found
+    return path, stamp
 
 
 def stamp_name(signature: str) -> str:

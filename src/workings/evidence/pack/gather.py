@@ -64,36 +64,36 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
         runs[place] = run
     if not runs:
         raise RequestError("no run", "one sealed run or more", "workings pack RUN --out submission.zip")
-    found = Contents(runs=runs, evaluations=evaluations, order=order)
+    contents = Contents(runs=runs, evaluations=evaluations, order=order)
     for place, run in runs.items():
-        _add_run(found, place, run, weights)
+        _add_run(contents, place, run, weights)
     for place, path in evaluations.items():
-        _add_unit(found, place, path, root_digest(path), lambda name: False)
-    found.documents[f"{RUNS}/{ATTEMPTS}"] = _attempts([run.path for run in runs.values()])
-    return found
+        _add_unit(contents, place, path, root_digest(path), lambda name: False)
+    contents.documents[f"{RUNS}/{ATTEMPTS}"] = _attempts([run.path for run in runs.values()])
+    return contents
 
 
-def _add_run(found: Contents, place: str, run: Run, weights: str) -> None:
+def _add_run(contents: Contents, place: str, run: Run, weights: str) -> None:
     for inner, root in unit_roots(run.path).items():
         # Only the run itself holds checkpoints; of the units inside every file is needed to check it.
         by_digest = weights == BY_DIGEST and not inner
-        _add_unit(found, f"{place}/{inner}" if inner else place, run.path / inner, root,
+        _add_unit(contents, f"{place}/{inner}" if inner else place, run.path / inner, root,
                   may_be_elsewhere if by_digest else lambda name: False)
     for path in sorted((run.path / ATTEST).glob("*")) if (run.path / ATTEST).is_dir() else []:
-        found.documents[f"{place}/{ATTEST}/{path.name}"] = path.read_bytes()
+        contents.documents[f"{place}/{ATTEST}/{path.name}"] = path.read_bytes()
 
 
-def _add_unit(found: Contents, place: str, folder: Path, root: str, by_digest: Callable[[str], bool]) -> None:
-    found.units[place] = root
+def _add_unit(contents: Contents, place: str, folder: Path, root: str, by_digest: Callable[[str], bool]) -> None:
+    contents.units[place] = root
     for name, digest in parse_sums((folder / SUMS).read_bytes()).items():
         size = _size(folder / name)
         if by_digest(name):
-            found.by_digest.append(Elsewhere(place=place, file=name, sha256=digest, bytes=size))
+            contents.by_digest.append(Elsewhere(place=place, file=name, sha256=digest, bytes=size))
         else:
-            found.files[f"{place}/{name}"] = FileOnDisk(path=folder / name, size=size, sha256=digest)
+            contents.files[f"{place}/{name}"] = FileOnDisk(path=folder / name, size=size, sha256=digest)
     # Sums cannot list themselves, so these two have no sealed digest to be compared with while they are copied.
     for name in (SUMS, SEAL):
-        found.files[f"{place}/{name}"] = FileOnDisk(path=folder / name, size=_size(folder / name), sha256="")
+        contents.files[f"{place}/{name}"] = FileOnDisk(path=folder / name, size=_size(folder / name), sha256="")
 
 
 def _attempts(paths: list[Path]) -> bytes:

@@ -29,13 +29,13 @@ def licences(runs: Iterable[Run]) -> dict[str, Any]:
 
 def data_manifests(run: Run) -> dict[str, bytes]:
     """`manifest.json` files that lie beside the data which this run was made with, recognized by digest."""
-    found = {}
+    manifests = {}
     for file in data_files(run):
         manifest = file.parent / "manifest.json"
         if manifest.is_file():
             # Named by content, so that runs that share their data share one file in the pack.
-            found[f"data/{file_digest(manifest)[:16]}.json"] = manifest.read_bytes()
-    return found
+            manifests[f"data/{file_digest(manifest)[:16]}.json"] = manifest.read_bytes()
+    return manifests
 
 
 def drawn_data(run: Run) -> dict[str, bytes]:
@@ -65,9 +65,9 @@ def data_files(run: Run) -> list[Path]:
     bases = [*recorded, run.path.resolve().parent.parent / "recipes", run.path.resolve().parent.parent,
              run.path.resolve().parent]
     names = {str(run.manifest.config_snapshot.get(section, {}).get(key, "")) for section, key in _DATA_KEYS}
-    found = {(base / name).resolve() for base in bases for name in names if name and (base / name).is_file()}
+    paths = {(base / name).resolve() for base in bases for name in names if name and (base / name).is_file()}
     # Only files with a recorded digest: a file of the same name may have been replaced since.
-    return sorted(path for path in found if file_digest(path) in digests)
+    return sorted(path for path in paths if file_digest(path) in digests)
 
 
 def _model(run: Run) -> dict[str, Any]:
@@ -82,9 +82,9 @@ def _model(run: Run) -> dict[str, Any]:
 
 def _data(run: Run) -> dict[str, Any]:
     """What each trace or item says about its own licence, counted; by digest of the file."""
-    found: dict[str, Any] = {}
+    by_digest: dict[str, Any] = {}
     for path in data_files(run):
         rows = [json.loads(row) for row in path.read_bytes().splitlines()] if path.suffix == ".jsonl" else []
         counts = Counter(str(row.get("licence") or "not named") for row in rows if isinstance(row, dict))
-        found[file_digest(path)] = dict(sorted(counts.items()))
-    return found or {"absent": "the data do not lie where the recipe names them; their digests are in the manifest"}
+        by_digest[file_digest(path)] = dict(sorted(counts.items()))
+    return by_digest or {"absent": "the data do not lie where the recipe names them; their digests are in the manifest"}

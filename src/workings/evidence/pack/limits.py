@@ -27,23 +27,23 @@ LIMITS = {
 
 def check_words(limit: str, words: int | None) -> None:
     """Refuse a write-up that is too long, or none where the limit is about one. Raises `RequestError`."""
-    found = _limit(limit)
-    if not found.words:
+    bounds = _limit(limit)
+    if not bounds.words:
         return
     # Without a write-up the limit could not be broken, and the person would think that it had been checked.
     if words is None:
         raise RequestError(f"--limit {limit} and no write-up", "the text that the limit is about", "--writeup FILE.md")
-    if words > found.words:
-        raise RequestError(f"a write-up of {words:,} words", f"at most {found.words:,} ({found.source})",
-                           f"shorten it by {words - found.words:,} words")
+    if words > bounds.words:
+        raise RequestError(f"a write-up of {words:,} words", f"at most {bounds.words:,} ({bounds.source})",
+                           f"shorten it by {words - bounds.words:,} words")
 
 
 def check_bytes(limit: str, size: int) -> None:
     """Refuse a pack that is too large. Raises `RequestError`."""
-    found = _limit(limit)
+    bounds = _limit(limit)
     # The finished zip is measured: how far texts shrink is not known before.
-    if found.bytes and size > found.bytes:
-        raise RequestError(f"a pack of {size:,} bytes", f"at most {found.bytes:,} ({found.source})",
+    if bounds.bytes and size > bounds.bytes:
+        raise RequestError(f"a pack of {size:,} bytes", f"at most {bounds.bytes:,} ({bounds.source})",
                            "--weights digest, which names checkpoints by their digests")
 
 

@@ -25,8 +25,8 @@ def chosen(seed: int, what: str, population: int, count: int) -> list[int]:
 
 def more_than(allowed: int, *, population: int, wrong: int, drawn: int) -> float:
     """Probability that more than ``allowed`` of the drawn ones are among the wrong ones (hypergeometric)."""
-    ways = sum(math.comb(wrong, found) * math.comb(population - wrong, drawn - found)
-               for found in range(min(allowed, drawn) + 1))
+    ways = sum(math.comb(wrong, hits) * math.comb(population - wrong, drawn - hits)
+               for hits in range(min(allowed, drawn) + 1))
     # In whole numbers up to the division: binomials of some thousand items are larger than any float.
     return float(1 - Fraction(ways, math.comb(population, drawn)))
 

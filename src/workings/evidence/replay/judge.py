@@ -24,9 +24,9 @@ def relative(a: Any, b: Any) -> float:
 
 def line_differences(line: Facts) -> dict[str, float]:
     """Relative difference of each measure of one step, and the share of completions that were drawn otherwise."""
-    found = {name: relative(line["recorded"].get(name), line["replayed"].get(name)) for name in MEASURES}
+    differences = {name: relative(line["recorded"].get(name), line["replayed"].get(name)) for name in MEASURES}
     drawn = line.get("drawn")
-    return found if drawn is None else found | {"completions": 1 - drawn["same"] / max(1, drawn["asked"])}
+    return differences if drawn is None else differences | {"completions": 1 - drawn["same"] / max(1, drawn["asked"])}
 
 
 def is_outside(differences: dict[str, float], tolerance: Facts) -> bool:

@@ -102,12 +102,12 @@ def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str,
 
 def read_lists(record: Record) -> dict[str, list[dict[str, Any]]]:
     """Every list of attempts that stands beside a run of the record, by its place; broken ones are left out."""
-    found = {}
+    lists = {}
     for place in sorted({_place(unit) for unit in record.runs}):
         try:
             listed = _read(record, place)
         except RecordError:
             continue  # consistency.attempts says so
         if listed is not None:
-            found[place] = listed
-    return found
+            lists[place] = listed
+    return lists

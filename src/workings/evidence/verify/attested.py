@@ -33,11 +33,11 @@ NO_LIBRARY = f"the libraries for signatures are not installed: {keys.INSTALL}"
 def files(record: Record) -> Iterator[CheckFinding]:
     """Names and kinds of files in `attest`, which no sum covers, against those that may be there."""
     def find(run: Unit) -> Iterator[CheckFinding]:
-        found = record.attest(run)
-        if not found:
+        names = record.attest(run)
+        if not names:
             return
         problems = []
-        for name, entry in sorted(found.items()):
+        for name, entry in sorted(names.items()):
             if entry.kind != "file" or not any(form.fullmatch(name) for form in (
                     ENVELOPE_NAME, PUBLIC_NAME, STAMP_NAME)):
                 problems.append(f"{ATTEST}/{shown(name)}: neither an envelope nor a public key nor a time stamp")
@@ -46,8 +46,8 @@ def files(record: Record) -> Iterator[CheckFinding]:
         for name in _envelopes(record, run):
             opened = _opened_or_none(record, run, name)
             problems += [f"{ATTEST}/{name}: the public key {shown(key_id)} is not beside it"
-                         for key_id in (opened.key_ids if opened else ()) if f"{key_id}.pub" not in found]
-        yield judged(problems, f"{len(found)} files", run)
+                         for key_id in (opened.key_ids if opened else ()) if f"{key_id}.pub" not in names]
+        yield judged(problems, f"{len(names)} files", run)
     return each_run(record, find)
 
 
@@ -205,15 +205,15 @@ def _covered(record: Record, run: Unit, opened: Opened) -> set[str]:
 
 
 def _known_keys(record: Record, run: Unit) -> dict[str, Any]:
-    found = {}
+    by_id = {}
     for name in record.attest(run):
         if PUBLIC_NAME.fullmatch(name):
             try:
                 key = keys.public_key(read_attested(record, run, name))
             except RecordError:
                 continue  # attestation.files says so
-            found[str(key.keyid)] = key
-    return found | {str(key.keyid): key for key in map(keys.public_key, record.trusted)}
+            by_id[str(key.keyid)] = key
+    return by_id | {str(key.keyid): key for key in map(keys.public_key, record.trusted)}
 
 
 def _key_problems(record: Record, run: Unit, name: str) -> list[str]:

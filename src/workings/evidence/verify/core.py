@@ -133,10 +133,10 @@ def _wanted(level: int) -> list[RegisteredCheck]:
 def _by_unit(findings: list[CheckFinding]) -> dict[str, CheckVerdict]:
     """The worst verdict of each unit."""
     order = (CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED, CheckVerdict.PASSED)
-    found: dict[str, CheckVerdict] = {}
+    verdicts: dict[str, CheckVerdict] = {}
     for finding in findings:
-        found[finding.unit] = min(found.get(finding.unit, finding.verdict), finding.verdict, key=order.index)
-    return found
+        verdicts[finding.unit] = min(verdicts.get(finding.unit, finding.verdict), finding.verdict, key=order.index)
+    return verdicts
 
 
 def _findings(entry: RegisteredCheck, record: Record) -> list[CheckFinding]:

@@ -124,8 +124,8 @@ def _place_problems(unit: Unit) -> list[str]:
 
 def _dropped_problems(unit: Unit) -> list[str]:
     """A row was dropped for its length, and says so; every other one was kept."""
-    found = unit.manifest.config_snapshot.get("data")
-    section = found if isinstance(found, dict) else {}
+    data_config = unit.manifest.config_snapshot.get("data")
+    section = data_config if isinstance(data_config, dict) else {}
     limit = section.get("max_length")
     problems = []
     for row in unit.lines(ROWS):
@@ -221,8 +221,8 @@ def _turns_agree(row: dict[str, Any], every_turn: bool) -> bool:
 def _question_digests(row: dict[str, Any]) -> list[str | None]:
     """Of every question whose answer a row learned, the last one first; None where the row does not say it."""
     earlier = row.get("earlier_prompt_digests", [])
-    found = [row.get("prompt_digest"), *(earlier if isinstance(earlier, list) else [None])]
-    return [digest if isinstance(digest, str) and digest else None for digest in found]
+    digests = [row.get("prompt_digest"), *(earlier if isinstance(earlier, list) else [None])]
+    return [digest if isinstance(digest, str) and digest else None for digest in digests]
 
 
 def kept_rows(unit: Unit) -> list[dict[str, Any]]:
@@ -315,8 +315,8 @@ def _batches(unit: Unit) -> "Batches":
         raise RecordError(f"{unit.full(ROWS)}: no rows, or rows longer than data.max_length or empty")
     # Lengths without memory: a view of one zero, as long as the row says.
     rows = tuple(Row(row["id"], np.broadcast_to(zero, (row["tokens"],)), zero, "") for row in kept)
-    found = RowSet(rows, (), 0, data_config.max_length)
-    return Batches(PairRows(found) if learns_from_pairs(unit) else found, seed=unit.manifest.seed,
+    row_set = RowSet(rows, (), 0, data_config.max_length)
+    return Batches(PairRows(row_set) if learns_from_pairs(unit) else row_set, seed=unit.manifest.seed,
                    rows_per_micro_batch=micro_batch * devices, accumulation=accumulation, data_config=data_config)
 
 

@@ -28,11 +28,11 @@ def drawn_from(record: Record) -> Iterator[CheckFinding]:
             if said is not None:
                 yield not_checked("the file of traces that it learned from is not here", unit, blocking=False)
             return
-        found: dict[str, list[dict[str, Any]]] = {}
+        by_source: dict[str, list[dict[str, Any]]] = {}
         for row in rows:
             if DRAWN_FROM in row:
-                found.setdefault(str(row[DRAWN_FROM]), []).append(row)
-        counts = {source: len(drawn) for source, drawn in found.items()}
+                by_source.setdefault(str(row[DRAWN_FROM]), []).append(row)
+        counts = {source: len(drawn) for source, drawn in by_source.items()}
         if said is None and not counts:
             return
         # A smoke run takes the first lines of its file only.
@@ -40,18 +40,18 @@ def drawn_from(record: Record) -> Iterator[CheckFinding]:
             f"the manifest names {str(said)[:80]}, the file {str(counts)[:80]}"]
         problems += _row_problems(unit, rows)
         kept, missing = _kept(record), 0
-        for source, drawn in found.items():
+        for source, drawn in by_source.items():
             if source not in kept:
                 missing += len(drawn)
                 continue
             if others := [str(row.get("id")) for row in drawn if line(row) not in kept[source]]:
                 problems.append(f"not among the kept samples of {source[:16]}…: {several(others)}")
         here = {run.root for run in record.runs if run.has(SUMS)}
-        if not problems and (missing or not found.keys() <= here):
+        if not problems and (missing or not by_source.keys() <= here):
             yield not_checked(f"{missing} of its samples, or a run that drew some, are not here", unit, blocking=False)
             return
         yield judged(problems, f"{sum(counts.values())} of {len(rows)} were drawn and kept by "
-                               + ", ".join(f"{source[:16]}…" for source in found), unit)
+                               + ", ".join(f"{source[:16]}…" for source in by_source), unit)
     return each_run(record, find)
 
 

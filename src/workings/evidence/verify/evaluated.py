@@ -74,9 +74,9 @@ def items(record: Record) -> Iterator[CheckFinding]:
         from workings.scoring.items import items_digest
         asked, named = _items(unit), _object(unit, EVALUATION_CONFIG).get("items")
         said = named.get("digest") if isinstance(named, dict) else None
-        found = items_digest(asked)
-        problems = [] if found == said else [
-            f"items have digest {found[:16]}…, {EVALUATION_CONFIG} names {str(said)[:16]}…"]
+        digest = items_digest(asked)
+        problems = [] if digest == said else [
+            f"items have digest {digest[:16]}…, {EVALUATION_CONFIG} names {str(said)[:16]}…"]
         yield judged(problems, f"{len(asked)} items", unit)
     return each(record.evaluations, find)
 
@@ -143,12 +143,12 @@ def differences(recorded: Any, again: Any, place: str = "$") -> list[str]:
     """Places where two JSON values differ; floats may differ in the last bits (another machine's library)."""
     if isinstance(recorded, dict) and isinstance(again, dict):
         one_sided = [f"{place}.{key[:60]} is on one side only" for key in sorted(recorded.keys() ^ again.keys())]
-        return one_sided + [found for key in sorted(recorded.keys() & again.keys())
-                            for found in differences(recorded[key], again[key], f"{place}.{key[:60]}")]
+        return one_sided + [difference for key in sorted(recorded.keys() & again.keys())
+                            for difference in differences(recorded[key], again[key], f"{place}.{key[:60]}")]
     # Lists of different lengths fall through to the last line and are reported as one difference.
     if isinstance(recorded, list) and isinstance(again, list) and len(recorded) == len(again):
-        return [found for index, (one, other) in enumerate(zip(recorded, again, strict=True))
-                for found in differences(one, other, f"{place}[{index}]")]
+        return [difference for index, (one, other) in enumerate(zip(recorded, again, strict=True))
+                for difference in differences(one, other, f"{place}[{index}]")]
     numbers = isinstance(recorded, int | float) and isinstance(again, int | float)
     if numbers and not isinstance(recorded, bool) and not isinstance(again, bool):
         return [] if math.isclose(recorded, again, rel_tol=1e-12, abs_tol=1e-12) else [
@@ -182,8 +182,8 @@ def _cell_problems(place: str, cell: Any, rows: list[dict[str, Any]]) -> list[st
     # An item counts as right only with the full score; the mean takes partial scores as they are.
     correct = sum(value == 1.0 for value in values)
     # A scorecard's mean is a plain sum, which rounds, and this one is exact: so they are compared below with some room.
-    found = {"n": len(values), "correct": correct, "mean": math.fsum(values) / len(values)}
-    return [f"{place}.{key} is {str(cell.get(key))[:30]}, the predictions give {value}" for key, value in found.items()
+    again = {"n": len(values), "correct": correct, "mean": math.fsum(values) / len(values)}
+    return [f"{place}.{key} is {str(cell.get(key))[:30]}, the predictions give {value}" for key, value in again.items()
             if not isinstance(cell.get(key), int | float) or not math.isclose(cell[key], value, rel_tol=1e-9)]
 
 
@@ -309,13 +309,13 @@ def _scored_again(unit: Unit, process: "ScoringProcess", scoring: _Scoring) -> t
     limited = []
     for start in range(0, len(rows), CHUNK):
         chunk = rows[start:start + CHUNK]
-        found = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
-                               for row in chunk])
-        problems += [problem for row, judgement in zip(chunk, found, strict=True)
+        judgements = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
+                                    for row in chunk])
+        problems += [problem for row, judgement in zip(chunk, judgements, strict=True)
                      for problem in _verdict_problems(row, judgement)]
-        limited += [str(row.get("id"))[:60] for row, judgement in zip(chunk, found, strict=True)
+        limited += [str(row.get("id"))[:60] for row, judgement in zip(chunk, judgements, strict=True)
                     if str(row.get("error", "")).startswith(_LIMITS) and not judgement.error and judgement.score]
-        scoring.at_limit += sum(judgement.error.startswith(_LIMITS) for judgement in found)
+        scoring.at_limit += sum(judgement.error.startswith(_LIMITS) for judgement in judgements)
         if scoring.at_limit > MAX_AT_LIMIT:  # a record made to cost a verifier's day
             return [*problems, f"{scoring.at_limit} completions reached the time limit; the rest was not scored"], \
                 len(rows), limited

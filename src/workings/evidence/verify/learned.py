@@ -121,13 +121,13 @@ def _read(unit: Unit) -> Learned:
     if rows * recipe.batch.accumulation != unit.manifest.global_batch:
         raise RecordError(f"{rows} rows x {recipe.batch.accumulation} is not the manifest's global batch of "
                           f"{unit.manifest.global_batch}")
-    found = read_prompts(unit.lines(PROMPTS), unit.manifest.seed)
+    prompt_set = read_prompts(unit.lines(PROMPTS), unit.manifest.seed)
     names = [name for name in unit.files if name.startswith(f"{ROLLOUTS}/")]
     steps = [(rollout_step(name), name) for name in names]
     if odd := [name for step, name in steps if step is None or name != rollout_file(step)]:
         raise RecordError(f"{unit.full(odd[0])}: not the name of a rollout")
     # Padding is in no digest, so that its id need not be known.
-    return Learned(recipe=recipe, algorithm=algorithm, prompts=found,
+    return Learned(recipe=recipe, algorithm=algorithm, prompts=prompt_set,
                    shape=RolloutShape.of(recipe, algorithm, fsdp=fsdp, pad_id=0), settings=settings,
                    steps=tuple(sorted(step for step, _ in steps if step is not None)))
 

@@ -24,8 +24,8 @@ def tokenizer(record: Record) -> Iterator[CheckFinding]:
         if said is None or not unit.has(name):
             yield not_checked(f"no {name} or no digest of it", unit, blocking=False)
             return
-        found = tokenizer_digest(unit.json(name), _object(unit, f"{TOKENIZER}/tokenizer_config.json"))
-        problems = [] if found == said else [f"{TOKENIZER} has digest {found[:16]}…, the manifest {said[:16]}…"]
+        digest = tokenizer_digest(unit.json(name), _object(unit, f"{TOKENIZER}/tokenizer_config.json"))
+        problems = [] if digest == said else [f"{TOKENIZER} has digest {digest[:16]}…, the manifest {said[:16]}…"]
         yield judged(problems, f"digest {said[:16]}…", unit)
     return each_run(record, find)
 

@@ -111,19 +111,19 @@ def texts(record: Record) -> Iterator[CheckFinding]:
 def claims(record: Record) -> Iterator[CheckFinding]:
     """Each claim's number stands where it says, and is the value it names; no number of a model card is without one."""
     def find(pack: Unit) -> Iterator[CheckFinding]:
-        found = parse_claims(pack.json(CLAIMS))
+        stated = parse_claims(pack.json(CLAIMS))
         texts = {name: _text(pack, name) for name in _documents(pack)}
-        problems = [problem for claim in found for problem in _claim_problems(record, pack, claim, texts)]
-        bare = {name: unsourced(name, text, found) for name, text in texts.items()}
+        problems = [problem for claim in stated for problem in _claim_problems(record, pack, claim, texts)]
+        bare = {name: unsourced(name, text, stated) for name, text in texts.items()}
         problems += [f"{name}: {several(numbers)} without a source" for name, numbers in bare.items()
                      if numbers and name.startswith(CARDS + "/")]
         # A model card is made from the record and can source every number; a person's text and the report need not.
         others = [f"{name}: {len(numbers)} numbers" for name, numbers in bare.items()
                   if numbers and not name.startswith(CARDS + "/")]
         if others and not problems:
-            yield not_checked(f"{len(found)} numbers are their sources'; without a source in {CLAIMS}: "
+            yield not_checked(f"{len(stated)} numbers are their sources'; without a source in {CLAIMS}: "
                               f"{several(others)}", pack, blocking=False)
-        yield judged(problems, f"{len(found)} numbers of {len(texts)} texts", pack)
+        yield judged(problems, f"{len(stated)} numbers of {len(texts)} texts", pack)
     return each(record.packs, find)
 
 
@@ -160,11 +160,11 @@ def comparison(record: Record) -> Iterator[CheckFinding]:
             return
         recorded = pack.json(COMPARISON)
         sides = [recorded.get(side, {}).get("path") for side in ("a", "b")] if isinstance(recorded, dict) else []
-        found = [next((unit for unit in record.evaluations if _below(pack, unit) == side), None) for side in sides]
-        if len(found) != 2 or found[0] is None or found[1] is None:
+        both = [next((unit for unit in record.evaluations if _below(pack, unit) == side), None) for side in sides]
+        if len(both) != 2 or both[0] is None or both[1] is None:
             yield failed(f"{COMPARISON} names evaluations that are not here", pack)
             return
-        again = compared_again(pack, found[0], found[1], recorded)
+        again = compared_again(pack, both[0], both[1], recorded)
         yield judged([f"{COMPARISON}: {place}" for place in differences(recorded, again)],
                      f"{shown(str(recorded.get('verdict')))}, every number equal", pack)
     return each(record.packs, find)

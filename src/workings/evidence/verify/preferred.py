@@ -182,9 +182,9 @@ def _steps(unit: Unit) -> Iterator[tuple[Mapping[str, Any], tuple[list[str], lis
 def _numbers(line: Mapping[str, Any]) -> dict[str, float]:
     """What the objective said. Raises `RecordError` for a number that is missing."""
     from workings.objectives.preference import Preference
-    found = {name: line.get(name) for name in ("loss", *Preference.metrics)}
-    numbers = {name: float(x) for name, x in found.items() if isinstance(x, int | float) and not isinstance(x, bool)}
-    if missing := sorted(found.keys() - numbers.keys()):
+    measured = {name: line.get(name) for name in ("loss", *Preference.metrics)}
+    numbers = {name: float(x) for name, x in measured.items() if isinstance(x, int | float) and not isinstance(x, bool)}
+    if missing := sorted(measured.keys() - numbers.keys()):
         raise RecordError(f"step {line.get('step')}: no {', '.join(missing)}")
     return numbers
 

@@ -88,13 +88,13 @@ def controls(record: Record) -> Iterator[CheckFinding]:
 def predictions(record: Record) -> Iterator[CheckFinding]:
     """Items that the verifier's seed draws of every evaluation, and of all samples, of the run's last state."""
     def find(unit: Unit, facts: dict[str, Any]) -> Iterator[CheckFinding]:
-        found = facts["predictions"]
-        if is_absent(found):
-            yield not_checked(found["absent"], unit)
+        compared = facts["predictions"]
+        if is_absent(compared):
+            yield not_checked(compared["absent"], unit)
             return
         share = facts["tolerance"]["completions"]
-        text = f"{found['same']} of {found['asked']} completions are the recorded text; {share:.0%} were expected"
-        yield passed(text, unit) if found["same"] >= share * found["asked"] else failed(text, unit)
+        text = f"{compared['same']} of {compared['asked']} completions are the recorded text; {share:.0%} were expected"
+        yield passed(text, unit) if compared["same"] >= share * compared["asked"] else failed(text, unit)
     yield from _each_replayed(record, find, lambda unit: bool(_drawn_by(record, unit)) or any(
         other.parent is unit for other in record.evaluations))
     runs = {run.root for run in record.runs}
@@ -246,8 +246,8 @@ def _condition_problems(facts: Mapping[str, Any], unit: Unit) -> list[str]:
 
 def _prediction_problems(facts: Mapping[str, Any], unit: Unit, record: Record) -> list[str]:
     """Completions counted again against the run's own evaluations."""
-    found = facts["predictions"]
-    if is_absent(found):
+    stated = facts["predictions"]
+    if is_absent(stated):
         return [f"{PREDICTIONS} is there, {REPLAY} has none"] if unit.has(PREDICTIONS) else []
     run = unit.parent
     assert run is not None  # the caller has looked
@@ -277,5 +277,7 @@ def _prediction_problems(facts: Mapping[str, Any], unit: Unit, record: Record) -
     if len({(row["unit"], row["id"], row["sample"]) for row in rows}) != len(rows):
         return ["a completion is counted twice"]
     counted = {"units": sorted({row["unit"] for row in rows}), "asked": len(rows), "same": same}
-    return [] if counted == dict(found) else [f"{same} of {len(rows)} completions are the recorded text, {REPLAY} says "
-                                              f"{str(found.get('same'))[:20]} of {str(found.get('asked'))[:20]}"]
+    if counted == dict(stated):
+        return []
+    return [f"{same} of {len(rows)} completions are the recorded text, {REPLAY} says "
+            f"{str(stated.get('same'))[:20]} of {str(stated.get('asked'))[:20]}"]

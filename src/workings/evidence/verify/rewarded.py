@@ -198,8 +198,8 @@ def _rewarded_again(process: "RewardProcess", template: "ChatTemplate", rollout:
                             for prompt, sample in rollout.drawn])
     return [f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {name} is "
             f"{str(sample.rewards.get(name))[:20]}, rewarded again {value:g}"
-            for (prompt, sample), found in zip(rollout.drawn, values, strict=True)
-            for name, value in found.items() if sample.rewards.get(name) != value], sum(map(len, values))
+            for (prompt, sample), rewards_again in zip(rollout.drawn, values, strict=True)
+            for name, value in rewards_again.items() if sample.rewards.get(name) != value], sum(map(len, values))
 
 
 def _settings(learned: Learned) -> "RewardSettings":

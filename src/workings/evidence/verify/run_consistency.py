@@ -33,10 +33,10 @@ def config(record: Record) -> Iterator[CheckFinding]:
     """Digest in the manifest, snapshot in the manifest, resolved recipe in its file."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         said = unit.manifest.config_digest
-        found = {f"{MANIFEST} (config_snapshot) has {json_digest(unit.manifest.config_snapshot)[:16]}…":
-                 json_digest(unit.manifest.config_snapshot),
-                 f"{CONFIG} has {json_digest(unit.json(CONFIG))[:16]}…": json_digest(unit.json(CONFIG))}
-        problems = [f"{place}, config_digest is {said[:16]}…" for place, digest in found.items() if digest != said]
+        digests = {f"{MANIFEST} (config_snapshot) has {json_digest(unit.manifest.config_snapshot)[:16]}…":
+                   json_digest(unit.manifest.config_snapshot),
+                   f"{CONFIG} has {json_digest(unit.json(CONFIG))[:16]}…": json_digest(unit.json(CONFIG))}
+        problems = [f"{place}, config_digest is {said[:16]}…" for place, digest in digests.items() if digest != said]
         snapshot = unit.manifest.config_snapshot
         # A forger who changes a value has to change it in both places, and then the digest as well.
         for name, mine in (("seed", unit.manifest.seed), ("engine", unit.manifest.engine),

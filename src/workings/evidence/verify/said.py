@@ -68,26 +68,26 @@ class Said:
 
 def said(record: Record, made: Made) -> tuple[Said, ...]:
     """Every field of every file that no check stands for, and those whose check was not made."""
-    found: dict[Said, None] = {}
+    fields: dict[Said, None] = {}
     for unit in record.units:
         for file in _left_out(unit):
-            found[Said(unit=unit.title, file=file, field="", why=NOT_THERE)] = None
+            fields[Said(unit=unit.title, file=file, field="", why=NOT_THERE)] = None
         for file, field, absent in _fields(unit):
             if why := _why(unit, file, field, made, absent=absent):
-                found[Said(unit=unit.title, file=shown(file), field=shown(field), why=why)] = None
-                if len(found) >= MAX_SAID:
-                    return tuple(found)
+                fields[Said(unit=unit.title, file=shown(file), field=shown(field), why=why)] = None
+                if len(fields) >= MAX_SAID:
+                    return tuple(fields)
     for place, listed in read_lists(record).items():
         for field in sorted({key for row in listed for key in row}):
             row = witness_of("beside", "attempts.jsonl", field)
             if row is None or row.is_said:
-                found[Said(unit="", file=shown(place.removeprefix("..") or "attempts.jsonl"), field=shown(field),
-                           why=row.how if row else NO_ROW)] = None
+                fields[Said(unit="", file=shown(place.removeprefix("..") or "attempts.jsonl"), field=shown(field),
+                            why=row.how if row else NO_ROW)] = None
     # What lies beside the runs belongs to nobody: `integrity.extra` names it, and so does the list.
     for entry in record.loose:
         if entry.kind == "file" and not entry.name.endswith("attempts.jsonl") and "/attest/" not in f"/{entry.name}":
-            found[Said(unit="", file=shown(entry.name), field="", why="outside of every seal")] = None
-    return tuple(found)
+            fields[Said(unit="", file=shown(entry.name), field="", why="outside of every seal")] = None
+    return tuple(fields)
 
 
 def _left_out(unit: Unit) -> list[str]:

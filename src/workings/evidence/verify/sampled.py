@@ -54,12 +54,12 @@ def selection(record: Record) -> Iterator[CheckFinding]:
         counts, scores = recorded["counts"], {(str(row["id"]), row["sample"]): row["score"] for row in rows}
         by_prompt = [[row["score"] == 1 for row in group] for _, group in groupby(rows, key=lambda row: row["id"])]
         kept = [str(row["id"]).rpartition("/") for row in unit.lines(KEPT)]
-        found = {"prompts": len(by_prompt), "never": sum(not any(right) for right in by_prompt),
-                 "always": sum(all(right) for right in by_prompt), "samples": len(rows), "kept": len(kept),
-                 "with_kept": len({name for name, _, _ in kept})}
-        found["sometimes"] = found["prompts"] - found["never"] - found["always"]
+        by_outcome = {"prompts": len(by_prompt), "never": sum(not any(right) for right in by_prompt),
+                      "always": sum(all(right) for right in by_prompt), "samples": len(rows), "kept": len(kept),
+                      "with_kept": len({name for name, _, _ in kept})}
+        by_outcome["sometimes"] = by_outcome["prompts"] - by_outcome["never"] - by_outcome["always"]
         problems = [f"{name} is {str(counts.get(name))[:20]}, the files give {value}"
-                    for name, value in found.items() if counts.get(name) != value]
+                    for name, value in by_outcome.items() if counts.get(name) != value]
         if sum(counts["left_out"].values()) != len(rows) - len(kept):
             problems.append(f"{len(rows) - len(kept)} samples are not kept, {counts['left_out']} were left out")
         problems += [f"{name[:60]}/{number[:20]} is kept, and is no sample, or a wrong one" for name, _, number in kept

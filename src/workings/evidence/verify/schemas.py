@@ -109,19 +109,19 @@ def nulls(record: Record) -> Iterator[CheckFinding]:
 def placeholders(record: Record) -> Iterator[CheckFinding]:
     """Templates that nobody filled in: in manifest, README, evaluation settings and notes, not in models' texts."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
-        found = []
+        places = []
         for name in _own_files(unit):
             # Items and completions are left out: a model may well write "TODO" or a pair of braces, and that is a
             # result.
             if name in (MANIFEST, *EVAL_FILES) or unit.kind == "notes":
-                found += [f"{name}: {place} is {text[:40]!r}" for place, text in _texts(_value(unit, name), "$")
-                          if is_placeholder(text)]
+                places += [f"{name}: {place} is {text[:40]!r}" for place, text in _texts(_value(unit, name), "$")
+                           if is_placeholder(text)]
         texts = [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".md")]
         # Texts of a pack are written for readers; of a run only the README is, and its samples are a model's words.
         for name in texts if unit.kind == PACK_KIND else [README] if unit.has(README) else []:
             text = unit.read(name, MAX_README_BYTES).decode("utf-8", errors="replace")
-            found += [f"{name}: {place[:40]!r}" for place in find_placeholders(text)]
-        yield judged(found, "no placeholders", unit)
+            places += [f"{name}: {place[:40]!r}" for place in find_placeholders(text)]
+        yield judged(places, "no placeholders", unit)
     return each(list(record.units), find)
 
 

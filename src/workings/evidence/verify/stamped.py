@@ -33,8 +33,8 @@ def times(record: Record) -> Iterator[CheckFinding]:
         for name in names:
             try:
                 response = timestamp.response_in(read_attested(record, run, name))
-                found = timestamp.stamp_of(response, read_attested(record, run, f"{name[:3]}.dsse.json"), roots)
-                said.append(f"{name[:3]}.dsse.json existed before {found.text}")
+                stamp = timestamp.stamp_of(response, read_attested(record, run, f"{name[:3]}.dsse.json"), roots)
+                said.append(f"{name[:3]}.dsse.json existed before {stamp.text}")
             except RecordError as error:
                 problems.append(f"{ATTEST}/{name}: {error}")
         if problems or roots:

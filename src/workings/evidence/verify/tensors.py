@@ -58,8 +58,8 @@ class Header:
 
     def formats(self, names: Iterator[str] | None = None) -> str:
         """The number formats of some tensors (of all), as a manifest names them."""
-        found = {self.dtypes[name] for name in (self.dtypes if names is None else names)}
-        return " and ".join(sorted(LONG_NAMES.get(code, code) for code in found))
+        formats = {self.dtypes[name] for name in (self.dtypes if names is None else names)}
+        return " and ".join(sorted(LONG_NAMES.get(code, code) for code in formats))
 
 
 def read_header(unit: Unit, name: str) -> Header:
@@ -183,24 +183,24 @@ class Expected:
 
     def problems(self, unit: Unit, name: str) -> list[str]:
         """What is wrong with one file."""
-        found, dtypes = read_header(unit, name), unit.manifest.actual_dtypes
+        header, dtypes = read_header(unit, name), unit.manifest.actual_dtypes
         if name.endswith("/" + self.file):
-            problems = _differing(name, found.shapes, self.weights)
+            problems = _differing(name, header.shapes, self.weights)
             if problems:
                 return problems
-            of_trained = found.formats(iter(sorted(self.trained)))
+            of_trained = header.formats(iter(sorted(self.trained)))
             formats = {"gradients": of_trained, "accumulator": of_trained}
             if self.file == WEIGHTS:
-                formats["parameters"] = found.formats()
+                formats["parameters"] = header.formats()
         else:
             sizes = {tensor: size for tensor, (size, _) in self.moments.items()}
-            problems = _differing(name, found.shapes, sizes | {STEP: ()})
+            problems = _differing(name, header.shapes, sizes | {STEP: ()})
             if problems:
                 return problems
-            problems += [f"{name}: {tensor[:60]} is {found.dtypes[tensor]}, expected {code}"
-                         for tensor, (_, code) in self.moments.items() if found.dtypes[tensor] != code]
-            problems += _step_problems(unit, name, found)
-            formats = {"moments": found.formats(iter(sorted(self.moments)))}
+            problems += [f"{name}: {tensor[:60]} is {header.dtypes[tensor]}, expected {code}"
+                         for tensor, (_, code) in self.moments.items() if header.dtypes[tensor] != code]
+            problems += _step_problems(unit, name, header)
+            formats = {"moments": header.formats(iter(sorted(self.moments)))}
         return problems + [f"{name}: {part} are {there}, the manifest says {str(dtypes[part])[:40]}"
                            for part, there in formats.items() if dtypes.get(part, there) != there]
 
@@ -284,14 +284,15 @@ def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Siz
     there = {name.rpartition(".")[2]: name for name in projections(shape)}
     if unknown := [name for name in method.target_modules if name not in there]:
         raise RecordError(f"config_snapshot: {shape.family} has no projection {unknown[0][:40]!r}")
-    found: _Sizes = {}
+    adapter_sizes: _Sizes = {}
     for layer in range(shape.layers):
         sizes = layer_shapes(shape, layer)
         for target in (there[name] for name in method.target_modules if f"{there[name]}.weight" in sizes):
             out, inner = sizes[f"{target}.weight"]
             name = f"{PEFT_PREFIX}{family.layer_prefix}.{layer}.{target}"
-            found[f"{name}.lora_A.weight"], found[f"{name}.lora_B.weight"] = (method.rank, inner), (out, method.rank)
-    return found
+            adapter_sizes[f"{name}.lora_A.weight"] = (method.rank, inner)
+            adapter_sizes[f"{name}.lora_B.weight"] = (out, method.rank)
+    return adapter_sizes
 
 
 def _format_problems(unit: Unit) -> list[str]:

@@ -99,8 +99,8 @@ class FolderTree:
 
     def _listed(self, prefix: str) -> Iterator[os.DirEntry[str]]:
         try:
-            with os.scandir(self.path / prefix) as found:
-                yield from found
+            with os.scandir(self.path / prefix) as entries:
+                yield from entries
         except OSError as error:
             raise RecordError(f"{shown(prefix) or self.path}: cannot be listed ({error.strerror})") from None
 

@@ -42,13 +42,13 @@ class Witness:
 def rows_of(kind: str) -> tuple[Witness, ...]:
     """Rows of a kind of unit (`run`, `eval`, …; `beside`: lists of attempts), in order: the first that fits counts."""
     tables = {**rows_of_runs.TABLES, **rows_of_units.TABLES}
-    found = []
+    rows = []
     for file, fields in tables.get(kind, {}).items():
         for names, check, how in fields:
             # `~` before a check: it finds some changes of the field and not all.
-            found += [Witness(file=file, field=name, check=check.removeprefix("~"), how=how, partly=check[:1] == "~")
-                      for name in names.split() or [""]]
-    return tuple(found)
+            rows += [Witness(file=file, field=name, check=check.removeprefix("~"), how=how, partly=check[:1] == "~")
+                     for name in names.split() or [""]]
+    return tuple(rows)
 
 
 def kinds() -> tuple[str, ...]:

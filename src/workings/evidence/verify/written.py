@@ -86,10 +86,10 @@ def log(record: Record) -> Iterator[CheckFinding]:
 
 
 def _step_problems(line: str, rows: Mapping[int, Mapping[str, Any]], planned: int) -> list[str]:
-    found = _STEP.fullmatch(line)
-    if found is None:
+    match = _STEP.fullmatch(line)
+    if match is None:
         return [f"{LOG}: not a line of a step: {line[:60]!r}"]
-    step, steps, goal, value, evaluation, rate = found.groups()
+    step, steps, goal, value, evaluation, rate = match.groups()
     row = rows.get(int(step))
     if row is None:
         return []  # of an attempt whose last steps were taken again

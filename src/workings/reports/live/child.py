@@ -61,8 +61,8 @@ class Mlflow:
         from mlflow.entities import Param
 
         self._client = MlflowClient(tracking_uri=os.environ["MLFLOW_TRACKING_URI"])
-        found = self._client.get_experiment_by_name(first["project"])
-        place = found.experiment_id if found is not None else self._client.create_experiment(first["project"])
+        experiment = self._client.get_experiment_by_name(first["project"])
+        place = experiment.experiment_id if experiment is not None else self._client.create_experiment(first["project"])
         self._run = self._client.create_run(place, run_name=first["name"]).info.run_id
         params = [Param(key, str(value)[:6_000]) for key, value in first["config"].items()]
         for start in range(0, len(params), 100):  # the server takes no more in one call
@@ -102,9 +102,9 @@ def follow(library: Library, lines: Iterator[str], pause: float = EVERY_SECONDS,
 
     def watch_machine() -> None:
         while not over.wait(pause):
-            found = dict(look())
+            facts = dict(look())
             with telling:
-                library.log(found, step)
+                library.log(facts, step)
 
     machine = threading.Thread(target=watch_machine, daemon=True)
     machine.start()

@@ -48,14 +48,14 @@ _PHRASE_MARK = re.compile(r"\bis\b|[:=]", re.IGNORECASE)
 
 def answer_phrase(text: str, kind: Kind) -> str | None:
     """What follows the last "Answer:" or "the answer is", to the end of its line or sentence."""
-    found = None
+    last = None
     for match in _PHRASE.finditer(text):
         # The bare word, as in "answer these", announces nothing.
         if _PHRASE_MARK.search(match.group()):
-            found = match
-    if found is None:
+            last = match
+    if last is None:
         return None
-    line = text[found.end():].split("\n", 1)[0]
+    line = text[last.end():].split("\n", 1)[0]
     # A sentence ends at a period before a space; a period inside 3.14 is not one.
     return re.split(r"[.!?]\s", line, maxsplit=1)[0].rstrip(" .!?")
 
@@ -77,16 +77,16 @@ _NUMBER = re.compile(
 
 def last_number(text: str, kind: Kind) -> str | None:
     """The last number anywhere."""
-    found = None
+    last = None
     for match in _NUMBER.finditer(text):
-        found = match
-    return found.group() if found else None
+        last = match
+    return last.group() if last else None
 
 
 def only_number(text: str) -> str:
     """The number of a short text that holds exactly one ("She has 42 of them."), or ""."""
-    found = _NUMBER.findall(text) if len(text) <= MAX_CHARACTERS else []
-    return str(found[0]) if len(found) == 1 else ""
+    numbers = _NUMBER.findall(text) if len(text) <= MAX_CHARACTERS else []
+    return str(numbers[0]) if len(numbers) == 1 else ""
 
 
 def whole(text: str, kind: Kind) -> str | None:
@@ -106,9 +106,9 @@ DEFAULT_RULES: dict[Kind, tuple[str, ...]] = {
 def extract(text: str, kind: Kind, rules: Sequence[str] = ()) -> Extraction:
     """The first rule (in the order given; empty: the default order for this kind) that finds a non-empty answer."""
     for name in rules or DEFAULT_RULES[kind]:
-        found = RULES[name](text, kind)
-        if found is not None and found.strip():
-            return Extraction(found.strip(), name)
+        answer = RULES[name](text, kind)
+        if answer is not None and answer.strip():
+            return Extraction(answer.strip(), name)
     return Extraction("", NO_RULE)
 
 

@@ -75,13 +75,13 @@ def _parse(text: str) -> Number | None:
         unit = _CURRENCY[mark.group().strip()]
         inner, cleaned = _sign(cleaned[mark.end():])
         sign *= inner
-    found = _VALUE.match(cleaned)
-    if not found:
+    match = _VALUE.match(cleaned)
+    if not match:
         return None
-    value = _value(found)
+    value = _value(match)
     if value is None:
         return None
-    return _with_unit(sign * value, cleaned[found.end():].strip(), unit)
+    return _with_unit(sign * value, cleaned[match.end():].strip(), unit)
 
 
 def equal_numbers(given: Number, expected: Number, tolerance: float = 0.0) -> bool:

@@ -97,26 +97,26 @@ def _runs(text: str, *, first_only: bool = False) -> list[_Side]:
             tokens.clear()
 
     ended_by_other = after_operand = False
-    for found in _TOKEN.finditer(text):
-        if found["space"] is not None:
+    for match in _TOKEN.finditer(text):
+        if match["space"] is not None:
             continue
-        if found["other"] is not None:
+        if match["other"] is not None:
             # What stands here (a word, a semicolon) ends every expression before it.
-            close(found.start())
+            close(match.start())
             ended_by_other, after_operand = True, False
             if first_only:
                 break
             continue
-        token = found["sign"] or found["number"] + ("%" if found["percent"] else "")
+        token = match["sign"] or match["number"] + ("%" if match["percent"] else "")
         operand_follows = tokens and _ends_operand(tokens[-1]) and (token == "(" or token[0] in ".0123456789")
         if operand_follows:
-            close(found.start())
+            close(match.start())
             # Set after `close`, which has given the run that ends its own.
             after_operand = True
             if first_only:
                 break
         if not tokens:
-            start = found.start()
+            start = match.start()
         tokens.append(token)
         ended_by_other = False
     close(len(text))

@@ -63,22 +63,22 @@ def two(site: Site, names: list[str]) -> list[Path]:
 def compared(site: Site, names: list[str]) -> tuple[Compared, Comparison | None]:
     """Comparable or not first; then what `compare` says, and what differs between the runs."""
     runs = two(site, names)
-    found: Comparison | None = None
+    comparison: Comparison | None = None
     values: dict[str, Any] = {"runs": names, "different": differences(site.folder, runs)}
     try:
         if len(runs) == 2:
-            found = site.compared.of(*runs)
-            values["comparison"] = found.to_json()
+            comparison = site.compared.of(*runs)
+            values["comparison"] = comparison.to_json()
         else:
             values["ranking"] = rank(runs).to_json()
     # That two runs cannot be compared is an answer of its own: what differs between them is shown all the same.
     except RequestError as error:
         values["problem"] = f"{error.given}; expected {error.expected}"
-    if found is not None and found.difference is not None:
+    if comparison is not None and comparison.difference is not None:
         values["first_wrong_step"] = {side.name: site.compared.breaks(EvaluationRecord(Path(side.path))).kinds
-                                      for side in (found.a, found.b) if side is not None}
+                                      for side in (comparison.a, comparison.b) if side is not None}
         values["counts"] = {change: len(rows) for change, rows in site.compared.changes(*runs).items()}
-    return Compared(**values), found
+    return Compared(**values), comparison
 
 
 def pairs_page(site: Site, names: list[str], show: Change, page: int) -> Pairs:

@@ -62,7 +62,7 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
     named = [loaded.path(name) for _, _, name in named_places(loaded.recipe.model_dump(mode="json"))]
     stamp = _stamp([Path(place), *named])
     words = ["data", "preview", place, *overrides, "--n", str(ROWS), *(["--row", row] if row else [])]
-    commands, found = [" ".join(["workings", *words])], {}
+    commands, look = [" ".join(["workings", *words])], {}
     preview = _asked(tuple(words), site.folder.root, stamp)
     if check:
         data, items = loaded.recipe.data, loaded.recipe.evaluation.items
@@ -73,10 +73,10 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
             words += ["--against", str(loaded.path(items)) if loaded.path(items).exists() else items]
         commands.append(" ".join(["workings", *words]))
         try:
-            found = _asked(tuple(words), site.folder.root, stamp)
+            look = _asked(tuple(words), site.folder.root, stamp)
         except RequestError as error:  # made data, such as `addition`, is no file that could be checked
             return DataAnswer(recipe=recipe, commands=commands, preview=preview, check={}, check_problem=str(error))
-    return DataAnswer(recipe=recipe, commands=commands, preview=preview, check=found)
+    return DataAnswer(recipe=recipe, commands=commands, preview=preview, check=look)
 
 
 def router(site: Site) -> APIRouter:
@@ -90,9 +90,9 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/data", include_in_schema=False)
     def data_page(recipe: str = "", row: str = "", check: bool = False, overrides: str = "") -> HTMLResponse:
-        found = looked_at(site, recipe, row, check, override_words(overrides)) if recipe else None
-        return site.html("data.html.jinja", page="data", found=found, recipe=recipe, row=row, check=check,
+        look = looked_at(site, recipe, row, check, override_words(overrides)) if recipe else None
+        return site.html("data.html.jinja", page="data", found=look, recipe=recipe, row=row, check=check,
                          overrides=overrides, shipped=list(shipped_recipes()), written=recipe_files(site.folder),
-                         histogram=histogram(found.preview["histogram"], "Rows by length in tokens") if found else "")
+                         histogram=histogram(look.preview["histogram"], "Rows by length in tokens") if look else "")
 
     return routes

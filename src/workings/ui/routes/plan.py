@@ -134,7 +134,7 @@ def router(site: Site) -> APIRouter:
         jobs = [site.jobs.get(name) for name in job or []]
         return site.html("plan.html.jinja", page="plan", recipe=recipe, chosen=target or [], overrides=overrides,
                          jobs=list(zip(jobs, bars(jobs), strict=True)), catalog=catalog(), quick=QUICK,
-                         waiting=any(found.state == "running" for found in jobs),
+                         waiting=any(each.state == "running" for each in jobs),
                          shipped=list(shipped_recipes()), written=recipe_files(site.folder))
 
     @routes.post("/plan", include_in_schema=False)

@@ -145,8 +145,8 @@ def _instead_of_loss(site: Site, run: Path) -> dict[str, Any] | None:
         return None  # the page's notes say so
     for key, name, where in INSTEAD_OF_LOSS:
         # An update in the middle of a rollout has none.
-        found = [line[key] for line in lines if isinstance(line.get(key), int | float)]
-        if found:
-            return {"name": name, "where": where, "first": round(found[0], 6) + 0.0,
-                    "last": round(found[-1], 6) + 0.0}
+        rewards = [line[key] for line in lines if isinstance(line.get(key), int | float)]
+        if rewards:
+            return {"name": name, "where": where, "first": round(rewards[0], 6) + 0.0,
+                    "last": round(rewards[-1], 6) + 0.0}
     return None

@@ -52,16 +52,16 @@ def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> Ru
     """Search (every word in some column), filter and order."""
     rows = site.rows()
     words = text.casefold().split()
-    found = [row for row in rows if (not state or row.state == state) and all(
+    passing = [row for row in rows if (not state or row.state == state) and all(
         word in " ".join((row.name, row.recipe, row.learned_from, row.model, row.engine, row.device, row.dtypes,
                           row.state,
                           *row.tags)).casefold() for word in words)]
     # Sorting is stable: rows that are equal in the asked column stay in the order of their names.
-    found.sort(key=lambda row: row.name)
-    found.sort(key=lambda row: _key(row, sort), reverse=descending)
+    passing.sort(key=lambda row: row.name)
+    passing.sort(key=lambda row: _key(row, sort), reverse=descending)
     if sort == "started_at":
-        found.sort(key=lambda row: row.state != "running")
-    return RunList(folder=site.folder.root.name, total=len(rows), found=len(found), rows=found,
+        passing.sort(key=lambda row: row.state != "running")
+    return RunList(folder=site.folder.root.name, total=len(rows), found=len(passing), rows=passing,
                    differing=_differing([row.settings for row in rows if row.settings]),
                    states=sorted({row.state for row in rows}), improvements=listed_improvements(site.folder))
 
@@ -109,17 +109,17 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/", include_in_schema=False)
     def runs_page(wanted: Annotated[ListQuery, Query()]) -> HTMLResponse:
-        found = listed(site, wanted.q, wanted.state, wanted.sort, wanted.order == "down")
-        if not found.total:
+        run_list = listed(site, wanted.q, wanted.state, wanted.sort, wanted.order == "down")
+        if not run_list.total:
             return site.html("start.html.jinja", page="start", jobs=site.jobs.all(), empty=True, shipped=[],
                              quickstart="quickstart")
-        earlier = Counter(row.earlier_of for row in found.rows if row.earlier_of)
-        shown_rows = [row for row in found.rows if wanted.hidden or not row.hidden]
+        earlier = Counter(row.earlier_of for row in run_list.rows if row.earlier_of)
+        shown_rows = [row for row in run_list.rows if wanted.hidden or not row.hidden]
         runs = [row for row in shown_rows if row.kind == "run" and not (row.earlier_of and not wanted.earlier)]
-        return site.html("runs.html.jinja", page="runs", found=found, wanted=wanted, groups=_groups(runs, wanted.group),
+        return site.html("runs.html.jinja", page="runs", found=run_list, wanted=wanted,
+                         groups=_groups(runs, wanted.group),
                          alone=[row for row in shown_rows if row.kind != "run" and not row.base_of], earlier=earlier,
-                         hidden=sum(row.hidden for row in found.rows), begun=sorted(site.phases()),
-                         most=MOST_RUNS,
-                         **shown(rounds_here(site)))
+                         hidden=sum(row.hidden for row in run_list.rows), begun=sorted(site.phases()),
+                         most=MOST_RUNS, **shown(rounds_here(site)))
 
     return routes

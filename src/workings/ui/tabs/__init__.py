@@ -8,7 +8,7 @@ from workings.ui.tab import Tab, registered
 
 def find_tabs() -> dict[str, Tab]:
     """The tab of every file here, by key, in the navigation's order. Raises `ValueError` as `registered` does."""
-    return registered(import_module(f"{__name__}.{found.name}").TAB for found in iter_modules(__path__))
+    return registered(import_module(f"{__name__}.{module.name}").TAB for module in iter_modules(__path__))
 
 
 TABS = find_tabs()

@@ -39,9 +39,9 @@ def run_rollouts(site: Site, name: str, step: int = 0, order: Order = "drawn", f
     if prompt:
         return Rollouts(run=name, first=steps[0], last=steps[-1], count=len(steps), teacher=_teacher(site, run),
                         history=prompt_history(site.rollouts, run, prompt, page=sheet))
-    found = _first_update(site, name, step or steps[-1])
-    return around(site, name, steps, found).model_copy(update={
-        "rollout": rollout_page(site.rollouts, run, found, order=order, find=find, page=sheet)})
+    update = _first_update(site, name, step or steps[-1])
+    return around(site, name, steps, update).model_copy(update={
+        "rollout": rollout_page(site.rollouts, run, update, order=order, find=find, page=sheet)})
 
 
 def around(site: Site, name: str, steps: list[int], step: int) -> Rollouts:

@@ -76,14 +76,14 @@ class UnstackedState(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         if key not in self._stacked:
-            found = self.arrays[key]
+            value = self.arrays[key]
             if key == "params":
-                found = unflatten_params(_stack(flatten_params(found)))
+                value = unflatten_params(_stack(flatten_params(value)))
             elif key == "moments":
-                found = {slot: _stack(tree) for slot, tree in found.items()}
+                value = {slot: _stack(tree) for slot, tree in value.items()}
             # Kept, because an evaluation asks for every batch.
             # A step gives a new object, and the copy goes with the old one.
-            self._stacked[key] = found
+            self._stacked[key] = value
         return self._stacked[key]
 
     def __iter__(self) -> Iterator[str]:

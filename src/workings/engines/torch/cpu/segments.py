@@ -79,6 +79,6 @@ def find_segments(segment_ids: np.ndarray) -> Segments | None:
     places = np.where(real, number * longest + at - first[number], 0)
     # A spare place repeats its segment's last position, so what it computes stays finite.
     positions = first[:, None] + np.minimum(place, lengths[:, None] - 1)
-    found = (positions.reshape(-1), places, np.flatnonzero((place >= lengths[:, None]).reshape(-1)),
-             np.flatnonzero(~real))
-    return Segments((len(first), longest), *(torch.from_numpy(x) for x in found))
+    indices = (positions.reshape(-1), places, np.flatnonzero((place >= lengths[:, None]).reshape(-1)),
+               np.flatnonzero(~real))
+    return Segments((len(first), longest), *(torch.from_numpy(x) for x in indices))

@@ -84,9 +84,9 @@ def inspect_program(request: EngineRequest, program: Program, size: Size, platfo
     if platform == "gpu":
         peak, breakdown = _on_card(log, card, details)
     else:
-        found = live_peak(log.events, PAGE)
-        peak, breakdown = found.size, found.categories
-        details["peak_operator"] = found.operator
+        live = live_peak(log.events, PAGE)
+        peak, breakdown = live.size, live.categories
+        details["peak_operator"] = live.operator
     details["trace_seconds"] = round(monotonic() - start, 1)
     return Inspection(peak_bytes=peak, source="traced", breakdown=breakdown, versions=library_versions(),
                       assumed=(CONTEXT,) if platform == "gpu" else (), notes=(*_sentences(details), *notes),
@@ -174,12 +174,12 @@ def _on_card(log: Log, card: Card, details: dict[str, Any]) -> tuple[int, dict[s
         except OutOfMemory as error:
             details["out_of_memory"] = str(error)
     # Where the card was too small, `reserved` stays what a card without a limit would have held.
-    found = live_peak(events, SMALLEST)
-    details |= {"live_bytes": found.size, "reserved_bytes": reserved, "cache_given_back": given_back,
+    peak = live_peak(events, SMALLEST)
+    details |= {"live_bytes": peak.size, "reserved_bytes": reserved, "cache_given_back": given_back,
                 "reserved_without_limit_bytes": free.peak_reserved, "context_bytes": CONTEXT_BYTES,
-                "peak_operator": found.operator}
-    breakdown = found.categories | {CONTEXT: CONTEXT_BYTES}
-    slack = reserved - found.size
+                "peak_operator": peak.operator}
+    breakdown = peak.categories | {CONTEXT: CONTEXT_BYTES}
+    slack = reserved - peak.size
     if slack > 0:
         breakdown["reserved by the allocator, not in use"] = slack
     return reserved + CONTEXT_BYTES, breakdown
@@ -187,12 +187,12 @@ def _on_card(log: Log, card: Card, details: dict[str, Any]) -> tuple[int, dict[s
 
 def library_versions() -> Mapping[str, str]:
     """Versions of what was traced."""
-    found = {}
+    versions = {}
     for name in ("torch", "transformers", "peft", "bitsandbytes"):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            versions[name] = "not installed"
+    return versions
 
 

@@ -42,7 +42,7 @@ def trace_for(request: EngineRequest, programs: Mapping[str, tuple[int, int, int
     answer = json.loads(lines[-1])
     if "wrong" in answer:
         raise RequestError(*answer["wrong"])
-    return {name: Inspection.from_json(found) for name, found in answer["programs"].items()}
+    return {name: Inspection.from_json(inspected) for name, inspected in answer["programs"].items()}
 
 
 def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,8 +57,8 @@ def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:
     request = EngineRequest.from_json(ask["request"])
     try:
         for name, size in ask["programs"].items():
-            found = inspect_program(request, name, tuple(size), ask["platform"], card)
-            answers[name] = asdict(found) | {"breakdown": dict(found.breakdown), "versions": dict(found.versions)}
+            traced = inspect_program(request, name, tuple(size), ask["platform"], card)
+            answers[name] = asdict(traced) | {"breakdown": dict(traced.breakdown), "versions": dict(traced.versions)}
     except RequestError as wrong:
         return {"wrong": [wrong.given, wrong.expected, wrong.try_next]}
     return {"programs": answers}
