@@ -39,7 +39,7 @@ from workings.evaluation.statistics.intervals import t_mean
 from workings.evaluation.unit import read_scorecard
 from workings.publish.export import export_run
 from workings.record import jsonl
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.datasets import read_prompts
 from workings.runs.improve import SECONDS, ImproveRequest, improve
 from workings.runs.quickstart import make_data, run_recipe
@@ -97,7 +97,7 @@ class Seed:
         """An arm of as many updates as fit; the run and its seconds."""
         steps = max(CONSTANT["warmup_steps"] + 1, round((self.budget - spent) / self.pace(name, recipe)))  # type: ignore[operator]
         run = self.run(name, recipe(steps))
-        return run, spent + Run.open(run).manifest.training_seconds
+        return run, spent + RunRecord.open(run).manifest.training_seconds
 
     def imitation(self) -> tuple[Path, float]:
         """More updates on the same traces."""
@@ -107,7 +107,7 @@ class Seed:
     def iteration(self) -> tuple[Path, float]:
         """Two rounds; the start that `improve` makes again is not counted, it is the same one."""
         words = ["tokenizer=../data/tokenizer", "data.traces=../data/traces.jsonl"]
-        first, prompts = Run.open(self.start).manifest, self.some_prompts(1_000)
+        first, prompts = RunRecord.open(self.start).manifest, self.some_prompts(1_000)
         # Drawn once more than is learned from: how long a round draws decides how long it may train.
         _, drawing = self.drawn("iteration-short", prompts)
         left = self.budget / ROUNDS - drawing
@@ -118,7 +118,7 @@ class Seed:
         found = improve(str(path), out, asked=ImproveRequest(
             rounds=ROUNDS, prompts=str(prompts), samples=SAMPLES, all_rounds=True))
         drawing = sum(row["seconds"] for row in jsonl.read(out / SECONDS)[0] if row["part"].startswith("samples/"))
-        learned = sum(Run.open(each.run).manifest.training_seconds for each in found.rounds[1:])
+        learned = sum(RunRecord.open(each.run).manifest.training_seconds for each in found.rounds[1:])
         return found.rounds[-1].run, drawing + learned
 
     def drawn(self, name: str, prompts: Path) -> tuple[Path, float]:

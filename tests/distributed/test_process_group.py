@@ -25,7 +25,7 @@ from workings.errors import RequestError, WorkingsError
 from workings.evidence.verify import verify
 from workings.record import jsonl
 from workings.record.layout import METRICS
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 RECIPE = """# as small as a transformer with sliding layers can be
@@ -280,7 +280,7 @@ def test_two_processes_are_stopped_and_one_goes_on(tmp_path, child_environment, 
         out, err = child.communicate()
     answer = json.loads(out.splitlines()[-1])
     assert answer["status"] == "interrupted", err
-    stopped = Run.open(tmp_path / "two").manifest
+    stopped = RunRecord.open(tmp_path / "two").manifest
     assert stopped.facts["processes"] == 2
     assert (stopped.mesh, stopped.global_batch) == ({"fsdp": 2, "tp": 1}, 4)
     checks = json.loads((tmp_path / "two" / "env" / "device_checks.json").read_text())
@@ -329,7 +329,7 @@ def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path, start_forke
     assert one.scorecard is not None
     assert (two["status"], two["steps"], two["accuracy"]) == ("complete", 4, one.scorecard.overall.mean)
     np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), atol=1e-5)
-    assert Run.open(tmp_path / "two").manifest.facts["processes"] == 2
+    assert RunRecord.open(tmp_path / "two").manifest.facts["processes"] == 2
     assert verify(tmp_path / "two").failed == 0
 
 

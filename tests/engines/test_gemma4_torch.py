@@ -24,7 +24,7 @@ from workings.engines.torch.lora import weights
 from workings.engines.torch.spec import build_spec
 from workings.engines.torch.step import State, empty_state, micro_batch_objective, to_rows
 from workings.engines.torch.trace.events import live_peak
-from workings.engines.torch.trace.inspect import PER_LAYER_TABLE, Card, follow, inspect_program, trace
+from workings.engines.torch.trace.inspect import PER_LAYER_TABLE, TracedCard, follow, inspect_program, trace
 from workings.engines.torch.trace.programs import PROGRAMS
 from workings.engines.torch.trace.tracker import LiveStorages
 from workings.errors import RequestError
@@ -417,7 +417,7 @@ def test_a_step_makes_no_second_table(memory: MemoryConfig) -> None:
 
 @pytest.mark.slow
 def test_a_trace_names_the_table_and_leaves_it_out_on_the_host() -> None:
-    card = Card(capability="9.0", limit_bytes=2**34)
+    card = TracedCard(capability="9.0", limit_bytes=2**34)
     parts = {}
     for memory in (MemoryConfig(), HOST):
         found = inspect_program(request(tiny_shape("gemma4"), memory=memory), "step", (1, 2, 16), "gpu", card)
@@ -445,5 +445,5 @@ def test_a_trace_sees_what_a_real_step_allocates(form: str) -> None:
 @pytest.mark.full
 def test_text_is_traced_with_caches_of_the_layers_that_have_one() -> None:
     for program in ("generation", "evaluation", "log_probs"):
-        found = inspect_program(request(tiny_shape("gemma4")), program, (2, 8, 8), "cpu", Card())
+        found = inspect_program(request(tiny_shape("gemma4")), program, (2, 8, 8), "cpu", TracedCard())
         assert found.peak_bytes > 0

@@ -23,7 +23,7 @@ from workings.engines.torch.spec import build_spec  # noqa: E402
 from workings.engines.torch.step import empty_state  # noqa: E402
 from workings.engines.torch.trace.allocator import MIB, CachingAllocator, OutOfMemory  # noqa: E402
 from workings.engines.torch.trace.events import PAGE, Event, live_peak  # noqa: E402
-from workings.engines.torch.trace.inspect import Card, inspect_program, inspect_step, trace  # noqa: E402
+from workings.engines.torch.trace.inspect import TracedCard, inspect_program, inspect_step, trace  # noqa: E402
 from workings.engines.torch.trace.programs import PROGRAMS  # noqa: E402
 from workings.engines.torch.trace.tracker import LiveStorages  # noqa: E402
 from workings.errors import RequestError  # noqa: E402
@@ -152,7 +152,7 @@ def test_parameters_and_moments_are_exact_and_savings_show() -> None:
 
 def test_a_card_has_context_workspaces_and_its_own_attention() -> None:
     asked = request(SHAPE, precision=PrecisionConfig(parameters="bf16", compute="bf16", rounding="stochastic"))
-    card = Card(capability="7.5", limit_bytes=2 ** 30)
+    card = TracedCard(capability="7.5", limit_bytes=2 ** 30)
     found = inspect_step(asked, SIZE, "gpu", card)
     details = found.details
     assert found.peak_bytes == details["reserved_bytes"] + details["context_bytes"]
@@ -161,11 +161,11 @@ def test_a_card_has_context_workspaces_and_its_own_attention() -> None:
     assert found.breakdown["cuBLAS workspaces"] == 2 * 8519680
     assert details["attention"] == "plain"
     assert "compute capability 8.0" in details["notes"][0]
-    newer = inspect_step(asked, SIZE, "gpu", Card(capability="9.0"))
+    newer = inspect_step(asked, SIZE, "gpu", TracedCard(capability="9.0"))
     assert newer.details["attention"] == "fused"
     assert newer.breakdown["cuBLAS workspaces"] == 64 * MIB
     assert newer.details["kernel_workspaces"]
-    full = inspect_step(asked, SIZE, "gpu", Card(capability="9.0", limit_bytes=420 * MIB))
+    full = inspect_step(asked, SIZE, "gpu", TracedCard(capability="9.0", limit_bytes=420 * MIB))
     assert "out_of_memory" in full.details
     assert full.peak_bytes > 420 * MIB
 
@@ -173,10 +173,10 @@ def test_a_card_has_context_workspaces_and_its_own_attention() -> None:
 def test_evaluation_and_generation_are_traced_beside_the_state() -> None:
     asked = request(SHAPE, optimizer=AdamWConfig(name="adamw"))
     state = 12 * parameter_count(SHAPE)
-    found = {name: inspect_program(asked, name, size, "cpu", Card()).peak_bytes - state
+    found = {name: inspect_program(asked, name, size, "cpu", TracedCard()).peak_bytes - state
              for name, size in {"evaluation": (1, 2, 32), "generation": (4, 32, 16)}.items()}
     assert all(0 < size < 4 * state for size in found.values())
-    longer = inspect_program(asked, "generation", (4, 32, 4096), "cpu", Card()).peak_bytes - state
+    longer = inspect_program(asked, "generation", (4, 32, 4096), "cpu", TracedCard()).peak_bytes - state
     cache = 2 * SHAPE.layers * 4 * SHAPE.kv_heads * SHAPE.head_dim * 4 * (32 + 4096 - 1)
     assert cache < longer < 4 * cache + found["generation"]
 

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from workings.evidence.replay.answer_draw import AnswerDraw, Answers
+from workings.evidence.replay.answer_draw import AnswerDraw, DrawnUnit
 from workings.evidence.replay.coverage import chosen, is_enough, more_than, sentences, share_of
 from workings.evidence.replay.step_draw import StepDraw, Stretch
 
@@ -80,7 +80,7 @@ def test_a_few_steps_behind_one_state(steps: int) -> None:
 
 
 def test_answers_by_hand() -> None:
-    ten = Answers(unit="eval/items", items=10, samples=1, batch=1)
+    ten = DrawnUnit(unit="eval/items", items=10, samples=1, batch=1)
     draw = AnswerDraw(evaluations=(ten,), drawn=(4,), same=1.0)
     assert draw.found(0, 1) == 0.4
     assert draw.found(0, 2) == pytest.approx(1 - 70 / 210), "C(8,4) of C(10,4) miss both"
@@ -89,14 +89,14 @@ def test_answers_by_hand() -> None:
     assert AnswerDraw(evaluations=(ten,), drawn=(10,), same=0.9).found(0, 1) == 0.0
     assert AnswerDraw(evaluations=(ten,), drawn=(10,), same=0.9).found(0, 2) == 1.0
     # In batches of four, of which the last has two, a forger fills as few as possible.
-    batches = Answers(unit="eval/items", items=10, samples=1, batch=4)
+    batches = DrawnUnit(unit="eval/items", items=10, samples=1, batch=4)
     assert AnswerDraw(evaluations=(batches,), drawn=(1,), same=1.0).found(0, 4) == pytest.approx(1 / 3)
     assert AnswerDraw(evaluations=(batches,), drawn=(1,), same=1.0).found(0, 5) == pytest.approx(2 / 3)
     assert [batches.drawn_for(items) for items in (1, 2, 3, 6, 7, 99)] == [1, 1, 2, 2, 3, 3]
 
 
 def test_as_many_answers_as_a_confidence_needs() -> None:
-    asked = Answers(unit="eval/items", items=100, samples=1, batch=1)
+    asked = DrawnUnit(unit="eval/items", items=100, samples=1, batch=1)
     draw = AnswerDraw.confident([asked], 1.0, splice=0.1, confidence=0.95)
     # By hand: 90!/(90-d)! over 100!/(100-d)! falls below 0.05 at d = 25 (0.0476; 24: 0.0552).
     assert draw.drawn == (25,)
@@ -105,7 +105,7 @@ def test_as_many_answers_as_a_confidence_needs() -> None:
     assert loose.facts(0.1)[0]["invented"] == 20
     assert loose.facts(0.1)[0]["found"] >= 0.95
     assert 25 < loose.drawn[0] < 100
-    several = AnswerDraw.confident([asked, Answers(unit="eval/more", items=3, samples=4, batch=1)], 1.0, 0.1, 0.95)
+    several = AnswerDraw.confident([asked, DrawnUnit(unit="eval/more", items=3, samples=4, batch=1)], 1.0, 0.1, 0.95)
     assert several.drawn == (25, 3)
     assert AnswerDraw.confident([], 1.0, 0.1, 0.95).facts(0.1) == []
 
@@ -116,7 +116,7 @@ def test_a_share_is_rounded_up() -> None:
 
 def test_what_is_said() -> None:
     draw = StepDraw.confident([0, 10, 20, 30, 40], 50, longest=None, splice=10, confidence=0.5, seed=1)
-    answers = AnswerDraw.some([Answers(unit="eval/items", items=10, samples=1, batch=1)], 1.0, 4)
+    answers = AnswerDraw.some([DrawnUnit(unit="eval/items", items=10, samples=1, batch=1)], 1.0, 4)
     facts = {"seed": 1, "steps": draw.facts(10), "answers": answers.facts(0.1)}
     told = sentences(facts)
     assert told[0] == "seed 1: 30 of 50 steps taken again, 3 of 5 stretches behind kept states"

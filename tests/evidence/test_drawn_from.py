@@ -13,7 +13,7 @@ from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.publish.pack import pack
 from workings.record.digest import file_digest
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.improve import ImproveRequest, improve
 from workings.runs.replay import ReplayRequest, replay_run
 from workings.samples.unit import SampleUnit
@@ -38,13 +38,13 @@ def found(path: Path) -> tuple[str, str]:
 
 def test_a_chain_of_four_in_one_pack(honest, tmp_path):
     start, drawn, run = honest / "runs" / "round_0", honest / "samples" / "for_round_1", honest / "runs" / "round_1"
-    count = Run.open(run).manifest.facts["drawn_from"][Run.open(start).root]
+    count = RunRecord.open(run).manifest.facts["drawn_from"][RunRecord.open(start).root]
     assert count > 0
     packed = pack([start, drawn, run], tmp_path / "chain.zip")
     assert any(name.startswith("data/") and name.endswith(".jsonl") for name, _ in packed.entries)
     verdict, text = found(tmp_path / "chain.zip")
     assert verdict == "passed"
-    assert f"runs/round_1: {count} of {count + 12} were drawn and kept by {Run.open(start).root[:16]}" in text
+    assert f"runs/round_1: {count} of {count + 12} were drawn and kept by {RunRecord.open(start).root[:16]}" in text
 
     # Without the samples nobody can say that they were kept.
     pack([start, run], tmp_path / "two.zip")
@@ -99,8 +99,8 @@ def test_a_lie_about_how_many(honest, tmp_path):
     out = tmp_path / "out"
     shutil.copytree(honest, out)
     run = out / "runs" / "round_1"
-    facts = Run.open(run).manifest.facts
-    reseal.edit_manifest(run, facts={**facts, "drawn_from": {Run.open(out / "runs" / "round_0").root: 1}})
+    facts = RunRecord.open(run).manifest.facts
+    reseal.edit_manifest(run, facts={**facts, "drawn_from": {RunRecord.open(out / "runs" / "round_0").root: 1}})
     reseal.reseal(run)
     assert found(out)[0] == "failed"
     # Nor can it leave out that there were any.

@@ -27,7 +27,7 @@ from workings.evidence.verify import verify
 from workings.models.batch import Batch
 from workings.record.layout import partial_unit_path
 from workings.record.lock import DirectoryLock
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs import replay
 from workings.runs.open_model import ReplayInputs
 from workings.runs.replay import ReplayRequest, replay_and_seal, replay_run
@@ -422,7 +422,7 @@ def test_a_sealed_run_keeps_verifying_where_nothing_of_this_was_recorded(run: Pa
     reseal.edit_json(run / "config" / "overrides.json",
                      lambda value: {key: entry for key, entry in value.items() if key != "base"})
     reseal.reseal(run)
-    assert Run.open(run).manifest.name == "a"
+    assert RunRecord.open(run).manifest.name == "a"
     assert verify(run).failed == 0
     with pytest.raises(RequestError, match="--data FILE"):
         replay_run(run, ReplayRequest())

@@ -67,12 +67,12 @@ def one_row_more(unit: Path) -> None:
 
 def one_row_more_and_its_count(unit: Path) -> None:
     """A right sample in the form that the rule left out, because one of its prompt was enough."""
-    from workings.samples.candidates import Origin
+    from workings.samples.candidates import SampleOrigin
     from workings.samples.selection import select
     rows = predictions(unit)
     by_prompt = [[row for row in rows if row["id"] == f"i{number}"] for number in range(8)]
     config = json.loads((unit / "eval_config.json").read_bytes())
-    found = select(by_prompt, Selection(most_per_prompt=2), Origin.of(config))
+    found = select(by_prompt, Selection(most_per_prompt=2), SampleOrigin.of(config))
     (unit / "kept.jsonl").write_bytes(traces_bytes(found.traces))
     edit_counts(unit, lambda counts: counts.update(json.loads(json.dumps(found.counts.to_json()))))
 

@@ -12,7 +12,7 @@ import yaml
 from workings.config.load import load_recipe
 from workings.errors import RequestError
 from workings.launching import kubernetes, skypilot, slurm
-from workings.launching.job import Job
+from workings.launching.job import LaunchJob
 from workings.launching.kubernetes import Cluster
 from workings.record.environment import OF_LAUNCHERS, launcher
 from workings.runs.launch import LaunchRequest, candidates, launch, write_recipe
@@ -22,9 +22,10 @@ CLUSTER = Cluster(image="registry/workings:1", claim="shared")
 
 
 def job_of(**values):
-    return Job(**{"name": "sums", "engine": "jax", "platform": "gpu", "target": "h100", "hosts": 2, "devices": 8,
-                  "home": "/shared/sums", "recipe_digest": "ab" * 32, "plan": "1 GiB of 79.1 GiB a device (traced).",
-                  "lies": ("data.traces: data/traces.jsonl, copied from here",)} | values)
+    return LaunchJob(**{"name": "sums", "engine": "jax", "platform": "gpu", "target": "h100", "hosts": 2, "devices": 8,
+                        "home": "/shared/sums", "recipe_digest": "ab" * 32,
+                        "plan": "1 GiB of 79.1 GiB a device (traced).",
+                        "lies": ("data.traces: data/traces.jsonl, copied from here",)} | values)
 
 
 def every_file():

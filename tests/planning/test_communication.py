@@ -7,7 +7,7 @@ import pytest
 from tests.planning.planning_helpers import recipe, request_of
 from workings.hardware.catalog import targets
 from workings.planning.communication import communication_seconds, sent
-from workings.planning.seconds import Pace, step_operations, step_seconds
+from workings.planning.seconds import Throughput, step_operations, step_seconds
 
 BF16 = request_of(recipe(precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"}))
 LAYERS = 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)
@@ -56,7 +56,7 @@ def test_seconds_are_added_to_the_computing_unless_runs_say_the_pace():
     seconds, how = step_seconds(BF16, (1, 8, 64), v5e, (8, 1))
     assert seconds == pytest.approx(step_operations(BF16, (1, 8, 64)) / (197e12 * 0.4 * 8) + sending)
     assert "nothing of it hidden" in how
-    pace = Pace(operations_a_second=1e12, source="measured")
+    pace = Throughput(operations_a_second=1e12, source="measured")
     assert step_seconds(BF16, (1, 8, 64), v5e, (8, 1), pace)[0] == step_operations(BF16, (1, 8, 64)) / 8e12
     without = replace(v5e, interconnect_gb_s=0.0)
     assert "the catalog has no rate" in step_seconds(BF16, (1, 8, 64), without, (8, 1))[1]

@@ -214,12 +214,12 @@ def test_programs_of_rewards_are_traced(run_forked, monkeypatch, tmp_path):
 def test_a_trace_of_drawing_has_the_noise_in_it():
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    from workings.engines.torch.trace.inspect import Card, inspect_program
+    from workings.engines.torch.trace.inspect import TracedCard, inspect_program
 
     asked = rewarded(engine="torch")
     wide = replace(shape(), vocab_size=65536)
     request = EngineRequest.of(asked, wide)
-    drawn, answered = (inspect_program(request, name, (16, 48, 16), "cpu", Card())
+    drawn, answered = (inspect_program(request, name, (16, 48, 16), "cpu", TracedCard())
                        for name in ("drawing", "generation"))
     # Logits in float32 and then three arrays in float64: the same scaled, the noise, their sum.
     assert drawn.peak_bytes - answered.peak_bytes > 2 * 8 * 16 * 65536

@@ -12,12 +12,12 @@ from workings.errors import RequestError
 from workings.hardware.catalog import targets
 from workings.models.shape import ModelShape
 from workings.planning import history
-from workings.planning.history import Finished, finished_runs, own_pace
+from workings.planning.history import Finished, finished_runs, measured_throughput
 from workings.planning.inspecting import depths, line
 from workings.planning.request import programs_of
 from workings.planning.seconds import (
     DISK_BYTES_A_SECOND,
-    Pace,
+    Throughput,
     flop_text,
     parse_duration,
     run_time,
@@ -75,8 +75,8 @@ def test_frozen_weights_get_no_gradient():
 
 def test_runs_of_ones_own_take_the_place_of_the_assumption(tmp_path, monkeypatch):
     request = request_of(recipe())
-    assert own_pace(tmp_path, targets()["t4"]) is None
-    pace = Pace(operations_a_second=1e12, source="measured")
+    assert measured_throughput(tmp_path, targets()["t4"]) is None
+    pace = Throughput(operations_a_second=1e12, source="measured")
     seconds, how = step_seconds(request, (1, 4, 64), targets()["cpu"], (1, 1), pace)
     assert seconds == pytest.approx(step_operations(request, (1, 4, 64)) / 1e12)
     assert "measured" in how
@@ -85,7 +85,7 @@ def test_runs_of_ones_own_take_the_place_of_the_assumption(tmp_path, monkeypatch
 def test_the_median_of_finished_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(history, "finished_runs", lambda directory, target: iter(
         [Finished(name=f"run-{n}", operations_a_second=n * 1e12) for n in (1, 2, 9)]))
-    found = own_pace(tmp_path, targets()["t4"])
+    found = measured_throughput(tmp_path, targets()["t4"])
     assert found.operations_a_second == 2e12
     assert "3 finished runs of yours" in found.source
     assert "run_manifest.json" in found.source

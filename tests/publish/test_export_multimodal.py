@@ -18,7 +18,7 @@ from workings.models.tokenizer_training import train_tokenizer
 from workings.models.weights import tensor_shapes
 from workings.publish.carried import OTHER_TOKENIZER, carry_over
 from workings.publish.export import export_run
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.open_model import open_run
 from workings.runs.train import train
 
@@ -71,7 +71,7 @@ def run(whole: Path) -> Path:
 
 
 def test_training_says_what_it_leaves_aside(whole: Path, run: Path) -> None:
-    left = Run.open(run).manifest.facts["left_aside"]
+    left = RunRecord.open(run).manifest.facts["left_aside"]
     assert left["architecture"] == "Gemma4ForConditionalGeneration"
     assert left["parts"] == ["embed_vision", "vision_tower"]
     assert left["tensors"] > 5

@@ -12,7 +12,7 @@ from workings.evidence.verify import verify
 from workings.record import jsonl
 from workings.record.checkpoints import CheckpointStore
 from workings.record.layout import METRICS, partial_path
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 SAVE_EVERY = 2
@@ -89,7 +89,7 @@ def problems_at_end(out: Path) -> list[str]:
         return ["the resumed run was not sealed"]
     found = verify(out, level=1)
     problems = [f"{check.id}: {check.text}" for check in found.checks if check.verdict == "failed"]
-    run = Run.open(out)
+    run = RunRecord.open(out)
     if run.metrics() != [dict(row) for row in json.loads(json.dumps(synthetic.steps()))]:
         problems.append("metrics differ from those of a run that was never killed")
     for folder in run.checkpoints.folders():

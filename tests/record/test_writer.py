@@ -17,7 +17,7 @@ from workings.record import attempts, jsonl
 from workings.record.layout import EVENTS, METRICS, partial_path, rollout_file, rollout_step
 from workings.record.lock import DirectoryLock
 from workings.record.manifest import Origin, parse_manifest
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.record.recovery import remove_rollouts
 from workings.record.values import Absent, absent, is_absent, number_or_absent
 from workings.record.writer import RunWriter
@@ -31,7 +31,7 @@ def names(folder: Path) -> list[str]:
 def test_a_run_is_written_sealed_and_read(tmp_path) -> None:
     path = synthetic.sealed_run(tmp_path / "tiny")
     assert names(tmp_path) == ["attempts.jsonl", "tiny"]
-    run = Run.open(path)
+    run = RunRecord.open(path)
     assert (run.status, run.manifest.completed_steps, run.manifest.final_loss) == ("complete", 6, 0.5)
     assert run.metrics() == [dict(line) for line in synthetic.steps()]
     assert [row["kind"] for row in run.events()] == ["started", "checkpoint", "checkpoint", "checkpoint"]
@@ -47,7 +47,7 @@ def test_a_run_is_written_sealed_and_read(tmp_path) -> None:
 def test_evaluations_are_read(tmp_path) -> None:
     path = synthetic.sealed_run(tmp_path / "tiny")
     synthetic.add_evaluation(path)
-    only, = Run.open(path).evaluations()
+    only, = RunRecord.open(path).evaluations()
     assert (only.name, only.summary["scorecard"]["overall"]["correct"]) == ("test", 8)
 
 
@@ -136,7 +136,7 @@ def test_a_run_survives_a_full_disk(small_disk: Path) -> None:
     for step in range(3, 7):
         synthetic.take_step(writer, step)
     synthetic.finish(writer)
-    assert Run.open(small_disk / "tiny").metrics() == [dict(line) for line in synthetic.steps()]
+    assert RunRecord.open(small_disk / "tiny").metrics() == [dict(line) for line in synthetic.steps()]
 
 
 def test_a_folder_that_cannot_be_made(tmp_path) -> None:
@@ -207,7 +207,7 @@ def test_torn_lines_are_cut_and_become_events(tmp_path) -> None:
     for step in range(3, 7):
         synthetic.take_step(writer, step)
     synthetic.finish(writer)
-    assert Run.open(tmp_path / "run").metrics() == [dict(line) for line in synthetic.steps()]
+    assert RunRecord.open(tmp_path / "run").metrics() == [dict(line) for line in synthetic.steps()]
 
 
 def test_a_truncated_checkpoint_gives_way_to_the_one_before(tmp_path) -> None:
@@ -235,7 +235,7 @@ def test_metrics_that_are_missing_are_not_passed_over(tmp_path) -> None:
 
 def test_an_interrupted_run_is_continued_by_another_that_names_it(tmp_path) -> None:
     path = synthetic.sealed_run(tmp_path / "tiny", "interrupted", 3)
-    root = Run.open(path).root
+    root = RunRecord.open(path).root
     writer = RunWriter.resume(path)
     assert writer.resumed_from == {"name": "tiny.interrupted-1", "root": root}
     checkpoint, _ = writer.checkpoints.latest_valid()
@@ -249,9 +249,9 @@ def test_an_interrupted_run_is_continued_by_another_that_names_it(tmp_path) -> N
     for step in (5, 6):
         synthetic.take_step(writer, step)
     synthetic.finish(writer, resumed_from=writer.resumed_from)
-    assert Run.open(path).manifest.resumed_from == Origin(name="tiny.interrupted-1", root=root)
-    assert Run.open(tmp_path / "tiny.interrupted-1").root == root
-    assert Run.open(path).metrics() == [dict(line) for line in synthetic.steps()]
+    assert RunRecord.open(path).manifest.resumed_from == Origin(name="tiny.interrupted-1", root=root)
+    assert RunRecord.open(tmp_path / "tiny.interrupted-1").root == root
+    assert RunRecord.open(path).metrics() == [dict(line) for line in synthetic.steps()]
 
 
 def test_rollouts_of_more_digits_than_are_padded_to_go_by_their_number(tmp_path) -> None:
@@ -290,7 +290,7 @@ def test_sealing_that_was_killed_is_finished(tmp_path, stage: str) -> None:
     (partial / ".SEAL.json.tmp").write_text("half") if stage == "sums" else None
     with pytest.raises(RequestError, match="its sealing is now finished"):
         RunWriter.reopen(path)
-    assert Run.open(path).status == "complete"
+    assert RunRecord.open(path).status == "complete"
     assert not partial.exists()
 
 
@@ -298,7 +298,7 @@ def test_a_run_that_is_not_sealed_is_not_read(tmp_path) -> None:
     writer = RunWriter.create(tmp_path / "run")
     writer.close()
     with pytest.raises(RequestError, match="a sealed run directory"):
-        Run.open(partial_path(tmp_path / "run"))
+        RunRecord.open(partial_path(tmp_path / "run"))
 
 
 def test_the_manifest_is_strict_and_goes_round() -> None:

@@ -14,7 +14,7 @@ from workings.data.traces import completion_text
 from workings.evidence.verify import verify
 from workings.record.layout import REFERENCE_LOG_PROBS
 from workings.record.metrics import TIME_AND_MEMORY
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -124,7 +124,7 @@ def was_killed(done: Child) -> bool:
 
 def contents(out: Path) -> dict[str, object]:
     """Everything of a sealed run that must not depend on when it was killed: every bit but times and memory."""
-    run = Run.open(out)
+    run = RunRecord.open(out)
     found: dict[str, object] = {
         "metrics": [{key: value for key, value in line.items() if key not in TIME_AND_MEMORY}
                     for line in run.metrics()]}

@@ -10,7 +10,7 @@ from workings.evidence.verify import verify
 from workings.publish.pack import pack
 from workings.record.layout import partial_path
 from workings.record.lock import DirectoryLock
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 
@@ -37,7 +37,7 @@ def test_runs_from_one_start_share_their_base(recipe, tmp_path):
     # the run's own evaluation says what it asked
     asked = json.loads((first.training.run / "eval" / "items" / "eval_config.json").read_text())
     assert asked["model"] == {"run": "a", "step": 12}
-    assert asked["made_from"] == Run.open(first.training.run).root
+    assert asked["made_from"] == RunRecord.open(first.training.run).root
 
 
 def test_runs_and_their_base_verify_together(recipe, tmp_path, workings):

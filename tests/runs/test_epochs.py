@@ -12,7 +12,7 @@ from workings.config.load import load_recipe
 from workings.data.batches import Batches
 from workings.errors import RequestError
 from workings.evidence.verify import verify
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.keyword_recipe import Keywords, keyword_recipe
 from workings.runs.train import train
 
@@ -23,7 +23,7 @@ def test_a_run_in_epochs_records_both_and_is_verified(tmp_path):
     done = train(str(write_recipe(tmp_path / "asked", IN_EPOCHS)), tmp_path / "run")
     batches = done.setup.learned.batches
     steps = batches.batches_in_epoch(0) + math.ceil(batches.batches_in_epoch(1) / 2)
-    manifest = Run.open(done.run).manifest
+    manifest = RunRecord.open(done.run).manifest
     assert (done.steps, manifest.planned_steps) == (steps, steps)
     recorded = json.loads((done.run / "config/resolved.json").read_text())["training"]
     assert (recorded["epochs"], recorded["steps"]) == (1.5, steps)

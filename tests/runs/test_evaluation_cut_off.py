@@ -9,7 +9,7 @@ from workings.errors import RequestError
 from workings.evaluation import run as evaluation
 from workings.evidence.verify import verify
 from workings.record.layout import RECIPE_EVALUATION, SEAL, partial_unit_path
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.evaluate import evaluate_run
 from workings.runs.start import has_base
 from workings.runs.train_and_evaluate import train_and_evaluate
@@ -47,7 +47,8 @@ def test_the_record_verifies_without_it(cut_off):
 
 def test_resume_asks_only_what_is_left(cut_off, monkeypatch):
     recipe, run = cut_off
-    root, before = Run.open(run).root, (partial_unit_path(run / RECIPE_EVALUATION) / "predictions.jsonl").read_bytes()
+    root = RunRecord.open(run).root
+    before = (partial_unit_path(run / RECIPE_EVALUATION) / "predictions.jsonl").read_bytes()
     assert before.count(b"\n") == 4
     asked, answer = [], evaluation.generate_batch
     monkeypatch.setattr(evaluation, "generate_batch", lambda session, items, settings: (
@@ -55,7 +56,7 @@ def test_resume_asks_only_what_is_left(cut_off, monkeypatch):
     result = train_and_evaluate(str(recipe), run, WORDS, resume=True)
     assert len(asked) == 6
     assert (result.scorecard.overall.n, result.training.status, result.training.steps) == (10, "complete", 12)
-    assert Run.open(run).root == root, "the run itself stays as it was sealed"
+    assert RunRecord.open(run).root == root, "the run itself stays as it was sealed"
     assert (run / RECIPE_EVALUATION / "predictions.jsonl").read_bytes().startswith(before)
     assert sorted(path.name for path in run.parent.iterdir() if "partial" in path.name) == []
     found = verify(run.parent)
@@ -93,7 +94,7 @@ def test_resume_asks_the_untrained_model_that_was_not(tmp_path, monkeypatch):
     other.mkdir()
     shutil.copyfile(run / SEAL, other / SEAL)
     asked.clear()
-    assert not has_base(Run.open(run))
+    assert not has_base(RunRecord.open(run))
     shutil.rmtree(other)
     monkeypatch.setattr(evaluation, "generate_batch", lambda session, items, settings: (
         asked.extend(items), answer(session, items, settings))[1])

@@ -18,7 +18,7 @@ from workings.evidence.verify import verify
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, gib
 from workings.record.memory_use import memory_sentence
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.guard import MemoryWatch, target_here
 from workings.runs.train import train
 
@@ -131,7 +131,7 @@ def sealed(tmp_path_factory, run_forked):
 
 
 def test_prediction_and_measurement_stand_side_by_side(sealed):
-    run = Run.open(sealed)
+    run = RunRecord.open(sealed)
     measured = json.loads((run.path / "plan/measured.json").read_text())
     plan = json.loads((run.path / "plan/plan.json").read_text())
     assert measured["predicted_peak_bytes"] == plan["peak_bytes"] == run.manifest.facts["predicted_peak_bytes"]
@@ -188,7 +188,7 @@ def test_memory_that_does_not_suffice_is_refused_with_a_way_out_and_a_forced_run
     forced = limited(tmp_path / "run", "--force")
     assert forced.returncode == 1, forced.stderr
     assert "Traceback" not in forced.stderr
-    run = Run.open(tmp_path / "run")
+    run = RunRecord.open(tmp_path / "run")
     assert (run.status, run.manifest.completed_steps, run.manifest.facts["forced"]) == ("failed", 0, True)
     event = next(event for event in run.events() if event["kind"] == "out_of_memory")
     assert "RESOURCE_EXHAUSTED" in event["out_of_memory"]
@@ -202,7 +202,7 @@ def test_memory_that_runs_out_later_keeps_the_last_checkpoint_and_can_go_on(tmp_
     recipe = write_recipe(tmp_path / "asked")
     monkeypatch.setenv("UNIGRAM_HUNGRY_AT", "8")
     done = train(str(recipe), tmp_path / "run")
-    run = Run.open(done.run)
+    run = RunRecord.open(done.run)
     assert (done.status, run.status, run.manifest.completed_steps) == ("failed", "failed", 7)
     assert [path.name for path in run.checkpoints.folders()] == ["step_000003", "step_000006"]
     event = next(event for event in run.events() if event["kind"] == "out_of_memory")
@@ -211,7 +211,7 @@ def test_memory_that_runs_out_later_keeps_the_last_checkpoint_and_can_go_on(tmp_
     assert verify(done.run).failed == 0
     monkeypatch.delenv("UNIGRAM_HUNGRY_AT")
     assert train(str(recipe), tmp_path / "run", resume=True).status == "complete"
-    assert Run.open(tmp_path / "run").manifest.resumed_from.name == "run.interrupted-1"
+    assert RunRecord.open(tmp_path / "run").manifest.resumed_from.name == "run.interrupted-1"
 
 
 def test_a_peak_that_still_grows_is_written_down_once(tmp_path, monkeypatch):
@@ -220,7 +220,7 @@ def test_a_peak_that_still_grows_is_written_down_once(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "memory", lambda self: Memory(peak_bytes=next(looks), source="grows at every look"))
     done = train(str(write_recipe(tmp_path / "asked")), tmp_path / "run")
     facts = json.loads((done.run / "plan" / "measured.json").read_text())
-    assert facts["measured_peak_bytes"] == Run.open(done.run).manifest.measured_peak_bytes
+    assert facts["measured_peak_bytes"] == RunRecord.open(done.run).manifest.measured_peak_bytes
     assert verify(done.run).failed == 0
 
 

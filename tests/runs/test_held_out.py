@@ -9,7 +9,7 @@ from workings.errors import RequestError
 from workings.record import jsonl
 from workings.record.layout import EVENTS, LOG
 from workings.record.metrics import TIME_AND_MEMORY
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.held_out import BEFORE, held_out_change
 from workings.runs.train import LoopSettings, train
 from workings.scoring.items import Item
@@ -77,7 +77,7 @@ def test_watched_items_are_refused_without_items(tmp_path):
 
 
 def lines(run):
-    return [{key: value for key, value in line.items() if key not in SECONDS} for line in Run.open(run).metrics()]
+    return [{key: value for key, value in line.items() if key not in SECONDS} for line in RunRecord.open(run).metrics()]
 
 
 @pytest.mark.children
@@ -104,10 +104,10 @@ def test_a_run_that_was_stopped_has_the_same_lines(tmp_path, monkeypatch):
         assert train(recipe, tmp_path / "run").status == "interrupted"
     result = train(recipe, tmp_path / "run", resume=True)
     assert lines(result.run) == lines(straight)
-    looks = [line for line in Run.open(result.run).metrics() if "held_out_right" in line]
+    looks = [line for line in RunRecord.open(result.run).metrics() if "held_out_right" in line]
     assert [(line["step"], line["held_out_items"], len(line["held_out_right"])) for line in looks] == [
         (2, 6, 6), (4, 6, 6)]
-    facts = [Run.open(run).manifest.facts["held_out"] for run in (straight, result.run)]
+    facts = [RunRecord.open(run).manifest.facts["held_out"] for run in (straight, result.run)]
     assert facts[0] == facts[1]
     assert (facts[0]["step_before"], facts[0]["step_after"], facts[0]["items"]) == (0, 4, 6)
     assert [event["kind"] for event in jsonl.read(result.run / EVENTS)[0]].count(BEFORE) == 1

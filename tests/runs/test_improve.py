@@ -9,7 +9,7 @@ import pytest
 from tests.runs.improving import write_task
 from workings.errors import RequestError
 from workings.evidence.verify import verify
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.improve import ImproveRequest, improve
 from workings.samples.unit import SampleUnit
 
@@ -48,7 +48,7 @@ def test_two_rounds_and_a_control(workings, tmp_path):
     words = ("improve", recipe, "--prompts", tmp_path / "prompts.jsonl", "--out", out, "--rounds", "2",
              "--samples", "2", "--most", "1", "--all-rounds", "--control", "--json")
     told = json.loads(workings(*words).stdout.splitlines()[-1])
-    runs = [Run.open(out / "runs" / f"round_{number}") for number in range(3)]
+    runs = [RunRecord.open(out / "runs" / f"round_{number}") for number in range(3)]
     assert told["runs"] == [str(run.path) for run in runs]
     assert len(told["accuracies"]) == 3
     assert told["accuracies"][-1] == 1.0

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 
 FEW = ("training.steps=40", "training.warmup_steps=5", "evaluation.every_steps=20")
 
@@ -17,7 +17,7 @@ def test_quickstart_leaves_two_equal_runs_and_a_page(workings, tmp_path):
     assert found["items"] >= 500
     assert found["verdict"] in ("better", "worse", "inconclusive")
 
-    runs = [Run.open(out / "runs" / name) for name in ("with-steps", "answer-only")]
+    runs = [RunRecord.open(out / "runs" / name) for name in ("with-steps", "answer-only")]
     assert [str(run.path) for run in runs] == found["runs"]
     with_steps, answer_only = (run.manifest for run in runs)
     assert with_steps.completed_steps == 40

@@ -9,7 +9,7 @@ import pytest
 
 from tests.evaluation.making import items, score
 from workings.evaluation.comparison.compare import compare
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.quickstart_rewards import IMITATION, RANDOM, REWARDS, START, Arm, RewardsQuickstartResult
 
 ASKED = [f"{arm}_{what}" for arm in ("start", "rewards", "imitation", "random")
@@ -60,7 +60,7 @@ def test_four_sealed_arms_from_one_start(run_forked, tmp_path):
                       "algorithm.patience=100")
     told = json.loads(done.stdout.splitlines()[-1])
     assert set(ASKED) <= set(told)
-    runs = {name: Run.open(out / "runs" / name) for name in (START, REWARDS, IMITATION, RANDOM)}
+    runs = {name: RunRecord.open(out / "runs" / name) for name in (START, REWARDS, IMITATION, RANDOM)}
     assert [str(run.path) for run in runs.values()] == told["runs"]
     assert [told[f"{name}_steps"] for name in (START, REWARDS, RANDOM)] == [30, 4, 2]
     # One checkpoint for all three, and the same questions.

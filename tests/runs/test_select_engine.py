@@ -6,7 +6,7 @@ import pytest
 
 from workings.config.load import load_recipe
 from workings.errors import RequestError
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.select_engine import select_engine, with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train import train
@@ -60,7 +60,7 @@ def test_a_run_says_writes_down_and_uses_what_was_chosen(tmp_path, capfd):
     loaded = with_engine(load_recipe(RECIPE, words))
     assert loaded.recipe.engine == "jax"
     result = train(RECIPE, tmp_path / "runs" / "a", words, smoke=Smoke(steps=2))
-    run = Run.open(result.run)
+    run = RunRecord.open(result.run)
     assert run.manifest.engine == "jax"
     assert run.manifest.config_snapshot["engine"] == "jax"
     asked = json.loads((result.run / "config" / "overrides.json").read_text())

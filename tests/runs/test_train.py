@@ -15,7 +15,7 @@ from tests.runs.runs_helpers import RECIPE, write_recipe
 from workings.errors import DoesNotFit, RequestError
 from workings.evidence.verify import verify
 from workings.record.metrics import TIME_AND_MEMORY
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
 
@@ -27,11 +27,11 @@ def recipe(tmp_path):
 
 def lines(run):
     return [{key: value for key, value in line.items() if key not in TIME_AND_MEMORY}
-            for line in Run.open(run).metrics()]
+            for line in RunRecord.open(run).metrics()]
 
 
 def weights(run):
-    last = Run.open(run).checkpoints.folders()[-1]
+    last = RunRecord.open(run).checkpoints.folders()[-1]
     return last.name, {file.name: file.read_bytes() for file in last.glob("*.safetensors")}
 
 
@@ -58,7 +58,7 @@ def kill_after(child, recipe, out, steps, seconds="0.05"):
 
 def test_a_run_is_complete_learns_and_verifies(recipe, tmp_path):
     result = train_and_evaluate(str(recipe), tmp_path / "runs" / "a")
-    run = Run.open(result.training.run)
+    run = RunRecord.open(result.training.run)
     metrics = run.metrics()
     assert [line["step"] for line in metrics] == list(range(1, 13))
     assert metrics[-1]["loss"] < metrics[0]["loss"] - 0.5
@@ -117,7 +117,7 @@ def test_a_step_that_does_not_fit_is_refused_and_can_be_forced(recipe, tmp_path,
     with pytest.raises(DoesNotFit, match="does not fit"):
         train(str(recipe), tmp_path / "run")
     assert not list(tmp_path.glob("run*"))
-    forced = Run.open(train(str(recipe), tmp_path / "run", force=True).run)
+    forced = RunRecord.open(train(str(recipe), tmp_path / "run", force=True).run)
     assert forced.manifest.facts["forced"] is True
     assert json.loads((forced.path / "plan" / "plan.json").read_text())["fits"] is False
 
@@ -125,7 +125,7 @@ def test_a_step_that_does_not_fit_is_refused_and_can_be_forced(recipe, tmp_path,
 def test_not_a_number_stops_at_the_last_good_checkpoint(recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("UNIGRAM_NAN_AT", "8")
     result = train(str(recipe), tmp_path / "run")
-    run = Run.open(result.run)
+    run = RunRecord.open(result.run)
     assert (result.status, run.status, result.steps) == ("failed", "failed", 7)
     assert "step 8: loss nan" in run.manifest.status_reason
     assert [path.name for path in run.checkpoints.folders()] == ["step_000003", "step_000006"]
@@ -134,7 +134,7 @@ def test_not_a_number_stops_at_the_last_good_checkpoint(recipe, tmp_path, monkey
     monkeypatch.delenv("UNIGRAM_NAN_AT")
     again = train(str(recipe), tmp_path / "run", resume=True)
     assert again.status == "complete"
-    assert Run.open(again.run).manifest.resumed_from.name == "run.interrupted-1"
+    assert RunRecord.open(again.run).manifest.resumed_from.name == "run.interrupted-1"
     assert lines(again.run) == lines(train(str(recipe), tmp_path / "straight").run)
 
 
@@ -148,7 +148,7 @@ def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(child, recipe, tmp_pa
     assert resumed.status == "complete"
     assert lines(out) == lines(straight)
     assert weights(out) == weights(straight)
-    assert Run.open(out).manifest.resumes == 1
+    assert RunRecord.open(out).manifest.resumes == 1
     assert verify(out).failed == 0
 
 
@@ -161,7 +161,7 @@ def test_a_polite_stop_saves_and_says_how_to_go_on(child, recipe, tmp_path, numb
     said, _ = process.communicate()
     assert process.returncode == 130
     assert "--resume" in said
-    stopped = Run.open(out)
+    stopped = RunRecord.open(out)
     assert stopped.status == "interrupted"
     assert stopped.checkpoints.folders()[-1].name == f"step_{stopped.manifest.completed_steps:06d}"
     assert train(str(recipe), out, resume=True).status == "complete"
@@ -192,7 +192,7 @@ def test_a_truncated_checkpoint_is_passed_over_and_named(child, recipe, tmp_path
     with (partial / "train" / "metrics.jsonl").open("ab") as file:
         file.write(b'{"step": 9, "lo')  # a torn last line
     train(str(recipe), out, resume=True)
-    events = Run.open(out).events()
+    events = RunRecord.open(out).events()
     resumed = next(event for event in events if event["kind"] == "resumed")
     assert resumed["from_step"] == 3
     assert newest.name in resumed["damaged_checkpoints"][0]
@@ -252,7 +252,7 @@ def test_a_full_disk_loses_nothing(child, recipe, tmp_path):
     out = tmp_path / "large" / "run"
     overrides = ["training.steps=2000", "checkpoint.every_steps=1000"]
     assert train(str(recipe), out, overrides, resume=True).status == "complete"
-    assert Run.open(out).manifest.completed_steps == 2000
+    assert RunRecord.open(out).manifest.completed_steps == 2000
 
 
 def test_smoke_keeps_the_recipe_and_shrinks_the_model(tmp_path):
@@ -260,7 +260,7 @@ def test_smoke_keeps_the_recipe_and_shrinks_the_model(tmp_path):
     path = write_recipe(tmp_path / "asked", text)
     from workings.runs.smoke import Smoke
     result = train_and_evaluate(str(path), tmp_path / "run", smoke=Smoke(steps=3))
-    manifest = Run.open(result.training.run).manifest
+    manifest = RunRecord.open(result.training.run).manifest
     assert (manifest.completed_steps, manifest.recipe, manifest.facts["smoke"]) == (3, "unigram-smoke", True)
     assert manifest.config_snapshot["model"]["shape"]["width"] == 32
     assert (result.training.run / "config" / "recipe.yaml").read_text() == path.read_text()

@@ -12,7 +12,7 @@ from workings.data.generators.base import ItemRecord, write_items
 from workings.data.traces import write_traces
 from workings.errors import RecordError
 from workings.evidence.verify import verify
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
@@ -47,7 +47,7 @@ def test_it_records_every_turn_and_is_computed_again(run):
         assert len(turns) == len(said_by_the_assistant(talk))
         assert sum(end - start for start, end in turns) == row["supervised_tokens"]
     # Twelve steps of eight rows are four epochs.
-    assert Run.open(run).manifest.supervised_tokens == 4 * sum(row["supervised_tokens"] for row in rows)
+    assert RunRecord.open(run).manifest.supervised_tokens == 4 * sum(row["supervised_tokens"] for row in rows)
     assert verify(run).failed == 0
     assert verdict(run, "consistency.rows")[0] == "passed"
     facts = replay_run(run, ReplayRequest()).facts

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.runs import killed
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 
 SETTING = killed.SETTINGS["bf16 with stochastic rounding, Adafactor, clipped, packed"]
 
@@ -33,12 +33,12 @@ def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(begun, point):
     assert not out.exists()
     assert killed.resume(recipe, out, SETTING, start) == []
     assert killed.problems(out, killed.contents(straight)) == []
-    assert Run.open(out).manifest.resumes == (0 if "SHA256SUMS" in point else 1)
+    assert RunRecord.open(out).manifest.resumes == (0 if "SHA256SUMS" in point else 1)
 
 
 def test_the_straight_run_verifies_and_says_where_it_ran(begun):
     _, _, straight = begun
     assert killed.problems(straight, killed.contents(straight)) == []
-    manifest = Run.open(straight).manifest
+    manifest = RunRecord.open(straight).manifest
     assert (manifest.status, manifest.completed_steps, manifest.resumes) == ("complete", 6, 0)
     assert manifest.actual_device.platform == "cpu"

@@ -13,7 +13,7 @@ from workings.engines.jax.engine import JaxEngine
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
 from workings.models.tokenizer_training import train_tokenizer
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.open_model import open_run
 from workings.runs.train import train
 
@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def weights(out: Path) -> dict[str, bytes]:
-    last = Run.open(out).checkpoints.folders()[-1]
+    last = RunRecord.open(out).checkpoints.folders()[-1]
     return {file.name: file.read_bytes() for file in last.glob("*.safetensors")}
 
 
@@ -70,7 +70,7 @@ def test_it_verifies_and_answers(folder: Path) -> None:
     prompt = opened.tokenizer.encode("What is 12 + 7?")
     [answer] = opened.engine.generate(opened.state, [prompt], max_new_tokens=4, stop_ids=[])
     assert len(answer.tokens) == 4
-    manifest = Run.open(out).manifest
+    manifest = RunRecord.open(out).manifest
     assert manifest.actual_dtypes["gradients"] == "float32"
     assert list(manifest.weight_digests) == ["model.safetensors"]
 

@@ -25,7 +25,7 @@ from workings.models.batch import Batch
 from workings.models.tokenizer_training import train_tokenizer
 from workings.models.unproven import unproven_sentence
 from workings.publish.export import export_run
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.reports.html import write_report
 from workings.runs.open_model import ReplayInputs, open_run, reopen_run
 from workings.runs.plan import plan
@@ -188,7 +188,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def checkpoint(out: Path) -> dict[str, bytes]:
-    last = Run.open(out).checkpoints.folders()[-1]
+    last = RunRecord.open(out).checkpoints.folders()[-1]
     return {file.name: file.read_bytes() for file in last.glob("*.safetensors")}
 
 
@@ -205,7 +205,7 @@ def test_a_run_says_everywhere_that_nothing_was_proven(folder: Path, tmp_path: P
     assert any(said in claim for claim in found.claims)
     page = write_report(tmp_path / "page.html", [run]).read_text()
     assert "is not proven by this project" in page
-    sealed = Run.open(run)
+    sealed = RunRecord.open(run)
     assert said in model_card("card.md", "runs/straight", sealed.manifest, sealed.root, {}).text
     planned = plan(str(folder / "recipe.yaml"), "t4", [word for word in WORDS if not word.startswith("device")])
     assert said in planned.reasons
@@ -256,7 +256,7 @@ def test_of_a_model_that_also_sees_text_is_trained_and_the_rest_put_back(folder:
     shutil.copy(folder / "recipe.yaml", tmp_path / "recipe.yaml")
     run = tmp_path / "runs" / "seeing"
     train(str(tmp_path / "recipe.yaml"), run, WORDS)
-    assert Run.open(run).manifest.facts["left_aside"]["parts"] == ["visual"]
+    assert RunRecord.open(run).manifest.facts["left_aside"]["parts"] == ["visual"]
     assert verify(run).failed == 0
     export_run(run, tmp_path / "out")
     before, after = (Qwen3_5ForConditionalGeneration.from_pretrained(tmp_path / name).state_dict()

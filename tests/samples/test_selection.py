@@ -6,13 +6,13 @@ import pytest
 
 from workings.data.traces import STYLES, Trace, completion_text, split_completion
 from workings.errors import RequestError
-from workings.samples.candidates import Origin
+from workings.samples.candidates import SampleOrigin
 from workings.samples.pairs import PairRule, make_pairs
 from workings.samples.selection import Selection, select
 from workings.samples.similarity import similarity
 from workings.scoring.items import Item
 
-ORIGIN = Origin(form="tags", source="samples of a 0123", drawn_from="0123")
+ORIGIN = SampleOrigin(form="tags", source="samples of a 0123", drawn_from="0123")
 
 
 def row(name: str, number: int, steps: str = "1+1=2", answer: str = "2", *, score: float = 1,

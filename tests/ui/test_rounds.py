@@ -11,13 +11,13 @@ from tests.reports.test_page import Page
 from tests.samples.making import draw
 from tests.ui.making import client
 from workings.record.manifest import DRAWN_FROM
-from workings.runs.improve import CONTROL, REQUEST, Folder
+from workings.runs.improve import CONTROL, REQUEST, ImproveFolder
 from workings.runs.improve_result import RESULT
 
 
-def improvement(out: Path, right: tuple[int, ...] = (30, 54), asked: int = 2) -> Folder:
+def improvement(out: Path, right: tuple[int, ...] = (30, 54), asked: int = 2) -> ImproveFolder:
     """Runs as `workings improve` leaves them: of 60 held-out items so many are right; each round has its samples."""
-    folder = Folder(out)
+    folder = ImproveFolder(out)
     for number, count in enumerate(right):
         run = folder.run(number)
         if number:
@@ -28,7 +28,7 @@ def improvement(out: Path, right: tuple[int, ...] = (30, 54), asked: int = 2) ->
     return folder
 
 
-def finish(folder: Folder, sentence: str) -> None:
+def finish(folder: ImproveFolder, sentence: str) -> None:
     """What is written last."""
     (folder.out / RESULT).write_text(json.dumps({"sentence": sentence}))
 

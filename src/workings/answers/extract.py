@@ -14,7 +14,7 @@ from workings.answers.final_number import final_number, sentence_number
 from workings.answers.latex import plain
 from workings.answers.numbers import parse_number, parse_words
 from workings.answers.sentences import is_conclusion, last_lines, sentences, without_markup
-from workings.answers.thinking import Said, said
+from workings.answers.thinking import AfterThinking, said
 from workings.errors import RequestError
 
 EXTRACTION_VERSION = 2
@@ -22,7 +22,7 @@ EXTRACTION_VERSION = 2
 KNOWN_VERSIONS = (1, EXTRACTION_VERSION)
 """Versions by which a record can be scored again; those before this one stand in ``version_N``."""
 
-Rule = Callable[[Said, Kind], str | None]
+Rule = Callable[[AfterThinking, Kind], str | None]
 
 # Characters. A longer text is an explanation that holds the answer, not the answer.
 MAX_AFTER_THINK = 200
@@ -40,7 +40,7 @@ def answer_kind(expected: str) -> Kind:
     return "yes_no" if expected.strip(" .").casefold() in TRUTHS else "text"
 
 
-def answer_tag(text: Said, kind: Kind) -> str | None:
+def answer_tag(text: AfterThinking, kind: Kind) -> str | None:
     """Text of the last closed ``<answer>…</answer>``."""
     # The closing tag is looked for first, so a tag that is open at the end of a cut text is no answer.
     end = text.text.rfind("</answer>")
@@ -58,7 +58,7 @@ _HEADING = re.compile(
     re.IGNORECASE)
 
 
-def hashes(text: Said, kind: Kind) -> str | None:
+def hashes(text: AfterThinking, kind: Kind) -> str | None:
     """Rest of the line after the last ``####`` (GSM8K) that is no heading and has no box behind it."""
     for at, rest, behind in _hash_lines(text.text):
         if _HEADING.match(rest) and parse_number(_tidy(rest)) is None:
@@ -98,7 +98,7 @@ def _is_last(behind: str) -> bool:
     return not any(map(str.isalnum, behind)) or not any(map(str.isdigit, behind[:20_000]))
 
 
-def boxed(text: Said, kind: Kind) -> str | None:
+def boxed(text: AfterThinking, kind: Kind) -> str | None:
     r"""Content of the last ``\boxed{…}`` or ``\fbox{…}`` that is closed; of several side by side, all of them."""
     boxes = list(_boxes(text.text))
     if not boxes:
@@ -157,7 +157,7 @@ _NO_ANSWER = re.compile(r"(?:correct|right|helpful|above|as follows|below|clear|
                         r"|consistent|verified|confirmed)\b", re.IGNORECASE)
 
 
-def answer_phrase(text: Said, kind: Kind) -> str | None:
+def answer_phrase(text: AfterThinking, kind: Kind) -> str | None:
     """What follows the last "Answer:", "the answer is" or heading "Final answer" that is followed by an answer."""
     for match in reversed([*_ANNOUNCED.finditer(text.text)][-LOOKED_AT:]):
         segment, closed = _announced(text.text, match.end())
@@ -200,7 +200,7 @@ def _announced(text: str, start: int) -> tuple[str, bool]:
     return segment, bool(text[begin + rest.find(segment) + len(segment):].strip()) if segment else True
 
 
-def after_think(text: Said, kind: Kind) -> str | None:
+def after_think(text: AfterThinking, kind: Kind) -> str | None:
     """A short text behind the thinking; for numbers, only if it is one."""
     rest = text.text.strip()
     if not text.thought or not rest or len(rest) > MAX_AFTER_THINK or text.truncated:
@@ -210,7 +210,7 @@ def after_think(text: Said, kind: Kind) -> str | None:
     return _meant(rest, kind)
 
 
-def last_number(text: Said, kind: Kind) -> str | None:
+def last_number(text: AfterThinking, kind: Kind) -> str | None:
     """The number that the last telling sentence says; a short text that is a number as a whole."""
     whole = _tidy(text.text) if len(text.text) <= MAX_LINE and "=" not in text.text and not text.truncated else ""
     if whole and _is_answer(whole, "number"):
@@ -218,7 +218,7 @@ def last_number(text: Said, kind: Kind) -> str | None:
     return final_number(text.text, truncated=text.truncated)
 
 
-def whole(text: Said, kind: Kind) -> str | None:
+def whole(text: AfterThinking, kind: Kind) -> str | None:
     """The completion itself where it is one short line, else its last line."""
     stripped = text.text.strip()
     if not stripped or text.truncated:

@@ -82,7 +82,7 @@ _NOT = re.compile(r"\b(?:not|never|isn't|isn’t|rather than|instead of|than jus
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _NumberAt:
     text: str
     start: int
     end: int
@@ -167,7 +167,7 @@ def _said(sentence: str) -> tuple[str | None, bool]:
     return chosen.text, True
 
 
-def _right_side(sentence: str, at: int, numbers: list[_Found]) -> tuple[str | None, bool]:
+def _right_side(sentence: str, at: int, numbers: list[_NumberAt]) -> tuple[str | None, bool]:
     left = sentence[:at]
     # The equation begins behind the last word that leads to it.
     begin = max((match.end() for match in re.finditer(
@@ -185,15 +185,16 @@ def _right_side(sentence: str, at: int, numbers: list[_Found]) -> tuple[str | No
     return behind[0].text, True
 
 
-def _numbers(sentence: str) -> tuple[list[_Found], bool]:
+def _numbers(sentence: str) -> tuple[list[_NumberAt], bool]:
     """The numbers of a sentence that are values of their own, and whether there are expressions."""
     masked = _NO_NUMBER.sub(lambda match: "\0" * len(match.group()), sentence)
-    numbers: list[_Found] = []
+    numbers: list[_NumberAt] = []
     algebra = False
     for match in _SCIENTIFIC.finditer(sentence):
         before = sentence[max(0, match.start() - 60):match.start()]
         if not re.search(r"[-+*/·×÷^(]\s*$", before) and not _NOT.search(before):
-            numbers.append(_Found(match.group().strip(), match.start(), match.end(), _is_circumstance(before, numbers)))
+            numbers.append(_NumberAt(match.group().strip(), match.start(), match.end(),
+                                     _is_circumstance(before, numbers)))
         masked = masked[:match.start()] + "\0" * len(match.group()) + masked[match.end():]
     for match in _NUMBER.finditer(masked):
         start, end, before = match.start(), match.end(), masked[max(0, match.start() - 60):match.start()]
@@ -211,8 +212,8 @@ def _numbers(sentence: str) -> tuple[list[_Found], bool]:
             continue
         if _NOT.search(before):
             continue
-        numbers.append(_Found(sentence[start:end].strip() if unit else match.group().strip(), start, end,
-                              _is_circumstance(before, numbers)))
+        numbers.append(_NumberAt(sentence[start:end].strip() if unit else match.group().strip(), start, end,
+                                 _is_circumstance(before, numbers)))
     return sorted(numbers, key=lambda number: number.start), algebra
 
 
@@ -235,7 +236,7 @@ def _unit_end(text: str, end: int) -> tuple[int, bool]:
     return rest.end(), True
 
 
-def _is_circumstance(before: str, earlier: list[_Found]) -> bool:
+def _is_circumstance(before: str, earlier: list[_NumberAt]) -> bool:
     if _NO_CIRCUMSTANCE.search(before):
         return False
     if _CIRCUMSTANCE.search(before) or _PARTICIPLE.search(before):
@@ -244,14 +245,14 @@ def _is_circumstance(before: str, earlier: list[_Found]) -> bool:
     return bool(earlier and earlier[-1].circumstance and re.search(r"\d\s(?:[^\W\d_]+\s){0,3}(?:and|or)\s$", before))
 
 
-def _chosen(numbers: list[_Found]) -> _Found | None:
+def _chosen(numbers: list[_NumberAt]) -> _NumberAt | None:
     plainly = [number for number in numbers if not number.circumstance]
     if plainly:
         return plainly[-1]
     return numbers[0] if numbers else None
 
 
-def _is_open(sentence: str, chosen: _Found, numbers: list[_Found]) -> bool:
+def _is_open(sentence: str, chosen: _NumberAt, numbers: list[_NumberAt]) -> bool:
     """Whether the chosen number is one of several that are said side by side, or the end of a range."""
     place = numbers.index(chosen)
     pairs = [(numbers[place - 1], chosen)] if place else []

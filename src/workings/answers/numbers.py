@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from workings.answers.latex import plain
 from workings.answers.number_words import SCALES, read_words
-from workings.answers.units import NO_UNIT, Unit, read_unit, same_units
+from workings.answers.units import NO_UNIT, UnitOfMeasure, read_unit, same_units
 
 MAX_CHARACTERS = 300
 """A longer text is not a number."""
@@ -57,7 +57,7 @@ class Number:
 
     value: Fraction
     percent: bool = False
-    unit: Unit = NO_UNIT
+    unit: UnitOfMeasure = NO_UNIT
 
 
 def parse_number(text: str) -> Number | None:
@@ -158,7 +158,7 @@ def _dozens(number: Number) -> Number:
     if _DOZEN not in number.unit.words:
         return number
     words = tuple(word for word in number.unit.words if word != _DOZEN)
-    return Number(number.value * 12, unit=Unit(number.unit.measure, words))
+    return Number(number.value * 12, unit=UnitOfMeasure(number.unit.measure, words))
 
 
 def _clean(text: str) -> str:

@@ -24,7 +24,7 @@ _ANSWERED = re.compile(r"####|\\boxed|\banswer\b|</answer>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class AfterThinking:
     """The part of a completion in which an answer is looked for."""
 
     text: str
@@ -34,7 +34,7 @@ class Said:
     """The completion was cut off by the limit on new tokens, or ends within a mark that it opened."""
 
 
-def said(text: str, *, truncated: bool = False) -> Said:
+def said(text: str, *, truncated: bool = False) -> AfterThinking:
     """What stands behind the end of the thinking; where nothing does, what stands outside of it.
 
     Thinking that was never ended is no answer. ``<reasoning>`` without its end is left out up to ``<answer>``.
@@ -58,7 +58,8 @@ def said(text: str, *, truncated: bool = False) -> Said:
         last = text[text.rfind("<answer>", start):] if "<reasoning>" in text and "<answer>" in text[start:] else ""
     if last.strip():
         outside = [last]
-    return Said(_CONTROL.sub(" ", _before_next_question("\n".join(outside))), ended, truncated or _open_at_end(last))
+    return AfterThinking(_CONTROL.sub(" ", _before_next_question("\n".join(outside))), ended,
+                         truncated or _open_at_end(last))
 
 
 def _before_next_question(text: str) -> str:

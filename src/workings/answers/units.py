@@ -50,7 +50,7 @@ MAX_WORDS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class UnitOfMeasure:
     """A measure in one spelling (or ""), and the words beside it."""
 
     measure: str = ""
@@ -60,10 +60,10 @@ class Unit:
         return bool(self.measure or self.words)
 
 
-NO_UNIT = Unit()
+NO_UNIT = UnitOfMeasure()
 
 
-def read_unit(text: str, currency: str = "") -> Unit | None:
+def read_unit(text: str, currency: str = "") -> UnitOfMeasure | None:
     """The unit that a text behind a number is; None where it is something else, such as a variable.
 
     Args:
@@ -86,10 +86,10 @@ def read_unit(text: str, currency: str = "") -> Unit | None:
     if any(token[0] in "^23" or token in ("squared", "cubed") for token in rest):
         return None
     rest = [token for token in rest if token != "/"]
-    return Unit(measure, tuple(_singular(token) for token in rest if _singular(token) not in _EMPTY))
+    return UnitOfMeasure(measure, tuple(_singular(token) for token in rest if _singular(token) not in _EMPTY))
 
 
-def same_units(one: Unit, other: Unit) -> bool:
+def same_units(one: UnitOfMeasure, other: UnitOfMeasure) -> bool:
     """Whether two units do not contradict each other: one may be missing, or say more about what was counted."""
     if not one or not other:
         return True

@@ -54,7 +54,7 @@ def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
     """
     from workings.errors import RequestError
     from workings.record.layout import SEAL
-    from workings.record.reader import Run
+    from workings.record.reader import RunRecord
 
     path = Path(model)
     if not (path / SEAL).is_file():
@@ -67,7 +67,7 @@ def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
     elif opening:
         raise misplaced(opening, "with a sealed run, whose recipe says it")
     # From the manifest and not from the recipe's file, which may have been edited since.
-    recipe = Run.open(path).manifest.config_snapshot
+    recipe = RunRecord.open(path).manifest.config_snapshot
     asked = {name: recipe.get("evaluation", {}).get(name) for name in decoding}
     asked["form"] = recipe.get("data", {}).get("reasoning")
     return {name: value for name, value in asked.items() if value is not None}

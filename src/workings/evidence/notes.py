@@ -14,7 +14,7 @@ from workings.record.canonical import loads
 from workings.record.layout import NOTE, PARTIAL_SUFFIX, SEAL, SUMS
 from workings.record.lock import DirectoryLock
 from workings.record.manifest import RunManifest
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.record.redact import cleaned, is_placeholder
 from workings.record.seal import seal_unit
 from workings.record.storage import storage
@@ -58,7 +58,7 @@ def write_note(path: Path, facts: Mapping[str, str]) -> Path:
     Raises:
         RequestError: no sealed run; a key whose value the run itself recorded; a placeholder; a token or a key.
     """
-    run = Run.open(path)
+    run = RunRecord.open(path)
     for key, value in facts.items():
         if is_placeholder(value):
             raise RequestError(f"{key}={value[:60]}", "the fact itself, not a placeholder", "")
@@ -101,7 +101,7 @@ def read_notes(path: Path) -> list[dict[str, Any]]:
     return [parse_note(loads((unit / NOTE).read_bytes())) for unit in sorted(units, key=lambda unit: int(unit.name))]
 
 
-def _seal(run: Run, note: dict[str, Any]) -> Path:
+def _seal(run: RunRecord, note: dict[str, Any]) -> Path:
     """Make the unit beside the run and move it in whole: a kill in between leaves the run as it was."""
     # Beside the run and with the suffix of unfinished runs, so that a leftover is known as such and fails no seal.
     staging = run.path.with_name(f"{run.path.name}.note{PARTIAL_SUFFIX}")

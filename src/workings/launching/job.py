@@ -24,7 +24,7 @@ RECIPE, PLAN = "recipe.yaml", "plan.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class LaunchJob:
     """What every launcher's file is made of."""
 
     name: str

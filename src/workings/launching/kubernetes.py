@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.errors import RequestError
-from workings.launching.job import PORT, RESTARTS, Job, as_yaml, names
+from workings.launching.job import PORT, RESTARTS, LaunchJob, as_yaml, names
 
 TRAIN_JOB, JOB_SET = "trainjob.yaml", "jobset.yaml"
 START = "kubectl create -f"
@@ -27,10 +27,10 @@ class Cluster:
     image: str
     """Container image in which `workings` is installed with the engine."""
     claim: str
-    """PersistentVolumeClaim that all pods mount at `Job.home`."""
+    """PersistentVolumeClaim that all pods mount at `LaunchJob.home`."""
 
 
-def files(job: Job, cluster: Cluster) -> dict[str, str]:
+def files(job: LaunchJob, cluster: Cluster) -> dict[str, str]:
     """The object by its file's name."""
     if not cluster.image:
         raise RequestError("--for kubernetes without --image", "the image in which workings is installed",
@@ -41,7 +41,7 @@ def files(job: Job, cluster: Cluster) -> dict[str, str]:
     return {name: as_yaml(head, made)}
 
 
-def train_job(job: Job, cluster: Cluster) -> dict[str, Any]:
+def train_job(job: LaunchJob, cluster: Cluster) -> dict[str, Any]:
     """A `TrainJob`."""
     program = "torchrun --max-restarts 0 -m workings" if job.process_per_device else "workings"
     trainer: dict[str, Any] = {
@@ -60,7 +60,7 @@ def train_job(job: Job, cluster: Cluster) -> dict[str, Any]:
                      "trainer": trainer, "runtimePatches": [{"manager": MANAGER, "trainingRuntimeSpec": patch}]}}
 
 
-def job_set(job: Job, cluster: Cluster) -> dict[str, Any]:
+def job_set(job: LaunchJob, cluster: Cluster) -> dict[str, Any]:
     """A `JobSet` whose one job is a TPU slice: a pod a host, all of them restarted together."""
     # JobSet gives the first pod this name in its headless service.
     first = f"{job.name}-{POOL}-0-0.{job.name}"
@@ -97,11 +97,11 @@ def accelerator(target: str) -> str:
     return rows[family]
 
 
-def _script(job: Job, launcher: str, last: list[str]) -> str:
+def _script(job: LaunchJob, launcher: str, last: list[str]) -> str:
     return "\n".join([*job.train(launcher), *last]) + "\n"
 
 
-def _metadata(job: Job) -> dict[str, Any]:
+def _metadata(job: LaunchJob) -> dict[str, Any]:
     return {"name": job.name, "annotations": {"workings/recipe-sha256": job.recipe_digest, "workings/plan": job.plan}}
 
 
@@ -109,5 +109,5 @@ def _volume(cluster: Cluster) -> dict[str, Any]:
     return {"name": VOLUME, "persistentVolumeClaim": {"claimName": cluster.claim}}
 
 
-def _mount(job: Job) -> dict[str, Any]:
+def _mount(job: LaunchJob) -> dict[str, Any]:
     return {"name": VOLUME, "mountPath": job.home}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.errors import RequestError
-from workings.launching.job import PORT, RESTARTS, Job, as_yaml, names
+from workings.launching.job import PORT, RESTARTS, LaunchJob, as_yaml, names
 
 FILE = "task.yaml"
 START = "sky jobs launch"
@@ -26,8 +26,8 @@ class Wheel:
     sha256: str
 
 
-def files(job: Job, storage: str, wheel: Wheel) -> dict[str, str]:
-    """The task by its file's name; ``storage`` is a bucket that is mounted at `Job.home`/runs, or empty."""
+def files(job: LaunchJob, storage: str, wheel: Wheel) -> dict[str, str]:
+    """The task by its file's name; ``storage`` is a bucket that is mounted at `LaunchJob.home`/runs, or empty."""
     first = 'first=$(echo "$SKYPILOT_NODE_IPS" | sed -n 1p)'
     steps = [*job.train("skypilot"), first, *(_torchrun(job) if job.process_per_device else _one_a_host(job))]
     made: dict[str, Any] = {
@@ -50,7 +50,7 @@ def files(job: Job, storage: str, wheel: Wheel) -> dict[str, str]:
     return {FILE: as_yaml(head, made)}
 
 
-def _resources(job: Job) -> dict[str, Any]:
+def _resources(job: LaunchJob) -> dict[str, Any]:
     recovery = {"job_recovery": {"strategy": "EAGER_NEXT_REGION", "max_restarts_on_errors": RESTARTS}}
     if job.platform == "cpu":
         return {"cpus": f"{job.devices}+"} | recovery
@@ -63,14 +63,14 @@ def _resources(job: Job) -> dict[str, Any]:
     return {"accelerators": f"{rows[job.target]}:{count}"} | recovery
 
 
-def _torchrun(job: Job) -> list[str]:
+def _torchrun(job: LaunchJob) -> list[str]:
     return [
         f'torchrun --nnodes "$SKYPILOT_NUM_NODES" --node-rank "$SKYPILOT_NODE_RANK" --nproc-per-node {job.devices} \\',
         f'    --max-restarts 0 --master-addr "$first" --master-port {PORT} -m workings {job.command}',
     ]
 
 
-def _one_a_host(job: Job) -> list[str]:
+def _one_a_host(job: LaunchJob) -> list[str]:
     return [
         f'export JAX_COORDINATOR_ADDRESS="$first:{PORT}" JAX_NUM_PROCESSES="$SKYPILOT_NUM_NODES"',
         'export JAX_PROCESS_ID="$SKYPILOT_NODE_RANK"',

@@ -4,7 +4,7 @@ The words are those of `sbatch` and `srun`; the variables are those that they se
 SLURM_PROCID).
 """
 
-from workings.launching.job import PORT, Job
+from workings.launching.job import PORT, LaunchJob
 
 FILE = "job.sbatch"
 START = "sbatch"
@@ -13,7 +13,7 @@ SECONDS_TO_SAVE = 300
 """Before the end of the time that was asked for, the run is told to save and stop."""
 
 
-def files(job: Job) -> dict[str, str]:
+def files(job: LaunchJob) -> dict[str, str]:
     """The script by its name."""
     cards = [f"#SBATCH --gpus-per-node={job.devices}"] if job.platform == "gpu" else []
     lines = [
@@ -40,7 +40,7 @@ def files(job: Job) -> dict[str, str]:
     return {FILE: "\n".join(lines) + "\n"}
 
 
-def _torchrun(job: Job) -> list[str]:
+def _torchrun(job: LaunchJob) -> list[str]:
     """One torchrun a host, which starts a process a card."""
     return [
         "srun --kill-on-bad-exit=1 \\",
@@ -52,7 +52,7 @@ def _torchrun(job: Job) -> list[str]:
     ]
 
 
-def _one_a_host(job: Job) -> list[str]:
+def _one_a_host(job: LaunchJob) -> list[str]:
     """One process a host, with all its cards."""
     return [
         f'export JAX_COORDINATOR_ADDRESS="$first:{PORT}" JAX_NUM_PROCESSES="$SLURM_NTASKS"',

@@ -36,7 +36,7 @@ ACTIVATIONS = {"gelu_tanh": "gelu_pytorch_tanh", "silu": "silu"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
+class FamilyRefusal:
     """Why an engine cannot run a family."""
 
     expected: str
@@ -88,7 +88,7 @@ class Family:
     """The recipe's `data.template` for published chat models of the family."""
     licence: str = ""
     """Terms of the published weights, where all of them have the same."""
-    refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    refusals: Mapping[str, FamilyRefusal] = field(default_factory=dict)
     """Engine -> why it cannot run the family."""
     frozen: tuple[str, ...] = ()
     """Ends of the names of tensors that no method trains."""

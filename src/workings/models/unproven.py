@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from workings.errors import RequestError
-from workings.models.family import HEAD, Family, Refusal
+from workings.models.family import HEAD, Family, FamilyRefusal
 from workings.models.shape import ModelShape
 
 OUTER_PREFIXES = ("model.language_model.", "language_model.model.", "language_model.")
@@ -88,8 +88,8 @@ def unproven_family(shape: ModelShape) -> UnprovenFamily:
     # A dict keeps the order of the files and drops what layers repeat.
     matrices = dict.fromkeys(start.sub("", name).removesuffix(".weight") for name, size in shape.tensors
                              if len(size) == 2 and name.endswith(".weight") and start.match(name))
-    refusal = Refusal(expected="engine torch: an unproven model is computed by transformers' own class",
-                      try_next="engine=torch")
+    refusal = FamilyRefusal(expected="engine torch: an unproven model is computed by transformers' own class",
+                            try_next="engine=torch")
     return UnprovenFamily(
         name=shape.family, model_type=shape.family, architecture=str((config.get("architectures") or [""])[0]),
         layer_prefix=prefix, projections=tuple(name for name in matrices if not name.endswith(NO_PROJECTIONS)),

@@ -17,9 +17,9 @@ from workings.hardware.catalog import Target
 from workings.hardware.machine import cpu_model
 from workings.models.shape import ModelShape
 from workings.planning.request import longest_batch
-from workings.planning.seconds import Pace, step_operations
+from workings.planning.seconds import Throughput, step_operations
 from workings.record.layout import MANIFEST, MODEL_SHAPE
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 
 FEWEST_STEPS = 5
 """Steps below which a run says nothing about speed: its first step compiles and warms up."""
@@ -34,13 +34,13 @@ class Finished:
     """Of one device, with rows as long as the longest, over all steps."""
 
 
-def own_pace(directory: Path, target: Target) -> Pace | None:
+def measured_throughput(directory: Path, target: Target) -> Throughput | None:
     """The median pace of the finished runs below ``directory`` on this kind of device; None where there is none."""
     runs = list(finished_runs(directory, target))
     if not runs:
         return None
     each = median(run.operations_a_second for run in runs)
-    return Pace(operations_a_second=each, source=(
+    return Throughput(operations_a_second=each, source=(
         f"{each / 1e12:.3g} Tflop/s a device, the median of {len(runs)} finished run{'s' * (len(runs) > 1)} of yours "
         f"on {target.kind} ({', '.join(run.name for run in runs[:3])}{', …' * (len(runs) > 3)}), read from "
         f"{directory}/*/{MANIFEST}"))
@@ -52,7 +52,7 @@ def finished_runs(directory: Path, target: Target) -> Iterator[Finished]:
     kind = cpu_model() if target.platform == "cpu" else target.kind
     for place in sorted(directory.glob(f"*/{MANIFEST}")):
         try:
-            run = Run.open(place.parent)
+            run = RunRecord.open(place.parent)
             manifest = run.manifest
             if (run.status != "complete" or manifest.actual_device.kind != kind
                     or manifest.completed_steps < FEWEST_STEPS):

@@ -34,7 +34,7 @@ METHODS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class MatrixCell:
     """One model, trained by one method with rows of one length, on one machine. Bytes are per device."""
 
     model: str
@@ -55,7 +55,8 @@ def words(model: str, method: str, length: int, target: Target) -> tuple[str, ..
             *(word.replace("COMPUTE", compute) for word in METHODS[method]))
 
 
-def cells(models: Sequence[str], methods: Sequence[str], length: int, machines: Sequence[Target]) -> Iterator[Cell]:
+def cells(models: Sequence[str], methods: Sequence[str], length: int,
+          machines: Sequence[Target]) -> Iterator[MatrixCell]:
     """A cell for every model, method and machine, in that order: by formula, or as it was planned before."""
     engine = find_planning_engine(_recipe(()).engine)  # looking for it reads every package's entry points
     for model in models:
@@ -70,18 +71,18 @@ def _recipe(changes: tuple[str, ...]) -> Recipe:
     return load_recipe(BASE, changes).recipe
 
 
-def _cell(model: str, method: str, length: int, target: Target, engine: PlanningEngine | None) -> Cell:
+def _cell(model: str, method: str, length: int, target: Target, engine: PlanningEngine | None) -> MatrixCell:
     recipe = _recipe(words(model, method, length, target))
     try:
         request, mesh = engine_request(recipe, published_shape(model), target), mesh_of(recipe, target)
     except RequestError as error:
-        return Cell(model=model, method=method, length=length, target=target.name, verdict=None,
-                    why=f"{error.given}; expected {error.expected}")
+        return MatrixCell(model=model, method=method, length=length, target=target.name, verdict=None,
+                          why=f"{error.given}; expected {error.expected}")
     programs = programs_of(recipe, mesh[0])
     kept = kept_inspections(engine, request, programs, target) if engine is not None else {}
     if "step" in kept:
         worst = max(kept.values(), key=lambda one: one.peak_bytes)
     else:
         worst = estimate(request, longest_batch(recipe, mesh[0]), mesh, target)
-    return Cell(model=model, method=method, length=length, target=target.name,
-                verdict=judge(worst, device_of(target, worst, mesh, engine)))
+    return MatrixCell(model=model, method=method, length=length, target=target.name,
+                      verdict=judge(worst, device_of(target, worst, mesh, engine)))

@@ -38,7 +38,7 @@ PIECE = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pace:
+class Throughput:
     """How fast this machine trains: operations a second of one device, and who says so."""
 
     operations_a_second: float
@@ -138,7 +138,7 @@ def _forward_operations(request: EngineRequest, batch: tuple[int, int, int]) -> 
     return step_operations(whole, batch) / 3
 
 
-def pace_of(request: EngineRequest, target: Target, own: Pace | None = None) -> tuple[Pace | None, str]:
+def pace_of(request: EngineRequest, target: Target, own: Throughput | None = None) -> tuple[Throughput | None, str]:
     """How fast the target trains, by this person's own runs or else by its peak rate; None and why without either."""
     if own is not None:
         return own, own.source
@@ -148,7 +148,7 @@ def pace_of(request: EngineRequest, target: Target, own: Pace | None = None) -> 
     rate = target.rates_tflops[compute]
     how = (f"{EFFICIENCY:.0%} of {rate:g} Tflop/s ({compute}) a device; an assumption about efficiency, "
            "not a measurement")
-    return Pace(operations_a_second=rate * 1e12 * EFFICIENCY, source=how), how
+    return Throughput(operations_a_second=rate * 1e12 * EFFICIENCY, source=how), how
 
 
 def flop_text(operations: float) -> str:
@@ -158,7 +158,7 @@ def flop_text(operations: float) -> str:
 
 
 def step_seconds(request: EngineRequest, batch: tuple[int, int, int], target: Target, mesh: tuple[int, int],
-                 own: Pace | None = None) -> tuple[float | None, str]:
+                 own: Throughput | None = None) -> tuple[float | None, str]:
     """Seconds of one step, and how they came about; None and the reason where no rate is known.
 
     What devices send to each other is added to the computing. Finished runs have it in their pace.

@@ -28,7 +28,7 @@ from workings.publish.report_claims import Column, report_claims
 from workings.record import atomic
 from workings.record.canonical import line, loads
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, OVERRIDES, README, RECIPE, SEAL
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.record.redact import cleaned, find_placeholders, find_secrets
 from workings.reports.html import MAX_RUNS, write_report
 
@@ -174,7 +174,7 @@ def _documents(contents: Contents, weights: str, writeup: Path | None,
     return documents, claims, words
 
 
-def _asked(run: Run) -> dict[str, Any]:
+def _asked(run: RunRecord) -> dict[str, Any]:
     """The words that the run was asked for with; empty where a recorder alone wrote it."""
     overrides: dict[str, Any] = loads((run.path / OVERRIDES).read_bytes()) if (run.path / OVERRIDES).is_file() else {}
     return overrides

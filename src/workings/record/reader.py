@@ -27,7 +27,7 @@ class SealedEvaluation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RunRecord:
     """A sealed run directory."""
 
     path: Path
@@ -38,7 +38,7 @@ class Run:
     """Root digest: SHA-256 of the run's `SHA256SUMS`."""
 
     @classmethod
-    def open(cls, path: Path) -> "Run":
+    def open(cls, path: Path) -> "RunRecord":
         """Open a sealed run.
 
         Raises:

@@ -11,7 +11,7 @@ from workings.record.canonical import read_json
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, MEASURED, OVERRIDES, PREDICTIONS, RECIPE
 from workings.record.manifest import RunManifest
 from workings.record.memory_use import MemoryUse, memory_use
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.record.values import leaves
 from workings.reports.reinforcement import logged
 
@@ -61,7 +61,7 @@ def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> Ru
     if not (path / MANIFEST).is_file():
         record = unit or find_units(path)[0]
         return RunView(name=record.name, path=path, color=color, manifest=None, root=record.root, evaluation=record)
-    run = Run.open(path)
+    run = RunRecord.open(path)
     metrics = run.metrics()
     has_evaluation = any(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
     return RunView(
@@ -77,7 +77,7 @@ def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> Ru
 
 def bare_view(path: Path) -> RunView:
     """A sealed run without its log and evaluation: what `commands` needs. Raises `RecordError`, `RequestError`."""
-    run = Run.open(path)
+    run = RunRecord.open(path)
     return RunView(name=path.resolve().name, path=path, color=0, manifest=run.manifest, root=run.root)
 
 

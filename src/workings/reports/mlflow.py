@@ -7,7 +7,7 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError, WorkingsError
 from workings.hints import pip_install
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.record.values import Absent
 from workings.reports.tracked import artifacts, numbers, scores, settings, tags
 
@@ -41,7 +41,7 @@ def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> 
     except ModuleNotFoundError as error:
         raise RequestError("an MLflow server without its client", "the package mlflow-skinny",
                            pip_install("track")) from error
-    run = Run.open(path)
+    run = RunRecord.open(path)
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # its default waits for minutes
     client = MlflowClient(tracking_uri=uri)
     try:
@@ -60,7 +60,7 @@ def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> 
     return str(logged)
 
 
-def _log(client: Any, logged: str, run: Run, path: Path, weights: bool) -> None:
+def _log(client: Any, logged: str, run: RunRecord, path: Path, weights: bool) -> None:
     from mlflow.entities import Metric, Param
 
     # The server refuses longer values, and more than 100 parameters in one call.

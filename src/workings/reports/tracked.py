@@ -8,7 +8,7 @@ from workings.errors import RequestError
 from workings.evaluation.unit import EvaluationRecord, find_units
 from workings.record.canonical import read_json
 from workings.record.layout import CONFIG
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.record.values import leaves
 from workings.reports.reinforcement import logged
 
@@ -19,7 +19,7 @@ METRICS = ("loss", "evaluation_loss", "learning_rate", "grad_norm", "share_of_we
 LARGE_BYTES = 64 * 2 ** 20
 
 
-def tags(run: Run) -> dict[str, str]:
+def tags(run: RunRecord) -> dict[str, str]:
     """What names a run and the record that it is: root digest, status, versions."""
     manifest = run.manifest
     return {"workings.root_digest": run.root, "workings.status": run.status, "workings.recipe": manifest.recipe,

@@ -9,7 +9,7 @@ from typing import Any
 
 from workings.errors import RequestError, WorkingsError
 from workings.hints import pip_install
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.reports.tracked import artifacts, numbers, scores, settings, tags
 
 QUIET: dict[str, Any] = {
@@ -35,7 +35,7 @@ def write_offline(path: Path, out: Path, project: str, *, weights: bool = False)
         RequestError: no sealed run there, or wandb is not installed.
         WorkingsError: wandb did not write it; nothing of the run directory was changed.
     """
-    run = Run.open(path)
+    run = RunRecord.open(path)
     try:
         import wandb
     except ModuleNotFoundError as error:

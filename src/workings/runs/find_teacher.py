@@ -15,7 +15,7 @@ from workings.models.tokenizer import Tokenizer
 from workings.planning.frozen import TeacherModel
 from workings.record.canonical import loads
 from workings.record.layout import MODEL_SHAPE, SEAL, TOKENIZER
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.record.values import Absent
 from workings.runs.object_store import is_stored
 from workings.runs.recorded_base import recorded_weights
@@ -86,15 +86,15 @@ def teacher_model(loaded: LoadedRecipe) -> TeacherModel | None:
         return TeacherModel(shape=shape_by_hub_id(algorithm.teacher, "algorithm.teacher"))
     if not (folder / SEAL).is_file():
         return TeacherModel(shape=read_shape(folder))
-    return TeacherModel(shape=_sealed_shape(folder), method=_recipe_of(Run.open(folder)).method)
+    return TeacherModel(shape=_sealed_shape(folder), method=_recipe_of(RunRecord.open(folder)).method)
 
 
-def _recipe_of(run: Run) -> Recipe:
+def _recipe_of(run: RunRecord) -> Recipe:
     return check_recipe(run.manifest.config_snapshot, str(run.path))
 
 
 def _of_run(path: Path, algorithm: Taught, engine: str) -> Teacher:
-    run = Run.open(path)
+    run = RunRecord.open(path)
     recipe = _recipe_of(run)
     folders = run.checkpoints.folders()
     if not folders:
@@ -106,7 +106,7 @@ def _of_run(path: Path, algorithm: Taught, engine: str) -> Teacher:
                    weights=Weights(directory=folders[-1], id=run.manifest.name, revision=folders[-1].name))
 
 
-def _base(run: Run, recipe: Recipe, algorithm: Taught, engine: str) -> Base | None:
+def _base(run: RunRecord, recipe: Recipe, algorithm: Taught, engine: str) -> Base | None:
     """What the adapters of a run stand beside, found again; None where it has none."""
     if recipe.method.name == "full":
         return None

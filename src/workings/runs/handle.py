@@ -50,9 +50,9 @@ class Run:
         return run
 
     @cached_property
-    def record(self) -> reader.Run:
+    def record(self) -> reader.RunRecord:
         """What was sealed: manifest, status, root digest, events."""
-        return reader.Run.open(self.path)
+        return reader.RunRecord.open(self.path)
 
     @property
     def status(self) -> str:

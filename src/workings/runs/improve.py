@@ -25,7 +25,7 @@ from workings.record import atomic, jsonl, recovery
 from workings.record.canonical import line, loads
 from workings.record.layout import RECIPE_EVALUATION, SEAL, TOKENIZER, partial_path
 from workings.record.lock import DirectoryLock
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.datasets import find_data, read_prompts
 from workings.runs.evaluate import evaluate_run
 from workings.runs.improve_result import ImproveResult, Round, write_result
@@ -71,7 +71,7 @@ class ImproveRequest:
 
 
 @dataclass(frozen=True)
-class Folder:
+class ImproveFolder:
     """Where everything of an improvement lies."""
 
     out: Path
@@ -113,7 +113,7 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
     _open(out, loaded, asked)
     lock = DirectoryLock(out)
     try:
-        steps = _Steps(Folder(out), loaded, asked, prompts, own, say)
+        steps = _Steps(ImproveFolder(out), loaded, asked, prompts, own, say)
         result = steps.all()
         write_result(result)
         return result
@@ -162,7 +162,7 @@ def _open(out: Path, loaded: LoadedRecipe, asked: ImproveRequest) -> None:
 class _Steps:
     """The parts of an improvement, each of which is skipped where it is finished."""
 
-    folder: Folder
+    folder: ImproveFolder
     loaded: LoadedRecipe
     asked: ImproveRequest
     prompts: list[Item]
@@ -236,7 +236,7 @@ class _Steps:
             # Killed while it was sealed: there is nothing to go on with.
             recovery.finish_sealing(run)
         sealed = (run / SEAL).is_file()
-        if not sealed or Run.open(run).status != "complete":
+        if not sealed or RunRecord.open(run).status != "complete":
             started = sealed or partial_path(run).exists()
             self.say(f"{run.name}: training")
             origin = self.loaded.origin.removeprefix("shipped:")
@@ -261,7 +261,7 @@ class _Steps:
 
     def _control(self, start: Path, seconds: float) -> Path:
         """The recipe's own traces for as many seconds as all rounds took, by the seconds of a step of the start."""
-        run, first = self.folder.out / "runs" / CONTROL, Run.open(start).manifest
+        run, first = self.folder.out / "runs" / CONTROL, RunRecord.open(start).manifest
         # A control that was begun keeps its number of steps: seconds may have been added since.
         planned = self.folder.out / "control.json"
         if not planned.is_file():

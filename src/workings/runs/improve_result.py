@@ -14,7 +14,7 @@ from workings.record import atomic
 from workings.record.canonical import loads
 from workings.record.layout import SELECTION
 from workings.record.manifest import DRAWN_FROM
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.reports.rounds_page import RoundRow, RoundsPage, write_rounds_page
 
 RESULT = "rounds.json"
@@ -43,7 +43,7 @@ class Round:
         """Of its samples: questions never, sometimes and always solved, how many were kept, and how many it learned."""
         if self.samples is None:
             return {}
-        learned = sum(Run.open(self.run).manifest.facts[DRAWN_FROM].values())
+        learned = sum(RunRecord.open(self.run).manifest.facts[DRAWN_FROM].values())
         return {**loads((self.samples / SELECTION).read_bytes())["counts"], "learned": learned}
 
     def to_json(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class ImproveResult:
         if self.control is not None and self.against_control is not None:
             values |= {"control": str(self.control),
                        "control_accuracy": read_scorecard(self.control)["overall"]["mean"],
-                       "control_seconds": round(Run.open(self.control).manifest.training_seconds, 1),
+                       "control_seconds": round(RunRecord.open(self.control).manifest.training_seconds, 1),
                        "verdict_against_control": self.against_control.verdict}
         return values
 
@@ -132,7 +132,7 @@ class ImproveResult:
                      each.against_before) for each in self.rounds]
         if self.control is not None:
             rows.append(_row("control", dict(read_scorecard(self.control)["overall"]), {}, None))
-        return RoundsPage(title=Run.open(self.rounds[0].run).manifest.recipe, sentence=self.sentence,
+        return RoundsPage(title=RunRecord.open(self.rounds[0].run).manifest.recipe, sentence=self.sentence,
                           verdict=self.comparison.verdict, rows=tuple(rows))
 
 

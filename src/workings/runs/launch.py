@@ -17,7 +17,7 @@ from workings.errors import RequestError
 from workings.hardware.catalog import Target, find_target, targets
 from workings.hardware.memory import gib
 from workings.launching import kubernetes, skypilot, slurm
-from workings.launching.job import PLAN, RECIPE, Job
+from workings.launching.job import PLAN, RECIPE, LaunchJob
 from workings.launching.kubernetes import Cluster
 from workings.planning.plan import Plan
 from workings.record.digest import file_digest, json_digest
@@ -58,7 +58,7 @@ class LaunchRequest:
 class Launched:
     """What was written."""
 
-    job: Job
+    job: LaunchJob
     plan: Plan
     files: tuple[str, ...]
     folder: Path
@@ -96,8 +96,8 @@ def launch(loaded: LoadedRecipe, asked: LaunchRequest, folder: Path) -> Launched
     loaded = with_engine(loaded, target.platform)
     name, engine = asked.name or _name(loaded.recipe.name), loaded.recipe.engine
     # Whatever is wrong with the request is said before a compiler is asked, which may take minutes.
-    _files(Job(name=name, engine=engine, platform=target.platform, target=target.name, hosts=hosts, devices=devices,
-               home=asked.home, recipe_digest="", plan="", lies=()), asked)
+    _files(LaunchJob(name=name, engine=engine, platform=target.platform, target=target.name, hosts=hosts,
+                     devices=devices, home=asked.home, recipe_digest="", plan="", lies=()), asked)
     picked = pick(loaded, asked)
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Beside its last place, so that the rename stays within one file system.
@@ -105,12 +105,13 @@ def launch(loaded: LoadedRecipe, asked: LaunchRequest, folder: Path) -> Launched
         made = Path(place) / "made"
         made.mkdir()
         lies = write_recipe(loaded, picked.target.platform, made, asked.home)
-        job = Job(name=name, engine=engine, platform=picked.target.platform, target=picked.target.name,
-                  hosts=picked.hosts, devices=picked.devices, home=asked.home,
-                  # Read back from the file: the digest is of what the other machine will read.
-                  recipe_digest=json_digest(load_recipe(str(made / RECIPE)).resolved()), plan=_sentence(picked.plan),
-                  lies=lies, topology=picked.target.topology.partition(":")[2],
-                  stores=any(is_stored(name) for _, _, name in named_places(loaded.recipe.model_dump(mode="json"))))
+        job = LaunchJob(name=name, engine=engine, platform=picked.target.platform, target=picked.target.name,
+                        hosts=picked.hosts, devices=picked.devices, home=asked.home,
+                        # Read back from the file: the digest is of what the other machine will read.
+                        recipe_digest=json_digest(load_recipe(str(made / RECIPE)).resolved()),
+                        plan=_sentence(picked.plan), lies=lies, topology=picked.target.topology.partition(":")[2],
+                        stores=any(is_stored(name) for _, _, name in named_places(
+                            loaded.recipe.model_dump(mode="json"))))
         texts = _files(job, asked)
         first = next(iter(texts))
         texts[PLAN] = json.dumps(picked.plan.as_json(), indent=2) + "\n"
@@ -194,7 +195,7 @@ def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, home: str) -
     return tuple(lies)
 
 
-def _files(job: Job, asked: LaunchRequest) -> dict[str, str]:
+def _files(job: LaunchJob, asked: LaunchRequest) -> dict[str, str]:
     of = {"--image": ("kubernetes", asked.image), "--storage": ("skypilot", asked.storage),
           "--wheel": ("skypilot", asked.wheel)}
     for option, (launcher, value) in of.items():

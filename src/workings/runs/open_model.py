@@ -45,7 +45,7 @@ from workings.record.layout import (
     top_tokens_file,
 )
 from workings.record.plain import read_plain
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.record.values import Absent, absent
 from workings.rollouts.lines import from_json
 from workings.rollouts.prompts import Prompt, PromptSet, read_prompts
@@ -77,7 +77,7 @@ _ONE_DEVICE = MeshConfig(fsdp=1, tp=1)
 class TrainedModel:
     """A trained model, ready to generate, and the sealed run that it comes from."""
 
-    run: Run
+    run: RunRecord
     recipe: Recipe
     checkpoint: Checkpoint
     session: ModelSession
@@ -137,7 +137,7 @@ class ReplayInputs:
 class ReopenedRun(ResolvedRun):
     """A sealed run whose steps can be taken again."""
 
-    run: Run
+    run: RunRecord
     engine: Engine
     learned: RowSet | PromptSet
     """The rows that it was trained on, or the prompts that it drew completions of."""
@@ -246,7 +246,7 @@ class ReopenedRun(ResolvedRun):
 class _SealedRun:
     """What a sealed run says of its model."""
 
-    run: Run
+    run: RunRecord
     loaded: LoadedRecipe
     tokenizer: Tokenizer
     template: ChatTemplate
@@ -254,7 +254,7 @@ class _SealedRun:
 
     @classmethod
     def open(cls, path: Path) -> "_SealedRun":
-        run = Run.open(path)
+        run = RunRecord.open(path)
         recipe = check_recipe(run.manifest.config_snapshot, str(path))
         # The manifest's recipe has every override in it, so none is applied a second time.
         loaded = LoadedRecipe(recipe=recipe, text="", origin=str(path), base=recorded_base(run), overrides=())

@@ -8,7 +8,7 @@ from workings.config.load import LoadedRecipe, Overrides, RecipeLike, load_recip
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target, find_target
 from workings.hardware.memory import gib
-from workings.planning.history import own_pace
+from workings.planning.history import measured_throughput
 from workings.planning.plan import Plan, limit_of
 from workings.planning.request import planned_mesh
 from workings.planning.search import estimated_programs, plan_with_nearest
@@ -92,6 +92,6 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, r
     loaded = with_steps(loaded, planned_mesh(loaded.recipe, target)[0])
     teacher = teacher_model(loaded)
     made = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher)
-    made = timed(made, loaded, shape, target, own_pace(runs, target) if runs.is_dir() else None, teacher)
+    made = timed(made, loaded, shape, target, measured_throughput(runs, target) if runs.is_dir() else None, teacher)
     made = replace(made, remarks=(*made.remarks, *loaded.chosen))
     return with_deadline(made, loaded, shape, target, deadline, teacher) if deadline else made

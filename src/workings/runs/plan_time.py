@@ -14,12 +14,12 @@ from workings.planning.changes import changed, with_counted_steps
 from workings.planning.frozen import TeacherModel, teacher_request
 from workings.planning.plan import Plan, make_plan
 from workings.planning.request import engine_request, programs_of
-from workings.planning.seconds import Pace, run_time, step_operations, step_seconds
+from workings.planning.seconds import Throughput, run_time, step_operations, step_seconds
 from workings.record.pace import duration
 from workings.runs.datasets import ADDITION, ADDITION_ITEMS, ADDITION_TRACES
 
 
-def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, own: Pace | None = None,
+def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, own: Throughput | None = None,
           teacher: TeacherModel | None = None) -> Plan:
     """The plan with the seconds of its run; as it was where no rate is known. ``teacher``: as of `make_plan`."""
     recipe = loaded.recipe

@@ -20,7 +20,7 @@ from workings.evaluation.scorecard import build_scorecard, percent
 from workings.evaluation.settings import EvaluationSettings
 from workings.record import atomic
 from workings.record.layout import PREDICTIONS
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.reports.html import write_report
 from workings.runs.datasets import ADDITION_ITEMS
 from workings.runs.quickstart import make_data, run_recipe, verify_all
@@ -227,7 +227,7 @@ def _arm(out: Path, name: str, recipe: LoadedRecipe) -> Arm:
     unit = _draw(result)
     # One evaluation says both: its samples as their mean, and as any of them.
     scores = {how: build_scorecard(list(read_results(unit / PREDICTIONS, how))).accuracy for how in ("mean", "pass")}
-    run = Run.open(result.training.run)
+    run = RunRecord.open(result.training.run)
     return Arm(run=run.path, steps=result.training.steps, seconds=run.manifest.training_seconds,
                accuracy=result.scorecard.accuracy, pass_at_1=scores["mean"], pass_at_8=scores["pass"])
 
@@ -239,7 +239,7 @@ def _draw(result: TrainAndEvaluateResult) -> Path:
     assert asked is not None
     # Asked of the state that training ended with, which is still in memory: nothing is loaded again.
     settings: EvaluationSettings = replace(asked, temperature=1.0, samples=SAMPLES)
-    sealed = Run.open(training.run)
+    sealed = RunRecord.open(training.run)
     unit = training.run / SAMPLED
     evaluate(training.setup.session(training.setup.engine, training.state), training.setup.data.items, unit,
              settings=settings, made_from=sealed.root, facts={"run": sealed.manifest.name, "step": training.steps})

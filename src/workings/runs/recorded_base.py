@@ -7,27 +7,27 @@ from workings.errors import RequestError
 from workings.models.hub import LOCAL
 from workings.record.canonical import loads
 from workings.record.layout import OVERRIDES
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.resolve import Weights, local_folder, locate_weights
 
 PARENTS_SEARCHED = 3
 """Folders above a run in which a relative path of its recipe is looked for."""
 
 
-def recorded_base(run: Run) -> Path:
+def recorded_base(run: RunRecord) -> Path:
     """The folder that the recipe's paths start from: where it lay, seen from the run, or the current one."""
     asked = loads((run.path / OVERRIDES).read_bytes())
     base = asked.get("base") if isinstance(asked, dict) else None
     return (run.path.resolve() / base if isinstance(base, str) else Path.cwd()).resolve()
 
 
-def recorded_bases(run: Run) -> list[Path]:
+def recorded_bases(run: RunRecord) -> list[Path]:
     """Folders that a relative name of the recipe may start from, the likeliest first."""
     # A run may have been moved together with its weights, so the folders above it are tried last.
     return [recorded_base(run), Path.cwd(), *list(run.path.absolute().parents)[:PARENTS_SEARCHED]]
 
 
-def recorded_weights(run: Run, model: FromPretrained, try_next: str, *, adapters: bool, tensors: bool) -> Weights:
+def recorded_weights(run: RunRecord, model: FromPretrained, try_next: str, *, adapters: bool, tensors: bool) -> Weights:
     """The weights that training started from: where the recipe named them, near the run, in a store or on the Hub.
 
     Args:

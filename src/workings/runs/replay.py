@@ -37,7 +37,7 @@ from workings.record import environment
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
 from workings.record.layout import ENVIRONMENT
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.record.values import Absent
 from workings.runs.code_version import code_version
 from workings.runs.open_model import ReopenedRun, ReplayInputs, reopen_run
@@ -110,7 +110,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
         RecordError: the record is damaged.
     """
     # Before data are read and a device is opened: a run without steps has nothing to replay.
-    metrics = Run.open(path).metrics()
+    metrics = RunRecord.open(path).metrics()
     if not metrics:
         raise RequestError(f"{path}, which took no step", "a run with at least one step")
     opened = reopen_run(path, request.inputs)
@@ -169,7 +169,7 @@ def replay_and_seal(path: Path, request: ReplayRequest, name: str = "",
     Raises:
         RequestError: there is such a unit already, or as `replay_run`.
     """
-    run = Run.open(path)
+    run = RunRecord.open(path)
     if name:
         unit_path(path, name)  # said before a minute of replaying
     done = replay_run(path, request, say)

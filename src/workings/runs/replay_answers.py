@@ -12,7 +12,7 @@ from workings.evidence.replay.outcomes import RecordedEvaluation, generate_again
 from workings.record import jsonl
 from workings.record.canonical import loads
 from workings.record.layout import EVALUATION_CONFIG, PREDICTIONS, SAMPLED
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.runs.open_model import ReopenedRun
 from workings.samples.unit import SampleUnit
 
@@ -54,7 +54,7 @@ def counted(lines: list[dict[str, Any]], asked: int) -> Facts:
     return {"absent": "the run has no evaluation of its last checkpoint that it generated itself"}
 
 
-def _own_evaluations(run: Run) -> Iterator[RecordedEvaluation]:
+def _own_evaluations(run: RunRecord) -> Iterator[RecordedEvaluation]:
     for unit in run.evaluations():
         config = loads((unit.path / EVALUATION_CONFIG).read_bytes())
         # Answers from elsewhere cannot be generated again, and those of another run's state say nothing about this one.
@@ -63,7 +63,7 @@ def _own_evaluations(run: Run) -> Iterator[RecordedEvaluation]:
                                      rows=jsonl.read(unit.path / PREDICTIONS)[0])
 
 
-def _drawn_by(run: Run, paths: Sequence[Path]) -> Iterator[RecordedEvaluation]:
+def _drawn_by(run: RunRecord, paths: Sequence[Path]) -> Iterator[RecordedEvaluation]:
     for path in paths:
         unit = SampleUnit.open(path)
         if unit.config["made_from"] != run.root:

@@ -21,7 +21,7 @@ from workings.record.layout import (
     RECIPE_EVALUATION,
     SEAL,
 )
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.record.values import Absent, now
 from workings.record.writer import RunWriter
 from workings.training.loop import Progress
@@ -101,14 +101,14 @@ def is_to_be_asked(out: Path) -> bool:
     """
     if not (out / SEAL).is_file():
         return False
-    run = Run.open(out)
+    run = RunRecord.open(out)
     if run.status != "complete" or not any(event["kind"] == ANNOUNCED for event in run.events()):
         return False
     return not (out / RECIPE_EVALUATION).exists() or (
         run.manifest.config_snapshot.get("evaluation", {}).get("base") is True and not has_base(run))
 
 
-def has_base(run: Run) -> bool:
+def has_base(run: RunRecord) -> bool:
     """Whether an evaluation of the model that a run began with, on the run's items, is sealed beside the run."""
     asked = _asked(run.path / RECIPE_EVALUATION)
     digests = run.manifest.weight_digests
@@ -133,11 +133,11 @@ def _asked(unit: Path) -> dict[str, Any]:
         "decoding": decoding}
 
 
-def same_request(out: Path, request: dict[str, dict[str, Any]]) -> Run:
+def same_request(out: Path, request: dict[str, dict[str, Any]]) -> RunRecord:
     """A sealed run. Raises `RequestError` where it was asked for something else (as `begin_again`)."""
     for relative, values in request.items():
         _refuse(_said(_differences(loads((out / relative).read_bytes()), values, "")))
-    return Run.open(out)
+    return RunRecord.open(out)
 
 
 def progress_facts(progress: Progress) -> dict[str, Any]:

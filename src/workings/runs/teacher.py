@@ -32,7 +32,7 @@ from workings.models.tokenizer import Tokenizer
 from workings.planning.frozen import TeacherModel, teacher_request
 from workings.record.digest import file_digest, json_digest
 from workings.record.layout import CHECKPOINTS, SEAL, SUMS
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.record.seal import parse_seal, parse_sums
 from workings.runs.resolve import ResolvedRun, Weights, differing_weights, fetch_tensors, weight_digests
 from workings.training.taught_experience import AskedForTokens
@@ -83,7 +83,7 @@ class Teacher:
     """By which it was trained."""
     base: Base | None = None
     """What its adapters stand beside; None where its own weights are all of it."""
-    run: Run | None = None
+    run: RunRecord | None = None
     """The sealed run that it comes from; None for weights that were not trained here."""
 
     @cached_property
@@ -164,7 +164,7 @@ class Teacher:
             yield Path(name)
 
 
-def sealed_digests(run: Run, names: Sequence[str]) -> dict[str, str]:
+def sealed_digests(run: RunRecord, names: Sequence[str]) -> dict[str, str]:
     """SHA-256 of some files of a sealed run, by path. Raises `RecordError` where they are not the sealed ones."""
     sums = parse_sums((run.path / SUMS).read_bytes())
     # The root is the digest of the sums as they are here: where the seal names it, they are those that were sealed.

@@ -208,7 +208,8 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
         planned = watch.before(setup)
         start.writer.write_json(MEASURED, planned)
         try:
-            outcome = _take_steps(start, setup, settings, out, _Told(callbacks, stop, processes), examined, planned)
+            told = _Listeners(callbacks, stop, processes)
+            outcome = _take_steps(start, setup, settings, out, told, examined, planned)
             result = _seal(start, setup, settings, outcome, out, facts, watch)
         except RequestError:
             # Broken weights, a reward that cannot be loaded: mended, they are asked for under the same name.
@@ -308,7 +309,7 @@ def _start(setup: TrainSetup, settings: LoopSettings, out: Path, resume: bool, e
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Listeners:
     """What callbacks are told, and whether a signal, one of them or another process asks for a stop."""
 
     callbacks: Sequence[Callback]
@@ -327,7 +328,7 @@ class _Told:
 
 
 def _take_steps(start: Start, setup: TrainSetup, settings: LoopSettings, out: Path,
-                told: "_Told", examined: Examination, planned: Mapping[str, Any]) -> Outcome:
+                told: "_Listeners", examined: Examination, planned: Mapping[str, Any]) -> Outcome:
     writer = start.writer
     writer.checkpoints.keep_last = settings.keep_last
     with Display(settings.name, setup.schedule.steps, start.progress, writer.log, planned) as display:

@@ -17,7 +17,7 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import RECIPE_EVALUATION
 from workings.record.phase import phases
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.record.values import Absent
 from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
@@ -115,7 +115,7 @@ def _evaluated(training: TrainResult) -> TrainAndEvaluateResult:
     if training.status != "complete" or settings is None:
         return TrainAndEvaluateResult(training=training, scorecard=None)
     # The evaluation is a unit of its own and names the root digest of the run, which exists since it was sealed.
-    sealed = Run.open(training.run)
+    sealed = RunRecord.open(training.run)
     unit = training.run / RECIPE_EVALUATION
     # The session is handed on at once: a name for it here would keep the trained model beside the untrained one.
     scorecard = build_scorecard(EvaluationRecord(unit).results()) if unit.exists() else evaluate(
@@ -132,7 +132,7 @@ def _evaluated(training: TrainResult) -> TrainAndEvaluateResult:
     return TrainAndEvaluateResult(training=training, scorecard=scorecard, base=base)
 
 
-def _base(setup: TrainSetup, settings: EvaluationSettings, run: Run) -> BaseResult:
+def _base(setup: TrainSetup, settings: EvaluationSettings, run: RunRecord) -> BaseResult:
     """The untrained model's evaluation, found beside the run or made, and the run against it."""
     evaluation = evaluate_base(
         setup.session(setup.engine, None), setup.data.items, run.path.parent,
@@ -142,7 +142,7 @@ def _base(setup: TrainSetup, settings: EvaluationSettings, run: Run) -> BaseResu
                       notes=(evaluation.note,) if evaluation.note else ())
 
 
-def _model(setup: TrainSetup, run: Run) -> dict[str, Any]:
+def _model(setup: TrainSetup, run: RunRecord) -> dict[str, Any]:
     """What decides the untrained model's weights; digests are those that the run's manifest has already."""
     digests = run.manifest.weight_digests
     origin: dict[str, Any] = ({"shape": setup.shape.as_json(), "seed": setup.recipe.seed}

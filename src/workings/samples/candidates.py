@@ -17,7 +17,7 @@ _LABELS = ("section", "category", "difficulty")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Origin:
+class SampleOrigin:
     """What all samples of a unit have in common."""
 
     form: str
@@ -28,7 +28,7 @@ class Origin:
     """That digest: the root of the run that drew them, or one over its weights."""
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> "Origin":
+    def of(cls, config: Mapping[str, Any]) -> "SampleOrigin":
         """What a unit's ``eval_config.json`` says."""
         model, root = config["model"], config["made_from"]
         name = model.get("run") or model.get("id") or "a model that was not described"
@@ -39,7 +39,7 @@ class Origin:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sample:
+class Candidate:
     """One completion of a prompt with what was found out about it."""
 
     prompt_id: str
@@ -82,8 +82,8 @@ class Sample:
         return {"sample": self.number, **({"seed": self.seed} if self.seed >= 0 else {}), "score": self.score}
 
 
-def sample_of(row: Mapping[str, Any], form: str) -> Sample:
-    """The sample that a line of predictions holds, in a form (see `Origin`)."""
+def sample_of(row: Mapping[str, Any], form: str) -> Candidate:
+    """The sample that a line of predictions holds, in a form (see `SampleOrigin`)."""
     text = row["completion"]
     # A record counts a sample under one reason only, so the first one that holds ends the search.
     problem, parts = "", None
@@ -102,6 +102,6 @@ def sample_of(row: Mapping[str, Any], form: str) -> Sample:
         problem = OTHER_FORM
     steps, answer = parts or ((), "")
     labels = {name: row[name] for name in _LABELS if row.get(name, UNSPECIFIED) not in (UNSPECIFIED, "")}
-    return Sample(prompt_id=row["id"], number=row["sample"], prompt=row["prompt"], text=text, score=row["score"],
-                  seed=row.get("seed", -1), tokens=row["completion_tokens"], labels=labels, problem=problem,
-                  has_wrong_step=row["steps_valid"] < row["steps_checked"], steps=steps, answer=answer)
+    return Candidate(prompt_id=row["id"], number=row["sample"], prompt=row["prompt"], text=text, score=row["score"],
+                     seed=row.get("seed", -1), tokens=row["completion_tokens"], labels=labels, problem=problem,
+                     has_wrong_step=row["steps_valid"] < row["steps_checked"], steps=steps, answer=answer)

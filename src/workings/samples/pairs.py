@@ -8,7 +8,7 @@ from typing import Any
 from workings.data.preferences import PreferencePair
 from workings.errors import RequestError
 from workings.record.manifest import DRAWN_FROM
-from workings.samples.candidates import Origin, Sample, sample_of
+from workings.samples.candidates import Candidate, SampleOrigin, sample_of
 
 RULES = ("best-worst", "right-wrong")
 
@@ -17,8 +17,8 @@ RULES = ("best-worst", "right-wrong")
 class PairRule:
     """How samples become pairs.
 
-    The chosen one has ended and has the form of `Origin`; the rejected one has ended. A cut-off text would teach where
-    to end, which nobody drew.
+    The chosen one has ended and has the form of `SampleOrigin`; the rejected one has ended. A cut-off text would teach
+    where to end, which nobody drew.
     """
 
     rule: str = "best-worst"
@@ -39,7 +39,7 @@ class PairRule:
 
 
 def make_pairs(prompts: Iterable[Sequence[Mapping[str, Any]]], rule: PairRule,
-               origin: Origin) -> tuple[PreferencePair, ...]:
+               origin: SampleOrigin) -> tuple[PreferencePair, ...]:
     """Pairs of the samples of each prompt, in the prompts' order.
 
     Args:
@@ -51,8 +51,8 @@ def make_pairs(prompts: Iterable[Sequence[Mapping[str, Any]]], rule: PairRule,
                  for chosen, rejected in islice(_paired(rows, rule, origin.form), rule.most_per_prompt))
 
 
-def _paired(rows: Sequence[Mapping[str, Any]], rule: PairRule, form: str) -> list[tuple[Sample, Sample]]:
-    distinct: dict[str, Sample] = {}
+def _paired(rows: Sequence[Mapping[str, Any]], rule: PairRule, form: str) -> list[tuple[Candidate, Candidate]]:
+    distinct: dict[str, Candidate] = {}
     for sample in (sample_of(row, form) for row in rows):
         if sample.has_ended:
             # The first of equal texts stands for all of them: a pair of a text with itself teaches nothing.
@@ -68,7 +68,7 @@ def _paired(rows: Sequence[Mapping[str, Any]], rule: PairRule, form: str) -> lis
     return [(best, worst) for best, worst in pairs if best.score > worst.score]
 
 
-def _pair(chosen: Sample, rejected: Sample, origin: Origin) -> PreferencePair:
+def _pair(chosen: Candidate, rejected: Candidate, origin: SampleOrigin) -> PreferencePair:
     facts = {f"{side}_{key}": value for side, sample in (("chosen", chosen), ("rejected", rejected))
              for key, value in sample.facts.items()}
     return PreferencePair(id=f"{chosen.prompt_id}/{chosen.number}-{rejected.number}", prompt=chosen.prompt,

@@ -9,7 +9,7 @@ from workings.data.traces import STYLES, Trace
 from workings.errors import RequestError
 from workings.record.digest import bytes_digest
 from workings.record.manifest import DRAWN_FROM
-from workings.samples.candidates import Origin, Sample, sample_of
+from workings.samples.candidates import Candidate, SampleOrigin, sample_of
 from workings.samples.similarity import similarity
 from workings.scoring.items import UNSPECIFIED, Item
 
@@ -111,7 +111,7 @@ class Selected:
     counts: Counts
 
 
-def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection, origin: Origin) -> Selected:
+def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection, origin: SampleOrigin) -> Selected:
     """Keep samples by these rules.
 
     Args:
@@ -122,7 +122,7 @@ def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection,
     Raises:
         RequestError: balanced by difficulty, and an item names none.
     """
-    kept: list[tuple[Sample, str]] = []
+    kept: list[tuple[Candidate, str]] = []
     left_out: list[LeftOut] = []
     solved: Counter[str] = Counter()
     for rows in prompts:
@@ -148,14 +148,14 @@ def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection,
                     counts=counts)
 
 
-def trace_of(sample: Sample, origin: Origin) -> Trace:
+def trace_of(sample: Candidate, origin: SampleOrigin) -> Trace:
     """The trace whose completion is exactly the drawn text."""
     return Trace(id=f"{sample.prompt_id}/{sample.number}", prompt=sample.prompt, steps=sample.steps,
                  answer=sample.answer, source=origin.source,
                  metadata={**sample.facts, DRAWN_FROM: origin.drawn_from}, **sample.labels)
 
 
-def _judge(samples: Sequence[Sample], selection: Selection) -> list[str]:
+def _judge(samples: Sequence[Candidate], selection: Selection) -> list[str]:
     """Why each sample of one prompt is left out; empty texts for those that are kept."""
     reasons = [sample.problem for sample in samples]
     usable = [index for index, reason in enumerate(reasons) if not reason]
@@ -170,7 +170,7 @@ def _judge(samples: Sequence[Sample], selection: Selection) -> list[str]:
         elif selection.valid_steps and samples[index].has_wrong_step:
             reasons[index] = WRONG_STEP
     sign = {"first": 0, "shortest": 1, "longest": -1}[selection.prefer]
-    kept: list[Sample] = []
+    kept: list[Candidate] = []
     # Sorting keeps the order of drawing among equals.
     for index in sorted((index for index in usable if not reasons[index]),
                         key=lambda index: sign * samples[index].tokens):
@@ -190,8 +190,8 @@ def _judge(samples: Sequence[Sample], selection: Selection) -> list[str]:
     return reasons
 
 
-def _balanced(kept: Sequence[tuple[Sample, str]],
-              found: Mapping[str, int]) -> tuple[list[tuple[Sample, str]], list[LeftOut]]:
+def _balanced(kept: Sequence[tuple[Candidate, str]],
+              found: Mapping[str, int]) -> tuple[list[tuple[Candidate, str]], list[LeftOut]]:
     """As many of each class as the smallest has; which of them, the digests of their ids decide."""
     most = min(found.values(), default=0)
     # As good as a draw, and needs no seed: a verifier that has the predictions takes the same ones.
@@ -222,5 +222,5 @@ def _difficulty(name: str, difficulty: str) -> str:
     return difficulty
 
 
-def _left_out(sample: Sample, reason: str) -> LeftOut:
+def _left_out(sample: Candidate, reason: str) -> LeftOut:
     return LeftOut(prompt_id=sample.prompt_id, number=sample.number, reason=reason)

@@ -15,7 +15,7 @@ from workings.record import atomic
 from workings.record.canonical import line, read_json
 from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, PREDICTIONS, SAMPLED, SELECTION
 from workings.record.seal import unit_kind
-from workings.samples.candidates import Origin
+from workings.samples.candidates import SampleOrigin
 from workings.samples.pairs import PairRule, make_pairs
 from workings.samples.selection import Counts, Selection, select
 
@@ -36,7 +36,7 @@ def files_of(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], config: 
     Raises:
         RequestError: balanced by difficulty, and an item names none.
     """
-    origin = Origin.of(config)
+    origin = SampleOrigin.of(config)
     selected = select(read(), selection, origin)
     # `verify` makes these bytes again and compares them, so nothing in them may depend on when or where they were made.
     files = {KEPT: traces_bytes(selected.traces)}

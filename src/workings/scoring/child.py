@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from workings.errors import RequestError
-from workings.scoring.child_side import ANSWER_TAG, Answers, ignore_signals, limit_memory
+from workings.scoring.child_side import ANSWER_TAG, AnswerStream, ignore_signals, limit_memory
 from workings.scoring.items import item_from_json
 from workings.scoring.judge import Judgement, judge
 from workings.scoring.scorers import load_scorer
@@ -24,7 +24,7 @@ def main() -> None:
     """Serve requests until standard input ends. The first line is the settings."""
     ignore_signals()
     first = json.loads(sys.stdin.readline())
-    answers = Answers(first.pop(ANSWER_TAG))
+    answers = AnswerStream(first.pop(ANSWER_TAG))
     # JSON has no tuples.
     first["rules"] = tuple(first["rules"])
     settings = ScoringSettings(**first)

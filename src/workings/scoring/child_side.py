@@ -14,7 +14,7 @@ ANSWER_TAG = "answer_tag"
 """Key of the first line that a child is sent: what each of its answers begins with."""
 
 
-class Answers:
+class AnswerStream:
     """Where answers are written, one line each. A scorer that prints must not break the protocol: it prints to stderr.
 
     Args:

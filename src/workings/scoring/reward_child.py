@@ -17,7 +17,7 @@ from typing import Any
 
 from workings.config.rewards import FileReward, RewardConfig, reward_name
 from workings.errors import RequestError
-from workings.scoring.child_side import ANSWER_TAG, Answers, ignore_signals, limit_memory, request_stream
+from workings.scoring.child_side import ANSWER_TAG, AnswerStream, ignore_signals, limit_memory, request_stream
 from workings.scoring.items import UNSPECIFIED, Item
 from workings.scoring.rewards import (
     CompletionToReward,
@@ -46,7 +46,7 @@ def main() -> None:
     ignore_signals()
     requests = request_stream()
     first = json.loads(requests.readline())
-    answers = Answers(first[ANSWER_TAG])
+    answers = AnswerStream(first[ANSWER_TAG])
     settings = settings_from_json(first["settings"])
     # Before any file is loaded, because loading runs other people's code as well.
     limit_memory(settings.child_bytes)

@@ -43,7 +43,7 @@ class Answer:
                                                    "shown")] = None
 
 
-class Answers(BaseModel):
+class AnswersPage(BaseModel):
     """A page of an evaluation's items."""
 
     unit: str
@@ -66,7 +66,7 @@ class AnswerPiece(BaseModel):
     right_value: str = Field(default="", description="At the end of that step: what would be right")
 
 
-class Pair(BaseModel):
+class AnswerPair(BaseModel):
     """One item answered by two runs, the difference marked."""
 
     id: str
@@ -136,7 +136,7 @@ def _answer(line: dict[str, Any]) -> Answer:
 
 
 def search(folder: Folder, run: Path, *, unit: str = "", text: str = "", result: Result = "", section: str = "",
-           rule: str = "", page: int = 1) -> Answers:
+           rule: str = "", page: int = 1) -> AnswersPage:
     """Items whose id, prompt, completion, gold or extracted answer holds a text; all filters together.
 
     Raises:
@@ -154,9 +154,10 @@ def search(folder: Folder, run: Path, *, unit: str = "", text: str = "", result:
     pages = max(1, -(-len(rows_found) // PAGE))
     if not 1 <= page <= pages:
         raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")
-    return Answers(unit=name, units=list(units_of(run)), total=len(rows), found=len(rows_found), page=page, pages=pages,
-                   sections=sorted({row.section for row in rows}), rules=sorted({row.rule for row in rows}),
-                   rows=[_with_wrong_step(row) for row in rows_found[PAGE * (page - 1):PAGE * page]])
+    return AnswersPage(unit=name, units=list(units_of(run)), total=len(rows), found=len(rows_found), page=page,
+                       pages=pages, sections=sorted({row.section for row in rows}),
+                       rules=sorted({row.rule for row in rows}),
+                       rows=[_with_wrong_step(row) for row in rows_found[PAGE * (page - 1):PAGE * page]])
 
 
 def _with_wrong_step(row: Answer) -> Answer:
@@ -185,16 +186,16 @@ def pair_changes(a: list[Answer], b: list[Answer]) -> dict[Change, list[tuple[An
     return changes
 
 
-def pair(a: Answer, b: Answer, change: Change) -> Pair:
+def pair(a: Answer, b: Answer, change: Change) -> AnswerPair:
     """Two completions with what differs marked, word by word."""
     # Comparing costs up to the product of the two lengths, so long texts are cut, and longer lists not compared.
     # Without `autojunk=False` difflib ignores frequent tokens, which blanks and digits are here.
     left, right = _TOKEN.findall(a.completion[:20_000]), _TOKEN.findall(b.completion[:20_000])
     a, b = _with_wrong_step(a), _with_wrong_step(b)
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=False) if len(left) + len(right) < 4_000 else None
-    return Pair(id=a.id, section=a.section, prompt=a.prompt, gold=a.gold, change=change, a=a, b=b,
-                a_pieces=_with_mark(_pieces(left, matcher, first=True), a.wrong_step),
-                b_pieces=_with_mark(_pieces(right, matcher, first=False), b.wrong_step))
+    return AnswerPair(id=a.id, section=a.section, prompt=a.prompt, gold=a.gold, change=change, a=a, b=b,
+                      a_pieces=_with_mark(_pieces(left, matcher, first=True), a.wrong_step),
+                      b_pieces=_with_mark(_pieces(right, matcher, first=False), b.wrong_step))
 
 
 def _with_mark(pieces: list[AnswerPiece], place: WrongPlace | None) -> list[AnswerPiece]:

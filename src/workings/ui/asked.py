@@ -27,7 +27,7 @@ class AskedAnswer(BaseModel):
     wrong_step: str = Field(default="", description="The first wrong step, in words")
 
 
-class Question(BaseModel):
+class AskedQuestion(BaseModel):
     """One question to a run, and to the model that it began with."""
 
     job: str
@@ -41,7 +41,7 @@ class Question(BaseModel):
 class Asked(BaseModel):
     """Questions of a run, the newest first."""
 
-    questions: list[Question]
+    questions: list[AskedQuestion]
 
 
 def arguments(run: Path, question: str, max_new_tokens: int) -> list[str]:
@@ -52,9 +52,9 @@ def arguments(run: Path, question: str, max_new_tokens: int) -> list[str]:
     return ["--base", "--pieces", "--max-new-tokens", str(max_new_tokens), "--", str(run), question]
 
 
-def read_question(job: Job) -> Question:
+def read_question(job: Job) -> AskedQuestion:
     """A question from the command that put it; of one that still runs, the answers that are there."""
-    question = Question(job=job.id, state=job.state, text=job.arguments[-1] if job.arguments else "")
+    question = AskedQuestion(job=job.id, state=job.state, text=job.arguments[-1] if job.arguments else "")
     # The answer of a command that ended has everything; the last line of one that broke may be a piece.
     answer = job.answer or {}
     for value in [answer] if "completion" in answer else map(json_object, job.output.splitlines()):

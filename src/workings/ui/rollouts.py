@@ -24,7 +24,7 @@ Order = Literal["drawn", "lowest", "highest"]
 T = TypeVar("T")
 
 
-class Part(BaseModel):
+class RewardPart(BaseModel):
     """What one reward gave a completion."""
 
     name: str
@@ -32,13 +32,13 @@ class Part(BaseModel):
     weight: float | None = Field(default=None, description="Left out where the record does not say it")
 
 
-class Completion(BaseModel):
+class ShownCompletion(BaseModel):
     """One completion."""
 
     text: str = Field(description="Invisible control characters are written out")
     more: int = Field(default=0, description="Characters that were cut off here")
     reward: float
-    parts: list[Part]
+    parts: list[RewardPart]
     advantage: float = Field(description="How much better it was than its group")
     divergence: float | None = Field(default=None, description="Of a completion that a teacher judged: how much "
                                      "likelier its tokens were to the student, nats a token")
@@ -46,7 +46,7 @@ class Completion(BaseModel):
     end: str = Field(description="The token that ended it; empty: it was cut off")
 
 
-class Group(BaseModel):
+class ShownGroup(BaseModel):
     """The completions of one prompt."""
 
     id: str
@@ -57,7 +57,7 @@ class Group(BaseModel):
     learned: bool = Field(description="Whether updates learned from it")
     equal: bool = Field(description="Whether all its rewards are the same, so that every advantage is 0")
     mean: float
-    completions: list[Completion]
+    completions: list[ShownCompletion]
 
 
 class RolloutPage(BaseModel):
@@ -69,10 +69,10 @@ class RolloutPage(BaseModel):
     page: int
     pages: int
     mean: float = Field(description="Mean reward of all its completions")
-    rows: list[Group]
+    rows: list[ShownGroup]
 
 
-class Turn(BaseModel):
+class PromptTurn(BaseModel):
     """A rollout in which a prompt was drawn."""
 
     step: int
@@ -91,11 +91,11 @@ class PromptHistory(BaseModel):
     id: str
     prompt: str
     expected: str
-    turns: list[Turn]
+    turns: list[PromptTurn]
     unread: list[str] = Field(description="Rollouts that could not be read, and why")
     page: int
     pages: int
-    rows: list[Group]
+    rows: list[ShownGroup]
 
 
 class Rollouts(BaseModel):
@@ -154,7 +154,7 @@ def prompt_history(reader: RolloutReader, run: Path, prompt: str, *, page: int) 
     steps = list(dict.fromkeys(step for step, _ in turns))
     shown, pages = paged(steps, page, max(1, SHOWN // len(turns[0][1].rewards) // 2))
     write = _writer(reader, run, CUT_ALONE)
-    rows: list[Group] = []
+    rows: list[ShownGroup] = []
     for step in shown:
         try:
             rows += [write(group, step) for group in reader.rollout(run, step).groups if group.prompt.item.id == prompt]
@@ -163,8 +163,9 @@ def prompt_history(reader: RolloutReader, run: Path, prompt: str, *, page: int) 
     return PromptHistory(
         id=prompt, prompt=rows[0].prompt if rows else "", expected=rows[0].expected if rows else "", unread=unread,
         page=page, pages=pages, rows=rows,
-        turns=[Turn(step=step, epoch=each.epoch, learned=each.kept, mean=fmean(each.rewards), lowest=min(each.rewards),
-                    highest=max(each.rewards), tokens=fmean(each.lengths), count=len(each.rewards))
+        turns=[PromptTurn(step=step, epoch=each.epoch, learned=each.kept, mean=fmean(each.rewards),
+                          lowest=min(each.rewards), highest=max(each.rewards), tokens=fmean(each.lengths),
+                          count=len(each.rewards))
                for step, each in turns])
 
 
@@ -184,7 +185,7 @@ def _weights(run: Path) -> dict[str, float]:
         return {}
 
 
-def _writer(reader: RolloutReader, run: Path, most: int) -> Callable[[DrawnGroup, int], Group]:
+def _writer(reader: RolloutReader, run: Path, most: int) -> Callable[[DrawnGroup, int], ShownGroup]:
     """Makes groups that people can read; a completion is cut after so many characters."""
     weights = _weights(run)
     try:
@@ -192,18 +193,18 @@ def _writer(reader: RolloutReader, run: Path, most: int) -> Callable[[DrawnGroup
     except RequestError as error:
         raise RecordError(f"completions cannot be read without the run's tokenizer: {error.given[:120]}") from None
 
-    def completion(sample: Sample, divergence: float | None) -> Completion:
+    def completion(sample: Sample, divergence: float | None) -> ShownCompletion:
         text, end = texts(sample, tokenizer)
-        return Completion(text=text[:most], more=max(0, len(text) - most), reward=sample.reward, end=end,
-                          parts=[Part(name=name, value=value, weight=weights.get(name))
-                                 for name, value in sample.rewards.items()],
-                          advantage=sample.advantage, divergence=divergence, tokens=len(sample.completion.tokens))
+        return ShownCompletion(text=text[:most], more=max(0, len(text) - most), reward=sample.reward, end=end,
+                               parts=[RewardPart(name=name, value=value, weight=weights.get(name))
+                                      for name, value in sample.rewards.items()],
+                               advantage=sample.advantage, divergence=divergence, tokens=len(sample.completion.tokens))
 
-    def group(drawn: DrawnGroup, step: int) -> Group:
+    def group(drawn: DrawnGroup, step: int) -> ShownGroup:
         item, apart = drawn.prompt.item, reader.divergences(run, step)
-        return Group(id=item.id, prompt=visible(item.prompt), expected=visible(item.expected_answer), step=step,
-                     epoch=drawn.epoch, learned=drawn.kept, equal=drawn.is_rewarded and not drawn.has_spread,
-                     mean=mean_reward(drawn), completions=[completion(sample, apart.get((item.id, sample.seed)))
+        return ShownGroup(id=item.id, prompt=visible(item.prompt), expected=visible(item.expected_answer), step=step,
+                          epoch=drawn.epoch, learned=drawn.kept, equal=drawn.is_rewarded and not drawn.has_spread,
+                          mean=mean_reward(drawn), completions=[completion(sample, apart.get((item.id, sample.seed)))
                                                     for sample in drawn.samples])
 
     return group

@@ -10,7 +10,7 @@ from workings.evaluation.predictions import MAX_PREDICTIONS_BYTES
 from workings.record.canonical import loads, read_json
 from workings.record.layout import EVALUATION_CONFIG, PREDICTIONS, SELECTION
 from workings.record.plain import open_plain
-from workings.samples.candidates import RIGHT, Origin
+from workings.samples.candidates import RIGHT, SampleOrigin
 from workings.samples.pairs import PairRule, make_pairs
 from workings.samples.selection import Counts, Selection, select
 from workings.ui.file_cache import FileCache
@@ -111,7 +111,7 @@ def _prompts(file: BinaryIO) -> Iterator[tuple[int, list[Row]]]:
 def _outline(unit: Path) -> UnitOutline:
     try:
         config, record = (read_json(unit / name) for name in (EVALUATION_CONFIG, SELECTION))
-        origin, selection = Origin.of(config), Selection(**record["selection"])
+        origin, selection = SampleOrigin.of(config), Selection(**record["selection"])
         asked = record["pairs"]
         rule = None if "absent" in asked else PairRule(rule=asked["rule"], most_per_prompt=asked["most_per_prompt"])
         lines_found: list[tuple[int, str, list[int], int, int]] = []

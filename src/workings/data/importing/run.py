@@ -19,7 +19,7 @@ from workings.data.importing.media import refuse_media
 from workings.data.importing.pair_formats import PAIR_FORMATS, PairParts
 from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.sources import Progress, RecordSource
-from workings.data.importing.verdicts import Half, Verdict, Waiting, joined, kto
+from workings.data.importing.verdicts import Half, HalfPair, Waiting, joined, kto
 from workings.data.preferences import PreferencePair
 from workings.data.traces import Trace, kind_of
 from workings.errors import RequestError
@@ -33,7 +33,7 @@ ALL_PAIR_FORMATS = (*PAIR_FORMATS, "kto")
 """Values of `--format` that give preference pairs."""
 _OWN_FORMATS = ("traces", "preferences")
 """Formats whose records may have any further key, which is kept and never interpreted."""
-ALL_FORMATS: dict[str, Callable[[Mapping[str, Any]], TraceParts | PairParts | Verdict]] = {
+ALL_FORMATS: dict[str, Callable[[Mapping[str, Any]], TraceParts | PairParts | HalfPair]] = {
     **FORMATS, **PAIR_FORMATS, "kto": kto}
 """The values of `--format`."""
 
@@ -211,7 +211,7 @@ class _Importer:
             # The person knows the file's own keys, and the format's only where they mapped none.
             raise ValueError(self._keys.missing(record.value) or str(error)) from None
         metadata = metadata_of(renamed, parts)
-        if not isinstance(parts, Verdict):
+        if not isinstance(parts, HalfPair):
             entry = self._converted(parts, metadata, record.number)
         else:
             half = Half(record, parts, metadata)

@@ -17,14 +17,14 @@ _SHAPES = ("completion", "messages", "conversations", "output")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict(Parts):
+class HalfPair(Parts):
     """What was found in a record: half a pair."""
 
     completion: str
     right: bool
 
 
-def kto(record: Mapping[str, Any]) -> Verdict:
+def kto(record: Mapping[str, Any]) -> HalfPair:
     """A completion and whether it is right: `label` or `kto_tag`, true or false.
 
     The completion stands in `prompt` and `completion` (TRL, "Dataset formats and types", unpaired preference), in
@@ -46,8 +46,8 @@ def kto(record: Mapping[str, Any]) -> Verdict:
     refuse_half_surrogates(record)
     if not completion or not end.prompt.strip():
         raise ValueError("the prompt or the completion is empty")
-    return Verdict(prompt=end.prompt, history=end.history, completion=completion, right=right,
-                   used=frozenset({*used, tags[0]}))
+    return HalfPair(prompt=end.prompt, history=end.history, completion=completion, right=right,
+                    used=frozenset({*used, tags[0]}))
 
 
 def _exchange(record: Mapping[str, Any], shape: str) -> tuple[Exchange, frozenset[str]]:
@@ -71,7 +71,7 @@ class Half:
     """A verdict with the record that it came from."""
 
     record: SourceRecord
-    verdict: Verdict
+    verdict: HalfPair
     metadata: dict[str, Any]
 
 

@@ -53,7 +53,7 @@ def whole(x: jax.Array) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Made:
+class LazyArray:
     """An array that is made when its turn has come, such as a merged weight."""
 
     shape: tuple[int, ...]
@@ -61,7 +61,7 @@ class Made:
     make: Callable[[], jax.Array]
 
 
-def write(path: Path, arrays: Mapping[str, jax.Array | Made]) -> None:
+def write(path: Path, arrays: Mapping[str, jax.Array | LazyArray]) -> None:
     """Write flat arrays (keys may carry a ``slot|`` in front, which becomes ``slot.``)."""
     plan: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
     source: dict[str, tuple[str, int]] = {}
@@ -80,7 +80,7 @@ def write(path: Path, arrays: Mapping[str, jax.Array | Made]) -> None:
         if key not in held:  # one stacked tensor on the host at a time
             held.clear()
             x = arrays[key]
-            held[key] = whole(x.make() if isinstance(x, Made) else x)
+            held[key] = whole(x.make() if isinstance(x, LazyArray) else x)
         return held[key] if i < 0 else held[key][i]
 
     if jax.process_index() == 0:

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from workings.engines.jax.checkpoint import ADAPTER_FILE, MODEL_FILE, Made, write
+from workings.engines.jax.checkpoint import ADAPTER_FILE, MODEL_FILE, LazyArray, write
 from workings.engines.jax.frozen_matrix import STORED, format_of
 from workings.engines.jax.init import parameter_shapes
 from workings.engines.jax.lora import merged, peft_config
@@ -28,8 +28,9 @@ def export(params: Params, spec: StepSpec, directory: Path) -> None:
     # Shapes of the full model, whatever a run holds: codes of fewer bits and adapters become plain weights.
     shapes = parameter_shapes(spec.shape, spec.parameter_dtype)
     # A merged weight is made when its turn has come, so one of them at a time exists beside the state.
-    write(directory / MODEL_FILE, {name: Made(x.shape, x.dtype, partial(_full, tensors, name, x.shape[-1], x.dtype))
-                                   for name, x in shapes.items()})
+    write(directory / MODEL_FILE, {
+        name: LazyArray(x.shape, x.dtype, partial(_full, tensors, name, x.shape[-1], x.dtype))
+        for name, x in shapes.items()})
     # Stored precision by transformers' names, which are JAX's.
     dtype = str(next(iter(shapes.values())).dtype)
     _write_json(directory / CONFIG, to_hf_config(spec.shape) | {"dtype": dtype})

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from workings.config.method import FullConfig
 from workings.engines.safetensors_file import TensorFile, write_tensors
-from workings.engines.torch.lora import ADAPTER_FOLDER, Made, merged, put, weights, write_config
+from workings.engines.torch.lora import ADAPTER_FOLDER, LazyTensor, merged, put, weights, write_config
 from workings.engines.torch.sharding import as_split, gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec, dtype_name
 from workings.engines.torch.step import State
@@ -49,14 +49,14 @@ def numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
     return to_numpy(torch.empty(0, dtype=dtype)).dtype
 
 
-def write(path: Path, tensors: Mapping[str, Tensor | Made]) -> None:
+def write(path: Path, tensors: Mapping[str, Tensor | LazyTensor]) -> None:
     """Write tensors one by one; parts that several processes hold are gathered, and the first process writes."""
     plan = {name: (numpy_dtype(x.dtype), tuple(x.shape)) for name, x in tensors.items()}
 
     def whole(name: str) -> Tensor:
         # Made or gathered when its turn comes: never more than one tensor at a time.
         x = tensors[name]
-        return x.make() if isinstance(x, Made) else gathered(x)
+        return x.make() if isinstance(x, LazyTensor) else gathered(x)
 
     if not dist.is_initialized() or dist.get_rank() == 0:
         write_tensors(path, plan, lambda name: to_numpy(whole(name)), METADATA)

@@ -43,7 +43,7 @@ ADAPTER_FOLDER, ADAPTER_CONFIG = "adapter", "adapter_config.json"
 
 
 @dataclass(frozen=True)
-class Made:
+class LazyTensor:
     """A tensor that is made when it is written."""
 
     shape: torch.Size
@@ -188,11 +188,12 @@ def fill_adapters(model: nn.Module, seed: int) -> None:
             local(param).zero_()
 
 
-def merged(spec: TorchSpec, model: nn.Module) -> dict[str, Made]:
+def merged(spec: TorchSpec, model: nn.Module) -> dict[str, LazyTensor]:
     """Full weights by Hugging Face's names, each made when its turn comes: adapters added in float32, rounded once."""
     layers = {f"{name}.weight": module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
     sizes = tensor_shapes(spec.shape)
-    return {name: Made(torch.Size(sizes[name]), spec.parameter_dtype, partial(_full, spec, place, layers.get(name)))
+    return {name: LazyTensor(torch.Size(sizes[name]), spec.parameter_dtype,
+                             partial(_full, spec, place, layers.get(name)))
             for name, place in weights(model).items()}
 
 

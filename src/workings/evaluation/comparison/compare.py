@@ -28,7 +28,7 @@ SHOWN_IDS = 50
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
+class ComparedSide:
     """One of the two scorecards."""
 
     name: str
@@ -77,8 +77,8 @@ class Comparison:
     """What limits the claim."""
     equal: list[str] = field(default_factory=list)
     """What was the same on both sides."""
-    a: Side | None = None
-    b: Side | None = None
+    a: ComparedSide | None = None
+    b: ComparedSide | None = None
     difference: PairedDifference | None = None
     sections: list[SectionDelta] = field(default_factory=list)
     newly_right: list[str] = field(default_factory=list)
@@ -152,8 +152,8 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_with
     verdict = difference.verdict
     if verdict == "inconclusive" and isinstance(equivalence, Equivalence) and equivalence.shown:
         verdict = "equivalent"
-    side_a = Side(name=name_a, path=str(a.path), cell=cell(results_a))
-    side_b = Side(name=name_b, path=str(b.path), cell=cell(results_b))
+    side_a = ComparedSide(name=name_a, path=str(a.path), cell=cell(results_a))
+    side_b = ComparedSide(name=name_b, path=str(b.path), cell=cell(results_b))
     warnings = [record.warning for record in (a, b) if record.warning]
     if said := steps_versions((a.config, b.config)):
         unknown.append(f"{said}, so their step validity is not comparable")
@@ -178,7 +178,7 @@ def pair_results(a: EvaluationRecord, b: EvaluationRecord) -> list[tuple[ItemRes
     return [(result, by_id[result.id]) for result in results_a]
 
 
-def comparison_sentence(a: Side, b: Side, difference: PairedDifference, verdict: str,
+def comparison_sentence(a: ComparedSide, b: ComparedSide, difference: PairedDifference, verdict: str,
                         equivalence: Equivalence | str | None = None) -> str:
     """The verdict in one sentence: both accuracies, n, the difference, the intervals, and what so many items show."""
     opening = {"better": f"{b.name} is better than {a.name}", "worse": f"{b.name} is worse than {a.name}",
@@ -248,7 +248,8 @@ def _sections(pairs: Sequence[tuple[ItemResult, ItemResult]]) -> list[SectionDel
             for name, difference, p in zip(names, differences, adjusted, strict=True)]
 
 
-def _notes(a: Side, b: Side, difference: PairedDifference, equivalence: Equivalence | str | None) -> list[str]:
+def _notes(a: ComparedSide, b: ComparedSide, difference: PairedDifference,
+           equivalence: Equivalence | str | None) -> list[str]:
     notes = [f"{side.cell.errors} items of {side.name} could not be scored and count as 0"
              for side in (a, b) if side.cell.errors]
     if isinstance(difference.interval, str):

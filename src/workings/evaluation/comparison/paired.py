@@ -138,14 +138,14 @@ def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str
     if len(set(names)) < n:
         stats = _clustered(differences, names)
     elif all(value in (0.0, 1.0) for value in (*a, *b)):
-        stats = _Found(tango(right, wrong, n), score_p(right, wrong), mcnemar_exact(right, wrong),
-                       _independent_error(differences))
+        stats = _Statistics(tango(right, wrong, n), score_p(right, wrong), mcnemar_exact(right, wrong),
+                            _independent_error(differences))
     elif n > 1:
         result = t_mean(differences)
-        stats = _Found(result.interval, result.p_value, "values in between have no right and wrong",
-                       result.standard_error)
+        stats = _Statistics(result.interval, result.p_value, "values in between have no right and wrong",
+                            result.standard_error)
     else:
-        stats = _Found("one item", None, "one item", 0.0)
+        stats = _Statistics("one item", None, "one item", 0.0)
     return PairedDifference(n=n, delta=math.fsum(differences) / n, interval=stats.interval, p_value=stats.p_value,
                             mcnemar=stats.mcnemar, newly_right=right, newly_wrong=wrong, standard_error=stats.error)
 
@@ -189,24 +189,24 @@ def difference_text(difference: PairedDifference, p_value: float | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Statistics:
     interval: Interval | str
     p_value: float | None
     mcnemar: float | str
     error: float
 
 
-def _clustered(differences: Sequence[float], names: Sequence[str]) -> _Found:
+def _clustered(differences: Sequence[float], names: Sequence[str]) -> _Statistics:
     """Clustered t; where no item differs, Tango's interval with as many pairs as there are clusters."""
     mcnemar = "items in clusters are not independent"
     groups = len(set(names))
     if groups < MIN_CLUSTERS:
-        return _Found(too_few_clusters(groups), None, mcnemar, _independent_error(differences))
+        return _Statistics(too_few_clusters(groups), None, mcnemar, _independent_error(differences))
     # Without any spread the t interval would have no width, as if all were known.
     if not any(differences):
-        return _Found(tango(0, 0, groups), 1.0, mcnemar, 0.0)
+        return _Statistics(tango(0, 0, groups), 1.0, mcnemar, 0.0)
     result = clustered_t_mean(differences, names)
-    return _Found(result.interval, result.p_value, mcnemar, result.standard_error)
+    return _Statistics(result.interval, result.p_value, mcnemar, result.standard_error)
 
 
 def _independent_error(differences: Sequence[float]) -> float:

@@ -12,7 +12,7 @@ from workings.record import atomic
 from workings.record.canonical import line
 from workings.record.layout import ATTEST, SEAL, UNIT_FOLDERS, UNIT_PARENTS
 from workings.record.lock import DirectoryLock
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.record.seal import root_digest
 from workings.record.storage import storage
 
@@ -37,7 +37,7 @@ def sign_run(run: Path, key: Path, passphrase: str = "") -> Signed:
         RecordError: the record's integrity does not hold: nobody should vouch for it.
     """
     signer = keys.signer(key, passphrase)
-    opened = Run.open(run)
+    opened = RunRecord.open(run)
     # Level 0 alone: a signature vouches for bytes; what they say is for whoever verifies.
     result = verify(run, level=0)
     if failed := [f"{check.id}: {check.text}" for check in result.checks if check.verdict == "failed"]:

@@ -12,7 +12,7 @@ from workings.evidence.pack.write import FileOnDisk
 from workings.record import attempts
 from workings.record.canonical import line
 from workings.record.layout import ATTEMPTS, ATTEST, EVALUATION_UNITS, SAMPLED, SEAL, SUMS
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.record.seal import parse_seal, parse_sums, root_digest
 
 
@@ -20,7 +20,7 @@ from workings.record.seal import parse_seal, parse_sums, root_digest
 class Contents:
     """What the runs bring into a pack."""
 
-    runs: dict[str, Run]
+    runs: dict[str, RunRecord]
     """By place in the pack, `runs/<name>`."""
     evaluations: dict[str, Path] = field(default_factory=dict)
     """Evaluations and samples that stand beside runs (of an untrained model, of texts from elsewhere), likewise."""
@@ -42,7 +42,7 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
         RequestError: a run that is not sealed or failed, or two of one name.
         RecordError: a unit in a run is not sealed.
     """
-    runs: dict[str, Run] = {}
+    runs: dict[str, RunRecord] = {}
     evaluations: dict[str, Path] = {}
     order: list[str] = []
     for path in paths:
@@ -56,7 +56,7 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
         if kind in EVALUATION_UNITS:
             evaluations[place] = path
             continue
-        run = Run.open(path)
+        run = RunRecord.open(path)
         # Refused and not skipped, so that the person notices; the list of attempts shows the failed run anyway.
         if run.status == "failed":
             raise RequestError(f"{path}, which failed: {run.manifest.status_reason}", "runs that did not fail",
@@ -73,7 +73,7 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
     return contents
 
 
-def _add_run(contents: Contents, place: str, run: Run, weights: str) -> None:
+def _add_run(contents: Contents, place: str, run: RunRecord, weights: str) -> None:
     for inner, root in unit_roots(run.path).items():
         # Only the run itself holds checkpoints; of the units inside every file is needed to check it.
         by_digest = weights == BY_DIGEST and not inner

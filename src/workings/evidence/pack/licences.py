@@ -13,21 +13,21 @@ from workings.record.canonical import loads
 from workings.record.digest import file_digest
 from workings.record.layout import OVERRIDES
 from workings.record.manifest import DRAWN_FROM
-from workings.record.reader import Run
+from workings.record.reader import RunRecord
 from workings.record.values import Absent
 
 SCHEMA = "licences/1"
 _DATA_KEYS = (("data", "traces"), ("evaluation", "traces"), ("evaluation", "items"))
 
 
-def licences(runs: Iterable[Run]) -> dict[str, Any]:
+def licences(runs: Iterable[RunRecord]) -> dict[str, Any]:
     """The contents of `licences.json`."""
     return {"schema": SCHEMA,
             "software": {"name": "workings", "licence": "Apache-2.0", "files": ["LICENSE", "NOTICE"]},
             "runs": {run.path.resolve().name: {"model": _model(run), "data": _data(run)} for run in runs}}
 
 
-def data_manifests(run: Run) -> dict[str, bytes]:
+def data_manifests(run: RunRecord) -> dict[str, bytes]:
     """`manifest.json` files that lie beside the data which this run was made with, recognized by digest."""
     manifests = {}
     for file in data_files(run):
@@ -38,7 +38,7 @@ def data_manifests(run: Run) -> dict[str, bytes]:
     return manifests
 
 
-def drawn_data(run: Run) -> dict[str, bytes]:
+def drawn_data(run: RunRecord) -> dict[str, bytes]:
     """The file that a run learned samples from, by its name in a pack; empty for runs that learned from none.
 
     Without it nobody could see that what was learned is what was drawn and kept.
@@ -56,7 +56,7 @@ def drawn_data(run: Run) -> dict[str, bytes]:
                       f"({run.manifest.config_snapshot.get('data', {}).get('traces')})")
 
 
-def data_files(run: Run) -> list[Path]:
+def data_files(run: RunRecord) -> list[Path]:
     """The data files that the recipe names, where they still lie as they were; others are known by digest only."""
     digests = set(run.manifest.data_digests.values())
     # A recipe names its data relative to itself; where its place is not recorded, the usual ones are tried.
@@ -70,7 +70,7 @@ def data_files(run: Run) -> list[Path]:
     return sorted(path for path in paths if file_digest(path) in digests)
 
 
-def _model(run: Run) -> dict[str, Any]:
+def _model(run: RunRecord) -> dict[str, Any]:
     manifest = run.manifest
     if isinstance(manifest.weight_digests, Absent):
         return {"id": manifest.model_id, "licence": {"absent": "random weights, made by the run itself"}}
@@ -80,7 +80,7 @@ def _model(run: Run) -> dict[str, Any]:
             "licence": known or {"absent": "not known here: see the page that the weights came from"}}
 
 
-def _data(run: Run) -> dict[str, Any]:
+def _data(run: RunRecord) -> dict[str, Any]:
     """What each trace or item says about its own licence, counted; by digest of the file."""
     by_digest: dict[str, Any] = {}
     for path in data_files(run):

@@ -9,7 +9,7 @@ from workings.evidence.replay.coverage import more_than, share_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answers:
+class DrawnUnit:
     """An evaluation whose answers can be asked for again."""
 
     unit: str
@@ -39,19 +39,19 @@ class Answers:
 class AnswerDraw:
     """How many batches of each evaluation are asked again, and how many completions have to be the recorded ones."""
 
-    evaluations: tuple[Answers, ...]
+    evaluations: tuple[DrawnUnit, ...]
     drawn: tuple[int, ...]
     same: float
     """Share of all completions that has to be the recorded text."""
 
     @classmethod
-    def some(cls, evaluations: Sequence[Answers], same: float, items: int) -> "AnswerDraw":
+    def some(cls, evaluations: Sequence[DrawnUnit], same: float, items: int) -> "AnswerDraw":
         """At least so many items of each."""
         return cls(evaluations=tuple(evaluations), drawn=tuple(each.drawn_for(items) for each in evaluations),
                    same=same)
 
     @classmethod
-    def confident(cls, evaluations: Sequence[Answers], same: float, splice: float, confidence: float) -> "AnswerDraw":
+    def confident(cls, evaluations: Sequence[DrawnUnit], same: float, splice: float, confidence: float) -> "AnswerDraw":
         """As few as find with this probability that so large a share of any evaluation is invented; all if need be."""
         largest = max((each.population for each in evaluations), default=0)
         draw = cls(evaluations=tuple(evaluations), drawn=(0,) * len(evaluations), same=same)
@@ -63,7 +63,7 @@ class AnswerDraw:
                 break
         return draw
 
-    def invented(self, evaluation: Answers, splice: float) -> int:
+    def invented(self, evaluation: DrawnUnit, splice: float) -> int:
         """Items that a share is; under other conditions they count above as many as may differ by themselves."""
         honest = self._allowed(evaluation, [each.population for each in self.evaluations])
         return min(evaluation.items, share_of(evaluation.items, splice) + honest)
@@ -76,7 +76,7 @@ class AnswerDraw:
         return more_than(self._allowed(evaluation, self.drawn), population=evaluation.population, wrong=wrong,
                          drawn=drawn)
 
-    def _allowed(self, evaluation: Answers, drawn: Sequence[int]) -> int:
+    def _allowed(self, evaluation: DrawnUnit, drawn: Sequence[int]) -> int:
         """Wrong items of one evaluation that still leave the share that is needed, of so many drawn of each."""
         asked = sum(each.asked(count) * each.samples for each, count in zip(self.evaluations, drawn, strict=True))
         # Compared as `judge` does it: a share that is rounded would be another one.

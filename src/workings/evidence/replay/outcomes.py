@@ -12,7 +12,7 @@ from workings.engines.session import ModelSession
 from workings.errors import RecordError
 from workings.evaluation.generate import generate_batch
 from workings.evaluation.settings import EvaluationSettings
-from workings.evidence.replay.answer_draw import Answers
+from workings.evidence.replay.answer_draw import DrawnUnit
 from workings.evidence.replay.judge import MAX_DIFFERENCE, Facts
 from workings.record.digest import bytes_digest, file_digest
 from workings.scoring.items import Item
@@ -68,11 +68,11 @@ class RecordedEvaluation:
     rows: Sequence[Mapping[str, Any]]
     """Lines of its predictions."""
 
-    def answers(self, *, whole_batches: bool) -> Answers:
+    def answers(self, *, whole_batches: bool) -> DrawnUnit:
         """What can be drawn of it: batches as they were asked, or single items. Raises `RecordError`."""
         settings = _settings(self)
-        return Answers(unit=self.unit, items=len({row["id"] for row in self.rows}), samples=settings.samples,
-                       batch=_items_of_a_batch(settings) if whole_batches else 1)
+        return DrawnUnit(unit=self.unit, items=len({row["id"] for row in self.rows}), samples=settings.samples,
+                         batch=_items_of_a_batch(settings) if whole_batches else 1)
 
 
 def generate_again(session: ModelSession, asked: RecordedEvaluation, drawn: Sequence[int], *,

@@ -87,9 +87,10 @@ def _row_problems(unit: Unit, rows: list[dict[str, Any]]) -> list[str]:
 
 def _kept(record: Record) -> dict[str, set[bytes]]:
     """Canonical lines of what was kept, by the digest of the model that drew it."""
-    from workings.samples.candidates import Origin
+    from workings.samples.candidates import SampleOrigin
     kept: dict[str, set[bytes]] = {}
     for unit in record.samples:
         rows = [*unit.lines(KEPT), *(unit.lines(PAIRS) if unit.has(PAIRS) else [])]
-        kept.setdefault(Origin.of(unit.json(EVALUATION_CONFIG)).drawn_from, set()).update(line(row) for row in rows)
+        origin = SampleOrigin.of(unit.json(EVALUATION_CONFIG))
+        kept.setdefault(origin.drawn_from, set()).update(line(row) for row in rows)
     return kept

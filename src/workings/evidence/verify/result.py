@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from workings.evidence.verify.said import Said
+    from workings.evidence.verify.said import UncheckedField
 
 
 class CheckVerdict(StrEnum):
@@ -58,7 +58,7 @@ class Verification:
     """Digest over all units; keep it elsewhere and give it to `--expect-root`. Empty where nothing could be read."""
     claims: tuple[str, ...]
     """What the record says about itself, a sentence each."""
-    said: "tuple[Said, ...]" = ()
+    said: "tuple[UncheckedField, ...]" = ()
     """Fields that no check stands for: said, not checked."""
     coverage: Mapping[str, Any] = field(default_factory=dict)
     """Of level 3, by the run's place: which steps and answers were taken again, and which splices that would have

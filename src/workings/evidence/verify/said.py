@@ -46,7 +46,7 @@ Made = Mapping[str, Mapping[str, CheckVerdict]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class UncheckedField:
     """One field, or one whole file, that is not checked."""
 
     unit: str
@@ -66,27 +66,27 @@ class Said:
         return f"{place}{f': {self.field}' if self.field else ''} ({self.why})"
 
 
-def said(record: Record, made: Made) -> tuple[Said, ...]:
+def said(record: Record, made: Made) -> tuple[UncheckedField, ...]:
     """Every field of every file that no check stands for, and those whose check was not made."""
-    fields: dict[Said, None] = {}
+    fields: dict[UncheckedField, None] = {}
     for unit in record.units:
         for file in _left_out(unit):
-            fields[Said(unit=unit.title, file=file, field="", why=NOT_THERE)] = None
+            fields[UncheckedField(unit=unit.title, file=file, field="", why=NOT_THERE)] = None
         for file, field, absent in _fields(unit):
             if why := _why(unit, file, field, made, absent=absent):
-                fields[Said(unit=unit.title, file=shown(file), field=shown(field), why=why)] = None
+                fields[UncheckedField(unit=unit.title, file=shown(file), field=shown(field), why=why)] = None
                 if len(fields) >= MAX_SAID:
                     return tuple(fields)
     for place, listed in read_lists(record).items():
         for field in sorted({key for row in listed for key in row}):
             row = witness_of("beside", "attempts.jsonl", field)
             if row is None or row.is_said:
-                fields[Said(unit="", file=shown(place.removeprefix("..") or "attempts.jsonl"), field=shown(field),
-                            why=row.how if row else NO_ROW)] = None
+                fields[UncheckedField(unit="", file=shown(place.removeprefix("..") or "attempts.jsonl"),
+                                      field=shown(field), why=row.how if row else NO_ROW)] = None
     # What lies beside the runs belongs to nobody: `integrity.extra` names it, and so does the list.
     for entry in record.loose:
         if entry.kind == "file" and not entry.name.endswith("attempts.jsonl") and "/attest/" not in f"/{entry.name}":
-            fields[Said(unit="", file=shown(entry.name), field="", why="outside of every seal")] = None
+            fields[UncheckedField(unit="", file=shown(entry.name), field="", why="outside of every seal")] = None
     return tuple(fields)
 
 

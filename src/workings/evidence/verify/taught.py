@@ -26,7 +26,7 @@ ROW_BYTES = 400
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Told:
+class _ToldOfRow:
     """What was said of a row, of which no more is kept: all numbers together may be larger than the memory."""
 
     positions: int
@@ -112,14 +112,14 @@ def _files(unit: Unit) -> "TopTokenFiles":
                          count=_top_k(unit))
 
 
-def _told(unit: Unit) -> dict[str, _Told]:
+def _told(unit: Unit) -> dict[str, _ToldOfRow]:
     """By a row's id; a file of numbers is in memory at a time."""
     return unit.once("top tokens", lambda: _read(unit))
 
 
-def _read(unit: Unit) -> dict[str, _Told]:
+def _read(unit: Unit) -> dict[str, _ToldOfRow]:
     files, vocabulary = _files(unit), unit.json(MODEL_SHAPE)["vocab_size"]
-    told: dict[str, _Told] = {}
+    told: dict[str, _ToldOfRow] = {}
     for number, part in enumerate(files.parts):
         name = top_tokens_file(number)
         read_header(unit, name)  # nothing but tensors stands in it, and no gap between them
@@ -129,7 +129,7 @@ def _read(unit: Unit) -> dict[str, _Told]:
     return told
 
 
-def _of_row(row: "TopTokensOfRow", vocabulary: int) -> _Told:
+def _of_row(row: "TopTokensOfRow", vocabulary: int) -> _ToldOfRow:
     import numpy as np
 
     from workings.objectives.top_tokens import LEAST_REST
@@ -145,5 +145,5 @@ def _of_row(row: "TopTokensOfRow", vocabulary: int) -> _Told:
     rest = np.clip(1 - mass, LEAST_REST, 1)
     entropy = 0.0 if wrong["probabilities above 1"] else float(
         -(probabilities * log_probs).sum() - (rest * np.log(rest)).sum())
-    return _Told(positions=len(tokens), mass=float(mass.sum()), entropy=entropy,
-                 problems=tuple(what for what, is_so in wrong.items() if is_so))
+    return _ToldOfRow(positions=len(tokens), mass=float(mass.sum()), entropy=entropy,
+                      problems=tuple(what for what, is_so in wrong.items() if is_so))

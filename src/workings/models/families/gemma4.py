@@ -18,12 +18,13 @@ from workings.models.family import (
     PER_LAYER_NORM,
     PER_LAYER_PROJECTION,
     Family,
-    Refusal,
+    FamilyRefusal,
 )
 from workings.models.hf_config import layer_types, read_rotation, read_sliding, require
 from workings.models.shape import ModelShape
 
-_BY_THEIR_CLASS = Refusal(expected="an engine that trains experts by transformers' own class", try_next="engine=torch")
+_BY_THEIR_CLASS = FamilyRefusal(expected="an engine that trains experts by transformers' own class",
+                                try_next="engine=torch")
 WITHOUT_EXPERTS = {"jax": _BY_THEIR_CLASS, "tunix": _BY_THEIR_CLASS}
 """Engines that have no experts."""
 UNIFIED = "gemma4_unified_text"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workings.errors import RequestError
-from workings.models.family import Family, Refusal
+from workings.models.family import Family, FamilyRefusal
 from workings.models.hf_config import require
 from workings.models.shape import ModelShape
 
@@ -74,4 +74,5 @@ FAMILY = Gpt2(
     dropout=("attn_pdrop", "resid_pdrop", "embd_pdrop"),
     projections=("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"), residual=("attn.c_proj", "mlp.c_proj"),
     layer_prefix="transformer.h", optional_prefix="transformer.",
-    refusals={"jax": Refusal(expected="one of the other families; GPT-2 runs on PyTorch", try_next="engine=torch")})
+    refusals={"jax": FamilyRefusal(expected="one of the other families; GPT-2 runs on PyTorch",
+                                   try_next="engine=torch")})

@@ -18,7 +18,7 @@ from workings.reports.figures import accuracy_figure, delta_figure
 from workings.reports.gather import configuration_rows, view_run
 from workings.reports.html import numbers_of, verdict_text, write_report
 from workings.reports.wrong_steps import CAPTION, breaks_figure
-from workings.ui.answers import PAGE, Change, Pair, pair
+from workings.ui.answers import PAGE, AnswerPair, Change, pair
 from workings.ui.differences import Difference, differences
 from workings.ui.series import Curves
 from workings.ui.site import Site
@@ -49,7 +49,7 @@ class Pairs(BaseModel):
     found: int
     page: int
     pages: int
-    rows: list[Pair]
+    rows: list[AnswerPair]
 
 
 def two(site: Site, names: list[str]) -> list[Path]:

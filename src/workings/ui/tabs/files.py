@@ -23,7 +23,7 @@ class FilesQuery(BaseModel):
     file: str = Field(default="", max_length=2_000)
 
 
-class Tensor(BaseModel):
+class TensorRow(BaseModel):
     """One tensor of a file of weights or moments."""
 
     name: str
@@ -38,7 +38,7 @@ class OpenedFile(BaseModel):
     size_bytes: int
     text: str = ""
     cut: bool = Field(default=False, description="Whether the text is only the beginning")
-    tensors: list[Tensor] = []
+    tensors: list[TensorRow] = []
     problem: str = Field(default="", description="Why nothing is shown")
 
 
@@ -56,7 +56,7 @@ def run_file(site: Site, name: str, file: str = "") -> OpenedFile:
             opened = TensorFile(path)
         except RecordError as error:
             return OpenedFile(path=file, size_bytes=size, problem=str(error)[:300])
-        tensors = [Tensor(name=name, dtype=str(opened.dtype(name)), shape=list(opened.shape(name)))
+        tensors = [TensorRow(name=name, dtype=str(opened.dtype(name)), shape=list(opened.shape(name)))
                    for name in opened.names()]
         return OpenedFile(path=file, size_bytes=size, tensors=tensors)
     with open_plain(path) as stream:

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from workings.ui.answers import Answers, Result, search
+from workings.ui.answers import AnswersPage, Result, search
 from workings.ui.site import Site
 from workings.ui.tab import OpenedRun, Tab
 
@@ -21,7 +21,7 @@ class ItemsQuery(BaseModel):
 
 
 def run_items(site: Site, name: str, unit: str = "", q: str = "", result: Result = "", section: str = "",
-              rule: str = "", page: int = 1) -> Answers:
+              rule: str = "", page: int = 1) -> AnswersPage:
     """Items of an evaluation, 50 a page."""
     return search(site.folder, site.folder.path(name), unit=unit, text=q, result=result, section=section, rule=rule,
                   page=page)

@@ -38,7 +38,7 @@ FIRST_TENSOR_CORES_FOR_BF16 = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Card:
+class TracedCard:
     """What of a CUDA card decides how much a step reserves."""
 
     capability: str = ""
@@ -48,13 +48,13 @@ class Card:
 
 
 def inspect_step(request: EngineRequest, batch: tuple[int, ...], platform: str,
-                 card: Card | None = None) -> Inspection:
+                 card: TracedCard | None = None) -> Inspection:
     """Trace the step of a request for a batch ``(A, B, S)``; see `inspect_program`."""
-    return inspect_program(request, "step", (batch[0], batch[1], batch[2]), platform, card or Card())
+    return inspect_program(request, "step", (batch[0], batch[1], batch[2]), platform, card or TracedCard())
 
 
 def inspect_program(request: EngineRequest, program: Program, size: Size, platform: str,
-                    card: Card) -> Inspection:
+                    card: TracedCard) -> Inspection:
     """Trace one program of a run.
 
     Args:
@@ -110,7 +110,7 @@ def _sentences(details: Mapping[str, Any]) -> list[str]:
     return said
 
 
-def _spec(request: EngineRequest, platform: str, card: Card, mesh: Mesh) -> tuple[TorchSpec, list[str]]:
+def _spec(request: EngineRequest, platform: str, card: TracedCard, mesh: Mesh) -> tuple[TorchSpec, list[str]]:
     """The step as the platform would take it, on fake tensors that call themselves CPU tensors."""
     spec = build_spec(request, torch.device("cpu"), mesh)
     refuse_unsuited(spec)
@@ -158,7 +158,7 @@ def follow(state: State, run: Callable[[], None], workspaces: dict[Any, Workspac
     return live.log
 
 
-def _on_card(log: Log, card: Card, details: dict[str, Any]) -> tuple[int, dict[str, int]]:
+def _on_card(log: Log, card: TracedCard, details: dict[str, Any]) -> tuple[int, dict[str, int]]:
     """Reserved bytes, context included, and their parts."""
     workspace = cublas_workspace(card.capability)
     # One for the thread of forward and one for that of backward; storages count from 1, so these keys are free.

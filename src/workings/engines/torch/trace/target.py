@@ -48,11 +48,11 @@ def trace_for(request: EngineRequest, programs: Mapping[str, tuple[int, int, int
 def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:
     """In the child."""
     try:
-        from workings.engines.torch.trace.inspect import Card, inspect_program
+        from workings.engines.torch.trace.inspect import TracedCard, inspect_program
     except ModuleNotFoundError as error:
         return {"wrong": [f"a plan for engine: torch without {error.name}", "the libraries of this engine",
                           pip_install("torch")]}
-    card = Card(capability=ask["capability"], limit_bytes=ask["limit_bytes"])
+    card = TracedCard(capability=ask["capability"], limit_bytes=ask["limit_bytes"])
     answers: dict[str, Any] = {}
     request = EngineRequest.from_json(ask["request"])
     try:
