@@ -15,7 +15,7 @@ from workings.evaluation.statistics.intervals import wilson
 from workings.evaluation.unit import EvaluationRecord
 from workings.reports.html import write_report
 from workings.reports.wrong_steps import breaks_figure, marked, marked_samples
-from workings.scoring.wrong_step import wrong_place
+from workings.scoring.steps import wrong_place
 from workings.ui.answers import Answer, pair
 
 WRONG = "<reasoning>8+9+0=17, write 7 carry 1\n\n8+9+1=17, write 7 carry 1\n1+2=4</reasoning><answer>177</answer>"

@@ -8,8 +8,7 @@ from workings.data.traces import STYLES, Trace, completion_text, split_completio
 from workings.errors import RequestError
 from workings.samples.candidates import SampleOrigin
 from workings.samples.pairs import PairRule, make_pairs
-from workings.samples.selection import Selection, select
-from workings.samples.similarity import similarity
+from workings.samples.selection import Selection, select, similarity
 from workings.scoring.items import Item
 
 ORIGIN = SampleOrigin(form="tags", source="samples of a 0123", drawn_from="0123")

@@ -24,7 +24,7 @@ def ask_command(
     both.
     """
     from workings.runs.evaluate import ask, ask_untrained
-    from workings.scoring.wrong_step import wrong_place
+    from workings.scoring.steps import wrong_place
 
     def values_of(model: str) -> dict[str, Any]:
         """Keys of `--json` of one model's answer, which is shown meanwhile."""

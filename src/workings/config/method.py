@@ -24,6 +24,8 @@ class FullConfig(Section):
 class AdapterFields(Section):
     """Settings of adapters, whatever the weights beside them are stored in."""
 
+    name: str
+    """The method; first here, so that it comes first in every list of keys."""
     rank: int = Field(default=16, ge=1)
     """Rank of an adapter (peft: `r`)."""
     alpha: float = Field(default=32.0, gt=0)

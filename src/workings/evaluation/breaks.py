@@ -10,7 +10,7 @@ from workings.evaluation.scorecard import mean_interval
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import PREDICTIONS
-from workings.scoring.wrong_step import wrong_place
+from workings.scoring.steps import wrong_place
 
 RIGHT, DESPITE = "right, no step wrong", "right, a step wrong"
 NOT_FOUND, UNSCORED = "wrong, no step wrong", "could not be scored"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from workings.config.algorithms.taught import TeacherPrecision
+from workings.config.algorithms.base import TeacherPrecision
 from workings.config.method import FULL, FrozenBits, FullConfig, LoraConfig, QloraConfig
 from workings.config.training import AdamWConfig, PrecisionConfig
 from workings.engines.base import EngineRequest, Inspection, Inspections, ProgramName

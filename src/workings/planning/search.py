@@ -12,7 +12,7 @@ from math import gcd
 from typing import get_args
 
 from workings.config.algorithms import Distill, Taught
-from workings.config.algorithms.taught import TeacherPrecision
+from workings.config.algorithms.base import TeacherPrecision
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, ProgramName
 from workings.engines.registry import find_planning_engine

@@ -7,6 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from workings.evaluation.comparison.compare import Comparison
+from workings.evaluation.comparison.flips import HEADS
 from workings.evaluation.comparison.paired import PairedDifference, p_text, points
 from workings.evaluation.scorecard import percent
 from workings.evaluation.statistics.intervals import Interval
@@ -209,3 +210,19 @@ def key_entry(name: str, color: int, kind: str) -> dict[str, Any]:
     else:
         mark = Markup('<g class="mark c{c}">{shape}</g>').format(c=color, shape=marker(color, 14, 5, 4))
     return {"mark": mark, "text": name}
+
+
+def flips_table(comparison: Comparison | None) -> Table | None:
+    """Items by what changed from A to B, in all and by section; None without a comparison."""
+    if comparison is None or not comparison.flips:
+        return None
+    return Table(caption="Items by what changed", heads=list(HEADS),
+                 rows=[list(flip.row()) for flip in comparison.flips])
+
+
+def pass_table(comparison: Comparison | None) -> Table | None:
+    """pass@k of both sides and the difference; None where one sample an item was drawn."""
+    if comparison is None or not comparison.pass_at_k:
+        return None
+    return Table(caption="Any of k samples right", heads=["k", comparison.name_a, comparison.name_b, "difference"],
+                 rows=[list(rate.row()) for rate in comparison.pass_at_k])

@@ -22,13 +22,12 @@ from workings.evaluation.unit import EvaluationRecord
 from workings.models.unproven import said_of_recipe
 from workings.record import atomic
 from workings.record.layout import PREDICTIONS
-from workings.reports.comparison_tables import flips_table, pass_table
-from workings.reports.figures import Drawn, accuracy_figure, delta_figure, loss_figures
+from workings.reports.figures import Drawn, accuracy_figure, delta_figure, flips_table, loss_figures, pass_table
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
 from workings.reports.reward_figures import reward_figures, reward_samples
 from workings.reports.run_table import behaviour_rows, run_rows
 from workings.reports.wrong_steps import CAPTION, breaks_figure, marked
-from workings.scoring.wrong_step import wrong_place
+from workings.scoring.steps import wrong_place
 
 VERDICTS = {"better": "{b} is better", "worse": "{b} is worse", "inconclusive": "inconclusive",
             "equivalent": "equivalent", "not comparable": "not comparable"}

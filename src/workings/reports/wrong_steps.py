@@ -10,7 +10,7 @@ from workings.evaluation.scorecard import percent
 from workings.evaluation.statistics.intervals import Interval
 from workings.reports.figures import NARROW, WIDE, Drawn, Table, key_entry
 from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, draw_interval_chart
-from workings.scoring.wrong_step import wrong_place
+from workings.scoring.steps import wrong_place
 
 _FENCE = re.compile(r"^(`{3,})text\n", re.MULTILINE)
 CAPTION = ("Items by the first line of their reasoning whose arithmetic does not hold, with 95 % intervals; of each "

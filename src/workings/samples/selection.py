@@ -3,14 +3,15 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
+from workings.data.checking.overlap import words
 from workings.data.traces import STYLES, Trace
 from workings.errors import RequestError
 from workings.record.digest import bytes_digest
 from workings.record.manifest import DRAWN_FROM
 from workings.samples.candidates import Candidate, SampleOrigin, sample_of
-from workings.samples.similarity import similarity
 from workings.scoring.items import UNSPECIFIED, Item
 
 KEEP = ("correct", "best", "all")
@@ -20,6 +21,8 @@ WRONG, NOT_THE_BEST, SAME_TEXT, NEAR_DUPLICATE = "wrong", "not the best", "same 
 WRONG_STEP = "wrong step"
 ENOUGH, CLASS_FULL = "enough of its prompt", "enough of its class"
 """Why a sample is left out that could be learned from; the reasons before these stand in `candidates`."""
+PASSAGE = 3
+"""Words of a passage by which two texts are compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,3 +227,21 @@ def _difficulty(name: str, difficulty: str) -> str:
 
 def _left_out(sample: Candidate, reason: str) -> LeftOut:
     return LeftOut(prompt_id=sample.prompt_id, number=sample.number, reason=reason)
+
+
+def similarity(one: str, other: str) -> float:
+    """Share of their three-word passages that two texts have in common (Jaccard), from 0 to 1.
+
+    Case, white space and punctuation do not count; numbers do.
+    """
+    a, b = _passages(one), _passages(other)
+    # Two texts without any word cannot be told apart.
+    return len(a & b) / len(a | b) if a | b else 1.0
+
+
+# A text is compared with every kept one of its prompt, and then never again.
+@lru_cache(maxsize=1024)
+def _passages(text: str) -> frozenset[tuple[str, ...]]:
+    # A text shorter than a passage is one passage by itself; a text without words has none.
+    tokens = words(text)
+    return frozenset(tuple(tokens[at:at + PASSAGE]) for at in range(max(1, len(tokens) - PASSAGE + 1)) if tokens)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
 from workings.record.layout import EVALUATION_SUMMARY, PARTIAL_SUFFIX, PREDICTIONS
-from workings.scoring.wrong_step import WrongPlace, wrong_place
+from workings.scoring.steps import WrongPlace, wrong_place
 from workings.ui.folder import Folder
 
 # More on one page would be slow to draw: each row holds a whole prompt and a whole completion.

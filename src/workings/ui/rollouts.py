@@ -32,7 +32,7 @@ class RewardPart(BaseModel):
     weight: float | None = Field(default=None, description="Left out where the record does not say it")
 
 
-class ShownCompletion(BaseModel):
+class PageCompletion(BaseModel):
     """One completion."""
 
     text: str = Field(description="Invisible control characters are written out")
@@ -46,7 +46,7 @@ class ShownCompletion(BaseModel):
     end: str = Field(description="The token that ended it; empty: it was cut off")
 
 
-class ShownGroup(BaseModel):
+class PageGroup(BaseModel):
     """The completions of one prompt."""
 
     id: str
@@ -57,7 +57,7 @@ class ShownGroup(BaseModel):
     learned: bool = Field(description="Whether updates learned from it")
     equal: bool = Field(description="Whether all its rewards are the same, so that every advantage is 0")
     mean: float
-    completions: list[ShownCompletion]
+    completions: list[PageCompletion]
 
 
 class RolloutPage(BaseModel):
@@ -69,7 +69,7 @@ class RolloutPage(BaseModel):
     page: int
     pages: int
     mean: float = Field(description="Mean reward of all its completions")
-    rows: list[ShownGroup]
+    rows: list[PageGroup]
 
 
 class PromptTurn(BaseModel):
@@ -95,7 +95,7 @@ class PromptHistory(BaseModel):
     unread: list[str] = Field(description="Rollouts that could not be read, and why")
     page: int
     pages: int
-    rows: list[ShownGroup]
+    rows: list[PageGroup]
 
 
 class Rollouts(BaseModel):
@@ -154,7 +154,7 @@ def prompt_history(reader: RolloutReader, run: Path, prompt: str, *, page: int) 
     steps = list(dict.fromkeys(step for step, _ in turns))
     shown, pages = paged(steps, page, max(1, SHOWN // len(turns[0][1].rewards) // 2))
     write = _writer(reader, run, CUT_ALONE)
-    rows: list[ShownGroup] = []
+    rows: list[PageGroup] = []
     for step in shown:
         try:
             rows += [write(group, step) for group in reader.rollout(run, step).groups if group.prompt.item.id == prompt]
@@ -185,7 +185,7 @@ def _weights(run: Path) -> dict[str, float]:
         return {}
 
 
-def _writer(reader: RolloutReader, run: Path, most: int) -> Callable[[DrawnGroup, int], ShownGroup]:
+def _writer(reader: RolloutReader, run: Path, most: int) -> Callable[[DrawnGroup, int], PageGroup]:
     """Makes groups that people can read; a completion is cut after so many characters."""
     weights = _weights(run)
     try:
@@ -193,16 +193,16 @@ def _writer(reader: RolloutReader, run: Path, most: int) -> Callable[[DrawnGroup
     except RequestError as error:
         raise RecordError(f"completions cannot be read without the run's tokenizer: {error.given[:120]}") from None
 
-    def completion(sample: Sample, divergence: float | None) -> ShownCompletion:
+    def completion(sample: Sample, divergence: float | None) -> PageCompletion:
         text, end = texts(sample, tokenizer)
-        return ShownCompletion(text=text[:most], more=max(0, len(text) - most), reward=sample.reward, end=end,
+        return PageCompletion(text=text[:most], more=max(0, len(text) - most), reward=sample.reward, end=end,
                                parts=[RewardPart(name=name, value=value, weight=weights.get(name))
                                       for name, value in sample.rewards.items()],
                                advantage=sample.advantage, divergence=divergence, tokens=len(sample.completion.tokens))
 
-    def group(drawn: DrawnGroup, step: int) -> ShownGroup:
+    def group(drawn: DrawnGroup, step: int) -> PageGroup:
         item, apart = drawn.prompt.item, reader.divergences(run, step)
-        return ShownGroup(id=item.id, prompt=visible(item.prompt), expected=visible(item.expected_answer), step=step,
+        return PageGroup(id=item.id, prompt=visible(item.prompt), expected=visible(item.expected_answer), step=step,
                           epoch=drawn.epoch, learned=drawn.kept, equal=drawn.is_rewarded and not drawn.has_spread,
                           mean=mean_reward(drawn), completions=[completion(sample, apart.get((item.id, sample.seed)))
                                                     for sample in drawn.samples])

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workings.config.algorithms.base import DrawingAlgorithm, Imitation, RewardAlgorithm
+from workings.config.algorithms.base import DrawingAlgorithm, Imitation, RewardAlgorithm, Taught
 from workings.config.algorithms.cispo import Cispo
 from workings.config.algorithms.dapo import Dapo
 from workings.config.algorithms.distill import Distill
@@ -14,7 +14,6 @@ from workings.config.algorithms.dr_grpo import DrGrpo
 from workings.config.algorithms.grpo import Grpo
 from workings.config.algorithms.gspo import Gspo
 from workings.config.algorithms.rloo import Rloo
-from workings.config.algorithms.taught import Taught
 
 AlgorithmConfig = Annotated[Imitation | Grpo | DrGrpo | Rloo | Dapo | Gspo | Cispo | Distill | TraceDistill | Dpo,
                             Field(discriminator="name")]

@@ -1,4 +1,4 @@
-"""What algorithms have in common: those that learn from completions the model draws, and of them those with rewards.
+"""What algorithms have in common: those with a teacher, those that draw completions, and of them those with rewards.
 
 With rewards, a group of completions is drawn of each prompt, rewards are compared within a group, and the model moves
 towards the better ones. These algorithms differ in how a reward becomes an advantage, in how far one update may move a
@@ -17,6 +17,10 @@ from workings.config.section import Section
 from workings.objectives.base import CROSS_ENTROPY, CrossEntropy
 from workings.objectives.policy_gradient import PolicyGradient
 
+TeacherPrecision = Literal["fp32", "bf16", "int8", "nf4"]
+"""From most bits to fewest: a plan that does not fit tries the next one."""
+
+
 
 class Imitation(Section):
     """Traces are imitated: supervised fine-tuning by cross entropy."""
@@ -28,6 +32,20 @@ class Imitation(Section):
     def objective(self) -> CrossEntropy:
         """What an update minimizes."""
         return CROSS_ENTROPY
+
+
+class Taught(Section):
+    """A frozen model of the student's vocabulary judges tokens."""
+
+    name: str
+    """The algorithm; first here, so that it comes first in every list of keys."""
+    teacher: str
+    """A sealed run's folder, a folder in Hugging Face's format, or a Hub id; of the same vocabulary."""
+    teacher_revision: str = "main"
+    """Branch, tag or commit on the Hub; the resolved commit is recorded."""
+    teacher_precision: TeacherPrecision = "bf16"
+    """Stored weights of the teacher. `int8`: projections in 8 bits with a scale a row, as LLM.int8 stores them; `nf4`:
+    in 4 bits, as in QLoRA. It computes in `precision.compute`."""
 
 
 class DrawingAlgorithm(Section):

@@ -9,8 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from workings.config.algorithms.base import DrawingAlgorithm
-from workings.config.algorithms.taught import Taught
+from workings.config.algorithms.base import DrawingAlgorithm, Taught
 from workings.objectives.policy_gradient import PolicyGradient
 
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from workings.config.algorithms.taught import Taught
+from workings.config.algorithms.base import Taught
 from workings.objectives.top_tokens import MOST_TOKENS, TopTokens
 
 

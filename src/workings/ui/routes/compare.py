@@ -13,8 +13,7 @@ from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.ranking import rank
 from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import SEAL
-from workings.reports.comparison_tables import flips_table, pass_table
-from workings.reports.figures import accuracy_figure, delta_figure
+from workings.reports.figures import accuracy_figure, delta_figure, flips_table, pass_table
 from workings.reports.gather import configuration_rows, view_run
 from workings.reports.html import numbers_of, verdict_text, write_report
 from workings.reports.wrong_steps import CAPTION, breaks_figure
