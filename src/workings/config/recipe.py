@@ -131,6 +131,7 @@ class Recipe(Section):
             if isinstance(reward, OverlongReward) and reward.buffer > algorithm.max_new_tokens:
                 raise refused(f"rewards, overlong: buffer {reward.buffer}",
                               f"at most algorithm.max_new_tokens ({algorithm.max_new_tokens})", "a smaller buffer")
+        # With `auto` it is asked again when the devices are open and can be counted.
         if self.mesh.fsdp != "auto":
             try:
                 self.require_whole_groups(self.mesh.fsdp)

@@ -74,6 +74,7 @@ def pair_from_json(record: object, *, escapes: bool = True) -> PreferencePair:
         **{name: text_of(record, name) for name in ("id", "prompt", "chosen", "rejected")},
         history=history_of(record.get("history", [])),
         **{name: text_of(record, name) if name in record else "" for name in LABELS},
+        # Whatever else a line holds is kept, as with traces.
         metadata={key: value for key, value in record.items() if key not in _KNOWN})
 
 

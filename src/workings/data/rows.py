@@ -259,6 +259,7 @@ def _refuse_another_form(trace: Trace, reasoning: str) -> None:
 
     Earlier turns are learned as they stand in the file: a model that is taught both forms writes either.
     """
+    # The last turn is not among them: the template itself writes it.
     said = [text for role, text in trace.history if role == "assistant"]
     for number, text in enumerate(said, start=1):
         place = f"trace {trace.id}: turn {number} of the assistant, of {len(said) + 1},"

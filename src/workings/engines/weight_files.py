@@ -48,6 +48,7 @@ class WeightFiles:
 
     def _find(self) -> dict[str, TensorFile]:
         index = self.directory / INDEX
+        # Hugging Face writes an index only where weights are too large for one file.
         parts = _shards(index) if index.exists() else ["model.safetensors"]
         missing = [part for part in parts if not (self.directory / part).is_file()]
         if missing:

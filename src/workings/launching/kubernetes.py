@@ -47,6 +47,7 @@ def train_job(job: LaunchJob, cluster: Cluster) -> dict[str, Any]:
     trainer: dict[str, Any] = {
         "image": cluster.image, "numNodes": job.hosts, "command": ["bash", "-c"],
         "args": [_script(job, "kubernetes-trainjob", [f"exec {program} {job.command}"])]}
+    # The trainer hands it to torchrun by its environment (PET_NPROC_PER_NODE).
     if job.process_per_device:
         trainer["numProcPerNode"] = job.devices
     if job.platform == "gpu":

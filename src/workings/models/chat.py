@@ -148,6 +148,7 @@ class ChatTemplate:
         """
         turns = [*history, ("user", prompt)]
         places = [number for number, (role, _) in enumerate(turns) if role == "assistant"]
+        # What the model is shown before each of its turns, the one that is still to come included.
         before = [self._render(turns[:number], True) for number in [*places, len(turns)]]
         ids = []
         for turn, place in enumerate(places):

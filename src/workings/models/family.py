@@ -131,8 +131,11 @@ class Family:
             shapes |= {f"self_attn.{letter}_proj.bias": (size,) for letter, size in zip("qkv", (query, key, key),
                                                                                          strict=True)}
         if shape.qk_norm:
+            # OLMo 3 norms all heads of a position together, the others each head by itself.
             sizes = (query, key) if shape.qk_norm_whole else (head, head)
             shapes |= {f"self_attn.{letter}_norm.weight": (size,) for letter, size in zip("qk", sizes, strict=True)}
+        # Then `post_attention_layernorm` is a norm behind attention, and the one before the feed-forward has its own
+        # name.
         if shape.post_norms:
             shapes |= {f"{side}_feedforward_layernorm.weight": (width,) for side in ("pre", "post")}
         if not shape.pre_norms:

@@ -95,6 +95,7 @@ def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: tuple[int
     """
     weights: dict[str, int] = {TEACHER: teacher_bytes(teacher, mesh)} if stays else {}
     state = exact_parts(student, (1, mesh[0], 1), *mesh)
+    # The student's whole state lies there while the teacher is asked, moments included.
     waiting = {f"{name} of the student": state[name] for name in STATE if name in state}
     return {name: beside(one, weights) for name, one in found.items()} | {
         TEACHER: beside(_without_moments(asked), waiting)}

@@ -54,6 +54,7 @@ def base_from(run: Path, base: Path) -> str | dict[str, str]:
 def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     """Recipe, data, environment and verdict: everything that is known before the first step."""
     loaded = setup.loaded
+    # As it was written: what the command line changed stands beside it and is never mixed in.
     writer.write_text(RECIPE, loaded.text)
     writer.write_json(OVERRIDES, {"origin": Path(loaded.origin).name, "overrides": list(loaded.overrides),
                                   "renamed": list(loaded.renamed), "chosen": list(loaded.chosen),

@@ -63,6 +63,7 @@ def write_given_traces(data: Any, out: Path) -> str:
     Raises:
         RequestError: rows of no form that `workings data import` knows, or one that differs from the first.
     """
+    # Before anything else: digests, rows and training see the cleaned text alone.
     rows = cleaned(rows_of(data, "data"))
     form = looks_like(rows[0])
     if not form:

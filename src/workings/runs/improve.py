@@ -111,6 +111,7 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
     loaded = with_engine(load_recipe(recipe, overrides))
     prompts, own = read_prompts(asked.prompts), _own_traces(loaded, asked)
     _open(out, loaded, asked)
+    # It lies in the folder, which exists from here on; a second call would write the same rounds.
     lock = DirectoryLock(out)
     try:
         steps = _Steps(ImproveFolder(out), loaded, asked, prompts, own, say)

@@ -152,6 +152,7 @@ def fetch_tensors(weights: Weights) -> None:
     """
     if weights.directory is None or weights.revision == LOCAL:
         return
+    # Each commit has a folder of its own, so a branch that has moved since shows in the path.
     if locate_weights(weights.id, weights.revision, []).directory != weights.directory:
         raise RequestError(f"{weights.id}, which was changed meanwhile", "weights that stay as they are",
                            "the same command again")

@@ -80,6 +80,7 @@ class TrainAndEvaluateResult:
         if self.base is not None:
             lines += [f"against the untrained model: {self.base.comparison.sentence}", *self.base.notes,
                       f"to see both: workings compare {self.base.path} {training.run} --html page.html"]
+        # Said and not left out: a table without its base would look as if none was wanted.
         if self.base_missing:
             lines.append(f"the untrained model was not asked: {self.base_missing}")
         lines.append(f"to verify: workings verify {training.run}")

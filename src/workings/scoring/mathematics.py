@@ -179,6 +179,7 @@ def _limited() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise TooLong
 
+    # A signal, because the library may stay in one call for hours, which no flag would end.
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, LIMIT_SECONDS)
     try:
@@ -186,5 +187,6 @@ def _limited() -> Iterator[None]:
     except TooLong:
         raise TimeoutError(f"math-verify needed more than {LIMIT_SECONDS:g} s") from None
     finally:
+        # The timer first: without its handler a signal that is still due would end the process.
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -52,6 +52,7 @@ class ScoringProcess(ChildProcess):
         try:
             self._send(child, [{"item": item.to_json(), "text": text, "truncated": truncated, "second": second}
                                for item, text, truncated in completions])
+            # The limit is on the silence between two groups of answers, not on all of them together.
             while len(done) < len(completions):
                 done += [_judgement(answer) for answer in self._next(self._settings.item_seconds)]
         except TimeoutError:

@@ -186,6 +186,7 @@ def _beside_the_step() -> Iterator[Executor]:
 
 def _metric(engine: Engine, step: int, prepared: PreparedBatch, learning_rate: float, result: StepResult,
             seconds: float) -> dict[str, Any]:
+    # Asked behind the step, so that its own peak is in it.
     memory = engine.memory()
     return {
         "step": step,

@@ -98,6 +98,7 @@ def read_rounds(site: Site, name: str) -> Rounds:
         raise RequestError(f"improvement {name}", "a folder that `workings improve --out` wrote",
                            "look at the list of runs")
     asked, said = folder.object(place / REQUEST), _said(folder, place)
+    # Round 0 is the run that the rounds begin from.
     runs = [run for number in range(int(asked["rounds"]) + 1) if _evaluated(run := place / RUNS / f"round_{number}")]
     rounds = [_round(site, "start" if not number else str(number), run, runs[number - 1] if number else None)
               for number, run in enumerate(runs)]

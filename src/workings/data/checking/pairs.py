@@ -32,6 +32,7 @@ def holds_pairs(path: Path) -> bool:
     Raises:
         RequestError: when the file as a whole cannot be read.
     """
+    # Only the first record is asked for, so that a file of gigabytes is told apart at once.
     first = next(open_file(path).records(lambda _: None), None)
     value = getattr(first, "value", None)
     return isinstance(value, dict) and {"chosen", "rejected"} <= value.keys()

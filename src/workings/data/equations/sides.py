@@ -231,6 +231,7 @@ def _clean_after(after: Token | None, end: int, text: str, *, strict: bool) -> b
         return False
     if after is None or after.kind in ("break", "bullet") or after.kind in _SEPARATORS:
         return True
+    # Without a space only a unit may follow: `12kg` is a number with one, `12th` is none.
     stuck = after.start == end
     if after.kind == "word":
         first = after.text.split()[0]

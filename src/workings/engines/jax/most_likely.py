@@ -59,6 +59,7 @@ def _local(split: Split, count: int, below: int, hidden: jax.Array, head: jax.Ar
     def one(carry: None, h: jax.Array) -> tuple[None, Found]:
         h, = split.gathered((h,))
         made = logits_of_chunk(split, h, jnp.zeros(h.shape[0], jnp.int32), head, first)
+        # Rows of the embedding beyond the student's vocabulary never win; they still count in the normalization.
         known = jax.lax.broadcasted_iota(jnp.int32, made.logits.shape, 1) + first < below
         logits, tokens = jax.lax.top_k(jnp.where(known, made.logits, -jnp.inf), min(count, head.shape[0]))
         tokens = tokens + first

@@ -33,6 +33,7 @@ def per_layer_inputs(params: Params, shape: ModelShape, tokens: jax.Array, x: ja
     if not shape.per_layer_width:
         return {}, lambda inputs: inputs
     rows = table_rows(params[PER_LAYER_EMBEDDING], tokens, layout).astype(x.dtype)
+    # Layers first: each takes its slice by its own number, inside of the scan over layers.
     rows = jnp.moveaxis(layout.rows(rows.reshape(*tokens.shape, shape.layers, shape.per_layer_width)), 2, 0)
     name = PER_LAYER_PROJECTION.removesuffix(".weight")
 

@@ -176,10 +176,13 @@ def _check(spec: TorchSpec, model: PreTrainedModel) -> MaskCheck:
     places = torch.arange(2 * half, device=spec.device)[None]
 
     whole = hidden_states(model, one, places, Visible())
+    # Other tokens behind the first half, which must not change it.
     changed = hidden_states(model, torch.cat([one[:, :half], other[:, half:]], 1), places, Visible())
     segments, restarted = places // half + 1, places % half
+    # Other tokens in the segment before; its neighbour starts at position 0 and must not notice.
     packed, repacked = (hidden_states(model, tokens, restarted, Visible(segment_ids=segments))[:, half:]
                         for tokens in (one, torch.cat([other[:, :half], one[:, half:]], 1)))
+    # And the same row by transformers alone, which neither our mask nor our attention function takes part in.
     logits = final_logits(model, whole, spec.shape.final_softcap)
     with _own_attention(model):
         reference = model(input_ids=one, position_ids=places, use_cache=False).logits.float()

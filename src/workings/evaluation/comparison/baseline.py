@@ -63,6 +63,7 @@ def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
     """
     path = baseline_path(folder, name, items_digest)
     if not path.is_file():
+        # Beside it in the folder of this name lie its baselines for other items: the file's name is the items' digest.
         others = sorted(path.parent.glob("*.json")) if path.parent.is_dir() else []
         known = f"; there are {len(others)} for other items" if others else ""
         raise RequestError(f"--baseline {name}: none for items {items_digest[:16]}… in {folder}{known}",

@@ -34,6 +34,7 @@ def announced(record: Record) -> Iterator[CheckFinding]:
             yield not_checked("it stands in no run: nothing was announced", unit, blocking=False)
             return
         recipe = _recipe(run)
+        # The first one counts: later ones could be written when the answers are known.
         said = next((row for row in run.events if row.get("kind") == ANNOUNCED), None)
         name = unit.place[len(run.place):].lstrip("/")
         if name != RECIPE_EVALUATION or recipe is None or recipe.evaluation.items == "none" or not run.described:

@@ -83,6 +83,7 @@ def _host_problems(unit: Unit, host: dict[str, Any]) -> list[str]:
     peak, memory = manifest.measured_peak_bytes, host.get("memory_bytes")
     if manifest.actual_device.platform != "cpu":
         return []
+    # Engines of other packages may name the processor in another way.
     ours = manifest.engine_distribution.name == "workings"
     if ours and host.get("cpu_model", manifest.actual_device.kind) != manifest.actual_device.kind:
         problems.append(f"{ENVIRONMENT} has processor {str(host['cpu_model'])[:40]!r}, the manifest "
@@ -91,6 +92,7 @@ def _host_problems(unit: Unit, host: dict[str, Any]) -> list[str]:
         if isinstance(size, int) and isinstance(memory, int) and size > memory:
             problems.append(f"{name} is {size:,} on a machine with {memory:,}")
     rows = unit.metrics
+    # A resumed run may have gone on where another source tells the memory.
     if not manifest.resumes:
         problems += [f"step {row.get('step')}: memory of {str(row.get('memory_source'))[:40]!r}, the manifest's is of "
                      f"{str(manifest.measured_peak_source)[:40]!r}" for row in rows

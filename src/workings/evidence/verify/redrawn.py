@@ -34,6 +34,7 @@ def report(record: Record) -> Iterator[CheckFinding]:
         if theirs != ours:
             yield not_checked(f"{REPORT} was drawn by workings {theirs}, this is {ours}", pack, blocking=False)
             return
+        # Only now: a page of another version would be read in vain.
         page = pack.read(REPORT, MAX_PAGE_BYTES)
         try:
             same = record.report(page, record.tree.path / pack.place, _places(record, pack), _compared(pack))

@@ -66,12 +66,14 @@ def logged_teacher(record: Record) -> Iterator[CheckFinding]:
             if missing := [name for name in names if name not in told]:
                 problems.append(f"{place}: nothing was said of {missing[0][:60]!r}")
                 continue
+            # Means of a step are over positions and not over rows, so that long rows count more.
             count = sum(told[name].positions for name in names)
             for key, value in (("teacher_mass", math.fsum(told[name].mass for name in names) / count),
                                ("teacher_entropy", math.fsum(told[name].entropy for name in names) / count)):
                 given = line.get(key)
                 if not isinstance(given, float | int) or not abs(given - value) <= CLOSE * (1 + abs(value)):
                     problems.append(f"{place}: {key} {str(given)[:20]}, the teacher's is {value:.6g}")
+            # What is minimized is a divergence between two distributions, up to rounding never negative.
             loss = line.get("loss")
             if isinstance(loss, float | int) and loss < -CLOSE:
                 problems.append(f"{place}: loss {loss:g}, and no divergence is below 0")

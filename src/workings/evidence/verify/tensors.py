@@ -188,6 +188,7 @@ class Expected:
             problems = _differing(name, header.shapes, self.weights)
             if problems:
                 return problems
+            # Gradients and their sums are made in the format of the weights that they belong to.
             of_trained = header.formats(iter(sorted(self.trained)))
             formats = {"gradients": of_trained, "accumulator": of_trained}
             if self.file == WEIGHTS:

@@ -41,6 +41,7 @@ class Gemma4(Family):
     def check(self, shape: ModelShape) -> None:
         """Raise `RequestError` for sizes that a Gemma 4 cannot have."""
         super().check(shape)
+        # The last layers attend to keys of an earlier one of their own kind, so each kind needs one that has keys.
         own = range(shape.layers - shape.shared_kv_layers)
         lonely = [i for i in range(shape.layers) if shape.shares_keys(i)
                   and not any(shape.slides(j) == shape.slides(i) for j in own)]

@@ -102,12 +102,14 @@ def follow(library: Library, lines: Iterator[str], pause: float = EVERY_SECONDS,
 
     def watch_machine() -> None:
         while not over.wait(pause):
+            # Before the lock is taken: asking a card may take a second, and steps should not wait for it.
             facts = dict(look())
             with telling:
                 library.log(facts, step)
 
     machine = threading.Thread(target=watch_machine, daemon=True)
     machine.start()
+    # Stays, where the lines stop without an end: then the run was killed and could say nothing.
     status = "killed"
     for line in lines:
         value = json.loads(line)

@@ -60,6 +60,7 @@ def run_file(site: Site, name: str, file: str = "") -> OpenedFile:
                    for name in opened.names()]
         return OpenedFile(path=file, size_bytes=size, tensors=tensors)
     with open_plain(path) as stream:
+        # One byte more than is shown says whether there is more.
         data = stream.read(MOST_BYTES + 1)
     text = data[:MOST_BYTES].decode("utf-8", "replace")
     if "\0" in text:

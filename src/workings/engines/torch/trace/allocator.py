@@ -81,6 +81,7 @@ class CachingAllocator:
         self.allocated -= block.size
         block.free = True
         before, after = block.before, block.after
+        # Neighbours are of one segment. Joined they hold larger storages again, as in PyTorch's own allocator.
         if before is not None and before.free:
             self._unlist(before)
             block.size += before.size

@@ -75,12 +75,14 @@ def inspect_program(request: EngineRequest, program: Program, size: Size, platfo
     fsdp = request.mesh.fsdp if isinstance(request.mesh.fsdp, int) else 1
     if fsdp > 1:
         refuse_unsplit(request, fsdp)
+    # Nothing is sent: of several processes one is traced, the first, whose share of everything is the largest.
     with pretended(fsdp) as mesh:
         spec, notes = _spec(request, platform, card, mesh)
         log = trace(spec, program, size, platform, packed=request.packed)
     details: dict[str, Any] = {"program": program, "batch": list(size), "platform": platform,
                                "attention": spec.attention, "events": len(log.events), "processes": fsdp,
                                "kernel_workspaces": dict(log.hidden), "notes": notes}
+    # A card reserves segments that are larger than what is alive; a CPU takes pages as they are used.
     if platform == "gpu":
         peak, breakdown = _on_card(log, card, details)
     else:
