@@ -74,7 +74,7 @@ def watched(folder: Path) -> dict[str, Any]:
     from workings.training.display import Display
     from workings.training.experience import TraceExperience
     from workings.training.observer import HeldOutObserver
-    from workings.training.tensorboard import Scalars
+    from workings.training.tensorboard import TensorBoardFiles
 
     jax.config.update("jax_enable_compilation_cache", False)  # nothing was compiled by an earlier run
     clocks, compiled = Clocks(), JaxEngine.compiled_step
@@ -103,7 +103,8 @@ def watched(folder: Path) -> dict[str, Any]:
             (Batches, "at", "beside_batches"), (Batches, "digest", "beside_batch_digest"),
             (TraceExperience, "take", "wait_for_batch"), (RunWriter, "metric", "beside_record"),
             (AsyncMetricsWriter, "add", "wait_for_line"),
-            (Display, "show", "display"), (Scalars, "line", "beside_tensorboard"), (HeldOutObserver, "look", "looks"),
+            (Display, "show", "display"), (TensorBoardFiles, "line", "beside_tensorboard"),
+            (HeldOutObserver, "look", "looks"),
             (CheckpointStore, "save", "checkpoints"), (JaxEngine, "step", "step"), (JaxEngine, "init", "first_state")):
         clocks.around(owner, method, name)
     loop, times = runs_train.run_loop, []

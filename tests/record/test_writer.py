@@ -14,7 +14,7 @@ import pytest
 from tests.record import synthetic
 from workings.errors import RecordError, RequestError, StorageError
 from workings.record import attempts, jsonl
-from workings.record.layout import EVENTS, METRICS, partial_path, rollout_file, rollout_step
+from workings.record.layout import EVENTS, MACHINE, METRICS, partial_path, rollout_file, rollout_step
 from workings.record.lock import DirectoryLock
 from workings.record.manifest import Origin, parse_manifest
 from workings.record.reader import RunRecord
@@ -42,6 +42,20 @@ def test_a_run_is_written_sealed_and_read(tmp_path) -> None:
     done = subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=path, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
     assert attempts.read(tmp_path)[0]["run"] == "tiny"
+
+
+def test_lines_about_the_machine_go_on_after_a_torn_one(tmp_path) -> None:
+    writer = RunWriter.create(tmp_path / "a")
+    assert not (writer.directory / MACHINE).exists(), "a short run has no empty file"
+    writer.machine({"step": 1, "cpu_percent": 50.0})
+    writer.close()
+    with (writer.directory / MACHINE).open("a") as file:
+        file.write('{"cpu_perc')
+    writer = RunWriter.reopen(tmp_path / "a")
+    writer.machine({"step": 2, "cpu_percent": 60.0})
+    writer.close()
+    rows, torn = jsonl.read(writer.directory / MACHINE)
+    assert ([(row["step"], row["cpu_percent"]) for row in rows], torn) == ([(1, 50.0), (2, 60.0)], None)
 
 
 def test_evaluations_are_read(tmp_path) -> None:

@@ -8,16 +8,20 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
 from tests.runs.runs_helpers import RECIPE, write_recipe
 from workings.errors import DoesNotFit, RequestError
 from workings.evidence.verify import verify
+from workings.record import jsonl
+from workings.record.layout import MACHINE
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
+from workings.training.machine_log import MachineLog
 
 
 @pytest.fixture
@@ -225,6 +229,19 @@ def test_the_preflight_log_says_what_runs_and_where(recipe, tmp_path):
     assert "micro 4 x accumulation 2 x devices 1 = global 8 rows; 12 steps" in log
     assert "40 rows" in log
     assert f"writing    {tmp_path / 'run'}" in log
+
+
+def test_what_the_machine_did_is_in_the_record(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr("workings.runs.train.MachineLog",
+                        partial(MachineLog, pause=0.0001, look=lambda: {"cpu_percent": 12.5}))
+    run = train(str(recipe), tmp_path / "run").run
+    rows, torn = jsonl.read(run / MACHINE)
+    assert torn is None
+    assert {row["cpu_percent"] for row in rows} == {12.5}
+    assert {row["step"] for row in rows} <= set(range(13))
+    verified = verify(run)
+    assert verified.failed == 0
+    assert any(field.file == MACHINE and "said of itself" in field.why for field in verified.said)
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0,

@@ -46,7 +46,7 @@ def test_the_observer_puts_it_into_the_line_of_a_step():
     items = watched(Judge())
     observer = HeldOutObserver(engine=items.engine, batches=[], prompts=[], tokenizer=items.tokenizer,
                                template=items.template, max_new_tokens=100, every_steps=2, last_step=3,
-                               say=said.append, watched=items)
+                               tell=said.append, watched=items)
     assert [observer.due(step) for step in (1, 2, 3)] == [False, True, True]
     assert observer.look(object(), 2)["held_out_right"] == "011101"
     assert said == []

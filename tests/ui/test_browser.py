@@ -1,5 +1,7 @@
 """The page in a real browser: clicked through on the runs of a real quickstart while another one is trained."""
 
+import json
+import os
 import re
 import signal
 import subprocess
@@ -17,6 +19,7 @@ from tests.reports.rewarded import rewarded_run
 from tests.samples.making import draw
 from tests.ui.test_other_ways import paired_run
 from tests.ui.test_rounds import improvement
+from workings.record.phase import process_start
 from workings.samples.pairs import PairRule
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -48,9 +51,21 @@ def link(browser: Any, tmp_path_factory: pytest.TempPathFactory, fork_server, ch
     try:
         yield page.stdout.readline().strip()
     finally:
+        end_jobs(folder.with_name("cache"))
         page.send_signal(signal.SIGINT)
         page.wait()
         page.stdout.close()
+
+
+def end_jobs(cache: Path) -> None:
+    """End commands that a failed test has left running: they outlive the page that started them."""
+    for file in cache.rglob("pid.json"):
+        process = json.loads(file.read_bytes())
+        # As Ctrl-C does; at once if it trains already, because the second one does not wait for a checkpoint.
+        for _ in range(2):
+            if process_start(process["pid"]) == process["started"] and not file.with_name("exit.json").exists():
+                os.kill(process["pid"], signal.SIGINT)
+                time.sleep(0.5)
 
 
 def open_tab(page: Any, tab: str) -> None:

@@ -14,6 +14,7 @@ from tests.ui.making import client, two_runs
 from workings.record.lock import DirectoryLock
 from workings.ui.routes import compare, data, jobs, plan, rounds, run, runs, start
 from workings.ui.site import Site
+from workings.ui.words import facts
 
 PAIR = "run=runs/plain&run=runs/steps"
 
@@ -331,3 +332,17 @@ def test_every_json_twin_is_described(tmp_path: Path, monkeypatch: pytest.Monkey
                  "/api/quickstart", "/api/train", "/api/eval", "/api/verify", "/api/replay", "/api/plan"):
         assert path in described
         assert all(operation.get("description") for operation in described[path].values()), path
+
+
+def test_an_address_without_a_needed_value_says_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    page = client(tmp_path, monkeypatch)
+    assert "tick them in the list" in page.get("/compare").text
+    assert page.get("/api/compare").json()["expected"] == "2 to 12 different runs to compare"
+    wrong = page.get("/api/items/runs/steps?page=x").json()
+    assert wrong == {"error": "page: x", "expected": "page: a valid integer, unable to parse string as an integer"}
+
+
+def test_recorded_facts_are_read_by_people() -> None:
+    values = {"machine": {"memory_bytes": 3 * 2**30, "threads": {}, "cores": []}, "seen": {"absent": "not set"}}
+    assert facts(values) == {"machine.memory_bytes": "3.0 GiB", "machine.cores": "none", "seen": "absent: not set"}

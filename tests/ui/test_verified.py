@@ -56,3 +56,37 @@ def test_a_run_that_came_to_the_place_after_it_was_read_takes_no_verdict_over(
         forged.rename(run)
     site.take_verdicts()
     assert (site.verified.of(run) is None) == swapped
+
+
+def sealed(folder: Path, name: str) -> Path:
+    run = folder / name
+    run.mkdir(parents=True)
+    (run / "SHA256SUMS").write_text(f"ab  {name}\n")
+    (run / "run_manifest.json").write_text("{}")
+    return run
+
+
+def test_what_the_command_line_verified_is_known_to_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
+    a, b = sealed(tmp_path / "runs", "a"), sealed(tmp_path / "runs", "b")
+    store = VerifiedStore.here()
+    before = store.stamps(tmp_path / "runs")
+    assert set(before) == {a, b}
+    store.keep_same(before, ANSWER | {"failed": 1})
+    assert store.of(a) is None, "of several, a failed check does not say whose it is"
+    (b / "run_manifest.json").write_text("[]")  # while it was being verified
+    store.keep_same(before, ANSWER)
+    kept = store.of(a)
+    assert kept is not None
+    assert (kept.level, kept.together, store.of(b)) == (2, 2, None)
+    # A look at less takes nothing away; a failure does.
+    store.keep_same(store.stamps(a), ANSWER | {"level": 0, "asked_level": 0})
+    assert store.of(a) == kept
+    store.keep_same(store.stamps(a), ANSWER | {"level": -1, "asked_level": 0, "failed": 1})
+    failed = store.of(a)
+    assert failed is not None
+    assert (failed.level, failed.together) == (-1, 1)
+    assert store.stamps(tmp_path / "runs.zip") == {}
+    monkeypatch.setattr("workings.ui.verified.MOST_KEPT", 2)
+    store.keep_same(store.stamps(tmp_path / "runs"), ANSWER)
+    assert len(list(store.place.iterdir())) == 2

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TextIO
 import typer
 
 from workings.cli.groups import GROUPS
+from workings.evaluation.comparison.small_p import small_p
 from workings.hints import typed_path
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")]
@@ -71,4 +72,4 @@ def answer(values: Mapping[str, Any], *, as_json: bool, text: str) -> None:
         # run.
         print(json.dumps(values, allow_nan=False, sort_keys=False), flush=True)
     elif text:
-        print(text, flush=True)
+        print(small_p(text, " "), flush=True)

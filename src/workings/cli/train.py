@@ -33,6 +33,8 @@ def train_command(
 ) -> None:
     """Run a recipe: check, plan, train, evaluate, seal."""
     from workings.config.load import load_recipe
+    from workings.engines.hardware_probe import launched
+    from workings.record.page_address import page_address
     from workings.reports.live.told import Told
     from workings.runs.out import run_directory
     from workings.runs.smoke import Smoke
@@ -42,6 +44,8 @@ def train_command(
     small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps is not None else None
     loaded = load_recipe(recipe, overrides or ())
     place = out or run_directory(loaded.recipe.name + "-smoke" * (small is not None), resume=resume)
+    if not launched():  # of several processes each would say it
+        say(f"page       {page_address(place) or f'workings ui {place.parent} shows it live'}")
     try:
         result = train_and_tell(loaded, place, told, resume=resume, smoke=small, force=force)
     except KeyboardInterrupt as stop:

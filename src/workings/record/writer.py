@@ -15,6 +15,7 @@ from workings.record.layout import (
     CHECKPOINTS,
     EVENTS,
     LOG,
+    MACHINE,
     MANIFEST,
     METRICS,
     README,
@@ -51,6 +52,7 @@ class RunWriter:
         self._metrics = jsonl.Appender(self.directory / METRICS)
         self._events = jsonl.Appender(self.directory / EVENTS)
         self._log = jsonl.Appender(self.directory / LOG)
+        self._machine: jsonl.Appender | None = None
         # A run that goes on counts from its last line.
         rows = self.metrics()
         self._last_step = int(rows[-1]["step"]) if rows else 0
@@ -199,6 +201,12 @@ class RunWriter:
         """Add cleaned text and a newline to the training log."""
         self._log.append_bytes((cleaned(text) + "\n").encode("utf-8"))
 
+    def machine(self, values: dict[str, Any]) -> None:
+        """Add a line about what the machine does, with the present time."""
+        if self._machine is None:  # a short run has no such line, and no empty file
+            self._machine = jsonl.Appender(self.directory / MACHINE)
+        self._machine.append({"time": now(), **values})
+
     def sync(self) -> None:
         """Wait until all lines are on the disk."""
         # The log is for people and is not waited for; a resume needs metrics and events.
@@ -265,4 +273,6 @@ class RunWriter:
         self._metrics.close()
         self._events.close()
         self._log.close()
+        if self._machine is not None:
+            self._machine.close()
         self._lock.release()

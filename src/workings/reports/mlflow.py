@@ -9,6 +9,7 @@ from workings.errors import RecordError, RequestError, WorkingsError
 from workings.hints import pip_install
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
+from workings.record.waiting import waiting
 from workings.reports.tracked import artifacts, numbers, scores, settings, tags
 
 BATCH = 1_000
@@ -45,7 +46,8 @@ def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> 
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # its default waits for minutes
     client = MlflowClient(tracking_uri=uri)
     try:
-        known = client.get_experiment_by_name(experiment)
+        with waiting(f"asking MLflow at {uri}"):
+            known = client.get_experiment_by_name(experiment)
         place = known.experiment_id if known is not None else client.create_experiment(experiment)
         logged = client.create_run(place, run_name=path.resolve().name, tags=tags(run)).info.run_id
         # The run exists on the server from here on, and must not stay "running" there when the upload fails.
@@ -56,11 +58,13 @@ def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> 
             raise
         client.set_terminated(logged, "FINISHED" if run.status == "complete" else "KILLED")
     except (MlflowException, OSError) as error:
-        raise WorkingsError(f"MLflow at {uri} did not take the run: {str(error)[:500]}") from error
+        raise WorkingsError(f"MLflow at {uri} did not take the run: {_said(error)}") from error
     return str(logged)
 
 
-def _log(client: Any, logged: str, run: RunRecord, path: Path, weights: bool) -> None:
+        with waiting(f"asking MLflow at {uri}"):
+            known = client.get_experiment_by_name(experiment)
+        place = known.experiment_id if known is not None else client.create_experiment(experiment)
     from mlflow.entities import Metric, Param
 
     # The server refuses longer values, and more than 100 parameters in one call.

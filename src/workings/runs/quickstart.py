@@ -21,6 +21,7 @@ from workings.reports.html import write_report
 from workings.runs.datasets import ADDITION_ITEMS, ADDITION_TRACES
 from workings.runs.resolve import TRAINED_VOCABULARY
 from workings.runs.train_and_evaluate import TrainAndEvaluateResult, train_and_evaluate
+from workings.ui.verified import VerifiedStore
 
 WITH_STEPS = "with-steps"
 ANSWER_ONLY = "answer-only"
@@ -161,8 +162,11 @@ def _supervised(result: TrainAndEvaluateResult) -> int:
 
 def verify_all(runs: list[Path]) -> None:
     """Raise `RecordError` where a record is not what it says."""
+    verdicts = VerifiedStore.here()  # the page's badges
     for run in runs:
+        before = verdicts.stamps(run)
         verification = verify(run)
+        verdicts.keep_same(before, verification.to_json())
         if verification.failed:
             raise RecordError(f"{run} does not verify: " + "; ".join(
                 f"{check.id}: {check.text}" for check in verification.checks if check.verdict == "failed"))

@@ -68,9 +68,10 @@ from workings.scoring.settings import ScoringSettings
 from workings.training.display import Display
 from workings.training.loop import LoopParts, NoObserver, Observer, Outcome, Progress
 from workings.training.loop import train as run_loop
-from workings.training.observer import HeldOutObserver
+from workings.training.machine_log import MachineLog
+from workings.training.observer import HeldOutObserver, Sample
 from workings.training.stopping import StopRequest
-from workings.training.tensorboard import Scalars
+from workings.training.tensorboard import TensorBoardFiles
 from workings.training.watched import WatchedItems
 
 Callback = Callable[[Mapping[str, Any]], bool | None]
@@ -332,52 +333,66 @@ def _take_steps(start: Start, setup: TrainSetup, settings: LoopSettings, out: Pa
     writer = start.writer
     writer.checkpoints.keep_last = settings.keep_last
     with Display(settings.name, setup.schedule.steps, start.progress, writer.log, planned) as display:
-        for line in preflight_lines(
-                recipe=setup.recipe, device=setup.device, shape=setup.shape,
-                parameters=parameter_count(setup.shape),
-                model_id=setup.weights.id, revision=setup.weights.revision, data=setup.learned.sentence(),
-                data_digests=setup.learned.digests, memory=setup.verdict.reasons[0], out=out):
-            display.say(line)
-        if (left := setup.left_aside) is not None:
-            display.say(f"left aside {', '.join(left.parts) or 'nothing'} of {left.architecture} ({left.tensors} "
-                        f"tensors, {byte_text(left.size)}): text is trained; `workings export` puts them back")
-        for finding in examined.findings:
-            if finding.judgement == "problem":
-                display.say(f"doctor     {finding.what}; {finding.why}; try: {finding.mend}")
-        for note in setup.loaded.renamed:
-            display.say(f"renamed    {note}")
-        for note in setup.loaded.chosen:
-            display.say(f"chosen     {note}")
-        if start.resumed:
-            display.say(f"resume     after step {start.progress.step}")
-        scalars = Scalars(out, display.say, after_step=start.progress.step)
+        _introduce(display.say, start, setup, examined, out)
+        curves = TensorBoardFiles(out, display.say, after_step=start.progress.step)
+        curves.recipe(setup.loaded.written(), setup.config)
+        at = start.progress
 
         def write_metric(line: dict[str, Any]) -> None:
             writer.metric(line)  # first: the record counts
-            scalars.line(line)
+            curves.line(line)
 
-        def show(line: dict[str, Any], at: Progress) -> None:
-            display.show(line, at)
+        def show(line: dict[str, Any], progress: Progress) -> None:
+            nonlocal at
+            at = progress
+            display.show(line, progress)
             told(line)
 
+        def sampled(sample: Sample) -> None:
+            display.sample(sample.line)
+            curves.sample(sample)
+
         try:
-            # Both may start a process that scores; neither outlives the training.
-            with setup.learned.experience(setup.engine, writer) as experience, _watched(setup, settings) as watched:
+            # The first two may start a process that scores; neither outlives the training.
+            with (setup.learned.experience(setup.engine, writer) as experience, _watched(setup, settings) as watched,
+                  MachineLog(writer.machine, lambda: at.step, display.say)):
                 parts = LoopParts(
                     engine=setup.engine, experience=experience, schedule=setup.schedule,
-                    observer=_observer(setup, settings, display, watched), write_metric=write_metric,
+                    observer=_observer(setup, settings, sampled, watched), write_metric=write_metric,
                     save=lambda state, at: _save(start, setup, state, at),
                     checkpoint_due=lambda step: step % settings.save_every == 0, stop_requested=told.stop_requested,
                     show=show)
                 # The first state is made inside of the loop: memory may run out there, too, and that end is recorded.
                 outcome = run_loop(parts, lambda: _first_state(start, setup, watched), start.progress)
         finally:
-            scalars.close()
+            curves.close()
         if (change := _held_out_change(start, setup, settings)) is not None:
             display.say(f"held out   {change.sentence}")
         if (preferred := _preference_change(start, setup)) is not None:
             display.say(f"pairs      {preferred.sentence}")
         return outcome
+
+
+def _introduce(say: Callable[[str], None], start: Start, setup: TrainSetup, examined: Examination, out: Path) -> None:
+    """What is about to be trained, and what a person should know of it, a line each."""
+    for line in preflight_lines(
+            recipe=setup.recipe, device=setup.device, shape=setup.shape,
+            parameters=parameter_count(setup.shape),
+            model_id=setup.weights.id, revision=setup.weights.revision, data=setup.learned.sentence(),
+            data_digests=setup.learned.digests, memory=setup.verdict.reasons[0], out=out):
+        say(line)
+    if (left := setup.left_aside) is not None:
+        say(f"left aside {', '.join(left.parts) or 'nothing'} of {left.architecture} ({left.tensors} "
+            f"tensors, {byte_text(left.size)}): text is trained; `workings export` puts them back")
+    for finding in examined.findings:
+        if finding.judgement == "problem":
+            say(f"doctor     {finding.what}; {finding.why}; try: {finding.mend}")
+    for note in setup.loaded.renamed:
+        say(f"renamed    {note}")
+    for note in setup.loaded.chosen:
+        say(f"chosen     {note}")
+    if start.resumed:
+        say(f"resume     after step {start.progress.step}")
 
 
 def _first_state(start: Start, setup: TrainSetup, watched: WatchedItems | None) -> State:
@@ -418,13 +433,14 @@ def _preference_change(start: Start, setup: TrainSetup) -> PreferenceChange | No
     return preference_change(start.writer.metrics(), algorithm.beta) if isinstance(algorithm, Dpo) else None
 
 
-def _observer(setup: TrainSetup, settings: LoopSettings, display: Display, watched: WatchedItems | None) -> Observer:
+def _observer(setup: TrainSetup, settings: LoopSettings, sampled: Callable[[Sample], None],
+              watched: WatchedItems | None) -> Observer:
     if not setup.held_out and not settings.prompts and watched is None:
         return NoObserver()
     return HeldOutObserver(
         engine=setup.engine, batches=setup.held_out, prompts=settings.prompts, tokenizer=setup.tokenizer,
         template=setup.template, max_new_tokens=settings.max_new_tokens, every_steps=settings.look_every,
-        last_step=setup.schedule.steps, say=display.sample, watched=watched)
+        last_step=setup.schedule.steps, tell=sampled, watched=watched)
 
 
 def _save(start: Start, setup: TrainSetup, state: State, at: Progress) -> None:

@@ -13,6 +13,21 @@ from workings.training.watched import WatchedItems
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sample:
+    """What the model answered to a question after a step."""
+
+    step: int
+    prompt: str
+    text: str
+    finish_reason: str
+
+    @property
+    def line(self) -> str:
+        """As the run's log has it; the page's time line reads it there."""
+        return f"sample after step {self.step}: {self.prompt!r} -> {self.text!r} ({self.finish_reason})"
+
+
+@dataclass(frozen=True, kw_only=True)
 class HeldOutObserver:
     """Looks every ``every_steps`` steps and at the last one.
 
@@ -28,7 +43,8 @@ class HeldOutObserver:
     max_new_tokens: int
     every_steps: int
     last_step: int
-    say: Callable[[str], None]
+    tell: Callable[[Sample], None]
+    """Takes each sample."""
     watched: WatchedItems | None = None
     """Items whose answers are scored; None: none are."""
 
@@ -59,5 +75,5 @@ class HeldOutObserver:
             state, [self.template.prompt_ids(prompt) for prompt in self.prompts],
             max_new_tokens=self.max_new_tokens, stop_ids=self.template.stop_ids)
         for prompt, completion in zip(self.prompts, completions, strict=True):
-            text = self.tokenizer.decode(completion.tokens)
-            self.say(f"sample after step {step}: {prompt!r} -> {text!r} ({completion.finish_reason})")
+            self.tell(Sample(step=step, prompt=prompt, text=self.tokenizer.decode(completion.tokens),
+                             finish_reason=completion.finish_reason))

@@ -1,13 +1,17 @@
 """TensorBoard files of a run, written beside the runs while it trains. What counts is the record's `metrics.jsonl`.
 
-Events are written one by one by the training thread itself: writers that hand them to a thread let the training wait
-forever once that thread has died of a full disk.
+Events are written one by one by whoever has them, the training thread or the one beside it: writers that hand them to
+a thread of their own let the training wait forever once that thread has died of a full disk.
 """
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from workings.record.values import leaves
+from workings.training.observer import Sample
 
 FOLDER = "tensorboard"
 """Folder beside the runs; a sub-folder each. Outside of every seal, because it can be made again from the record."""
@@ -16,10 +20,12 @@ SCALARS = {"loss": "train/loss", "evaluation_loss": "evaluation/loss", "learning
            "memory_bytes": "device/memory_bytes"}
 """Key of a metrics line and its tag."""
 FLUSH_SECONDS = 5.0
+QUESTION_CHARS = 80
+"""Of a question that stand in the name of its samples."""
 
 
-class Scalars:
-    """Writes scalars of metrics lines; what goes wrong with these files never touches the training."""
+class TensorBoardFiles:
+    """Writes curves, samples and the recipe; what goes wrong with these files never touches the training."""
 
     def __init__(self, run: Path, say: Callable[[str], None], after_step: int = 0) -> None:
         """Open the files of a run.
@@ -29,9 +35,11 @@ class Scalars:
             say: takes a line that says where the files are, or why there are none.
             after_step: steps after this one that an earlier attempt wrote are hidden (a resumed run takes them again).
         """
-        self._say = say
+        self._say, self._name = say, run.name
         self._file: Any = None
         self._flushed = time.monotonic()
+        # Curves come from the thread beside the step, samples from the training's; an error closes within a write.
+        self._writing = threading.RLock()
         try:
             from tensorboard.compat.proto.event_pb2 import Event, SessionLog
             from tensorboard.summary.writer.record_writer import RecordWriter
@@ -55,7 +63,6 @@ class Scalars:
         """Add one metrics line."""
         if self._file is None:
             return
-        from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         values = [Summary.Value(tag=tag, simple_value=value) for key, tag in SCALARS.items()
@@ -64,7 +71,25 @@ class Scalars:
         if metric["seconds"] > 0:
             values.append(Summary.Value(tag="train/tokens_per_second",
                                         simple_value=metric["tokens"] / metric["seconds"]))
-        self._write(Event(wall_time=time.time(), step=metric["step"], summary=Summary(value=values)))
+        self._add(metric["step"], Summary(value=values))
+
+    def recipe(self, text: str, values: Mapping[str, Any]) -> None:
+        """Add the recipe: as it is written, under TEXT, and its resolved keys under HPARAMS."""
+        if self._file is None:
+            return
+        from tensorboard.plugins.hparams.summary_v2 import hparams_pb
+
+        self._text("recipe", 0, text)
+        keys = {key: value if isinstance(value, bool | int | float | str) else str(value)
+                for key, value in leaves(values)}
+        # Named after the run: otherwise two runs of one recipe would be one trial.
+        self._add(0, hparams_pb(keys, trial_id=self._name))
+
+    def sample(self, sample: Sample) -> None:
+        """Add what the model answered after a step, under TEXT: a page a question, a slider over the steps."""
+        if self._file is not None:
+            self._text(f"samples/{sample.prompt[:QUESTION_CHARS]}", sample.step,
+                       f"{sample.text}\n\n(ended by {sample.finish_reason})")
 
     def close(self) -> None:
         """Write out what is held; harmless when repeated."""
@@ -76,15 +101,31 @@ class Scalars:
             except OSError as error:
                 self._say(f"tensorboard files are not whole: {error.strerror}")
 
+    def _text(self, tag: str, step: int, text: str) -> None:
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.plugins.text.metadata import create_summary_metadata
+        from tensorboard.util.tensor_util import make_tensor_proto
+
+        # TEXT reads Markdown. Indented, a text is code there whatever stands in it, and keeps its lines.
+        block = "\n".join(f"    {line}" for line in text.split("\n"))
+        self._add(step, Summary(value=[Summary.Value(tag=tag, tensor=make_tensor_proto([block.encode()]),
+                                                     metadata=create_summary_metadata(tag, ""))]))
+
+    def _add(self, step: int, summary: Any) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+
+        self._write(Event(wall_time=time.time(), step=step, summary=summary))
+
     def _write(self, event: Any) -> None:
-        if self._file is None:  # an earlier event did not fit on the disk
-            return
-        try:
-            self._file.write(event.SerializeToString())
-            # Often enough for somebody who watches, and not one system call a step.
-            if time.monotonic() - self._flushed > FLUSH_SECONDS:
-                self._file.flush()
-                self._flushed = time.monotonic()
-        except OSError as error:
-            self._say(f"tensorboard files end here: {error.strerror}")
-            self.close()
+        with self._writing:
+            if self._file is None:  # an earlier event did not fit on the disk
+                return
+            try:
+                self._file.write(event.SerializeToString())
+                # Often enough for somebody who watches, and not one system call a step.
+                if time.monotonic() - self._flushed > FLUSH_SECONDS:
+                    self._file.flush()
+                    self._flushed = time.monotonic()
+            except OSError as error:
+                self._say(f"tensorboard files end here: {error.strerror}")
+                self.close()

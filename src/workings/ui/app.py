@@ -1,6 +1,7 @@
 """The page as an ASGI application: routes, the guard around them, errors in words."""
 
 import logging
+import re
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -76,7 +77,12 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
     @app.exception_handler(RequestValidationError)
     def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        return problem(request, 422, f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}")
+        name = ".".join(map(str, first["loc"][1:]))
+        if first["type"] == "missing":
+            return problem(request, 422, f"no {name}", f"a value for {name}")
+        # The library's sentence is "Input should be …" or "String should have …".
+        expected = re.sub(r"^\w+ should (be )?", "", first["msg"])
+        return problem(request, 422, f"{name}: {str(first['input'])[:200]}", f"{name}: {expected}")
 
     @app.exception_handler(HTTPException)
     def refused(request: Request, error: HTTPException) -> Response:

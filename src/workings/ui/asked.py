@@ -1,6 +1,7 @@
 """Questions that were put to a run from its page, their answers, and items made of them."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,17 @@ def arguments(run: Path, question: str, max_new_tokens: int) -> list[str]:
     return ["--base", "--pieces", "--max-new-tokens", str(max_new_tokens), "--", str(run), question]
 
 
-def read_question(job: Job) -> AskedQuestion:
-    """A question from the command that put it; of one that still runs, the answers that are there."""
+def read_question(job: Job, lines: Iterable[bytes]) -> AskedQuestion:
+    """A question from the command that put it; of one that still runs, the answers that are there.
+
+    Args:
+        job: the command.
+        lines: all that it wrote, and not its end alone: behind an answer stand the thousands of pieces of the next one.
+    """
     question = AskedQuestion(job=job.id, state=job.state, text=job.arguments[-1] if job.arguments else "")
-    # The answer of a command that ended has everything; the last line of one that broke may be a piece.
-    answer = job.answer or {}
-    for value in [answer] if "completion" in answer else map(json_object, job.output.splitlines()):
+    for line in lines:
+        # Looked for before it is read, because nearly all lines are pieces.
+        value = json_object(line) if b'"completion"' in line else None
         if value and "completion" in value:
             question.trained = _answer(value)
             question.untrained = _answer(value["base"]) if "base" in value else None

@@ -11,6 +11,7 @@ from types import FrameType
 import uvicorn
 
 from workings.errors import RequestError
+from workings.record.page_address import open_page
 from workings.ui.app import make_app
 from workings.ui.site import page_directory
 
@@ -71,4 +72,5 @@ def serve(root: Path, port: int, *, open_browser: bool, say: Callable[[str], Non
     # Without a configuration of its own: that would close every handler of the process, and absl's closes its stream.
     config = uvicorn.Config(make_app(root, token=token, port=port), log_level="warning", log_config=None,
                             access_log=False, server_header=False, timeout_graceful_shutdown=2)
-    PageServer(config).run(sockets=[listener])
+    with open_page(root, f"http://{HOST}:{port}"):
+        PageServer(config).run(sockets=[listener])

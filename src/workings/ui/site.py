@@ -71,7 +71,7 @@ class Site:
         return cls(folder=folder, jobs=Jobs(page_directory(root) / "jobs", root.resolve()),
                    labels=LabelStore.beside(root.resolve()),
                    compared=ComparedPairs(lambda unit: read_answers(folder, unit)),
-                   verified=VerifiedStore(cache_directory() / "ui" / "verified"))
+                   verified=VerifiedStore.here())
 
     def rows(self) -> list[RunRow]:
         """All runs of the folder."""

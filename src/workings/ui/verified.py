@@ -1,8 +1,10 @@
 """What `workings verify` said about a run, kept for the files that it was said of."""
 
+import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,15 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError
+from workings.hardware.machine import cache_directory
 from workings.record import atomic
 from workings.record.layout import SUMS
 from workings.record.plain import read_plain
 from workings.record.values import now
 from workings.ui.folder import Folder
+
+MOST_KEPT = 1_000
+"""Verdicts that are kept: the newest. Those of files that have changed since stay unread."""
 
 
 class VerifiedCheck(BaseModel):
@@ -36,6 +42,8 @@ class Verified(BaseModel):
     verified_at: str = Field(description="When; what happened to the files afterwards is not known")
     checks: list[VerifiedCheck] = []
     claims: list[str] = []
+    together: int = Field(default=1, description="Runs and evaluations that were verified in one go; the checks are "
+                                                 "about all of them")
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,11 @@ class VerifiedStore:
     """Verdicts in the person's cache: `workings verify` itself stays the judge, and a run directory is not touched."""
 
     place: Path
+
+    @classmethod
+    def here(cls) -> "VerifiedStore":
+        """That of this person: the page, the command line and the quickstart share it."""
+        return cls(cache_directory() / "ui" / "verified")
 
     def of(self, run: Path) -> Verified | None:
         """The kept verdict about a run as it is now; None where nobody asked, or a file of it changed since."""
@@ -55,11 +68,35 @@ class VerifiedStore:
         except (ValueError, TypeError):
             return None
 
-    def keep(self, run: Path, answer: dict[str, Any]) -> None:
-        """Keep the answer of ``workings verify RUN --json``."""
-        if (path := self._path(run)) is not None:
+    def keep(self, run: Path, answer: Mapping[str, Any], together: int = 1) -> None:
+        """Keep the answer of ``workings verify RUN --json``.
+
+        A good one that asked for less than was found before takes nothing away.
+        """
+        before = self.of(run)
+        less = before is not None and not answer["failed"] and answer.get("asked_level", before.level) < before.level
+        if not less and (path := self._path(run)) is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            atomic.write_text(path, Verified(**answer, verified_at=now()).model_dump_json())
+            atomic.write_text(path, Verified(**answer, verified_at=now(), together=together).model_dump_json())
+            for old in sorted(self.place.iterdir(), key=lambda file: file.stat().st_mtime)[:-MOST_KEPT]:
+                old.unlink(missing_ok=True)
+
+    def stamps(self, path: Path) -> dict[Path, str]:
+        """Runs and evaluations at a place or below it, each with the stamp of its files as they are now."""
+        return {run: stamp for run in Folder(path).runs() if (stamp := self.stamp(run))} if path.is_dir() else {}
+
+    def keep_same(self, before: Mapping[Path, str], answer: Mapping[str, Any]) -> None:
+        """Keep the answer of a verification for what has the stamps that it had before.
+
+        Of several at once only an answer without a failed check: another one does not say whose it is. Where the
+        cache cannot be written nothing is kept.
+        """
+        if len(before) > 1 and answer["failed"]:
+            return
+        with contextlib.suppress(OSError):
+            for run, stamp in before.items():
+                if self.stamp(run) == stamp:
+                    self.keep(run, answer, together=len(before))
 
     def all(self, folder: Folder) -> dict[str, Verified]:
         """Kept verdicts by run name."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from workings.evaluation.comparison.small_p import small_p
 from workings.evaluation.scorecard import percent
 from workings.hardware.memory import byte_text
 from workings.record.values import leaves
@@ -39,9 +40,10 @@ def flat_texts(values: dict[str, Any]) -> dict[str, str]:
     return {key: value_text(value) for key, value in leaves(values)}
 
 
-def small_p(text: str) -> str:
-    """A sentence without the digits of a tiny p value, which nobody reads; JSON twins and reports have them."""
-    return _TINY.sub("p\N{NO-BREAK SPACE}<\N{NO-BREAK SPACE}0.001", text)
+def facts(values: dict[str, Any]) -> dict[str, str]:
+    """The same for a table that people read: bytes with their unit, and a word for an empty list."""
+    return {key: byte_text(value) if key.endswith("_bytes") and type(value) is int else value_text(value) or "none"
+            for key, value in leaves(values)}
 
 
 def coded(text: str) -> Markup:
@@ -49,8 +51,6 @@ def coded(text: str) -> Markup:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
 
 
-_TINY = re.compile(r"p [=<] \d(?:\.\d+)?e-\d+")
-"""A p value as `workings.evaluation.comparison.paired.p_text` writes one below 0.001."""
 FILTERS = {"size": byte_text, "time": time_text, "value": value_text, "count": count, "duration": duration,
-           "percent": percent, "coded": coded, "small_p": small_p, "marked": marked, "marked_samples": marked_samples,
-           "right_value": right_value}
+           "percent": percent, "facts": facts, "coded": coded, "small_p": small_p, "marked": marked,
+           "marked_samples": marked_samples, "right_value": right_value}

@@ -180,6 +180,7 @@ _RUN: Rows = {
         ("steps", "consistency.log", "the metrics; what was announced before the first: manifest, shape and recipe"),
         ("other lines", "", "samples, rates and words for people"),
     ),
+    "train/machine.jsonl": (("*", "", "what the machine said of itself at that moment"),),
     "train/rollouts/*.json": (("*", "~consistency.rollouts", "seed, prompts, log and rewards; " + REPLAYED),),
     "train/top_tokens/*.safetensors": (
         ("header", "consistency.top_tokens", "the rows, the recipe, the model's vocabulary"),

@@ -1,15 +1,12 @@
 """``python -m workings.reports.live.child NAME``: reads lines from standard input and tells a tracker's library.
 
 The first line has ``project``, ``name`` and ``config``; then each has ``step`` and ``metrics``; the last has ``end``.
-Beside them it tells, every `EVERY_SECONDS`, what the machine does: host memory, and an NVIDIA card's load, memory and
-power where its driver is there.
+Beside them it tells every ten seconds what the machine does (`workings.hardware.machine_use`).
 """
 
 import json
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -17,10 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, Protocol
 
-from workings.hardware.memory import host_memory
-
-EVERY_SECONDS = 10.0
-_QUERY = ("utilization.gpu", "memory.used", "power.draw")
+from workings.hardware.machine_use import SECONDS_BETWEEN, MachineUse
 
 
 class Library(Protocol):
@@ -80,30 +74,16 @@ class Mlflow:
         self._client.set_terminated(self._run, {"complete": "FINISHED", "failed": "FAILED"}.get(status, "KILLED"))
 
 
-def system_numbers() -> Iterator[tuple[str, float]]:
-    """What the machine does at this moment, by name."""
-    memory = host_memory()
-    yield "system/host_memory_used_bytes", float(memory.limit_bytes - memory.available_bytes)
-    if (program := shutil.which("nvidia-smi")) is None:
-        return
-    done = subprocess.run([program, f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits"], text=True,
-                          capture_output=True, timeout=EVERY_SECONDS, check=False)
-    for card, row in enumerate(done.stdout.splitlines()):
-        for key, text in zip(("percent", "memory_mib", "power_watts"), row.split(","), strict=False):
-            # What a card does not report is "[N/A]".
-            if text.strip().replace(".", "", 1).isdigit():
-                yield f"system/gpu.{card}.{key}", float(text)
-
-
-def follow(library: Library, lines: Iterator[str], pause: float = EVERY_SECONDS,
-           look: Callable[[], Iterator[tuple[str, float]]] = system_numbers) -> None:
+def follow(library: Library, lines: Iterator[str], pause: float = SECONDS_BETWEEN,
+           look: Callable[[], Mapping[str, float]] | None = None) -> None:
     """Tell a library everything until the lines end."""
     step, telling, over = 0, threading.Lock(), threading.Event()
+    look = look or MachineUse().look
 
     def watch_machine() -> None:
         while not over.wait(pause):
             # Before the lock is taken: asking a card may take a second, and steps should not wait for it.
-            facts = dict(look())
+            facts = {f"system/{name}": value for name, value in look().items()}
             with telling:
                 library.log(facts, step)
 

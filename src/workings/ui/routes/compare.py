@@ -25,7 +25,7 @@ from workings.ui.tabs.curves import run_curves
 
 MOST_RUNS = 12
 """Curves of more runs cannot be told apart: colours and dashes together make as many."""
-Names = Annotated[list[str], Query(description="Two to twelve runs, A first")]
+Names = Annotated[list[str], Query(default_factory=list, description="Two to twelve runs, A first")]
 
 
 class Compared(BaseModel):

@@ -11,7 +11,8 @@ from workings.ui.tab import NoQuery, OpenedRun, Tab
 
 def questions(site: Site, name: str) -> Asked:
     """Questions that were put to a run from this page, the newest first, with the answers that are there."""
-    return Asked(questions=[read_question(job) for job in site.jobs.about("ask", name, SHOWN)])
+    return Asked(questions=[read_question(job, (line for _, line in site.jobs.lines(job.id, 0)))
+                            for job in site.jobs.about("ask", name, SHOWN)])
 
 
 def _values(site: Site, run: OpenedRun, query: NoQuery) -> Mapping[str, Any]:

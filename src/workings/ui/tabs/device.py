@@ -1,7 +1,24 @@
-"""What fills the device, a kernel that ran on it, and the environment."""
+"""What fills the device, what the machine did meanwhile, a kernel that ran on it, and the environment."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from workings.ui.draw import memory_bar
-from workings.ui.tab import Tab
+from workings.ui.machine import MachineUse, drawn, machine_use
+from workings.ui.site import Site
+from workings.ui.tab import NoQuery, OpenedRun, Tab
 
-TAB = Tab(key="device", title="Device and memory", position=20, shown=lambda run: run.trained,
-          values=lambda site, run, query: {"bar": memory_bar(run.detail.memory)})
+
+def run_machine(site: Site, name: str) -> MachineUse:
+    """What the machine did while a run trained: memory, processors and cards over the minutes that it trained."""
+    return machine_use(site.folder, site.folder.path(name))
+
+
+def _values(site: Site, run: OpenedRun, query: NoQuery) -> Mapping[str, Any]:
+    figures = machine_use(site.folder, run.path).figures
+    return {"bar": memory_bar(run.detail.memory),
+            "machine": [(each.title, found) for each in figures if (found := drawn(each)) is not None]}
+
+
+TAB = Tab(key="device", title="Device and memory", position=20, shown=lambda run: run.trained, values=_values,
+          answer=run_machine)

@@ -1,0 +1,49 @@
+"""What the machine does while a run trains: a line every ten seconds, written by a thread of its own."""
+
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from workings.errors import StorageError
+from workings.hardware.machine_use import SECONDS_BETWEEN, MachineUse
+
+
+class MachineLog:
+    """Writes while its block runs. What goes wrong with it is said once, and never touches the training."""
+
+    def __init__(self, write: Callable[[dict[str, Any]], None], step: Callable[[], int], say: Callable[[str], None], *,
+                 pause: float = SECONDS_BETWEEN, look: Callable[[], Mapping[str, float]] | None = None) -> None:
+        """Nothing begins yet.
+
+        Args:
+            write: takes a line of the record.
+            step: the last step that was taken.
+            say: takes a line for the person.
+            pause: seconds between two looks, and before the first: a run that is over by then has no line.
+            look: gives the numbers; by default of this machine.
+        """
+        self._write, self._step, self._say, self._pause = write, step, say, pause
+        self._look = look or MachineUse().look
+        self._over = threading.Event()
+        # A daemon: who interrupts twice does not wait for a driver that hangs.
+        self._thread = threading.Thread(target=self._lines, name="machine log", daemon=True)
+
+    def __enter__(self) -> "MachineLog":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self._over.set()
+        # Waited for: the record is sealed next, and no line may come into it then.
+        self._thread.join()
+
+    def _lines(self) -> None:
+        while not self._over.wait(self._pause):
+            try:
+                found = self._look()
+                if not self._over.is_set():
+                    self._write({"step": self._step(), **found})
+            except (OSError, ValueError, subprocess.SubprocessError, StorageError) as error:
+                self._say(f"what the machine does is not written down any more: {error}")
+                return

@@ -1,0 +1,111 @@
+"""What the machine did while a run trained: from the record's lines to curves over the minutes that it trained."""
+
+import math
+import re
+from dataclasses import replace
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from workings.errors import RecordError
+from workings.hardware.machine_use import SECONDS_BETWEEN
+from workings.record.layout import MACHINE
+from workings.reports.figures import NARROW, Drawn, key_entry, steps_table
+from workings.reports.line_chart import Curve, LineChart, draw_line_chart
+from workings.ui.folder import Folder
+
+KINDS = {"cpu_percent": ("Processors at work", "percent", 1), "host_memory_used_bytes": ("Memory in use", "GiB", 2**30),
+         "gpu.percent": ("Cards at work", "percent", 1), "gpu.memory_bytes": ("Memory of cards in use", "GiB", 2**30),
+         "gpu.power_watts": ("Power of cards", "watts", 1), "gpu.celsius": ("Temperature of cards", "°C", 1)}
+"""A number of the record (of every card), the title of its figure, its unit there, and what it is divided by."""
+MOST_CARDS = 16
+"""Cards that are believed."""
+LONGEST_GAP = 3 * SECONDS_BETWEEN
+"""Seconds between two lines that count at most: a run that was stopped and resumed did nothing in between."""
+_CARD = re.compile(r"gpu\.(\d{1,2})\.(\w+)")
+_COLORS = 4
+HALF_WIDE = 600
+"""Two figures stand beside each other."""
+
+
+class MachineCurve(BaseModel):
+    """One number over time; both lists have the same length."""
+
+    name: str = Field(description="The card; empty where it is of the whole machine")
+    minutes: list[float]
+    values: list[float]
+
+
+class MachineFigure(BaseModel):
+    """Curves of one kind."""
+
+    key: str
+    title: str
+    unit: str
+    curves: list[MachineCurve]
+
+
+class MachineUse(BaseModel):
+    """What the machine did while the run trained, whoever used it; no figures where nothing was written down."""
+
+    run: str
+    figures: list[MachineFigure]
+
+
+def machine_use(folder: Folder, run: Path) -> MachineUse:
+    """Read a run's `train/machine.jsonl` so far. Lines and numbers of another form are left out."""
+    try:
+        lines = folder.tail(run / MACHINE).lines()
+    except RecordError:
+        lines = []  # of a record that holds something else there the other parts are shown all the same
+    timed = [(at, line) for line in lines if (at := _time(line)) is not None]
+    minutes = [0.0]
+    for (before, _), (after, _) in pairwise(timed):
+        minutes.append(minutes[-1] + min(max(0.0, after - before), LONGEST_GAP) / 60)
+    curves: dict[str, dict[str, MachineCurve]] = {key: {} for key in KINDS}
+    for at, (_, line) in zip(minutes, timed, strict=False):
+        for name, value in line.items():
+            kind, card = _kind(name)
+            if kind and type(value) in (int, float) and math.isfinite(value):
+                curve = curves[kind].setdefault(card, MachineCurve(name=card, minutes=[], values=[]))
+                curve.minutes.append(round(at, 3))
+                curve.values.append(value / KINDS[kind][2])
+    return MachineUse(run=folder.name(run), figures=[
+        MachineFigure(key=key, title=KINDS[key][0], unit=KINDS[key][1], curves=list(found.values()))
+        for key, found in curves.items() if found])
+
+
+def drawn(figure: MachineFigure) -> Drawn | None:
+    """The figure, with its numbers as a table; None with less than two places."""
+    curves = [each for each in figure.curves if len(each.minutes) > 1]
+    if not curves:
+        return None
+    said = "; ".join(f"{each.name + ': ' if each.name else ''}{min(each.values):.3g} to {max(each.values):.3g}"
+                     for each in curves)
+    lines = [Curve(name=each.name, points=list(zip(each.minutes, each.values, strict=True)), color=number % _COLORS)
+             for number, each in enumerate(curves)]
+    chart = LineChart(title=figure.title, description=f"{figure.unit}: {said}", curves=lines, x_label="minutes",
+                      y_label=figure.unit)
+    table = steps_table(figure.title, [each.name or figure.unit for each in curves], [each.points for each in lines],
+                        ".1f")
+    return Drawn(wide=draw_line_chart(chart, HALF_WIDE, 220), narrow=draw_line_chart(chart, NARROW, 220),
+                 key=[key_entry(each.name, each.color, "line") for each in lines if each.name],
+                 table=replace(table, heads=["Minute", *table.heads[1:]]))
+
+
+def _time(line: dict[str, Any]) -> float | None:
+    try:
+        return datetime.fromisoformat(str(line.get("time")).replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _kind(name: str) -> tuple[str, str]:
+    """Which kind of number it is, and of which card; empty where it is none."""
+    if (found := _CARD.fullmatch(name)) is not None:
+        kind, card = f"gpu.{found[2]}", int(found[1])
+        return (kind, f"card {card}") if kind in KINDS and card < MOST_CARDS else ("", "")
+    return (name, "") if name in KINDS and not name.startswith("gpu.") else ("", "")
