@@ -6,6 +6,8 @@ import subprocess
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import nbformat
 import pytest
@@ -60,6 +62,23 @@ def test_cells_come_in_the_order_that_a_session_needs() -> None:
     text = text.partition("\nimport")[2]  # the settings name some of these words, too
     places = [text.index(word) for word in order]
     assert places == sorted(places)
+
+
+def test_what_is_overridden_is_overridden_from_the_first_look_on() -> None:
+    """Doctor, plan, smoke run and training: a model that is attached as an input is not first looked for on the Hub."""
+    told: dict[str, Any] = {}
+    source = next(source for _, source in cells(script(request_for())) if '"doctor"' in source)
+    plan = SimpleNamespace(reasons=[], verdict=SimpleNamespace(fits=True))
+    exec(source, {
+        "OVERRIDES": {"model.id": "/kaggle/input/x", "training.epochs": 2, "data.packing": True}, "SMOKE": False,
+        "WORKINGS": ["workings"], "TARGET": "v5e-8", "SCRATCH": Path(), "json": json,
+        "command": lambda *words: told.update(doctor=words),
+        "workings": SimpleNamespace(plan=lambda *words: told.update(plan=words) or plan,
+                                    train=lambda *words, **more: told.update(train=words))})
+    words = ("model.id=/kaggle/input/x", "training.epochs=2", "data.packing=true")
+    assert told["doctor"] == ("workings", "doctor", "recipe.yaml", *words, "--out", "runs")
+    assert told["plan"][2] == told["train"][2] == {"model.id": "/kaggle/input/x", "training.epochs": 2,
+                                                   "data.packing": True}
 
 
 def test_prose_stands_between_the_cells_and_the_run_is_drawn() -> None:

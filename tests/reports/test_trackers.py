@@ -10,7 +10,7 @@ from tests.record import synthetic
 from workings.errors import RequestError, WorkingsError
 from workings.reports.mlflow import log_run
 from workings.reports.tracked import artifacts
-from workings.training.observer import Sample
+from workings.training.observer import LoggedSample
 from workings.training.tensorboard import SCALARS, TensorBoardFiles
 
 LINE = {"step": 1, "loss": 2.5, "learning_rate": 0.01, "grad_norm": 1.0, "tokens": 30, "seconds": 0.5}
@@ -48,7 +48,7 @@ def test_tensorboard_reads_recipe_and_samples_as_texts_and_hparams(tmp_path: Pat
     files = TensorBoardFiles(tmp_path / "run", lambda text: None)
     files.recipe("name: a\n# 100 %", {"training": {"steps": 3}, "name": "a", "packing": True, "layers": [1, 2]})
     for step in (2, 4):
-        files.sample(Sample(step=step, prompt="1+1?", text=f"<b>\nis {step}", finish_reason="stop"))
+        files.sample(LoggedSample(step=step, prompt="1+1?", text=f"<b>\nis {step}", finish_reason="stop"))
     files.close()
     # By the library that TensorBoard itself reads with.
     loader = pytest.importorskip("tensorboard.backend.event_processing.plugin_event_accumulator")

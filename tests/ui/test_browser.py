@@ -159,6 +159,7 @@ def test_a_person_clicks_through(browser: Any, link: str) -> None:
     page.goto(training)
     page.get_by_role("button", name="Stop").click()
     page.get_by_text("exit code 130").wait_for()
+    assert page.locator(".state").first.inner_text() == "stopped"
     page.get_by_role("link", name="live", exact=True).click()
     assert page.locator(".state").first.inner_text() == "interrupted"
     page.context.close()

@@ -90,7 +90,7 @@ def test_training_is_stopped_with_a_checkpoint(tmp_path: Path, monkeypatch: pyte
     assert row["state"] == "running"
     assert page.post(f"/api/jobs/{job['id']}/stop").status_code == 200
     ended = finished(page, job["id"])
-    assert (ended["code"], ended["answer"]["status"]) == (130, "interrupted")
+    assert (ended["state"], ended["code"], ended["answer"]["status"]) == ("stopped", 130, "interrupted")
     row = page.get("/api/runs").json()["rows"][0]
     assert (row["name"], row["state"]) == ("long", "interrupted")
     assert list((tmp_path / "long" / "checkpoints").glob("step_*/COMMIT.json"))

@@ -44,8 +44,8 @@ def train_command(
     small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps is not None else None
     loaded = load_recipe(recipe, overrides or ())
     place = out or run_directory(loaded.recipe.name + "-smoke" * (small is not None), resume=resume)
-    if not launched():  # of several processes each would say it
-        say(f"page       {page_address(place) or f'workings ui {place.parent} shows it live'}")
+    if (link := page_address(place)) and not launched():  # of several processes each would say it
+        say(f"page       {link}")
     try:
         result = train_and_tell(loaded, place, told, resume=resume, smoke=small, force=force)
     except KeyboardInterrupt as stop:

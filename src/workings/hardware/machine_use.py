@@ -34,12 +34,12 @@ class MachineUse:
             OSError, subprocess.SubprocessError: `nvidia-smi` cannot be started, or does not answer.
         """
         memory = host_memory(self._root)
-        found = {"host_memory_used_bytes": float(memory.limit_bytes - memory.available_bytes)}
+        facts = {"host_memory_used_bytes": float(memory.limit_bytes - memory.available_bytes)}
         now, before = _processor_ticks(self._root), self._before
         if now and before and now[1] > before[1]:
-            found["cpu_percent"] = round(100 * (now[0] - before[0]) / (now[1] - before[1]), 1)
+            facts["cpu_percent"] = round(100 * (now[0] - before[0]) / (now[1] - before[1]), 1)
         self._before = now
-        return found | dict(_cards())
+        return facts | dict(_cards())
 
 
 def _processor_ticks(root: Path) -> tuple[int, int] | None:

@@ -62,9 +62,16 @@ def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> 
     return str(logged)
 
 
-        with waiting(f"asking MLflow at {uri}"):
-            known = client.get_experiment_by_name(experiment)
-        place = known.experiment_id if known is not None else client.create_experiment(experiment)
+def _said(error: Exception) -> str:
+    """Why, for people: where no server answers, a library of a library says it in five nested errors."""
+    text = str(error)
+    # Matched as text, because the client wraps every failed connection in one class of its own.
+    if "Failed to establish a new connection" in text or "NameResolutionError" in text:
+        return "no server answers there\ntry:      mlflow server --port 5000, then --mlflow http://127.0.0.1:5000"
+    return text[:500]
+
+
+def _log(client: Any, logged: str, run: RunRecord, path: Path, weights: bool) -> None:
     from mlflow.entities import Metric, Param
 
     # The server refuses longer values, and more than 100 parameters in one call.

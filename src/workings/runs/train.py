@@ -69,7 +69,7 @@ from workings.training.display import Display
 from workings.training.loop import LoopParts, NoObserver, Observer, Outcome, Progress
 from workings.training.loop import train as run_loop
 from workings.training.machine_log import MachineLog
-from workings.training.observer import HeldOutObserver, Sample
+from workings.training.observer import HeldOutObserver, LoggedSample
 from workings.training.stopping import StopRequest
 from workings.training.tensorboard import TensorBoardFiles
 from workings.training.watched import WatchedItems
@@ -348,7 +348,7 @@ def _take_steps(start: Start, setup: TrainSetup, settings: LoopSettings, out: Pa
             display.show(line, progress)
             told(line)
 
-        def sampled(sample: Sample) -> None:
+        def sampled(sample: LoggedSample) -> None:
             display.sample(sample.line)
             curves.sample(sample)
 
@@ -433,7 +433,7 @@ def _preference_change(start: Start, setup: TrainSetup) -> PreferenceChange | No
     return preference_change(start.writer.metrics(), algorithm.beta) if isinstance(algorithm, Dpo) else None
 
 
-def _observer(setup: TrainSetup, settings: LoopSettings, sampled: Callable[[Sample], None],
+def _observer(setup: TrainSetup, settings: LoopSettings, sampled: Callable[[LoggedSample], None],
               watched: WatchedItems | None) -> Observer:
     if not setup.held_out and not settings.prompts and watched is None:
         return NoObserver()

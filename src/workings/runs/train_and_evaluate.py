@@ -83,7 +83,7 @@ class TrainAndEvaluateResult:
         # Said and not left out: a table without its base would look as if none was wanted.
         if self.base_missing:
             lines.append(f"the untrained model was not asked: {self.base_missing}")
-        lines.append(f"to verify: workings verify {training.run}")
+        lines += [f"to look at it: workings ui {training.run.parent}", f"to verify: workings verify {training.run}"]
         return "\n".join(lines)
 
 

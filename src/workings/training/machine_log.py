@@ -41,9 +41,9 @@ class MachineLog:
     def _lines(self) -> None:
         while not self._over.wait(self._pause):
             try:
-                found = self._look()
+                facts = self._look()
                 if not self._over.is_set():
-                    self._write({"step": self._step(), **found})
+                    self._write({"step": self._step(), **facts})
             except (OSError, ValueError, subprocess.SubprocessError, StorageError) as error:
                 self._say(f"what the machine does is not written down any more: {error}")
                 return

@@ -13,7 +13,7 @@ from workings.training.watched import WatchedItems
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class LoggedSample:
     """What the model answered to a question after a step."""
 
     step: int
@@ -43,7 +43,7 @@ class HeldOutObserver:
     max_new_tokens: int
     every_steps: int
     last_step: int
-    tell: Callable[[Sample], None]
+    tell: Callable[[LoggedSample], None]
     """Takes each sample."""
     watched: WatchedItems | None = None
     """Items whose answers are scored; None: none are."""
@@ -75,5 +75,5 @@ class HeldOutObserver:
             state, [self.template.prompt_ids(prompt) for prompt in self.prompts],
             max_new_tokens=self.max_new_tokens, stop_ids=self.template.stop_ids)
         for prompt, completion in zip(self.prompts, completions, strict=True):
-            self.tell(Sample(step=step, prompt=prompt, text=self.tokenizer.decode(completion.tokens),
+            self.tell(LoggedSample(step=step, prompt=prompt, text=self.tokenizer.decode(completion.tokens),
                              finish_reason=completion.finish_reason))

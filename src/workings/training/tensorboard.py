@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.record.values import leaves
-from workings.training.observer import Sample
+from workings.training.observer import LoggedSample
 
 FOLDER = "tensorboard"
 """Folder beside the runs; a sub-folder each. Outside of every seal, because it can be made again from the record."""
@@ -85,7 +85,7 @@ class TensorBoardFiles:
         # Named after the run: otherwise two runs of one recipe would be one trial.
         self._add(0, hparams_pb(keys, trial_id=self._name))
 
-    def sample(self, sample: Sample) -> None:
+    def sample(self, sample: LoggedSample) -> None:
         """Add what the model answered after a step, under TEXT: a page a question, a slider over the steps."""
         if self._file is not None:
             self._text(f"samples/{sample.prompt[:QUESTION_CHARS]}", sample.step,

@@ -67,7 +67,7 @@ def read_question(job: Job, lines: Iterable[bytes]) -> AskedQuestion:
         if value and "completion" in value:
             question.trained = _answer(value)
             question.untrained = _answer(value["base"]) if "base" in value else None
-    if job.state in ("failed", "lost"):
+    if job.state in ("failed", "stopped", "lost"):
         question.problem = job.log[-1500:] or f"exit code {job.code}"
     return question
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from workings.errors import RequestError
+from workings.errors import Interrupted, RequestError
 from workings.record import atomic
 from workings.record.phase import process_start
 from workings.record.values import now
@@ -28,13 +28,16 @@ KEPT = 60_000
 STARTING_SECONDS = 20
 
 
+JobState = Literal["running", "done", "stopped", "failed", "lost"]
+
+
 class Job(BaseModel):
     """One command."""
 
     id: str
     verb: str
     command: str = Field(description="As it would be typed")
-    state: Literal["running", "done", "failed", "lost"]
+    state: JobState
     code: int | None = None
     started_at: str
     finished_at: str = ""
@@ -149,9 +152,10 @@ class Jobs:
             raise RequestError(f"job {identity[:60]}", "one that this page started", "")
         return folder
 
-    def _state(self, folder: Path, ended: dict[str, Any] | None) -> Literal["running", "done", "failed", "lost"]:
+    def _state(self, folder: Path, ended: dict[str, Any] | None) -> JobState:
         if ended is not None:
-            return "done" if ended["code"] == 0 else "failed"
+            # What a person stopped has not failed: the exit code is that of every verb at Ctrl-C.
+            return "done" if ended["code"] == 0 else "stopped" if ended["code"] == Interrupted.exit_code else "failed"
         path = folder / "pid.json"
         if not path.is_file():  # the child is being started, or died before it could say so
             return "running" if time.time() - folder.stat().st_mtime < STARTING_SECONDS else "lost"

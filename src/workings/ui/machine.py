@@ -48,14 +48,14 @@ class MachineFigure(BaseModel):
     curves: list[MachineCurve]
 
 
-class MachineUse(BaseModel):
+class MachineCurves(BaseModel):
     """What the machine did while the run trained, whoever used it; no figures where nothing was written down."""
 
     run: str
     figures: list[MachineFigure]
 
 
-def machine_use(folder: Folder, run: Path) -> MachineUse:
+def machine_use(folder: Folder, run: Path) -> MachineCurves:
     """Read a run's `train/machine.jsonl` so far. Lines and numbers of another form are left out."""
     try:
         lines = folder.tail(run / MACHINE).lines()
@@ -73,9 +73,9 @@ def machine_use(folder: Folder, run: Path) -> MachineUse:
                 curve = curves[kind].setdefault(card, MachineCurve(name=card, minutes=[], values=[]))
                 curve.minutes.append(round(at, 3))
                 curve.values.append(value / KINDS[kind][2])
-    return MachineUse(run=folder.name(run), figures=[
-        MachineFigure(key=key, title=KINDS[key][0], unit=KINDS[key][1], curves=list(found.values()))
-        for key, found in curves.items() if found])
+    return MachineCurves(run=folder.name(run), figures=[
+        MachineFigure(key=key, title=KINDS[key][0], unit=KINDS[key][1], curves=list(of_kind.values()))
+        for key, of_kind in curves.items() if of_kind])
 
 
 def drawn(figure: MachineFigure) -> Drawn | None:
@@ -105,7 +105,7 @@ def _time(line: dict[str, Any]) -> float | None:
 
 def _kind(name: str) -> tuple[str, str]:
     """Which kind of number it is, and of which card; empty where it is none."""
-    if (found := _CARD.fullmatch(name)) is not None:
-        kind, card = f"gpu.{found[2]}", int(found[1])
+    if (named := _CARD.fullmatch(name)) is not None:
+        kind, card = f"gpu.{named[2]}", int(named[1])
         return (kind, f"card {card}") if kind in KINDS and card < MOST_CARDS else ("", "")
     return (name, "") if name in KINDS and not name.startswith("gpu.") else ("", "")

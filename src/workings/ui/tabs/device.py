@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from workings.ui.draw import memory_bar
-from workings.ui.machine import MachineUse, drawn, machine_use
+from workings.ui.machine import MachineCurves, drawn, machine_use
 from workings.ui.site import Site
 from workings.ui.tab import NoQuery, OpenedRun, Tab
 
 
-def run_machine(site: Site, name: str) -> MachineUse:
+def run_machine(site: Site, name: str) -> MachineCurves:
     """What the machine did while a run trained: memory, processors and cards over the minutes that it trained."""
     return machine_use(site.folder, site.folder.path(name))
 
@@ -17,7 +17,7 @@ def run_machine(site: Site, name: str) -> MachineUse:
 def _values(site: Site, run: OpenedRun, query: NoQuery) -> Mapping[str, Any]:
     figures = machine_use(site.folder, run.path).figures
     return {"bar": memory_bar(run.detail.memory),
-            "machine": [(each.title, found) for each in figures if (found := drawn(each)) is not None]}
+            "machine": [(each.title, figure) for each in figures if (figure := drawn(each)) is not None]}
 
 
 TAB = Tab(key="device", title="Device and memory", position=20, shown=lambda run: run.trained, values=_values,
