@@ -244,7 +244,7 @@ def test_what_the_compiler_assigned_is_kept_apart_from_what_shapes_say():
         heap={"gradients": 4_000_000, "logits": 1_500_000, "other temporaries": 500_000}))
     assert [(part.name, part.certainty) for part in found] == [
         ("parameters", "exact"), ("gradients", "assigned"), ("logits", "assigned"),
-        ("what nothing explains", "unexplained")]
+        ("everything else", "unexplained")]
     assert found[-1].size_bytes == 500_000
 
 

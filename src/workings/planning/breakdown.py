@@ -16,7 +16,7 @@ from workings.planning.parts import estimated_parts, exact_parts
 from workings.planning.tensors import PER_LAYER_TABLE, table_bytes
 from workings.planning.verdict import GROUPS, Verdict
 
-UNEXPLAINED = "what nothing explains"
+UNEXPLAINED = "everything else"
 NEGLIGIBLE = 1024
 """Bytes below which a rest is rounding."""
 FROZEN = (REFERENCE, TEACHER)
