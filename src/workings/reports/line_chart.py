@@ -92,6 +92,8 @@ class LineChart:
     x_label: str
     y_label: str
     log: bool = False
+    zero: bool = False
+    """Whether the axis begins at zero: for what is a part of something, such as percent."""
 
 
 def draw_line_chart(chart: LineChart, width: int, height: int) -> Markup:
@@ -101,6 +103,8 @@ def draw_line_chart(chart: LineChart, width: int, height: int) -> Markup:
     xs = [x for curve in chart.curves for x, _ in curve.points]
     ys = [y for curve in chart.curves for _, y in curve.points if y > 0 or not chart.log]
     low, high = _domain(ys, chart.log)
+    if chart.zero:
+        low = min(0.0, low)
     x = Scale(min(xs), max(xs), _LEFT, width - right)
     # SVG counts downwards, so the range is turned over.
     y = Scale(low, high, height - _BOTTOM, _TOP, chart.log)

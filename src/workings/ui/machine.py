@@ -88,7 +88,7 @@ def drawn(figure: MachineFigure) -> Drawn | None:
     lines = [Curve(name=each.name, points=list(zip(each.minutes, each.values, strict=True)), color=number % _COLORS)
              for number, each in enumerate(curves)]
     chart = LineChart(title=figure.title, description=f"{figure.unit}: {said}", curves=lines, x_label="minutes",
-                      y_label=figure.unit)
+                      y_label=figure.unit, zero=True)
     table = steps_table(figure.title, [each.name or figure.unit for each in curves], [each.points for each in lines],
                         ".1f")
     return Drawn(wide=draw_line_chart(chart, HALF_WIDE, 220), narrow=draw_line_chart(chart, NARROW, 220),
