@@ -19,6 +19,8 @@ from workings.record.plain import read_plain
 from workings.record.values import now
 from workings.ui.folder import Folder
 
+MOST_FILES = 100_000
+"""Files of a run of which a verdict is kept."""
 MOST_KEPT = 1_000
 """Verdicts that are kept: the newest. Those of files that have changed since stay unread."""
 
@@ -115,10 +117,13 @@ class VerifiedStore:
         # number or another time of change, which nobody sets by hand.
         if not (run / SUMS).is_file():
             return ""
-        digest = hashlib.sha256(str(run.resolve()).encode())
+        digest, seen = hashlib.sha256(str(run.resolve()).encode()), 0
         try:
             for folder, folders, names in os.walk(run):
                 folders.sort()
+                seen += len(names) + len(folders)
+                if seen > MOST_FILES:  # no record has so many, and somebody else's folder should not cost minutes
+                    return ""
                 for name in sorted(names):
                     path = Path(folder, name)
                     facts = path.lstat()
