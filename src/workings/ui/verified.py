@@ -80,8 +80,9 @@ class VerifiedStore:
         if not less and (path := self._path(run)) is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.write_text(path, Verified(**answer, verified_at=now(), together=together).model_dump_json())
-            for old in sorted(self.place.iterdir(), key=lambda file: file.stat().st_mtime)[:-MOST_KEPT]:
-                old.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # another process may have removed one meanwhile
+                for old in sorted(self.place.iterdir(), key=lambda file: file.stat().st_mtime)[:-MOST_KEPT]:
+                    old.unlink()
 
     def stamps(self, path: Path) -> dict[Path, str]:
         """Runs and evaluations at a place or below it, each with the stamp of its files as they are now."""
