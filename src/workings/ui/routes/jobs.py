@@ -38,7 +38,7 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/jobs", include_in_schema=False)
     def jobs_page() -> HTMLResponse:
-        return site.html("jobs.html.jinja", page="start", jobs=site.jobs.all())
+        return site.html("jobs.html.jinja", page="jobs", jobs=site.jobs.all())
 
     @routes.get("/jobs/{identity}", include_in_schema=False)
     def job_page(identity: str) -> HTMLResponse:
@@ -46,7 +46,7 @@ def router(site: Site) -> APIRouter:
         # While it is written, the run that a job makes has a suffix that the job's subject does not have.
         runs = [row for row in site.rows() if job.subject and (row.name.removesuffix(PARTIAL_SUFFIX) == job.subject
                                                                or row.name.startswith(f"{job.subject}/"))]
-        return site.html("job.html.jinja", page="start", job=job, runs=runs)
+        return site.html("job.html.jinja", page="jobs", job=job, runs=runs)
 
     @routes.post("/jobs/{identity}/stop", include_in_schema=False)
     def stop_form(identity: str) -> RedirectResponse:
