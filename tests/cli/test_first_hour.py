@@ -12,8 +12,10 @@ from workings.cli.groups import GROUPS
 from workings.cli.main import app
 from workings.cli.output import as_typed, painted
 from workings.cli.verify import _text
+from workings.errors import RequestError
 from workings.evidence.verify.result import Check, CheckVerdict, Verification
 from workings.hints import interpreter, pip_install
+from workings.record.page_address import open_page
 
 
 def test_every_verb_stands_in_one_group_of_the_help():
@@ -28,6 +30,16 @@ def test_every_verb_stands_in_one_group_of_the_help():
 def test_the_version_is_printed():
     done = CliRunner().invoke(app, ["--version"])
     assert (done.exit_code, done.stdout.split()[0]) == (0, "workings")
+
+
+def test_training_names_its_address_on_an_open_page_before_anything_else(monkeypatch, tmp_path):
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
+    words = ["train", "smoke-tiny", "--out", str(tmp_path / "runs/a"), "data.traces=/nowhere"]
+    with open_page(tmp_path / "runs", "http://127.0.0.1:8765"):
+        refused = CliRunner().invoke(app, words)
+    assert isinstance(refused.exception, RequestError)
+    assert refused.stderr.splitlines()[0] == "page       http://127.0.0.1:8765/run/a"
+    assert CliRunner().invoke(app, words).stderr == ""
 
 
 def test_a_hint_to_install_names_the_python_that_runs(monkeypatch, tmp_path):
