@@ -22,6 +22,7 @@ def baseline_set_command(
 ) -> None:
     """Keep a run's results as a baseline for its items."""
     from workings.evaluation.comparison.baseline import set_baseline
+    from workings.evaluation.scorecard import percent
     from workings.evaluation.unit import find_unit
 
     record = find_unit(run)
@@ -29,17 +30,18 @@ def baseline_set_command(
     accuracy = record.summary["scorecard"]["overall"]["mean"]
     values = {"baseline": name, "file": str(path), "items": record.config["items"]["count"], "accuracy": accuracy}
     answer(values | ({"warning": record.warning} if record.warning else {}), as_json=as_json,
-           text=f"{name}: {record.name}, accuracy {accuracy:.1%}, kept in {path}\n{record.warning}".rstrip())
+           text=f"{name}: {record.name}, accuracy {percent(accuracy)}, kept in {path}\n{record.warning}".rstrip())
 
 
 @baseline_app.command("list")
 def baseline_list_command(folder: Folder = Path("baselines"), as_json: JsonFlag = False) -> None:
     """Baselines in a folder."""
     from workings.evaluation.comparison.baseline import list_baselines
+    from workings.evaluation.scorecard import percent
 
     baselines = list_baselines(folder)
     lines = [f"{entry['name']}  {entry['items']} items ({entry['items_digest'][:16]}…)  accuracy "
-             f"{entry['accuracy']:.1%}  from {entry['source']}" for entry in baselines]
+             f"{percent(entry['accuracy'])}  from {entry['source']}" for entry in baselines]
     answer({"baselines": baselines}, as_json=as_json, text="\n".join(lines) or f"no baselines in {folder}")
 
 

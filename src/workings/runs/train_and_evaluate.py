@@ -12,7 +12,7 @@ from workings.errors import RequestError
 from workings.evaluation.cache import evaluate_base
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.run import evaluate
-from workings.evaluation.scorecard import Scorecard, build_scorecard
+from workings.evaluation.scorecard import Scorecard, build_scorecard, percent
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import RECIPE_EVALUATION
@@ -76,7 +76,7 @@ class TrainAndEvaluateResult:
             lines.append(f"to go on: {again}")
         if self.scorecard is not None:
             overall = self.scorecard.overall
-            lines.append(f"accuracy {overall.mean:.1%} on {overall.n} items")
+            lines.append(f"accuracy {percent(overall.mean)} on {overall.n} items")
         if self.base is not None:
             lines += [f"against the untrained model: {self.base.comparison.sentence}", *self.base.notes,
                       f"to see both: workings compare {self.base.path} {training.run} --html page.html"]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workings.config.load import LoadedRecipe
+from workings.evaluation.scorecard import percent
 from workings.reports.live.told import Told
 from workings.reports.tracked import flat
 from workings.runs.smoke import Smoke
@@ -33,5 +34,5 @@ def _outcome(result: TrainAndEvaluateResult) -> str:
     training = result.training
     if training.status == "failed":
         return f"failed: {training.reason}"
-    right = f", accuracy {result.scorecard.overall.mean:.1%}" if result.scorecard is not None else ""
+    right = f", accuracy {percent(result.scorecard.overall.mean)}" if result.scorecard is not None else ""
     return f"is {training.status} after {training.steps} steps{right}"

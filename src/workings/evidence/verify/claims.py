@@ -56,9 +56,10 @@ def _run(unit: Unit) -> str:
 
 def _evaluation(unit: Unit) -> str:
     overall: dict[str, Any] = unit.json(EVALUATION_SUMMARY)["scorecard"]["overall"]
-    interval = (f", 95 % interval {overall['ci_low']:.1%} to {overall['ci_high']:.1%}"
+    interval = (f", 95 % interval {100 * overall['ci_low']:.1f} to {100 * overall['ci_high']:.1f}"
                 if isinstance(overall["ci_low"], int | float) else "")
-    return f"{unit.title}: {overall['correct']} of {overall['n']} items right ({overall['mean']:.1%}{interval})."
+    right = f"{overall['correct']} of {overall['n']} items right ({100 * overall['mean']:.1f} %{interval})"
+    return f"{unit.title}: {right}."
 
 
 def _samples(unit: Unit) -> str:
