@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from proof._plain_questions import QUESTIONS
 from tools.result_file import ROOT, write_result
 from workings.answers.numbers import parse_number
-from workings.data.checking.overlap import Question, find_leaks, near_duplicates, words
+from workings.data.checking.overlap import Question, find_leaks, near_duplicates, similarity, words
 from workings.data.checking.reached import ends_elsewhere, mentions
 from workings.data.generators import addition, mixed
 from workings.data.importing.completion import split_hashes, take_annotations
@@ -35,6 +36,7 @@ WRAPPERS = (
 SYNONYMS = {"buys": "purchases", "gave": "handed", "gives": "hands", "left": "remaining", "has": "owns", "had": "owned",
             "more": "additional", "makes": "earns", "costs": "is priced at", "sells": "offers", "then": "afterwards",
             "also": "too", "big": "large", "friends": "pals", "uses": "needs", "start": "begin", "small": "little"}
+THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 FILLERS = ("really", "just", "also", "now", "today", "please", "usually")
 NO_NAMES = frozenset(("how", "what", "the", "she", "he", "they", "there", "each", "after", "every", "this", "when",
                       "for", "his", "her", "then", "and", "its", "their", "one"))
@@ -91,6 +93,9 @@ def in_all_ways(question: str, draw: random.Random) -> str:
 CHANGES: tuple[Callable[[str, random.Random], str], ...] = (
     with_names, with_synonyms, with_fillers, with_gaps, with_a_beginning, in_another_order, in_all_ways)
 
+# Without those of names: where there are no numbers they are what is asked about.
+PLAIN_CHANGES = (with_synonyms, with_fillers, with_gaps, with_a_beginning, in_another_order)
+
 
 def trace(number: int, prompt: str, **more: Any) -> Trace:
     """A trace that asks this."""
@@ -123,6 +128,25 @@ def reworded(questions: Sequence[str]) -> dict[str, Any]:
         counts[change.__name__] = {"changed": len(pairs), "found": sum(2 * at + 1 in near for at in range(len(pairs)))}
     changed, found = (sum(count[key] for count in counts.values()) for key in ("changed", "found"))
     return {"by_change": counts, "changed": changed, "found": found, "recall": found / changed}
+
+
+def without_numbers(questions: Sequence[str], thresholds: Sequence[float]) -> dict[str, Any]:
+    """Of reworded questions without numbers those that are found, and pairs of other questions that are, by threshold.
+
+    Beside them what the check itself finds among all questions and among each one and its rewording.
+    """
+    texts = [words(question) for question in questions]
+    draw = random.Random(26)  # noqa: S311 - as above
+    changed = [(text, words(change(question, draw))) for change in PLAIN_CHANGES
+               for question, text in zip(questions, texts, strict=True)]
+    alike = [similarity(one, other) for one, other in changed if one != other]
+    others = [similarity(one, other) for at, one in enumerate(texts) for other in texts[:at]]
+    return {"questions": len(texts), "changed": len(alike), "pairs_of_others": len(others),
+            "by_threshold": {f"{least:g}": {"recall": sum(value >= least for value in alike) / len(alike),
+                                            "others_found": sum(value >= least for value in others)}
+                             for least in thresholds},
+            "found": sum(len(list(near_duplicates([one, other]))) for one, other in changed if one != other),
+            "others_found": len(list(near_duplicates(texts)))}
 
 
 def not_reached(steps: Sequence[str], answer: str) -> str:
@@ -163,6 +187,7 @@ def main() -> int:
     columns = addition.make(300, 10, 26)[0]
     made, held = [one.prompt for one in traces], [item.prompt for item in items]
     values: dict[str, Any] = {
+        "without_numbers": without_numbers(QUESTIONS, THRESHOLDS),
         "made": {"leaks": leaks(held, made), "near_duplicates": reworded(made[:300]),
                  "answers": reached([(one.steps, one.answer) for one in (*traces, *columns)], set())}}
     if GSM8K.is_dir():

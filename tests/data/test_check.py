@@ -176,6 +176,31 @@ def test_near_duplicates_against_all_pairs() -> None:
     assert {later: before for later, before, _ in near_duplicates(texts)} == expected == {1: 0, 3: 0, 5: 0, 8: 7}
 
 
+def test_near_duplicates_without_numbers_have_all_words_of_each_other() -> None:
+    asked = words("Explain how a vaccine works in simple terms that a child would understand.")
+    for changed, near in (
+            ("Please explain how a vaccine really works in simple terms that a child would understand.", True),
+            ("Explain how a vaccine works in terms that a child would understand.", True),
+            ("Explain how a refrigerator works in simple terms that a child would understand.", False),
+            ("Explain how a vaccine works in simple terms that a child would not understand.", False)):
+        assert bool(list(near_duplicates([asked, words(changed)]))) == near, changed
+
+
+def test_samples_are_no_duplicates_of_the_trace_that_asks_the_same(tmp_path: Path) -> None:
+    def asks(name: str, **more: Any) -> dict[str, Any]:
+        return trace(name, prompt="1+1?", **more)
+
+    def drawn(name: str, **more: Any) -> dict[str, Any]:
+        return asks(name, drawn_from="a" * 64, **more)
+
+    own, other = asks("a", steps=["1+1=2"]), drawn("a/0", steps=["one and one: 2"])
+    assert looked_at(tmp_path, own, other, drawn("a/1", steps=["two ones: 2"])).counts == {}
+    assert looked_at(tmp_path, other, own).counts == {}
+    assert looked_at(tmp_path, own, drawn("a/0", steps=["1+1=2"])).counts == {"duplicate": 1}
+    assert looked_at(tmp_path, other, own, asks("b", steps=["1+1 = 2"])).counts == {"duplicate": 1}
+    assert looked_at(tmp_path, own, drawn("a/0", answer="3", steps=["3"])).counts["conflict"] == 2
+
+
 def test_words_look_through_spelling_but_not_through_numbers_or_signs() -> None:
     assert words("What's 1,000.50 + (2)?") == ["what", "s", "1000.50", "+", "2"]
     assert words("ＡＢＣ straße") == words("abc STRASSE")

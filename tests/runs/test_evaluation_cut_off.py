@@ -1,5 +1,6 @@
 """A run that is stopped while it is evaluated: its record verifies, and `--resume` asks the items that are left."""
 
+import json
 import shutil
 
 import pytest
@@ -8,7 +9,8 @@ from tests.runs.runs_helpers import write_recipe
 from workings.errors import RequestError
 from workings.evaluation import run as evaluation
 from workings.evidence.verify import verify
-from workings.record.layout import RECIPE_EVALUATION, SEAL, partial_unit_path
+from workings.record.canonical import read_json
+from workings.record.layout import EVALUATION_CONFIG, RECIPE_EVALUATION, SEAL, partial_unit_path
 from workings.record.reader import RunRecord
 from workings.runs.evaluate import evaluate_run
 from workings.runs.start import has_base
@@ -105,3 +107,13 @@ def test_resume_asks_the_untrained_model_that_was_not(tmp_path, monkeypatch):
     assert (verify(run.parent).failed, verify(run.parent).level) == (0, 2)
     with pytest.raises(RequestError, match="which is complete"):
         train_and_evaluate(str(recipe), run, words, resume=True)
+    # One that was judged otherwise, or of another number format, is another run's.
+    assert has_base(RunRecord.open(run))
+    (base,) = run.parent.glob(f"base-*/{EVALUATION_CONFIG}")
+    asked_for = read_json(base)
+    dtypes = {**asked_for["model"]["dtypes"], "parameters": "bfloat16"}
+    for other in ({"form": "hashes"}, {"limits": {"item_seconds": 1.0}}, {"steps": {"version": 1}},
+                  {"second_opinion": {"name": "math-verify"}}, {"model": {**asked_for["model"], "dtypes": dtypes}}):
+        base.chmod(0o644)
+        base.write_text(json.dumps(asked_for | other))
+        assert not has_base(RunRecord.open(run)), other

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from fastapi.routing import APIRoute
 
+from tests.evaluation.making import items, score, write_lines
 from tests.record import synthetic
 from tests.reports.test_page import Page
 from tests.ui.making import client, two_runs
+from workings.evaluation.run import evaluate_predictions
 from workings.record.lock import DirectoryLock
 from workings.ui.routes import compare, data, jobs, plan, rounds, run, runs, start
 from workings.ui.site import Site
@@ -77,6 +79,46 @@ def test_items_are_searched_and_paged(tmp_path: Path, monkeypatch: pytest.Monkey
     assert name in [row["id"] for row in page.get(f"/api/items/runs/plain?q={name}").json()["rows"]]
     assert page.get("/api/items/runs/plain?page=9").status_code == 404
     assert page.get("/api/items/runs/plain?unit=other").json()["expected"] == "one of: items"
+
+
+def test_items_are_filtered_by_their_first_wrong_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    asked = items(12)
+    for name, wrong in (("plain", "so\n{0}+7=99\n#### 99"), ("steps", "{0}+7=98\n#### {1}")):
+        file = write_lines(tmp_path / f"{name}.jsonl", [
+            {"id": item.id, "completion": wrong.format(number, item.expected_answer) if number < 5
+             else f"#### {item.expected_answer}"} for number, item in enumerate(asked)])
+        evaluate_predictions(file, asked, tmp_path / "alone" / name)
+    page = client(tmp_path, monkeypatch)
+    found = {step: page.get("/api/items/alone/plain", params={"wrong_step": step}).json()["found"]
+             for step in ("", "a step wrong", "wrong from step 2 on", "wrong from step 1 on", "right, no step wrong")}
+    assert list(found.values()) == [12, 5, 5, 0, 7]
+    assert page.get("/api/items/alone/steps", params={"wrong_step": "right, a step wrong"}).json()["found"] == 5
+    assert page.get("/api/items/alone/plain?wrong_step=third").json()["expected"].startswith("one of a step wrong, ")
+    shown = page.get("/run/alone/plain", params={"tab": "items", "wrong_step": "wrong from step 2 on"}).text
+    assert "<option selected>wrong from step 2 on</option>" in shown
+    assert "5 of 12" in shown
+    # Either side of a pair counts: A is wrong from its second step on, B right in spite of its first.
+    both = "run=alone/plain&run=alone/steps"
+    for step, count in (("wrong from step 2 on", 5), ("right, a step wrong", 5), ("wrong from step 1 on", 0)):
+        assert page.get(f"/api/pairs?{both}&show=newly_right&wrong_step={step}").json()["found"] == count
+    assert "0 of 5" in page.get(f"/compare?{both}&show=newly_right&wrong_step=wrong from step 1 on").text
+
+
+def test_equivalence_is_asked_for_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    asked = items(60)
+    score(tmp_path / "runs", "again", asked, [k < 53 for k in range(60)])
+    page = client(tmp_path, monkeypatch)
+    near = "run=runs/steps&run=runs/again"
+    assert page.get(f"/api/compare?{near}").json()["comparison"]["verdict"] == "inconclusive"
+    answer = page.get(f"/api/compare?{near}&within=10").json()["comparison"]
+    assert (answer["verdict"], answer["equivalence"]["margin"]) == ("equivalent", 0.1)
+    for address in ("/compare", "/export/compare"):
+        assert "a difference of 10 points or more is ruled out" in page.get(f"{address}?{near}&within=10").text
+    assert "--equivalent-within 10" in page.get(f"/compare?{near}&within=10").text
+    assert page.get(f"/api/compare?{near}&within=").json()["comparison"]["verdict"] == "inconclusive"
+    assert page.get(f"/api/compare?{near}&within=0").json()["expected"] == "percentage points above 0 and below 100"
 
 
 def test_a_comparison_agrees_with_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,23 +41,25 @@ def compare_command(
     if more and several_seeds:
         raise RequestError("more than two runs and --with-a or --with-b", "a table of runs, or several seeds of two")
     if equivalent_within is not None:
-        if more or several_seeds:
-            raise RequestError("--equivalent-within with more than two runs", "two evaluations")
+        if more:
+            raise RequestError("--equivalent-within with a table of runs", "two evaluations, or several seeds of two",
+                               "further runs as --with-a and --with-b")
         if not 0 < equivalent_within < 100:
             raise RequestError(f"--equivalent-within {equivalent_within:g}",
                                "percentage points above 0 and below 100", "--equivalent-within 2")
+    margin = None if equivalent_within is None else equivalent_within / 100
     if more:
         _table([a, b, *more], html, as_json)
     elif several_seeds:
-        _seeds(seeds_a, seeds_b, html, as_json)
+        _seeds(seeds_a, seeds_b, margin, html, as_json)
     else:
-        _pair(a, b, equivalent_within, html, as_json)
+        _pair(a, b, margin, html, as_json)
 
 
-def _pair(a: Path, b: Path, points: float | None, html: Path | None, as_json: bool) -> None:
+def _pair(a: Path, b: Path, margin: float | None, html: Path | None, as_json: bool) -> None:
     from workings.evaluation.comparison.compare import compare, comparison_text
 
-    comparison = compare(a, b, equivalent_within=None if points is None else points / 100)
+    comparison = compare(a, b, equivalent_within=margin)
     if html is not None:
         from workings.reports.html import write_report
 
@@ -91,10 +93,10 @@ def _breaks_text(breaks: "dict[str, Breaks]") -> list[str]:
             *(f"  {kind:<20}  {a:>6}  {b:>6}" for kind, a, b in rows)]
 
 
-def _seeds(a: Sequence[Path], b: Sequence[Path], html: Path | None, as_json: bool) -> None:
+def _seeds(a: Sequence[Path], b: Sequence[Path], margin: float | None, html: Path | None, as_json: bool) -> None:
     from workings.evaluation.comparison.seeds import compare_seeds
 
-    result = compare_seeds(a, b)
+    result = compare_seeds(a, b, equivalent_within=margin)
     if html is not None:
         from workings.reports.seeds_page import write_seeds_page
 

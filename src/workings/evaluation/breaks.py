@@ -49,8 +49,13 @@ def kind_of_item(sample: dict[str, Any]) -> str:
     """The kind of a prediction: by its score and the first wrong step of its text, a line being a step."""
     if "error" in sample or not isinstance(sample["completion"], str):
         return UNSCORED
-    place = wrong_place(sample["completion"])
-    if sample["score"] == 1:
+    return kind_of_text(sample["completion"], right=sample["score"] == 1)
+
+
+def kind_of_text(completion: str, *, right: bool) -> str:
+    """The kind of a completion that was scored."""
+    place = wrong_place(completion)
+    if right:
         return DESPITE if place else RIGHT
     if place is None:
         return NOT_FOUND

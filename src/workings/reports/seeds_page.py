@@ -7,6 +7,7 @@ from pathlib import Path
 from workings.evaluation.comparison.paired import p_text, points
 from workings.evaluation.comparison.seeds import MIN_SEEDS, SeedsComparison
 from workings.evaluation.scorecard import percent
+from workings.evaluation.statistics.equivalence import Equivalence
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import find_unit
 from workings.record import atomic
@@ -17,8 +18,10 @@ from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, dr
 METHOD = (
     "An item's value is its mean score over the seeds of a side. The interval over items is Tango's for scores of 0 "
     "and 1 and a t interval otherwise (cluster-robust where items share a cluster); the one over seeds is Welch's. "
-    "Something is said about the method only where both agree.")
-_WORDS = {"better": "B's method is better", "worse": "B's method is worse", "inconclusive": "the method stays open"}
+    "Something is said about the method only where both agree. Equivalence within a margin is shown by two one-sided "
+    "tests at 5 %, with the same methods.")
+_WORDS = {"better": "B's method is better", "worse": "B's method is worse", "inconclusive": "the method stays open",
+          "equivalent": "the methods are equivalent"}
 
 
 def write_seeds_page(out: Path, a: Sequence[Path], b: Sequence[Path], found: SeedsComparison) -> Path:
@@ -35,6 +38,8 @@ def write_seeds_page(out: Path, a: Sequence[Path], b: Sequence[Path], found: See
     # `--with-a=PATH` in one word, so that a path that begins with a dash is not taken for an option.
     command = ["workings", "compare", str(a[0]), str(b[0]), *(f"--with-a={path}" for path in a[1:]),
                *(f"--with-b={path}" for path in b[1:])]
+    if isinstance(found.equivalence, Equivalence):
+        command.append(f"--equivalent-within={100 * found.equivalence.margin:g}")
     tiles = [{"name": f"{name}: {len(side.names)} run{'s' if len(side.names) > 1 else ''}", "value": percent(side.mean),
               "more": f"spread between seeds {100 * side.spread:.1f} points" if len(side.names) > 1 else "one seed"}
              for name, side in (("A", found.a), ("B", found.b))]

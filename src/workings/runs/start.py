@@ -108,12 +108,16 @@ def is_to_be_asked(out: Path) -> bool:
         run.manifest.config_snapshot.get("evaluation", {}).get("base") is True and not has_base(run))
 
 
+# The keys of an evaluation's configuration that say whose answers they are, and what made the record.
+_WHOM = frozenset(("model", "source", "made_from", "software"))
+
+
 def has_base(run: RunRecord) -> bool:
     """Whether an evaluation of the model that a run began with, on the run's items, is sealed beside the run."""
     asked = _asked(run.path / RECIPE_EVALUATION)
     digests = run.manifest.weight_digests
     origin = ({"seed": run.manifest.seed, "shape": read_json(run.path / MODEL_SHAPE)} if isinstance(digests, Absent)
-              else {"weights": dict(digests)})
+              else {"weights": dict(digests)}) | {"dtypes": dict(run.manifest.actual_dtypes)}
     # By both files: a run may be called base-something, too.
     for path in run.path.parent.glob(f"base-*/{EVALUATION_CONFIG}"):
         unit = path.parent
@@ -126,11 +130,11 @@ def has_base(run: RunRecord) -> bool:
 
 
 def _asked(unit: Path) -> dict[str, Any]:
-    """What was asked and how, without whom."""
+    """What was asked and how it is judged, without whom; as `workings.evaluation.cache` names what it keeps."""
     config = read_json(unit / EVALUATION_CONFIG)
     decoding = {**config["decoding"], **({"seed": 0} if config["decoding"].get("temperature") == 0 else {})}
-    return {key: config.get(key) for key in ("items", "scorer", "extraction", "template", "tokenizer", "engine")} | {
-        "decoding": decoding}
+    engine = {key: value for key, value in config["engine"].items() if key != "devices"}
+    return {key: value for key, value in config.items() if key not in _WHOM} | {"decoding": decoding, "engine": engine}
 
 
 def same_request(out: Path, request: dict[str, dict[str, Any]]) -> RunRecord:

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
+from workings.evaluation.breaks import BROKEN, NOT_FOUND, RIGHT, UNSCORED, kind_of_text
 from workings.record.layout import EVALUATION_SUMMARY, PARTIAL_SUFFIX, PREDICTIONS
 from workings.scoring.steps import WrongPlace, wrong_place
 from workings.ui.folder import Folder
@@ -18,6 +20,9 @@ from workings.ui.folder import Folder
 PAGE = 50
 Result = Literal["", "right", "wrong", "error"]
 Change = Literal["newly_right", "newly_wrong", "both_wrong", "both_right"]
+ANY_STEP = "a step wrong"
+STEPS = (ANY_STEP, *BROKEN, RIGHT, NOT_FOUND)
+"""What items can be filtered by: any wrong step, or the kinds of `workings.evaluation.breaks` that are scored."""
 # Every character falls into one of the three kinds, so the tokens joined are the text again.
 _TOKEN = re.compile(r"\s+|[^\s\w]|\w+")
 
@@ -54,6 +59,7 @@ class AnswersPage(BaseModel):
     pages: int
     sections: list[str]
     rules: list[str]
+    steps: list[str] = Field(default=list(STEPS), description="What `wrong_step` may be")
     rows: list[Answer]
 
 
@@ -136,18 +142,19 @@ def _answer(line: dict[str, Any]) -> Answer:
 
 
 def search(folder: Folder, run: Path, *, unit: str = "", text: str = "", result: Result = "", section: str = "",
-           rule: str = "", page: int = 1) -> AnswersPage:
+           rule: str = "", wrong_step: str = "", page: int = 1) -> AnswersPage:
     """Items whose id, prompt, completion, gold or extracted answer holds a text; all filters together.
 
     Raises:
-        RequestError: no such evaluation, or a page that does not exist.
+        RequestError: no such evaluation, no such kind of step, or a page that does not exist.
     """
     name, path = unit_path(run, unit)
     rows = read_answers(folder, path)
+    has_step = step_filter(folder, path, wrong_step)
     wanted = text.casefold()
     rows_found = [row for row in rows
                   if (not section or row.section == section) and (not rule or row.rule == rule)
-                  and (not result or _result(row) == result)
+                  and (not result or _result(row) == result) and has_step(row)
                   and (not wanted or any(wanted in value.casefold() for value in
                                          (row.id, row.prompt, row.completion, row.gold, row.extracted)))]
     # Rounded up, and one empty page where nothing was found, so that page 1 exists always.
@@ -158,6 +165,28 @@ def search(folder: Folder, run: Path, *, unit: str = "", text: str = "", result:
                        pages=pages, sections=sorted({row.section for row in rows}),
                        rules=sorted({row.rule for row in rows}),
                        rows=[_with_wrong_step(row) for row in rows_found[PAGE * (page - 1):PAGE * page]])
+
+
+def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], bool]:
+    """Whether an answer of an evaluation is of this kind by its first wrong step (one of `STEPS`; empty: of any).
+
+    The first filter of an evaluation reads all equations in it; they are kept until its file changes.
+
+    Raises:
+        RequestError: no such kind.
+    """
+    if not step:
+        return lambda row: True
+    if step not in STEPS:
+        raise RequestError(f"first wrong step: {step}", f"one of {', '.join(STEPS)}")
+    kinds = folder.worked_out.of(unit / PREDICTIONS, lambda: {
+        (row.id, row.sample): _kind(row) for row in read_answers(folder, unit)})
+    wanted = BROKEN if step == ANY_STEP else (step,)
+    return lambda row: kinds.get((row.id, row.sample)) in wanted
+
+
+def _kind(row: Answer) -> str:
+    return UNSCORED if row.error else kind_of_text(row.completion, right=row.right)
 
 
 def _with_wrong_step(row: Answer) -> Answer:

@@ -32,10 +32,12 @@ class ComparedPairs:
     _breaks: FileCache = field(default_factory=lambda: FileCache(KEPT))
     _lock: Lock = field(default_factory=Lock)
 
-    def of(self, a: Path, b: Path) -> Comparison:
-        """As `workings.evaluation.comparison.compare.compare`."""
+    def of(self, a: Path, b: Path, within: float | None = None) -> Comparison:
+        """As `workings.evaluation.comparison.compare.compare`; ``within`` is its margin, as a share."""
         pair = find_pair(a, b)
-        return self._remembered(self._kept, _stamp(pair), lambda: compare_records(*pair))
+        # The margin as a file of no bytes: it belongs to what is remembered.
+        stamp = (*_stamp(pair), (f"within {within}",))
+        return self._remembered(self._kept, stamp, lambda: compare_records(*pair, equivalent_within=within))
 
     def changes(self, a: Path, b: Path) -> Changes:
         """Items of both by what changed from A to B."""

@@ -22,6 +22,8 @@ DEPTH = 5
 """Folders below the page's own in which runs are looked for."""
 KEPT_FILES = 20_000
 """JSON files of runs that are kept in memory, as long as they are small."""
+KEPT_WORKED_OUT = 16
+"""Evaluations whose kinds of items are kept in memory."""
 MAX_JSON_BYTES, MAX_PARSED_BYTES = 8 << 20, 64 << 20
 """Largest JSON file that is shown, and how much it may take in memory. One of an ordinary run has some kilobytes."""
 QUIET_SECONDS = 120
@@ -33,6 +35,8 @@ class Folder:
     """The runs below one directory. Safe to use from several threads: what is kept is only ever replaced whole."""
 
     root: Path
+    worked_out: FileCache = field(default_factory=lambda: FileCache(KEPT_WORKED_OUT))
+    """What was worked out from evaluations' predictions, by their file."""
     _read: FileCache = field(default_factory=lambda: FileCache(KEPT_FILES))
     _tails: dict[Path, Tail] = field(default_factory=dict)
     _columns: dict[Path, tuple[Tail, Columns]] = field(default_factory=dict)

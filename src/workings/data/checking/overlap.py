@@ -4,8 +4,10 @@ Texts are compared as words. Case, white space and punctuation do not count; num
 
 Near duplicates have much of their wording and exactly the same numbers in common. Problems of one template differ in
 their numbers alone; they are other problems, not duplicates, so texts are compared within groups of equal numbers only.
-The more numbers agree, the less of the wording has to: five equal numbers are no chance. Small groups are compared text
-by text, large ones by MinHash with banding (Broder 1997), whose candidates are then compared exactly.
+The more numbers agree, the less of the wording has to: five equal numbers are no chance. Without numbers the words tell
+two questions of one template apart: where one text has all words of the other, half of the wording is enough. Small
+groups are compared text by text, large ones by MinHash with banding (Broder 1997), whose candidates are then compared
+exactly.
 """
 
 import re
@@ -31,6 +33,9 @@ SIMILARITY = 0.8
 """Jaccard similarity of the three-word passages from which texts without numbers count as near duplicates."""
 SIMILARITY_WITH_NUMBERS = ((3, 0.4), (1, 0.6))
 """The same for texts with at least so many numbers, all of them equal."""
+SIMILARITY_WITHIN = 0.5
+"""The same for texts without numbers of which one has all words of the other, and no denial more."""
+_DENIALS = frozenset(("not", "no", "never", "without", "t"))
 SMALL_GROUP = 50
 """Texts with equal numbers that are all compared with each other."""
 NGRAM = 13
@@ -105,14 +110,27 @@ def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, floa
                 candidates.update(members[:SMALL_GROUP])  # a crowd of equal texts is named by its first ones
                 members.append(number)
         # The sign makes the earliest win among equally similar ones.
-        best = max(((_jaccard(own, shingles[other]), -other) for other in candidates), default=(0.0, 0))
-        if best[0] >= least_similarity(group):
+        alike = ((_jaccard(own, shingles[other]), -other) for other in candidates)
+        best = max((pair for pair in alike if pair[0] >= least_similarity(group) or (
+            not group and pair[0] >= SIMILARITY_WITHIN and _asks_the_same(text, texts[-pair[1]]))), default=None)
+        if best is not None:
             yield number, -best[1], best[0]
+
+
+def similarity(one: Sequence[str], other: Sequence[str]) -> float:
+    """Share of the three-word passages of two texts (as words) that both have."""
+    return _jaccard(_shingles(one), _shingles(other))
 
 
 def least_similarity(group: Sequence[str]) -> float:
     """The similarity from which texts with these numbers in common count as near duplicates."""
     return next((least for count, least in SIMILARITY_WITH_NUMBERS if len(group) >= count), SIMILARITY)
+
+
+def _asks_the_same(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether one text has all words of the other, and denies nothing more."""
+    less, more = sorted((set(one), set(other)), key=len)
+    return less <= more and not (more - less) & _DENIALS
 
 
 def _shingles(text: Sequence[str]) -> frozenset[int]:

@@ -22,6 +22,7 @@ from workings.data.checking.reading import (
 )
 from workings.data.equations.check import wrong_equations
 from workings.data.traces import Trace
+from workings.record.manifest import DRAWN_FROM
 
 MAX_CLOSED_WORDS = 6
 """Words of an answer that is right or wrong; a longer one is one of many that an open question has."""
@@ -137,11 +138,18 @@ def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
         told = shown([f"{trace.id} says {trace.answer}" for _, trace in members])
         return [DataFinding(kind="conflict", record=position, id=trace.id, text=f"{excerpt(trace.prompt)}: {told}")
                 for position, trace in members]
-    findings, (_, kept) = [], members[0]
-    prompts: set[str] = {kept.prompt}
-    for position, trace in members[1:]:
-        kind = "duplicate" if trace.prompt in prompts else "normalized_duplicate"
+    findings = []
+    prompts: set[str] = set()
+    written: dict[tuple[tuple[str, ...], str], Trace] = {}
+    for position, trace in members:
+        # A model's sample is meant to ask what its own trace asks, so only the same completion makes it a duplicate.
+        like = written.get((trace.steps, trace.answer))
+        if like is None and DRAWN_FROM not in trace.metadata:
+            like = next((other for other in written.values() if DRAWN_FROM not in other.metadata), None)
+        if like is not None:
+            kind = "duplicate" if trace.prompt in prompts else "normalized_duplicate"
+            findings.append(DataFinding(kind=kind, record=position, id=trace.id,
+                                        text=f"like {like.id}: {excerpt(trace.prompt)}"))
         prompts.add(trace.prompt)
-        findings.append(DataFinding(kind=kind, record=position, id=trace.id,
-                                    text=f"like {kept.id}: {excerpt(trace.prompt)}"))
+        written.setdefault((trace.steps, trace.answer), trace)
     return findings

@@ -11,10 +11,11 @@ from workings.evaluation.comparison.paired import (
     PairedDifference,
     compare_configs,
     difference_text,
+    equivalence_json,
+    equivalence_text,
     p_text,
     paired_difference,
     paired_equivalence,
-    points,
     steps_versions,
 )
 from workings.evaluation.comparison.pass_at_k import PassAtK, pass_table
@@ -103,10 +104,7 @@ class Comparison:
         if self.pass_at_k:
             record["pass_at_k"] = [rate.to_json() for rate in self.pass_at_k]
         if isinstance(self.equivalence, Equivalence):
-            record["equivalence"] = {
-                "margin": self.equivalence.margin, "shown": self.equivalence.shown, "p_value": self.equivalence.p_value,
-                "delta_ci90_low": self.equivalence.interval.low, "delta_ci90_high": self.equivalence.interval.high,
-                "method": self.equivalence.interval.method}
+            record["equivalence"] = equivalence_json(self.equivalence)
         return record
 
     def first_form(self) -> dict[str, Any]:
@@ -187,17 +185,10 @@ def comparison_sentence(a: ComparedSide, b: ComparedSide, difference: PairedDiff
     parts = [f"{opening}: {cell_text(b.cell)} against {cell_text(a.cell)} on the same {difference.n} items, "
              f"{difference_text(difference, difference.p_value)}"]
     if isinstance(equivalence, Equivalence):
-        parts.append(_equivalence_text(equivalence))
+        parts.append(equivalence_text(equivalence))
     if difference.smallest_shown is not None:
         parts.append(f"{difference.n} items show differences from {100 * difference.smallest_shown:.1f} points on")
     return "; ".join(parts) + "."
-
-
-def _equivalence_text(found: Equivalence) -> str:
-    margin = f"{100 * found.margin:g} points"
-    interval = f"90 % interval {points(found.interval.low)} to {points(found.interval.high)}, {p_text(found.p_value)}"
-    return (f"a difference of {margin} or more is ruled out ({interval})" if found.shown else
-            f"a difference of {margin} or more is not ruled out ({interval})")
 
 
 def _first_sentence(name_a: str, a: Cell, name_b: str, b: Cell, difference: PairedDifference) -> str:

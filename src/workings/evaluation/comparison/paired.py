@@ -151,10 +151,16 @@ def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str
 
 
 def paired_equivalence(pairs: Pairs, margin: float) -> Equivalence | str:
-    """Whether the scores are shown to differ by less than the margin, by the method of `paired_values`; or why not."""
-    a, b = [x.score for x, _ in pairs], [y.score for _, y in pairs]
+    """As `values_equivalence`, over pairs of results of the same items."""
+    return values_equivalence([a.score for a, _ in pairs], [b.score for _, b in pairs], [a.cluster for a, _ in pairs],
+                              margin)
+
+
+def values_equivalence(a: Sequence[float], b: Sequence[float], clusters: Sequence[str], margin: float
+                       ) -> Equivalence | str:
+    """Whether values are shown to differ by less than the margin, by the method of `paired_values`; or why not."""
     differences = [y - x for x, y in zip(a, b, strict=True)]
-    n, names = len(differences), cluster_names([x.cluster for x, _ in pairs])
+    n, names = len(differences), cluster_names(clusters)
     groups = len(set(names))
     if groups < n:
         if groups < MIN_CLUSTERS:
@@ -165,6 +171,20 @@ def paired_equivalence(pairs: Pairs, margin: float) -> Equivalence | str:
     if all(value in (0.0, 1.0) for value in (*a, *b)):
         return score_equivalence(sum(d > 0 for d in differences), sum(d < 0 for d in differences), n, margin)
     return t_equivalence(differences, margin) if n > 1 else "one item"
+
+
+def equivalence_text(found: Equivalence) -> str:
+    """Whether a difference of the margin is ruled out, with interval and p value."""
+    interval = f"90 % interval {points(found.interval.low)} to {points(found.interval.high)}, {p_text(found.p_value)}"
+    return (f"a difference of {100 * found.margin:g} points or more is {'' if found.shown else 'not '}ruled out "
+            f"({interval})")
+
+
+def equivalence_json(found: Equivalence) -> dict[str, Any]:
+    """Keys of `equivalence` in ``compare --json``."""
+    return {"margin": found.margin, "shown": found.shown, "p_value": found.p_value,
+            "delta_ci90_low": found.interval.low, "delta_ci90_high": found.interval.high,
+            "method": found.interval.method}
 
 
 def points(share: float) -> str:

@@ -7,9 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RequestError
-from workings.evaluation.comparison.paired import PairedDifference, compare_configs, p_text, paired_values, points
+from workings.evaluation.comparison.paired import (
+    PairedDifference,
+    compare_configs,
+    equivalence_json,
+    equivalence_text,
+    p_text,
+    paired_values,
+    points,
+    values_equivalence,
+)
 from workings.evaluation.scorecard import ItemResult, percent
 from workings.evaluation.statistics.differences import welch
+from workings.evaluation.statistics.equivalence import Equivalence, welch_equivalence
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import EvaluationRecord, find_unit
 
@@ -53,14 +63,19 @@ class SeedsComparison:
     """Over items, of the means over seeds: says something about these runs."""
     method_interval: Interval | str
     """Welch's interval of the difference between seeds: says something about the method; or why there is none."""
+    equivalence: Equivalence | str | None = None
+    """Over items, within the margin that was asked for, or why nothing is said; None: it was not asked for."""
+    method_equivalence: Equivalence | None = None
+    """The same between seeds, where there are enough of them."""
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     """Why the completions of a run say little about a model; they are part of the sentence."""
 
     @property
     def verdict(self) -> str:
-        """About these runs."""
-        return self.difference.verdict
+        """About these runs; `equivalent` where that was asked for, is shown, and neither side is better."""
+        found = self.difference.verdict
+        return "equivalent" if found == "inconclusive" and _shown(self.equivalence) else found
 
     @property
     def method_verdict(self) -> str:
@@ -70,7 +85,9 @@ class SeedsComparison:
         low, high = self.method_interval.low, self.method_interval.high
         # Items are many and seeds few: items alone would take a lucky seed for a better method.
         by_seeds = "better" if low > 0 else "worse" if high < 0 else "inconclusive"
-        return by_seeds if by_seeds == self.verdict else "inconclusive"
+        if by_seeds == self.difference.verdict != "inconclusive":
+            return by_seeds
+        return "equivalent" if _shown(self.equivalence) and _shown(self.method_equivalence) else "inconclusive"
 
     @property
     def sentence(self) -> str:
@@ -80,12 +97,15 @@ class SeedsComparison:
                     + (f", {p_text(gap.p_value)})" if gap.p_value is not None else ")")
                     if isinstance(gap.interval, Interval) else f" (no interval: {gap.interval})")
         method = {"better": "B's method is better", "worse": "B's method is worse",
+                  "equivalent": "the methods are equivalent",
                   "inconclusive": "which method is better stays open",
                   "no claim": f"nothing is claimed about the method: {self.method_interval}"}[self.method_verdict]
         said = (f"On the same {gap.n} items {len(self.b.names)} runs of B reach {percent(self.b.mean)} on average "
                 f"and {len(self.a.names)} of A {percent(self.a.mean)}, a difference of {points(gap.delta)} points"
                 f"{interval}; these runs: {self.verdict}; {method}.")
-        return " ".join([said, *self.warnings])
+        within = [f"Over {units} {equivalence_text(each)}." for units, each in
+                  (("items", self.equivalence), ("seeds", self.method_equivalence)) if isinstance(each, Equivalence)]
+        return " ".join([said, *within, *self.warnings])
 
     def to_json(self) -> dict[str, Any]:
         """The answer of ``compare --json`` with several seeds; what does not exist is left out."""
@@ -94,14 +114,27 @@ class SeedsComparison:
                   **self.difference.to_json()}
         if isinstance(self.method_interval, Interval):
             record |= {"method_ci_low": self.method_interval.low, "method_ci_high": self.method_interval.high}
-        return record
+        return record | {name: equivalence_json(each) for name, each in (
+            ("equivalence", self.equivalence), ("method_equivalence", self.method_equivalence))
+            if isinstance(each, Equivalence)}
 
 
-def compare_seeds(a: Sequence[Path], b: Sequence[Path]) -> SeedsComparison:
+def _shown(found: Equivalence | str | None) -> bool:
+    return isinstance(found, Equivalence) and found.shown
+
+
+def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: float | None = None
+                  ) -> SeedsComparison:
     """Compare several runs a side, pair by pair over items.
 
     An item's value is its mean score over a side's seeds, so that the items stay the units; runs of one side that
     differ in more than their seed are the caller's business and can be seen in the report.
+
+    Args:
+        a: the runs that B is seen from.
+        b: the other ones.
+        equivalent_within: a share (0.02: two points); whether both sides are shown to differ by less, over items and,
+            with enough seeds, between seeds. None: not asked.
 
     Raises:
         RequestError: a side is empty, or two of the evaluations are not comparable.
@@ -118,9 +151,18 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path]) -> SeedsComparison:
     # Column by column: of each item the scores of all runs of a side.
     means_a = [math.fsum(column) / len(column) for column in zip(*scores_a, strict=True)]
     means_b = [math.fsum(column) / len(column) for column in zip(*scores_b, strict=True)]
-    return SeedsComparison(a=side_a, b=side_b, notes=notes, method_interval=_method_interval(side_a, side_b),
+    clusters, method = [result.cluster for result in order], _method_interval(side_a, side_b)
+    equivalence, by_seeds = None, None
+    if equivalent_within is not None:
+        equivalence = values_equivalence(means_a, means_b, clusters, equivalent_within)
+        if isinstance(equivalence, str):
+            notes.append(f"nothing is said about equivalence over items: {equivalence}")
+        if isinstance(method, Interval):
+            by_seeds = welch_equivalence(side_a.accuracies, side_b.accuracies, equivalent_within)
+    return SeedsComparison(a=side_a, b=side_b, notes=notes, method_interval=method,
                            warnings=[record.warning for record in (*records_a, *records_b) if record.warning],
-                           difference=paired_values(means_a, means_b, [result.cluster for result in order]))
+                           difference=paired_values(means_a, means_b, clusters), equivalence=equivalence,
+                           method_equivalence=by_seeds)
 
 
 def _check_all(records: Sequence[EvaluationRecord]) -> list[str]:

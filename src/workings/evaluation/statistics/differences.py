@@ -10,7 +10,14 @@ from statistics import NormalDist
 
 import numpy as np
 
-from workings.evaluation.statistics.intervals import CONFIDENCE, Interval, t_value, two_sided_p, z_value
+from workings.evaluation.statistics.intervals import (
+    CONFIDENCE,
+    Interval,
+    MeanResult,
+    t_result,
+    two_sided_p,
+    z_value,
+)
 
 POWER = 0.8
 """Share of experiments in which a difference of the minimum detectable size is found."""
@@ -86,16 +93,18 @@ def _end(above: Callable[[float], float], low: float, high: float) -> float:
 
 def welch(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Welch's t interval of mean(b) - mean(a), Satterthwaite's degrees of freedom; at least two values a side."""
+    return welch_mean(a, b, confidence).interval
+
+
+def welch_mean(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> MeanResult:
+    """As `welch`, with the p value of "there is no difference" and the standard error."""
     shares = [float(np.var(values, ddof=1)) / len(values) for values in (a, b)]
     difference = float(np.mean(b) - np.mean(a))
     variance = math.fsum(shares)
-    # Equal values on each side: the degrees of freedom would be 0 / 0.
-    if variance == 0:
-        return Interval(difference, difference, "welch")
-    degrees = variance ** 2 / math.fsum(share ** 2 / (len(values) - 1)
-                                        for share, values in zip(shares, (a, b), strict=True))
-    half = t_value(degrees, confidence) * math.sqrt(variance)
-    return Interval(difference - half, difference + half, "welch")
+    # Equal values on each side: the degrees of freedom would be 0 / 0, and decide nothing.
+    degrees = 1.0 if variance == 0 else variance ** 2 / math.fsum(
+        share ** 2 / (len(values) - 1) for share, values in zip(shares, (a, b), strict=True))
+    return t_result(difference, math.sqrt(variance), degrees, "welch", confidence)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

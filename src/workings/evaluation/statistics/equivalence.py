@@ -6,10 +6,10 @@ something else: few items never show anything.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from workings.evaluation.statistics.differences import score_statistic, tango
+from workings.evaluation.statistics.differences import score_statistic, tango, welch_mean
 from workings.evaluation.statistics.intervals import CONFIDENCE, Interval, MeanResult, clustered_t_mean, t_mean
 
 TOST_CONFIDENCE = 2 * CONFIDENCE - 1
@@ -51,7 +51,15 @@ def t_equivalence(differences: Sequence[float], margin: float, clusters: Sequenc
         shifted = [value + shift for value in differences]
         return (clustered_t_mean(shifted, clusters, TOST_CONFIDENCE) if clusters else
                 t_mean(shifted, TOST_CONFIDENCE))
+    return _of_means(mean, margin)
 
+
+def welch_equivalence(a: Sequence[float], b: Sequence[float], margin: float) -> Equivalence:
+    """Of the means of two groups of runs, by Welch's t; at least two values a side."""
+    return _of_means(lambda shift: welch_mean(a, [value + shift for value in b], TOST_CONFIDENCE), margin)
+
+
+def _of_means(mean: Callable[[float], MeanResult], margin: float) -> Equivalence:
     # A shift moves the mean and leaves its error: the test against the margin is that of a shifted mean against zero.
     above, below = mean(margin), mean(-margin)
     p_value = max(_upper(above.mean, above.p_value), _upper(-below.mean, below.p_value))

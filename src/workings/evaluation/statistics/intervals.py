@@ -98,7 +98,7 @@ def t_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> MeanResul
     n = len(data)
     if n < 2:
         raise RequestError(f"{n} value", "at least 2 values for an interval")
-    return _t_result(float(data.mean()), float(data.std(ddof=1)) / math.sqrt(n), n - 1, "t", confidence)
+    return t_result(float(data.mean()), float(data.std(ddof=1)) / math.sqrt(n), n - 1, "t", confidence)
 
 
 def clustered_t_mean(values: Sequence[float], clusters: Sequence[str], confidence: float = CONFIDENCE) -> MeanResult:
@@ -124,7 +124,7 @@ def clustered_t_mean(values: Sequence[float], clusters: Sequence[str], confidenc
     deviations = totals - mean * sizes
     # No share is 1, because there are at least `MIN_CLUSTERS` clusters.
     error = math.sqrt(float((deviations ** 2 / (1 - shares)).sum())) / n
-    return _t_result(mean, error, degrees_of_freedom(sizes), "clustered t", confidence)
+    return t_result(mean, error, degrees_of_freedom(sizes), "clustered t", confidence)
 
 
 def degrees_of_freedom(sizes: np.ndarray) -> float:
@@ -148,7 +148,8 @@ def cluster_sums(data: np.ndarray, clusters: Sequence[str]) -> tuple[int, np.nda
     return len(numbers), np.bincount(index, weights=data), np.bincount(index).astype(np.float64)
 
 
-def _t_result(mean: float, error: float, degrees: float, method: str, confidence: float) -> MeanResult:
+def t_result(mean: float, error: float, degrees: float, method: str, confidence: float) -> MeanResult:
+    """A mean with this standard error and so many degrees of freedom."""
     from scipy import special  # as in `t_value`
 
     half = t_value(degrees, confidence) * error

@@ -1,5 +1,6 @@
 """`/compare`: two runs against each other, or several in a table."""
 
+import math
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,13 +12,13 @@ from pydantic import BaseModel, Field
 from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.ranking import rank
-from workings.evaluation.unit import EvaluationRecord
+from workings.evaluation.unit import EvaluationRecord, find_pair
 from workings.record.layout import SEAL
 from workings.reports.figures import accuracy_figure, delta_figure, flips_table, pass_table
 from workings.reports.gather import configuration_rows, view_run
 from workings.reports.html import numbers_of, verdict_text, write_report
 from workings.reports.wrong_steps import CAPTION, breaks_figure
-from workings.ui.answers import PAGE, AnswerPair, Change, pair
+from workings.ui.answers import PAGE, STEPS, AnswerPair, Change, pair, step_filter
 from workings.ui.differences import Difference, differences
 from workings.ui.series import Curves
 from workings.ui.site import Site
@@ -25,6 +26,7 @@ from workings.ui.tabs.curves import run_curves
 
 MOST_RUNS = 12
 """Curves of more runs cannot be told apart: colours and dashes together make as many."""
+Within = Annotated[str, Query(description="Percentage points that do not matter; empty: equivalence is not asked for")]
 Names = Annotated[list[str], Query(default_factory=list, description="Two to twelve runs, A first")]
 
 
@@ -59,14 +61,22 @@ def two(site: Site, names: list[str]) -> list[Path]:
     return [site.folder.path(name) for name in names]
 
 
-def compared(site: Site, names: list[str]) -> tuple[Compared, Comparison | None]:
-    """Comparable or not first; then what `compare` says, and what differs between the runs."""
+def compared(site: Site, names: list[str], within: float | None = None) -> tuple[Compared, Comparison | None]:
+    """Comparable or not first; then what `compare` says, and what differs between the runs.
+
+    Args:
+        site: the page's folder of runs.
+        names: of the runs.
+        within: percentage points that do not matter, of two runs; None: equivalence is not asked for.
+    """
     runs = two(site, names)
+    if within is not None and len(runs) > 2:
+        raise RequestError(f"equivalence of {len(runs)} runs", "two runs")
     comparison: Comparison | None = None
     values: dict[str, Any] = {"runs": names, "different": differences(site.folder, runs)}
     try:
         if len(runs) == 2:
-            comparison = site.compared.of(*runs)
+            comparison = site.compared.of(runs[0], runs[1], None if within is None else within / 100)
             values["comparison"] = comparison.to_json()
         else:
             values["ranking"] = rank(runs).to_json()
@@ -80,9 +90,13 @@ def compared(site: Site, names: list[str]) -> tuple[Compared, Comparison | None]
     return Compared(**values), comparison
 
 
-def pairs_page(site: Site, names: list[str], show: Change, page: int) -> Pairs:
-    """Items of one kind of change, side by side."""
-    rows = site.compared.changes(*two(site, names)[:2])[show]
+def pairs_page(site: Site, names: list[str], show: Change, page: int, wrong_step: str = "") -> Pairs:
+    """Items of one kind of change, side by side; with a kind of first wrong step those where either side has it."""
+    runs = two(site, names)[:2]
+    rows = site.compared.changes(*runs)[show]
+    if wrong_step:
+        has_step = [step_filter(site.folder, record.path, wrong_step) for record in find_pair(*runs)]
+        rows = [pair for pair in rows if any(has(row) for has, row in zip(has_step, pair, strict=True))]
     # A pair is two completions side by side, so a page holds fewer of them.
     size = PAGE // 5
     pages = max(1, -(-len(rows) // size))
@@ -97,14 +111,14 @@ def router(site: Site) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/api/compare")
-    def compare_json(run: Names) -> Compared:
+    def compare_json(run: Names, within: Within = "") -> Compared:
         """Two runs: difference, interval, verdict. Three or four: a table."""
-        return compared(site, run)[0]
+        return compared(site, run, _points(within))[0]
 
     @routes.get("/api/pairs")
-    def pairs_json(run: Names, show: Change = "newly_right", page: int = 1) -> Pairs:
-        """Items that both answered, by what changed from A to B."""
-        return pairs_page(site, run, show, page)
+    def pairs_json(run: Names, show: Change = "newly_right", page: int = 1, wrong_step: str = "") -> Pairs:
+        """Items that both answered, by what changed from A to B, and by the first wrong step of either."""
+        return pairs_page(site, run, show, page, wrong_step)
 
     @routes.get("/api/overlay")
     def overlay_json(run: Names, x: Literal["step", "tokens", "seconds"] = "step") -> list[Curves]:
@@ -113,18 +127,19 @@ def router(site: Site) -> APIRouter:
         return [run_curves(site, name, x) for name in run]
 
     @routes.get("/export/compare", include_in_schema=False)
-    def export(run: Names) -> Response:
+    def export(run: Names, within: Within = "") -> Response:
         runs = two(site, run)
         # The report is written to a file, atomically; read back, it needs no place in the runs' folder.
         with tempfile.TemporaryDirectory() as place:
-            comparison = site.compared.of(*runs) if len(runs) == 2 else None
+            comparison = compared(site, run, _points(within))[1]
             page = write_report(Path(place) / "report.html", runs, comparison).read_bytes()
         return Response(page, media_type="text/html",
                         headers={"content-disposition": 'attachment; filename="comparison.html"'})
 
     @routes.get("/compare", include_in_schema=False)
-    def compare_page(run: Names, show: Change = "newly_right", page: int = 1) -> HTMLResponse:
-        answer, comparison = compared(site, run)
+    def compare_page(run: Names, show: Change = "newly_right", page: int = 1, wrong_step: str = "", within: Within = ""
+                     ) -> HTMLResponse:
+        answer, comparison = compared(site, run, _points(within))
         paths = two(site, run)
         # An unfinished run has no manifest to draw from; its curves come from the log.
         views = [view_run(path, color) for color, path in enumerate(paths) if _sealed(path)]
@@ -133,14 +148,26 @@ def router(site: Site) -> APIRouter:
         return site.html(
             "compare.html.jinja", page="runs", answer=answer, comparison=comparison, names=run,
             verdict=verdict_text(comparison), numbers=numbers_of(comparison), show=show, same=same,
+            within=within, wrong_step=wrong_step, steps=STEPS,
             accuracy=accuracy_figure(views), delta=delta_figure(comparison) if comparison and has_delta else None,
             flips=flips_table(comparison), pass_rates=pass_table(comparison), breaks_caption=CAPTION,
             breaks=breaks_figure([(view.name, view.color, site.compared.breaks(view.evaluation)) for view in views
                                   if view.evaluation is not None]),
-            pairs=pairs_page(site, run, show, page) if has_delta else None,
+            pairs=pairs_page(site, run, show, page, wrong_step) if has_delta else None,
             trained=[name for name, path in zip(run, paths, strict=True) if (path / "train").is_dir()])
 
     return routes
+
+
+def _points(within: str) -> float | None:
+    """The margin in percentage points; None where the field was left empty."""
+    try:
+        points = float(within) if within.strip() else None
+    except ValueError:
+        points = math.nan
+    if points is not None and not 0 < points < 100:
+        raise RequestError(f"equivalent within {within}", "percentage points above 0 and below 100")
+    return points
 
 
 def _sealed(path: Path) -> bool:

@@ -17,14 +17,15 @@ class ItemsQuery(BaseModel):
     result: Result = ""
     section: str = ""
     rule: str = ""
+    wrong_step: str = ""
     page: int = 1
 
 
 def run_items(site: Site, name: str, unit: str = "", q: str = "", result: Result = "", section: str = "",
-              rule: str = "", page: int = 1) -> AnswersPage:
+              rule: str = "", wrong_step: str = "", page: int = 1) -> AnswersPage:
     """Items of an evaluation, 50 a page."""
     return search(site.folder, site.folder.path(name), unit=unit, text=q, result=result, section=section, rule=rule,
-                  page=page)
+                  wrong_step=wrong_step, page=page)
 
 
 def values(site: Site, run: OpenedRun, query: ItemsQuery) -> dict[str, Any]:
