@@ -11,13 +11,13 @@ _LETTER_FIRST = re.compile(r"(?:option|choice|answer)?\s*(?:[(\[]([A-Ja-j])[)\]]
                            r"(?:because|since|as|is (?:the )?(?:correct|right|best)"
                            r"|and not|not|rather)\b|\s?[-–—(]|,\s(?:not|because|since|as|which)\b))", re.IGNORECASE)
 _LETTER_SAID = re.compile(
-    r"\b(?:option|choice|answer|letter|select|pick|choose|choosing|it(?:'s| is| must be))\s*(?:is|are|would be"
+    r"\b(?:option|choice|answer|letter|select|pick|choose|choosing|go(?:ing)? with|leaves|it(?:'s| is| must be))\s*(?:is|are|would be"
     r"|:)?\s*[*_\"]*[(\[]?([A-J])(?:[)\]]|(?![\w'’]))", re.IGNORECASE)
 _LETTER_JUDGED = re.compile(r"(?<![\w'’])[(\[]?([A-J])[)\]]?\W{0,3}\s?(?:is|must be|seems) (?:the )?(?:correct"
                             r"|right|best|true|only)", re.IGNORECASE)
 _OTHER_LETTER = re.compile(r"^\W{0,3}(?:(?:,|and|or|&|/)\s*[(\[]?[A-J][)\]]?(?![\w'’])|(?:is|are"
                            r"|was)\s+(?:wrong|incorrect|false|not|out|too)\b)", re.IGNORECASE)
-_BOTH = re.compile(r"\b(?:both|either|neither|not|isn't|isn’t|cannot|can't|wrong|incorrect|eliminate|rule out"
+_BOTH = re.compile(r"^\W*none of\b|\b(?:both|either|neither|not|isn't|isn’t|cannot|can't|wrong|incorrect|eliminate|rule out"
                    r"|nor|or|between)\W{0,3}\s*(?:be\s+)?(?:option |choice )?[(\[]?[A-J](?![\w'’])",
                    re.IGNORECASE)
 
@@ -43,8 +43,8 @@ def choice_in(text: str) -> str | None:
     # What is said last counts; a first line that names a choice counts where no later one does.
     for line in [*reversed(lines[-3:]), *lines[:1]]:
         for sentence in reversed(sentences(line)):
-            if (said := _sentence_choice(without_markup(plain(sentence)))) is not None:
-                letter = said.upper()
+            if (found := _sentence_choice(without_markup(plain(sentence)))) is not None:
+                letter = found.upper()
                 return None if _listed(lines, letter) else letter
     return None
 
@@ -54,20 +54,20 @@ def _sentence_choice(sentence: str) -> str | None:
         return None
     if alone := _LETTER_ALONE.fullmatch(sentence):
         return alone[1]
-    for match in (_LETTER_FIRST.match(sentence), *reversed([*_LETTER_SAID.finditer(sentence)][-3:]),
+    for found in (_LETTER_FIRST.match(sentence), *reversed([*_LETTER_SAID.finditer(sentence)][-3:]),
                   _LETTER_JUDGED.search(sentence)):
-        if match is not None:
-            letter = next(group for group in match.groups() if group)
+        if found is not None:
+            letter = next(group for group in found.groups() if group)
             # A small letter is an article or a variable unless it stands in brackets.
-            if (letter.isupper() or "(" in match.group() or "[" in match.group()) and not _OTHER_LETTER.match(
-                    sentence[match.end(match.lastindex or 0):]):
+            if (letter.isupper() or re.search(r"[(\[]|^(?:option|choice)\b", found.group(), re.IGNORECASE)) and not _OTHER_LETTER.match(
+                    sentence[found.end(found.lastindex or 0):]):
                 return letter
     return None
 
 
 def _listed(lines: list[str], letter: str) -> bool:
     """Whether the lines go through several choices, as in "A) wrong", "B) right", so that the last is not chosen."""
-    starts = {match[1] for line in lines[-12:] if (match := re.match(r"[\s*_-]*\(?([A-J])[).:]", line))}
+    starts = {found[1] for line in lines[-12:] if (found := re.match(r"[\s*_-]*\(?([A-J])[).:]", line))}
     return len(starts) > 1 and letter in starts and not any(_LETTER_SAID.search(line) for line in lines[-2:])
 
 
@@ -82,8 +82,8 @@ def truth_in(text: str) -> str | None:
         # Only then the first sentence: "No, wait. So the answer is yes."
         for sentence in reversed(sentences(line)):
             cleaned = without_markup(plain(sentence))
-            if verdict := _TRUTH_FIRST.match(cleaned) or _TRUTH_AT_END.search(cleaned):
-                return verdict[1].casefold()
+            if found := _TRUTH_FIRST.match(cleaned) or _TRUTH_AT_END.search(cleaned):
+                return found[1].casefold()
             said = [match for match in _TRUTH_LAST.finditer(cleaned)
                     if not _DENIED.search(cleaned[max(0, match.start(1) - 40):match.start(1)])]
             if said:

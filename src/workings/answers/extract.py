@@ -146,7 +146,7 @@ def _brace_end(text: str, start: int, limit: int) -> int:
     return -1
 
 
-_ANNOUNCED = re.compile(r"\b(?:answer|option|choice)\b", re.IGNORECASE)
+_ANNOUNCED = re.compile(r"(?:\b|_)(?:answer|option|choice)\b", re.IGNORECASE)
 _MARK = re.compile(
     r"[\s*_\"]{0,6}(?:,?\s*(?:then|therefore|thus|hence|here|to (?:the|this|your) (?:question|problem)|for "
     r"(?:the|this) (?:question|problem))\s*,?)?[\s*_]{0,4}"
@@ -165,7 +165,7 @@ def answer_phrase(text: AfterThinking, kind: Kind) -> str | None:
             continue
         if text.truncated and not closed:
             segment = re.sub(r"[^\s]*\s*$", "", segment)
-        if kind in ("number", "text") and match.group().casefold() != "answer" and choice_in(segment) is None:
+        if kind in ("number", "text") and match.group().casefold().strip("_") != "answer" and choice_in(segment) is None:
             continue
         answer = _meant(segment, kind)
         if answer is not None and (kind == "text" or answer != _tidy(segment) or _is_answer(answer, kind)):
@@ -178,15 +178,15 @@ def _announced(text: str, start: int) -> tuple[str, bool]:
     mark = _MARK.match(text, start)
     line_end = text.find("\n", start)
     line_end = len(text) if line_end < 0 else line_end
-    if mark is None or mark.end() > line_end:
+    if mark is None or (mark.end() > line_end and not mark.group().strip(" *_\"\n")):
         # A heading: nothing but marks behind it on its line.
         if text[start:line_end].strip(" *_:#\r=\t") or line_end - start > 40:
             return "", True
         begin = line_end
     else:
-        begin = mark.end()
+        begin = min(mark.end(), line_end)
     rest = text[begin:begin + 4 * MAX_LINE].lstrip("*_: \t")
-    segment = rest.split("\n", 1)[0].strip()
+    segment = re.split(r"\n|\",\s*\"", rest, maxsplit=1)[0].strip()
     if not segment.strip("*_:$ \\"):
         # The next line that is not blank.
         lines = [line for line in rest.split("\n") if line.strip("*_: ")]

@@ -6,6 +6,7 @@ A sentence that says an expression (`4x + 7`), a pair or a choice between number
 import re
 from dataclasses import dataclass
 
+from workings.answers.asserted import is_bound, is_failure, is_name, is_needed, is_on_the_way, is_question, says_nothing
 from workings.answers.latex import plain, spaced_digits
 from workings.answers.number_words import WORDS as NUMBER_WORDS
 from workings.answers.number_words import read_words
@@ -28,32 +29,28 @@ _NO_NUMBER = re.compile(
     r"(?<!\S)\S*(?:://|@|www\.)\S*|(?<![^\W\d])[^\W\d](?:\w*?\d|[-\w./…]{0,200}?[-_./…]\d)\S*"
     r"|\b(?=[0-9a-f]++\b)[0-9a-f]*(?:\d[a-f]|[a-f]\d)[0-9a-f]{4,}\b"
     r"|(?<!\d)\d+(?:\s?:\s?\d+)+|\b\d{4}-\d\d?-\d\d?\b|\b\d{1,2}/\d{1,2}/\d{2,4}\b|(?<!\d)\d+(?:\.\d+){2,}|…\d+"
-    r"|\bFile \"[^\"\n]{1,200}\", line \d+",
+    r"|\bFile \"[^\"\n]{1,200}\", line \d+|(?<!\S)\+\d{1,3}[ -]\d[\d -]{5,20}"
+    r"|\b\d+ ?(?:years?|months?|weeks?|days?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|feet|foot|ft|pounds?|lbs?|met(?:er|re)s?)"
+    r"(?:, | and | )\d+ ?(?:months?|weeks?|days?|hours?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?|inch(?:es)?|ounces?|oz"
+    r"|centimet(?:er|re)s?|cm)\b",
     re.IGNORECASE)
 _OPERATOR = r"[-+*/·×÷^]"
 _ALGEBRA_BEHIND = re.compile(
-    rf"\s?(?:[\^_√π∞∈≤≥<>±]|\*\*\s?\d|!\w|!\s*{_OPERATOR}|(?:sqrt|pi)\b|\\[a-zA-Z])"
+    rf"\s?(?:[\^_√π∞∈≤≥<>±]|\+(?![\s\d])|(?:choose|mod) \d|\*\*\s?\d|!\w|!\s*{_OPERATOR}|(?:sqrt|pi)\b|\\[a-zA-Z])"
     rf"|\s*{_OPERATOR}\s*\(?(?:[^\W\d_](?![^\W_])"
     rf"|[√π∞]|\\[a-zA-Z]|\(|\d|{CURRENCY}\s?\d)"
     rf"|(?:\s?,\s?-?\d+(?:\.\d+)?){{1,9}}\s?[)\]}}]")
 _ALGEBRA_BEFORE = re.compile(
-    rf"(?:[\^_√π{{∞≤≥<>±≠∈]\s?\(?|(?:\bsqrt|\blog|\bln|\\[a-zA-Z]+)(?:_\d{{1,3}})?\s?[({{]?"
+    rf"(?:[\^_√π{{∞≤≥<>±≠∈·×÷]\s?\(?|\b(?:choose|mod)\s|(?:\bsqrt|\blog|\bln|\\[a-zA-Z]+)(?:_\d{{1,3}})?\s?[({{]?"
     rf"|(?:(?<![^\W\d_])[^\W\d_]|\d(?:!|[^\W\d_])?|[)}}π])\s*{_OPERATOR}\s*\(?"
     rf"|[(\[{{](?:\s?-?\d+(?:\.\d+)?\s?,){{1,9}}\s?)$")
-# A number that names or bounds: "Step 4", "HTTP 503", "less than 10".
-_LABEL = re.compile(r"\b(?:step|question|problem|exercise|example|phase|figure|equation|http(?:/[\d.]+)?|errno"
-                    r"|error(?: code)?|status(?: code)?)\s#?$"
-                    r"|(?<!no )(?<!not )\b(?:less|more|fewer|greater|larger|smaller) than\s$", re.IGNORECASE)
 _ATTACHED = re.compile(r"[^\W\d_]+")
 # "Answer - 24" is no negative number.
 _DASHED = re.compile(r"(?<=answer|result) - |(?<=total) - ", re.IGNORECASE)
+_MINUS = re.compile(r"(?<![\d)] )\b(?:minus|negative) (?=\d)", re.IGNORECASE)
+_LED_IN = re.compile(r"^(?:=>|->|[⇒→∴:]|\s)+")
 _UNKNOWN = r"[^\W\d_](?:_\{?\w{1,3}\}?)?"
 _ORDINALS = frozenset(("st", "nd", "rd", "th", "am", "pm"))
-_REFUSED = re.compile(r"\b(?:cannot|can't|can’t|unable to|not possible to|impossible to|not able to|don't know"
-                      r"|do not know|not enough information)\b"
-                      r"|\bneed(?:ed)? more information\b|\btry again (?:in|later|after)\b"
-                      r"|\b(?:question|problem|text|it) (?:does not|doesn['’]t) (?:say|tell|state|specify|mention)",
-                      re.IGNORECASE)
 # Prepositions before a number that make it a circumstance of the answer.
 _CIRCUMSTANCE = re.compile(
     r"\b(?:for|per|after|over|within|every|each|from|than|during|through|across|among|between|using|at|if|when"
@@ -73,16 +70,22 @@ _NO_CIRCUMSTANCE = re.compile(
 _SAYS = re.compile(rf"\b(?:{VERBS_OF_RESULT}|needs?|takes?|there are|left with|with|total of)"
                    r"(?: (?:only|exactly|about|just|a total of|now))?$")
 _NOT_PLAIN = re.compile(r"\b(?:not|no|or|nor|never|either|if|whether|than)\b|n['’]t\b|\?", re.IGNORECASE)
+_NONE_LEFT = re.compile(r"\b(?:has|have|are|is|with|leaving)\s(?:no|zero)\s(?:[^\W\d_]+\s){0,3}(?:left|remaining)\b"
+                        r"|\bnone (?:is|are) left\b", re.IGNORECASE)
 _PARTICIPLE = re.compile(r",\s+(?:\w+ly\s+)?(?!leaving|making|giving|total|yielding|bringing|costing|earning"
                          r"|being|having)[a-z]{2,}ing\s+(?:\w+\s+)?$", re.IGNORECASE)
 _JOINED = re.compile(r"^[^\W\d]*(?:\s?[^\W\d_]+){0,2}\s*(?:,?\s?(?:or|and|to|through)\s(?:[^\W\d_]+\s)?"
                      r"|[–-]\s*|,\s*)$", re.IGNORECASE)
 _NOT = re.compile(r"\b(?:not|never|isn't|isn’t|rather than|instead of|than just|no "
                   r"longer)\s+(?:\w+\s)?$", re.IGNORECASE)
+_DENIED_BEHIND = re.compile(r"\s(?:is|are|was|were)\s(?:not|wrong|incorrect|false|impossible|too)\b|\s(?:isn|aren)['’]t\b",
+                            re.IGNORECASE)
+# "12 is the greatest common divisor of 36 and 48": what the sentence is about stands before the verb.
+_SUBJECT = re.compile(r"\s(?:is|are|was|were) (?:the|our|your|his|her|their)\b")
 
 
 @dataclass(frozen=True, slots=True)
-class _NumberAt:
+class _Found:
     text: str
     start: int
     end: int
@@ -96,41 +99,54 @@ def final_number(text: str, *, truncated: bool = False) -> str | None:
     """
     if truncated:
         # What stands behind the last end of a sentence was cut: its number may be the beginning of another one.
-        ends = [match.end() for match in re.finditer(r"\n|[.!?](?=\s)", text[-20_000:])]
+        ends = [found.end() for found in re.finditer(r"\n|[.!?](?=\s)", text[-20_000:])]
         text = text[-20_000:][:ends[-1]] if ends else ""
+    asked = False
     for line in reversed(last_lines(text)):
-        if truncated and not is_conclusion(line):
+        if (truncated or asked) and not is_conclusion(line):
             continue
+        if is_failure(line):
+            return None
         for sentence in reversed(sentences(line)):
+            if is_question(sentence):
+                # Before it only a conclusion can be the answer: the rest may be the question said once more.
+                asked = True
+                continue
+            if says_nothing(sentence):
+                return None
             alone = len(sentence) == len(text.strip())
             if (alone or is_conclusion(sentence)) and (in_words := _said_in_words(sentence)):
                 return in_words
             if any(map(str.isdigit, sentence)):
-                number, decided = _said(sentence)
-                if number is not None or decided:
-                    return number
+                found, decided = _said(sentence)
+                if found is not None or decided:
+                    return found
     return None
 
 
 def _said_in_words(sentence: str) -> str:
     """The number that a conclusion without digits says in words behind a verb; empty where it says none or several."""
-    if any(map(str.isdigit, sentence)) or _NOT_PLAIN.search(sentence):
+    if any(map(str.isdigit, sentence)):
+        return ""
+    if _NONE_LEFT.search(sentence):
+        return "0"
+    if _NOT_PLAIN.search(sentence) or says_nothing(sentence):
         return ""
     places = list(_ATTACHED.finditer(sentence))
-    words = [match.group().casefold() for match in places]
+    words = [found.group().casefold() for found in places]
     runs, at = [], 0
     while at < len(words):
-        begins = words[at] in NUMBER_WORDS or words[at] in ("a", "minus", "negative")
-        number = read_words(words[at:]) if begins else None
-        if number is not None:
-            runs.append((at, number))
-        at += number.taken if number is not None else 1
+        found = read_words(words[at:]) if words[at] in NUMBER_WORDS or words[at] in ("a", "minus", "negative") else None
+        if found is not None:
+            runs.append((at, found))
+        at += found.taken if found is not None else 1
     if len(runs) != 1 or runs[0][1].value == 1:
         return ""
     begin, number = runs[0]
     behind = words[begin + number.taken:begin + number.taken + 1]
     said = " ".join(words[max(0, begin - 4):begin])
-    if behind == ["of"] or not _SAYS.search(said):
+    if behind == ["of"] or not (_SAYS.search(said) or (
+            is_conclusion(sentence) and not _CIRCUMSTANCE.search(f"{said} ") and not said.endswith(" of"))):
         return ""
     return sentence[places[begin].start():places[begin + number.taken - 1].end()]
 
@@ -145,36 +161,43 @@ def sentence_number(sentence: str) -> str | None:
 
 def _said(sentence: str) -> tuple[str | None, bool]:
     """The number, and whether the sentence decides: one that says an expression or two numbers says none."""
-    if _REFUSED.search(sentence):
+    if says_nothing(sentence):
         return None, True
     sentence = _DASHED.sub(": ", decimal_points(spaced_digits(plain(sentence))))
-    sentence = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", sentence).replace("__", "**").strip()
+    sentence = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", sentence).replace("__", "**").replace("&=", "=").strip()
+    sentence = _LED_IN.sub("", _MINUS.sub("-", sentence))
     # A power written with stars is no bold text.
     sentence = re.sub(r"(?<=\d) ?[xX] ?(?=\d)", " * ", sentence)
     sentence = telling_part(re.sub(r"(?<=[\d)])(?:\*\*|\s\*\*\s)(?=[\d(])", "^", sentence),
                             lambda part: bool(_numbers(part)[0]))
+    if is_on_the_way(sentence):
+        return None, True
     numbers, algebra = _numbers(sentence)
     if not numbers:
         return None, algebra
     at = max(sentence.rfind("="), sentence.rfind("≈"))
     if at >= 0:
         return _right_side(sentence, at, numbers)
+    if len(numbers) > 1 and _SUBJECT.match(sentence, numbers[0].end):
+        return numbers[0].text, True
+    if (needed := next((found for found in numbers if is_needed(sentence[:found.start])), None)) is not None:
+        return needed.text, True
     bold = [span.span() for span in re.finditer(r"\*\*[^*]+\*\*", sentence)]
-    marked = [number for number in numbers if any(start <= number.start < end for start, end in bold)]
+    marked = [found for found in numbers if any(start <= found.start < end for start, end in bold)]
     chosen = _chosen(marked or numbers)
     if chosen is None or _is_open(sentence, chosen, numbers):
         return None, True
     return chosen.text, True
 
 
-def _right_side(sentence: str, at: int, numbers: list[_NumberAt]) -> tuple[str | None, bool]:
+def _right_side(sentence: str, at: int, numbers: list[_Found]) -> tuple[str | None, bool]:
     left = sentence[:at]
     # The equation begins behind the last word that leads to it.
-    begin = max((match.end() for match in re.finditer(
+    begin = max((found.end() for found in re.finditer(
         r"(?:\b(?:is|are|so|that|have|get|gives|then|thus|hence|therefore|where|by|total of|have got|chairs "
         r"in)\b|[:;]|,\s(?!\d{3}))\s*", left)), default=0)
     part = left[begin:].strip(" *$")
-    behind = [number for number in numbers if number.start > at]
+    behind = [found for found in numbers if found.start > at]
     second_solution = re.search(rf"\b{_UNKNOWN}\s?=\s?-?\d[^=]*(?:\bor\b|\band\b|,)\s*{_UNKNOWN}\s*$", left)
     if second_solution or not names_a_value(part or left):
         return None, True
@@ -185,36 +208,35 @@ def _right_side(sentence: str, at: int, numbers: list[_NumberAt]) -> tuple[str |
     return behind[0].text, True
 
 
-def _numbers(sentence: str) -> tuple[list[_NumberAt], bool]:
+def _numbers(sentence: str) -> tuple[list[_Found], bool]:
     """The numbers of a sentence that are values of their own, and whether there are expressions."""
-    masked = _NO_NUMBER.sub(lambda match: "\0" * len(match.group()), sentence)
-    numbers: list[_NumberAt] = []
+    masked = _NO_NUMBER.sub(lambda found: "\0" * len(found.group()), sentence)
+    numbers: list[_Found] = []
     algebra = False
-    for match in _SCIENTIFIC.finditer(sentence):
-        before = sentence[max(0, match.start() - 60):match.start()]
+    for found in _SCIENTIFIC.finditer(sentence):
+        before = sentence[max(0, found.start() - 60):found.start()]
         if not re.search(r"[-+*/·×÷^(]\s*$", before) and not _NOT.search(before):
-            numbers.append(_NumberAt(match.group().strip(), match.start(), match.end(),
-                                     _is_circumstance(before, numbers)))
-        masked = masked[:match.start()] + "\0" * len(match.group()) + masked[match.end():]
-    for match in _NUMBER.finditer(masked):
-        start, end, before = match.start(), match.end(), masked[max(0, match.start() - 60):match.start()]
-        if _LABEL.search(before):
-            continue
+            numbers.append(_Found(found.group().strip(), found.start(), found.end(), _is_circumstance(before, numbers)))
+        masked = masked[:found.start()] + "\0" * len(found.group()) + masked[found.end():]
+    for found in _NUMBER.finditer(masked):
+        start, end = found.start(), found.end()
+        before = masked[max(0, start - 60):start].replace("**", "")
         if before[-1:].isalpha() or before[-1:] in ("\0", "_", "\\", "#"):
             continue
         end, unit = _unit_end(masked, end)
-        if end < 0 or masked[end:end + 1] == "\0":
+        plainly = found.group()[-1].isdigit() and found.group()[0].isdigit() and not unit
+        if end < 0 or masked[end:end + 1] == "\0" or is_bound(before) or (plainly and is_name(before)):
             algebra = True
             continue
         if _ALGEBRA_BEHIND.match(masked[end:end + 40]) or _ALGEBRA_BEFORE.search(sentence[max(0, start - 60):start]):
             # An operand: what it is part of counts, where that is worked out behind an equals sign.
             algebra = True
             continue
-        if _NOT.search(before):
+        if _NOT.search(before) or _DENIED_BEHIND.match(masked, end):
             continue
-        numbers.append(_NumberAt(sentence[start:end].strip() if unit else match.group().strip(), start, end,
-                                 _is_circumstance(before, numbers)))
-    return sorted(numbers, key=lambda number: number.start), algebra
+        numbers.append(_Found(sentence[start:end].strip() if unit else found.group().strip(), start, end,
+                              _is_circumstance(before, numbers)))
+    return sorted(numbers, key=lambda found: found.start), algebra
 
 
 def _unit_end(text: str, end: int) -> tuple[int, bool]:
@@ -236,7 +258,7 @@ def _unit_end(text: str, end: int) -> tuple[int, bool]:
     return rest.end(), True
 
 
-def _is_circumstance(before: str, earlier: list[_NumberAt]) -> bool:
+def _is_circumstance(before: str, earlier: list[_Found]) -> bool:
     if _NO_CIRCUMSTANCE.search(before):
         return False
     if _CIRCUMSTANCE.search(before) or _PARTICIPLE.search(before):
@@ -245,14 +267,14 @@ def _is_circumstance(before: str, earlier: list[_NumberAt]) -> bool:
     return bool(earlier and earlier[-1].circumstance and re.search(r"\d\s(?:[^\W\d_]+\s){0,3}(?:and|or)\s$", before))
 
 
-def _chosen(numbers: list[_NumberAt]) -> _NumberAt | None:
-    plainly = [number for number in numbers if not number.circumstance]
+def _chosen(numbers: list[_Found]) -> _Found | None:
+    plainly = [found for found in numbers if not found.circumstance]
     if plainly:
         return plainly[-1]
     return numbers[0] if numbers else None
 
 
-def _is_open(sentence: str, chosen: _NumberAt, numbers: list[_NumberAt]) -> bool:
+def _is_open(sentence: str, chosen: _Found, numbers: list[_Found]) -> bool:
     """Whether the chosen number is one of several that are said side by side, or the end of a range."""
     place = numbers.index(chosen)
     pairs = [(numbers[place - 1], chosen)] if place else []
@@ -260,7 +282,8 @@ def _is_open(sentence: str, chosen: _NumberAt, numbers: list[_NumberAt]) -> bool
     for one, other in pairs:
         between = sentence[one.end:other.start].replace("*", "")
         # Three words at most join numbers; longer ones are none, and the pattern would go back and forth in them.
-        if len(between) < 200 and _JOINED.match(between) and one.circumstance == other.circumstance:
+        if len(between) < 200 and _JOINED.match(between) and (
+                one.circumstance == other.circumstance or between.strip() in ("to", "or", "-", "–")):
             first, second = parse_number(one.text), parse_number(other.text)
             if first is None or second is None or not equal_numbers(first, second):
                 return True

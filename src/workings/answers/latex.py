@@ -98,9 +98,11 @@ def normal_form(text: str) -> str:
     text = re.sub(r"\^\s*\{?\\(?:circ|degree)\}?", "°", text)
     text = _SIGN.sub(lambda found: _SIGNS[found[1]], text).replace("\\{", "{").replace("\\}", "}").replace("$", "")
     text = re.sub(r"\s+", "", text)
+    text = re.sub(r"√\{(\d+)\}", r"√\1", text)
+    # A product needs no sign before a root or a letter.
+    text = re.sub(r"(?<=[\w)])\*(?=[√π(]|[a-zA-Z](?![a-zA-Z]))", "", text)
     # Behind a digit it would be a mixed number.
     text = re.sub(r"(?<!\d)\\frac\{(√?[\w.]+)\}\{(\d+|[^\W\d_])\}", r"\1/\2", text)
     text = _ONE_BRACED.sub(r"\1\2", _ROOT.sub(r"√\1", text))
-    text = re.sub(r"√\{(\d+)\}", r"√\1", text)
     return _GROUPED.sub(lambda found: found[0] if found[1] is None else found[0].replace(",", ""), text) \
         if "(" not in text and "{" not in text and "[" not in text else text

@@ -82,6 +82,7 @@ def parse_words(text: str) -> Number | None:
     if len(text) > MAX_CHARACTERS or any(character.isdigit() for character in text):
         return None
     said = (_TEXT_COMMAND.fullmatch(text.strip()) or [text, text])[1].casefold()
+    said = re.sub(r"^\W*half\W*$", "one half", said)
     said = re.sub(r"^\W*(?:a|one) dozen\b", "twelve", re.sub(r"^\W*half a dozen\b", "six", said))
     places = list(re.finditer(r"[^\W\d_]+", said))
     tokens = [place.group() for place in places]
@@ -191,7 +192,10 @@ def names_a_value(left: str) -> bool:
     >>> names_a_value("Total cost"), names_a_value("3*4"), names_a_value("x^2+y^2")
     (True, True, False)
     """
-    parts = [part.strip().strip("*$_") for part in re.split(r"[=≈]", left)]
+    parts = [part.strip().strip("*$_∴ ") for part in re.split(r"[=≈]", left)]
+    # "x = -b/(2a) = 12/4": the name is what all of it is, unless another name follows ("x = 2, y").
+    if len(parts) > 1 and _NAMED.fullmatch(parts[0]) and not re.search(r",\s|\b(?:or|and)\b|;", "=".join(parts[1:])):
+        return True
     return all(not part or _ARITHMETIC.fullmatch(part) or _NAMED.fullmatch(part) or not (
         _UNKNOWN.search(part) or re.search(r",\s", part)) for part in parts)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 _MARKUP = r"[\s*_#>✅✓✔️–—•-]*"
 _VERIFICATION = re.compile(
     rf"^{_MARKUP}(?:(?:let'?s|let us|let me|to|we can|you can|now|i will|i'll)\s+)?(?:also\s+)?(?:quickly\s+)?"
-    r"(?:double[- ]?)?(?:verif(?:y|ication|ying)|check(?:ing)?|sanity check|proof|ps|p\.s\.|note|explanation"
+    r"(?:double[- ]?)?(?:verif(?:y|ication|ying)|check(?:ing)?|sanity check|proof|p\.? ?s|note|explanation|justification|rationale"
     r"|hint|reasoning"
     r"|source|why|key points?)\b", re.IGNORECASE)
 _FRIENDLY = re.compile(

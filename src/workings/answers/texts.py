@@ -37,6 +37,8 @@ def normalise_text(text: str) -> str:
                    if not unicodedata.combining(character))
     text = re.sub(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}", r"\1", text)
     text = re.sub(r"\b([ap])\.\s?m\b\.?", r"\1m", text)
+    text = re.sub(r"^\W*((?:[a-z]\.)+[a-z])\.?\W*$", lambda found: found[1].replace(".", ""), text)  # "U.S.A."
+    text = re.sub(r"(?<=[a-z]{2})-(?=[a-z]{2})", " ", text)
     text = re.sub(r"(?<=[a-z])\.(?= )|(?<=\b[a-z])\.(?=[a-z])", " ", text)  # "Dr. Smith", "J.R.R. Tolkien"
     text = " ".join(text.split()).strip(" \"'`*_.,;:!?$“”")
     text = re.sub(r"^(\d+) to (\d+)$", r"\1:\2", text)  # a ratio

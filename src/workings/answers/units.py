@@ -39,6 +39,7 @@ _EMPTY = frozenset(["a", "an", "the", "of", "in", "on", "at", "left", "over", "r
     "all", "more", "each", "long", "tall", "high", "wide", "old", "away", "apart", "per", "for", "long", "deep",
     "now", "later", "ago", "extra", "additional", "only", "worth", "faster", "slower", "other", "different",
     "there", "are", "is", "was", "were", "he", "she", "they", "it", "has", "have", "had", "her", "his", "their"])
+_COPULAS = frozenset(("is", "are", "was", "were"))
 _IRREGULAR = {"feet": "foot", "men": "man", "women": "woman", "people": "person", "children": "child",
     "geese": "goose",
               "mice": "mouse", "teeth": "tooth", "halves": "half", "leaves": "leaf", "loaves": "loaf",
@@ -85,6 +86,10 @@ def read_unit(text: str, currency: str = "") -> UnitOfMeasure | None:
     # An exponent or "squared" that belongs to no measure makes it an expression.
     if any(token[0] in "^23" or token in ("squared", "cubed") for token in rest):
         return None
+    # "15 is wrong" is a sentence, and "12 apples are left" counts apples.
+    told = next((at for at, token in enumerate(rest) if token in _COPULAS), len(rest))
+    if any(_singular(token) not in _EMPTY for token in rest[told:]):
+        return None
     rest = [token for token in rest if token != "/"]
     return UnitOfMeasure(measure, tuple(_singular(token) for token in rest if _singular(token) not in _EMPTY))
 
@@ -100,7 +105,8 @@ def same_units(one: UnitOfMeasure, other: UnitOfMeasure) -> bool:
             "pound", "pound sterling"}
     if one.measure or other.measure:
         return not (one.words or other.words) or bool(set(one.words) & set(other.words))
-    return bool(set(one.words) & set(other.words))
+    # "12 green apples" are apples, and no red ones.
+    return set(one.words) <= set(other.words) or set(other.words) <= set(one.words)
 
 
 def _is_mathematics(token: str) -> bool:
@@ -146,7 +152,7 @@ def _base(tokens: list[str]) -> tuple[str, list[str]]:
     if len(token) == 1 and token.isalpha() and token not in _LETTERS:
         return "", tokens
     name = _MEASURES.get(token.casefold()) or _MEASURES.get(_singular(token))
-    if token.casefold() == "in" and not rest:
+    if token.casefold() == "in" and (not rest or rest[0] in ("^2", "^3")):
         name = "inch"
     if name is None:
         return "", tokens
