@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tools.result_file import ROOT, write_result
+from workings.answers.equal import same_answer
+from workings.answers.extract import extract
 from workings.scoring.items import Item, read_items
 from workings.scoring.judge import judge
 from workings.scoring.scorers import load_scorer
@@ -54,6 +56,21 @@ def gsm8k() -> Iterable[Row]:
         for name, form in FORMS.items():
             yield {"kind": name, "completion": form.format(steps=steps, gold=item.expected_answer),
                    "expected": item.expected_answer, "right": True}
+
+
+def last_sentences() -> dict[str, Any]:
+    """Of GSM8K's solutions without their mark, which end as people end them, what is taken for the answer.
+
+    Not every last sentence says the answer: some say another number, and the answer nowhere.
+    """
+    found: dict[str, int] = {"right": 0, "another_number": 0, "none": 0}
+    for path in (GSM8K.with_name("train.jsonl"), GSM8K):
+        for item, line in zip(read_items(path), path.read_text("utf-8").splitlines(), strict=True):
+            steps = re.sub(r"<<[^<>]*>>", "", json.loads(line)["answer"].rsplit("####", 1)[0]).strip()
+            given = extract(steps, "number").text
+            right = bool(given) and same_answer(given, item.expected_answer)
+            found["none" if not given else "right" if right else "another_number"] += 1
+    return {"solutions": sum(found.values()), **found}
 
 
 def judged(rows: Sequence[Row], scorer: str, version: int = 2) -> dict[str, Any]:
@@ -96,15 +113,15 @@ def main(words: Sequence[str]) -> int:
         "answers": judged(answers, "answer"), "answers_by_version_1": judged(answers, "answer", version=1),
         "answers_by_math": judged(answers, "math"), "arguable": judged(arguable(), "answer"),
         "mathematics": judged(mathematics, "math"), "mathematics_by_answer": judged(mathematics, "answer")}
-    values["gsm8k"] = (judged(list(gsm8k()), "answer") if GSM8K.is_file()
-                       else {"absent": "no ../shared/data/gsm8k beside the repository"})
+    absent = {"absent": "no ../shared/data/gsm8k beside the repository"}
+    values["gsm8k"] = judged(list(gsm8k()), "answer") if GSM8K.is_file() else absent
+    values["gsm8k_last_sentences"] = last_sentences() if GSM8K.is_file() else absent
     # What an earlier version got wrong is known, and of no use as strings.
     values["answers_by_version_1"].pop("strings")
     write_result(RESULT, what="How scorers judge every labelled answer.", command="python -m proof.scoring",
                  packages=["math-verify", "sympy"], values=values)
     for name, found in values.items():
-        print(name, {key: found[key] for key in ("labelled", "agreeing", "falsely_right", "falsely_wrong")
-                     if key in found})
+        print(name, {key: value for key, value in found.items() if not isinstance(value, dict)})
         for kind, strings in found.get("strings", {}).items():
             print(*(f"  {kind}: {string}" for string in strings), sep="\n")
     reached = all(values[name]["agreement"] >= AGREEMENT and values[name]["falsely_right"] == 0

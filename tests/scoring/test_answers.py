@@ -57,7 +57,8 @@ def test_there_are_enough_of_both_labels() -> None:
     "- 1", "**", "**1",
     "= ", "x = 1 ", "and 5 ", "\\text{", "$1 ", "a-b_", "1:", "####", "#### 1\n", "so 1, ", "word ", ". A", "(B) ",
     "yes ", "\n",
-    "\\frac{", "is not ", "'", "deadbeef", "1.1", "\t", "{", "every "])
+    "\\frac{", "is not ", "'", "need to ", "needs at least 5 ", "He sold, or 5 ", "deadbeef", "1.1", "\t", "{",
+    "every "])
 def test_no_text_makes_the_rules_slow(piece: str) -> None:
     """A hundred thousand characters of anything are read in about ten times the work of ten thousand."""
     text = piece * (100_000 // len(piece))

@@ -6,25 +6,30 @@ bound of something, or the name of a chapter. None of that is what the text answ
 
 import re
 
-from workings.answers.telling_part import VERBS_OF_RESULT
+from workings.answers.telling_part import VERBS_ELSEWHERE, VERBS_OF_RESULT
 
-_GUESS = (r"might|maybe|perhaps|possibly|(?:can|could|may) (?:also |still |even )?be|could it|not (?:\w+ )?sure|unsure"
-          r"|unclear|i guess|for (?:example|instance)|could (?:\w+ )?estimate")
+_GUESS = (r"might|maybe|perhaps|possibly|(?:could|may) (?:also |still |even )?be(?=\s\W{0,3}(?:\d|[A-J]\b))"
+          r"|could it|not (?:\w+ )?sure|unsure|unclear|(?:i|i'd|i would|my) guess|hard to (?:say|tell)|unlikely"
+          r"|depend(?:s|ing) on|(?:may|might|could) claim|for (?:example|instance)|could (?:\w+ )?estimate"
+          r"|wouldn['’]t say")
 _REFUSAL = (r"cannot|can['’]t|unable to|(?:not|im)possible to|not able to|(?:don['’]t|do not) know"
             r"|(?:not enough|insufficient) (?:information|data)|insufficient data|(?:more information"
-            r"|need\b[^.]*) to (?:answer|solve|determine|tell|say|calculate)|need(?:ed)? more information"
+            r"|need\b[^.]{0,80}) to (?:answer|solve|determine|tell|say|calculate)|need(?:ed)? more information"
             r"|(?:question|problem|text|it) (?:does not|doesn['’]t) (?:say|tell|state|specify|mention)"
             r"|please (?:provide|give|specify|clarify|share)|as an ai\b|i can only|undefined|does not exist"
-            r"|no (?:real |integer |such )?(?:solutions?|answer)|infinitely many")
+            r"|no (?:real |integer |such )?(?:solutions?|answer)|infinitely many"
+            r"|(?:is|are) (?:missing|illegible|unknown)(?!\s\W{0,3}\d)"
+            r"|(?:question|problem|text|passage|exercise) (?:says|states|mentions|tells|gives|asks|speaks)")
 _FAILURE = (r"traceback|timed out|out of memory|(?:connection|request) (?:was )?(?:refused|reset|failed)|server error"
             r"|too many requests|rate limit|quota|(?:error|status)(?: code)?\s?[:(#]?\s?\d|try again (?:in|later|after)"
             r"|max_tokens")
 _FAILED = re.compile(rf"\b(?:{_FAILURE})\b|^\W*(?:error|exception|http)\b|\b\w+(?:error|exception)\b[:\s]",
                      re.IGNORECASE)
 _NOTHING_SAID = re.compile(rf"\b(?:{_GUESS}|{_REFUSAL})\b", re.IGNORECASE)
-_SUPPOSED = re.compile(
-    r"^\W*(?:(?:now|so|first|next|then)\W+)?(?:suppose|assume|assuming|imagine|(?:let'?s|let us) (?:say|assume|suppose)"
-    r"|let \w{1,2}\b|we (?:know|are (?:given|told)))\b", re.IGNORECASE)
+_THEN = r"^\W*(?:(?:now|so|first|next|then)\W+)?"
+_SUPPOSED = re.compile(rf"{_THEN}(?:suppose|assume|imagine|(?:let'?s|let us) (?:say|assume|suppose)|consider"
+                       r"|take \w{1,2} =|say there|let (?!us\b)\w{1,2})\b", re.IGNORECASE)
+_GIVEN = re.compile(rf"{_THEN}(?:assuming|given(?=:)|we (?:know|are (?:given|told)))\b", re.IGNORECASE)
 _CALCULATE = r"add|subtract|multiply|divide|substitute|plug"
 _PLAN = re.compile(
     r"^\W*(?:(?:first|next|then|now|finally|step \d+)\W+)*(?:(?:we|i|you|let'?s|let us|let me)\s+)?"
@@ -35,18 +40,18 @@ _RESULT = re.compile(rf"[=≈]|\b(?:{VERBS_OF_RESULT}|obtain(?:ing)?|getting|res
 _QUESTION = re.compile(r"\?\W*$")
 _BOUND = re.compile(
     r"(?:(?:less|more|fewer|greater|larger|smaller|higher|lower) than|at (?:most|least)|up to|over|under|above|below"
-    r"|beyond|except(?: for)?)\s\W{0,3}$", re.IGNORECASE)
+    r"|beyond|except(?: for)?|limit of)\s\W{0,3}$", re.IGNORECASE)
 # "She needs to sell at least 40": what is needed is asked for.
-_NEEDED = re.compile(r"\b(?:needs?|must|requires?|ha(?:s|ve) to|should)\b[^.]*\bat least\s\W{0,3}$", re.IGNORECASE)
+_NEEDED = re.compile(r"\b(?:needs?|must|requires?|ha(?:s|ve) to|should)\b[^.]{0,80}\bat least\s\W{0,3}$", re.IGNORECASE)
 _NAMING = re.compile(r"\b(?:step|question|problem|exercise|example|phase|figure|equation|table|theorem)\s#?$",
                      re.IGNORECASE)
 # Words that may begin a sentence and are followed by what it says; any other one is what the number names.
-_MAY_PRECEDE = frozenset((
-    "a an the this that these those all both only just exactly precisely about approximately approx around nearly almost "
-    "roughly so thus hence therefore then and or but total sum answer result value altogether overall minus negative "
-    "plus another in on at by for from to of with after before during within until every each per out over under "
-    "between among usd eur gbp inr us rs average mean final yes now today there here it i he she they we you is are "
-    "was were equals gives makes has have").split())
+_MAY_PRECEDE = re.compile(
+    "a|an|the|this|that|these|those|all|both|only|just|exactly|precisely|about|approximately|approx|around|nearly|almost"
+    "|roughly|so|thus|hence|therefore|then|and|or|but|total|sum|answer|result|value|altogether|overall|minus|negative"
+    "|plus|another|in|on|at|by|for|from|to|of|with|after|before|during|within|until|every|each|per|out|over|under"
+    "|between|among|usd|eur|gbp|inr|us|rs|average|mean|final|yes|now|today|there|here|it|i|he|she|they|we|you"
+    rf"|[a-z]+ed|{VERBS_OF_RESULT}|{VERBS_ELSEWHERE}", re.IGNORECASE)
 
 
 def says_nothing(sentence: str) -> bool:
@@ -61,12 +66,12 @@ def is_failure(line: str) -> bool:
 
 def is_question(sentence: str) -> bool:
     """Whether a sentence asks."""
-    return _QUESTION.search(sentence) is not None
+    return _QUESTION.search(sentence) is not None and "=" not in sentence
 
 
 def is_on_the_way(part: str) -> bool:
     """Whether a part of a sentence supposes something, or says what will be calculated and not what comes out."""
-    if _SUPPOSED.match(part):
+    if _SUPPOSED.match(part) or (_GIVEN.match(part) and "=" not in part):
         return True
     plan = _PLAN.match(part)
     return plan is not None and not _RESULT.search(plan["rest"])
@@ -91,5 +96,4 @@ def is_name(before: str) -> bool:
         return False
     word = words[-1]
     begins = len(words) == 1 or re.search(rf"[.:;(\[\"“]\s*{re.escape(word)}\s$", before) is not None
-    return (begins or word[0].isupper()) and len(word) > 1 and not word.endswith("ed") and (
-        word.casefold() not in _MAY_PRECEDE)
+    return (begins or word[0].isupper()) and len(word) > 1 and not _MAY_PRECEDE.fullmatch(word)

@@ -11,13 +11,15 @@ _LETTER_FIRST = re.compile(r"(?:option|choice|answer)?\s*(?:[(\[]([A-Ja-j])[)\]]
                            r"(?:because|since|as|is (?:the )?(?:correct|right|best)"
                            r"|and not|not|rather)\b|\s?[-–—(]|,\s(?:not|because|since|as|which)\b))", re.IGNORECASE)
 _LETTER_SAID = re.compile(
-    r"\b(?:option|choice|answer|letter|select|pick|choose|choosing|go(?:ing)? with|leaves|it(?:'s| is| must be))\s*(?:is|are|would be"
+    r"\b(?:option|choice|answer|letter|select|pick|choose|choosing|go(?:ing)? with|leaves|it(?:'s| is| must be))\s*"
+    r"(?:is|are|would be|[-–]"
     r"|:)?\s*[*_\"]*[(\[]?([A-J])(?:[)\]]|(?![\w'’]))", re.IGNORECASE)
 _LETTER_JUDGED = re.compile(r"(?<![\w'’])[(\[]?([A-J])[)\]]?\W{0,3}\s?(?:is|must be|seems) (?:the )?(?:correct"
                             r"|right|best|true|only)", re.IGNORECASE)
 _OTHER_LETTER = re.compile(r"^\W{0,3}(?:(?:,|and|or|&|/)\s*[(\[]?[A-J][)\]]?(?![\w'’])|(?:is|are"
                            r"|was)\s+(?:wrong|incorrect|false|not|out|too)\b)", re.IGNORECASE)
-_BOTH = re.compile(r"^\W*none of\b|\b(?:both|either|neither|not|isn't|isn’t|cannot|can't|wrong|incorrect|eliminate|rule out"
+_BOTH = re.compile(r"^\W*none of\b|\b(?:both|either|neither|not|isn't|isn’t|cannot|can't|wrong|incorrect|eliminate"
+                   r"|rule out"
                    r"|nor|or|between)\W{0,3}\s*(?:be\s+)?(?:option |choice )?[(\[]?[A-J](?![\w'’])",
                    re.IGNORECASE)
 
@@ -27,7 +29,7 @@ _TRUTH_FIRST = re.compile(r"(?:(?:so|therefore|thus|hence|well|then|in short)\b,
 _TRUTH_LAST = re.compile(r"\b(?:is|are|answer|be|say|would be|conclude)\s*:?\s*[\"'*_“]*(yes|no|true"
                          r"|false)(?![\w'’])(?!\s*(?:and|or)\s)", re.IGNORECASE)
 _TRUTH_AT_END = re.compile(r":\s*[\"'*_“]*(yes|no|true|false)\W*$", re.IGNORECASE)
-_DENIED = re.compile(r"\b(?:not|never|n't|n’t|hard to|whether|if)\s(?:\w+\s){0,3}$", re.IGNORECASE)
+_DENIED = re.compile(r"(?:\b(?:not|never|hard to|whether|if)|n['’]t)\s(?:\w+\s){0,3}$", re.IGNORECASE)
 
 
 def choice_in(text: str) -> str | None:
@@ -59,8 +61,8 @@ def _sentence_choice(sentence: str) -> str | None:
         if found is not None:
             letter = next(group for group in found.groups() if group)
             # A small letter is an article or a variable unless it stands in brackets.
-            if (letter.isupper() or re.search(r"[(\[]|^(?:option|choice)\b", found.group(), re.IGNORECASE)) and not _OTHER_LETTER.match(
-                    sentence[found.end(found.lastindex or 0):]):
+            named = letter.isupper() or re.search(r"[(\[]|^(?:option|choice)\b", found.group(), re.IGNORECASE)
+            if named and not _OTHER_LETTER.match(sentence[found.end(found.lastindex or 0):]):
                 return letter
     return None
 

@@ -165,7 +165,8 @@ def answer_phrase(text: AfterThinking, kind: Kind) -> str | None:
             continue
         if text.truncated and not closed:
             segment = re.sub(r"[^\s]*\s*$", "", segment)
-        if kind in ("number", "text") and match.group().casefold().strip("_") != "answer" and choice_in(segment) is None:
+        is_answer = match.group().casefold().strip("_") == "answer"
+        if kind in ("number", "text") and not is_answer and choice_in(segment) is None:
             continue
         answer = _meant(segment, kind)
         if answer is not None and (kind == "text" or answer != _tidy(segment) or _is_answer(answer, kind)):

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from workings.answers.asserted import is_bound, is_failure, is_name, is_needed, is_on_the_way, is_question, says_nothing
+from workings.answers.governed import is_said
 from workings.answers.latex import plain, spaced_digits
 from workings.answers.number_words import WORDS as NUMBER_WORDS
 from workings.answers.number_words import read_words
@@ -28,15 +29,16 @@ _SCIENTIFIC = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3}(?!\w)"
 _NO_NUMBER = re.compile(
     r"(?<!\S)\S*(?:://|@|www\.)\S*|(?<![^\W\d])[^\W\d](?:\w*?\d|[-\w./…]{0,200}?[-_./…]\d)\S*"
     r"|\b(?=[0-9a-f]++\b)[0-9a-f]*(?:\d[a-f]|[a-f]\d)[0-9a-f]{4,}\b"
-    r"|(?<!\d)\d+(?:\s?:\s?\d+)+|\b\d{4}-\d\d?-\d\d?\b|\b\d{1,2}/\d{1,2}/\d{2,4}\b|(?<!\d)\d+(?:\.\d+){2,}|…\d+"
-    r"|\bFile \"[^\"\n]{1,200}\", line \d+|(?<!\S)\+\d{1,3}[ -]\d[\d -]{5,20}"
-    r"|\b\d+ ?(?:years?|months?|weeks?|days?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|feet|foot|ft|pounds?|lbs?|met(?:er|re)s?)"
-    r"(?:, | and | )\d+ ?(?:months?|weeks?|days?|hours?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?|inch(?:es)?|ounces?|oz"
-    r"|centimet(?:er|re)s?|cm)\b",
+    r"|(?<!\d)\d+(?:\s?:\s?\d+)+|\b\d{4}-\d\d?-\d\d?\b|\b\d{1,2}/\d{1,2}/\d{2,4}\b|(?<!\d)\d+(?:\.\d+){2,}(?::\d+)?|…\d+"
+    r"|\bFile \"[^\"\n]{1,200}\", line \d+|\bid ?[=:] ?\d+|(?<!\S)\+\d{1,3}[ -]\d[\d -]{5,20}"
+    r"|\b\d+ ?(?:years?|months?|weeks?|days?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|feet|foot|ft|pounds?|lbs?"
+    r"|met(?:er|re)s?)(?:, | and | )\d+ ?(?:months?|weeks?|days?|hours?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?"
+    r"|inch(?:es)?|ounces?|oz|centimet(?:er|re)s?|cm)\b",
     re.IGNORECASE)
 _OPERATOR = r"[-+*/·×÷^]"
 _ALGEBRA_BEHIND = re.compile(
-    rf"\s?(?:[\^_√π∞∈≤≥<>±]|\+(?![\s\d])|(?:choose|mod) \d|\*\*\s?\d|!\w|!\s*{_OPERATOR}|(?:sqrt|pi)\b|\\[a-zA-Z])"
+    rf"\s?(?:[\^_√π∞∈≤≥<>±]|\+(?![\s\d])|(?:choose|mod|times) \d"
+    rf"|(?:minus|plus|divided by|multiplied by)\b|\*\*\s?\d|!\w|!\s*{_OPERATOR}|(?:sqrt|pi)\b|\\[a-zA-Z])"
     rf"|\s*{_OPERATOR}\s*\(?(?:[^\W\d_](?![^\W_])"
     rf"|[√π∞]|\\[a-zA-Z]|\(|\d|{CURRENCY}\s?\d)"
     rf"|(?:\s?,\s?-?\d+(?:\.\d+)?){{1,9}}\s?[)\]}}]")
@@ -54,7 +56,7 @@ _ORDINALS = frozenset(("st", "nd", "rd", "th", "am", "pm"))
 # Prepositions before a number that make it a circumstance of the answer.
 _CIRCUMSTANCE = re.compile(
     r"\b(?:for|per|after|over|within|every|each|from|than|during|through|across|among|between|using|at|if|when"
-    r"|by|with|on|until"
+    r"|by|with|on|until|(?:hal(?:f|ves)|thirds?|quarters?|fourths?|fifths?|sixths?|eighths?|tenths?) of"
     r"|before|those|these|the|all|my|our|their|his|her|its|a|an|both|another|other|out of|\d+%? of|in"
     r"|to)\s+(?:[^\W\d_]+\s+){0,1}$",
     re.IGNORECASE)
@@ -75,11 +77,12 @@ _NONE_LEFT = re.compile(r"\b(?:has|have|are|is|with|leaving)\s(?:no|zero)\s(?:[^
 _PARTICIPLE = re.compile(r",\s+(?:\w+ly\s+)?(?!leaving|making|giving|total|yielding|bringing|costing|earning"
                          r"|being|having)[a-z]{2,}ing\s+(?:\w+\s+)?$", re.IGNORECASE)
 _JOINED = re.compile(r"^[^\W\d]*(?:\s?[^\W\d_]+){0,2}\s*(?:,?\s?(?:or|and|to|through)\s(?:[^\W\d_]+\s)?"
-                     r"|[–-]\s*|,\s*)$", re.IGNORECASE)
+                     r"|[–-]\s*|,\s*"
+                     r"|,\s(?!(?:total|sum|answer|so|[a-z]+ing)\b)(?:for\s)?[^\W\d_]+:?\s)$", re.IGNORECASE)
 _NOT = re.compile(r"\b(?:not|never|isn't|isn’t|rather than|instead of|than just|no "
-                  r"longer)\s+(?:\w+\s)?$", re.IGNORECASE)
-_DENIED_BEHIND = re.compile(r"\s(?:is|are|was|were)\s(?:not|wrong|incorrect|false|impossible|too)\b|\s(?:isn|aren)['’]t\b",
-                            re.IGNORECASE)
+                  r"longer)\s+(?:\w+\s)?$|\b(?:incorrect|wrong):\s+$", re.IGNORECASE)
+_DENIED_BEHIND = re.compile(r"\s(?:is|are|was|were|would be)\s(?:not|wrong|incorrect|false|impossible|too)\b"
+                            r"|\s(?:isn|aren)['’]t\b", re.IGNORECASE)
 # "12 is the greatest common divisor of 36 and 48": what the sentence is about stands before the verb.
 _SUBJECT = re.compile(r"\s(?:is|are|was|were) (?:the|our|your|his|her|their)\b")
 
@@ -118,7 +121,7 @@ def final_number(text: str, *, truncated: bool = False) -> str | None:
             if (alone or is_conclusion(sentence)) and (in_words := _said_in_words(sentence)):
                 return in_words
             if any(map(str.isdigit, sentence)):
-                found, decided = _said(sentence)
+                found, decided = _said(sentence, strict=not is_conclusion(sentence))
                 if found is not None or decided:
                     return found
     return None
@@ -132,6 +135,7 @@ def _said_in_words(sentence: str) -> str:
         return "0"
     if _NOT_PLAIN.search(sentence) or says_nothing(sentence):
         return ""
+    sentence = re.split(r"\b(?:that is|i\.e\.),\s", sentence)[-1]
     places = list(_ATTACHED.finditer(sentence))
     words = [found.group().casefold() for found in places]
     runs, at = [], 0
@@ -145,7 +149,7 @@ def _said_in_words(sentence: str) -> str:
     begin, number = runs[0]
     behind = words[begin + number.taken:begin + number.taken + 1]
     said = " ".join(words[max(0, begin - 4):begin])
-    if behind == ["of"] or not (_SAYS.search(said) or (
+    if behind == ["of"] or not (not begin or _SAYS.search(said) or (
             is_conclusion(sentence) and not _CIRCUMSTANCE.search(f"{said} ") and not said.endswith(" of"))):
         return ""
     return sentence[places[begin].start():places[begin + number.taken - 1].end()]
@@ -159,8 +163,11 @@ def sentence_number(sentence: str) -> str | None:
     return None
 
 
-def _said(sentence: str) -> tuple[str | None, bool]:
-    """The number, and whether the sentence decides: one that says an expression or two numbers says none."""
+def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
+    """The number, and whether the sentence decides: one that says an expression or two numbers says none.
+
+    Strictly only a number counts that stands alone, in an equation, in bold, as what a verb says or as its subject.
+    """
     if says_nothing(sentence):
         return None, True
     sentence = _DASHED.sub(": ", decimal_points(spaced_digits(plain(sentence))))
@@ -180,11 +187,13 @@ def _said(sentence: str) -> tuple[str | None, bool]:
         return _right_side(sentence, at, numbers)
     if len(numbers) > 1 and _SUBJECT.match(sentence, numbers[0].end):
         return numbers[0].text, True
-    if (needed := next((found for found in numbers if is_needed(sentence[:found.start])), None)) is not None:
+    if (needed := next((found for found in numbers if is_needed(sentence[max(0, found.start - 120):found.start])),
+                       None)) is not None:
         return needed.text, True
     bold = [span.span() for span in re.finditer(r"\*\*[^*]+\*\*", sentence)]
     marked = [found for found in numbers if any(start <= found.start < end for start, end in bold)]
-    chosen = _chosen(marked or numbers)
+    said = [found for found in numbers if not strict or is_said(sentence, found.start, found.end)]
+    chosen = _chosen(marked or said)
     if chosen is None or _is_open(sentence, chosen, numbers):
         return None, True
     return chosen.text, True

@@ -82,7 +82,7 @@ def parse_words(text: str) -> Number | None:
     if len(text) > MAX_CHARACTERS or any(character.isdigit() for character in text):
         return None
     said = (_TEXT_COMMAND.fullmatch(text.strip()) or [text, text])[1].casefold()
-    said = re.sub(r"^\W*half\W*$", "one half", said)
+    said = re.sub(r"^\W*(?:an?\s)?(half|third|quarter|fourth|fifth|sixth|eighth|tenth)\W*$", r"one \1", said)
     said = re.sub(r"^\W*(?:a|one) dozen\b", "twelve", re.sub(r"^\W*half a dozen\b", "six", said))
     places = list(re.finditer(r"[^\W\d_]+", said))
     tokens = [place.group() for place in places]
@@ -166,7 +166,7 @@ def _clean(text: str) -> str:
     if text.isascii() and text.isdigit():
         return text
     text = decimal_points(_CYCLE.sub(_repeating, plain(text.replace("\\%", "%"))))
-    text = _stripped(text)
+    text = re.sub(r"\b([AaPp])\.\s?[Mm]\b\.?", lambda found: f"{found[1]}m", _stripped(text))
     if re.search(r"[=≈]", text):  # "x = 5", "47+25=72": the right side is the number
         left, text = re.split(r"[=≈](?=[^=≈]*$)", text, maxsplit=1)
         if not names_a_value(left):

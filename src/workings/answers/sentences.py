@@ -6,12 +6,12 @@ from collections.abc import Iterator
 _MARKUP = r"[\s*_#>✅✓✔️–—•-]*"
 _VERIFICATION = re.compile(
     rf"^{_MARKUP}(?:(?:let'?s|let us|let me|to|we can|you can|now|i will|i'll)\s+)?(?:also\s+)?(?:quickly\s+)?"
-    r"(?:double[- ]?)?(?:verif(?:y|ication|ying)|check(?:ing)?|sanity check|proof|p\.? ?s|note|explanation|justification|rationale"
-    r"|hint|reasoning"
+    r"(?:double[- ]?)?(?:verif(?:y|ication|ying)|check(?:ing)?|sanity check|proof|p\.? ?s|note|explanation"
+    r"|justification|rationale|hint|reasoning"
     r"|source|why|key points?)\b", re.IGNORECASE)
 _FRIENDLY = re.compile(
     rf"^{_MARKUP}(?:(?:i|we) (?:really )?hope|hope (?:this|that)|(?:please )?let (?:me|us) know|feel free"
-    rf"|would you like"
+    rf"|would you like|(?:do|can|did|could|have|are) you\b[^?]*\?"
     r"|do you (?:want|need|have)|if you (?:have|need|want|would|'d)|is there anything|happy to|i'?m happy"
     r"|thank|you'?re welcome"
     r"|good luck|great (?:job|question)|have a (?:great|nice)|any (?:other |more )?questions|don'?t hesitate"
@@ -24,7 +24,8 @@ _CONCLUSION = re.compile(rf"^{_MARKUP}(?:so|therefore|thus|hence|in total|in con
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*\\$(\[\"'“]|\d)|(?<=[.!?]\*\*)\s+|(?<=[。！？])")
 _REASON = re.compile(r"(?<![\s,;(—–-])[\s,;(—–-]*\b(?:because|since|due to|given that|, as|so that|i\.\s?e\."
                      r"|that is,|namely|seeing that|for the reason"
-                     r"|(?<=, )(?:which|where|as|whereas|while|given|but not|not|and not|rather than|instead "
+                     r"|(?<=, )(?:which(?! (?:gives|makes|means|leaves|equals|brings|totals)\b)"
+                     r"|where|as|whereas|while|given|but not|not|and not|rather than|instead "
                      r"of))\b.*", re.IGNORECASE | re.DOTALL)
 # A period behind it ends no sentence: "Dr. Smith", "J. K. Rowling", "Samuel L. Jackson"; behind "Answer: B" it does.
 _ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|vs)\.$"
@@ -79,6 +80,7 @@ def without_reason(sentence: str) -> str:
 
 def without_markup(text: str) -> str:
     """A text without what surrounds it: bold, quotation marks, headings, white space and a final period."""
-    text = text.strip().lstrip("#>").strip().strip("*_`\"“” ")
+    # A heading or a quotation; "#42" and ">30" say something else.
+    text = re.sub(r"^(?:#{2,}|[#>]+(?=\s))", "", text.strip()).strip().strip("*_`\"“” ")
     # "0.333..." means more than "0.333".
     return (text if text.endswith("...") else text.rstrip(".,;:")).strip("*_`\"“” ").strip()

@@ -9,14 +9,17 @@ VERBS_OF_RESULT = (r"is|are|was|were|be|equals?|makes?|made|gives?|get|gets|has|
                     r"|earns|earned|pays?|paid|leaves?|leaving"
                     r"|totals?|totaling|totalling|making|giving|yielding|yields|becomes|spent|saved?")
 """Verbs whose object is a result, as an alternative of a pattern."""
-_LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however)?,?\s*)(?:after|in|for|if"
+VERBS_ELSEWHERE = ("ist|sind|betragt|hat|haben|kostet|braucht|bezahlt|es|son|tiene|tienen|hay|queda|quedan|est|sont|ont"
+                   "|reste|restent|coute|e|sono|ha|hanno|sao|tem|restam|custa")
+"""What "is", "has", "remain" and "cost" are in German, Spanish, French, Italian and Portuguese, without accents."""
+_LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however)?,?\s*)(?P<lead>after|in|for|if"
                    r"|when|since|because|with|given|on|at"
                    r"|from|to|as|during|over|within|by|out of|of|among|once|while|although|though|instead of"
-                   r"|because of)\b[^,]*,\s+(?=\D)",
+                   r"|because of)\b[^,]*,\s+(?=\D)(?!(?P=lead)\b)",
                    re.IGNORECASE)
 _CLAUSE = re.compile(r"(?:[,;:]|\.\.\.|…|\s[-–—])\s*(?:so|therefore|thus|hence|meaning(?: that)?|then|no wait"
                      r"|wait|giving|which gives"
-                     r"|which means|and the (?:final )?answer)\b", re.IGNORECASE)
+                     r"|which (?:means|makes|leaves|equals|brings|totals)|and the (?:final )?answer)\b", re.IGNORECASE)
 # Brackets that say more about a number; a pair of numbers is no remark.
 _BRACKETS = re.compile(r"(?<=[\w*%. ])\((?!\s*-?[\d./]+\s*(?:,\s*-?[\d./]+\s*)+\))[^()]*\)")
 # "1/6, or about 16.7%", "3.5 hours, or 210 minutes": the same once more.
@@ -24,7 +27,8 @@ _RESTATED = re.compile(
     r"(?<=\d),?\s+or\s+(?:about|approximately|roughly|around)\b.*"
     r"|(?P<unit>(?<=\d )[a-z]+),?\s+or\s+\$?\d[\d.,]*\s+(?!(?P=unit))"
     r"(?:seconds?|minutes?|hours?|days?|weeks?|months?|years?|cents|dollars|feet|inches|yards|miles"
-    r"|(?:kilo|centi|milli)?met(?:er|re)s|(?:kilo)?grams|ounces|pounds|(?:milli)?lit(?:er|re)s)\b.*")
+    r"|(?:kilo|centi|milli)?met(?:er|re)s|(?:kilo)?grams|ounces|pounds|(?:milli)?lit(?:er|re)s"
+    r"|[kcm]?m|k?g|lbs?|oz|m?l|min|ft)\b.*")
 # "So they need 4 buses: 3 full ones and …": what follows the colon is of what the number is made.
 _COUNTED = re.compile(rf"\b(?:{VERBS_OF_RESULT}|needs?|takes?|there are)(?: (?:only|exactly|about))? \W{{0,3}}"
                       r"\d[\d,.]*\W{0,3}\s[^:=\d]{2,60}$", re.IGNORECASE)

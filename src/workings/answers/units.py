@@ -39,7 +39,7 @@ _EMPTY = frozenset(["a", "an", "the", "of", "in", "on", "at", "left", "over", "r
     "all", "more", "each", "long", "tall", "high", "wide", "old", "away", "apart", "per", "for", "long", "deep",
     "now", "later", "ago", "extra", "additional", "only", "worth", "faster", "slower", "other", "different",
     "there", "are", "is", "was", "were", "he", "she", "they", "it", "has", "have", "had", "her", "his", "their"])
-_COPULAS = frozenset(("is", "are", "was", "were"))
+_COPULAS = frozenset(("is", "are", "was", "were", "would", "will", "can", "may"))
 _IRREGULAR = {"feet": "foot", "men": "man", "women": "woman", "people": "person", "children": "child",
     "geese": "goose",
               "mice": "mouse", "teeth": "tooth", "halves": "half", "leaves": "leaf", "loaves": "loaf",

@@ -1,0 +1,56 @@
+"""Whether a sentence that concludes nothing still says a number: alone, as what its verb says, or as its subject.
+
+English has few words that take a number as their object and are no verbs by their form: the irregular past forms are a
+closed class, other verbs end in -ed or -s, or stand behind a pronoun, "to" or an auxiliary. A number behind a noun
+("page 30", "code 500"), behind an article ("the 30 wagons") or in a subordinate clause is spoken of and not said.
+"""
+
+import re
+import unicodedata
+
+from workings.answers.telling_part import VERBS_ELSEWHERE, VERBS_OF_RESULT
+
+_IRREGULAR = (
+    "ate|became|began|bought|brought|built|came|caught|cut|did|drank|drew|drove|fed|fell|felt|flew|found|gave|got|grew"
+    "|had|held|hit|kept|knew|laid|led|left|lent|lost|made|met|paid|put|ran|read|rode|rose|sang|sat|saw|sent|set|shot"
+    "|slept|sold|spent|stood|stole|swam|swept|taught|threw|told|took|went|won|wore|wrote")
+_AUXILIARY = "will|can|must|should|would|could|to|they|we|you|i|ll|ve|has|have|had|did|does|do|not"
+_NO_VERB = "(?:the|an?|this|that|these|those|all|both|his|her|its|their|our|my|your|each|every)"
+_BASE = ("need|take|remain|cost|weigh|last|eat|sell|buy|use|hold|contain|collect|spend|drive|travel|walk|run|read"
+         "|there (?:is|are|was|were|will be)")
+_VERB = (rf"(?:{VERBS_OF_RESULT}|{_IRREGULAR}|{_BASE}|{VERBS_ELSEWHERE}|[a-z]{{2,}}ed|[a-z]{{2,}}[a-rt-z]s"
+         rf"|(?:{_AUXILIARY})\s(?:[a-z]+ly\s)?(?:be\s)?(?!{_NO_VERB}\b)[a-z]+)")
+_FILLER = (r"(?:only|exactly|precisely|about|approximately|around|roughly|nearly|almost|just|now|still|already|then"
+           r"|therefore|thus|another|additional|back|up|out|down|away|off|over|equal|in total|altogether|a total of|a"
+           r"|an|at least|on average|worth|as much as|to|with|at|donc|also|entonces|quindi|portanto|[a-z]+ly|him|her|them"
+           r"|us|me|it|each|everyone|everybody|\w+self)")
+_OF_NOUN = r"(?:the |a |an |its |her |his |their |our |my )?(?:[a-z]+\s){0,2}of"
+_BEHIND_VERB = re.compile(rf"\b{_VERB}(?:\s{_FILLER}){{0,4}}:?\s(?:{_OF_NOUN}\s)?\W{{0,3}}$", re.IGNORECASE)
+_RECEIVER = re.compile(r"\b(?:tak(?:e|es|ing)|took|costs?|gives?|gave|earns?|earned|pays?|paid|saves?|saved|leaves?"
+                       r"|left|owes?|owed|lends?|lent|charges?|charged|sends?|sent|bezahlt|kostet)"
+                       r"\s(?:[^\W\d_]+\s){1,3}\W{0,3}$", re.IGNORECASE)
+_OPENING = re.compile(r"(?:^|[,;:.→]\s|\([A-J]\)\s|\b(?:and|so|then|that|thus|therefore|hence|only|exactly|about|nearly"
+                      r"|almost|roughly|approximately|around)\s)[^\w\[#]{0,3}$", re.IGNORECASE)
+_ALONE = re.compile(r"(?!\s(?:or|and|to|minus|plus|times)\b)(?:\s?[^\W\d_]+){0,4}[^\w(]*(?:$|[,;:(])")
+_AGAIN = re.compile(r",\s(?:or|i\.e\.|that is,?|namely)\s\W{0,3}$")
+_SUBJECT_OF = re.compile(rf"(?:\s|%)(?:[^\W\d_]+\s|of the (?:\w+\s)?\d*\s?|\W\s?){{0,6}}?{_VERB}\b", re.IGNORECASE)
+_CLAUSE = re.compile(r"\b(?:is|are|was|were|be|has|have|had|will|can|takes?|[a-z]{2,}(?:ed|[a-rt-z]s))\b|"
+                     rf"\b(?:{_IRREGULAR})\b", re.IGNORECASE)
+_TIME = re.compile(r"\b(?:after|in|at|within|for|on)\s\W{0,3}$", re.IGNORECASE)
+_SUBORDINATE = re.compile(r"^\W*(?:if|when|whenever|unless|although|though|while|because|since|given|using|for"
+                          r"|to \w+)\b[^,]*$", re.IGNORECASE)
+
+
+def is_said(sentence: str, start: int, end: int) -> bool:
+    """Whether the number at this place of a sentence is what the sentence says."""
+    before, behind = sentence[max(0, start - 120):start], sentence[end:end + 120]
+    if _SUBORDINATE.match(sentence[:start]) and "," in behind:
+        return False
+    if re.search(r"[^\W\d_\u0000-\u024f]", sentence):  # another script
+        return True
+    before = "".join(each for each in unicodedata.normalize("NFD", before) if not unicodedata.combining(each))
+    if _BEHIND_VERB.search(before) or _RECEIVER.search(before) or _AGAIN.search(before):
+        return True
+    if _OPENING.search(before) or re.search(r"\d(?:st|nd|rd|th)$", sentence[:end]):
+        return _ALONE.match(behind) is not None or _SUBJECT_OF.match(behind) is not None
+    return _TIME.search(before) is not None and (_CLAUSE.search(before) is not None or len(before) < 10)
