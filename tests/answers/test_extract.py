@@ -41,7 +41,7 @@ def test_texts(text: str, found: str, rule: str) -> None:
 
 def test_only_the_rules_asked_for() -> None:
     assert extract("#### 5", "number", ("answer_tag",)) == Extraction("", "none")
-    assert extract("#### 5 6", "number", ("last_number", "hashes")) == Extraction("6", "last_number")
+    assert extract("#### 5\nSo 6", "number", ("last_number", "hashes")) == Extraction("6", "last_number")
 
 
 def test_an_unknown_rule_is_named() -> None:

@@ -7,6 +7,7 @@ from workings.answers.latex import normal_form
 from workings.answers.numbers import MAX_CHARACTERS, equal_numbers, parse_number, parse_words
 from workings.answers.texts import same_text
 
+_SIDE_BY_SIDE = re.compile(r"\W*[\d.]+(?:\s+[\d.]+)+\W*")
 _SENTENCE = re.compile(r"[^\W\d_]{2,}\s")
 
 
@@ -32,5 +33,5 @@ def same_answer(given: str, expected: str, tolerance: float = 0.0) -> bool:
         number = parse_number(sentence_number(given) or "")
     if number is not None:
         return equal_numbers(number, target, tolerance)
-    # Not as prose, which loses the sign of "5!".
-    return normal_form(given) == normal_form(expected)
+    # Not as prose, which loses the sign of "5!"; two numbers side by side are not the one of all their digits.
+    return normal_form(given) == normal_form(expected) and not _SIDE_BY_SIDE.fullmatch(given)

@@ -22,8 +22,8 @@ _VERB = (rf"(?:{VERBS_OF_RESULT}|{_IRREGULAR}|{_BASE}|{VERBS_ELSEWHERE}|[a-z]{{2
          rf"|(?:{_AUXILIARY})\s(?:[a-z]+ly\s)?(?:be\s)?(?!{_NO_VERB}\b)[a-z]+)")
 _FILLER = (r"(?:only|exactly|precisely|about|approximately|around|roughly|nearly|almost|just|now|still|already|then"
            r"|therefore|thus|another|additional|back|up|out|down|away|off|over|equal|in total|altogether|a total of|a"
-           r"|an|at least|on average|worth|as much as|to|with|at|donc|also|entonces|quindi|portanto|[a-z]+ly|him|her|them"
-           r"|us|me|it|each|everyone|everybody|\w+self)")
+           r"|an|at least|on average|worth|as much as|to|with|at|donc|also|entonces|quindi|portanto|[a-z]+ly|him|her"
+           r"|them|us|me|it|each|everyone|everybody|\w+self)")
 _OF_NOUN = r"(?:the |a |an |its |her |his |their |our |my )?(?:[a-z]+\s){0,2}of"
 _BEHIND_VERB = re.compile(rf"\b{_VERB}(?:\s{_FILLER}){{0,4}}:?\s(?:{_OF_NOUN}\s)?\W{{0,3}}$", re.IGNORECASE)
 _RECEIVER = re.compile(r"\b(?:tak(?:e|es|ing)|took|costs?|gives?|gave|earns?|earned|pays?|paid|saves?|saved|leaves?"

@@ -77,6 +77,9 @@ def same_mathematics(given: str, expected: str) -> bool:
     """
     if len(given) > MAX_SENTENCE or (not is_mathematics(expected) and parse_number(expected) is None):
         return False
+    # Numbers side by side are several, and math-verify would join their digits.
+    if re.fullmatch(r"\s*[\d.]+(?:\s+[\d.]+)+\s*", given):
+        return False
     with _limited():
         return any(_asked(variant, expected.strip()) for variant in dict.fromkeys(_formulas(given)))
 
