@@ -88,7 +88,7 @@ _SUBJECT = re.compile(r"\s(?:is|are|was|were) (?:the|our|your|his|her|their)\b")
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _NumberAt:
     text: str
     start: int
     end: int
@@ -199,7 +199,7 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
     return chosen.text, True
 
 
-def _right_side(sentence: str, at: int, numbers: list[_Found]) -> tuple[str | None, bool]:
+def _right_side(sentence: str, at: int, numbers: list[_NumberAt]) -> tuple[str | None, bool]:
     left = sentence[:at]
     # The equation begins behind the last word that leads to it.
     begin = max((found.end() for found in re.finditer(
@@ -217,15 +217,16 @@ def _right_side(sentence: str, at: int, numbers: list[_Found]) -> tuple[str | No
     return behind[0].text, True
 
 
-def _numbers(sentence: str) -> tuple[list[_Found], bool]:
+def _numbers(sentence: str) -> tuple[list[_NumberAt], bool]:
     """The numbers of a sentence that are values of their own, and whether there are expressions."""
     masked = _NO_NUMBER.sub(lambda found: "\0" * len(found.group()), sentence)
-    numbers: list[_Found] = []
+    numbers: list[_NumberAt] = []
     algebra = False
     for found in _SCIENTIFIC.finditer(sentence):
         before = sentence[max(0, found.start() - 60):found.start()]
         if not re.search(r"[-+*/·×÷^(]\s*$", before) and not _NOT.search(before):
-            numbers.append(_Found(found.group().strip(), found.start(), found.end(), _is_circumstance(before, numbers)))
+            numbers.append(_NumberAt(found.group().strip(), found.start(), found.end(),
+                                     _is_circumstance(before, numbers)))
         masked = masked[:found.start()] + "\0" * len(found.group()) + masked[found.end():]
     for found in _NUMBER.finditer(masked):
         start, end = found.start(), found.end()
@@ -243,7 +244,7 @@ def _numbers(sentence: str) -> tuple[list[_Found], bool]:
             continue
         if _NOT.search(before) or _DENIED_BEHIND.match(masked, end):
             continue
-        numbers.append(_Found(sentence[start:end].strip() if unit else found.group().strip(), start, end,
+        numbers.append(_NumberAt(sentence[start:end].strip() if unit else found.group().strip(), start, end,
                               _is_circumstance(before, numbers)))
     return sorted(numbers, key=lambda found: found.start), algebra
 
@@ -267,7 +268,7 @@ def _unit_end(text: str, end: int) -> tuple[int, bool]:
     return rest.end(), True
 
 
-def _is_circumstance(before: str, earlier: list[_Found]) -> bool:
+def _is_circumstance(before: str, earlier: list[_NumberAt]) -> bool:
     if _NO_CIRCUMSTANCE.search(before):
         return False
     if _CIRCUMSTANCE.search(before) or _PARTICIPLE.search(before):
@@ -276,14 +277,14 @@ def _is_circumstance(before: str, earlier: list[_Found]) -> bool:
     return bool(earlier and earlier[-1].circumstance and re.search(r"\d\s(?:[^\W\d_]+\s){0,3}(?:and|or)\s$", before))
 
 
-def _chosen(numbers: list[_Found]) -> _Found | None:
+def _chosen(numbers: list[_NumberAt]) -> _NumberAt | None:
     plainly = [found for found in numbers if not found.circumstance]
     if plainly:
         return plainly[-1]
     return numbers[0] if numbers else None
 
 
-def _is_open(sentence: str, chosen: _Found, numbers: list[_Found]) -> bool:
+def _is_open(sentence: str, chosen: _NumberAt, numbers: list[_NumberAt]) -> bool:
     """Whether the chosen number is one of several that are said side by side, or the end of a range."""
     place = numbers.index(chosen)
     pairs = [(numbers[place - 1], chosen)] if place else []

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from workings.answers.latex import plain
 from workings.answers.number_words import SCALES, read_words
-from workings.answers.units import NO_UNIT, UnitOfMeasure, read_unit, same_units
+from workings.answers.units import NO_UNIT, Unit, read_unit, same_units
 
 MAX_CHARACTERS = 300
 """A longer text is not a number."""
@@ -57,7 +57,7 @@ class Number:
 
     value: Fraction
     percent: bool = False
-    unit: UnitOfMeasure = NO_UNIT
+    unit: Unit = NO_UNIT
 
 
 def parse_number(text: str) -> Number | None:
@@ -86,16 +86,16 @@ def parse_words(text: str) -> Number | None:
     said = re.sub(r"^\W*(?:a|one) dozen\b", "twelve", re.sub(r"^\W*half a dozen\b", "six", said))
     places = list(re.finditer(r"[^\W\d_]+", said))
     tokens = [place.group() for place in places]
-    number = read_words(tokens)
-    if number is None or any(
+    found = read_words(tokens)
+    if found is None or any(
             # "a hundred, five times" are two numbers; "one million, two hundred" is one.
             said[one.end():other.start()].strip(" -‐‑\n\t") not in ("", "," if one.group() in SCALES else "")
-            for one, other in pairwise(places[:number.taken])):
+            for one, other in pairwise(places[:found.taken])):
         return None
-    rest = tokens[number.taken:]
+    rest = tokens[found.taken:]
     percent = rest[:1] == ["percent"] or rest[:2] == ["per", "cent"]
     unit = read_unit(" ".join(rest[(1 if rest[0] == "percent" else 2) if percent else 0:]))
-    return None if unit is None else Number(number.value, percent, unit)
+    return None if unit is None else Number(found.value, percent, unit)
 
 
 @lru_cache(maxsize=10_000)
@@ -111,13 +111,13 @@ def _parse(text: str) -> Number | None:
         currency = mark.group().strip()
         inner, cleaned = _sign(cleaned[mark.end():])
         sign *= inner
-    match = _VALUE.match(cleaned)
-    if not match:
+    found = _VALUE.match(cleaned)
+    if not found:
         return None
-    value = _value(match)
+    value = _value(found)
     if value is None:
         return None
-    return _with_unit(sign * value, cleaned[match.end():], currency)
+    return _with_unit(sign * value, cleaned[found.end():], currency)
 
 
 def equal_numbers(given: Number, expected: Number, tolerance: float = 0.0) -> bool:
@@ -159,7 +159,7 @@ def _dozens(number: Number) -> Number:
     if _DOZEN not in number.unit.words:
         return number
     words = tuple(word for word in number.unit.words if word != _DOZEN)
-    return Number(number.value * 12, unit=UnitOfMeasure(number.unit.measure, words))
+    return Number(number.value * 12, unit=Unit(number.unit.measure, words))
 
 
 def _clean(text: str) -> str:

@@ -51,10 +51,10 @@ def last_lines(text: str) -> list[str]:
 
 def sentences(line: str) -> list[str]:
     """The sentences of a line, without friendly ones and verifications behind another one."""
-    parts = list(_split(line))
-    kept = [sentence for index, sentence in enumerate(parts)
+    found = list(_split(line))
+    kept = [sentence for index, sentence in enumerate(found)
             if not _FRIENDLY.match(sentence) and not (index and _VERIFICATION.match(sentence))]
-    return kept or parts[:1]
+    return kept or found[:1]
 
 
 def _split(line: str) -> Iterator[str]:

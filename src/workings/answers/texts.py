@@ -61,9 +61,9 @@ def same_text(given: str, expected: str, tolerance: float = 0.0) -> bool:
 def _expected(text: str) -> Iterator[str]:
     yield text
     # "(B) Paris" is answered by its letter and by its text.
-    if match := _CHOICE.match(text):
-        yield text[match.end():]
-        yield match[1] or match[2]
+    if found := _CHOICE.match(text):
+        yield text[found.end():]
+        yield found[1] or found[2]
 
 
 def variants(given: str) -> Iterator[str]:
@@ -71,10 +71,10 @@ def variants(given: str) -> Iterator[str]:
     yield given
     if (choice := _CHOICE.match(without_markup(given))) and not _HEDGED.search(given):
         yield without_markup(given)[choice.end():]
-    parts = sentences(given.strip())
-    if len(parts) != 1 and len({normalise_text(sentence) for sentence in parts}) != 1:
+    found = sentences(given.strip())
+    if len(found) != 1 and len({normalise_text(sentence) for sentence in found}) != 1:
         return
-    sentence = without_reason(parts[0])
+    sentence = without_reason(found[0])
     yield sentence
     yield re.sub(r"\s*\\(?:text|mathrm|mbox)\s*\{[^{}]*\}(?:\^\{?\d\}?)?[\s$.]*$", "", sentence)
     if _HEDGED.search(sentence):
@@ -115,9 +115,9 @@ def _measures(text: str) -> list[Number]:
     """What "5 ft 3 in" and "2 hours and 30 minutes" are made of; empty for anything else."""
     if not _COMPOUND.fullmatch(text):
         return []
-    measured = [parse_number(part) for part in re.findall(r"\d[\d.,]*\s?[a-zA-Z]+", text)]
-    numbers = [number for number in measured if number is not None and number.unit.measure]
-    return numbers if len(numbers) == len(measured) else []
+    found = [parse_number(part) for part in re.findall(r"\d[\d.,]*\s?[a-zA-Z]+", text)]
+    numbers = [number for number in found if number is not None and number.unit.measure]
+    return numbers if len(numbers) == len(found) else []
 
 
 def _unpaired(text: str) -> str:

@@ -51,7 +51,7 @@ MAX_WORDS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class UnitOfMeasure:
+class Unit:
     """A measure in one spelling (or ""), and the words beside it."""
 
     measure: str = ""
@@ -61,10 +61,10 @@ class UnitOfMeasure:
         return bool(self.measure or self.words)
 
 
-NO_UNIT = UnitOfMeasure()
+NO_UNIT = Unit()
 
 
-def read_unit(text: str, currency: str = "") -> UnitOfMeasure | None:
+def read_unit(text: str, currency: str = "") -> Unit | None:
     """The unit that a text behind a number is; None where it is something else, such as a variable.
 
     Args:
@@ -74,10 +74,10 @@ def read_unit(text: str, currency: str = "") -> UnitOfMeasure | None:
     if text[:1] in (".", ","):  # "2. Cost of books" is a heading
         return None
     tokens: list[str] = []
-    for match in _TOKEN.finditer(text):
-        if match[1] is not None:
+    for found in _TOKEN.finditer(text):
+        if found[1] is not None:
             return None
-        tokens.append(match.group())
+        tokens.append(found.group())
     tokens = [token.rstrip(".") if len(token) > 1 else token for token in tokens]
     tokens = [token for token in tokens if token not in ".,*·-"]
     if len(tokens) > MAX_WORDS or any(_is_mathematics(token) for token in tokens):
@@ -91,10 +91,10 @@ def read_unit(text: str, currency: str = "") -> UnitOfMeasure | None:
     if any(_singular(token) not in _EMPTY for token in rest[told:]):
         return None
     rest = [token for token in rest if token != "/"]
-    return UnitOfMeasure(measure, tuple(_singular(token) for token in rest if _singular(token) not in _EMPTY))
+    return Unit(measure, tuple(_singular(token) for token in rest if _singular(token) not in _EMPTY))
 
 
-def same_units(one: UnitOfMeasure, other: UnitOfMeasure) -> bool:
+def same_units(one: Unit, other: Unit) -> bool:
     """Whether two units do not contradict each other: one may be missing, or say more about what was counted."""
     if not one or not other:
         return True
