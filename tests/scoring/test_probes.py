@@ -61,7 +61,7 @@ def test_a_wrong_answer_is_wrong(expected, more, wrong):
 
 
 def test_what_the_shipped_rewards_pay_for():
-    """No reward alone is safe: the answer pays for its repetition, the form for no steps, the steps for any answer."""
+    """No reward alone is safe: the answer and the form pay for no steps, the steps for any answer."""
     rewards = TypeAdapter(tuple[RewardConfig, ...]).validate_python(
         ({"scorer": "answer"}, {"scorer": "form"}, {"scorer": "steps"}))
     settings = RewardSettings(rewards=rewards, form="tags", max_new_tokens=4096)
@@ -70,7 +70,7 @@ def test_what_the_shipped_rewards_pay_for():
         sample = CompletionToReward(item=ITEM, text=text, tokens=range(len(text.split())), truncated=False)
         return tuple(shipped_reward(reward, sample, settings) for reward in rewards)
     assert {name: values(text) for name, text in probes(ITEM, "tags", WORKED).items()} == {
-        "empty": (0, 0, 0), "prompt copied": (0, 0, 0), "bare numbers": (0, 0, 0), "answer repeated": (1, 0, 0),
+        "empty": (0, 0, 0), "prompt copied": (0, 0, 0), "bare numbers": (0, 0, 0), "answer repeated": (0, 0, 0),
         "very long": (1, 1, 0), "answer without steps": (1, 1, 0), "form only": (0, 0, 0),
         "steps with a wrong answer": (0, 1, 1)}
     assert values("<reasoning>7+5=12</reasoning><answer>12</answer>") == (1, 1, 1)
