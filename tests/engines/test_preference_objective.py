@@ -21,9 +21,9 @@ from tests.objectives.test_policy_gradient import NUMPY
 from workings.engines.jax.objective import ARRAY as JAX
 from workings.engines.torch.objective import ARRAY as TORCH
 from workings.errors import RequestError
-from workings.objectives.base import from_json, to_json
 from workings.objectives.policy_gradient import REFERENCE
 from workings.objectives.preference import Preference
+from workings.objectives.registry import from_json, to_json
 
 LN2, LN4 = math.log(2), math.log(4)
 MASK = np.array([[0, 1, 1], [0, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 0], [0, 0, 0]], np.float32)

@@ -27,7 +27,8 @@ from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.objective import ARRAY as TORCH
 from workings.errors import RequestError
 from workings.models.batch import Batch
-from workings.objectives.base import SeveralTargets, from_json, to_json
+from workings.objectives.base import SeveralTargets
+from workings.objectives.registry import from_json, to_json
 from workings.objectives.top_tokens import LEAST_REST, TopTokens
 
 ENGINES: dict[str, tuple[Any, Any]] = {"jax": (JaxEngine, jax_logits), "torch": (TorchEngine, torch_logits)}

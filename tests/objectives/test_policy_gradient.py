@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from workings.errors import RequestError
-from workings.objectives.base import CROSS_ENTROPY, ArrayFunctions
+from workings.objectives.base import ArrayFunctions
+from workings.objectives.cross_entropy import CROSS_ENTROPY
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE, PolicyGradient
 
 NUMPY = ArrayFunctions(exp=np.exp, log=np.log, minimum=np.minimum, clip=np.clip,

@@ -7,12 +7,13 @@ families of other packages are known here by the names of their entry points; no
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from importlib.resources import files
 from typing import Any
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
+
+from workings.plugins import plugin_names
 
 GROUP = "workings.families"
 """Entry points of other packages: family name -> a `workings.models.family.Family`."""
@@ -26,7 +27,7 @@ TEMPLATES: Mapping[str, tuple[str, ...]] = {name: tuple(tokens) for name, tokens
 
 def known_families() -> tuple[str, ...]:
     """The families of this package and those of installed packages."""
-    return (*FAMILIES, *sorted({point.name for point in entry_points(group=GROUP)} - {*FAMILIES}))
+    return (*FAMILIES, *(name for name in plugin_names(GROUP) if name not in FAMILIES))
 
 
 @dataclass(frozen=True)

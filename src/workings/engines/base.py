@@ -21,8 +21,9 @@ from workings.hardware.catalog import Target
 from workings.hardware.device import DeviceFacts, without_alias
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
-from workings.objectives import base as objectives
-from workings.objectives.base import CROSS_ENTROPY, Objective
+from workings.objectives import registry as objectives
+from workings.objectives.base import Objective
+from workings.objectives.cross_entropy import CROSS_ENTROPY
 
 ProgramName = Literal["step", "evaluation", "generation", "drawing", "log_probs", "teacher"]
 """An update; the loss of a held-out batch; greedy answers to items; completions drawn to learn from, how likely the

@@ -4,13 +4,14 @@ Ours are registered in `pyproject.toml` in the same way as another package would
 """
 
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
 from workings.config.recipe import DEFAULT_ENGINE
 from workings.engines.base import EngineClass, PlanningEngine
 from workings.engines.quiet import without_noise
 from workings.errors import RequestError
 from workings.hints import pip_install
+from workings.plugins import find_plugin, plugin_names
 
 GROUP = "workings.engines"
 PLANNING_GROUP = "workings.planning_engines"
@@ -28,7 +29,7 @@ class RegisteredEngine:
 
 def engine_names() -> list[str]:
     """Names of all registered engines; nothing is imported."""
-    return sorted({point.name for point in entry_points(group=GROUP)})
+    return plugin_names(GROUP)
 
 
 def install_hint(name: str) -> str:
@@ -42,15 +43,10 @@ def find_engine(name: str) -> RegisteredEngine:
     Raises:
         RequestError: no such engine, two packages claim the name, or its libraries are not installed.
     """
-    points = [point for point in entry_points(group=GROUP) if point.name == name]
-    if not points:
+    point = find_plugin(GROUP, name, given=f"engine: {name}", task="register")
+    if point is None:
         raise RequestError(f"engine: {name}", "a registered engine: " + ", ".join(engine_names()),
                            "set `engine:` to one of them, or install the package that brings it")
-    # A package found twice on the path lists an entry point twice; only different values are a conflict.
-    if len({point.value for point in points}) > 1:
-        raise RequestError(f"engine: {name}", "one package to register it; these do: " + ", ".join(
-            _distribution(point)[0] for point in points), "uninstall all but one")
-    point = points[0]
     try:
         # Imports the engine's framework, which takes seconds.
         with without_noise():
@@ -63,8 +59,7 @@ def find_engine(name: str) -> RegisteredEngine:
 
 def planning_engines() -> dict[str, PlanningEngine]:
     """What can be asked about devices that are not here, by the engine's name; the default engine comes first."""
-    names = sorted({point.name for point in entry_points(group=PLANNING_GROUP)})
-    names.sort(key=lambda name: name != DEFAULT_ENGINE)
+    names = sorted(plugin_names(PLANNING_GROUP), key=lambda name: name != DEFAULT_ENGINE)
     engines = {name: find_planning_engine(name) for name in names}
     return {name: engine for name, engine in engines.items() if engine is not None}
 
@@ -81,16 +76,13 @@ def find_planning_engine(name: str) -> PlanningEngine | None:
     Raises:
         RequestError: two packages claim the name, or what is registered lacks a method.
     """
-    points = {point.value: point for point in entry_points(group=PLANNING_GROUP) if point.name == name}
-    if not points:
+    point = find_plugin(PLANNING_GROUP, name, given=f"engine: {name}", task="plan for")
+    if point is None:
         return None
-    if len(points) > 1:
-        raise RequestError(f"engine: {name}", "one package to plan for it; these do: " + ", ".join(
-            _distribution(point)[0] for point in points.values()), "uninstall all but one")
-    engine = next(iter(points.values())).load()
+    engine = point.load()
     # A runtime protocol looks for names, not for signatures.
     if not isinstance(engine, PlanningEngine):
-        raise RequestError(f"engine: {name}, planned by {next(iter(points))}",
+        raise RequestError(f"engine: {name}, planned by {point}",
                            "a class with the methods of `workings.engines.base.PlanningEngine`")
     return engine
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from workings.config.families import FAMILIES, GROUP, known_families
@@ -10,6 +9,7 @@ from workings.errors import RequestError
 from workings.models.family import Family
 from workings.models.shape import ModelShape
 from workings.models.unproven import unproven_family
+from workings.plugins import find_plugin, refuse_our_names
 
 _registered: dict[str, Family] = {}
 
@@ -74,10 +74,7 @@ def _register_ours() -> None:
     # They are added in order, so the last one stands for all.
     if FAMILIES[-1] in _registered:
         return
-    # Another package under one of our names could change what a recipe means without a change in the recipe.
-    if taken := [point for point in entry_points(group=GROUP) if point.name in FAMILIES]:
-        raise RequestError(f"model family {taken[0].name} of {_distribution(taken[0])}",
-                           "a name that no family of this package has", f"pip uninstall {_distribution(taken[0])}")
+    refuse_our_names(GROUP, FAMILIES, kind="model family")
     for name in FAMILIES:
         _add(import_module(f"workings.models.families.{name}").FAMILY)
 
@@ -95,20 +92,12 @@ def _add(family: Family) -> Family:
 
 def _brought(name: str) -> Family:
     """A family from another package."""
-    # By what they point to, so that an entry point that is listed twice counts once.
-    points = {point.value: point for point in entry_points(group=GROUP) if point.name == name}
-    if not points:
+    point = find_plugin(GROUP, name, given=f"model family {name!r}")
+    if point is None:
         raise RequestError(f"model family {name!r}", f"one of {', '.join(known_families())}",
                            "install the package that brings it")
-    if len(points) > 1:
-        raise RequestError(f"model family {name!r}", "one package to bring it; these do: "
-                           + ", ".join(_distribution(point) for point in points.values()), "uninstall all but one")
-    family = next(iter(points.values())).load()
+    family = point.load()
     if not isinstance(family, Family) or family.name != name:
-        raise RequestError(f"model family {name!r}: {next(iter(points))}",
+        raise RequestError(f"model family {name!r}: {point}",
                            f"a `workings.models.family.Family` whose name is {name!r}")
     return family
-
-
-def _distribution(point: EntryPoint) -> str:
-    return point.dist.name if point.dist else point.value

@@ -8,11 +8,8 @@ Shape suffixes: B rows, S positions of a row, K targets of a position.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from importlib.metadata import entry_points
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
-
-from workings.errors import RequestError
 
 Array = Any
 """A NumPy array, a `jax.Array` or a `torch.Tensor`."""
@@ -84,45 +81,3 @@ class SeveralTargets(Protocol):
     def terms(self, array: ArrayFunctions, log_probs_BSK: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """As `Objective.terms`, of ``[B, S, K]`` log probabilities, one of each target."""
         ...
-
-
-GROUP = "workings.objectives"
-"""Entry points of objectives by name: ours in `pyproject.toml`, those of other packages in theirs."""
-
-
-def to_json(objective: Objective) -> dict[str, Any]:
-    """Name and settings, for a child process and for digests."""
-    return {"name": objective.name} | asdict(objective)  # type: ignore[call-overload]
-
-
-def from_json(values: Mapping[str, Any]) -> Objective:
-    """The objective that `to_json` wrote.
-
-    Raises:
-        RequestError: no package registers an objective of this name, or several do.
-    """
-    name = str(values["name"])
-    points = {point.value: point for point in entry_points(group=GROUP) if point.name == name}
-    if len(points) != 1:
-        names = sorted({point.name for point in entry_points(group=GROUP)})
-        raise RequestError(f"objective {name!r}, which {len(points)} packages bring", f"one of {', '.join(names)}")
-    made: Objective = next(iter(points.values())).load()(
-        **{key: value for key, value in values.items() if key != "name"})
-    return made
-
-
-@dataclass(frozen=True, kw_only=True)
-class CrossEntropy:
-    """Negative log likelihood in nats: imitation. Engines compute it and its gradient in one walk over the logits."""
-
-    name: ClassVar[str] = "cross_entropy"
-    signals: ClassVar[tuple[str, ...]] = ()
-    metrics: ClassVar[tuple[str, ...]] = ()
-
-    def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
-        """Its value on some rows, as `Objective.terms`."""
-        del array, signals
-        return Terms(total=-(log_probs_BS * mask_BS).sum())
-
-
-CROSS_ENTROPY = CrossEntropy()

@@ -108,3 +108,6 @@ def _divergence(array: ArrayFunctions, log_ratio: Array) -> Array:
     # where this model is the less likely one it points away from the reference.
     log_ratio = _within_range(array, log_ratio)
     return array.exp(log_ratio) - 1 - log_ratio
+
+
+OBJECTIVE = PolicyGradient

@@ -81,3 +81,6 @@ class Preference:
         # Left out without smoothing, where it would only cost.
         return losses_P - self.label_smoothing * array.log_sigmoid(-self.beta * further_P) if self.label_smoothing \
             else losses_P
+
+
+OBJECTIVE = Preference

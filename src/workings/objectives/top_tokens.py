@@ -71,3 +71,6 @@ class TopTokens:
         count = mask_BS.sum()
         return Terms(total=((cross_BS - entropy_BS) * mask_BS).sum(), metrics={
             "teacher_mass": (there_BSK.sum(), count), "teacher_entropy": ((entropy_BS * mask_BS).sum(), count)})
+
+
+OBJECTIVE = TopTokens

@@ -9,7 +9,8 @@ from workings.config.method import FULL, FrozenBits, FullConfig, LoraConfig, Qlo
 from workings.config.training import AdamWConfig, PrecisionConfig
 from workings.engines.base import EngineRequest, Inspection, Inspections, ProgramName
 from workings.models.shape import ModelShape
-from workings.objectives.base import CROSS_ENTROPY, SeveralTargets
+from workings.objectives.base import SeveralTargets
+from workings.objectives.cross_entropy import CROSS_ENTROPY
 from workings.planning.parts import beside_the_step, exact_parts
 from workings.planning.tensors import PER_LAYER_TABLE
 

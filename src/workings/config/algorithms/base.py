@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from workings.config.section import Section
-from workings.objectives.base import CROSS_ENTROPY, CrossEntropy
+from workings.objectives.cross_entropy import CROSS_ENTROPY, CrossEntropy
 from workings.objectives.policy_gradient import PolicyGradient
 
 TeacherPrecision = Literal["fp32", "bf16", "int8", "nf4"]

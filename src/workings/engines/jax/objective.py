@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from workings.engines.jax.loss import loss_sum, target_log_probs
 from workings.engines.jax.sharding import Layout
 from workings.models.shape import ModelShape
-from workings.objectives.base import ArrayFunctions, CrossEntropy, Objective, SeveralTargets
+from workings.objectives.base import ArrayFunctions, Objective, SeveralTargets
+from workings.objectives.cross_entropy import CrossEntropy
 
 ARRAY = ArrayFunctions(exp=jnp.exp, log=jnp.log, minimum=jnp.minimum, clip=jnp.clip, log_sigmoid=jax.nn.log_sigmoid,
                        stop_gradient=jax.lax.stop_gradient, stack=partial(jnp.stack, axis=-1))

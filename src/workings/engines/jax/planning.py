@@ -97,7 +97,7 @@ class JaxPlanning:
         known = target.platform != "gpu" or target.gpu_config
         return {"machine": asdict(compile_target(target)) if known else target.name,
                 "versions": library_versions(("jax", "jaxlib", *PACKAGES[target.platform])),
-                "engine": source_digest("workings.engines.jax", "workings.models"),
+                "engine": source_digest("workings.engines.jax", "workings.models", "workings.objectives"),
                 "flags": {name: os.environ[name] for name in FLAGS if name in os.environ}}
 
     @classmethod

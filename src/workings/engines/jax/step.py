@@ -26,7 +26,8 @@ from workings.engines.jax.sharding import Layout
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 from workings.models.weights import is_frozen
-from workings.objectives.base import CROSS_ENTROPY, Objective
+from workings.objectives.base import Objective
+from workings.objectives.cross_entropy import CROSS_ENTROPY
 
 Arrays = dict[str, jax.Array]
 """A batch on the device: the fields of `workings.models.batch.Batch` by name, ``[A, B, S]``."""

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from workings.engines.torch.loss import linear_log_probs
-from workings.objectives.base import ArrayFunctions, CrossEntropy, Objective, SeveralTargets
+from workings.objectives.base import ArrayFunctions, Objective, SeveralTargets
+from workings.objectives.cross_entropy import CrossEntropy
 
 if TYPE_CHECKING:
     from workings.engines.torch.step import Rows

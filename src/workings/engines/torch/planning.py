@@ -69,7 +69,7 @@ class TorchPlanning:
         """What of a card decides how much is reserved, versions of the libraries, and this engine's source."""
         return {"platform": target.platform, "devices": target.devices, "capability": target.compute_capability,
                 "limit_bytes": target.memory_bytes, "versions": library_versions(LIBRARIES),
-                "engine": source_digest("workings.engines.torch", "workings.models")}
+                "engine": source_digest("workings.engines.torch", "workings.models", "workings.objectives")}
 
     @classmethod
     def usable_memory(cls, target: Target) -> tuple[int, str]:
