@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.fork_server import FORKED_AGAIN, FORKS, ForkedChild, Server, interpreter
+from tests.fork_server import FORKED_AGAIN, FORKS, ForkedChild, Server, do_not_wait_for_the_disk, interpreter
 from tests.kept_programs import KeptPrograms
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -59,6 +59,7 @@ def _set(environment: Mapping[str, str]) -> None:
 
 # Before any test module is imported: JAX and the Hub read the environment when they are imported.
 _set(_clean(os.environ))
+do_not_wait_for_the_disk()
 
 
 def pytest_configure(config: pytest.Config) -> None:

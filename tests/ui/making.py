@@ -1,5 +1,9 @@
 """The page's application over a folder of runs made for a test, asked without a browser."""
 
+import atexit
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,11 +18,19 @@ BASE = f"http://127.0.0.1:{PORT}"
 
 
 def two_runs(folder: Path) -> None:
-    """`runs/plain` with 30 and `runs/steps` with 54 of 60 items right."""
+    """`runs/plain` with 30 and `runs/steps` with 54 of 60 items right: copies of what was made once."""
+    shutil.copytree(_made() / "runs", folder / "runs", dirs_exist_ok=True)
+
+
+@cache
+def _made() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="workings-two-runs-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     asked = items(60)
     for name, right in (("plain", 30), ("steps", 54)):
         run = synthetic.sealed_run(folder / "runs" / name)
         score(run / "eval", "items", asked, [k < right for k in range(60)])
+    return folder
 
 
 def client(folder: Path, monkeypatch: pytest.MonkeyPatch, *, token: str = TOKEN) -> TestClient:

@@ -4,7 +4,6 @@ What our own scorer reads as numbers, choices or prose it judges alone: math-ver
 of any equation. It is asked about formulas only, and never about one that its answer may not mean.
 """
 
-import logging
 import re
 import signal
 import threading
@@ -12,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
 
 from workings.answers.latex import is_mathematics, signs
@@ -56,6 +54,9 @@ def libraries_version() -> str:
     Raises:
         RequestError: math-verify is not installed.
     """
+    # Imported here, as is logging below: every process that scores would wait for them, and few need them.
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     except PackageNotFoundError:
@@ -65,6 +66,8 @@ def libraries_version() -> str:
 
 def load() -> None:
     """Import math-verify, which takes a second."""
+    import logging
+
     import_module("math_verify")
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns at every call that limits are ours
 
