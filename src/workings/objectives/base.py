@@ -81,3 +81,13 @@ class SeveralTargets(Protocol):
     def terms(self, array: ArrayFunctions, log_probs_BSK: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """As `Objective.terms`, of ``[B, S, K]`` log probabilities, one of each target."""
         ...
+
+
+@runtime_checkable
+class AnyRowOrder(Protocol):
+    """An objective that adds up rows, each by itself, of lengths that differ much, as those of completions do.
+
+    An engine may compute them in another order and in other micro batches.
+    """
+
+    any_row_order: ClassVar[bool]

@@ -41,7 +41,14 @@ from workings.engines.jax.planning import JaxPlanning
 from workings.engines.jax.processes import join, refuse_strangers
 from workings.engines.jax.projection import SCALE
 from workings.engines.jax.sharding import make_layout
-from workings.engines.jax.spec import abstract_state, build_spec, initial_params, lower_step, state_shardings
+from workings.engines.jax.spec import (
+    abstract_state,
+    batch_shapes,
+    build_spec,
+    initial_params,
+    lower_step,
+    state_shardings,
+)
 from workings.engines.jax.step import State, StepSpec, make_evaluation, make_log_probs
 from workings.engines.jax.streaming import Streamer
 from workings.hardware.device import DeviceFacts
@@ -147,8 +154,9 @@ class JaxEngine(JaxPlanning):
         # A variant's arrays have sizes of their own, such as the number of loss positions of a row.
         key = batch.tokens.shape, *(x.shape for x in more.values())
         if key not in self._steps:
-            self._steps[key] = lower_step(self.spec, self._abstract, self._shardings, batch.tokens.shape,
-                                          more).compile()
+            sizes = batch_shapes(batch.tokens.shape, self.spec.objective.signals) | more
+            self._steps[key] = self.spec.variant.step_by_length(self.spec, self._abstract, sizes) or lower_step(
+                self.spec, self._abstract, self._shardings, batch.tokens.shape, more).compile()
             self.compilations += 1
             # All programs share one malloc, so the largest of them decides what it keeps.
             self.spec.variant.compiled(max(run.memory_analysis().temp_size_in_bytes for run in self._steps.values()))
@@ -174,7 +182,11 @@ class JaxEngine(JaxPlanning):
 
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
-        return np.asarray(self._run_forward("log_probs", make_log_probs, state, batch))
+        parts = self.spec.variant.like_lengths(self.spec, batch)
+        if parts is None:
+            return np.asarray(self._run_forward("log_probs", make_log_probs, state, batch))
+        return parts.together([np.asarray(self._run_forward("log_probs", make_log_probs, state, part))
+                               for part in parts.batches])
 
     def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
         """``[A, B, S, K]`` most likely tokens of each supervised position, and their log probabilities."""

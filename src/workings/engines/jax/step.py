@@ -23,6 +23,7 @@ from workings.engines.jax.projection import is_adapter
 from workings.engines.jax.remat import Remat
 from workings.engines.jax.rounding import MASTER, round_keys, stored
 from workings.engines.jax.sharding import Layout
+from workings.engines.like_lengths import LikeLengths
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 from workings.models.weights import is_frozen
@@ -53,6 +54,15 @@ class ProgramVariant:
         """Arrays of a batch that the step takes beside rows and signals, int32 ``[A, B, ...]``."""
         del batch
         return {}
+
+    def like_lengths(self, spec: "StepSpec", batch: Batch) -> LikeLengths | None:
+        """The batch in micro batches of like length; None: as it is."""
+        del spec, batch
+        return None
+
+    def step_by_length(self, spec: "StepSpec", abstract: Any, longest: Mapping[str, Any]) -> Any:
+        """The step for batches of this size and shorter ones, where it is not one program; None where it is one."""
+        del spec, abstract, longest
 
     def supervised(self, spec: "StepSpec", params: Params, rows: Arrays) -> tuple[jax.Array, Arrays]:
         """Normed hidden states of one micro batch in training, and the rows that they belong to."""
@@ -224,23 +234,28 @@ def make_step(spec: StepSpec) -> Step:
     Numbers: value of the objective, gradient norm, share of weights changed; then sum and count of each metric. Log
     probabilities as `gradients` gives them: for cross entropy the program has no such output.
     """
-    clip_norm = spec.optimizer.config.clip_norm
-
     def step(state: dict[str, Any], batch: Arrays, divisor: jax.Array,
              learning_rate: jax.Array) -> tuple[dict[str, Any], jax.Array, jax.Array | None]:
-        (value, metrics), grad_tree, log_probs = gradients(spec, state["params"], batch, divisor)
-        grads = {name: g.astype(jnp.float32) for name, g in flatten_params(grad_tree).items()}
-        # The norm needs all gradients, so none of them can be used up before backward has ended, clipped or not.
-        norm = global_norm(grads)
-        if clip_norm:
-            factor = clip_factor(norm, clip_norm)
-            grads = {name: g * factor for name, g in grads.items()}
-        new = apply_updates(spec, state, grads, learning_rate)
-        changed = changed_share(spec.trained(state["params"]), spec.trained(new["params"]))
-        # One small array, so that the host waits for and fetches a single thing in a step.
-        return new, jnp.concatenate([jnp.stack([value, norm, changed]), metrics.reshape(-1)]), log_probs
+        reported, grad_tree, log_probs = gradients(spec, state["params"], batch, divisor)
+        return *updated(spec, state, reported, grad_tree, learning_rate), log_probs
 
     return step
+
+
+def updated(spec: StepSpec, state: dict[str, Any], reported: Reported, grad_tree: Params,
+            learning_rate: jax.Array) -> tuple[dict[str, Any], jax.Array]:
+    """The state after one update with what `gradients` gave, and the numbers of `make_step`."""
+    (value, metrics), clip_norm = reported, spec.optimizer.config.clip_norm
+    grads = {name: g.astype(jnp.float32) for name, g in flatten_params(grad_tree).items()}
+    # The norm needs all gradients, so none of them can be used up before backward has ended, clipped or not.
+    norm = global_norm(grads)
+    if clip_norm:
+        factor = clip_factor(norm, clip_norm)
+        grads = {name: g * factor for name, g in grads.items()}
+    new = apply_updates(spec, state, grads, learning_rate)
+    changed = changed_share(spec.trained(state["params"]), spec.trained(new["params"]))
+    # One small array, so that the host waits for and fetches a single thing in a step.
+    return new, jnp.concatenate([jnp.stack([value, norm, changed]), metrics.reshape(-1)])
 
 
 def make_evaluation(spec: StepSpec) -> Callable[[Params, Arrays], jax.Array]:

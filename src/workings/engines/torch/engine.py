@@ -21,6 +21,7 @@ from workings.engines.base import (
     require_adapters,
     require_signals,
 )
+from workings.engines.like_lengths import LikeLengths
 from workings.engines.torch import checkpoint, compare
 from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.device import (
@@ -137,11 +138,16 @@ class TorchEngine(TorchPlanning):
         """One update on one batch; ``state`` is changed in place."""
         refuse_conflicts(self.request, batch.tokens.shape[0])
         require_signals(self.spec.objective, batch)
-        rows = to_rows(self.spec, batch, self.spec.objective.signals)
+        parts = self._parts(batch)
+        rows = [row for part in parts.batches for row in to_rows(self.spec, part, self.spec.objective.signals)]
         numbers, log_probs = run_step(self.spec, state, rows, batch.divisor, learning_rate)
         # On a card `tolist` waits for the whole step; nothing before it reads a result.
         return state, StepResult.of(numbers.tolist(), self.spec.objective.metrics,
-                                    None if log_probs is None else self._at_positions(batch, rows, log_probs))
+                                    None if log_probs is None else self._at_positions(parts, rows, log_probs))
+
+    def _parts(self, batch: Batch) -> LikeLengths:
+        """The batch as it is computed."""
+        return LikeLengths.of(batch) if self.spec.like_lengths else LikeLengths.whole(batch)
 
     @torch.no_grad()
     def evaluate(self, state: State, batch: Batch) -> LossSum:
@@ -154,18 +160,21 @@ class TorchEngine(TorchPlanning):
     @torch.no_grad()
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
-        micro_batches = to_rows(self.spec, batch)
+        parts = self._parts(batch)
+        micro_batches = [rows for part in parts.batches for rows in to_rows(self.spec, part)]
         values = (state.root(partial(micro_batch_log_probs, self.spec, rows=rows)) for rows in micro_batches)
-        return self._at_positions(batch, micro_batches, values)
+        return self._at_positions(parts, micro_batches, values)
 
-    def _at_positions(self, batch: Batch, micro_batches: Iterable[Rows], values: Iterable[torch.Tensor],
+    def _at_positions(self, parts: LikeLengths, micro_batches: Iterable[Rows], values: Iterable[torch.Tensor],
                       *each: int) -> np.ndarray:
         """``[A, B, S, *each]`` of the ``[N, *each]`` floats that each process has of each micro batch; 0 elsewhere."""
-        whole = torch.zeros((*batch.tokens.shape, *each))
-        for micro_batch, rows, value in zip(whole, micro_batches, values, strict=True):
+        places = [torch.zeros((*part.tokens.shape, *each)) for part in parts.batches]
+        in_turn = (micro_batch for place in places for micro_batch in place)
+        for micro_batch, rows, value in zip(in_turn, micro_batches, values, strict=True):
             # A view: each process fills its own rows, and the sum with the others' zeros puts them together.
             own = micro_batch[self.spec.mesh.rows(micro_batch.shape[0])]
             own.view(-1, *each)[rows.index.cpu()] = value.cpu()
+        whole = torch.from_numpy(parts.together([place.numpy() for place in places]))
         return self.spec.mesh.sum(whole.to(self.device.device)).cpu().numpy()
 
     @torch.no_grad()
@@ -175,7 +184,8 @@ class TorchEngine(TorchPlanning):
         values = [state.root(partial(micro_batch_most_likely, self.spec, rows=rows, count=count, below=below))
                   for rows in micro_batches]
         # Floats hold every id exactly, so both are put together in one way.
-        tokens, log_probs = (self._at_positions(batch, micro_batches, (each[side].float() for each in values), count)
+        whole = LikeLengths.whole(batch)
+        tokens, log_probs = (self._at_positions(whole, micro_batches, (each[side].float() for each in values), count)
                              for side in range(2))
         return tokens.astype(np.int32), log_probs
 

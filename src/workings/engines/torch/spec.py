@@ -17,7 +17,7 @@ from workings.engines.torch.sharding import Mesh
 from workings.engines.torch.unproven import refuse_request
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
-from workings.objectives.base import Objective
+from workings.objectives.base import AnyRowOrder, Objective
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -32,6 +32,8 @@ class TorchSpec:
     attention: str
     """A key of `attention.FUNCTIONS`."""
     find_attention_layout: FindAttentionLayout
+    like_lengths: bool
+    """Rows of an update are computed in micro batches of like length, each as long as its own longest."""
     checkpointing: bool
     """Activations of a layer are computed again in backward (`memory.remat: layer`)."""
     loss_chunk: int
@@ -65,12 +67,15 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: Mesh | None =
                            "a function that caps scores; PyTorch's fused kernels do not", "memory.attention=chunked")
     find_layout: FindAttentionLayout = no_attention_layout
     attention = choose(memory.attention, device.type, shape.attention_softcap)
+    on_cpu = device.type == "cpu" and memory.cpu_optimizations
     # Last, because what a CPU does instead depends on what was chosen for it.
-    if device.type == "cpu" and memory.cpu_optimizations:
+    if on_cpu:
         attention, find_layout = optimize_for_cpu(memory.attention, attention)
     return TorchSpec(
         shape=shape, device=device, mesh=mesh or Mesh(),
         attention=attention, find_attention_layout=find_layout,
+        # Several processes share each micro batch by rows, which would have to be of like length, too.
+        like_lengths=on_cpu and (mesh or Mesh()).fsdp == 1 and isinstance(request.objective, AnyRowOrder),
         checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.compute],
         rounding=precision.rounding, seed=request.seed,

@@ -1,11 +1,12 @@
 """What one CPU device gains and accelerators do not, behind `optimize_for_cpu` (`memory.cpu_optimizations`).
 
-Unstacked layers; the last layer and the loss at loss positions only; memory that small steps free kept by malloc;
-prompts in two batches at a time, of finer lengths. How much they are worth stands in
-`benchmarks/results/cpu_switches.json`; what each is, in its module.
+Unstacked layers; the last layer and the loss at loss positions only; completions in micro batches of like length;
+memory that small steps free kept by malloc; prompts in two batches at a time, of finer lengths. How much they are worth
+stands in `benchmarks/results/cpu_switches.json`; what each is, in its module.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -13,13 +14,16 @@ import numpy as np
 
 from workings.engines.jax.cpu import loss_positions, unstacked_layers
 from workings.engines.jax.cpu.freed_memory import keep_freed_memory
+from workings.engines.jax.cpu.like_lengths import Programs, StepByLength, by_length
 from workings.engines.jax.cpu.loss_positions import LOSS_POSITIONS, LossPositions
 from workings.engines.jax.cpu.unstacked_layers import UnstackedState
 from workings.engines.jax.layers import unroll
 from workings.engines.jax.params_tree import Params, stacks
 from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.step import Arrays, ProgramVariant, State, StepSpec, all_hidden_states
+from workings.engines.like_lengths import LikeLengths
 from workings.models.batch import Batch
+from workings.objectives.base import AnyRowOrder
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class CpuVariant(ProgramVariant):
 
     unstacked: bool
     """Whether the step takes each layer's tensors as arrays of their own."""
+    programs: Programs = field(default_factory=dict, compare=False, repr=False)
+    """Of steps by length, which share them."""
     # XLA runs the small products and the attention of a new token on one core, so a second batch takes the other one.
     # A fixed number, because numbers must not depend on how many cores a machine has.
     generation_batches = 2
@@ -37,6 +43,17 @@ class CpuVariant(ProgramVariant):
     def batch_arrays(self, batch: Batch) -> dict[str, np.ndarray]:
         """Loss positions, where the batch has some."""
         return {} if batch.loss_positions is None else {LOSS_POSITIONS: batch.loss_positions}
+
+    def like_lengths(self, spec: StepSpec, batch: Batch) -> LikeLengths | None:
+        """Where the objective allows it."""
+        return by_length(batch) if isinstance(spec.objective, AnyRowOrder) else None
+
+    def step_by_length(self, spec: StepSpec, abstract: Any, longest: Mapping[str, Any]) -> StepByLength | None:
+        """Where the objective allows it."""
+        if not isinstance(spec.objective, AnyRowOrder):
+            return None
+        state, _ = self.abstract(abstract, None, None)
+        return StepByLength(spec, state, longest, self.programs)
 
     def supervised(self, spec: StepSpec, params: Params, rows: Arrays) -> tuple[jax.Array, Arrays]:
         """``[B, M, D]`` and rows at loss positions, or all of them where the batch brings none."""

@@ -1,6 +1,7 @@
 """What only a CPU gains, behind `optimize_for_cpu` (`memory.cpu_optimizations`).
 
-Attention over each segment of packed rows alone, and attention of short rows by plain products.
+Attention over each segment of packed rows alone, attention of short rows by plain products, and completions in micro
+batches of like length (`workings.engines.like_lengths`).
 """
 
 from workings.engines.torch.attention import FindAttentionLayout
