@@ -242,9 +242,10 @@ class MemoryConfig(Section):
     """Where the table of per-layer embeddings lies, in models that have one (Gemma 4 E2B and E4B): `host` keeps it in
     the host's memory, and the rows of a batch's tokens alone travel to the device (engine `torch`)."""
     cpu_optimizations: bool = True
-    """Variants of the programs that only a CPU gains from (`jax`: unstacked layers, loss positions, answers in two
-    batches at a time; `torch`: attention of packed rows by segment, short rows by plain products). `false`: a CPU runs
-    the programs that accelerators run, which other devices run either way."""
+    """Variants of the programs that only a CPU gains from (completions in micro batches of like length; `jax`:
+    unstacked layers, loss positions, answers in two batches at a time; `torch`: attention of packed rows by segment,
+    short rows by plain products). `false`: a CPU runs the programs that accelerators run, which other devices run
+    either way."""
 
 
 class MeshConfig(Section):

@@ -55,6 +55,11 @@ class ProgramVariant:
         del batch
         return {}
 
+    def micro_batches(self, spec: "StepSpec", count: int, rows: int) -> tuple[int, int]:
+        """Micro batches and their rows, where a recipe asks for ``count`` of ``rows`` each."""
+        del spec
+        return count, rows
+
     def like_lengths(self, spec: "StepSpec", batch: Batch) -> LikeLengths | None:
         """The batch in micro batches of like length; None: as it is."""
         del spec, batch

@@ -21,7 +21,7 @@ from workings.engines.jax.layers import unroll
 from workings.engines.jax.params_tree import Params, stacks
 from workings.engines.jax.remat import POLICIES
 from workings.engines.jax.step import Arrays, ProgramVariant, State, StepSpec, all_hidden_states
-from workings.engines.like_lengths import LikeLengths
+from workings.engines.like_lengths import LikeLengths, rows_at_a_time
 from workings.models.batch import Batch
 from workings.objectives.base import AnyRowOrder
 
@@ -44,13 +44,19 @@ class CpuVariant(ProgramVariant):
         """Loss positions, where the batch has some."""
         return {} if batch.loss_positions is None else {LOSS_POSITIONS: batch.loss_positions}
 
+    def micro_batches(self, spec: StepSpec, count: int, rows: int) -> tuple[int, int]:
+        """Of few rows, where the objective allows it."""
+        size = rows_at_a_time(count, rows) if isinstance(spec.objective, AnyRowOrder) else rows
+        return count * rows // size, size
+
     def like_lengths(self, spec: StepSpec, batch: Batch) -> LikeLengths | None:
         """Where the objective allows it."""
         return by_length(batch) if isinstance(spec.objective, AnyRowOrder) else None
 
     def step_by_length(self, spec: StepSpec, abstract: Any, longest: Mapping[str, Any]) -> StepByLength | None:
-        """Where the objective allows it."""
-        if not isinstance(spec.objective, AnyRowOrder):
+        """Where the objective allows it, and there are several micro batches to be unlike."""
+        count, _ = self.micro_batches(spec, *longest["tokens"].shape[:2])
+        if count == 1 or not isinstance(spec.objective, AnyRowOrder):
             return None
         state, _ = self.abstract(abstract, None, None)
         return StepByLength(spec, state, longest, self.programs)
