@@ -174,8 +174,8 @@ def many_names(run: Path) -> Path:
     return run
 
 
-def zip_of_texts(piece_bytes: int) -> Denial:
-    """An archive that holds eight gigabytes of text, in which a piece of so many bytes is repeated.
+def zip_of_texts(piece_bytes: int, count: int = 900) -> Denial:
+    """An archive of so many texts of nine megabytes, in which a piece of so many bytes is repeated.
 
     Deflate looks back 32 KiB: a shorter piece makes an archive of some eighty megabytes, a longer one of seven hundred.
     """
@@ -185,10 +185,17 @@ def zip_of_texts(piece_bytes: int) -> Denial:
         with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
             for file in sorted(path for path in run.rglob("*") if path.is_file()):
                 archive.write(file, file.relative_to(run.parent))
-            for number in range(900):
+            for number in range(count):
                 archive.writestr(f"tiny/env/more_{number:03}.txt", piece * (9_000_000 // piece_bytes))
         return place
     return change
+
+
+def together(run: Path) -> Path:
+    """An archive that asks for as much of everything as is allowed: parsing, scoring, text."""
+    many_evaluations(run)
+    completion("1 1/2 = " * 50_000, 100)(run)
+    return zip_of_texts(100_000, 50)(run)
 
 
 TEXT_BYTES = 400_000
@@ -225,11 +232,15 @@ DENIALS: dict[str, Denial] = {
     **{f"README, log, samples and write-up of {opening!r}": _texts(opening) for opening in OPENINGS},
     **{f"a completion of {opening!r}": completion(opening * (TEXT_BYTES // len(opening))) for opening in OPENINGS},
     "a hundred completions of 400 kB": completion("1 1/2 = " * 50_000, 100),
+    "thirty thousand completions of a thousand characters": completion("1 " * 500, 30_000),
     "a thousand evaluations with limits of their own": own_settings(1_000),
     "thirty thousand units of nothing": many_units(30_000),
     "a folder of a hundred and fifty thousand files": many_names,
     "a zip of eighty megabytes with eight gigabytes of text": zip_of_texts(10_000),
     "a zip of seven hundred megabytes with eight gigabytes of text": zip_of_texts(100_000),
+    "a zip with a gigabyte of text": zip_of_texts(100_000, 110),
+    "a zip with half a gigabyte of text": zip_of_texts(100_000, 55),
+    "a zip of many evaluations, long completions and much text": together,
 }
 ROLLOUT_DENIALS: dict[str, Denial] = {
     "a rollout that claims a hundred million tokens": packed_rollout,

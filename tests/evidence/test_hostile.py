@@ -17,8 +17,9 @@ from types import SimpleNamespace
 import pytest
 
 from tests.evidence import reseal
+from tests.evidence.denials import completion, zip_of_texts
 from workings.errors import RecordError
-from workings.evidence.verify import bombs, verify
+from workings.evidence.verify import bombs, limits, verify
 from workings.evidence.verify import tree as trees
 from workings.record.plain import MEMORY_VARIABLE
 from workings.record.seal import seal_unit
@@ -28,13 +29,44 @@ def failures(path: Path, level: int = 0) -> dict[str, str]:
     return {one.id: one.text for one in verify(path, level=level).checks if one.verdict == "failed"}
 
 
-def test_an_archive_that_unpacks_to_far_more_than_it_is(run: Path, tmp_path: Path, monkeypatch) -> None:
-    zeros = b"".join(b"%07d\n" % (number % 40) for number in range(100_000))
-    place = archive(tmp_path / "packed.zip", ("tiny/SEAL.json", b"{}"),
-                    *((f"tiny/env/{number}.txt", zeros) for number in range(9)))
+def test_an_archive_that_unpacks_to_far_more_than_it_is(run: Path, monkeypatch) -> None:
+    place = zip_of_texts(100_000, 1)(run)
     assert "unpacks to" not in failures(place).get("integrity.readable", "")
-    monkeypatch.setattr(bombs, "MUCH_BYTES", 1 << 20)
-    assert "that unpacks to 7,200,002, 30 times as many are the most" in failures(place)["integrity.readable"]
+    monkeypatch.setattr(bombs, "MAX_ADDED_BYTES", 1 << 20)
+    assert "1,048,576 more than it has are the most; if you trust it, unpack it" in failures(
+        place)["integrity.readable"]
+
+
+def test_more_text_than_is_looked_through(run: Path, monkeypatch) -> None:
+    monkeypatch.setattr(limits, "TEXT_BYTES", 1000)
+    found = {one.id: one for one in verify(run).checks}
+    for name in ("content.secrets", "content.paths"):
+        assert found[name].verdict == "not_checked"
+        assert "bytes, and at most 1,000 are looked through; WORKINGS_READ_MIB=" in found[name].text
+    assert verify(run, level=0).level == -1
+    said = found["content.secrets"].text.partition(f"{MEMORY_VARIABLE}=")[2].split()[0]
+    monkeypatch.setenv(MEMORY_VARIABLE, said)
+    assert verify(run, level=0).level == 0
+
+
+def test_scoring_that_takes_too_long(run: Path, monkeypatch) -> None:
+    """What was scored until then is judged, and the rest is not checked."""
+    monkeypatch.setenv(limits.SECONDS_VARIABLE, "0")
+    found = verify(run)
+    scores = {one.id: one for one in found.checks}["recompute.scores"]
+    assert (scores.verdict, found.level) == ("not_checked", 1)
+    assert "longer than the 0 s that it may take for a record; WORKINGS_VERIFY_SECONDS=" in scores.text
+
+    monkeypatch.setattr(limits.ScoringTime, "why_over", property(lambda clock: "enough" if clock.seconds else ""))
+    scores = {one.id: one for one in verify(run).checks}["recompute.scores"]
+    assert (scores.verdict, scores.text.endswith("2 completions were scored again, and no more: enough")) == (
+        "not_checked", True)
+
+    completion("1 1/2 = " * 20, 3)(run)
+    scores = {one.id: one for one in verify(run).checks}["recompute.scores"]
+    assert scores.verdict == "failed"
+    assert "x1" in scores.text
+    assert "x2" not in scores.text
 
 
 def test_more_sealed_folders_than_are_looked_at(run: Path, monkeypatch) -> None:

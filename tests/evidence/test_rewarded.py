@@ -11,7 +11,7 @@ import pytest
 
 from tests.evidence import reseal
 from tests.evidence.rewarded import rewarded_run
-from workings.evidence.verify import verify
+from workings.evidence.verify import limits, verify
 from workings.models.tokenizer import Tokenizer
 from workings.record.digest import json_digest
 from workings.rollouts import lines
@@ -261,3 +261,11 @@ def test_a_reward_from_a_file_is_not_run(tmp_path: Path) -> None:
     assert found.failed == 0, told
     assert "own.py:short" in told["recompute.rewards"], "said, not passed in silence"
     assert told["recompute.advantages"].startswith("passed")
+
+
+def test_rewarding_that_takes_too_long(honest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits.ScoringTime, "why_over", property(lambda clock: "enough" if clock.seconds else ""))
+    found = verify(honest)
+    rewards = {one.id: one for one in found.checks}["recompute.rewards"]
+    assert (found.level, rewards.verdict) == (1, "not_checked")
+    assert "rewards were computed again, and no more: enough" in rewards.text

@@ -176,7 +176,7 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
     # A power written with stars is no bold text.
     sentence = re.sub(r"(?<=\d) ?[xX] ?(?=\d)", " * ", sentence)
     sentence = telling_part(re.sub(r"(?<=[\d)])(?:\*\*|\s\*\*\s)(?=[\d(])", "^", sentence),
-                            lambda part: bool(_numbers(part)[0]))
+                            lambda part: bool(_numbers(part, first=True)[0]))
     if is_on_the_way(sentence):
         return None, True
     numbers, algebra = _numbers(sentence)
@@ -217,8 +217,8 @@ def _right_side(sentence: str, at: int, numbers: list[_NumberAt]) -> tuple[str |
     return behind[0].text, True
 
 
-def _numbers(sentence: str) -> tuple[list[_NumberAt], bool]:
-    """The numbers of a sentence that are values of their own, and whether there are expressions."""
+def _numbers(sentence: str, *, first: bool = False) -> tuple[list[_NumberAt], bool]:
+    """The numbers of a sentence that are values of their own, and whether there are expressions; or only ``first``."""
     masked = _NO_NUMBER.sub(lambda found: "\0" * len(found.group()), sentence)
     numbers: list[_NumberAt] = []
     algebra = False
@@ -229,6 +229,8 @@ def _numbers(sentence: str) -> tuple[list[_NumberAt], bool]:
                                      _is_circumstance(before, numbers)))
         masked = masked[:found.start()] + "\0" * len(found.group()) + masked[found.end():]
     for found in _NUMBER.finditer(masked):
+        if first and numbers:
+            break
         start, end = found.start(), found.end()
         before = masked[max(0, start - 60):start].replace("**", "")
         if before[-1:].isalpha() or before[-1:] in ("\0", "_", "\\", "#"):
@@ -269,6 +271,9 @@ def _unit_end(text: str, end: int) -> tuple[int, bool]:
 
 
 def _is_circumstance(before: str, earlier: list[_NumberAt]) -> bool:
+    # Each of the patterns asks for a word with white space behind it; a line of nothing but numbers has none.
+    if not before[-1:].isspace() or not any(map(str.isalpha, before)):
+        return False
     if _NO_CIRCUMSTANCE.search(before):
         return False
     if _CIRCUMSTANCE.search(before) or _PARTICIPLE.search(before):

@@ -11,8 +11,9 @@ from workings.errors import RecordError
 MAX_RATIO = 200
 """Largest expansion of an entry above `SMALL_BYTES`. Text of ours reaches 30; deflate itself ends at 1,032."""
 SMALL_BYTES = 1 << 20
-MAX_WHOLE_RATIO, MUCH_BYTES = 30, 1 << 30
-"""Largest expansion of all entries together, and the bytes up to which they may expand as they like."""
+MAX_ADDED_BYTES = 1 << 30
+"""Most bytes by which all entries together may be more than the archive. Tensors hardly get smaller when they are
+packed, so that an archive of ten gigabytes of them stays below this."""
 MAX_DIRECTORY_BYTES = 32 << 20
 """Largest table of contents: it is read into memory before anything can be said about it."""
 DECOMPRESSION_ERRORS = (zlib.error, lzma.LZMAError)
@@ -82,9 +83,9 @@ def check_entries(infos: list[zipfile.ZipInfo], archive_bytes: int) -> None:
     """Refuse repeated names, encryption, overlapping entries and extreme compression. Raises `RecordError`."""
     names: set[str] = set()
     whole_size = sum(info.file_size for info in infos)
-    if whole_size > MUCH_BYTES and whole_size > MAX_WHOLE_RATIO * archive_bytes:
-        raise RecordError(f"a zip of {archive_bytes:,} bytes that unpacks to {whole_size:,}, "
-                          f"{MAX_WHOLE_RATIO} times as many are the most")
+    if whole_size > archive_bytes + MAX_ADDED_BYTES:
+        raise RecordError(f"a zip of {archive_bytes:,} bytes that unpacks to {whole_size:,}, and {MAX_ADDED_BYTES:,} "
+                          "more than it has are the most; if you trust it, unpack it and verify the folder")
     end = 0
     # In the order of their bytes, so that an overlap shows between neighbours and one pass is enough.
     for info in sorted(infos, key=lambda info: info.header_offset):

@@ -2,18 +2,20 @@
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from workings.errors import RecordError
 from workings.evidence.attest.envelope import PUBLIC_NAME
 from workings.evidence.verify import tree as trees
-from workings.evidence.verify.checks import check, each, judged
+from workings.evidence.verify.checks import check, each, judged, not_checked
+from workings.evidence.verify.limits import refuse_too_much_text
 from workings.evidence.verify.record import PACK_KIND, Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.schemas import THIRD_PARTY_FILES
 from workings.evidence.verify.tensors import read_header
-from workings.evidence.verify.tree import shown
+from workings.evidence.verify.tree import Entry, shown
 from workings.record.layout import ATTEST, SUMS
+from workings.record.plain import TooLarge
 from workings.record.redact import find_secrets
 
 TEXT_SUFFIXES = frozenset({"json", "jsonl", "txt", "md", "yaml", "yml", "csv", "jinja"})
@@ -56,7 +58,7 @@ def secrets(record: Record) -> Iterator[CheckFinding]:
     """Tokens and keys whose form is known. What has no form cannot be found: look before publishing."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         yield judged(_leaks(unit)[0], "none of a known form", unit)
-    return each(list(record.units), find)
+    yield from _each_looked_through(record, find)
 
 
 @check("content.paths", level=0, title="no home folders of the person who ran it",
@@ -65,7 +67,17 @@ def home_paths(record: Record) -> Iterator[CheckFinding]:
     """Texts against `/home/name`, `/Users/name`, `/root/…` and the like."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         yield judged(_leaks(unit)[1], "no home folders", unit)
-    return each(list(record.units), find)
+    yield from _each_looked_through(record, find)
+
+
+def _each_looked_through(record: Record, find: Callable[[Unit], Iterator[CheckFinding]]) -> Iterator[CheckFinding]:
+    """A check of the texts of every unit; not made where there are too many of them."""
+    try:
+        refuse_too_much_text(sum(entry.size for entry in record.tree.entries if _is_own_text(entry)))
+    except TooLarge as error:
+        yield not_checked(str(error))
+        return
+    yield from each(list(record.units), find)
 
 
 def _leaks(unit: Unit) -> tuple[list[str], list[str]]:
@@ -125,10 +137,7 @@ def _check_png(unit: Unit, name: str) -> None:
 def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
     """Pieces of every text file of ours, overlapping so that nothing is lost on a border."""
     for entry in unit.entries:
-        last = entry.name.rpartition("/")[2]
-        is_text = last.rpartition(".")[2].lower() in TEXT_SUFFIXES | {"html", "ipynb"}
-        # A tokenizer's vocabulary may hold any text, such as `/home/user`, and nobody wrote it about themselves.
-        if entry.kind != "file" or last in THIRD_PARTY_FILES or not is_text:
+        if not _is_own_text(entry):
             continue
         try:
             with unit.tree.open(unit.full(entry.name)) as stream, trees.reading(unit.full(entry.name)):
@@ -139,3 +148,10 @@ def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
                     before = data[-_OVERLAP_BYTES:]
         except RecordError:
             continue  # integrity.sums and content.plain say so
+
+
+def _is_own_text(entry: Entry) -> bool:
+    last = entry.name.rpartition("/")[2]
+    # A tokenizer's vocabulary may hold any text, such as `/home/user`, and nobody wrote it about themselves.
+    return entry.kind == "file" and last not in THIRD_PARTY_FILES \
+        and last.rpartition(".")[2].lower() in TEXT_SUFFIXES | {"html", "ipynb"}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from workings.config.training import Scorer
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.checks import check, each, failed, judged, not_checked, several
+from workings.evidence.verify.limits import AT_ONCE
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.schemas import is_score
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from workings.scoring.judge import Judgement
     from workings.scoring.process import ScoringProcess
 
-CHUNK = 4
-"""Completions that are scored between two looks at the result."""
 ITEM_SECONDS = 4.0
 """Time limit for scoring one completion here, in seconds; it takes a millisecond."""
 MAX_AT_LIMIT = 2
@@ -89,17 +88,19 @@ def scores(record: Record) -> Iterator[CheckFinding]:
 
     def find(unit: Unit) -> Iterator[CheckFinding]:
         settings = _settings(unit)
-        why = settings if isinstance(settings, str) else scoring.given_up(settings)
+        why = settings if isinstance(settings, str) else scoring.given_up(settings) or unit.tree.scoring.why_over
         if isinstance(settings, str) or why:
             yield not_checked(why, unit)
             return
         try:
-            problems, count, limited = _scored_again(unit, scoring.process(settings), scoring)
+            problems, count, limited, why_less = _scored_again(unit, scoring.process(settings), scoring)
         # The child could not be started at all, which settings in the record may have caused.
         except RequestError as error:
             yield failed(f"cannot be scored again: {error.given}; expected {error.expected}", unit)
             return
         yield judged(problems, f"{count} completions scored again", unit)
+        if why_less:
+            yield not_checked(f"{count} completions were scored again, and no more: {why_less}", unit)
         if limited:
             yield not_checked(f"{len(limited)} completions count as wrong for a limit that was not met here: "
                               f"{several(limited)}", unit, blocking=False)
@@ -295,8 +296,9 @@ class _Scoring:
             process.__exit__(None, None, None)
 
 
-def _scored_again(unit: Unit, process: "ScoringProcess", scoring: _Scoring) -> tuple[list[str], int, list[str]]:
-    """What is wrong, how many were scored, and which failed there at a limit and not here."""
+def _scored_again(unit: Unit, process: "ScoringProcess",
+                  scoring: _Scoring) -> tuple[list[str], int, list[str], str]:
+    """What is wrong, how many were scored, which failed there at a limit and not here, and why the rest was not."""
     by_id = {item.id: item for item in _items(unit)}
     rows, problems = [], []
     for row in unit.lines(PREDICTIONS):
@@ -306,11 +308,14 @@ def _scored_again(unit: Unit, process: "ScoringProcess", scoring: _Scoring) -> t
             rows.append(row)
         elif row.get("score") != 0:
             problems.append(f"{str(row.get('id'))[:60]}: no completion, and a score of {row.get('score')}")
-    limited = []
-    for start in range(0, len(rows), CHUNK):
-        chunk = rows[start:start + CHUNK]
-        judgements = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
-                                    for row in chunk])
+    limited: list[str] = []
+    for start in range(0, len(rows), AT_ONCE):
+        if why := unit.tree.scoring.why_over:
+            return problems, start, limited, why
+        chunk = rows[start:start + AT_ONCE]
+        with unit.tree.scoring.measured():
+            judgements = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
+                                        for row in chunk])
         problems += [problem for row, judgement in zip(chunk, judgements, strict=True)
                      for problem in _verdict_problems(row, judgement)]
         limited += [str(row.get("id"))[:60] for row, judgement in zip(chunk, judgements, strict=True)
@@ -318,8 +323,8 @@ def _scored_again(unit: Unit, process: "ScoringProcess", scoring: _Scoring) -> t
         scoring.at_limit += sum(judgement.error.startswith(_LIMITS) for judgement in judgements)
         if scoring.at_limit > MAX_AT_LIMIT:  # a record made to cost a verifier's day
             return [*problems, f"{scoring.at_limit} completions reached the time limit; the rest was not scored"], \
-                len(rows), limited
-    return problems, len(rows), limited
+                len(rows), limited, ""
+    return problems, len(rows), limited, ""
 
 
 def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> list[str]:

@@ -19,6 +19,7 @@ from workings.evidence.verify.learned import (
     rollouts_of,
     template_of,
 )
+from workings.evidence.verify.limits import AT_ONCE, ScoringTime
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
@@ -86,6 +87,8 @@ def rewards(record: Record) -> Iterator[CheckFinding]:
             return
         if again.rewards or again.rewarded:
             yield judged(again.rewards, f"{again.rewarded:,} rewards, each the recorded one", unit)
+        if again.why_less:
+            yield not_checked(f"{again.rewarded:,} rewards were computed again, and no more: {again.why_less}", unit)
         if own:
             yield not_checked(f"the reward {', '.join(own)} is code from elsewhere, which is not run; its values are "
                               "as recorded", unit)
@@ -116,6 +119,8 @@ class _Again:
     rewarded: int = 0
     cannot: str = ""
     """Why nothing could be rewarded again."""
+    why_less: str = ""
+    """Why the rest was not rewarded again."""
 
 
 def _again(unit: Unit) -> _Again:
@@ -140,12 +145,9 @@ def _compute(unit: Unit) -> _Again:
                 again.advantages += _advantage_problems(learned, learned.settings, rollout)
             if process is not None and not again.cannot:
                 try:
-                    problems, count = _rewarded_again(process, template, rollout)
+                    _reward_again(again, process, template, rollout, unit.tree.scoring)
                 except (RequestError, RewardError) as error:
                     again.cannot = str(error)
-                else:
-                    again.rewards += problems
-                    again.rewarded += count
     return again
 
 
@@ -187,19 +189,32 @@ def _advantage_problems(learned: Learned, settings: "RewardSettings", rollout: "
     return problems
 
 
-def _rewarded_again(process: "RewardProcess", template: "ChatTemplate", rollout: "Rollout") -> tuple[list[str], int]:
-    """What differs, and how many rewards were computed."""
+def _reward_again(again: _Again, process: "RewardProcess", template: "ChatTemplate", rollout: "Rollout",
+                  clock: ScoringTime) -> None:
+    """Add what differs in a rollout, and how many of its rewards were computed until the time was over."""
     from workings.rollouts.rollout import to_reward
-    # The record's own vocabulary may make pages of one token, and texts are there four times while they are sent.
-    used = Counter(token for _, sample in rollout.drawn for token in sample.completion.tokens)
-    refuse_too_large(4 * sum(count * len(template.tokenizer.token(token)) for token, count in used.items()),
-                     "the text of its completions")
-    values = process.score([to_reward(prompt, sample.completion, template.tokenizer)
-                            for prompt, sample in rollout.drawn])
-    return [f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {name} is "
+    drawn = rollout.drawn
+    for start in range(0, len(drawn), AT_ONCE):
+        again.why_less = clock.why_over
+        if again.why_less:
+            return
+        part = drawn[start:start + AT_ONCE]
+        with clock.measured():
+            # The record's own vocabulary may make pages of one token, and texts are there four times while they are
+            # sent.
+            used = Counter[int]()
+            for _, sample in part:
+                used.update(sample.completion.tokens)
+            refuse_too_large(4 * sum(count * len(template.tokenizer.token(token)) for token, count in used.items()),
+                             "the text of its completions")
+            values = process.score([to_reward(prompt, sample.completion, template.tokenizer)
+                                    for prompt, sample in part])
+        again.rewards += [
+            f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {name} is "
             f"{str(sample.rewards.get(name))[:20]}, rewarded again {value:g}"
-            for (prompt, sample), rewards_again in zip(rollout.drawn, values, strict=True)
-            for name, value in rewards_again.items() if sample.rewards.get(name) != value], sum(map(len, values))
+            for (prompt, sample), rewards_again in zip(part, values, strict=True)
+            for name, value in rewards_again.items() if sample.rewards.get(name) != value]
+        again.rewarded += sum(map(len, values))
 
 
 def _settings(learned: Learned) -> "RewardSettings":

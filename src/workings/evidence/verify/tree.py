@@ -15,6 +15,7 @@ from typing import IO, Literal, Protocol
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import bombs
 from workings.evidence.verify.kept import Kept
+from workings.evidence.verify.limits import ScoringTime
 from workings.record.digest import stream_digest
 from workings.record.plain import is_hollow
 from workings.record.storage import PLAIN_ONLY, PRIVATE
@@ -47,6 +48,8 @@ class Tree(Protocol):
     path: Path
     kept: Kept
     """What was read of its files."""
+    scoring: ScoringTime
+    """What scoring its completions has taken."""
 
     def open(self, name: str) -> IO[bytes]:
         """A file's bytes as a stream. Raises `RecordError` if they cannot be read."""
@@ -58,7 +61,7 @@ class FolderTree:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.kept = Kept()
+        self.kept, self.scoring = Kept(), ScoringTime()
         self.entries = tuple(sorted(self._walk(), key=lambda entry: entry.name))
 
     def open(self, name: str) -> IO[bytes]:
@@ -110,7 +113,7 @@ class ZipTree:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.kept = Kept()
+        self.kept, self.scoring = Kept(), ScoringTime()
         # First, because `ZipFile` reads the whole table of contents into memory as soon as it is made.
         claimed = bombs.check_directory(path)
         try:
