@@ -3,8 +3,9 @@
 Each record is read in a child of its own: `verify` by the command itself; the page by its application, which is asked
 for the list, the run in each tab, every JSON twin and the exported report. Seconds are of processor time, of the whole
 command and of the slowest answer of the page; the memory is the largest of any process of the child. A good run
-stands first for comparison. What was read is kept in `build/denial.json`: the same command goes on behind it, as long
-as no line of the product and of the records has changed.
+stands first for comparison, and one of many plain completions says how long scoring those again takes. What was read is
+kept in `build/denial.json`: the same command goes on behind it, as long as no line of the product and of the records has
+changed.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.evidence.denials import DENIALS, ROLLOUT_DENIALS, Denial
+from tests.evidence.denials import DENIALS, ROLLOUT_DENIALS, Denial, completion
 from tests.evidence.rewarded import rewarded_run
 from tests.record import synthetic
 from tools.result_file import write_result
@@ -25,6 +26,13 @@ from tools.result_file import write_result
 ROOT = Path(__file__).parents[1]
 RESULT, SO_FAR = ROOT / "proof" / "denial.json", ROOT / "build" / "denial.json"
 MEBIBYTES, SECONDS, PATIENCE_SECONDS = 512, 30, 300
+MANY, PLAIN_COMPLETIONS = "two thousand plain completions", 2_000
+PLAIN = """<reasoning>Natalia sold clips to 48 friends in April, and half as many in May: 48 / 2 = 24.
+In June she sold 5 less than in May, which makes 24 - 5 = 19 clips.
+Altogether she sold 48 + 24 + 19 = 91 clips. As a check, 91 - 19 = 72 and 72 - 24 = 48, as it should be.
+Each clip costs 2 dollars, so that she took 91 * 2 = 182 dollars, of which a tenth, 18.2 dollars, went to her brother.
+</reasoning>
+<answer>182</answer>"""
 LAUNCH = """
 import json, os, resource, sys
 # A small process of its own: the mark of memory of a child begins at what its parent held.
@@ -69,7 +77,8 @@ def main() -> int:
         plain, drawn = Path(folder, "plain"), Path(folder, "drawn")
         synthetic.add_evaluation(synthetic.sealed_run(plain / "tiny"))
         rewarded_run(drawn / "tiny")
-        records = {"a good run": (plain, _nothing), **{name: (plain, deny) for name, deny in DENIALS.items()},
+        records = {"a good run": (plain, _nothing), MANY: (plain, completion(PLAIN, PLAIN_COMPLETIONS)),
+                   **{name: (plain, deny) for name, deny in DENIALS.items()},
                    "a good run of rewards": (drawn, _nothing),
                    **{name: (drawn, deny) for name, deny in ROLLOUT_DENIALS.items()}}
         for name, (pristine, deny) in records.items():
@@ -86,8 +95,11 @@ def main() -> int:
     largest = {reader: {unit: max(found[reader][unit] for found in values.values())
                         for unit in ("seconds", "mebibytes")} for reader in ("verify", "page")}
     if not asked.only:
+        seconds = values[MANY]["verify"]["seconds"] - values["a good run"]["verify"]["seconds"]
         write_result(RESULT, what="What hostile records take of whoever reads them.", command="python -m proof.denial",
-                     values={"tried": len(values) - 2, "bounds": {"seconds": SECONDS, "mebibytes": MEBIBYTES},
+                     values={"tried": len(values) - 3, "scored": {
+                         "completions": PLAIN_COMPLETIONS, "characters": len(PLAIN), "seconds": round(seconds, 1)},
+                             "bounds": {"seconds": SECONDS, "mebibytes": MEBIBYTES},
                              "largest": largest, "beyond": problems, "records": values})
         SO_FAR.unlink()
     print(*problems, sep="\n")
