@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from workings.engines.base import EngineRequest, Inspection, ProgramName
 from workings.hardware.memory import gib
 from workings.planning.frozen import REFERENCE, TEACHER
-from workings.planning.parts import estimated_parts, exact_parts
+from workings.planning.parts import exact_parts
+from workings.planning.phases import estimated_parts
 from workings.planning.tensors import PER_LAYER_TABLE, table_bytes
 from workings.planning.verdict import GROUPS, Verdict
 
@@ -102,7 +103,8 @@ def _total(parts: list[Part]) -> int:
 def _by_proportion(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[int, int], platform: str,
                    rest: int) -> list[Part]:
     """Where a compiler said how much there is and not what: shared out in the proportion of the formulas."""
-    inside = estimated_parts(request, batch, *mesh, platform)
+    inside = {name: size for name, size in estimated_parts(request, batch, *mesh, platform).items()
+              if name != "gradients"}
     total = sum(inside.values())
     # Formulas are scaled down only: what they do not reach stays unexplained.
     share = min(1.0, max(0, rest) / total)

@@ -66,54 +66,12 @@ def checkpoint_bytes(request: EngineRequest) -> int:
     return saved + parts["moments"] + parts.get("master weights", 0)
 
 
-def estimated_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, tp: int,
-                    platform: str) -> dict[str, int]:
-    """Bytes per device of what lives only inside a step, by formula. A compiler may do better or worse."""
-    shape, memory = request.shape, request.memory
-    rows, length = batch[1] // fsdp, batch[2]
-    tokens = rows * length
-    scores = 4 * rows * max(1, shape.heads // tp) * _score_elements(request, length, platform)
-    alive = shape.layers if memory.remat == "none" else 2
-    devices = fsdp * tp
-    chunk = min(memory.loss_chunk or tokens, tokens)
-    # Where the vocabulary divides, each device has a slice of it and computes the logits of all devices' rows.
-    parallel = devices > 1 and shape.vocab_size % devices == 0
-    # The factor of two: the logits, and their gradient beside them, in float32.
-    logits = 2 * 4 * chunk * (fsdp if parallel else 1) * (shape.vocab_size // devices if parallel else shape.vocab_size)
-    trains_head = request.method.name == "full"
-    head_gradient = 4 * shape.vocab_size * shape.width // (devices if parallel else 1) if trains_head else 0
-    parts = {"activations": _activations(request, tokens, tp), "attention scores": alive * scores,
-             "logits": logits, "head gradient in fp32": head_gradient}
-    if fsdp > 1:
-        parts["gathered weights of two layers"] = _gathered(request, tp)
-    return parts
-
-
-def _activations(request: EngineRequest, tokens: int, tp: int) -> int:
-    """Bytes of what one micro batch's layers keep for backward, and of the layers that are at work."""
-    shape, number = request.shape, BYTES_OF_FORMAT[request.precision.compute]
-    recomputed = request.memory.remat == "layer"
-    # Recomputed layers run their feed-forward in at most eight chunks of at least 2048 positions.
-    chunked = max(min(tokens, FEED_FORWARD_POSITIONS), tokens // FEED_FORWARD_CHUNKS)
-    inner = [_layer_activations(shape, layer, tokens, chunked if recomputed else tokens, number, tp)
-             for layer in range(shape.layers)]
-    kept = shape.layers * tokens * shape.width * number if recomputed else sum(inner)
-    return kept + 2 * max(inner) + number * tokens * _handed_to_layers(shape)
-
-
-def _layer_activations(shape: ModelShape, layer: int, tokens: int, wide: int, number: int, tp: int) -> int:
-    """Bytes of one layer at work; ``wide`` tokens are in its feed-forward at one time."""
-    keys = 0 if shape.shares_keys(layer) else shape.kv_heads_of(layer)
-    heads = 4 * shape.width + (2 * shape.heads + 2 * keys) * shape.head_dim_of(layer) // tp
-    return number * (tokens * heads + wide * _feed_forward(shape, layer, tp))
-
-
-def _feed_forward(shape: ModelShape, layer: int, tp: int) -> int:
+def feed_forward_numbers(shape: ModelShape, layer: int, tp: int) -> int:
     """Numbers of one token inside a layer's feed-forward, and inside the experts that it goes through."""
     return 3 * shape.mlp_width_of(layer) // tp + shape.experts_per_token * (3 * shape.expert_width // tp + shape.width)
 
 
-def _handed_to_layers(shape: ModelShape) -> int:
+def handed_to_layers(shape: ModelShape) -> int:
     """Numbers of one token that lie beside the layers for all of a step.
 
     Its per-layer embeddings and their gradient, and the keys and values that later layers attend to.
@@ -129,18 +87,12 @@ def _gathered(request: EngineRequest, tp: int) -> int:
     return 2 * largest * BYTES_OF_FORMAT[request.precision.compute] // tp
 
 
-def _score_elements(request: EngineRequest, length: int, platform: str) -> int:
+def score_elements(request: EngineRequest, length: int, platform: str) -> int:
     """Elements of one head's scores that exist at one time."""
     asked: str = request.memory.attention
     if asked == "auto":
         asked = {"tpu": "flash", "gpu": "chunked"}.get(platform, "plain")
     return {"plain": length * length, "chunked": min(QUERIES, length) * length, "flash": 0}[asked]
-
-
-def estimated_peak(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, tp: int, platform: str) -> int:
-    """Closed-form estimate of a step's peak, bytes per device."""
-    return sum(exact_parts(request, batch, fsdp, tp).values()) + sum(
-        estimated_parts(request, batch, fsdp, tp, platform).values())
 
 
 def beside_the_step(request: EngineRequest, program: ProgramName, batch: tuple[int, int, int], fsdp: int, tp: int,
@@ -151,12 +103,12 @@ def beside_the_step(request: EngineRequest, program: ProgramName, batch: tuple[i
     state = {name: size for name, size in exact_parts(request, (1, fsdp, 1), fsdp, tp).items()
              if name in ("parameters", PER_LAYER_TABLE, "moments", "master weights")}
     rows, length = (-(-batch[0] // fsdp), batch[1]) if program in ANSWERING else (batch[1] // fsdp, batch[2])
-    widest = max(_feed_forward(shape, layer, tp) for layer in range(shape.layers))
+    widest = max(feed_forward_numbers(shape, layer, tp) for layer in range(shape.layers))
     # Prompts are read some at a time, and all rows write their new tokens together.
     read = min(rows, prompts_at_a_time(shape, length, number)) if program in ANSWERING else rows
     # Half of what is handed to layers, which counts its gradient as well: without a step there is none.
-    layer = number * read * length * (4 * shape.width + widest + _handed_to_layers(shape) // 2)
-    scores = 4 * read * max(1, shape.heads // tp) * _score_elements(request, length, platform)
+    layer = number * read * length * (4 * shape.width + widest + handed_to_layers(shape) // 2)
+    scores = 4 * read * max(1, shape.heads // tp) * score_elements(request, length, platform)
     inside = {"activations of the layer at hand": layer, "attention scores": scores}
     if fsdp > 1:
         inside["gathered weights of two layers"] = _gathered(request, tp)

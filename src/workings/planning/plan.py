@@ -34,7 +34,8 @@ from workings.planning.breakdown import Part, blame, split_parts, unexplained_sh
 from workings.planning.frozen import TEACHER, TeacherModel, teacher_request, with_reference, with_teacher
 from workings.planning.inspecting import inspect_programs, not_shallow, refused_parts
 from workings.planning.notes import notes
-from workings.planning.parts import beside_the_step, estimated_parts, estimated_peak, exact_parts
+from workings.planning.parts import beside_the_step
+from workings.planning.phases import estimated_step
 from workings.planning.request import engine_request, longest_batch, planned_mesh, programs_of
 from workings.planning.seconds import RunTime, step_seconds
 from workings.planning.tensors import host_parts
@@ -228,13 +229,11 @@ def estimate(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[in
              program: ProgramName = "step", why: str = "") -> Inspection:
     """A closed-form estimate in the form of an inspection."""
     if program == "step":
-        parts = exact_parts(request, batch, *mesh) | estimated_parts(request, batch, *mesh, target.platform)
-        peak = estimated_peak(request, batch, *mesh, target.platform)
+        parts = estimated_step(request, batch, *mesh, target.platform)
     else:
         parts = beside_the_step(request, program, batch, *mesh, target.platform)
-        peak = sum(parts.values())
     # The formula's own version stands where a compiler's would, so that records tell two formulas apart.
-    return Inspection(peak_bytes=peak, source="estimated", breakdown=parts, versions={"formula": "1"},
+    return Inspection(peak_bytes=sum(parts.values()), source="estimated", breakdown=parts, versions={"formula": "1"},
                       why_estimated=why)
 
 
