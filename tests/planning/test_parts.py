@@ -5,7 +5,8 @@ import pytest
 from tests.planning.planning_helpers import recipe, request_of, shape
 from workings.hardware.catalog import targets
 from workings.models.shapes import parameter_count
-from workings.planning.parts import estimated_parts, exact_parts
+from workings.planning.parts import exact_parts
+from workings.planning.phases import estimated_parts
 from workings.planning.seconds import step_operations, step_seconds
 from workings.planning.tensors import adapters
 
@@ -48,7 +49,6 @@ def test_what_saves_memory_lowers_the_estimate():
         return sum(estimated_parts(request_of(asked), (1, 4, 64), 1, 1, "gpu").values())
 
     assert total(remat="layer") < total()
-    assert total(loss_chunk=8) < total()
     assert total(attention="flash") < total()
 
 

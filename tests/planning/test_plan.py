@@ -13,7 +13,8 @@ from workings.errors import RequestError, WorkingsError
 from workings.hardware.catalog import find_target, targets
 from workings.planning.breakdown import blame, split_parts
 from workings.planning.changes import changed, difference
-from workings.planning.parts import estimated_parts, exact_parts
+from workings.planning.parts import exact_parts
+from workings.planning.phases import estimated_parts
 from workings.planning.plan import make_plan
 from workings.planning.request import mesh_of
 from workings.planning.search import candidates

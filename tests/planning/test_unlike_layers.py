@@ -16,7 +16,8 @@ from workings.planning.breakdown import split_parts
 from workings.planning.changes import changed, difference
 from workings.planning.frozen import TeacherModel, teacher_bytes, teacher_request
 from workings.planning.inspecting import not_shallow, refused_parts
-from workings.planning.parts import beside_the_step, cached_numbers, checkpoint_bytes, estimated_parts, exact_parts
+from workings.planning.parts import beside_the_step, cached_numbers, checkpoint_bytes, exact_parts
+from workings.planning.phases import estimated_parts
 from workings.planning.plan import device_of, explain
 from workings.planning.request import engine_request, longest_batch
 from workings.planning.search import candidates
@@ -128,8 +129,11 @@ def test_activations_are_those_of_the_widest_layer() -> None:
     # per-layer embeddings, two layers' keys and values that others use, and the gradients of both.
     widest = 512 * (4 * 1536 + 2 * 8 * 512 + 3 * 12288)
     beside = 2 * 512 * (35 * 256 + 2 * 256 + 2 * 512)
-    assert estimated_parts(asked(), (1, 1, 512), 1, 1, "tpu")["activations"] == 2 * (
-        35 * 512 * 1536 + 2 * widest + beside)
+    lora = asked(method={"name": "lora"}, precision={"parameters": "bf16", "compute": "bf16"}, memory={
+        "remat": "layer", "loss_chunk": 8})
+    found = estimated_parts(lora, (1, 1, 512), 1, 1, "tpu")
+    assert found["activations kept for backward"] == 2 * 35 * 512 * 1536
+    assert found["activations of the layer at hand"] == 2 * (2 * widest + beside)
 
 
 def test_seconds_count_what_a_token_meets() -> None:

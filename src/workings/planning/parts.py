@@ -27,6 +27,7 @@ DRAWN_ARRAYS = 3
 """Arrays of all logits' size while a token is drawn: the logits, noise, and their sum."""
 FEED_FORWARD_POSITIONS, FEED_FORWARD_CHUNKS = 2048, 8
 """Least positions of a chunk and most chunks of a recomputed layer's feed-forward."""
+WEIGHTS_AT_HAND = "weights of the layer at hand"
 QUERIES = 256
 """Query positions whose scores exist at one time with chunked attention."""
 
@@ -81,10 +82,18 @@ def handed_to_layers(shape: ModelShape) -> int:
     return 2 * (shape.layers * shape.per_layer_width + keys)
 
 
-def _gathered(request: EngineRequest, tp: int) -> int:
-    """Bytes of two layers' weights, gathered from the devices that share them."""
-    largest = max(sum(map(prod, layer_shapes(request.shape, layer).values())) for layer in range(request.shape.layers))
-    return 2 * largest * BYTES_OF_FORMAT[request.precision.compute] // tp
+def weights_at_hand(request: EngineRequest, tokens: int, fsdp: int, tp: int) -> int:
+    """Bytes of the weights that exist whole, or in the format of the products, while their layer is at work."""
+    number = BYTES_OF_FORMAT[request.precision.compute]
+    shapes = [layer_shapes(request.shape, layer) for layer in range(request.shape.layers)]
+    if request.method.name == "qlora":
+        # Four bits are gathered as they are and become numbers one matrix at a time; chunks of a feed-forward share
+        # its three.
+        most = 3 if request.memory.remat == "layer" and tokens >= 2 * FEED_FORWARD_POSITIONS else 1
+        return number * most * max(prod(size) for sizes in shapes for size in sizes.values()) // tp
+    if fsdp == 1 and number == BYTES_OF_FORMAT[request.precision.parameters]:
+        return 0
+    return number * max(sum(map(prod, sizes.values())) for sizes in shapes) // tp
 
 
 def score_elements(request: EngineRequest, length: int, platform: str) -> int:
@@ -109,15 +118,15 @@ def beside_the_step(request: EngineRequest, program: ProgramName, batch: tuple[i
     # Half of what is handed to layers, which counts its gradient as well: without a step there is none.
     layer = number * read * length * (4 * shape.width + widest + handed_to_layers(shape) // 2)
     scores = 4 * read * max(1, shape.heads // tp) * score_elements(request, length, platform)
-    inside = {"activations of the layer at hand": layer, "attention scores": scores}
-    if fsdp > 1:
-        inside["gathered weights of two layers"] = _gathered(request, tp)
+    inside = {"activations of the layer at hand": layer, "attention scores": scores,
+              WEIGHTS_AT_HAND: weights_at_hand(request, read * length, fsdp, tp)}
     if program in ANSWERING:
         # One position a row: only the newest token's logits exist.
         return state | inside | {"logits": 4 * (DRAWN_ARRAYS if program == "drawing" else 1) * rows * shape.vocab_size,
                                  "cache of keys and values": number * rows * cached_numbers(shape, sum(batch[1:]))}
     chunk = min(request.memory.loss_chunk or rows * length, rows * length)
-    return state | inside | {"logits": 2 * 4 * chunk * shape.vocab_size}
+    # Without a gradient of theirs beside them, which only a step makes.
+    return state | inside | {"logits": 4 * chunk * shape.vocab_size}
 
 
 def cached_numbers(shape: ModelShape, tokens: int) -> int:

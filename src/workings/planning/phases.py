@@ -6,24 +6,25 @@ gradient of the embedding. The one that needs the most counts. What `benchmarks.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest
-from workings.models.weights import EMBEDDING, HEAD, layer_shapes, projections
+from workings.models.weights import EMBEDDING, HEAD, projections
 from workings.planning.parts import (
     FEED_FORWARD_CHUNKS,
     FEED_FORWARD_POSITIONS,
+    WEIGHTS_AT_HAND,
     exact_parts,
     feed_forward_numbers,
     handed_to_layers,
     score_elements,
+    weights_at_hand,
 )
 from workings.planning.tensors import INPUT_SPLIT, Tensor, local_tensors, trained_tensors
 
 TABLES = (EMBEDDING, HEAD)
 KERNEL_MULTIPLE = 128
-"""A GPU's kernels pad the axis that they add up along to a multiple of so many numbers, for which they copy a matrix."""
+"""A GPU's kernels want the axis that they add up along to be a multiple of this, and copy a matrix to pad it."""
 
 
 def estimated_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, tp: int,
@@ -101,7 +102,7 @@ class _Device:
     def layer(self) -> dict[str, int]:
         """The backward pass of a layer, while the gradients of all layers have their memory already."""
         return {"gradients": self._layer_gradients(), **self._all_along(), **self._at_work(),
-                "weights of the layer at hand": self._weights_at_hand()}
+                WEIGHTS_AT_HAND: weights_at_hand(self.request, self.tokens, self.fsdp, self.tp)}
 
     def embedding(self) -> dict[str, int]:
         """The gradient of the looked up embeddings, which comes last: a table beside the gradient that the head has."""
@@ -155,17 +156,6 @@ class _Device:
     def _scores(self) -> int:
         heads = max(1, self.request.shape.heads // self.tp)
         return 4 * self.rows * heads * score_elements(self.request, self.length, self.platform)
-
-    def _weights_at_hand(self) -> int:
-        """Bytes of weights that exist whole, or in the format of the products, while their layer is at work."""
-        shapes = [layer_shapes(self.request.shape, layer) for layer in range(self.request.shape.layers)]
-        if self.request.method.name == "qlora":
-            # Four bits become numbers one matrix at a time; chunks of a feed-forward share its three.
-            most = 3 if self.request.memory.remat == "layer" and self.tokens >= 2 * FEED_FORWARD_POSITIONS else 1
-            return self.computed * most * max(prod(size) for sizes in shapes for size in sizes.values()) // self.tp
-        if self.fsdp == 1 and self.computed == self.stored:
-            return 0
-        return self.computed * max(sum(map(prod, sizes.values())) for sizes in shapes) // self.tp
 
     def _laid_out(self) -> int:
         """Bytes of the copies of split matrices whose split axis is not their first in memory.

@@ -20,7 +20,8 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("gradients", ("gradients", "gradient accumulator", "gradient of the embedding", "head gradient in fp32",
                    "embedding in fp32 (gradient and update)", "update in fp32")),
     ("activations", ("activations", "activations kept for backward", "activations of the layer at hand")),
-    ("weights of single layers", ("gathered weights of two layers", "weights and gradients of the layer at hand")),
+    ("weights of single layers", ("weights of the layer at hand", "weights laid out for gathering",
+                                 "weights and gradients of the layer at hand")),
 )
 """Names for people -> parts; a part that stands in no group is its own."""
 TOTALS = ("sum", "compiler_peak", "aliased", "needed")

@@ -10,7 +10,7 @@ from workings.ui.detail import DeviceMemory
 WIDTH, NARROW, HEIGHT, LEFT = 880, 360, 34, 4
 PARTS = (("parameters",), ("moments", "master weights"),
          ("gradient", "head gradient", "embedding in fp32", "update in"),
-         ("activations",), ("gathered", "weights and gradients", "reference", "teacher"), ("keys and values", "cache"))
+         ("activations",), ("weights", "copy of the head", "reference", "teacher"), ("keys and values", "cache"))
 """How the names of the parts begin that have a colour of their own, the same in every figure and table."""
 
 
