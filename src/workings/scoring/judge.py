@@ -54,8 +54,7 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
 
     Raises what the scorer raises.
     """
-    extraction = find_answer(item, text, settings, truncated=truncated)
-    value = score(extraction.text, item) if extraction.text else 0.0
+    extraction, value = score_answer(item, text, score, settings, truncated=truncated)
     if not is_score(value):
         return Judgement(extracted=extraction.text, rule=extraction.rule,
                          error=f"scorer returned {str(value)[:60]}, not a number from 0 to 1")
@@ -67,6 +66,16 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
         extracted=extraction.text, rule=extraction.rule, score=float(value), format_ok=keeps_form(text, settings.form),
         reasoning_chars=len(reasoning), steps_checked=steps.checked, steps_valid=steps.valid, wrong_steps=steps.wrong,
         second_opinion=second_opinion(extraction.text, item) if second else "")
+
+
+def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings, *,
+                 truncated: bool) -> tuple[Extraction, float]:
+    """The answer in a completion and what a scorer gives for it; nothing else of the completion is looked at.
+
+    Raises what the scorer raises.
+    """
+    extraction = find_answer(item, text, settings, truncated=truncated)
+    return extraction, score(extraction.text, item) if extraction.text else 0.0
 
 
 def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: bool) -> Extraction:

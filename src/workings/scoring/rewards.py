@@ -19,7 +19,7 @@ from workings.record.digest import file_digest
 from workings.scoring.child_process import ChildProcess, ForeignAnswer, ending
 from workings.scoring.form import CHANNEL, check_form, keeps_form
 from workings.scoring.items import Item
-from workings.scoring.judge import Judgement, judge
+from workings.scoring.judge import judge, score_answer
 from workings.scoring.scorers import SCORERS, get_scorer
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.steps import STEPS_VERSION
@@ -175,13 +175,14 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
         ValueError: the reward is a person's own function, which is not executed here.
     """
     if reward.scorer in SCORERS:
-        return _judgement(sample, reward.scorer, settings).score
+        return _answer_score(sample, reward.scorer, settings)
     match reward.scorer:
         case "form":
             return float(keeps_form(sample.text, settings.form))
         case "steps":
             # Only its steps are asked for, so the scorer that costs nothing and needs no library will do.
-            judgement = _judgement(sample, "exact", settings)
+            judgement = judge(sample.item, sample.text, get_scorer("exact", settings.extraction_version).score,
+                              _scoring(settings, "exact"), truncated=sample.truncated)
             return judgement.steps_valid / judgement.steps_checked if judgement.steps_checked else 0.0
         case "length":
             return max(-1.0, -len(sample.tokens) / settings.max_new_tokens)
@@ -192,15 +193,19 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
     raise ValueError(f"{reward.scorer} does not come with this project")
 
 
-def _judgement(sample: CompletionToReward, scorer: str, settings: RewardSettings) -> Judgement:
-    version = settings.extraction_version
+def _answer_score(sample: CompletionToReward, scorer: str, settings: RewardSettings) -> float:
+    """What `judge` says of the answer. Steps and form are left out: looking through them takes most of its time."""
     try:
-        return judge(sample.item, sample.text, get_scorer(scorer, version).score,
-                     ScoringSettings(scorer=scorer, form=settings.form, extraction_version=version,
-                                     steps_version=settings.steps_version),
-                     truncated=sample.truncated)
+        _, value = score_answer(sample.item, sample.text, get_scorer(scorer, settings.extraction_version).score,
+                                _scoring(settings, scorer), truncated=sample.truncated)
+        return float(value)
     except TimeoutError:  # one answer that math-verify does not come to an end with must not end a run
-        return Judgement(error="time limit")
+        return 0.0
+
+
+def _scoring(settings: RewardSettings, scorer: str) -> ScoringSettings:
+    return ScoringSettings(scorer=scorer, form=settings.form, extraction_version=settings.extraction_version,
+                           steps_version=settings.steps_version)
 
 
 def total(values: Mapping[str, float], settings: RewardSettings) -> float:
