@@ -30,9 +30,8 @@ def recipe(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
         "name": "peers-rl", "seed": settings["seed"], "engine": settings["engine"], "device": "cpu",
         "model": {"source": "pretrained", "id": str(folder / "weights")},
         "data": {"traces": str(folder / "traces.jsonl"), "template": "gemma", "reasoning": "tags",
-                 "max_length": facts["longest_prompt"] + settings["new_tokens"],
-                 # Most updates have no completion near the limit; the peers pad to the longest of an update as well.
-                 "buckets": [48, 56]},
+                 # No buckets: an update's rows are computed in micro batches of like length, whatever the longest.
+                 "max_length": facts["longest_prompt"] + settings["new_tokens"]},
         "algorithm": {"name": "grpo", "group": settings["group"], "max_new_tokens": settings["new_tokens"]},
         "rewards": [{"scorer": "answer"}],
         "batch": {"micro_batch": rows // MICRO_BATCHES, "accumulation": MICRO_BATCHES},
