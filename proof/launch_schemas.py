@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator
 
-from tests.launching.test_launch import EVERY
+from tests.launching.making import EVERY
 from tools.result_file import write_result
 
 RESULT = Path(__file__).parent / "launch_schemas.json"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.config.test_load import MINIMAL
+from tests.config.minimal_recipe import MINIMAL
 from workings.config.aliases import table
 from workings.config.keys import known_keys
 from workings.config.load import load_recipe

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.config.test_load import MINIMAL
+from tests.config.minimal_recipe import MINIMAL
 from workings.config.load import check_recipe, load_recipe
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest

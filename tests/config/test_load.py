@@ -4,24 +4,12 @@ import json
 
 import pytest
 
+from tests.config.minimal_recipe import MINIMAL, values
 from workings.config.keys import known_keys
 from workings.config.load import check_recipe, load_recipe, recipe_schema, shipped_recipes
 from workings.config.recipe import Recipe
 from workings.config.yaml_reader import parse_yaml
 from workings.errors import RequestError
-
-MINIMAL = """
-name: tiny
-model: {source: scratch, shape: {layers: 1, width: 8, mlp_width: 8, heads: 1, kv_heads: 1, head_dim: 8}}
-data: {traces: traces.jsonl, max_length: 32}
-batch: {micro_batch: 2}
-training: {steps: 3, learning_rate: 1e-3}
-optimizer: {name: adamw}
-"""
-
-
-def values(**changes):
-    return parse_yaml(MINIMAL, "test") | changes
 
 
 @pytest.mark.parametrize(("text", "value"), [

@@ -8,7 +8,7 @@ import pydantic
 import pytest
 
 import workings
-from tests.config.test_load import MINIMAL, values
+from tests.config.minimal_recipe import MINIMAL, values
 from workings.config.keys import known_keys
 from workings.config.load import check_recipe, load_recipe, shipped_recipes
 from workings.config.section import changed_keys

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.data.test_check import CASES as TRACE_CASES
+from tests.data.check_cases import CASES as TRACE_CASES
 from tests.data.vocabulary import tokenizer_for
 from workings.config.data import DataConfig
 from workings.data.checking.findings import KINDS, CheckReport

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.data.conversations import conversations, said_by_the_assistant
-from tests.data.test_import_formats import run
+from tests.data.making import imported
 from workings.cli.main import app
 from workings.data.importing.run import rejects_path
 from workings.errors import RequestError
@@ -22,7 +22,7 @@ ASKED, SAID = {"role": "user", "content": "1+1?"}, {"role": "assistant", "conten
 # --- how much is learned ------------------------------------------------------------------------------------------
 
 def test_turns_and_characters_are_counted_from_the_records(tmp_path: Path) -> None:
-    result, traces = run(tmp_path, "messages", *RECORDS)
+    result, traces = imported(tmp_path, "messages", *RECORDS)
     assert [trace.answer for trace in traces] == [talk.answer for talk in TALKS]
     said = [said_by_the_assistant(talk) for talk in TALKS]
     assert result.to_json()["learned"] == {
@@ -44,7 +44,7 @@ def test_people_are_told_and_programs_too(tmp_path: Path) -> None:
 
 
 def test_single_questions_are_not_talked_about(tmp_path: Path) -> None:
-    result, _ = run(tmp_path, "gsm8k", {"question": "1+1?", "answer": "1+1=2\n#### 2"})
+    result, _ = imported(tmp_path, "gsm8k", {"question": "1+1?", "answer": "1+1=2\n#### 2"})
     assert result.to_json()["learned"]["all"] == result.to_json()["learned"]["last"] == {
         "assistant_turns": 1, "characters": len("1+1=2") + 1}
     assert result.learned is not None
@@ -53,7 +53,7 @@ def test_single_questions_are_not_talked_about(tmp_path: Path) -> None:
 
 def test_reasoning_of_earlier_turns_that_is_not_kept_is_counted(tmp_path: Path) -> None:
     beside = {**SAID, "reasoning_content": "1+1=2"}
-    result, [trace] = run(tmp_path, "messages", {"messages": [ASKED, beside, ASKED, beside]})
+    result, [trace] = imported(tmp_path, "messages", {"messages": [ASKED, beside, ASKED, beside]})
     assert (trace.steps, trace.history) == (("1+1=2",), (("user", "1+1?"), ("assistant", "2")))
     assert result.learned is not None
     assert result.learned.reasoning_left_out == 1
@@ -101,21 +101,22 @@ MEDIA: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("kind", "record", "reason"), MEDIA)
 def test_what_is_no_text_is_refused_with_the_row(tmp_path: Path, kind: str, record: Any, reason: str) -> None:
-    result, _ = run(tmp_path, kind, record)
+    result, _ = imported(tmp_path, kind, record)
     [rejected] = [json.loads(line) for line in rejects_path(result.out).read_text().splitlines()]
     assert (result.written, rejected["line"]) == (0, 1)
     assert rejected["reason"].startswith(reason)
     with pytest.raises(RequestError, match=r"file\.jsonl:1: .*only text can be learned from"):
-        run(tmp_path, kind, record, on_error="fail")
+        imported(tmp_path, kind, record, on_error="fail")
 
 
 def test_empty_columns_of_pictures_hold_none(tmp_path: Path) -> None:
     content = [{"type": "text", "text": "1+1?", "image": None, "image_url": ""}]
-    result, [trace] = run(tmp_path, "messages", {"messages": [{"role": "user", "content": content, "images": []}, SAID],
-                                                 "images": [], "audio": None, "type": "image"})
+    result, [trace] = imported(tmp_path, "messages", {
+        "messages": [{"role": "user", "content": content, "images": []}, SAID],
+        "images": [], "audio": None, "type": "image"})
     assert (result.written, trace.prompt, trace.metadata["type"]) == (1, "1+1?", "image")
 
 
 def test_our_own_form_may_name_a_picture(tmp_path: Path) -> None:
-    _, [trace] = run(tmp_path, "traces", {"prompt": "1+1?", "steps": [], "answer": "2", "image": "shown nowhere"})
+    _, [trace] = imported(tmp_path, "traces", {"prompt": "1+1?", "steps": [], "answer": "2", "image": "shown nowhere"})
     assert trace.metadata == {"image": "shown nowhere"}

@@ -6,20 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.data.making import imported
 from workings.data.importing.completion import split_any, split_hashes, split_tagged
 from workings.data.importing.formats import FORMATS
-from workings.data.importing.run import ImportRequest, ImportResult, import_records, rejects_path
-from workings.data.importing.sources import open_file
-from workings.data.traces import Trace, read_traces
-
-
-def run(tmp_path: Path, kind: str, *records: Any, **keys: Any) -> tuple[ImportResult, list[Trace]]:
-    source, out = tmp_path / "file.jsonl", tmp_path / "traces.jsonl"
-    source.write_text("".join(json.dumps(record) + "\n" for record in records))
-    result = import_records(open_file(source), out, ImportRequest(**(
-        {"format": kind, "labels": {}, "force": True, "on_error": "skip"} | keys)))
-    return result, (read_traces(out) if result.written else [])
-
+from workings.data.importing.run import rejects_path
 
 THINK = "<think>\n1+1=2\nso 2\n</think>\n\n2"
 TAGS = "<reasoning>1+1=2\nso 2</reasoning><answer>2</answer>"
@@ -60,7 +50,7 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("kind", "record"), GOOD)
 def test_every_notation_gives_the_same_trace(tmp_path: Path, kind: str, record: dict[str, Any]) -> None:
-    result, traces = run(tmp_path, kind, record)
+    result, traces = imported(tmp_path, kind, record)
     assert (result.read, result.written, result.rejected, result.rejects) == (1, 1, 0, None)
     assert (traces[0].prompt, traces[0].steps, traces[0].answer) == ("1+1?", ("1+1=2", "so 2"), "2")
     assert (traces[0].id, traces[0].metadata) == ("file-0000001", {})
@@ -126,7 +116,7 @@ BAD: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(("kind", "record", "reason"), BAD)
 def test_a_bad_record_is_rejected_with_its_reason(tmp_path: Path, kind: str, record: Any, reason: str) -> None:
     good = next(record for known, record in GOOD if known == kind)
-    result, _ = run(tmp_path, kind, good, record)
+    result, _ = imported(tmp_path, kind, good, record)
     assert (result.read, result.written, result.rejected) == (2, 1, 1)
     rejected = [json.loads(line) for line in rejects_path(result.out).read_text().splitlines()]
     assert [(line["line"], json.loads(line["raw"])) for line in rejected] == [(2, record)]
@@ -137,25 +127,25 @@ def test_a_bad_record_is_rejected_with_its_reason(tmp_path: Path, kind: str, rec
 def test_earlier_turns_become_history(tmp_path: Path) -> None:
     turns = [{"role": "system", "content": "Be short."}, USER, BOT, {"role": "user", "content": "2+2?"},
              {"role": "assistant", "content": "4"}]
-    _, traces = run(tmp_path, "messages", {"messages": turns})
+    _, traces = imported(tmp_path, "messages", {"messages": turns})
     assert traces[0].history == (("system", "Be short."), ("user", "1+1?"), ("assistant", TAGS))
     assert (traces[0].prompt, traces[0].steps, traces[0].answer) == ("2+2?", (), "4")
-    _, traces = run(tmp_path, "alpaca", {"instruction": "2+2?", "input": "Now.", "output": "4", "system": "Be short.",
-                                         "history": [["1+1?", "2"]]})
+    _, traces = imported(tmp_path, "alpaca", {"instruction": "2+2?", "input": "Now.", "output": "4",
+                                              "system": "Be short.", "history": [["1+1?", "2"]]})
     assert traces[0].prompt == "2+2?\n\nNow."
     assert traces[0].history == (("system", "Be short."), ("user", "1+1?"), ("assistant", "2"))
-    _, traces = run(tmp_path, "sharegpt", {"system": "Be short.", "conversations": [
+    _, traces = imported(tmp_path, "sharegpt", {"system": "Be short.", "conversations": [
         {"from": "human", "value": "1+1?"}, {"from": "gpt", "value": "2"}]})
     assert traces[0].history == (("system", "Be short."),)
 
 
 def test_labels_come_from_the_record_its_metadata_or_the_request(tmp_path: Path) -> None:
     base = {"prompt": "1+1?", "steps": [], "answer": "2"}
-    _, traces = run(tmp_path, "traces",
-                    {**base, "id": 7, "difficulty": 3, "license": "MIT", "note": None, "score": 0.5},
-                    {**base, "id": "b", "section": "top",
-                     "metadata": {"section": "inner", "category": "sum", "k": [1]}},
-                    labels={"section": "core", "licence": "CC0-1.0"})
+    _, traces = imported(tmp_path, "traces",
+                         {**base, "id": 7, "difficulty": 3, "license": "MIT", "note": None, "score": 0.5},
+                         {**base, "id": "b", "section": "top",
+                          "metadata": {"section": "inner", "category": "sum", "k": [1]}},
+                         labels={"section": "core", "licence": "CC0-1.0"})
     assert (traces[0].id, traces[0].section, traces[0].difficulty, traces[0].licence) == ("7", "core", "3", "MIT")
     assert traces[0].metadata == {"score": 0.5}
     assert (traces[1].section, traces[1].category, traces[1].licence) == ("top", "sum", "CC0-1.0")
@@ -163,23 +153,25 @@ def test_labels_come_from_the_record_its_metadata_or_the_request(tmp_path: Path)
 
 
 def test_a_key_with_another_meaning_is_kept_under_its_own_name(tmp_path: Path) -> None:
-    _, traces = run(tmp_path, "prompt-completion", {"prompt": "1+1?", "completion": "4", "answer": "2", "steps": 3})
+    _, traces = imported(tmp_path, "prompt-completion",
+                         {"prompt": "1+1?", "completion": "4", "answer": "2", "steps": 3})
     assert traces[0].answer == "4"
     assert traces[0].metadata == {"original_answer": "2", "original_steps": 3}
 
 
 def test_repeated_ids_are_rejected(tmp_path: Path) -> None:
     base = {"prompt": "1+1?", "steps": [], "answer": "2"}
-    result, _ = run(tmp_path, "traces", {**base, "id": "a"}, {**base, "id": "a"}, {**base, "id": "file-0000004"}, base)
+    result, _ = imported(tmp_path, "traces", {**base, "id": "a"}, {**base, "id": "a"},
+                         {**base, "id": "file-0000004"}, base)
     assert (result.written, result.rejected) == (2, 2)
 
 
 def test_annotations_leave_the_steps_or_stay(tmp_path: Path) -> None:
     record = {"question": "q", "answer": "He has 2*3 = $<<2*3=6>>6.\n#### 1,006"}
-    _, traces = run(tmp_path, "gsm8k", record)
+    _, traces = imported(tmp_path, "gsm8k", record)
     assert (traces[0].steps, traces[0].answer) == (("He has 2*3 = $6.",), "1006")
     assert traces[0].metadata == {"calculations": [["2*3=6"]]}
-    _, traces = run(tmp_path, "gsm8k", record, annotations="keep")
+    _, traces = imported(tmp_path, "gsm8k", record, annotations="keep")
     assert (traces[0].steps, traces[0].metadata) == (("He has 2*3 = $<<2*3=6>>6.",), {})
 
 

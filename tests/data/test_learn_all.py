@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.data.conversations import conversation, conversations, said_by_the_assistant, texts
-from tests.models.test_chat import CASES, QWEN, QWEN3, R1, qwen, tokenizer
+from tests.models.chat_templates import CASES, QWEN, QWEN3, R1, qwen, tokenizer
 from workings.cli.main import app
 from workings.config.data import DataConfig
 from workings.config.load import load_recipe

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.data.making import batches, config, row, row_set
 from tests.data.vocabulary import tokenizer_for
-from workings.config.data import DataConfig
 from workings.data.batches import Batches, Position, fixed_batches, make_batch
 from workings.data.generators import addition
-from workings.data.rows import Row, RowSet, build_rows, prompt_digest
+from workings.data.rows import RowSet, build_rows
 from workings.data.traces import Trace, completion_text
 from workings.errors import RecordError, RequestError
 from workings.models.chat import ChatTemplate
@@ -19,20 +19,6 @@ from workings.models.chat import ChatTemplate
 TRACES, _ = addition.make(200, 10, seed=0)
 TOKENIZER = tokenizer_for(TRACES, 384)
 TEMPLATE = ChatTemplate.for_config("gemma", TOKENIZER)
-
-
-def config(**keys: object) -> DataConfig:
-    return DataConfig(traces="traces.jsonl", **({"max_length": 48} | keys))
-
-
-def row(row_id: str, tokens: list[int], prompt: int) -> Row:
-    mask = np.array([0] * prompt + [1] * (len(tokens) - prompt), np.uint8)
-    return Row(row_id, np.array(tokens, np.int32), mask, prompt_digest(row_id))
-
-
-def row_set(lengths: list[int], max_length: int = 16) -> RowSet:
-    return RowSet(tuple(row(f"r{number}", list(range(1, length + 1)), 2) for number, length in enumerate(lengths)),
-                  (), 0, max_length)
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------
@@ -157,11 +143,6 @@ def test_the_digest_of_every_batch_follows_from_the_row_index(keys: dict[str, ob
         batch, after = source.at(position)
         assert Batches.digest(batch) == source.digest_at(position, by_id)
         position = after
-
-
-def batches(lengths: list[int], b: int, a: int = 1, **keys: object) -> Batches:
-    return Batches(row_set(lengths), seed=4, rows_per_micro_batch=b, accumulation=a,
-                   data_config=config(**({"max_length": 16} | keys)))
 
 
 def epoch_ids(source: Batches, epoch: int = 0) -> list[list[list[str]]]:

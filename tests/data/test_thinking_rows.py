@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from tests.models.test_thinking import CASES, MARKS, TRACE, gemma4, parts
+from tests.models.thinking_templates import CASES, MARKS, TRACE, gemma4, parts
 from workings.cli.main import app
 from workings.config.data import DataConfig
 from workings.data.checking.reading import Numbered

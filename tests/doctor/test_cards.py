@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.doctor.making import card
 from workings.doctor.builds import Build, builds, choose, compiled_for, runs_on
 from workings.doctor.cards import check_cards, torch_wheel
 from workings.doctor.nvidia import Card, Driver, parse_cards, parse_cuda, read_driver
@@ -14,10 +15,6 @@ GPU = {"gpu": "/dev/nvidia0"}
 
 def cards(name):
     return parse_cards((RECORDED / name).read_text())
-
-
-def card(capability, driver="570.133.07", name="a card"):
-    return Card(name=name, capability=capability, driver=driver, memory_bytes=2**34, free_bytes=2**34)
 
 
 def wheel(*architectures, cuda="12.6"):

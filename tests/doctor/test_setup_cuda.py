@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doctor.test_cards import card
+from tests.doctor.making import card
 from workings.doctor.nvidia import Driver
 from workings.doctor.setup_cuda import ENVIRONMENT, LOG, CannotSetUp, Ran, perform, plan_setup, run_command
 from workings.errors import WorkingsError

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.engines.test_transformers_oracle import exported, our_logits
+from tests.engines.jax_oracle import exported, our_logits
 from tests.engines.tiny import random_batch, request, tiny_shape
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, MemoryConfig, MuonConfig, PrecisionConfig
@@ -66,7 +66,7 @@ def test_layers_make_loops_of_places_with_equal_tensors() -> None:
 
 
 def test_equal_neighbors_of_a_turn_share_a_body_and_get_the_gradients_of_the_other_engine(tmp_path: Path) -> None:
-    from tests.engines.test_gemma4_torch import gradients as their_gradients
+    from tests.engines.torch_oracle import gradients as their_gradients
     from workings.engines.torch.engine import TorchEngine
 
     engine, other = opened(shape=NEIGHBORS), TorchEngine.open(request(NEIGHBORS))

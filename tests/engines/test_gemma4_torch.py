@@ -11,9 +11,8 @@ import pytest
 import torch
 import transformers
 
-from tests.engines.test_torch_engine import losses, our_logits, roughened, same
-from tests.engines.test_torch_lora import with_adapter
-from tests.engines.tiny import packed_batch, random_batch, request, tiny_shape
+from tests.engines.tiny import BF16, packed_batch, random_batch, request, tiny_shape
+from tests.engines.torch_oracle import gradients, losses, our_logits, plain, roughened, same, their_loss, with_adapter
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, MemoryConfig, PrecisionConfig
 from workings.engines.safetensors_file import TensorFile
@@ -22,7 +21,7 @@ from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.four_bit import FourBitLinear
 from workings.engines.torch.lora import weights
 from workings.engines.torch.spec import build_spec
-from workings.engines.torch.step import State, empty_state, micro_batch_objective, to_rows
+from workings.engines.torch.step import State, empty_state
 from workings.engines.torch.trace.events import live_peak
 from workings.engines.torch.trace.inspect import PER_LAYER_TABLE, TracedCard, follow, inspect_program, trace
 from workings.engines.torch.trace.programs import PROGRAMS
@@ -36,7 +35,6 @@ LARGE = {"shared_kv_layers": 0, "shared_mlp_width": 0, "per_layer_width": 0, "ke
 FORMS: dict[str, dict[str, Any]] = {
     "E2B": {}, "31B": LARGE, "26B-A4B": LARGE | {"experts": 4, "experts_per_token": 2, "expert_width": 16}}
 """Changes of a tiny shape that make it the form of a published model."""
-BF16 = PrecisionConfig(parameters="bf16", compute="bf16", moments="bf16", rounding="stochastic")
 LORA = LoraConfig(name="lora", rank=3, alpha=6, target_modules=("q_proj", "k_proj", "v_proj", "o_proj", "up_proj"))
 HOST = MemoryConfig(per_layer_embeddings="host")
 
@@ -55,32 +53,6 @@ def rough(engine: TorchEngine) -> State:
                 assert isinstance(x, torch.Tensor)
                 x.copy_(0.5 + torch.rand(x.shape, generator=draw))
     return state
-
-
-def plain(folder: Path) -> Any:
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
-    # transformers takes token 0 for padding, whose row would get no gradient; here it is a token like any other.
-    model.base_model.embed_tokens.padding_idx = None
-    return model.eval()
-
-
-def gradients(engine: TorchEngine, state: State, batch: Batch) -> dict[str, torch.Tensor]:
-    """Loss and gradients of the first micro batch, by name."""
-    [rows] = to_rows(engine.spec, batch)
-    loss, *_ = micro_batch_objective(engine.spec, state.model, rows, batch.divisor)
-    loss.backward()
-    found = {"loss": loss.detach()} | {name: x.grad for name, x in state.trained.items() if x.grad is not None}
-    for x in state.trained.values():
-        x.grad = None
-    return found
-
-
-def their_loss(model: Any, batch: Batch) -> torch.Tensor:
-    tokens, targets, counted, real = (torch.from_numpy(x[0].copy()) for x in (
-        batch.tokens, batch.targets, batch.loss_mask, batch.segment_ids))
-    logits = model(tokens.long(), attention_mask=real.long(), use_cache=False).logits
-    each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), reduction="none")
-    return (each * counted.flatten()).sum() / counted.sum()
 
 
 @pytest.mark.parametrize("form", FORMS)

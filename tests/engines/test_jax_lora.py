@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.engines.test_transformers_oracle import our_logits
+from tests.engines.jax_oracle import our_logits
 from tests.engines.tiny import random_batch, request, tiny_shape
 from workings.config.method import LoraConfig
 from workings.config.training import AdamWConfig, MemoryConfig, PrecisionConfig

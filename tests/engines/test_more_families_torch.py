@@ -13,10 +13,8 @@ import pytest
 import torch
 import transformers
 
-from tests.engines.test_gemma4_torch import BF16, gradients, plain, their_loss
-from tests.engines.test_torch_engine import losses, our_logits, roughened, same
-from tests.engines.test_torch_lora import with_adapter
-from tests.engines.tiny import packed_batch, random_batch, request, tiny_shape
+from tests.engines.tiny import BF16, packed_batch, random_batch, request, tiny_shape
+from tests.engines.torch_oracle import gradients, losses, our_logits, plain, roughened, same, their_loss, with_adapter
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, MemoryConfig
 from workings.engines.torch.engine import TorchEngine
@@ -184,7 +182,7 @@ def test_a_stretched_olmo_turns_its_sliding_layers_plainly(tmp_path: Path) -> No
     Later releases keep a rotation for each kind of layer and give our logits; once they are the oldest that we run on,
     `engines/torch/rotation.py` can go. The JAX engine computes what this one computes.
     """
-    from tests.engines.test_transformers_oracle import our_logits as jax_logits
+    from tests.engines.jax_oracle import our_logits as jax_logits
     from workings.engines.jax.engine import JaxEngine
 
     engine = opened("olmo3", shape={"rope_yarn": YARN})

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.objectives.test_policy_gradient import NUMPY
+from tests.objectives.numpy_functions import NUMPY
 from workings.engines.jax.objective import ARRAY as JAX
 from workings.engines.torch.objective import ARRAY as TORCH
 from workings.errors import RequestError

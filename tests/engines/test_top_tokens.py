@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from tests.engines.tiny import random_batch, request, tiny_shape, with_top_tokens
-from tests.objectives.test_policy_gradient import NUMPY
+from tests.objectives.numpy_functions import NUMPY
 from workings.config.training import MemoryConfig, PrecisionConfig
 from workings.engines.base import TeachingEngine
 from workings.engines.jax.compare import logits as jax_logits

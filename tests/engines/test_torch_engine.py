@@ -8,37 +8,17 @@ import torch
 import transformers
 
 from tests.engines.tiny import packed_batch, random_batch, request, tiny_shape
+from tests.engines.torch_oracle import losses, our_logits, roughened, same
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, PrecisionConfig
 from workings.engines.base import ReportingEngine, SamplingEngine, StreamingEngine
 from workings.engines.torch import attention
 from workings.engines.torch.attention import Visible
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.model import final_logits, hidden_states
-from workings.engines.torch.step import State
 from workings.errors import RecordError, RequestError
 from workings.models.batch import Batch
 from workings.models.registry import families
 
 ALL = tuple(family.name for family in families())
-
-
-def our_logits(engine: TorchEngine, state: State, tokens: np.ndarray) -> np.ndarray:
-    """``[B, S, V]`` logits of rows without padding."""
-    with torch.no_grad():
-        positions = torch.arange(tokens.shape[1]).expand(tokens.shape)
-        hidden = hidden_states(state.model, torch.from_numpy(tokens).long(), positions, Visible())
-        return final_logits(state.model, hidden, engine.spec.shape.final_softcap).numpy()
-
-
-def roughened(engine: TorchEngine, seed: int = 3) -> State:
-    """Random norms, biases and larger matrices: at their initial values several features would be invisible."""
-    state = engine.init(seed)
-    draw = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for name, x in state.trained.items():
-            if ".layers." in name or ".h." in name:
-                x += 0.3 * torch.randn(x.shape, generator=draw)
-    return state
 
 
 def exported(family: str, folder: Path, **changes: object):
@@ -81,23 +61,6 @@ def test_a_sharded_transformers_checkpoint_loads(tmp_path: Path) -> None:
     assert len(list(folder.glob("*.safetensors"))) > 1
     tokens = np.arange(20, dtype=np.int32)[None]
     np.testing.assert_array_equal(our_logits(engine, engine.load(folder), tokens), our_logits(engine, state, tokens))
-
-
-def same(a: State, b: State) -> bool:
-    """Whether two states are equal bit for bit."""
-    pairs = [(x, b.trained[name]) for name, x in a.trained.items()]
-    pairs += [(x, b.moments[slot][name]) for slot, tree in a.moments.items() for name, x in tree.items()]
-    return a.step == b.step and all(torch.equal(x.detach().view(torch.uint8), y.detach().view(torch.uint8))
-                                    for x, y in pairs)
-
-
-def losses(engine: TorchEngine, state: State, steps: int, first: int = 0) -> tuple[State, list[float]]:
-    """Train on a few random batches."""
-    found = []
-    for i in range(first, first + steps):
-        state, result = engine.step(state, random_batch(engine.spec.shape, seed=i % 3), 1e-2)
-        found.append(result.loss)
-    return state, found
 
 
 BF16 = PrecisionConfig(parameters="bf16", compute="bf16", moments="bf16", rounding="stochastic")

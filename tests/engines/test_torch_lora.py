@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import peft
 import pytest
 import torch
 import transformers
 
-from tests.engines.test_torch_engine import our_logits, same
 from tests.engines.tiny import random_batch, request, tiny_shape
+from tests.engines.torch_oracle import our_logits, same, with_adapter
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import MemoryConfig, PrecisionConfig
 from workings.engines.safetensors_file import TensorFile
@@ -45,11 +44,6 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def opened(case: str, base: Path, **changes: Any) -> TorchEngine:
     return TorchEngine.open(request(shape(case), method=METHODS[case], weights=base, **changes))
-
-
-def with_adapter(base: Path, adapter: Path, *, trainable: bool = False) -> Any:
-    model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, attn_implementation="eager")
-    return peft.PeftModel.from_pretrained(model, adapter, is_trainable=trainable).eval()
 
 
 def course(engine: TorchEngine, state: Any, steps: range) -> tuple[Any, list[float]]:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.engines.test_torch_engine import roughened
 from tests.engines.tiny import request, tiny_shape
+from tests.engines.torch_oracle import roughened
 from workings.config.training import MemoryConfig
 from workings.data.batches import make_batch
 from workings.data.rows import Row

@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.engines.test_transformers_oracle import our_logits
-from tests.engines.tiny import request, tiny_shape
+from tests.engines.jax_oracle import our_logits
+from tests.engines.tiny import PROMPTS, plain_batch, request, tiny_shape
 from workings.config.training import PrecisionConfig
 from workings.engines.jax.engine import JaxEngine
 from workings.errors import RequestError
-from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 
 nnx = pytest.importorskip("flax.nnx")
@@ -22,7 +21,6 @@ pytest.importorskip("tunix")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 GEMMA3 = {"query_scale": 0.0, "layers": 6, "sliding_pattern": 6, "rope_scaling": 8.0}
-PROMPTS = [[5, 9, 33, 2, 60, 7, 7, 1, 12, 40, 3], [8, 21, 0, 17]]
 
 
 def noisy(engine: JaxEngine, seed: int = 0) -> dict:
@@ -101,19 +99,6 @@ def test_tunix_loads_our_export_with_equal_logits_and_greedy_text(tmp_path: Path
     assert np.abs(our_logits(engine, state["params"], tokens) - theirs).max() < 1e-5 * np.abs(theirs).max()
     ours = [answer.tokens for answer in engine.generate(state, PROMPTS, max_new_tokens=10, stop_ids=[])]
     assert sampled(model, shape, PROMPTS, 10) == ours
-
-
-def plain_batch(shape: ModelShape, seed: int, rows: int = 4, length: int = 12) -> Batch:
-    """Rows of their own, whose targets are the next tokens; about half of them supervised."""
-    draw = np.random.default_rng(seed)
-    tokens = draw.integers(1, shape.vocab_size, (1, rows, length)).astype(np.int32)
-    real = np.arange(length) < draw.integers(4, length + 1, (1, rows, 1))
-    weights = ((draw.random(tokens.shape) < 0.5) & real & np.roll(real, -1, -1)).astype(np.float32)
-    weights[..., -1], weights[..., 1] = 0, 1
-    tokens = np.where(real, tokens, 0)
-    return Batch(tokens=tokens, targets=np.where(weights > 0, np.roll(tokens, -1, -1), 0).astype(np.int32),
-                 loss_mask=weights, segment_ids=real.astype(np.int32),
-                 positions=np.where(real, np.arange(length), 0).astype(np.int32))
 
 
 def test_tunix_trains_our_model_with_our_losses() -> None:

@@ -8,8 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.engines.test_tunix_bridge import PROMPTS, plain_batch
-from tests.engines.tiny import request, tiny_shape
+from tests.engines.tiny import PROMPTS, plain_batch, request, tiny_shape
 from workings.config.method import LoraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.engines.base import SamplingEngine

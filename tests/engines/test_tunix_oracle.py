@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.engines.test_transformers_oracle import our_logits
+from tests.engines.jax_oracle import our_logits
 from tests.engines.tiny import request, tiny_shape
 from workings.engines.jax.engine import JaxEngine
 from workings.models.shape import ModelShape

@@ -16,6 +16,8 @@ from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE
 from workings.objectives.top_tokens import TopTokens
 
 FAMILIES = tuple(family.name for family in families() if "jax" not in family.refusals)
+BF16 = PrecisionConfig(parameters="bf16", compute="bf16", moments="bf16", rounding="stochastic")
+PROMPTS = [[5, 9, 33, 2, 60, 7, 7, 1, 12, 40, 3], [8, 21, 0, 17]]
 
 
 def tiny_shape(family: str = "gemma", *, vocab: int = 61, layers: int = 0, **changes: Any) -> ModelShape:
@@ -113,3 +115,16 @@ def with_top_tokens(batch: Batch, tokens: np.ndarray, log_probs: np.ndarray) -> 
     signals = {name: x[..., k].astype(np.float32) for x, names in (
         (tokens, objective.target_signals), (log_probs, objective.log_prob_signals)) for k, name in enumerate(names)}
     return replace(batch, signals=signals)
+
+
+def plain_batch(shape: ModelShape, seed: int, rows: int = 4, length: int = 12) -> Batch:
+    """Rows of their own, whose targets are the next tokens; about half of them supervised."""
+    draw = np.random.default_rng(seed)
+    tokens = draw.integers(1, shape.vocab_size, (1, rows, length)).astype(np.int32)
+    real = np.arange(length) < draw.integers(4, length + 1, (1, rows, 1))
+    weights = ((draw.random(tokens.shape) < 0.5) & real & np.roll(real, -1, -1)).astype(np.float32)
+    weights[..., -1], weights[..., 1] = 0, 1
+    tokens = np.where(real, tokens, 0)
+    return Batch(tokens=tokens, targets=np.where(weights > 0, np.roll(tokens, -1, -1), 0).astype(np.int32),
+                 loss_mask=weights, segment_ids=real.astype(np.int32),
+                 positions=np.where(real, np.arange(length), 0).astype(np.int32))

@@ -12,11 +12,11 @@ import pytest
 
 from tests.engines.tiny import request, tiny_shape
 from tests.evidence import walk
-from tests.evidence.test_sampled import samples_unit
 from tests.evidence.walk import Step, files_of
 from tests.runs import distilled, killed
 from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
+from tests.samples.making import samples_unit
 from workings.data.generators import addition
 from workings.data.generators.base import write_items
 from workings.data.traces import write_traces

@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.evidence import reseal
+from tests.evidence.verdicts import failed
 from tests.record import synthetic
 from workings.evidence.verify import verify
 from workings.record.digest import json_digest
 from workings.record.seal import root_digest
-
-
-def failed(path: Path, **options: object) -> set[str]:
-    return {one.id for one in verify(path, **options).checks if one.verdict == "failed"}
 
 
 def raise_a_score(run: Path) -> None:

@@ -12,37 +12,21 @@ import pytest
 import yaml
 
 from tests.evidence import reseal
+from tests.evidence.packs import EXAMPLE, seal_again, two_runs, unpacked
+from tests.evidence.verdicts import failed
 from tests.record import synthetic
 from workings.errors import RecordError, RequestError
-from workings.evidence.attest import keys
-from workings.evidence.attest.sign import sign_run
-from workings.evidence.notes import write_note
 from workings.evidence.verify import Verification, verify
 from workings.publish.pack import Packed, pack
 from workings.publish.report_again import is_drawn_again
-from workings.record import atomic, canonical
-from workings.record.seal import parse_seal, seal_unit
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "quickstart" / "runs.zip"
+from workings.record import atomic
+from workings.record.seal import seal_unit
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two runs of one folder, both evaluated; one is signed and noted."""
     return two_runs(tmp_path_factory.mktemp("packing") / "runs")
-
-
-def two_runs(folder: Path) -> Path:
-    """Two evaluated runs, `b` with a note and a signature."""
-    for name in ("a", "b"):
-        run = synthetic.sealed_run(folder / name, name=name)
-        synthetic.add_evaluation(run, "items")
-    with (folder / "attempts.jsonl").open("ab") as stream:  # the recorder of these runs calls both tiny
-        for name in ("a", "b"):
-            stream.write(canonical.line({"run": name, "started_at": "2026-11-20T10:00:00.000Z"}))
-    write_note(folder / "b", {"kaggle_notebook_version": "7"})
-    sign_run(folder / "b", keys.new_key(folder.parent / "key").private)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -57,18 +41,8 @@ def thin(runs: Path) -> Path:
     return runs.parent / "thin.zip"
 
 
-def failed(path: Path, **options: object) -> set[str]:
-    return {one.id for one in verify(path, **options).checks if one.verdict == "failed"}
-
-
 def text_of(path: Path, check: str) -> str:
     return next(one.text for one in verify(path).checks if one.id == check)
-
-
-def unpacked(archive: Path, to: Path) -> Path:
-    with zipfile.ZipFile(archive) as source:
-        source.extractall(to)
-    return to
 
 
 @pytest.mark.slow
@@ -140,19 +114,6 @@ def test_a_model_card_is_what_the_hub_reads(packed: Path) -> None:
 
 
 # --- changed packs ------------------------------------------------------------------------------------------------
-
-def seal_again(folder: Path) -> None:
-    """Sums and seal of the pack's own files, as they are now; the runs in it stay as they are."""
-    seal = parse_seal((folder / "SEAL.json").read_bytes())
-    own = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    runs = {name for name in own if name.startswith("runs/") and name.count("/") > 1 and "/attest/" not in name}
-    from workings.record.digest import file_digest
-    from workings.record.seal import sums_text
-    sums = sums_text({name: file_digest(folder / name) for name in own - runs - {"SHA256SUMS", "SEAL.json"}})
-    (folder / "SHA256SUMS").write_bytes(sums)
-    from workings.record.digest import bytes_digest
-    (folder / "SEAL.json").write_bytes(canonical.line(seal | {"root": bytes_digest(sums)}))
-
 
 def edit_card(folder: Path) -> None:
     path = folder / "model_cards/b.md"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.evidence import reseal
-from tests.evidence.test_rewarded import failed
+from tests.evidence.verdicts import failed
 from tests.runs import killed
 from workings.data.rows import index_digest
 from workings.evidence.verify import verify

@@ -11,6 +11,7 @@ import pytest
 
 from tests.evidence import reseal
 from tests.evidence.rewarded import rewarded_run
+from tests.evidence.verdicts import failed
 from workings.evidence.verify import limits, verify
 from workings.models.tokenizer import Tokenizer
 from workings.record.digest import json_digest
@@ -24,10 +25,6 @@ FIRST = "train/rollouts/step_000001.json"
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return rewarded_run(tmp_path_factory.mktemp("runs") / "tiny")
-
-
-def failed(path: Path) -> set[str]:
-    return {one.id for one in verify(path).checks if one.verdict == "failed"}
 
 
 def change_rollout(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:

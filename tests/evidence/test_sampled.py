@@ -10,24 +10,15 @@ import pytest
 
 from tests.evaluation.making import items
 from tests.evidence import reseal
-from tests.samples.making import draw, drawing_model
+from tests.evidence.verdicts import failed
+from tests.samples.making import drawing_model, samples_unit
 from workings.data.traces import trace_from_json, traces_bytes
 from workings.evaluation.run import evaluate
 from workings.evaluation.settings import EvaluationSettings
-from workings.evidence.verify import verify
 from workings.samples.pairs import PairRule
 from workings.samples.selection import Selection
 
 Lines = list[dict[str, Any]]
-
-
-def samples_unit(out: Path) -> Path:
-    """Eight prompts with four samples each, at most one kept of a prompt, and pairs."""
-    return draw(out, selection=Selection(most_per_prompt=1), pairs=PairRule(rule="right-wrong")).path
-
-
-def failed(unit: Path) -> set[str]:
-    return {one.id for one in verify(unit).checks if one.verdict == "failed"}
 
 
 def edit_kept(unit: Path, change: Callable[[Lines], Lines], name: str = "kept.jsonl") -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.browser import chromium
-from tests.evidence.test_pack import EXAMPLE, seal_again, two_runs, unpacked
+from tests.evidence.packs import EXAMPLE, seal_again, two_runs, unpacked
 from workings.evidence.pack.badge import badge
 from workings.evidence.pack.page import verify_page
 from workings.evidence.verify import verify

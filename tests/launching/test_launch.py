@@ -9,41 +9,13 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from tests.launching.making import CLUSTER, EVERY, WHEEL, job_of
 from workings.config.load import load_recipe
 from workings.errors import RequestError
-from workings.launching import kubernetes, skypilot, slurm
-from workings.launching.job import LaunchJob
+from workings.launching import kubernetes, skypilot
 from workings.launching.kubernetes import Cluster
 from workings.record.environment import OF_LAUNCHERS, launcher
 from workings.runs.launch import LaunchRequest, candidates, launch, write_recipe
-
-WHEEL = skypilot.Wheel(name="workings-1.0-py3-none-any.whl", sha256="cd" * 32)
-CLUSTER = Cluster(image="registry/workings:1", claim="shared")
-
-
-def job_of(**values):
-    return LaunchJob(**{"name": "sums", "engine": "jax", "platform": "gpu", "target": "h100", "hosts": 2, "devices": 8,
-                        "home": "/shared/sums", "recipe_digest": "ab" * 32,
-                        "plan": "1 GiB of 79.1 GiB a device (traced).",
-                        "lies": ("data.traces: data/traces.jsonl, copied from here",)} | values)
-
-
-def every_file():
-    """One file of each kind (`proof/launch_schemas.py` holds them against the published schemas)."""
-    slice_ = job_of(platform="tpu", target="v5e-16", hosts=4, devices=4, topology="4x4")
-    return {
-        "slurm, jax": slurm.files(job_of()), "slurm, torch": slurm.files(job_of(engine="torch")),
-        "trainjob, jax": kubernetes.files(job_of(), CLUSTER),
-        "trainjob, torch": kubernetes.files(job_of(engine="torch"), CLUSTER),
-        "trainjob, cpu": kubernetes.files(job_of(platform="cpu", target="cpu", devices=1), CLUSTER),
-        "jobset": kubernetes.files(slice_, CLUSTER),
-        "skypilot, jax": skypilot.files(job_of(), "gs://runs", WHEEL),
-        "skypilot, torch": skypilot.files(job_of(engine="torch"), "", WHEEL),
-        "skypilot, tpu": skypilot.files(
-            job_of(platform="tpu", target="v5e-8", hosts=1, topology="2x4"), "s3://b/a", WHEEL)}
-
-
-EVERY = every_file()
 
 
 def scripts(text):

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from tests.launching.test_launch import EVERY
+from tests.launching.making import EVERY
 from tests.launching.write_published import excerpt
 
 PUBLISHED = {path.stem: json.loads(path.read_text("utf-8"))

@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from tests.launching.test_launch import EVERY
+from tests.launching.making import EVERY
 
 FOLDER = Path(__file__).parent / "published"
 MORE_KEYS = "x-kubernetes-preserve-unknown-fields"

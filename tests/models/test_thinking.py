@@ -1,8 +1,4 @@
-"""Gemma 4's thinking: prompts and completions against texts written by hand, refusals, and the switch in the template.
-
-`SMALL` and `LARGE` are short templates of our own that write the turns which Gemma 4's templates of 2026-07-09 write:
-those of E2B and E4B, and those of the larger models, whose prompt has an empty channel where thinking is off.
-"""
+"""Gemma 4's thinking: prompts and completions against texts written by hand, refusals, the switch in the template."""
 
 from dataclasses import replace
 from importlib.util import find_spec
@@ -10,48 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.test_chat import QWEN3, tokenizer
+from tests.models.chat_templates import QWEN3, tokenizer
+from tests.models.thinking_templates import CASES, MARKS, SMALL, TRACE, gemma4, parts
 from workings.config.data import DataConfig
 from workings.data.rows import build_rows
-from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 
-MARKS = ("<|turn>", "<turn|>", "<|think|>", "<|channel>", "<channel|>")
-SMALL = """{%- set enable_thinking = enable_thinking | default(false) -%}{{- bos_token -}}
-{%- macro said(text) -%}{%- for part in text.split('<channel|>') -%}{{- part.split('<|channel>')[0] -}}{%- endfor -%}
-{%- endmacro -%}
-{%- set rest = messages -%}{%- set system = messages[0].role == 'system' -%}
-{%- if enable_thinking or system -%}{{- '<|turn>system\\n' + ('<|think|>\\n' if enable_thinking else '') -}}
-{%- if system -%}{{- messages[0].content | trim -}}{%- set rest = messages[1:] -%}{%- endif -%}{{- '<turn|>\\n' -}}
-{%- endif -%}
-{%- for message in rest -%}{%- if message.role == 'assistant' -%}
-{{- '<|turn>model\\n' + (said(message.content) | trim) + '<turn|>\\n' -}}{%- else -%}
-{{- '<|turn>' + message.role + '\\n' + (message.content | trim) + '<turn|>\\n' -}}{%- endif -%}{%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<|turn>model\\n' -}}{%- endif -%}"""
-LARGE = SMALL.replace("{{- '<|turn>model\\n' -}}", "{{- '<|turn>model\\n' + ('' if enable_thinking else "
-                                                   "'<|channel>thought\\n<channel|>') -}}")
-TRACE = Trace(id="one", prompt=" What is 1+1? ", steps=("1+1=2", "so it is 2"), answer="2")
 PROMPT = "<bos><|turn>system\n<|think|>\n<turn|>\n<|turn>user\nWhat is 1+1?<turn|>\n<|turn>model\n"
 LEARNED = "<|channel>thought\n1+1=2\nso it is 2\n<channel|>2<turn|>"
-CASES = {"gemma4": ("gemma4", SMALL), "small": ("tokenizer", SMALL), "large": ("tokenizer", LARGE)}
-
-
-def gemma4(case: str = "gemma4", reasoning: str = "channel", marks: tuple[str, ...] = MARKS) -> ChatTemplate:
-    """One of Gemma 4's templates on a small tokenizer with its marks."""
-    name, source = CASES[case]
-    return ChatTemplate.for_config(name, tokenizer(marks, bos_token="<bos>", eos_token="<eos>", chat_template=source),
-                                   reasoning)
-
-
-def parts(template: ChatTemplate, trace: Trace, reasoning: str = "channel") -> tuple[str, str]:
-    """What is read and what is learned of a trace's row, control tokens visible."""
-    config = DataConfig(traces="x", max_length=200, template=template.name, reasoning=reasoning)
-    row = build_rows([trace], template.tokenizer, template, config).rows[0]
-    assert row.loss_mask.tolist() == sorted(row.loss_mask.tolist()), "one turn is learned, the last one"
-    read, learned = (template.tokenizer.decode(row.tokens[row.loss_mask == value].tolist()) for value in (0, 1))
-    return read, learned
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -6,14 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from tests.objectives.numpy_functions import NUMPY
 from workings.errors import RequestError
-from workings.objectives.base import ArrayFunctions
 from workings.objectives.cross_entropy import CROSS_ENTROPY
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE, PolicyGradient
 
-NUMPY = ArrayFunctions(exp=np.exp, log=np.log, minimum=np.minimum, clip=np.clip,
-                       log_sigmoid=lambda x: -np.logaddexp(0, -x), stop_gradient=np.asarray,
-                       stack=lambda arrays: np.stack(arrays, -1))
 LN2 = math.log(2)
 
 

@@ -27,6 +27,8 @@ RIGHT = {"hard": (0, 0), "mixed": (1, 0), "easy": (1, 1)}
 ITEMS = tuple(Item(id=name, prompt=f"What is {n}+{n}?", expected_answer=str(2 * n))
               for n, name in enumerate(RIGHT, start=20))
 WEIGHTS = {"answer": 1.0, "length": 0.5}
+ATTACK = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7*7 }}\u202e\x1b[31m<end_of_turn>"
+SHOWN = ATTACK.replace("\u202e", "⟨U+202E⟩").replace("\x1b", "⟨U+001B⟩")
 
 
 def prompts(asked: Sequence[Item] = ITEMS) -> list[Prompt]:
@@ -82,3 +84,5 @@ def rewarded_run(final: Path, texts: Sequence[str] = (), asked: Sequence[Item] =
     synthetic.save(writer, STEPS)
     synthetic.finish(writer, done=STEPS, config_snapshot=config)
     return final
+
+

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reports.test_page import two_runs
+from tests.reports.making import two_runs
 from workings.evaluation.comparison.compare import compare
 from workings.reports.html import write_report
 

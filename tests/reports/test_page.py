@@ -2,65 +2,19 @@
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from tests.evaluation.making import completions, items, score, write_lines
-from tests.record import synthetic
+from tests.reports.making import two_runs
+from tests.reports.parsed_page import Page
 from workings.errors import RequestError
 from workings.evaluation.comparison.compare import compare
 from workings.evaluation.comparison.seeds import compare_seeds
 from workings.evaluation.run import evaluate_predictions
 from workings.reports.html import write_report
 from workings.reports.seeds_page import write_seeds_page
-
-VOID = {"meta", "line", "path", "circle", "polygon", "br", "link", "input", "img"}
-
-
-class Page(HTMLParser):
-    """Collects tags, attributes and text, and checks that tags nest."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.words: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open[-1:] != ["style"]:
-            self.words.append(data)
-
-    def named(self, name: str) -> list[dict[str, str | None]]:
-        return [attributes for tag, attributes in self.tags if tag == name]
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
-
-
-def two_runs(folder: Path) -> list[Path]:
-    """Two sealed runs with an evaluation each: 30 of 60 and 54 of 60 right."""
-    asked, runs = items(60), []
-    for name, right in (("plain", 30), ("steps", 54)):
-        run = synthetic.sealed_run(folder / name)
-        score(run / "eval", "items", asked, [k < right for k in range(60)])
-        runs.append(run)
-    return runs
 
 
 def test_a_comparison_page_says_everything(tmp_path: Path) -> None:

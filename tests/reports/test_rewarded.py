@@ -7,18 +7,15 @@ import pytest
 
 from tests.record import synthetic
 from tests.reports import rewarded
-from tests.reports.rewarded import rewarded_run
-from tests.reports.test_page import Page
-from tests.reports.test_page import two_runs as two_imitations
+from tests.reports.making import two_runs as two_imitations
+from tests.reports.parsed_page import Page
+from tests.reports.rewarded import ATTACK, SHOWN, rewarded_run
 from workings.errors import RecordError
 from workings.reports.html import write_report
 from workings.reports.reinforcement import FIXED, PANELS, logged, numbers
 from workings.reports.rollouts import read_outline, read_rollout, rollout_steps, texts, visible
 from workings.reports.tracked import METRICS
 from workings.reports.tracked import numbers as tracked
-
-ATTACK = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7*7 }}\u202e\x1b[31m<end_of_turn>"
-SHOWN = ATTACK.replace("\u202e", "⟨U+202E⟩").replace("\x1b", "⟨U+001B⟩")
 
 
 def report(place: Path, *runs: Path) -> Page:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.rollouts.making import PROMPTS, TWO, rollout, sample
 from workings.config.algorithms import AlgorithmConfig, RewardAlgorithm
 from workings.config.algorithms.cispo import Cispo
 from workings.config.algorithms.dapo import Dapo
@@ -24,33 +25,11 @@ from workings.errors import RecordError, RequestError
 from workings.record.canonical import dumps, loads
 from workings.rollouts import arithmetic
 from workings.rollouts.lines import from_json, to_json
-from workings.rollouts.prompts import Prompt, PromptSet, refuse_evaluation_items
+from workings.rollouts.prompts import PromptSet, refuse_evaluation_items
 from workings.rollouts.rollout import Group, Rollout, RolloutShape, Sample, batch_of, choose, digest_of, sample_seed
 from workings.scoring.items import Item
 
-PROMPTS = tuple(Prompt(Item(id=f"p{n}", prompt=f"What is {n}?", expected_answer=str(n)), tuple(range(2, 4 + n)))
-                for n in range(5))
 SHAPE = RolloutShape(micro_batches=1, rows=4, updates=1, buckets=(8, 12), pad_id=0)
-
-
-def sample(tokens: list[int], *, stop: int | None = 1, reward: float = 0.0, advantage: float = 0.0,
-           log_prob: float = -0.5) -> Sample:
-    count = len(tokens) + (stop is not None)
-    return Sample(seed=3, rewards={"answer": reward}, reward=reward, advantage=advantage, completion=Completion(
-        tokens=tokens, finish_reason="stop" if stop is not None else "length", stop_token=stop,
-        log_probs=[np.float32(log_prob * (n + 1)).item() for n in range(count)]))
-
-
-def rollout(*groups: Group, **more: object) -> Rollout:
-    made = Rollout(step=1, position=Position(0, 0), after=Position(0, 2), groups=groups)
-    said = tuple(np.asarray(each.completion.log_probs, np.float32) * np.float32(1.0001) for _, each in made.learned)
-    return replace(made, **({"trainer_log_probs": said} | more))
-
-
-TWO = rollout(
-    Group(prompt=PROMPTS[0], epoch=0, samples=(sample([5, 6], reward=1.0, advantage=0.5),
-                                               sample([7], stop=None, advantage=-0.5))),
-    Group(prompt=PROMPTS[1], epoch=0, samples=(sample([8], reward=1.0), sample([], reward=1.0))))
 
 
 def test_prompts_come_in_the_order_of_their_epoch_and_go_on_in_the_next() -> None:

@@ -25,6 +25,19 @@ precision: {parameters: fp32}
 checkpoint: {every_steps: 3, keep_last: 2}
 evaluation: {traces: held_out.jsonl, items: items.jsonl, every_steps: 4, samples: 1, max_new_tokens: 4, batch_size: 8}
 """
+DIES_WITHIN_THE_SECOND_BATCH = """
+import os, signal, sys
+from workings.record.jsonl import Appender
+whole, calls = Appender.append_bytes, []
+def torn(self, data):
+    calls.append(data)
+    whole(self, data if len(calls) < 2 else data[:len(data) // 2].rstrip(b"\\n"))
+    if len(calls) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+Appender.append_bytes = torn
+from workings.cli.main import main
+sys.exit(main())
+"""
 
 
 def write_recipe(folder: Path, text: str = RECIPE) -> Path:
@@ -37,3 +50,5 @@ def write_recipe(folder: Path, text: str = RECIPE) -> Path:
     path = folder / "recipe.yaml"
     path.write_text(text)
     return path
+
+

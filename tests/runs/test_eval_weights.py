@@ -11,6 +11,7 @@ import pytest
 
 from tests.evaluation.making import items, records, write_lines
 from tests.runs.killed import write_recipe
+from tests.runs.runs_helpers import DIES_WITHIN_THE_SECOND_BATCH
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.publish.export import export_run
@@ -27,19 +28,6 @@ COUNT = 6
 SAMPLED: dict[str, Any] = {"max_new_tokens": 8, "temperature": 1.0, "samples": 2, "batch_size": 4,
                            "aggregate": "majority"}
 """What `words` says: two items a batch."""
-DIES_WITHIN_THE_SECOND_BATCH = """
-import os, signal, sys
-from workings.record.jsonl import Appender
-whole, calls = Appender.append_bytes, []
-def torn(self, data):
-    calls.append(data)
-    whole(self, data if len(calls) < 2 else data[:len(data) // 2].rstrip(b"\\n"))
-    if len(calls) == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-Appender.append_bytes = torn
-from workings.cli.main import main
-sys.exit(main())
-"""
 
 
 @pytest.fixture(scope="module")

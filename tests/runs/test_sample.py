@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.evaluation.making import records, write_lines
-from tests.runs.test_eval_weights import DIES_WITHIN_THE_SECOND_BATCH
+from tests.runs.runs_helpers import DIES_WITHIN_THE_SECOND_BATCH
 from workings.data.traces import read_traces
 from workings.evidence.verify import verify
 from workings.publish.export import export_run

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.models.test_chat import tokenizer
-from tests.models.test_thinking import MARKS
+from tests.models.chat_templates import tokenizer
+from tests.models.thinking_templates import MARKS
 from tests.runs.runs_helpers import write_recipe
 from workings.cli.opening import weights_request
 from workings.errors import RequestError

@@ -65,3 +65,8 @@ def draw(out: Path, *, session: AddingModel | None = None, asked: Sequence[Item]
     return sample(session or drawing_model(), asked or items(8), out, made_from=DIGEST,
                   facts={"run": "adder", "step": 3},
                   request=SampleRequest(settings=chosen, selection=selection or Selection(), pairs=pairs))
+
+
+def samples_unit(out: Path) -> Path:
+    """Eight prompts with four samples each, at most one kept of a prompt, and pairs."""
+    return draw(out, selection=Selection(most_per_prompt=1), pairs=PairRule(rule="right-wrong")).path

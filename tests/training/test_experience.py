@@ -5,7 +5,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 import pytest
 
-from tests.data.test_rows_and_batches import batches
+from tests.data.making import batches
 from workings.data.batches import Position
 from workings.errors import RecordError
 from workings.training.experience import TraceExperience

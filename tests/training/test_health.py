@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.rollouts.test_rollouts import TWO, sample
+from tests.rollouts.making import TWO, sample
 from workings.config.algorithms.distill import Distill
 from workings.config.algorithms.grpo import Grpo
 from workings.engines.base import StepResult

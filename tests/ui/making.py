@@ -1,6 +1,7 @@
 """The page's application over a folder of runs made for a test, asked without a browser."""
 
 import atexit
+import json
 import shutil
 import tempfile
 from functools import cache
@@ -11,10 +12,16 @@ from starlette.testclient import TestClient
 
 from tests.evaluation.making import items, score
 from tests.record import synthetic
+from tests.samples.making import draw
+from workings.record.layout import METRICS, REFERENCE_LOG_PROBS, ROWS
+from workings.record.manifest import DRAWN_FROM
+from workings.runs.improve import REQUEST, ImproveFolder
 from workings.ui.app import make_app
 
 PORT, TOKEN = 8123, "a-token-of-the-test"
 BASE = f"http://127.0.0.1:{PORT}"
+MARGINS = {1: 0.0, 2: 1.5, 3: 3.0}
+SAID = {"a/chosen": -12.5, "a/rejected": -2.0, "b/chosen": -3.0, "b/rejected": -4.25}
 
 
 def two_runs(folder: Path) -> None:
@@ -39,3 +46,38 @@ def client(folder: Path, monkeypatch: pytest.MonkeyPatch, *, token: str = TOKEN)
     app = make_app(folder, token=TOKEN, port=PORT)
     return TestClient(app, base_url=BASE, headers={"authorization": f"Bearer {token}"} if token else {},
                       raise_server_exceptions=True)
+
+
+def paired_run(final: Path) -> Path:
+    """A run of three steps that says it learned from the pairs a, b and c; its reference was asked of two of them."""
+    algorithm = {"name": "dpo", "beta": 0.1}
+    run = synthetic.sealed_run(final, done=3, facts={"pairs": 3},
+                               config_snapshot=synthetic.CONFIG | {"algorithm": algorithm})
+    rows = [{"id": f"{pair}/{side}", "status": "kept", "tokens": 20, "supervised_tokens": tokens}
+            for pair, tokens in (("a", 11), ("b", 12), ("c", 13)) for side in ("chosen", "rejected")]
+    write(run / ROWS, rows)
+    write(run / REFERENCE_LOG_PROBS, [{"id": name, "log_prob": said} for name, said in SAID.items()])
+    lines = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+    write(run / METRICS, [line | {
+        "loss": 0.6931 / line["step"], "margin": MARGINS[line["step"]], "accuracy": float(line["step"] > 1),
+        "chosen_reward": 1.0, "rejected_reward": 1.0 - MARGINS[line["step"]], "chosen_log_prob": -9.0,
+        "rejected_log_prob": -8.0} for line in lines])
+    return run
+
+
+def write(path: Path, lines: list[dict]) -> None:
+    """Write a file of JSON lines."""
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def improvement(out: Path, right: tuple[int, ...] = (30, 54), asked: int = 2) -> ImproveFolder:
+    """Runs as `workings improve` leaves them: of 60 held-out items so many are right; each round has its samples."""
+    folder = ImproveFolder(out)
+    for number, count in enumerate(right):
+        run = folder.run(number)
+        if number:
+            draw(folder.samples(number))
+        synthetic.sealed_run(run, facts={DRAWN_FROM: {"ab" * 32: 5}} if number else {})
+        score(run / "eval", "items", items(60), [n < count for n in range(60)])
+    (out / REQUEST).write_text(json.dumps({"rounds": asked}))
+    return folder

@@ -17,8 +17,7 @@ import pytest
 from tests.browser import chromium
 from tests.reports.rewarded import rewarded_run
 from tests.samples.making import draw
-from tests.ui.test_other_ways import paired_run
-from tests.ui.test_rounds import improvement
+from tests.ui.making import improvement, paired_run
 from workings.record.phase import process_start
 from workings.samples.pairs import PairRule
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.data.conversations import conversations
-from tests.reports.test_page import Page
+from tests.reports.parsed_page import Page
 from tests.ui.making import client
 from workings.cli.main import app
 from workings.data.traces import write_traces

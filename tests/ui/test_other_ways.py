@@ -7,33 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.record import synthetic
 from tests.reports import rewarded
-from tests.reports.test_page import Page
-from tests.ui.making import client
-from workings.record.layout import METRICS, REFERENCE_LOG_PROBS, ROWS, TEACHER, rollout_file
+from tests.reports.parsed_page import Page
+from tests.ui.making import client, paired_run, write
+from workings.record.layout import METRICS, REFERENCE_LOG_PROBS, TEACHER, rollout_file
 from workings.reports.html import write_report
 from workings.rollouts.lines import to_json
-
-MARGINS = {1: 0.0, 2: 1.5, 3: 3.0}
-SAID = {"a/chosen": -12.5, "a/rejected": -2.0, "b/chosen": -3.0, "b/rejected": -4.25}
-
-
-def paired_run(final: Path) -> Path:
-    """A run of three steps that says it learned from the pairs a, b and c; its reference was asked of two of them."""
-    algorithm = {"name": "dpo", "beta": 0.1}
-    run = synthetic.sealed_run(final, done=3, facts={"pairs": 3},
-                               config_snapshot=synthetic.CONFIG | {"algorithm": algorithm})
-    rows = [{"id": f"{pair}/{side}", "status": "kept", "tokens": 20, "supervised_tokens": tokens}
-            for pair, tokens in (("a", 11), ("b", 12), ("c", 13)) for side in ("chosen", "rejected")]
-    write(run / ROWS, rows)
-    write(run / REFERENCE_LOG_PROBS, [{"id": name, "log_prob": said} for name, said in SAID.items()])
-    lines = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
-    write(run / METRICS, [line | {
-        "loss": 0.6931 / line["step"], "margin": MARGINS[line["step"]], "accuracy": float(line["step"] > 1),
-        "chosen_reward": 1.0, "rejected_reward": 1.0 - MARGINS[line["step"]], "chosen_log_prob": -9.0,
-        "rejected_log_prob": -8.0} for line in lines])
-    return run
 
 
 def taught_run(final: Path) -> Path:
@@ -52,10 +31,6 @@ def taught_run(final: Path) -> Path:
     write(run / METRICS, [{"step": step, "loss": 0.1, "tokens": 3, "seconds": 2.0, "clip_fraction": 0.0,
                            "kl_teacher": 1.0 / step} for step in (1, 2, 3)])
     return run
-
-
-def write(path: Path, lines: list[dict]) -> None:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def test_a_loss_of_pairs_is_not_called_one_of_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 
 from tests.evaluation.making import items, score, write_lines
 from tests.record import synthetic
-from tests.reports.test_page import Page
+from tests.reports.parsed_page import Page
 from tests.ui.making import client, two_runs
 from workings.evaluation.run import evaluate_predictions
 from workings.record.lock import DirectoryLock

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.reports.rewarded import rewarded_run
-from tests.reports.test_page import Page
-from tests.reports.test_rewarded import ATTACK, SHOWN
+from tests.reports.parsed_page import Page
+from tests.reports.rewarded import ATTACK, SHOWN, rewarded_run
 from tests.ui.making import client, two_runs
 from workings.scoring.items import Item
 from workings.ui import rollout_reader

@@ -7,25 +7,11 @@ import pytest
 
 from tests.evaluation.making import items, score
 from tests.record import synthetic
-from tests.reports.test_page import Page
+from tests.reports.parsed_page import Page
 from tests.samples.making import draw
-from tests.ui.making import client
-from workings.record.manifest import DRAWN_FROM
+from tests.ui.making import client, improvement
 from workings.runs.improve import CONTROL, REQUEST, ImproveFolder
 from workings.runs.improve_result import RESULT
-
-
-def improvement(out: Path, right: tuple[int, ...] = (30, 54), asked: int = 2) -> ImproveFolder:
-    """Runs as `workings improve` leaves them: of 60 held-out items so many are right; each round has its samples."""
-    folder = ImproveFolder(out)
-    for number, count in enumerate(right):
-        run = folder.run(number)
-        if number:
-            draw(folder.samples(number))
-        synthetic.sealed_run(run, facts={DRAWN_FROM: {"ab" * 32: 5}} if number else {})
-        score(run / "eval", "items", items(60), [n < count for n in range(60)])
-    (out / REQUEST).write_text(json.dumps({"rounds": asked}))
-    return folder
 
 
 def finish(folder: ImproveFolder, sentence: str) -> None:

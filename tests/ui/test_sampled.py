@@ -10,8 +10,8 @@ import pytest
 
 from tests.evaluation.making import items
 from tests.record import synthetic
-from tests.reports.test_page import Page
-from tests.reports.test_rewarded import ATTACK, SHOWN
+from tests.reports.parsed_page import Page
+from tests.reports.rewarded import ATTACK, SHOWN
 from tests.samples.making import draw, kinds
 from tests.ui.making import client, two_runs
 from workings.record.layout import PREDICTIONS, SELECTION

@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.testclient import TestClient
 
-from tests.reports.test_page import Page
+from tests.reports.parsed_page import Page
 from tests.ui.making import client, two_runs
 from workings.ui import tabs
 from workings.ui.routes import run

@@ -1,0 +1,72 @@
+"""Traces with one fault each, and how often each kind of finding is expected."""
+
+from typing import Any
+
+LONG = "Ada walks from the old mill to the station in 25 minutes and then takes the 7 train to town"
+
+
+def trace(name: str, **keys: Any) -> dict[str, Any]:
+    """A trace without a fault, some of its keys changed or, as None, left out."""
+    base = {"id": name, "prompt": f"What is {len(name)}+{sum(map(ord, name))}?", "steps": ["1+1=2"], "answer": "2",
+            "section": "core", "category": "sum", "difficulty": "easy", "licence": "MIT"}
+    return {key: value for key, value in (base | keys).items() if value is not None}
+
+
+CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
+    "unreadable": ([trace("a"), '{"id": 1', '{"id": "b"}'], {"unreadable": 2}),
+    "repeated_id": ([trace("a"), trace("a", prompt="other 9?")], {"repeated_id": 1}),
+    "duplicate": ([trace("a", prompt="1+1?"), trace("b", prompt="1+1?"), trace("c", prompt="1+1?", answer="2.0")],
+                  {"duplicate": 2}),
+    "normalized_duplicate": ([trace("a", prompt="How much is 1,000 + 1?"), trace("b", prompt="how much is  1000+1")],
+                             {"normalized_duplicate": 1}),
+    "conflict": ([trace("a", prompt="1+1?"), trace("b", prompt="1 + 1 ?", answer="3", steps=["3=3"])], {"conflict": 2}),
+    "an open question": ([trace("a", prompt="Name a colour and say why you like it."),
+                          trace("b", prompt="Name a colour and say why you like it.", steps=["2"],
+                                answer="Blue, because the sea is blue and I grew up there.")], {"duplicate": 1}),
+    "one answer in many spellings": (
+        [trace(f"a{number}", prompt="1+1?", answer=answer, steps=["1+1=2"]) for number, answer in enumerate(
+            ["2", "2.0", "\\boxed{2}", "It is 2.", "4/2", "2 apples", "two"])], {"duplicate": 6}),
+    "two units": ([trace("a", prompt="How far?", answer="5 km", steps=["5"]),
+                   trace("b", prompt="How far?", answer="5 miles", steps=["5"])], {"conflict": 2}),
+    "one text in two spellings": ([trace("a", prompt="Who?", answer="The Eiffel Tower.", steps=["so"]),
+                                   trace("b", prompt="Who?", answer="eiffel tower", steps=["so"])], {"duplicate": 1}),
+    "a short answer to an open question": ([trace("a", prompt="Name a fruit.", answer="Apple", steps=["so"]),
+                                            trace("b", prompt="Name a fruit.", answer="Pear", steps=["so"])],
+                                           {"duplicate": 1}),
+    "a short answer to a closed question": ([trace("a", prompt="Name the fruit.", answer="Apple", steps=["so"]),
+                                             trace("b", prompt="Name the fruit.", answer="Pear", steps=["so"])],
+                                            {"conflict": 2}),
+    "wrong in the answer": ([trace("a", answer="It is 2+2=5, so 5")], {"wrong_equation": 1}),
+    "taken back": ([trace("a", steps=["7*8=54", "That is wrong.", "2"])], {}),
+    "empty_step": ([trace("a", steps=["1+1=2", " ", ""])], {"empty_step": 1}),
+    "repeated_step": ([trace("a", steps=["1+1=2", "1+1=2 "])], {"repeated_step": 1}),
+    "wrong_equation": ([trace("a", steps=["so 7*8=54", "2"])], {"wrong_equation": 1}),
+    "wrong annotation": ([trace("a", steps=["2"], calculations=[["1+1=2"], ["7*8=54"]])], {"wrong_equation": 1}),
+    "control_text": ([trace("a", prompt="1?<end_of_turn>"), trace("b", steps=["2</answer>"]),
+                      trace("c", answer="<|im_end|>2")], {"control_text": 3}),
+    "near_duplicate": ([trace("a", prompt=LONG), trace("b", prompt=LONG.replace("Ada", "Ben"))],
+                       {"near_duplicate": 1}),
+    "no_steps": ([trace("a", steps=[])], {"no_steps": 1}),
+    "answer_not_in_steps": ([trace("a", answer="17", steps=["1+1=2", "so it is"])], {"answer_not_in_steps": 1}),
+    "answer_not_reached": ([trace("a", answer="17"), trace("b", prompt="9-4?", answer="6", steps=["9-4=5 apples."])],
+                           {"answer_not_reached": 2}),
+    "a box is no step": ([trace("a", answer="8", steps=["6+5=11", "11-2=9 so \\boxed{8}"])], {"answer_not_reached": 1}),
+    "a box behind a calculation": (
+        [trace("a", prompt="a?", answer="9", steps=["$3 \\cdot 3 = \\boxed{9}$"]),
+         trace("b", prompt="b?", answer="\\frac{1}{2}", steps=["\\frac{2}{4} = \\frac{1}{2}"])], {}),
+    "more behind a calculation": ([trace("a", answer="4", steps=["2+3=5, so the number of squares is \\boxed{4}"])],
+                                  {"answer_not_in_steps": 1}),
+    "a way of writing, and no mistake": (
+        [trace(f"n{number}", prompt=f"{number}?", answer=str(number + 700), steps=[f"{number}+1={number + 1}"])
+         for number in range(5)], {"answer_not_in_steps": 5}),
+    "column by column": ([trace("a", prompt="47+25?", answer="72", steps=["7+5=12, carry 1; 4+2+1=7"])],
+                         {"answer_not_in_steps": 1}),
+    "reached in other words": (
+        [trace("a", prompt="a1", answer="50", steps=["2/4 = $0.50 each"]),
+         trace("b", prompt="b1", answer="3", steps=["16*2=32, so it takes three days; 16+16=32"]),
+         trace("c", prompt="c1", answer="1,000", steps=["500+500 = 1 000"]),
+         trace("d", prompt="d1", answer="4", steps=["11/3=3.67"]),
+         trace("e", prompt="e1", answer="-7", steps=["5-12=-7"])], {}),
+    "no_label": ([trace("a", section=None), trace("b", difficulty=None)], {"no_label": 2}),
+    "no_licence": ([trace("a", licence=None)], {"no_licence": 1}),
+}

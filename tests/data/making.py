@@ -1,0 +1,46 @@
+"""Imported files, rows and batches made for a test."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workings.config.data import DataConfig
+from workings.data.batches import Batches
+from workings.data.importing.run import ImportRequest, ImportResult, import_records
+from workings.data.importing.sources import open_file
+from workings.data.rows import Row, RowSet, prompt_digest
+from workings.data.traces import Trace, read_traces
+
+
+def config(**keys: object) -> DataConfig:
+    """The data section of a recipe."""
+    return DataConfig(traces="traces.jsonl", **({"max_length": 48} | keys))
+
+
+def row(row_id: str, tokens: list[int], prompt: int) -> Row:
+    """A row of these tokens, of which the first few are the prompt."""
+    mask = np.array([0] * prompt + [1] * (len(tokens) - prompt), np.uint8)
+    return Row(row_id, np.array(tokens, np.int32), mask, prompt_digest(row_id))
+
+
+def row_set(lengths: list[int], max_length: int = 16) -> RowSet:
+    """Rows of these lengths with a prompt of two tokens each."""
+    return RowSet(tuple(row(f"r{number}", list(range(1, length + 1)), 2) for number, length in enumerate(lengths)),
+                  (), 0, max_length)
+
+
+def batches(lengths: list[int], b: int, a: int = 1, **keys: object) -> Batches:
+    """Batches over rows of these lengths."""
+    return Batches(row_set(lengths), seed=4, rows_per_micro_batch=b, accumulation=a,
+                   data_config=config(**({"max_length": 16} | keys)))
+
+
+def imported(tmp_path: Path, kind: str, *records: Any, **keys: Any) -> tuple[ImportResult, list[Trace]]:
+    """Import records in a format; what was counted, and the traces that were written."""
+    source, out = tmp_path / "file.jsonl", tmp_path / "traces.jsonl"
+    source.write_text("".join(json.dumps(record) + "\n" for record in records))
+    result = import_records(open_file(source), out, ImportRequest(**(
+        {"format": kind, "labels": {}, "force": True, "on_error": "skip"} | keys)))
+    return result, (read_traces(out) if result.written else [])

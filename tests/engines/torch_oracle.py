@@ -1,0 +1,87 @@
+"""The PyTorch engine and what it is compared with: logits, losses and gradients of both sides."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from tests.engines.tiny import random_batch
+from workings.engines.torch.attention import Visible
+from workings.engines.torch.engine import TorchEngine
+from workings.engines.torch.model import final_logits, hidden_states
+from workings.engines.torch.step import State, micro_batch_objective, to_rows
+from workings.models.batch import Batch
+
+
+def our_logits(engine: TorchEngine, state: State, tokens: np.ndarray) -> np.ndarray:
+    """``[B, S, V]`` logits of rows without padding."""
+    with torch.no_grad():
+        positions = torch.arange(tokens.shape[1]).expand(tokens.shape)
+        hidden = hidden_states(state.model, torch.from_numpy(tokens).long(), positions, Visible())
+        return final_logits(state.model, hidden, engine.spec.shape.final_softcap).numpy()
+
+
+def roughened(engine: TorchEngine, seed: int = 3) -> State:
+    """Random norms, biases and larger matrices: at their initial values several features would be invisible."""
+    state = engine.init(seed)
+    draw = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, x in state.trained.items():
+            if ".layers." in name or ".h." in name:
+                x += 0.3 * torch.randn(x.shape, generator=draw)
+    return state
+
+
+def same(a: State, b: State) -> bool:
+    """Whether two states are equal bit for bit."""
+    pairs = [(x, b.trained[name]) for name, x in a.trained.items()]
+    pairs += [(x, b.moments[slot][name]) for slot, tree in a.moments.items() for name, x in tree.items()]
+    return a.step == b.step and all(torch.equal(x.detach().view(torch.uint8), y.detach().view(torch.uint8))
+                                    for x, y in pairs)
+
+
+def losses(engine: TorchEngine, state: State, steps: int, first: int = 0) -> tuple[State, list[float]]:
+    """Train on a few random batches."""
+    found = []
+    for i in range(first, first + steps):
+        state, result = engine.step(state, random_batch(engine.spec.shape, seed=i % 3), 1e-2)
+        found.append(result.loss)
+    return state, found
+
+
+def with_adapter(base: Path, adapter: Path, *, trainable: bool = False) -> Any:
+    """The exported model with an adapter on it, as peft opens it."""
+    import peft  # slow, and few tests have adapters
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, attn_implementation="eager")
+    return peft.PeftModel.from_pretrained(model, adapter, is_trainable=trainable).eval()
+
+
+def plain(folder: Path) -> Any:
+    """The exported model as transformers opens it (float32, plain attention)."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    # transformers takes token 0 for padding, whose row would get no gradient; here it is a token like any other.
+    model.base_model.embed_tokens.padding_idx = None
+    return model.eval()
+
+
+def gradients(engine: TorchEngine, state: State, batch: Batch) -> dict[str, torch.Tensor]:
+    """Loss and gradients of the first micro batch, by name."""
+    [rows] = to_rows(engine.spec, batch)
+    loss, *_ = micro_batch_objective(engine.spec, state.model, rows, batch.divisor)
+    loss.backward()
+    found = {"loss": loss.detach()} | {name: x.grad for name, x in state.trained.items() if x.grad is not None}
+    for x in state.trained.values():
+        x.grad = None
+    return found
+
+
+def their_loss(model: Any, batch: Batch) -> torch.Tensor:
+    """The mean loss of the first micro batch as plain PyTorch computes it."""
+    tokens, targets, counted, real = (torch.from_numpy(x[0].copy()) for x in (
+        batch.tokens, batch.targets, batch.loss_mask, batch.segment_ids))
+    logits = model(tokens.long(), attention_mask=real.long(), use_cache=False).logits
+    each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), reduction="none")
+    return (each * counted.flatten()).sum() / counted.sum()

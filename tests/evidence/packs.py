@@ -1,0 +1,46 @@
+"""Runs to be packed, and packs that are opened and sealed again."""
+
+import zipfile
+from pathlib import Path
+
+from tests.record import synthetic
+from workings.evidence.attest import keys
+from workings.evidence.attest.sign import sign_run
+from workings.evidence.notes import write_note
+from workings.record import canonical
+from workings.record.seal import parse_seal
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "quickstart" / "runs.zip"
+
+
+def two_runs(folder: Path) -> Path:
+    """Two evaluated runs, `b` with a note and a signature."""
+    for name in ("a", "b"):
+        run = synthetic.sealed_run(folder / name, name=name)
+        synthetic.add_evaluation(run, "items")
+    with (folder / "attempts.jsonl").open("ab") as stream:  # the recorder of these runs calls both tiny
+        for name in ("a", "b"):
+            stream.write(canonical.line({"run": name, "started_at": "2026-11-20T10:00:00.000Z"}))
+    write_note(folder / "b", {"kaggle_notebook_version": "7"})
+    sign_run(folder / "b", keys.new_key(folder.parent / "key").private)
+    return folder
+
+
+def unpacked(archive: Path, to: Path) -> Path:
+    """The folder that a pack was unpacked to."""
+    with zipfile.ZipFile(archive) as source:
+        source.extractall(to)
+    return to
+
+
+def seal_again(folder: Path) -> None:
+    """Sums and seal of the pack's own files, as they are now; the runs in it stay as they are."""
+    seal = parse_seal((folder / "SEAL.json").read_bytes())
+    own = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    runs = {name for name in own if name.startswith("runs/") and name.count("/") > 1 and "/attest/" not in name}
+    from workings.record.digest import file_digest
+    from workings.record.seal import sums_text
+    sums = sums_text({name: file_digest(folder / name) for name in own - runs - {"SHA256SUMS", "SEAL.json"}})
+    (folder / "SHA256SUMS").write_bytes(sums)
+    from workings.record.digest import bytes_digest
+    (folder / "SEAL.json").write_bytes(canonical.line(seal | {"root": bytes_digest(sums)}))

@@ -1,0 +1,75 @@
+"""Chat templates on small tokenizers, and the texts that they have to give.
+
+The Llama and Qwen templates are short ones of our own that write the turns which those models publish.
+"""
+
+from tokenizers import AddedToken
+
+from workings.models.chat import ChatTemplate
+from workings.models.tokenizer import Tokenizer
+from workings.models.tokenizer_training import train_tokenizer
+
+LLAMA = """{% for message in messages %}{% set text = '<|start_header_id|>' + message.role + '<|end_header_id|>\\n\\n'
++ message.content | trim + '<|eot_id|>' %}{{ (bos_token if loop.first else '') + text }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"""
+QWEN = """{% if messages[0].role != 'system' %}{{ '<|im_start|>system\\nYou are helpful.<|im_end|>\\n' }}{% endif %}
+{%- for message in messages %}{{ '<|im_start|>' + message.role + '\\n' }}
+{%- if message.role == 'assistant' %}{% generation %}{{ message.content + '<|im_end|>' }}{% endgeneration %}
+{%- else %}{{ message.content + '<|im_end|>' }}{% endif %}{{ '\\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+QWEN3 = """{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' }}
+{%- if message.role == 'assistant' and loop.last and '<think>' not in message.content %}
+{{- '<think>\\n\\n</think>\\n\\n' }}{% endif %}{{ message.content + '<|im_end|>\\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+R1 = """{{ bos_token }}{% for message in messages %}{% if message.role == 'assistant' %}
+{{- '<|Assistant|>' + message.content.split('</think>')[-1] + eos_token }}{% else %}{{ '<|User|>' + message.content }}
+{%- endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|Assistant|><think>\\n' }}{% endif %}"""
+
+
+def tokenizer(controls: tuple[str, ...] = (), **settings: object) -> Tokenizer:
+    """A small tokenizer with more control tokens and other settings."""
+    base = train_tokenizer(["What is 1+1?", "1+1=2"], 400)
+    base._backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in controls])
+    return Tokenizer(base._backend, settings or base.settings)
+
+
+def llama(**settings: object) -> ChatTemplate:
+    """A template like Llama 3's."""
+    marks = ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|end_of_text|>")
+    return ChatTemplate.for_config("tokenizer", tokenizer(marks, **({
+        "bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>", "chat_template": LLAMA} | settings)))
+
+
+def qwen(template: str = QWEN) -> ChatTemplate:
+    """A template like Qwen 2.5's."""
+    return ChatTemplate.for_config("tokenizer", tokenizer(("<|im_start|>", "<|im_end|>", "<|endoftext|>"),
+                                                          eos_token="<|im_end|>", chat_template=template))
+
+
+def gpt2() -> ChatTemplate:
+    """Our plain template with GPT-2's one control token."""
+    return ChatTemplate.for_config("plain", tokenizer(("<|endoftext|>",), bos_token="<|endoftext|>",
+                                                      eos_token="<|endoftext|>"))
+
+
+def gemma() -> ChatTemplate:
+    """Our template for Gemma."""
+    return ChatTemplate.for_config("gemma", tokenizer())
+
+
+def gemma4() -> ChatTemplate:
+    """Our template for Gemma 4."""
+    return ChatTemplate.for_config("gemma4", tokenizer(("<|turn>", "<turn|>"), bos_token="<bos>", eos_token="<eos>"))
+
+
+CASES = {
+    "gemma": (gemma, "<bos><start_of_turn>user\nWhat is 1+1?<end_of_turn>\n<start_of_turn>model\n", "<end_of_turn>",
+              ["<end_of_turn>", "<eos>"]),
+    "gemma4": (gemma4, "<bos><|turn>user\nWhat is 1+1?<turn|>\n<|turn>model\n", "<turn|>", ["<turn|>", "<eos>"]),
+    "gpt2": (gpt2, "<|endoftext|>What is 1+1?\n", "<|endoftext|>", ["<|endoftext|>"]),
+    "llama": (llama, "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nWhat is 1+1?<|eot_id|>"
+                     "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>",
+              ["<|eot_id|>", "<|end_of_text|>"]),
+    "qwen": (qwen, "<|im_start|>system\nYou are helpful.<|im_end|>\n<|im_start|>user\nWhat is 1+1?<|im_end|>\n"
+                   "<|im_start|>assistant\n", "<|im_end|>", ["<|im_end|>"]),
+}
