@@ -4,8 +4,8 @@ Each record is read in a child of its own: `verify` by the command itself; the p
 for the list, the run in each tab, every JSON twin and the exported report. Seconds are of processor time, of the whole
 command and of the slowest answer of the page; the memory is the largest of any process of the child. A good run
 stands first for comparison, and one of many plain completions says how long scoring those again takes. What was read is
-kept in `build/denial.json`: the same command goes on behind it, as long as no line of the product and of the records has
-changed.
+kept in `build/denial.json`: the same command goes on behind it, as long as no line of the product and of the records
+has changed.
 """
 
 import argparse
