@@ -192,10 +192,11 @@ def zip_of_texts(piece_bytes: int, count: int = 900) -> Denial:
 
 
 def together(run: Path) -> Path:
-    """An archive that asks for as much of everything as is allowed: parsing, scoring, text."""
+    """As much of everything as is allowed: parsing, scoring, text."""
     many_evaluations(run)
-    completion("1 1/2 = " * 50_000, 100)(run)
-    return zip_of_texts(100_000, 50)(run)
+    for number in range(50):
+        (run / f"env/more_{number:02}.txt").write_bytes(b"token password /home x\n" * 400_000)
+    return completion("1 1/2 = " * 50_000, 100)(run)
 
 
 TEXT_BYTES = 400_000
@@ -240,7 +241,7 @@ DENIALS: dict[str, Denial] = {
     "a zip of seven hundred megabytes with eight gigabytes of text": zip_of_texts(100_000),
     "a zip with a gigabyte of text": zip_of_texts(100_000, 110),
     "a zip with half a gigabyte of text": zip_of_texts(100_000, 55),
-    "a zip of many evaluations, long completions and much text": together,
+    "many evaluations, long completions and much text": together,
 }
 ROLLOUT_DENIALS: dict[str, Denial] = {
     "a rollout that claims a hundred million tokens": packed_rollout,
