@@ -9,6 +9,8 @@ STEPS_VERSION = 2
 """Raised whenever equations are found or judged otherwise; step validity of different versions is not comparable."""
 MAX_CHARACTERS = 100_000
 """Only this much of a completion is looked at."""
+FIRST_CHARACTERS = 30_000
+"""Of the reasoning, in which its first wrong step is looked for: a page does so in every completion that it shows."""
 # Wrong equations are kept with every completion of an evaluation, so a few must do.
 MAX_SHOWN = 5
 
@@ -88,9 +90,15 @@ class WrongPlace:
 
 
 def wrong_place(completion: str) -> WrongPlace | None:
-    """The first wrong step of a completion's reasoning; None where every equation that can be read holds."""
+    """The first wrong step of a completion's reasoning; None where every equation that can be read holds.
+
+    Only the first `FIRST_CHARACTERS` of the reasoning are looked through.
+    """
     reasoning = reasoning_text(completion)
-    equation = first_wrong_step(reasoning)
+    begin = reasoning[:FIRST_CHARACTERS]
+    # Up to the end of a line, because half of a right equation may be a wrong one.
+    whole = begin if begin == reasoning else begin[:begin.rfind("\n") + 1] or begin
+    equation = first_wrong_step(whole)
     if equation is None:
         return None
     # The reasoning is a stretch of the completion, and it begins where that stretch first stands.
