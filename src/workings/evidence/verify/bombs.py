@@ -12,8 +12,8 @@ MAX_RATIO = 200
 """Largest expansion of an entry above `SMALL_BYTES`. Text of ours reaches 30; deflate itself ends at 1,032."""
 SMALL_BYTES = 1 << 20
 MAX_ADDED_BYTES = 1 << 30
-"""Most bytes by which all entries together may be more than the archive. Tensors hardly get smaller when they are
-packed, so that an archive of ten gigabytes of them stays below this."""
+"""Most bytes by which all entries together may be more than the archive. A pack stores tensors as they are, so that
+they add nothing."""
 MAX_DIRECTORY_BYTES = 32 << 20
 """Largest table of contents: it is read into memory before anything can be said about it."""
 DECOMPRESSION_ERRORS = (zlib.error, lzma.LZMAError)
