@@ -11,6 +11,7 @@ from typing import IO, Any
 
 from workings.evidence.verify import core
 from workings.evidence.verify.kept import Kept
+from workings.evidence.verify.limits import ScoringTime
 from workings.evidence.verify.record import load
 from workings.evidence.verify.result import Verification
 from workings.evidence.verify.tree import Entry, open_tree, read
@@ -34,6 +35,7 @@ class MemoryTree:
     files: dict[str, bytes]
     path: Path = Path("memory")
     kept: Kept = field(default_factory=Kept)
+    scoring: ScoringTime = field(default_factory=ScoringTime)
     entries: tuple[Entry, ...] = field(init=False)
 
     def __post_init__(self) -> None:
