@@ -153,7 +153,8 @@ _RUN: Rows = {
     "data/digests.json": (("*", "consistency.rows", COPY),),
     "data/rows.jsonl": (
         ("id digest", "~consistency.rows", "the digest of the index, the batches; the data are not in a record"),
-        ("tokens supervised_tokens", "consistency.tokens", "the log's counts of every step"),
+        ("tokens", "consistency.tokens", "the log's counts of every step"),
+        ("supervised_tokens", "consistency.log", "the sum over all rows; of rows that were reached, the steps' counts"),
         ("status reason", "consistency.tokens", "the recipe's longest row"),
         ("prompt_digest earlier_prompt_digests.*", "~consistency.rows", "the digest of the whole index, where the run "
                                                                        "recorded it; the data are not in a record"),

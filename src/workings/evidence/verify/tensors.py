@@ -180,6 +180,8 @@ class Expected:
     weights: _Sizes
     moments: dict[str, tuple[tuple[int, ...], str]]
     trained: frozenset[str]
+    frozen: tuple[frozenset[str], ...] = ()
+    """Formats that the weights below adapters may have; engines name four bits in ways of their own."""
 
     def problems(self, unit: Unit, name: str) -> list[str]:
         """What is wrong with one file."""
@@ -191,8 +193,10 @@ class Expected:
             # Gradients and their sums are made in the format of the weights that they belong to.
             of_trained = header.formats(iter(sorted(self.trained)))
             formats = {"gradients": of_trained, "accumulator": of_trained}
-            if self.file == WEIGHTS:
-                formats["parameters"] = header.formats()
+            # What lies below adapters is in no checkpoint, and its formats follow from the recipe.
+            with_frozen = [" and ".join(sorted({*header.formats().split(" and "), *below})) for below in self.frozen]
+            there = with_frozen or [header.formats()]
+            formats["parameters"] = dtypes["parameters"] if dtypes.get("parameters") in there else there[0]
         else:
             sizes = {tensor: size for tensor, (size, _) in self.moments.items()}
             problems = _differing(name, header.shapes, sizes | {STEP: ()})
@@ -274,8 +278,11 @@ def _expected(unit: Unit) -> Expected | str:
         moments |= {f"{slot}.{name}": (tuple(place), CODES[number]) for slot, (place, number) in made.items()}
         if precision.rounding == "master_fp32":
             moments[f"{MASTER}.{name}"] = (size, "F32")
+    stored = LONG_NAMES[CODES[precision.parameters]]
+    below = {"lora": (frozenset({stored}),),
+             "qlora": tuple(frozenset({stored, four_bits}) for four_bits in ("uint8", "nf4"))}
     return Expected(file=WEIGHTS if isinstance(method, FullConfig) else ADAPTERS, weights=weights, moments=moments,
-                    trained=frozenset(trained))
+                    trained=frozenset(trained), frozen=below.get(method.name, ()))
 
 
 def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Sizes | str:
