@@ -82,7 +82,7 @@ def find_planning_engine(name: str) -> PlanningEngine | None:
     engine = point.load()
     # A runtime protocol looks for names, not for signatures.
     if not isinstance(engine, PlanningEngine):
-        raise RequestError(f"engine: {name}, planned by {point}",
+        raise RequestError(f"engine: {name}, planned by {point.value}",
                            "a class with the methods of `workings.engines.base.PlanningEngine`")
     return engine
 

@@ -98,6 +98,6 @@ def _brought(name: str) -> Family:
                            "install the package that brings it")
     family = point.load()
     if not isinstance(family, Family) or family.name != name:
-        raise RequestError(f"model family {name!r}: {point}",
+        raise RequestError(f"model family {name!r}: {point.value}",
                            f"a `workings.models.family.Family` whose name is {name!r}")
     return family

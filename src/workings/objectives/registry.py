@@ -36,7 +36,7 @@ def find_objective(name: str) -> type[Objective]:
         place = f"{objectives.__name__}.{name}"
         objective = getattr(import_module(place), "OBJECTIVE", None)
     elif (point := find_plugin(GROUP, name, given=given)) is not None:
-        place, objective = str(point), point.load()
+        place, objective = point.value, point.load()
     else:
         others = [each for each in plugin_names(GROUP) if each not in ours]
         raise RequestError(given, f"one of {', '.join(ours + others)}", "install the package that brings it")
