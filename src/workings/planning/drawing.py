@@ -2,7 +2,7 @@
 
 from workings.engines.base import EngineRequest, Inspection
 from workings.hardware.device import DeviceFacts
-from workings.planning.parts import beside_the_step
+from workings.planning.parts import FORMULA_VERSIONS, beside_the_step
 from workings.planning.request import MOST_PROMPTS
 from workings.planning.verdict import judge
 
@@ -29,7 +29,7 @@ def drawn_at_a_time(request: EngineRequest, device: DeviceFacts, *, longest: int
         parts = beside_the_step(request, "drawing", (rows, padded, new_tokens), *mesh, device.platform)
         held = {name: size for name, size in parts.items() if can_train or name not in OPTIMIZER}
         verdict = judge(Inspection(peak_bytes=sum(held.values()), source="estimated", breakdown=held,
-                                   versions={"formula": "1"}), device)
+                                   versions=FORMULA_VERSIONS), device)
         if rows == 1 or (verdict.fits and not verdict.marginal):
             return rows, f"{rows} completions at a time: {verdict.reasons[0]}"
         rows //= 2

@@ -11,7 +11,7 @@ from workings.engines.base import EngineRequest, Inspection, Inspections, Progra
 from workings.models.shape import ModelShape
 from workings.objectives.base import SeveralTargets
 from workings.objectives.cross_entropy import CROSS_ENTROPY
-from workings.planning.parts import beside_the_step, exact_parts
+from workings.planning.parts import FORMULA_VERSIONS, beside_the_step, exact_parts
 from workings.planning.tensors import PER_LAYER_TABLE
 
 REFERENCE = "reference model"
@@ -106,7 +106,7 @@ def asked_by_formula(teacher: EngineRequest, size: tuple[int, int, int], mesh: t
                      platform: str) -> Inspection:
     """The teacher's ``log_probs`` by formula, as of a model that is trained (see `with_teacher`)."""
     parts = beside_the_step(teacher, "log_probs", size, *mesh, platform)
-    return Inspection(peak_bytes=sum(parts.values()), source="estimated", breakdown=parts, versions={"formula": "1"})
+    return Inspection(peak_bytes=sum(parts.values()), source="estimated", breakdown=parts, versions=FORMULA_VERSIONS)
 
 
 def beside(one: Inspection, parts: Mapping[str, int]) -> Inspection:

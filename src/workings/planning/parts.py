@@ -23,6 +23,8 @@ from workings.planning.tensors import (
 BATCH_FIELDS = 5
 """Arrays of a batch (tokens, targets, weights, positions, segment ids) beside the objective's signals, four bytes an
 element."""
+FORMULA_VERSIONS = {"formula": "2"}
+"""Stands where a compiler's versions would, so that records tell two formulas apart; raised when estimates change."""
 DRAWN_ARRAYS = 3
 """Arrays of all logits' size while a token is drawn: the logits, noise, and their sum."""
 FEED_FORWARD_POSITIONS, FEED_FORWARD_CHUNKS = 2048, 8

@@ -34,7 +34,7 @@ from workings.planning.breakdown import Part, blame, split_parts, unexplained_sh
 from workings.planning.frozen import TEACHER, TeacherModel, teacher_request, with_reference, with_teacher
 from workings.planning.inspecting import inspect_programs, not_shallow, refused_parts
 from workings.planning.notes import notes
-from workings.planning.parts import beside_the_step
+from workings.planning.parts import FORMULA_VERSIONS, beside_the_step
 from workings.planning.phases import estimated_step
 from workings.planning.request import engine_request, longest_batch, planned_mesh, programs_of
 from workings.planning.seconds import RunTime, step_seconds
@@ -232,8 +232,7 @@ def estimate(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[in
         parts = estimated_step(request, batch, *mesh, target.platform)
     else:
         parts = beside_the_step(request, program, batch, *mesh, target.platform)
-    # The formula's own version stands where a compiler's would, so that records tell two formulas apart.
-    return Inspection(peak_bytes=sum(parts.values()), source="estimated", breakdown=parts, versions={"formula": "1"},
+    return Inspection(peak_bytes=sum(parts.values()), source="estimated", breakdown=parts, versions=FORMULA_VERSIONS,
                       why_estimated=why)
 
 
