@@ -6,6 +6,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +54,18 @@ def _zeros(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
-def _written(name: str, data: bytes) -> Denial:
+def _written(name: str, data: Callable[[], bytes]) -> Denial:
     def change(run: Path) -> Path:
-        (run / name).write_bytes(data)
+        (run / name).write_bytes(data())
         reseal.reseal(run)
         return run
     return change
+
+
+def _sixty_megabytes(data: bytes) -> bytes:
+    """Values as in ``data``, so many of them. Made when they are written: all together they take half a gigabyte."""
+    comma = b"" if data[-3:-2] == b"," else b","
+    return _filled(data[:1], data[1:-2] + comma, b"1]" if data[:1] == b"[" else b'"x":1}', 60_000_000)
 
 
 def _many(data: bytes) -> Denial:
@@ -223,13 +230,12 @@ DENIALS: dict[str, Denial] = {
         METRICS, EVENTS, MANIFEST, CONFIG, LOG, README, SUMS, f"{EVALUATION}/{PREDICTIONS}")},
     "a checkpoint is a terabyte of holes": _instead("checkpoints/step_000006/model.safetensors", _holes(1 << 40)),
     **{f"{FILES} files of {what}": _many(data) for what, data in MANY_VALUES.items()},
-    **{f"a file of 60 MB of {what}": _written("config/one.json", _filled(data[:1], data[1:-2] + (
-        b"" if data[-3:-2] == b"," else b","), b"1]" if data[:1] == b"[" else b'"x":1}', 60_000_000))
+    **{f"a file of 60 MB of {what}": _written("config/one.json", partial(_sixty_megabytes, data))
        for what, data in MANY_VALUES.items() if what != "keys"},
     "60 evaluations of lists": many_evaluations,
     "a million lines of a log": long_log,
-    "half a million events": _written(EVENTS, b'{"kind":"x","time":"2026-01-01T00:00:00Z"}\n' * 500_000),
-    "lines of lists": _written(METRICS, b'{"a":[[],[],[],[],[]]}\n' * 500_000),
+    "half a million events": _written(EVENTS, lambda: b'{"kind":"x","time":"2026-01-01T00:00:00Z"}\n' * 500_000),
+    "lines of lists": _written(METRICS, lambda: b'{"a":[[],[],[],[],[]]}\n' * 500_000),
     **{f"README, log, samples and write-up of {opening!r}": _texts(opening) for opening in OPENINGS},
     **{f"a completion of {opening!r}": completion(opening * (TEXT_BYTES // len(opening))) for opening in OPENINGS},
     "a hundred completions of 400 kB": completion("1 1/2 = " * 50_000, 100),
