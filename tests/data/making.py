@@ -1,6 +1,7 @@
 """Imported files, rows and batches made for a test."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from workings.data.batches import Batches
 from workings.data.importing.run import ImportRequest, ImportResult, import_records
 from workings.data.importing.sources import open_file
 from workings.data.rows import Row, RowSet, prompt_digest
-from workings.data.traces import Trace, read_traces
+from workings.data.traces import read_traces
 
 
 def config(**keys: object) -> DataConfig:
@@ -37,10 +38,11 @@ def batches(lengths: list[int], b: int, a: int = 1, **keys: object) -> Batches:
                    data_config=config(**({"max_length": 16} | keys)))
 
 
-def imported(tmp_path: Path, kind: str, *records: Any, **keys: Any) -> tuple[ImportResult, list[Trace]]:
-    """Import records in a format; what was counted, and the traces that were written."""
+def imported(tmp_path: Path, kind: str, *records: Any, read: Callable[[Path], list[Any]] = read_traces,
+             **keys: Any) -> tuple[ImportResult, list[Any]]:
+    """Import records in a format; what was counted, and the traces (or what ``read`` reads) that were written."""
     source, out = tmp_path / "file.jsonl", tmp_path / "traces.jsonl"
     source.write_text("".join(json.dumps(record) + "\n" for record in records))
     result = import_records(open_file(source), out, ImportRequest(**(
         {"format": kind, "labels": {}, "force": True, "on_error": "skip"} | keys)))
-    return result, (read_traces(out) if result.written else [])
+    return result, (read(out) if result.written else [])

@@ -1,22 +1,17 @@
 """Every format of preference pairs with records by hand: what comes out, and which reason a bad record is given."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from workings.data.importing.run import ALL_PAIR_FORMATS, ImportRequest, ImportResult, import_records, rejects_path
-from workings.data.importing.sources import open_file
+from tests.data.making import imported
+from workings.data.importing.run import ALL_PAIR_FORMATS, ImportResult, rejects_path
 from workings.data.preferences import PreferencePair, read_pairs
 
-
-def run(tmp_path: Path, kind: str, *records: Any, **keys: Any) -> tuple[ImportResult, list[PreferencePair]]:
-    source, out = tmp_path / "file.jsonl", tmp_path / "pairs.jsonl"
-    source.write_text("".join(json.dumps(record) + "\n" for record in records))
-    result = import_records(open_file(source), out, ImportRequest(**(
-        {"format": kind, "labels": {}, "force": True, "on_error": "skip"} | keys)))
-    return result, (read_pairs(out) if result.written else [])
+run = partial(imported, read=read_pairs)
 
 
 def rejected(result: ImportResult) -> list[tuple[int, str]]:

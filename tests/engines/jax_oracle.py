@@ -29,15 +29,19 @@ def our_logits(engine: JaxEngine, params: dict, tokens: np.ndarray) -> np.ndarra
     return np.asarray(logits(params, jnp.asarray(tokens)))
 
 
-def exported(family: str, folder: Path, **changes: object):
-    """Engine, state and the same model opened by transformers (float32, plain attention)."""
-    engine = JaxEngine.open(request(tiny_shape(family, **changes)))
-    state = engine.init(3)
-    # Random norms, biases and larger matrices: at their initial values several features would be invisible.
+def roughened(engine: JaxEngine, seed: int = 3) -> dict:
+    """Random norms, biases and larger matrices: at their initial values several features would be invisible."""
+    state = engine.init(seed)
     draw = np.random.default_rng(1)
     layers = {name: jnp.asarray(x + draw.normal(0, 0.3, x.shape).astype(np.float32))
               for name, x in state["params"]["layers"].items()}
-    state = state | {"params": state["params"] | {"layers": layers}}
+    return state | {"params": state["params"] | {"layers": layers}}
+
+
+def exported(family: str, folder: Path, **changes: object):
+    """Engine, state and the same model opened by transformers (float32, plain attention)."""
+    engine = JaxEngine.open(request(tiny_shape(family, **changes)))
+    state = roughened(engine)
     engine.export(state, folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
     return engine, state, model.eval()

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.engines.tiny import packed_batch, random_batch, request, tiny_shape
+from tests.engines.tiny import losses, packed_batch, random_batch, request, tiny_shape
 from workings.config.training import AdamWConfig, MeshConfig
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.step import gradients
@@ -22,15 +22,6 @@ def same(a: object, b: object) -> bool:
     """Whether two states are equal bit for bit."""
     pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
     return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in pairs)
-
-
-def losses(engine: JaxEngine, state: dict, steps: int, first: int = 0) -> tuple[dict, list[float]]:
-    """Train on a few random batches."""
-    found = []
-    for i in range(first, first + steps):
-        state, result = engine.step(state, random_batch(engine.spec.shape, seed=i % 3), 1e-2)
-        found.append(result.loss)
-    return state, found
 
 
 @pytest.mark.slow

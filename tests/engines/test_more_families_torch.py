@@ -13,8 +13,8 @@ import pytest
 import torch
 import transformers
 
-from tests.engines.tiny import BF16, packed_batch, random_batch, request, tiny_shape
-from tests.engines.torch_oracle import gradients, losses, our_logits, plain, roughened, same, their_loss, with_adapter
+from tests.engines.tiny import BF16, losses, packed_batch, random_batch, request, tiny_shape
+from tests.engines.torch_oracle import gradients, our_logits, plain, roughened, same, their_loss, with_adapter
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, MemoryConfig
 from workings.engines.torch.engine import TorchEngine

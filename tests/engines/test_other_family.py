@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
 import transformers
 from torch.nn.functional import cross_entropy
 
+from tests.engines.jax_oracle import roughened
 from tests.engines.tiny import random_batch, request
 from tests.models.other_family import install
 from workings.config.load import load_recipe
@@ -32,12 +32,7 @@ def test_from_a_config_to_a_step_on_both_engines(tmp_path: Path) -> None:
     shape = from_hf_config(theirs.to_dict())
     assert (shape.family, shape.qkv_bias, shape.tied_embeddings) == ("toy", True, False)
     ours, other = JaxEngine.open(request(shape)), TorchEngine.open(request(shape))
-    state = ours.init(3)
-    # Biases begin at zero, where they would be invisible.
-    draw = np.random.default_rng(1)
-    layers = {name: jnp.asarray(x + draw.normal(0, 0.3, x.shape).astype(np.float32))
-              for name, x in state["params"]["layers"].items()}
-    state = state | {"params": state["params"] | {"layers": layers}}
+    state = roughened(ours)
     ours.export(state, tmp_path)
     recipe = load_recipe("smoke-tiny", [f"model={{source: pretrained, id: {tmp_path}}}"])
     assert find_shape(recipe) == shape

@@ -7,8 +7,8 @@ import pytest
 import torch
 import transformers
 
-from tests.engines.tiny import packed_batch, random_batch, request, tiny_shape
-from tests.engines.torch_oracle import losses, our_logits, roughened, same
+from tests.engines.tiny import losses, packed_batch, random_batch, request, tiny_shape
+from tests.engines.torch_oracle import our_logits, roughened, same
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, PrecisionConfig
 from workings.engines.base import ReportingEngine, SamplingEngine, StreamingEngine
 from workings.engines.torch import attention

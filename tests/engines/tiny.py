@@ -72,6 +72,15 @@ def random_batch(shape: ModelShape, *, micro: int = 1, rows: int = 4, length: in
         positions=np.where(real, np.arange(length), 0).astype(np.int32))
 
 
+def losses(engine: Any, state: Any, steps: int, first: int = 0) -> tuple[Any, list[float]]:
+    """State and losses of an engine trained on a few random batches, from batch ``first`` on."""
+    each = []
+    for number in range(first, first + steps):
+        state, result = engine.step(state, random_batch(engine.spec.shape, seed=number % 3), 1e-2)
+        each.append(result.loss)
+    return state, each
+
+
 def packed_batch(first: np.ndarray, second: np.ndarray) -> Batch:
     """Two rows of tokens in one sequence, then four positions of padding; every next token of a row is supervised."""
     tokens = np.concatenate([first, second, np.zeros(4, np.int32)])

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 import transformers
 
-from tests.engines.tiny import random_batch
 from workings.engines.torch.attention import Visible
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.model import final_logits, hidden_states
@@ -40,15 +39,6 @@ def same(a: State, b: State) -> bool:
     pairs += [(x, b.moments[slot][name]) for slot, tree in a.moments.items() for name, x in tree.items()]
     return a.step == b.step and all(torch.equal(x.detach().view(torch.uint8), y.detach().view(torch.uint8))
                                     for x, y in pairs)
-
-
-def losses(engine: TorchEngine, state: State, steps: int, first: int = 0) -> tuple[State, list[float]]:
-    """Train on a few random batches."""
-    found = []
-    for i in range(first, first + steps):
-        state, result = engine.step(state, random_batch(engine.spec.shape, seed=i % 3), 1e-2)
-        found.append(result.loss)
-    return state, found
 
 
 def with_adapter(base: Path, adapter: Path, *, trainable: bool = False) -> Any:
