@@ -22,6 +22,9 @@ from workings.hints import pip_install
 
 LIMIT_SECONDS = 3.0
 """Longest time that one answer takes."""
+AGAIN_SECONDS = 1.0
+"""Between two signals that the time is over. Python drops what a handler raises while memory is cleared up (in a
+finalizer or a callback of the collector), and without a second signal nothing would end the block."""
 MAX_CHARACTERS = 300
 """Of a formula; a longer one is not asked about."""
 MAX_SENTENCE = 2_000
@@ -187,12 +190,16 @@ def _limited() -> Iterator[None]:
 
     # A signal, because the library may stay in one call for hours, which no flag would end.
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, LIMIT_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT_SECONDS, AGAIN_SECONDS)
     try:
-        yield
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
     except TooLong:
         raise TimeoutError(f"math-verify needed more than {LIMIT_SECONDS:g} s") from None
     finally:
-        # The timer first: without its handler a signal that is still due would end the process.
+        # The timer first, and again where a second signal came while it was stopped: without its handler a signal that
+        # is still due would end the process.
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
