@@ -62,9 +62,24 @@ _set(_clean(os.environ))
 do_not_wait_for_the_disk()
 
 
+class SaidAtOnce:
+    """Says what failed when it fails, on one line: a suite that ends early prints no summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            said = (crash.message if crash else str(report.longrepr)).strip().partition("\n")[0]
+            terminal: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+            terminal.write_line(f"\nfailed in {report.when}: {report.nodeid}: {said[:300]}")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """One folder for the server that forks children; workers get it from the process that started them."""
     if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SaidAtOnce(config))
         folder = Path(tempfile.mkdtemp(prefix="workings-tests-fork-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         os.environ |= {"TESTS_FORK_FOLDER": str(folder), "TESTS_FORK_OWNER": str(os.getpid())}
