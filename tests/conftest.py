@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,6 +44,13 @@ OURS |= {"JAX_COMPILATION_CACHE_DIR": str(PROGRAMS.folder), "JAX_PERSISTENT_CACH
          "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0", "XLA_FLAGS": XLA_FLAGS,
          # XLA's own caches would put the folder's name into every key, and nothing would be found again.
          "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none"}
+
+
+if "TESTS_CACHE" not in os.environ:  # workers take it from the process that started them
+    os.environ["TESTS_CACHE"] = tempfile.mkdtemp(prefix="workings-tests-cache-")
+    atexit.register(shutil.rmtree, os.environ["TESTS_CACHE"], ignore_errors=True)
+# Plans, links and verdicts that a person keeps must neither help a test nor change by it.
+OURS |= {"WORKINGS_CACHE": os.environ["TESTS_CACHE"]}
 
 
 def _clean(environment: Mapping[str, str]) -> dict[str, str]:
@@ -111,6 +118,20 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     if os.environ.get("TESTS_QUICK") == "1":
         for name in ("subprocess.Popen", "workings.runs.train.train_in"):
             monkeypatch.setattr(name, lambda *what, name=name, **more: pytest.skip(f"not quick: calls {name}"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Half a surrogate pair in what a failed test says would end the process that runs tests, and with it the suite."""
+    return _encodable((yield))
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(each) for key, each in value.items()}
+    return type(value)(map(_encodable, value)) if isinstance(value, list | tuple) else value
 
 
 @pytest.hookimpl(trylast=True)

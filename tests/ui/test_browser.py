@@ -150,6 +150,9 @@ def test_a_person_clicks_through(browser: Any, link: str) -> None:
     assert page.locator(".tok.learned").count() > 10
 
     while page.goto(link.split("?")[0] + "run/live.partial").status == 404:  # JAX needs a while to start
+        page.goto(training)
+        output = page.locator("pre").all_inner_texts()
+        assert "exit code" not in page.locator("main").inner_text(), output
         time.sleep(0.5)
     steps = page.locator("[data-left]").first
     before = steps.inner_text()
