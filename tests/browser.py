@@ -1,7 +1,7 @@
 """A browser without a window, for tests of pages."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,15 +12,26 @@ QUIET = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-backgroun
          "--disable-component-update", "--disable-sync"]
 
 
+NewPage = Callable[..., Any]
+"""Opens a page in a context of its own, with Playwright's options of a context."""
+PATIENCE = 600_000
+"""Milliseconds, only to end a test that hangs: a busy machine must not decide what passes."""
+
+
 @contextmanager
-def chromium() -> Iterator[Any]:
-    """Chromium, closed at the end. Skips the test where there is none."""
+def chromium() -> Iterator[NewPage]:
+    """Chromium, closed at the end; skips the test where there is none."""
     playwright = pytest.importorskip("playwright.sync_api")
     if not BROWSER:
         pytest.skip("needs chromium")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=BROWSER, args=QUIET)
+        browser = driver.chromium.launch(executable_path=BROWSER, args=QUIET, timeout=PATIENCE)
+
+        def new_page(**options: Any) -> Any:
+            page = browser.new_context(**options).new_page()
+            page.set_default_timeout(PATIENCE)
+            return page
         try:
-            yield browser
+            yield new_page
         finally:
             browser.close()

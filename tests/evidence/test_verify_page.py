@@ -36,9 +36,8 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def page(packed: Path) -> Iterator[Any]:
     """The page beside the pack, from disk, in a browser without a network; it may say nothing to the console."""
     said: list[str] = []
-    with chromium() as browser:
-        context = browser.new_context(offline=True)
-        page = context.new_page()
+    with chromium() as new_page:
+        page = new_page(offline=True)
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: said.append(request.url) if not request.url.startswith("file:") else None)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser import chromium
+from tests.browser import NewPage, chromium
 from tests.reports.rewarded import rewarded_run
 from tests.samples.making import draw
 from tests.ui.making import improvement, paired_run
@@ -27,13 +27,13 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "quickstart" / "runs
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
+def new_page() -> Iterator[NewPage]:
+    with chromium() as opens:
+        yield opens
 
 
 @pytest.fixture(scope="module")
-def link(browser: Any, tmp_path_factory: pytest.TempPathFactory, fork_server, child_environment) -> Iterator[str]:
+def link(new_page: NewPage, tmp_path_factory: pytest.TempPathFactory, fork_server, child_environment) -> Iterator[str]:
     """The printed link of a page over the example's two runs and a run of every other kind."""
     folder = tmp_path_factory.mktemp("page") / "folder"
     with zipfile.ZipFile(EXAMPLE) as example:
@@ -78,11 +78,10 @@ def open_tab(page: Any, tab: str) -> None:
         link.click()
 
 
-def test_a_person_clicks_through(browser: Any, link: str) -> None:
+def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
     """Start a training run, watch it, compare the two finished runs, look at items, verify, stop the training."""
     said: list[str] = []
-    page = browser.new_context(color_scheme="dark", viewport={"width": 1200, "height": 900}).new_page()
-    page.set_default_timeout(600_000)  # only to end a test that hangs
+    page = new_page(color_scheme="dark", viewport={"width": 1200, "height": 900})
     page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning")
             and "404" not in message.text else None)
     page.on("pageerror", lambda error: said.append(str(error)))
@@ -169,9 +168,9 @@ def test_a_person_clicks_through(browser: Any, link: str) -> None:
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 400)])
-def test_text_has_contrast_and_nothing_sticks_out(browser: Any, link: str, scheme: str, width: int) -> None:
+def test_text_has_contrast_and_nothing_sticks_out(new_page: NewPage, link: str, scheme: str, width: int) -> None:
     """WCAG AA: at least 4.5 to 1 for text (3 to 1 where large); a narrow screen scrolls within tables only."""
-    page = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900}).new_page()
+    page = new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
     page.goto(link)
     base = link.split("?")[0]
     run = "run/runs/with-steps"
@@ -189,10 +188,10 @@ def test_text_has_contrast_and_nothing_sticks_out(browser: Any, link: str, schem
     page.context.close()
 
 
-def test_rollouts_are_found_by_keyboard_and_curves_of_one_figure_stand_together(browser: Any, link: str) -> None:
+def test_rollouts_are_found_by_keyboard_and_curves_of_one_figure_stand_together(new_page: NewPage, link: str) -> None:
     """From the curves to a rollout, to its hardest prompt, over the run and back, without a pointer."""
     said: list[str] = []
-    page = browser.new_context().new_page()
+    page = new_page()
     page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: said.append(str(error)))
     page.goto(link)
