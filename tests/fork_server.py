@@ -125,8 +125,13 @@ class ForkedChild:
         answer = self._connection.makefile().readline()
         self._connection.close()
         if not answer:
-            raise RuntimeError("the server that forks children has died")
+            raise died(Path(os.environ["TESTS_FORK_FOLDER"]))
         self.returncode = json.loads(answer)["code"]
+
+
+def died(folder: Path) -> RuntimeError:
+    """The error of everybody who asks a server that is gone, with what it said last."""
+    return RuntimeError(f"the server that forks children has died: {(folder / 'log').read_text()[-2000:]}")
 
 
 class Server:
@@ -163,7 +168,10 @@ class Server:
             connection = self._connect(environment)
             connection.sendall(len(request).to_bytes(8, "big") + request)
             socket.send_fds(connection, [b"f"], [file.fileno() for file in (given, *written)])
-            pid = int.from_bytes(_exactly(connection, 8), "big")
+            try:
+                pid = int.from_bytes(_exactly(connection, 8), "big")
+            except ConnectionError:
+                raise died(self.folder) from None
         return ForkedChild(connection, pid, arguments, written)
 
     def _connect(self, environment: Mapping[str, str]) -> socket.socket:
@@ -176,10 +184,10 @@ class Server:
                 connection.connect(str(self.folder / "socket"))
                 return connection
             except ConnectionRefusedError:  # there is a socket, and nobody behind it
-                raise RuntimeError("the server that forks children has died") from None
+                raise died(self.folder) from None
             except FileNotFoundError:
                 if (self.folder / "failed").exists():
-                    raise RuntimeError((self.folder / "log").read_text()) from None
+                    raise died(self.folder) from None
                 time.sleep(0.05)
 
     def _serve(self, environment: Mapping[str, str]) -> None:
@@ -205,7 +213,7 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
     while len(parts) < size:
         part = connection.recv(size - len(parts))
         if not part:
-            raise RuntimeError("the server that forks children has died")
+            raise ConnectionError("the other side has ended")
         parts += part
     return parts
 
@@ -245,23 +253,45 @@ def serve(folder: Path, owner: int) -> None:
 
 def _accept(listener: socket.socket, children: dict[int, socket.socket]) -> None:
     connection, _ = listener.accept()
-    connection.settimeout(None)
-    if not connection.recv(1, socket.MSG_PEEK):  # somebody who only asked whether this serves
+    try:
+        asked = _asked(connection)
+    except (OSError, ValueError):  # whoever asked was ended, or asks no further
+        asked = None
+    if asked is None:
         connection.close()
         return
-    request = json.loads(_exactly(connection, int.from_bytes(_exactly(connection, 8), "big")))
-    _, streams, _, _ = socket.recv_fds(connection, 1, _STREAMS)
+    request, streams = asked
     pid = os.fork()
     if pid == 0:
         listener.close()
         connection.close()
         for other in children.values():
             other.close()
-        os._exit(_child(request, streams))
+        code = 1
+        try:
+            code = _child(request, streams)
+        finally:  # a signal may come before it is a child of its own, which must never go on as a second server
+            os._exit(code)
     for stream in streams:
         os.close(stream)
-    connection.sendall(pid.to_bytes(8, "big"))
     children[pid] = connection
+    try:
+        connection.sendall(pid.to_bytes(8, "big"))
+    except OSError:  # whoever asked was ended in the meantime, and the child would have been
+        os.kill(pid, signal.SIGKILL)
+
+
+def _asked(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """A request and the three streams of its child; None from somebody who only asked whether this serves."""
+    connection.settimeout(60.0)  # a client that was stopped in the middle must not stop everybody
+    if not connection.recv(1, socket.MSG_PEEK):
+        return None
+    request = json.loads(_exactly(connection, int.from_bytes(_exactly(connection, 8), "big")))
+    _, streams, _, _ = socket.recv_fds(connection, 1, _STREAMS)
+    connection.settimeout(None)
+    if len(streams) != _STREAMS:
+        raise ConnectionError
+    return request, streams
 
 
 def _reap(children: dict[int, socket.socket]) -> None:
@@ -270,7 +300,7 @@ def _reap(children: dict[int, socket.socket]) -> None:
         if pid == 0:
             return
         connection = children.pop(pid)
-        with contextlib.suppress(BrokenPipeError):  # whoever asked does not wait any more
+        with contextlib.suppress(OSError):  # whoever asked does not wait any more
             connection.sendall((json.dumps({"code": os.waitstatus_to_exitcode(status)}) + "\n").encode())
         connection.close()
 

@@ -1,9 +1,16 @@
-"""What tests share lies beside them, in modules that are no tests."""
+"""What tests share lies beside them, in modules that are no tests; what starts their children outlives each of them."""
 
 import ast
+import json
+import os
+import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.fork_server import Server
 
 TESTS = Path(__file__).parents[1]
 
@@ -37,3 +44,17 @@ def test_nothing_here_imports_from_a_test_module():
                  if (names := {name for name in imported_modules(path.read_text(encoding="utf-8"))
                                if is_test_module(name)})}
     assert importers == {}
+
+
+@pytest.mark.parametrize("sent", ["half", "no streams", "all"])
+def test_a_command_that_is_ended_while_it_asks_for_a_child_ends_no_server(
+        fork_server: Server, child_environment: Callable[..., dict[str, str]], run_forked: Callable[..., Any],
+        sent: str) -> None:
+    request = json.dumps({"arguments": ["-c", "1"], "cwd": "/", "environment": {}}).encode()
+    fork_server.ready(child_environment())
+    with socket.socket(socket.AF_UNIX) as connection, Path(os.devnull).open() as stream:
+        connection.connect(str(fork_server.folder / "socket"))
+        connection.sendall(len(request).to_bytes(8, "big") + request[:None if sent != "half" else 20])
+        if sent == "all":
+            socket.send_fds(connection, [b"f"], 3 * [stream.fileno()])
+    assert run_forked("-c", "print(1)").stdout == "1\n"
