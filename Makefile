@@ -21,7 +21,9 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python; do \
 	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
+# pip compiles on one core, and a tenth of what it compiles is tests. Some packages ship templates that are no Python.
+COMPILE := $(BIN)/python -m compileall -q -q -j 0 -x '/tests?/' $(VENV)/lib || true
 CORE := $(VENV)/.installed-core
 ALL := $(VENV)/.installed-all
 
@@ -36,13 +38,15 @@ $(BIN)/python:
 
 # What the main job and looking at it need and no more: the core, JAX for CPU and the local page.
 $(CORE): pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install --quiet -c constraints.txt -e '.[jax,ui]'
+	$(INSTALL) -c constraints.txt -e '.[jax,ui]'
+	$(COMPILE)
 	@touch $@
 
 # What tests, checks and docs need. torch first and by its exact pin, so that pip takes a CPU build where it knows one.
 $(ALL): pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install --quiet 'torch==2.13.0' -c constraints.txt
-	$(PIP) install --quiet -c constraints.txt -e '.[jax,plan,torch,tunix,hub,score,timestamp,dev]'
+	$(INSTALL) 'torch==2.13.0' -c constraints.txt
+	$(INSTALL) -c constraints.txt -e '.[jax,plan,torch,tunix,hub,score,timestamp,dev]'
+	$(COMPILE)
 	@touch $(CORE) $@
 
 setup: $(ALL) ## makes .venv with everything that tests, checks and docs need
