@@ -31,11 +31,12 @@ def test_equal_stretches_by_hand() -> None:
     draw = StepDraw.confident([0, 10, 20, 30, 40], 50, longest=None, splice=10, confidence=0.5, seed=1)
     assert (len(draw.drawn), draw.drawn[-1], draw.whole) == (3, Stretch(start=40, end=50), True)
     assert draw.replayed == 30
-    assert draw.found(1) == draw.found(10) == 0.5, "one stretch is met"
-    assert draw.found(11) == draw.found(20) == pytest.approx(5 / 6), "two are met: one draw of six misses both"
-    assert draw.found(21) == 1.0
+    assert draw.detection_probability(1) == draw.detection_probability(10) == 0.5, "one stretch is met"
+    assert draw.detection_probability(11) == draw.detection_probability(20) == pytest.approx(5 / 6), \
+        "two are met: one draw of six misses both"
+    assert draw.detection_probability(21) == 1.0
     # One step at each of 50 places: 40 with a half, 10 in the last stretch with certainty.
-    assert draw.found_on_average(1) == pytest.approx(0.6)
+    assert draw.mean_detection_probability(1) == pytest.approx(0.6)
     assert draw.joint == 0.5
     assert [draw.shortest(level) for level in (0.5, 0.8, 0.99)] == [1, 11, 21]
     assert sum(last - first + 1 for first, last in draw.not_replayed()) == 20
@@ -61,9 +62,10 @@ def test_unequal_stretches_against_every_draw_and_place(states: list[int], last:
         draw = StepDraw.confident(states, last, longest=longest, splice=6, confidence=confidence, seed=3)
         for length in range(1, last + 1):
             worst, mean = counted(draw, length)
-            assert draw.found(length) == pytest.approx(worst)
-            assert draw.found_on_average(length) == pytest.approx(mean)
-        assert draw.found(6) >= confidence or len(draw.drawn) == len(states), "all, where that is not enough"
+            assert draw.detection_probability(length) == pytest.approx(worst)
+            assert draw.mean_detection_probability(length) == pytest.approx(mean)
+        assert draw.detection_probability(6) >= confidence or len(draw.drawn) == len(states), \
+            "all, where that is not enough"
 
 
 @pytest.mark.parametrize("steps", [1, 3, 10])
@@ -74,7 +76,8 @@ def test_a_few_steps_behind_one_state(steps: int) -> None:
     assert draw.replayed == min(steps, last - draw.drawn[0].start)
     for length in range(1, last + 1):
         worst, mean = counted(draw, length)
-        assert (draw.found(length), draw.found_on_average(length)) == (pytest.approx(worst), pytest.approx(mean))
+        assert draw.detection_probability(length) == pytest.approx(worst)
+        assert draw.mean_detection_probability(length) == pytest.approx(mean)
     assert (draw.joint, draw.shortest(0.99)) == (0.0, draw.shortest(0.999))
     assert StepDraw.some([0], 1, 10, seed=5).replayed == 1
 
@@ -82,16 +85,16 @@ def test_a_few_steps_behind_one_state(steps: int) -> None:
 def test_answers_by_hand() -> None:
     ten = DrawnUnit(unit="eval/items", items=10, samples=1, batch=1)
     draw = AnswerDraw(evaluations=(ten,), drawn=(4,), same=1.0)
-    assert draw.found(0, 1) == 0.4
-    assert draw.found(0, 2) == pytest.approx(1 - 70 / 210), "C(8,4) of C(10,4) miss both"
+    assert draw.detection_probability(0, 1) == 0.4
+    assert draw.detection_probability(0, 2) == pytest.approx(1 - 70 / 210), "C(8,4) of C(10,4) miss both"
     # At least nine tenths have to be the same: of ten one may differ, of four none.
-    assert AnswerDraw(evaluations=(ten,), drawn=(4,), same=0.9).found(0, 1) == 0.4
-    assert AnswerDraw(evaluations=(ten,), drawn=(10,), same=0.9).found(0, 1) == 0.0
-    assert AnswerDraw(evaluations=(ten,), drawn=(10,), same=0.9).found(0, 2) == 1.0
+    assert AnswerDraw(evaluations=(ten,), drawn=(4,), same=0.9).detection_probability(0, 1) == 0.4
+    assert AnswerDraw(evaluations=(ten,), drawn=(10,), same=0.9).detection_probability(0, 1) == 0.0
+    assert AnswerDraw(evaluations=(ten,), drawn=(10,), same=0.9).detection_probability(0, 2) == 1.0
     # In batches of four, of which the last has two, a forger fills as few as possible.
     batches = DrawnUnit(unit="eval/items", items=10, samples=1, batch=4)
-    assert AnswerDraw(evaluations=(batches,), drawn=(1,), same=1.0).found(0, 4) == pytest.approx(1 / 3)
-    assert AnswerDraw(evaluations=(batches,), drawn=(1,), same=1.0).found(0, 5) == pytest.approx(2 / 3)
+    assert AnswerDraw(evaluations=(batches,), drawn=(1,), same=1.0).detection_probability(0, 4) == pytest.approx(1 / 3)
+    assert AnswerDraw(evaluations=(batches,), drawn=(1,), same=1.0).detection_probability(0, 5) == pytest.approx(2 / 3)
     assert [batches.drawn_for(items) for items in (1, 2, 3, 6, 7, 99)] == [1, 1, 2, 2, 3, 3]
 
 

@@ -28,16 +28,16 @@ def parity_command(
         raise typer.Exit(1)
 
 
-def table(found: "Parity") -> str:
+def table(parity: "Parity") -> str:
     """The comparison for people."""
     from workings.runs.parity import TOLERANCES
 
-    lines = [f"parity     {found.model}; {found.steps} steps, jax and torch, float32: "
-             + ("passed" if found.passed else "FAILED")]
+    lines = [f"parity     {parity.model}; {parity.steps} steps, jax and torch, float32: "
+             + ("passed" if parity.passed else "FAILED")]
     # Fields of the result have the names of their tolerances.
     for name, limit in TOLERANCES.items():
-        value = getattr(found, name)
+        value = getattr(parity, name)
         verdict = "" if value <= limit else "  <- too large"
-        where = f"  {found.worst_gradient}" if name == "gradient" else ""
+        where = f"  {parity.worst_gradient}" if name == "gradient" else ""
         lines.append(f"  {name:<10}{value:>10.1e}  at most {limit:.0e}{verdict}{where}")
     return "\n".join(lines)

@@ -42,11 +42,11 @@ def check_command(
         raise typer.Exit(1)
 
 
-def page(found: "RewardCheck") -> str:
+def page(check: "RewardCheck") -> str:
     """The check for the terminal: a line for each probe, what the model drew, and what follows."""
-    values = found.as_json()
+    values = check.as_json()
     samples = values.get("samples")
-    rows = [["", "reward", "right", "beats", *found.rewards]]
+    rows = [["", "reward", "right", "beats", *check.rewards]]
     rows += [_row(name, probe, f"{probe['share_beaten']:.0%}") for name, probe in values["probes"].items()]
     rows.append(_row("(the right answer)", values["right_answer"], ""))
     if samples:

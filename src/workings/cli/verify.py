@@ -92,7 +92,7 @@ def _explain(wanted: str, *, as_json: bool) -> None:
            text=text_of(checks[0]) if len(checks) == 1 else text_of_all())
 
 
-def _text(found: "Verification", *, verbose: bool) -> str:
+def _text(result: "Verification", *, verbose: bool) -> str:
     """One line where all is well; what is wrong or kept a level from being reached; all checks if ``verbose``.
 
     Of level 3 also what was taken again, and which splices that would have missed.
@@ -100,24 +100,26 @@ def _text(found: "Verification", *, verbose: bool) -> str:
     from workings.evidence.replay.coverage import sentences
 
     lines = []
-    for check in found.checks:
+    for check in result.checks:
         verdict = str(check.verdict)
         # What only somebody outside can provide is not made in most checks, and nothing is wrong then.
         if verbose or verdict == "failed" or (verdict == "not_checked" and check.blocking):
             lines.append(painted(f"{MARKS[verdict]}  {check.id}: {check.text}", MEANINGS[verdict], sys.stdout))
-    well = not found.failed and found.level == found.asked_level
-    reached = f"level {found.level} of {found.asked_level}" if found.level >= 0 else f"no level of {found.asked_level}"
-    word = "verified" if well else "FAILED" if found.failed else "not reached"
-    summary = painted(f"{word}: {found.path}", "good" if well else "bad" if found.failed else "warning", sys.stdout) + (
-        f", {reached}: {found.passed} checks passed, {found.failed} failed, {found.not_checked} not made"
+    well = not result.failed and result.level == result.asked_level
+    level = f"level {result.level}" if result.level >= 0 else "no level"
+    reached = f"{level} of {result.asked_level}"
+    word = "verified" if well else "FAILED" if result.failed else "not reached"
+    meaning: Meaning = "good" if well else "bad" if result.failed else "warning"
+    summary = painted(f"{word}: {result.path}", meaning, sys.stdout) + (
+        f", {reached}: {result.passed} checks passed, {result.failed} failed, {result.not_checked} not made"
         + ("" if verbose else "; -v lists them"))
-    drawn = [line if place == "." else f"{place}: {line}" for place, facts in found.coverage.items()
+    drawn = [line if place == "." else f"{place}: {line}" for place, facts in result.coverage.items()
              for line in sentences(dict(facts))]
-    claims = ["", *found.claims, ""] if verbose else []
-    said = [f"said, not checked: {field.text}" for field in found.said] if verbose else []
-    if found.said:
-        summary += f"\nsaid, not checked: {len(found.said)} fields" + ("" if verbose else "; -v lists them")
-    return "\n".join([*lines, *said, *claims, *drawn, summary, *([f"root {found.root}"] if found.root else [])])
+    claims = ["", *result.claims, ""] if verbose else []
+    said = [f"said, not checked: {field.text}" for field in result.said] if verbose else []
+    if result.said:
+        summary += f"\nsaid, not checked: {len(result.said)} fields" + ("" if verbose else "; -v lists them")
+    return "\n".join([*lines, *said, *claims, *drawn, summary, *([f"root {result.root}"] if result.root else [])])
 
 
 def _authorities(files: list[Path]) -> tuple[bytes, ...]:

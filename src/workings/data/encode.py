@@ -123,18 +123,18 @@ def _joined(example: Example, read: list[list[int]], said: list[list[int]], temp
     return Encoded(example, tokens, said[-1], tuple(earlier))
 
 
-def _prove(found: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> None:
+def _prove(encoded: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> None:
     """Check what must hold for a row; see the module's text. The reasons are what a person reads."""
-    example, before, learned = found.example, found.prompt, found.completion
+    example, before, learned = encoded.example, encoded.prompt, encoded.completion
     bos, stop = template.bos_id, template.stop_ids[0]
     # First, because a forged turn also fails the checks below, with reasons that would mislead.
-    _refuse_forged_turns(found, tokenizer, template)
+    _refuse_forged_turns(encoded, tokenizer, template)
     # Where one token begins and ends a text (GPT-2's), it also ends the assistant's earlier turns.
     ends = sum(role == "assistant" for role, _ in example.history) if bos == stop else 0
     if bos is not None and (before[0] != bos or before.count(bos) != 1 + ends):
         raise _unproved(example, f"{before.count(bos) - ends} BOS tokens in the prompt", "exactly one, at the start")
     said = [text for role, text in example.history if role == "assistant"] if example.learns_history else []
-    turns = [*((before[start:end], (text,)) for (start, end), text in zip(found.earlier, said, strict=True)),
+    turns = [*((before[start:end], (text,)) for (start, end), text in zip(encoded.earlier, said, strict=True)),
              (learned, example.parts)]
     for tokens, parts in turns:
         _prove_learned(example, tokens, parts, stop, tokenizer)
@@ -157,12 +157,12 @@ def _prove_learned(example: Example, learned: list[int], parts: tuple[str, ...],
                             "a tokenizer that gives back what it was given")
 
 
-def _refuse_forged_turns(found: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> None:
-    example = found.example
+def _refuse_forged_turns(encoded: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> None:
+    example = encoded.example
     # Counted as ids and not searched for as text: only what the tokenizer takes for a control token does harm.
     controls = tokenizer.control_ids
     expected = template.control_counts(tuple(role for role, _ in example.history), example.thinks)
-    if (sum(i in controls for i in found.prompt), sum(i in controls for i in found.completion)) == expected:
+    if (sum(i in controls for i in encoded.prompt), sum(i in controls for i in encoded.completion)) == expected:
         return
     _refuse_control_tokens(example, [example.prompt, *example.parts, *(text for _, text in example.history)], tokenizer)
     raise _unproved(example, "control tokens in its text: not found one by one", _FORGES_NOTHING)

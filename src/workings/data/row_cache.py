@@ -153,26 +153,26 @@ def _read(place: Path) -> KeptRowSet | None:
         return None
 
 
-def _write(place: Path, found: RowSet) -> None:
+def _write(place: Path, row_set: RowSet) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     # On the same file system, so that the move into place is one rename and nobody sees half a folder.
     with tempfile.TemporaryDirectory(dir=place.parent) as name:
         partial = Path(name) / "rows"
         partial.mkdir()
-        starts, earlier_starts = np.zeros((2, len(found.rows) + 1), np.int64)
-        np.cumsum(found.lengths, out=starts[1:])
-        np.cumsum([len(row.earlier_prompt_digests) for row in found.rows], out=earlier_starts[1:])
+        starts, earlier_starts = np.zeros((2, len(row_set.rows) + 1), np.int64)
+        np.cumsum(row_set.lengths, out=starts[1:])
+        np.cumsum([len(row.earlier_prompt_digests) for row in row_set.rows], out=earlier_starts[1:])
         # A SHA-256 as hex has 64 characters: as S64 all digests are one array that can be mapped.
-        arrays = {"tokens": np.concatenate([row.tokens for row in found.rows]), "masks": found.masks, "starts": starts,
-                  "prompt_digests": np.array([row.prompt_digest for row in found.rows], "S64"),
-                  "earlier_digests": np.array([digest for row in found.rows for digest in row.earlier_prompt_digests],
+        arrays = {"tokens": np.concatenate([row.tokens for row in row_set.rows]), "masks": row_set.masks,
+                  "starts": starts, "prompt_digests": np.array([row.prompt_digest for row in row_set.rows], "S64"),
+                  "earlier_digests": np.array([digest for row in row_set.rows for digest in row.earlier_prompt_digests],
                                               "S64"), "earlier_starts": earlier_starts}
         for array, values in arrays.items():
             np.save(partial / f"{array}.npy", values)
-        rest = {"ids": found.ids, "pad_id": found.pad_id, "max_length": found.max_length, "digest": found.digest,
-                "dropped": [[each.id, each.tokens, each.reason] for each in found.dropped]}
+        rest = {"ids": row_set.ids, "pad_id": row_set.pad_id, "max_length": row_set.max_length,
+                "digest": row_set.digest, "dropped": [[each.id, each.tokens, each.reason] for each in row_set.dropped]}
         (partial / REST).write_text(json.dumps(rest), encoding="utf-8")
-        (partial / INDEX).write_bytes(found.index_bytes)
+        (partial / INDEX).write_bytes(row_set.index_bytes)
         facts = {"files": {file: file_digest(partial / file) for file in FILES}}
         (partial / FACTS).write_text(json.dumps(facts), encoding="utf-8")
         # A folder cannot be renamed onto one that is not empty. What lay there was not intact when it was read.

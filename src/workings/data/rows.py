@@ -229,17 +229,17 @@ def row_problems(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTe
             yield trace.id, error.given.removeprefix(f"trace {trace.id}: ")
 
 
-def row_of(found: Encoded) -> Row:
+def row_of(encoded: Encoded) -> Row:
     """The row of an example's tokens: the completion learned, and of the prompt the turns that are to be learned."""
-    mask = np.zeros(len(found.prompt) + len(found.completion), np.uint8)
-    for start, end in (*found.earlier, (len(found.prompt), len(mask))):
+    mask = np.zeros(len(encoded.prompt) + len(encoded.completion), np.uint8)
+    for start, end in (*encoded.earlier, (len(encoded.prompt), len(mask))):
         mask[start:end] = 1
-    history = found.example.history
+    history = encoded.example.history
     # Of each turn of the assistant what the user said last before it; an empty text where the assistant began.
     asked = [next((said for role, said in reversed(history[:number]) if role == "user"), "")
-             for number, (role, _) in enumerate(history) if role == "assistant" and found.earlier]
-    return Row(found.example.id, np.array(found.prompt + found.completion, np.int32), mask,
-               prompt_digest(found.example.prompt), tuple(map(prompt_digest, asked)))
+             for number, (role, _) in enumerate(history) if role == "assistant" and encoded.earlier]
+    return Row(encoded.example.id, np.array(encoded.prompt + encoded.completion, np.int32), mask,
+               prompt_digest(encoded.example.prompt), tuple(map(prompt_digest, asked)))
 
 
 def _example(trace: Trace, config: DataConfig) -> Example:

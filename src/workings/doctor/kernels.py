@@ -59,15 +59,15 @@ def probe(engine: str, device: str, dtypes: list[str]) -> list[dict[str, Any]]:
     return [{"failure": f"the process ended with {done.returncode}: {said}", "kind": "crash"}]
 
 
-def _finding(engine: str, dtype: str, found: dict[str, Any], asked: bool) -> Finding:
+def _finding(engine: str, dtype: str, answer: dict[str, Any], asked: bool) -> Finding:
     name = f"kernel.{engine}"
-    if "failure" not in found:
-        return Finding(id=name, judgement="fine", why=WHY, what=f"{found['kernel']} is right on "
-                       f"{', '.join(found['devices'])} ({found['platform']}: {found['device']}; {found['reason']})")
+    if "failure" not in answer:
+        return Finding(id=name, judgement="fine", why=WHY, what=f"{answer['kernel']} is right on "
+                       f"{', '.join(answer['devices'])} ({answer['platform']}: {answer['device']}; {answer['reason']})")
     # Where nobody asked for this engine by name, that it is missing stops nothing.
-    absent = found["kind"] in ("not installed", "not offered")
+    absent = answer["kind"] in ("not installed", "not offered")
     return Finding(id=name, judgement="note" if absent and not asked else "problem",
-                   what=f"{dtype}: {found['failure']}", mend=found.get("mend", ""),
+                   what=f"{dtype}: {answer['failure']}", mend=answer.get("mend", ""),
                    why="runs that ask for this are refused" if absent else WHY)
 
 

@@ -90,7 +90,7 @@ def _extra(requirement: Requirement) -> bool:
     return requirement.marker is not None and not requirement.marker.evaluate({"extra": ""})
 
 
-def _declared_conflict(name: str, have: str, other: str, found: str, wanted: SpecifierSet,
+def _declared_conflict(name: str, have: str, other: str, installed: str, wanted: SpecifierSet,
                        present: Mapping[str, str]) -> Finding:
     # A plugin for a device that is not here is still used to compile plans for one.
     used = PLUGINS.get(other, "cpu") in {"cpu", *present}
@@ -100,5 +100,5 @@ def _declared_conflict(name: str, have: str, other: str, found: str, wanted: Spe
     # A newer TPU runtime usually still serves an older JAX; whether it does is what the kernel shows.
     stops = used and other != "libtpu"
     return Finding(id=f"versions.{other}", judgement="problem" if stops else "note",
-                   what=f"{other} {found} beside {name} {have}, which asks for {other}{wanted}", why=why,
+                   what=f"{other} {installed} beside {name} {have}, which asks for {other}{wanted}", why=why,
                    mend=pip_install(f"{other}{wanted}", extra=False) if used else "")

@@ -21,7 +21,7 @@ class Problems:
     """What was wrong with a file of predictions: every kind counted, the first few named."""
 
     def __init__(self) -> None:
-        self._found: dict[str, list[str]] = {}
+        self._first: dict[str, list[str]] = {}
         self._counts: dict[str, int] = {}
 
     def add(self, kind: str, what: str) -> None:
@@ -29,11 +29,11 @@ class Problems:
         self._counts[kind] = self._counts.get(kind, 0) + 1
         # A file of a million bad lines must fill neither memory nor the summary.
         if self._counts[kind] <= SHOWN:
-            self._found.setdefault(kind, []).append(what[:200])
+            self._first.setdefault(kind, []).append(what[:200])
 
     def to_json(self) -> dict[str, Any]:
         """Count and names by kind."""
-        return {kind: {"count": count, "first": self._found[kind]} for kind, count in sorted(self._counts.items())}
+        return {kind: {"count": count, "first": self._first[kind]} for kind, count in sorted(self._counts.items())}
 
 
 class ExternalPredictions:

@@ -109,8 +109,8 @@ def _source(place: str, name: str, key: str) -> ClaimSource:
                        pointer=pointer_to("scorecard", "overall", key))
 
 
-def _overall(found: Mapping[str, Any]) -> Any:
-    card = found["summary"].get("scorecard") if isinstance(found["summary"], dict) else None
+def _overall(evaluation: Mapping[str, Any]) -> Any:
+    card = evaluation["summary"].get("scorecard") if isinstance(evaluation["summary"], dict) else None
     return card.get("overall") if isinstance(card, dict) else None
 
 

@@ -53,11 +53,11 @@ def find_machine(name: str, device: str) -> Machine:
         return MACHINES[name]
     # A name that was given and is not known is never replaced by a guess.
     platform = {"tpu": "tpu", "gpu": "gpu", "cuda": "gpu"}.get(device, "") if not name else ""
-    machine_found = next((machine for machine in MACHINES.values() if machine.platform == platform), None)
-    if machine_found is None:
+    machine = next((machine for machine in MACHINES.values() if machine.platform == platform), None)
+    if machine is None:
         raise RequestError(f"--on {name}" if name else f"a recipe for device {device}, and no --on",
                            " or ".join(MACHINES), f"--on {next(iter(MACHINES))}")
-    return machine_found
+    return machine
 
 
 def slug(title: str) -> str:

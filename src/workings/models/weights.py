@@ -113,7 +113,7 @@ def layer_loops(shape: ModelShape) -> tuple[Loop, ...]:
         # The turns that repeat over the most layers; of equals the shortest, because each place is compiled once.
         # Quadratic in the layers for each loop that is found, once a shape.
         turns, step = max(((_turns(kinds, first, step), step) for step in range(1, shape.layers - first + 1)),
-                          key=lambda found: (found[0] * found[1] if found[0] > 1 or found[1] == 1 else 0, -found[1]))
+                          key=lambda loop: (loop[0] * loop[1] if loop[0] > 1 or loop[1] == 1 else 0, -loop[1]))
         equal = [list(group) for _, group in groupby(range(first, first + step), key=kinds.__getitem__)]
         loops.append(Loop(turns, tuple(tuple(layer + turn * step for turn in range(turns) for layer in layers)
                                        for layers in equal)))

@@ -37,7 +37,7 @@ class Part:
 
 
 def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[int, int], platform: str,
-                found: Inspection, program: ProgramName = "step",
+                inspection: Inspection, program: ProgramName = "step",
                 difference: Mapping[str, int] | None = None) -> tuple[Part, ...]:
     """The peak of one program in parts, which add up to it.
 
@@ -46,24 +46,24 @@ def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple
         batch: of the program.
         mesh: sizes of ``fsdp`` and ``tp``.
         platform: of the target.
-        found: what the compiler or the formula said.
+        inspection: what the compiler or the formula said.
         program: which one.
         difference: parts of a refused step by two shallow models.
     """
-    if found.source == "traced":
-        return tuple(Part(name=name, size_bytes=size, certainty="assumed" if name in found.assumed else "traced")
-                     for name, size in found.breakdown.items())
-    if found.source == "estimated":
-        known = {*exact_parts(request, batch, *mesh), *found.exact}
+    if inspection.source == "traced":
+        return tuple(Part(name=name, size_bytes=size, certainty="assumed" if name in inspection.assumed else "traced")
+                     for name, size in inspection.breakdown.items())
+    if inspection.source == "estimated":
+        known = {*exact_parts(request, batch, *mesh), *inspection.exact}
         return tuple(Part(name=name, size_bytes=size, certainty="exact" if name in known else "estimated")
-                     for name, size in found.breakdown.items() if size)
+                     for name, size in inspection.breakdown.items() if size)
     # Gradients are none of the program's arguments: they lie in the heap, which is looked at below.
-    exact = with_table(found.exact, request, mesh, program) or {
+    exact = with_table(inspection.exact, request, mesh, program) or {
         name: size for name, size in exact_parts(request, batch, *mesh).items() if not name.startswith("gradient")
-    } | {name: found.breakdown[name] for name in FROZEN if name in found.breakdown}
+    } | {name: inspection.breakdown[name] for name in FROZEN if name in inspection.breakdown}
     parts = [Part(name=name, size_bytes=size, certainty="exact") for name, size in exact.items()]
-    if found.heap:
-        parts += [Part(name=name, size_bytes=size, certainty="assigned") for name, size in found.heap.items()
+    if inspection.heap:
+        parts += [Part(name=name, size_bytes=size, certainty="assigned") for name, size in inspection.heap.items()
                   if name != UNNAMED]
     elif difference:
         parts += [Part(name=name, size_bytes=size, certainty="by difference") for name, size in difference.items()
@@ -73,11 +73,11 @@ def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple
         gradients = {name: size for name, size in exact_parts(request, batch, *mesh).items()
                      if name.startswith("gradient")}
         parts += [Part(name=name, size_bytes=size, certainty="exact") for name, size in gradients.items()]
-        if not found.refused:
-            parts += _by_proportion(request, batch, mesh, platform, found.peak_bytes - _total(parts))
-    rest = found.peak_bytes - _total(parts)
+        if not inspection.refused:
+            parts += _by_proportion(request, batch, mesh, platform, inspection.peak_bytes - _total(parts))
+    rest = inspection.peak_bytes - _total(parts)
     # Taken from the rest, so that the parts still add up to the peak.
-    if code := min(max(0, rest), found.breakdown.get("code", 0)):
+    if code := min(max(0, rest), inspection.breakdown.get("code", 0)):
         parts.append(Part(name="code of the program", size_bytes=code, certainty="exact"))
         rest -= code
     if abs(rest) >= NEGLIGIBLE:

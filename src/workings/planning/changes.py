@@ -26,12 +26,12 @@ def with_counted_steps(loaded: LoadedRecipe, steps: int, said: str) -> LoadedRec
                    chosen=(*loaded.chosen, f"training.steps: {said}"))
 
 
-def difference(asked: Recipe, found: Recipe) -> tuple[str, ...]:
+def difference(asked: Recipe, other: Recipe) -> tuple[str, ...]:
     """What to type after the recipe's name to get the other one: ``key=value`` words."""
-    before, after = (dict(leaves(recipe.model_dump(mode="json"))) for recipe in (asked, found))
+    before, after = (dict(leaves(recipe.model_dump(mode="json"))) for recipe in (asked, other))
     whole = []
     for section in ("optimizer", "method"):  # keys of the old one have no place in the new one
-        old, new = getattr(asked, section), getattr(found, section)
+        old, new = getattr(asked, section), getattr(other, section)
         if old.name != new.name:
             values = {"name": new.name} | new.model_dump(mode="json", exclude_defaults=True)
             inside = ", ".join(f"{key}: {value}" for key, value in values.items())

@@ -31,12 +31,12 @@ class TeacherModel:
     """By which it was trained: adapters stay beside its weights."""
 
 
-def with_reference(request: EngineRequest, mesh: tuple[int, int], found: Inspections) -> Inspections:
+def with_reference(request: EngineRequest, mesh: tuple[int, int], inspections: Inspections) -> Inspections:
     """The programs beside a frozen copy of the first weights, where the recipe holds on to them without adapters."""
     if not getattr(request.objective, "kl_beta", 0.0) or request.method.name != "full":
-        return found
+        return inspections
     size = _weights(request, mesh)
-    return {name: beside(one, {REFERENCE: size}) for name, one in found.items()}
+    return {name: beside(one, {REFERENCE: size}) for name, one in inspections.items()}
 
 
 def teacher_request(student: EngineRequest, teacher: TeacherModel, precision: TeacherPrecision) -> EngineRequest:
@@ -82,7 +82,7 @@ def _weights(request: EngineRequest, mesh: tuple[int, int]) -> int:
     return parts["parameters"] + parts.get(PER_LAYER_TABLE, 0)
 
 
-def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: tuple[int, int], found: Inspections,
+def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: tuple[int, int], inspections: Inspections,
                  asked: Inspection, *, stays: bool) -> Inspections:
     """The student's programs beside the teacher's weights, and the teacher's own beside the student's state.
 
@@ -90,7 +90,7 @@ def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: tuple[int
         student: what the student's engine was asked for.
         teacher: the teacher's, of `teacher_request`.
         mesh: sizes of ``fsdp`` and ``tp``.
-        found: the student's programs.
+        inspections: the student's programs.
         asked: the teacher's ``log_probs``, as of a model that is trained.
         stays: whether it is asked again and again; else it is gone before the first step.
     """
@@ -98,7 +98,7 @@ def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: tuple[int
     state = exact_parts(student, (1, mesh[0], 1), *mesh)
     # The student's whole state lies there while the teacher is asked, moments included.
     waiting = {f"{name} of the student": state[name] for name in STATE if name in state}
-    return {name: beside(one, weights) for name, one in found.items()} | {
+    return {name: beside(one, weights) for name, one in inspections.items()} | {
         TEACHER: beside(_without_moments(asked), waiting)}
 
 

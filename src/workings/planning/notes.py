@@ -6,19 +6,19 @@ from workings.hardware.catalog import Target
 from workings.hardware.device import without_alias
 
 
-def notes(recipe: Recipe, target: Target, found: Inspection, batch: tuple[int, int, int]) -> list[str]:
+def notes(recipe: Recipe, target: Target, inspection: Inspection, batch: tuple[int, int, int]) -> list[str]:
     """Sentences about who answered about a program's ``batch``, and about what fitting does not say."""
     said = []
-    if found.refused:
-        said.append(f"the compiler refused: {found.refused}")
-    elif found.source == "compiled" and found.tokens_per_device:
-        said.append(f"compiler bound; each device's program takes tokens {list(found.tokens_per_device)} of the "
+    if inspection.refused:
+        said.append(f"the compiler refused: {inspection.refused}")
+    elif inspection.source == "compiled" and inspection.tokens_per_device:
+        said.append(f"compiler bound; each device's program takes tokens {list(inspection.tokens_per_device)} of the "
                     f"global batch {list(batch)}")
-    if found.source == "estimated":
-        why = found.why_estimated or f"no compiler was asked for {target.name}"
+    if inspection.source == "estimated":
+        why = inspection.why_estimated or f"no compiler was asked for {target.name}"
         said.append(f"estimated by formula: {why}; on a machine with the card, "
                     "`workings train` compiles the step and decides before any weight is loaded")
-    said += found.notes
+    said += inspection.notes
     number = recipe.precision.compute
     if number in target.no_matrix_units and target.platform != "tpu":
         said.append(f"{target.name} has no matrix units for {number}: fitting is not the same as being fast")

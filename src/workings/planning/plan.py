@@ -206,22 +206,23 @@ def limit_of(target: Target, engine: PlanningEngine | None) -> tuple[int, str]:
     return engine.usable_memory(target) if engine is not None else (target.memory_bytes, target.memory_source)
 
 
-def device_of(target: Target, found: Inspection, mesh: tuple[int, int], engine: PlanningEngine | None) -> DeviceFacts:
+def device_of(target: Target, inspection: Inspection, mesh: tuple[int, int], engine: PlanningEngine | None
+              ) -> DeviceFacts:
     """The target as a device to judge against: what the engine may use of it, or the compiler's own limit.
 
     Args:
         target: the machine.
-        found: what was said about the program that needs the most.
+        inspection: what was said about the program that needs the most.
         mesh: sizes of ``fsdp`` and ``tp``.
         engine: that would run there; None where it says nothing about devices that are not here.
     """
     limit, source = limit_of(target, engine)
     # A compiler refuses by its own limit; by any other one the same peak might seem to fit.
-    if found.limit_bytes:
-        limit, source = found.limit_bytes, "the compiler"
+    if inspection.limit_bytes:
+        limit, source = inspection.limit_bytes, "the compiler"
     return DeviceFacts(
         platform=target.platform, kind=target.kind, count=mesh[0] * mesh[1], memory_limit_bytes=limit,
-        memory_limit_source=source, mesh={"fsdp": mesh[0], "tp": mesh[1]}, versions=found.versions,
+        memory_limit_source=source, mesh={"fsdp": mesh[0], "tp": mesh[1]}, versions=inspection.versions,
         reason=f"--on {target.name}")
 
 
@@ -244,7 +245,7 @@ def _waiting(program: ProgramName, parts: tuple[Part, ...]) -> list[str]:
     return [f"the optimizer's state stays in memory beside the {program} and is counted: {gib(waiting)}"]
 
 
-def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int], found: Inspection,
+def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int], inspection: Inspection,
             device: DeviceFacts, target: Target, *, program: ProgramName = "step",
             peaks: Mapping[ProgramName, int] | None = None, difference: Mapping[str, int] | None = None) -> Plan:
     """Put the verdict, its parts and its reasons together.
@@ -253,7 +254,7 @@ def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int],
         recipe: what is asked for.
         request: the same, as an engine takes it.
         batch: of the program that needs the most.
-        found: what was said about that program.
+        inspection: what was said about that program.
         device: to judge against.
         target: the machine.
         program: which one needs the most.
@@ -261,21 +262,21 @@ def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int],
         difference: parts of a refused step by two shallow models.
     """
     mesh = (device.mesh["fsdp"], device.mesh["tp"])
-    verdict = judge(found, device)
+    verdict = judge(inspection, device)
     # The largest first, whatever order an engine or the cache has them in.
-    parts = tuple(sorted(split_parts(request, batch, mesh, target.platform, found, program, difference),
+    parts = tuple(sorted(split_parts(request, batch, mesh, target.platform, inspection, program, difference),
                          key=lambda part: (-part.size_bytes, part.name)))
     used = mesh[0] * mesh[1]
     culprit = blame(parts, used, target.devices, verdict, parameters=request.precision.parameters)
     remarks = []
-    peaks = peaks or {program: found.peak_bytes}
+    peaks = peaks or {program: inspection.peak_bytes}
     if len(peaks) > 1:
         remarks.append(f"decided by the {program}, which needs the most: " + ", ".join(
             f"{name} {gib(peak)}" for name, peak in peaks.items()))
         remarks += _waiting(program, parts)
-    elif found.refused:
+    elif inspection.refused:
         remarks.append("the run's other programs were not asked about: the step does not fit already")
-    if found.refused and unexplained_share(parts, found.peak_bytes) > MOST_UNEXPLAINED:
+    if inspection.refused and unexplained_share(parts, inspection.peak_bytes) > MOST_UNEXPLAINED:
         remarks += filter(None, [not_shallow(request.shape)])
     # `batch` belongs to the program that needs the most; rows and time are those of the step.
     step = longest_batch(recipe, mesh[0])
@@ -283,9 +284,9 @@ def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int],
     host = host_parts(request, used)
     remarks += [f"in the host's memory and on no device: {name}, {gib(size)} for {used} process{'es' * (used > 1)}"
                 for name, size in host.items()]
-    remarks += notes(recipe, target, found, batch)
+    remarks += notes(recipe, target, inspection, batch)
     if not request.shape.proven:
         remarks.append(unproven_sentence(request.shape.family))
     return Plan(recipe=recipe.name, target=target.name, verdict=verdict, parts=parts, culprit=culprit,
                 step_seconds=seconds, step_time=how if target.platform != "cpu" else "", remarks=tuple(remarks),
-                batch=step, mesh=mesh, details=found.facts(), program=program, peaks=peaks, host_parts=host)
+                batch=step, mesh=mesh, details=inspection.facts(), program=program, peaks=peaks, host_parts=host)

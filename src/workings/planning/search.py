@@ -198,14 +198,14 @@ def _not_searched(recipe: Recipe) -> list[str]:
             "change"] if recipe.draws else []
 
 
-def _another(found: Nearest) -> list[str]:
+def _another(nearest: Nearest) -> list[str]:
     """What is said of a plan that trains other weights than was asked for."""
     return ["that is another experiment: it trains adapters beside frozen weights, and its result says little about "
-            "training all of them"] if any(word.startswith("method") for word in found.overrides) else []
+            "training all of them"] if any(word.startswith("method") for word in nearest.overrides) else []
 
 
-def _grown(asked: Plan, found: Nearest) -> list[str]:
-    before, after = asked.batch[0] * asked.batch[1], found.rows
+def _grown(asked: Plan, nearest: Nearest) -> list[str]:
+    before, after = asked.batch[0] * asked.batch[1], nearest.rows
     return [f"its global batch has {after} rows instead of {before}: devices do not share a row"] \
         if before != after else []
 

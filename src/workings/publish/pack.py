@@ -182,8 +182,8 @@ def _asked(run: RunRecord) -> dict[str, Any]:
 
 def _pages(contents: Contents, documents: dict[str, bytes]) -> tuple[list[str], list[Claim]]:
     """Add the report and, of two sides with evaluations, the comparison. Both name places of the pack only."""
-    found_at = {**{place: run.path for place, run in contents.runs.items()}, **contents.evaluations}
-    places = {place: found_at[place] for place in contents.order}
+    path_of = {**{place: run.path for place, run in contents.runs.items()}, **contents.evaluations}
+    places = {place: path_of[place] for place in contents.order}
     sides = [place for place, path in places.items() if any(path.glob(f"**/{EVALUATION_SUMMARY}"))]
     # Links give the runs the places that they have in the pack, and relative paths then are the pack's own: no path of
     # this machine reaches the pages. The working folder belongs to the whole process, so no thread may run beside this.

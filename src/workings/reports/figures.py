@@ -179,12 +179,13 @@ def _accuracy_mark(cell: dict[str, Any], color: int) -> Mark:
                                                      else " (no interval)"))
 
 
-def _delta_mark(found: PairedDifference) -> Mark:
-    if isinstance(found.interval, Interval):
-        low, high = 100 * found.interval.low, 100 * found.interval.high
-        return Mark(value=100 * found.delta, low=low, high=high, color=_DELTA_COLOR,
-                    label=f"{100 * found.delta:+.1f} ({low:+.1f} to {high:+.1f})")
-    return Mark(value=100 * found.delta, low=None, high=None, color=_DELTA_COLOR, label=f"{100 * found.delta:+.1f}")
+def _delta_mark(difference: PairedDifference) -> Mark:
+    if isinstance(difference.interval, Interval):
+        low, high = 100 * difference.interval.low, 100 * difference.interval.high
+        return Mark(value=100 * difference.delta, low=low, high=high, color=_DELTA_COLOR,
+                    label=f"{100 * difference.delta:+.1f} ({low:+.1f} to {high:+.1f})")
+    return Mark(value=100 * difference.delta, low=None, high=None, color=_DELTA_COLOR,
+                label=f"{100 * difference.delta:+.1f}")
 
 
 def _bounds(cell: dict[str, Any]) -> str:
@@ -193,10 +194,10 @@ def _bounds(cell: dict[str, Any]) -> str:
     return f"{100 * cell['ci_low']:.1f} to {100 * cell['ci_high']:.1f}"
 
 
-def _delta_bounds(found: PairedDifference) -> str:
-    if isinstance(found.interval, Interval):
-        return f"{points(found.interval.low)} to {points(found.interval.high)}"
-    return f"none: {found.interval}"
+def _delta_bounds(difference: PairedDifference) -> str:
+    if isinstance(difference.interval, Interval):
+        return f"{points(difference.interval.low)} to {points(difference.interval.high)}"
+    return f"none: {difference.interval}"
 
 
 def _key(view: RunView, kind: str) -> dict[str, Any]:

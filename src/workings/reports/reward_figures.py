@@ -91,17 +91,17 @@ def reward_samples(views: Sequence[RunView]) -> list[ShownRollout]:
 Line = tuple[str, int, Points]
 
 
-def _lines(panel: Panel, found: Sequence[tuple[RunView, list[tuple[float, dict[str, float]]]]]) -> list[Line]:
+def _lines(panel: Panel, points_of_runs: Sequence[tuple[RunView, list[tuple[float, dict[str, float]]]]]) -> list[Line]:
     """Name, color and points of each line, those without points left out."""
     lines: list[Line] = []
-    for view, rows in found:
+    for view, rows in points_of_runs:
         keys = panel.lines_of(key for _, values in rows for key in values)
-        for number, line in enumerate(keys if len(found) == 1 else keys[:1]):
+        for number, line in enumerate(keys if len(points_of_runs) == 1 else keys[:1]):
             points = [(step, values[line.key]) for step, values in rows if line.key in values]
             # The only part of a single reward is often the reward itself, and would be drawn over it.
             same = line not in panel.lines and lines and points == lines[0][2]
             if points and not same and not (line.rare and not any(value for _, value in points)):
-                alone = len(found) == 1
+                alone = len(points_of_runs) == 1
                 lines.append((line.name if alone else view.name, number % _COLORS if alone else view.color, points))
     return lines
 

@@ -24,46 +24,46 @@ _WORDS = {"better": "B's method is better", "worse": "B's method is worse", "inc
           "equivalent": "the methods are equivalent"}
 
 
-def write_seeds_page(out: Path, a: Sequence[Path], b: Sequence[Path], found: SeedsComparison) -> Path:
+def write_seeds_page(out: Path, a: Sequence[Path], b: Sequence[Path], comparison: SeedsComparison) -> Path:
     """Write one page about the runs of two sides.
 
     Args:
         out: the HTML file; replaced if it exists.
         a: runs or evaluations of side A, in the order that was compared.
         b: those of side B.
-        found: result of `workings.evaluation.comparison.seeds.compare_seeds` on them.
+        comparison: result of `workings.evaluation.comparison.seeds.compare_seeds` on them.
     """
-    runs, items = len(found.a.names) + len(found.b.names), found.difference.n
-    verdict = f"these runs: {found.verdict}; {_WORDS.get(found.method_verdict, 'no claim about the method')}"
+    runs, items = len(comparison.a.names) + len(comparison.b.names), comparison.difference.n
+    verdict = f"these runs: {comparison.verdict}; {_WORDS.get(comparison.method_verdict, 'no claim about the method')}"
     # `--with-a=PATH` in one word, so that a path that begins with a dash is not taken for an option.
     command = ["workings", "compare", str(a[0]), str(b[0]), *(f"--with-a={path}" for path in a[1:]),
                *(f"--with-b={path}" for path in b[1:])]
-    if isinstance(found.equivalence, Equivalence):
-        command.append(f"--equivalent-within={100 * found.equivalence.margin:g}")
+    if isinstance(comparison.equivalence, Equivalence):
+        command.append(f"--equivalent-within={100 * comparison.equivalence.margin:g}")
     tiles = [{"name": f"{name}: {len(side.names)} run{'s' if len(side.names) > 1 else ''}", "value": percent(side.mean),
               "more": f"spread between seeds {100 * side.spread:.1f} points" if len(side.names) > 1 else "one seed"}
-             for name, side in (("A", found.a), ("B", found.b))]
-    tiles.append({"name": "difference", "value": f"{points(found.difference.delta)} points",
-                  "more": f"{items} items" + (f"; {p_text(found.difference.p_value)}"
-                                              if found.difference.p_value is not None else "")})
+             for name, side in (("A", comparison.a), ("B", comparison.b))]
+    tiles.append({"name": "difference", "value": f"{points(comparison.difference.delta)} points",
+                  "more": f"{items} items" + (f"; {p_text(comparison.difference.p_value)}"
+                                              if comparison.difference.p_value is not None else "")})
     text = render_page(
         "seeds.html.jinja", title="Several seeds: B against A", kicker=f"workings comparison of {runs} runs",
-        verdict=found.verdict, verdict_text=verdict, sentence=found.sentence.replace(" %", "\u00a0%"), numbers=tiles,
-        difference=_difference(found), runs=_runs(a, b, found), notes=found.notes, min_seeds=MIN_SEEDS,
-        command=shlex.join(command), method=METHOD)
+        verdict=comparison.verdict, verdict_text=verdict, sentence=comparison.sentence.replace(" %", "\u00a0%"),
+        numbers=tiles, difference=_difference(comparison), runs=_runs(a, b, comparison), notes=comparison.notes,
+        min_seeds=MIN_SEEDS, command=shlex.join(command), method=METHOD)
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_text(out, text)
     return out
 
 
-def _difference(found: SeedsComparison) -> Drawn:
+def _difference(comparison: SeedsComparison) -> Drawn:
     rows, table = [], []
-    for name, interval in (("over items", found.difference.interval), ("over seeds", found.method_interval)):
+    for name, interval in (("over items", comparison.difference.interval), ("over seeds", comparison.method_interval)):
         known = isinstance(interval, Interval)
         # One seed a side has no spread, so the interval over seeds is a text that says why there is none.
         low, high = (100 * interval.low, 100 * interval.high) if isinstance(interval, Interval) else (None, None)
         bounds = f"{low:+.1f} to {high:+.1f}" if known else str(interval)
-        delta = found.difference.delta
+        delta = comparison.difference.delta
         label = f"{points(delta)} ({bounds if known else 'no interval'})"
         # 4 is the colour of a difference, which belongs to neither side.
         rows.append(IntervalRow(name=name, marks=[Mark(value=100 * delta, low=low, high=high, color=4, label=label)]))
@@ -73,9 +73,9 @@ def _difference(found: SeedsComparison) -> Drawn:
                   Table(caption="Difference", heads=["Interval", "Difference", "95 % interval"], rows=table))
 
 
-def _runs(a: Sequence[Path], b: Sequence[Path], found: SeedsComparison) -> Drawn:
+def _runs(a: Sequence[Path], b: Sequence[Path], comparison: SeedsComparison) -> Drawn:
     rows, table = [], []
-    for side, (letter, paths) in zip((found.a, found.b), (("A", a), ("B", b)), strict=True):
+    for side, (letter, paths) in zip((comparison.a, comparison.b), (("A", a), ("B", b)), strict=True):
         for name, path in zip(side.names, paths, strict=True):
             cell = find_unit(path).summary["scorecard"]["overall"]
             known = isinstance(cell["ci_low"], int | float)

@@ -83,9 +83,9 @@ def refusal(prepared: TrainSetup) -> DoesNotFit:
                                          "reasons": lines})
 
 
-def _way_out(found: Nearest) -> list[str]:
-    words = " ".join(f"'{word}'" if " " in word or "{" in word else word for word in found.overrides)
-    return [f"nearest plan that fits: {gib(found.peak_bytes)} of {gib(found.limit_bytes)} ({found.source}); "
+def _way_out(nearest: Nearest) -> list[str]:
+    words = " ".join(f"'{word}'" if " " in word or "{" in word else word for word in nearest.overrides)
+    return [f"nearest plan that fits: {gib(nearest.peak_bytes)} of {gib(nearest.limit_bytes)} ({nearest.source}); "
             f"the same command with: {words}"]
 
 

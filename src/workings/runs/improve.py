@@ -289,10 +289,10 @@ class _Steps:
         return float(sum(row["seconds"] for row in rows if not row["part"].startswith(f"runs/{CONTROL}")))
 
 
-def change_text(found: Comparison) -> str:
+def change_text(comparison: Comparison) -> str:
     """The change of a comparison with its interval, in points."""
-    values: dict[str, Any] = found.to_json()
+    values: dict[str, Any] = comparison.to_json()
     if "delta_ci_low" not in values:
-        return found.sentence
+        return comparison.sentence
     low, high = 100 * values["delta_ci_low"], 100 * values["delta_ci_high"]
     return f"{100 * values['delta']:+.1f} points, 95 % interval {low:+.1f} to {high:+.1f}"

@@ -136,9 +136,9 @@ class ImproveResult:
                           verdict=self.comparison.verdict, rows=tuple(rows))
 
 
-def _row(name: str, overall: Mapping[str, Any], counts: Mapping[str, Any], found: Comparison | None) -> RoundRow:
+def _row(name: str, overall: Mapping[str, Any], counts: Mapping[str, Any], comparison: Comparison | None) -> RoundRow:
     known = isinstance(overall["ci_low"], int | float)
-    difference = found.difference if found else None
+    difference = comparison.difference if comparison else None
     return RoundRow(
         name=name, accuracy=overall["mean"], low=overall["ci_low"] if known else None,
         high=overall["ci_high"] if known else None,

@@ -67,12 +67,12 @@ def stored_folder(url: str, patterns: Sequence[str], *, wanted: Sequence[str] = 
     return _copied(store, url, files, wanted)
 
 
-def _copied(store: Any, url: str, found: Listing, wanted: Sequence[str] = ("*",)) -> Path:
+def _copied(store: Any, url: str, listing: Listing, wanted: Sequence[str] = ("*",)) -> Path:
     """The folder for objects with the marks that these have, with those in it that are wanted."""
-    marks = {name: {key: str(said[key]) for key in MARKS if key in said} for name, said in found.items()}
+    marks = {name: {key: str(said[key]) for key in MARKS if key in said} for name, said in listing.items()}
     digest = sha256(json.dumps([url, marks], sort_keys=True).encode()).hexdigest()
     folder = cache_directory() / "objects" / digest / url.rstrip("/").rpartition("/")[2]
-    copy(store, url, {name: said for name, said in found.items() if _matches(name, wanted)}, folder)
+    copy(store, url, {name: said for name, said in listing.items() if _matches(name, wanted)}, folder)
     return folder
 
 
@@ -101,10 +101,10 @@ def listing(store: Any, url: str) -> Listing:
     return named
 
 
-def copy(store: Any, url: str, found: Listing, folder: Path) -> None:
+def copy(store: Any, url: str, listing: Listing, folder: Path) -> None:
     """Copy objects below an address into a folder; those that are there stay. Raises `RequestError`."""
     root = root_of(store, url)
-    for name, said in found.items():
+    for name, said in listing.items():
         place = folder / name
         if place.is_file():
             continue

@@ -124,8 +124,8 @@ def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: 
     if is_stored(name):
         return Weights(directory=stored_folder(name, PATTERNS, wanted=PATTERNS if tensors else SMALL), id=name,
                        revision=STORED)
-    directory, found_revision = weights_directory(str(local_folder(name, bases) or name), revision, tensors=tensors)
-    return Weights(directory=directory, id=name, revision=found_revision)
+    directory, resolved_revision = weights_directory(str(local_folder(name, bases) or name), revision, tensors=tensors)
+    return Weights(directory=directory, id=name, revision=resolved_revision)
 
 
 def find_weights(loaded: LoadedRecipe, *, tensors: bool = True) -> Weights:

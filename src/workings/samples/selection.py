@@ -194,9 +194,9 @@ def _judge(samples: Sequence[Candidate], selection: Selection) -> list[str]:
 
 
 def _balanced(kept: Sequence[tuple[Candidate, str]],
-              found: Mapping[str, int]) -> tuple[list[tuple[Candidate, str]], list[LeftOut]]:
+              counts: Mapping[str, int]) -> tuple[list[tuple[Candidate, str]], list[LeftOut]]:
     """As many of each class as the smallest has; which of them, the digests of their ids decide."""
-    most = min(found.values(), default=0)
+    most = min(counts.values(), default=0)
     # As good as a draw, and needs no seed: a verifier that has the predictions takes the same ones.
     by_digest = sorted(kept, key=lambda one: bytes_digest(f"{one[0].prompt_id}/{one[0].number}".encode()))
     taken: Counter[str] = Counter()

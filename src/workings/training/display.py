@@ -137,5 +137,5 @@ def one_line(text: str, width: int) -> str:
 
     A model that has learned little says one thing over and over; four lines of it tell no more than the number.
     """
-    short = REPEATED.sub(lambda found: f"{found['unit']} x{len(found[0]) // len(found['unit'])} ", text)
+    short = REPEATED.sub(lambda match: f"{match['unit']} x{len(match[0]) // len(match['unit'])} ", text)
     return short if len(short) <= width else short[:max(0, width - 1)] + "…"

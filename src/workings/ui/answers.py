@@ -152,19 +152,19 @@ def search(folder: Folder, run: Path, *, unit: str = "", text: str = "", result:
     rows = read_answers(folder, path)
     has_step = step_filter(folder, path, wrong_step)
     wanted = text.casefold()
-    rows_found = [row for row in rows
+    matches = [row for row in rows
                   if (not section or row.section == section) and (not rule or row.rule == rule)
                   and (not result or _result(row) == result) and has_step(row)
                   and (not wanted or any(wanted in value.casefold() for value in
                                          (row.id, row.prompt, row.completion, row.gold, row.extracted)))]
     # Rounded up, and one empty page where nothing was found, so that page 1 exists always.
-    pages = max(1, -(-len(rows_found) // PAGE))
+    pages = max(1, -(-len(matches) // PAGE))
     if not 1 <= page <= pages:
         raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")
-    return AnswersPage(unit=name, units=list(units_of(run)), total=len(rows), found=len(rows_found), page=page,
+    return AnswersPage(unit=name, units=list(units_of(run)), total=len(rows), found=len(matches), page=page,
                        pages=pages, sections=sorted({row.section for row in rows}),
                        rules=sorted({row.rule for row in rows}),
-                       rows=[_with_wrong_step(row) for row in rows_found[PAGE * (page - 1):PAGE * page]])
+                       rows=[_with_wrong_step(row) for row in matches[PAGE * (page - 1):PAGE * page]])
 
 
 def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], bool]:

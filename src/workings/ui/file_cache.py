@@ -19,7 +19,7 @@ class FileCache:
 
     most: int
     """Files of which something is kept."""
-    found: dict[Path, tuple[Stamp, int, Any]] = field(default_factory=dict)
+    entries: dict[Path, tuple[Stamp, int, Any]] = field(default_factory=dict)
     """Stamp, bytes in memory, and what was read."""
     taken: int = 0
     """Sum of these bytes."""
@@ -39,19 +39,19 @@ class FileCache:
             return read()  # says what is missing
         stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
         with self.lock:
-            kept = self.found.get(path)
+            kept = self.entries.get(path)
             if kept is not None and kept[0] == stamp:
-                self.found[path] = self.found.pop(path)  # the newest now
+                self.entries[path] = self.entries.pop(path)  # the newest now
                 value: T = kept[2]
                 return value
         # Outside the lock: a large file takes a while, and other pages should not wait for it.
         value = read()
         with self.lock:
-            if path in self.found:
-                self.taken -= self.found.pop(path)[1]
+            if path in self.entries:
+                self.taken -= self.entries.pop(path)[1]
             weight = weigh(value) if weigh else 4 * state.st_size
-            self.found[path] = (stamp, weight, value)
+            self.entries[path] = (stamp, weight, value)
             self.taken += weight
-            while len(self.found) > 1 and (len(self.found) > self.most or self.taken > KEPT_BYTES):
-                self.taken -= self.found.pop(next(iter(self.found)))[1]
+            while len(self.entries) > 1 and (len(self.entries) > self.most or self.taken > KEPT_BYTES):
+                self.taken -= self.entries.pop(next(iter(self.entries)))[1]
         return value

@@ -39,8 +39,8 @@ class RolloutReader:
             return _light(rollout), _divergences(rollout)
 
         # Tokens are packed in the file, and take more than ten times as much here.
-        return self._rollouts.of(run / rollout_file(step), read, lambda found: 40 * sum(
-            len(sample.completion.tokens) for _, sample in found[0].drawn))
+        return self._rollouts.of(run / rollout_file(step), read, lambda contents: 40 * sum(
+            len(sample.completion.tokens) for _, sample in contents[0].drawn))
 
     def outline(self, run: Path, step: int) -> list[GroupOutline]:
         """One rollout without its tokens. Raises `RecordError`."""

@@ -169,12 +169,12 @@ def prompt_history(reader: RolloutReader, run: Path, prompt: str, *, page: int) 
                for step, each in turns])
 
 
-def paged(found: Sequence[T], page: int, size: int) -> tuple[Sequence[T], int]:
+def paged(rows: Sequence[T], page: int, size: int) -> tuple[Sequence[T], int]:
     """One page of so many, from 1, and how many pages there are. Raises `RequestError` for a page that is none."""
-    pages = max(1, -(-len(found) // size))
+    pages = max(1, -(-len(rows) // size))
     if not 1 <= page <= pages:
         raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")
-    return found[size * (page - 1):size * page], pages
+    return rows[size * (page - 1):size * page], pages
 
 
 def _weights(run: Path) -> dict[str, float]:

@@ -114,12 +114,12 @@ def _outline(unit: Path) -> UnitOutline:
         origin, selection = SampleOrigin.of(config), Selection(**record["selection"])
         asked = record["pairs"]
         rule = None if "absent" in asked else PairRule(rule=asked["rule"], most_per_prompt=asked["most_per_prompt"])
-        lines_found: list[tuple[int, str, list[int], int, int]] = []
+        outlines: list[tuple[int, str, list[int], int, int]] = []
 
         def noted(file: BinaryIO) -> Iterator[list[Row]]:
             # One pass for both: places are noted while `select` reads on.
             for place, rows in _prompts(file):
-                lines_found.append((place, rows[0]["id"], [row["sample"] for row in rows],
+                outlines.append((place, rows[0]["id"], [row["sample"] for row in rows],
                                     sum(row["score"] == RIGHT for row in rows),
                                     len(make_pairs([rows], rule, origin)) if rule else 0))
                 yield rows
@@ -132,6 +132,6 @@ def _outline(unit: Path) -> UnitOutline:
     reasons = {(one.prompt_id, one.number): one.reason for one in selected.left_out}
     prompts = tuple(PromptOutline(id=name, place=place, right=right, pairs=pairs,
                                   fates=tuple(reasons.get((name, number), KEPT) for number in numbers))
-                    for place, name, numbers, right, pairs in lines_found)
+                    for place, name, numbers, right, pairs in outlines)
     return UnitOutline(config=config, selection=selection, pair_rule=rule, prompts=prompts, counts=selected.counts,
                        recorded=record["counts"])

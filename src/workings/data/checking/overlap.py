@@ -196,7 +196,7 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
             kind, text = "normalized_leak", f"asked as {name}: {excerpt(asked[alike])}"
         elif passage := _passage(chain(spelled_here, map(words, others)), passages, ngram):
             kind, text = "ngram_leak", f"{ngram} words of {passages[passage]}: {excerpt(' '.join(passage))}"
-        elif name := within.found(chain(asked, others)):
+        elif name := within.first_contained(chain(asked, others)):
             kind, text = "contained_leak", f"all of {name}: {excerpt(entry.prompt)}"
         else:
             continue
@@ -212,7 +212,7 @@ class _Within:
             if len(text) >= SHORTEST_QUESTION:
                 self._by_beginning.setdefault(tuple(text[:SHORTEST_QUESTION]), []).append((tuple(text), name))
 
-    def found(self, texts: Iterable[str]) -> str:
+    def first_contained(self, texts: Iterable[str]) -> str:
         """Id of the first question that stands in one of the texts; empty where none does."""
         if not self._by_beginning:
             return ""

@@ -98,7 +98,7 @@ def report_of(read: Numbered[E], findings: Sequence[DataFinding]) -> CheckReport
     """What was found, with the lines that could not be read, in the file's order."""
     # A stable sort: findings about one record stay in the order of the checks.
     return CheckReport(records=read.records,
-                       findings=tuple(sorted([*read.findings, *findings], key=lambda found: found.record)))
+                       findings=tuple(sorted([*read.findings, *findings], key=lambda finding: finding.record)))
 
 
 def write_clean(read: Numbered[E], report: CheckReport, path: Path) -> tuple[Path, Path]:

@@ -94,9 +94,9 @@ def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
     yield from missing_labels(trace)
 
 
-def _calculations(found: Any) -> Iterator[str]:
+def _calculations(annotations: Any) -> Iterator[str]:
     """Calculator annotations that the import took out of the steps."""
-    for step in found if isinstance(found, list) else ():
+    for step in annotations if isinstance(annotations, list) else ():
         yield from (text for text in (step if isinstance(step, list) else ()) if isinstance(text, str))
 
 

@@ -48,7 +48,7 @@ def find_equations(text: str) -> list[Equation]:
 
     A statement such as `x = 5` or `5 = 5` calculates nothing and is left out. Time in proportion to the text.
 
-    >>> [(found.written, found.verdict, found.expected) for found in find_equations("7+5=12, carry 1; 4+2+1=8")]
+    >>> [(one.written, one.verdict, one.expected) for one in find_equations("7+5=12, carry 1; 4+2+1=8")]
     [('7+5=12', 'right', ''), ('4+2+1=8', 'wrong', '7')]
     """
     # Most lines of most texts hold none, and looking for it is cheap.
@@ -56,9 +56,9 @@ def find_equations(text: str) -> list[Equation]:
         return []
     # Calculator annotations (`48/2 = <<48/2=24>>24`) are texts of their own; what stands around them goes on.
     # Blanks of the same length stand for them, so that places in the rest stay what they are.
-    outer = list(_found(_ANNOTATION.sub(lambda match: " " * len(match.group()), text), text))
+    outer = list(_equations_in(_ANNOTATION.sub(lambda match: " " * len(match.group()), text), text))
     inner = [replace(equation, start=equation.start + match.start(1), end=equation.end + match.start(1))
-             for match in _ANNOTATION.finditer(text) for equation in _found(match[1], match[1])]
+             for match in _ANNOTATION.finditer(text) for equation in _equations_in(match[1], match[1])]
     # The annotation says the same as the text around it, and one mistake should count once.
     alone = [one for one in inner if not any(
         other.start <= one.start and one.end <= other.end and other.verdict == one.verdict
@@ -73,11 +73,11 @@ def wrong_equations(text: str) -> list[str]:
 
 def _around(outer: Sequence[Equation], one: Equation) -> Iterator[Equation]:
     """The equations in whose midst another one may stand."""
-    at = bisect_right(outer, one.start, key=lambda found: found.start)
+    at = bisect_right(outer, one.start, key=lambda equation: equation.start)
     yield from outer[max(at - 2, 0):at]
 
 
-def _found(shown: str, text: str) -> Iterator[Equation]:
+def _equations_in(shown: str, text: str) -> Iterator[Equation]:
     for pair in pairs(tokenize(shown), shown):
         judged = _judge(pair, shown)
         if judged is not None:

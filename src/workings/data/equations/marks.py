@@ -61,43 +61,43 @@ def _aside(tokens: Sequence[Token], at: int) -> int:
     return 0
 
 
-def _word(tokens: Sequence[Token], at: int, found: list[Token], text: str) -> int:
+def _word(tokens: Sequence[Token], at: int, expression: list[Token], text: str) -> int:
     """Append what a word behind an operand does; where to go on, or 0 where it ends the expression."""
-    token, before = tokens[at], found[-1]
+    token, before = tokens[at], expression[-1]
     if token.kind == "word":
         # A letter right behind a number is a variable.
         if before.end == token.start and text[token.start] not in "\\¢" and token.text not in words.UNITS_STUCK:
             return 0
         if (made := _changed(token)) is not None:
-            found.append(made)
+            expression.append(made)
             return at + 1
-        if taken := _operation(tokens, at, found):
+        if taken := _operation(tokens, at, expression):
             return taken
     if end := _unit_end(tokens, at, text):
-        found.append(Token("unit", " ".join(one.text for one in tokens[at:end]), token.start, tokens[end - 1].end))
+        expression.append(Token("unit", " ".join(one.text for one in tokens[at:end]), token.start, tokens[end - 1].end))
         return end
     return 0
 
 
-def _operation(tokens: Sequence[Token], at: int, found: list[Token]) -> int:
+def _operation(tokens: Sequence[Token], at: int, expression: list[Token]) -> int:
     """Append the operation or the equals sign that words stand for; where to go on, or 0 where they are none."""
-    token, before = tokens[at], found[-1]
+    token, before = tokens[at], expression[-1]
     following = [one.text for one in tokens[at:at + 3]]
     if following == ["is", "equal", "to"]:
-        found.append(Token("says", "=", token.start, tokens[at + 2].end))
+        expression.append(Token("says", "=", token.start, tokens[at + 2].end))
         return at + 3
     if operation := words.TWO_WORD_OPERATIONS.get(" ".join(following[:2])):
-        found.append(Token("op", operation, token.start, tokens[at + 1].end))
+        expression.append(Token("op", operation, token.start, tokens[at + 1].end))
         return at + 2
     if at + 1 == len(tokens) or tokens[at + 1].kind not in _BEGIN_OPERAND:
         return 0
     # `20% of 50` and `1/2 of 8` are products; `2 of 3` counts.
-    part = before.text == "%" or before.kind == "fraction" or (len(found) > 2 and found[-2].text == "/")
+    part = before.text == "%" or before.kind == "fraction" or (len(expression) > 2 and expression[-2].text == "/")
     if token.text in words.OPERATIONS and (token.text != "of" or part):
-        found.append(Token("op", words.OPERATIONS[token.text], token.start, token.end))
+        expression.append(Token("op", words.OPERATIONS[token.text], token.start, token.end))
         return at + 1
     if token.text in words.SAYS and tokens[at + 1].kind in ("number", "mixed"):
-        found.append(Token("says", "=", token.start, token.end))
+        expression.append(Token("says", "=", token.start, token.end))
         return at + 1
     return 0
 

@@ -80,10 +80,10 @@ class HeldOut:
         return lines
 
 
-def _counts(found: Mapping[str, int]) -> str:
-    if len(found) > _SHOWN_VALUES:
-        return f"{len(found)} values"
-    return ", ".join(f"{value or 'none'} {count}" for value, count in found.items())
+def _counts(counts: Mapping[str, int]) -> str:
+    if len(counts) > _SHOWN_VALUES:
+        return f"{len(counts)} values"
+    return ", ".join(f"{value or 'none'} {count}" for value, count in counts.items())
 
 
 def item_path(out: Path) -> Path:

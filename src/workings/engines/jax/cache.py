@@ -49,13 +49,13 @@ def index_in_kind(shape: ModelShape) -> np.ndarray:
     return np.array([place[shape.key_layer(i)] for i in range(shape.layers)], np.int32)
 
 
-def of_kind(shape: ModelShape, found: dict[str, KeysValues], part: int, layers: list[int]) -> jax.Array:
+def of_kind(shape: ModelShape, by_stack: dict[str, KeysValues], part: int, layers: list[int]) -> jax.Array:
     """``[l, B, S, K, H]`` keys (``part`` 0) or values (1) of these layers, from those of each stack."""
-    if len(found) == 1:
-        x = next(iter(found.values()))[part]
+    if len(by_stack) == 1:
+        x = next(iter(by_stack.values()))[part]
         return x if len(layers) == shape.layers else x[np.array(layers)]
     where = {layer: (name, turn) for place, name in stacks(shape).items() for turn, layer in enumerate(place)}
-    return jnp.stack([found[name][part][turn] for name, turn in map(where.__getitem__, layers)])
+    return jnp.stack([by_stack[name][part][turn] for name, turn in map(where.__getitem__, layers)])
 
 
 def slots(shape: ModelShape, kind: str, whole: int) -> int:
@@ -63,17 +63,17 @@ def slots(shape: ModelShape, kind: str, whole: int) -> int:
     return min(shape.sliding_window, whole) if kind == LOCAL else whole
 
 
-def fill(shape: ModelShape, layout: Layout, found: dict[str, KeysValues], room: int) -> Caches:
+def fill(shape: ModelShape, layout: Layout, by_stack: dict[str, KeysValues], room: int) -> Caches:
     """Rings that hold the ends of the prompts.
 
     Args:
         shape: decides which layers slide.
         layout: rows are split over ``fsdp``, heads over ``tp`` where they come out even.
-        found: keys and values of each stack, ``[n, B, P, K, H]``, of prompts that are padded on the left.
+        by_stack: keys and values of each stack, ``[n, B, P, K, H]``, of prompts that are padded on the left.
         room: new tokens that a row can get.
     """
     def end(part: int, kind: str, layers: list[int]) -> jax.Array:
-        mine = of_kind(shape, found, part, layers)
+        mine = of_kind(shape, by_stack, part, layers)
         padded = mine.shape[2]
         count = slots(shape, kind, padded + room)
         # Free slots come first: the last token of a prompt lies in slot R - 1, and new token 0 goes to slot 0.
@@ -91,10 +91,10 @@ def _placed(layout: Layout, x: jax.Array) -> jax.Array:
     return jax.lax.with_sharding_constraint(x, layout.place(None, FSDP, None, heads))
 
 
-def put(shape: ModelShape, caches: Caches, found: dict[str, KeysValues], count: jax.Array) -> Caches:
-    """The rings with new token number ``count`` of every row; ``found`` as in `fill`, ``[n, B, 1, K, H]``."""
+def put(shape: ModelShape, caches: Caches, by_stack: dict[str, KeysValues], count: jax.Array) -> Caches:
+    """The rings with new token number ``count`` of every row; ``by_stack`` as in `fill`, ``[n, B, 1, K, H]``."""
     def written(ring: jax.Array, part: int, layers: list[int]) -> jax.Array:
-        mine = of_kind(shape, found, part, layers)
+        mine = of_kind(shape, by_stack, part, layers)
         # One slice serves all rows and layers, because every row is at the same count.
         return jax.lax.dynamic_update_slice_in_dim(ring, mine.astype(ring.dtype), count % ring.shape[2], 2)
 

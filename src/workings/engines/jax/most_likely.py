@@ -18,11 +18,11 @@ from workings.engines.jax.params_tree import Params
 from workings.engines.jax.sharding import FSDP, TP, P
 from workings.engines.jax.step import Arrays, StepSpec, all_hidden_states
 
-Found = tuple[jax.Array, jax.Array]
+TokensAndLogProbs = tuple[jax.Array, jax.Array]
 """Tokens, int32, the most likely one first; and their log probabilities, float32."""
 
 
-def make_most_likely(count: int, below: int, spec: StepSpec) -> Callable[[Params, Arrays], Found]:
+def make_most_likely(count: int, below: int, spec: StepSpec) -> Callable[[Params, Arrays], TokensAndLogProbs]:
     """``[A, B, S, K]`` tokens with ids under ``below``, and their log probabilities among all; 0 where not supervised.
 
     Args:
@@ -30,8 +30,8 @@ def make_most_likely(count: int, below: int, spec: StepSpec) -> Callable[[Params
         below: the first id that is none of them; at most the model's vocabulary.
         spec: of the model.
     """
-    def most_likely(params: Params, batch: Arrays) -> Found:
-        def of_micro_batch(rows: Arrays) -> Found:
+    def most_likely(params: Params, batch: Arrays) -> TokensAndLogProbs:
+        def of_micro_batch(rows: Arrays) -> TokensAndLogProbs:
             hidden, head = all_hidden_states(spec, params, rows), unembedding(params)
             split = Split.of(head, spec.shape, spec.layout, spec.loss_chunk)
             tokens, log_probs = _mapped(split, count, below)(hidden, head.astype(hidden.dtype))
@@ -51,12 +51,12 @@ def _mapped(split: Split, count: int, below: int) -> Any:
     return jax.shard_map(local, mesh=split.layout.mesh, in_specs=(rows, own), out_specs=(rows, rows), check_vma=False)
 
 
-def _local(split: Split, count: int, below: int, hidden: jax.Array, head: jax.Array) -> Found:
+def _local(split: Split, count: int, below: int, hidden: jax.Array, head: jax.Array) -> TokensAndLogProbs:
     """Of one device's rows ``[B, S, D]``, chunk by chunk."""
     positions, first = hidden.shape[0] * hidden.shape[1], split.first_token(head)
     chunk = split.chunk_of(positions)
 
-    def one(carry: None, h: jax.Array) -> tuple[None, Found]:
+    def one(carry: None, h: jax.Array) -> tuple[None, TokensAndLogProbs]:
         h, = split.gathered((h,))
         made = logits_of_chunk(split, h, jnp.zeros(h.shape[0], jnp.int32), head, first)
         # Rows of the embedding beyond the student's vocabulary never win; they still count in the normalization.

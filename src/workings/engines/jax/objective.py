@@ -17,13 +17,13 @@ from workings.objectives.cross_entropy import CrossEntropy
 
 ARRAY = ArrayFunctions(exp=jnp.exp, log=jnp.log, minimum=jnp.minimum, clip=jnp.clip, log_sigmoid=jax.nn.log_sigmoid,
                        stop_gradient=jax.lax.stop_gradient, stack=partial(jnp.stack, axis=-1))
-Found = tuple[jax.Array, jax.Array, jax.Array | None]
+ObjectiveResult = tuple[jax.Array, jax.Array, jax.Array | None]
 """Value of an objective; ``[K, 2]``: sums and counts of its metrics; ``[B, S]``: log probabilities of the targets, 0
 where they are not supervised, or None for cross entropy, whose one walk keeps none, and for several targets."""
 
 
 def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows: dict[str, jax.Array],
-                  shape: ModelShape, layout: Layout, chunk: int) -> tuple[jax.Array, Found]:
+                  shape: ModelShape, layout: Layout, chunk: int) -> tuple[jax.Array, ObjectiveResult]:
     """What is differentiated, and what is reported.
 
     Args:
@@ -36,8 +36,8 @@ def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows
         chunk: as in `loss_sum`.
 
     Returns:
-        A sum with the objective's gradient, and beside it what is not differentiated; see `Found`. For cross entropy
-        the two sums are one.
+        A sum with the objective's gradient, and beside it what is not differentiated; see `ObjectiveResult`. For cross
+        entropy the two sums are one.
     """
     targets, mask = rows["targets"], rows["loss_mask"]
     if isinstance(objective, CrossEntropy):

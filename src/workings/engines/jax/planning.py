@@ -117,18 +117,18 @@ def _compile(request: EngineRequest, machine: CompileTarget, notes: tuple[str, .
     return replace(answer, notes=notes)
 
 
-def check_split(found: Inspection, batch: tuple[int, int, int]) -> None:
+def check_split(inspection: Inspection, batch: tuple[int, int, int]) -> None:
     """Each device's program must hold its own share of the rows.
 
     A library that asks for the host's platform while tracing can leave a batch whole without a word; the verdict would
     be about a program that no device runs. Raises `WorkingsError` then. Prompts of a generation are copied to all
     devices on purpose.
     """
-    if not found.tokens_per_device:
+    if not inspection.tokens_per_device:
         return
-    expected = (batch[0], batch[1] // found.details["mesh"]["fsdp"], batch[2])
-    if found.tokens_per_device != expected:
-        raise WorkingsError(f"the compiled program takes tokens {list(found.tokens_per_device)} on each device; "
+    expected = (batch[0], batch[1] // inspection.details["mesh"]["fsdp"], batch[2])
+    if inspection.tokens_per_device != expected:
+        raise WorkingsError(f"the compiled program takes tokens {list(inspection.tokens_per_device)} on each device; "
                             f"{list(expected)} were expected, so this is not the program that would run")
 
 

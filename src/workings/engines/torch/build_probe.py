@@ -35,18 +35,18 @@ def kernel(dtype: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    found = wheel()
+    facts = wheel()
     if "--kernel" in sys.argv:
         try:
-            found["kernel"] = kernel(sys.argv[sys.argv.index("--kernel") + 1])
+            facts["kernel"] = kernel(sys.argv[sys.argv.index("--kernel") + 1])
         except (RuntimeError, AssertionError) as error:
-            found["failure"] = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+            facts["failure"] = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
         else:
-            if not found["kernel"]["devices"]:
-                found["failure"] = "PyTorch sees no card: " + (
-                    "a build without CUDA" if not found["cuda"] else f"no driver, or one too old for {found['cuda']}")
+            if not facts["kernel"]["devices"]:
+                facts["failure"] = "PyTorch sees no card: " + (
+                    "a build without CUDA" if not facts["cuda"] else f"no driver, or one too old for {facts['cuda']}")
             # bfloat16 rounds each result by up to 0.4 %.
-            elif found["kernel"]["largest_relative_difference"] > 0.02:
-                found["failure"] = "the card computes a wrong product"
-    sys.stdout.write(json.dumps(found) + "\n")
-    sys.exit(1 if "failure" in found else 0)
+            elif facts["kernel"]["largest_relative_difference"] > 0.02:
+                facts["failure"] = "the card computes a wrong product"
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.exit(1 if "failure" in facts else 0)

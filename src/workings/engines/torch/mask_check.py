@@ -192,9 +192,9 @@ def _check(spec: TorchSpec, model: PreTrainedModel) -> MaskCheck:
         tolerance=TOLERANCE[spec.compute_dtype])
 
 
-def difference(found: Tensor, wanted: Tensor) -> float:
+def difference(computed: Tensor, expected: Tensor) -> float:
     """The largest difference as a share of the largest number."""
-    return float((found.float() - wanted.float()).abs().max() / wanted.float().abs().max().clamp_min(1e-30))
+    return float((computed.float() - expected.float()).abs().max() / expected.float().abs().max().clamp_min(1e-30))
 
 
 def _with_cache(model: PreTrainedModel, tokens: Tensor, places: Tensor) -> Tensor:

@@ -160,10 +160,10 @@ def _decide(interval: Interval | str, max_drop: float) -> str:
     return "fail" if interval.high < -max_drop else "inconclusive"
 
 
-def _needed(found: PairedDifference, max_drop: float) -> int | None:
+def _needed(difference: PairedDifference, max_drop: float) -> int | None:
     # An interval's width shrinks with the root of the items, until it ends at the allowed drop.
-    distance = abs(found.delta + max_drop)
-    if isinstance(found.interval, str) or distance == 0 or found.standard_error == 0:
+    distance = abs(difference.delta + max_drop)
+    if isinstance(difference.interval, str) or distance == 0 or difference.standard_error == 0:
         return None
     # Score intervals are not symmetric, so the estimate can be below n; but n items did not settle it.
-    return max(found.n + 1, items_needed(distance, found.standard_error, found.n))
+    return max(difference.n + 1, items_needed(distance, difference.standard_error, difference.n))

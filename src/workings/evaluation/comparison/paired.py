@@ -173,18 +173,19 @@ def values_equivalence(a: Sequence[float], b: Sequence[float], clusters: Sequenc
     return t_equivalence(differences, margin) if n > 1 else "one item"
 
 
-def equivalence_text(found: Equivalence) -> str:
+def equivalence_text(equivalence: Equivalence) -> str:
     """Whether a difference of the margin is ruled out, with interval and p value."""
-    interval = f"90 % interval {points(found.interval.low)} to {points(found.interval.high)}, {p_text(found.p_value)}"
-    return (f"a difference of {100 * found.margin:g} points or more is {'' if found.shown else 'not '}ruled out "
-            f"({interval})")
+    interval = f"{points(equivalence.interval.low)} to {points(equivalence.interval.high)}"
+    ruled_out = "ruled out" if equivalence.shown else "not ruled out"
+    return (f"a difference of {100 * equivalence.margin:g} points or more is {ruled_out} "
+            f"(90 % interval {interval}, {p_text(equivalence.p_value)})")
 
 
-def equivalence_json(found: Equivalence) -> dict[str, Any]:
+def equivalence_json(equivalence: Equivalence) -> dict[str, Any]:
     """Keys of `equivalence` in ``compare --json``."""
-    return {"margin": found.margin, "shown": found.shown, "p_value": found.p_value,
-            "delta_ci90_low": found.interval.low, "delta_ci90_high": found.interval.high,
-            "method": found.interval.method}
+    return {"margin": equivalence.margin, "shown": equivalence.shown, "p_value": equivalence.p_value,
+            "delta_ci90_low": equivalence.interval.low, "delta_ci90_high": equivalence.interval.high,
+            "method": equivalence.interval.method}
 
 
 def points(share: float) -> str:

@@ -74,8 +74,8 @@ class SeedsComparison:
     @property
     def verdict(self) -> str:
         """About these runs; `equivalent` where that was asked for, is shown, and neither side is better."""
-        found = self.difference.verdict
-        return "equivalent" if found == "inconclusive" and _shown(self.equivalence) else found
+        verdict = self.difference.verdict
+        return "equivalent" if verdict == "inconclusive" and _shown(self.equivalence) else verdict
 
     @property
     def method_verdict(self) -> str:
@@ -119,8 +119,8 @@ class SeedsComparison:
             if isinstance(each, Equivalence)}
 
 
-def _shown(found: Equivalence | str | None) -> bool:
-    return isinstance(found, Equivalence) and found.shown
+def _shown(equivalence: Equivalence | str | None) -> bool:
+    return isinstance(equivalence, Equivalence) and equivalence.shown
 
 
 def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: float | None = None

@@ -58,7 +58,7 @@ class AnswerDraw:
         for count in range(1, largest + 1):
             draw = cls(evaluations=tuple(evaluations), same=same,
                        drawn=tuple(min(count, each.population) for each in evaluations))
-            if all(draw.found(number, draw.invented(each, splice)) >= confidence
+            if all(draw.detection_probability(number, draw.invented(each, splice)) >= confidence
                    for number, each in enumerate(evaluations)):
                 break
         return draw
@@ -68,7 +68,7 @@ class AnswerDraw:
         honest = self._allowed(evaluation, [each.population for each in self.evaluations])
         return min(evaluation.items, share_of(evaluation.items, splice) + honest)
 
-    def found(self, number: int, invented: int) -> float:
+    def detection_probability(self, number: int, invented: int) -> float:
         """Probability that so many items of one evaluation, with every completion invented, fail the replay."""
         evaluation, drawn = self.evaluations[number], self.drawn[number]
         # A forger fills as few batches as possible; where batches are drawn, one wrong answer in them is enough.
@@ -89,5 +89,5 @@ class AnswerDraw:
         """For the answer: of each evaluation how many were asked again, and what that finds."""
         return [{"unit": each.unit, "items": each.items, "asked": each.asked(self.drawn[number]),
                  "invented": self.invented(each, splice),
-                 "found": self.found(number, self.invented(each, splice))}
+                 "found": self.detection_probability(number, self.invented(each, splice))}
                 for number, each in enumerate(self.evaluations)]

@@ -81,18 +81,19 @@ class StepDraw:
                        always=stretches[-1], whole=whole, last=last)
 
         # More of them never find less, so the first number that is enough can be searched for; else all are taken.
-        return draw(bisect_left(range(others), True, key=lambda count: draw(count).found(splice) >= confidence))
+        return draw(bisect_left(range(others), True,
+                                key=lambda count: draw(count).detection_probability(splice) >= confidence))
 
     @property
     def replayed(self) -> int:
         """Steps that are taken again."""
         return sum(stretch.end - stretch.start for stretch in self.drawn)
 
-    def found(self, length: int) -> float:
+    def detection_probability(self, length: int) -> float:
         """Probability that one of so many wrong steps in a row is taken again, where they lie at the worst place."""
         return min(chance for _, chance in self._places(length))
 
-    def found_on_average(self, length: int) -> float:
+    def mean_detection_probability(self, length: int) -> float:
         """The same where each place is as likely as every other one."""
         return sum(count * chance for count, chance in self._places(length)) / (self.last - length + 1)
 
@@ -109,10 +110,11 @@ class StepDraw:
 
     def shortest(self, confidence: float) -> int | None:
         """The shortest splice that is found with this probability wherever it lies; None: not even the longest."""
-        if self.found(self.last) < confidence:
+        if self.detection_probability(self.last) < confidence:
             return None
         # By halves: a longer splice meets at least the stretches that a shorter one in it meets.
-        return bisect_left(range(1, self.last), True, key=lambda length: self.found(length) >= confidence) + 1
+        return 1 + bisect_left(range(1, self.last), True,
+                               key=lambda length: self.detection_probability(length) >= confidence)
 
     def not_replayed(self) -> list[list[int]]:
         """First and last step of each part of the run that was not taken again."""
@@ -155,7 +157,8 @@ class StepDraw:
         return {
             "steps": self.last, "replayed": self.replayed, "stretches": len(self.stretches),
             "drawn": len(self.drawn), "not_replayed": self.not_replayed(), "splice": splice,
-            "found": self.found(splice), "found_on_average": self.found_on_average(splice), "joint": self.joint,
+            "found": self.detection_probability(splice), "found_on_average": self.mean_detection_probability(splice),
+            "joint": self.joint,
             "shortest": [{"probability": level, "steps": _or_absent(self.shortest(level))} for level in LEVELS]}
 
 

@@ -210,18 +210,18 @@ class Expected:
                            for part, there in formats.items() if dtypes.get(part, there) != there]
 
 
-def _differing(name: str, found: _Sizes, expected: _Sizes) -> list[str]:
-    missing, more = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
+def _differing(name: str, sizes: _Sizes, expected: _Sizes) -> list[str]:
+    missing, more = sorted(expected.keys() - sizes.keys()), sorted(sizes.keys() - expected.keys())
     problems = [f"{name} lacks {several(missing)}"] if missing else []
     problems += [f"{name} holds {several([shown(one) for one in more])}"] if more else []
-    return problems + [f"{name}: {shown(one)} is {list(found[one])}, the model's is {list(size)}"
-                       for one, size in expected.items() if one in found and found[one] != size]
+    return problems + [f"{name}: {shown(one)} is {list(sizes[one])}, the model's is {list(size)}"
+                       for one, size in expected.items() if one in sizes and sizes[one] != size]
 
 
-def _step_problems(unit: Unit, name: str, found: Header) -> list[str]:
+def _step_problems(unit: Unit, name: str, header: Header) -> list[str]:
     with unit.tree.open(unit.full(name)) as stream, trees.reading(unit.full(name)):
-        stream.seek(found.offsets[STEP])
-        count = int.from_bytes(stream.read(BITS[found.dtypes[STEP]] // 8), "little")
+        stream.seek(header.offsets[STEP])
+        count = int.from_bytes(stream.read(BITS[header.dtypes[STEP]] // 8), "little")
     said = name.split("/")[1].removeprefix("step_")
     return [] if said.isdigit() and len(said) <= 12 and int(said) == count else [
         f"{name}: its optimizer has taken {count} steps"]

@@ -190,5 +190,5 @@ def _agrees(theirs: str, ours: str) -> bool:
     # What was left of the words of an earlier version: the data without the tokens of an epoch.
     parts = [re.escape(part) for part in ours.replace(f"; {UNKNOWN}", UNKNOWN).split(UNKNOWN)]
     pattern = ".*".join(parts)
-    pattern = re.sub(r",\\ [\d,]+\\ supervised\\ tokens\\ an\\ epoch", lambda found: f"(?:{found.group(0)})?", pattern)
+    pattern = re.sub(r",\\ [\d,]+\\ supervised\\ tokens\\ an\\ epoch", lambda match: f"(?:{match.group(0)})?", pattern)
     return re.fullmatch(pattern, theirs) is not None

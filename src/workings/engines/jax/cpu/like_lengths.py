@@ -75,9 +75,9 @@ class StepByLength:
             return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
         def count(program: Any, beside: int) -> SimpleNamespace:
-            found = program.memory_analysis()
-            names = [name for name in dir(found) if name.endswith("_in_bytes")]
-            return SimpleNamespace(**{name: getattr(found, name) + beside * name.startswith(("argument", "peak"))
+            analysis = program.memory_analysis()
+            names = [name for name in dir(analysis) if name.endswith("_in_bytes")]
+            return SimpleNamespace(**{name: getattr(analysis, name) + beside * name.startswith(("argument", "peak"))
                                       for name in names})
 
         both = count(self._longest, bytes_of(self._state["moments"])), count(self._update, 0)
