@@ -261,7 +261,11 @@ def _accept(listener: socket.socket, children: dict[int, socket.socket]) -> None
         connection.close()
         return
     request, streams = asked
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:  # no memory or no process left: whoever asked sees that there is no answer
+        print(error, file=sys.stderr, flush=True)
+        pid = -1
     if pid == 0:
         listener.close()
         connection.close()
@@ -274,6 +278,9 @@ def _accept(listener: socket.socket, children: dict[int, socket.socket]) -> None
             os._exit(code)
     for stream in streams:
         os.close(stream)
+    if pid < 0:
+        connection.close()
+        return
     children[pid] = connection
     try:
         connection.sendall(pid.to_bytes(8, "big"))
