@@ -42,9 +42,9 @@ def test_rows_of_like_length_are_together_and_come_back_in_their_order() -> None
     for name, x in batch.arrays.items():
         real = batch.segment_ids != 0
         np.testing.assert_array_equal(parts.together([part.arrays[name] for part in parts.batches])[real], x[real])
-    whole = LikeLengths.whole(batch)
-    assert whole.batches == [batch]
-    assert whole.together([batch.tokens]).tolist() == batch.tokens.tolist()
+    unsplit = LikeLengths.unsplit(batch)
+    assert unsplit.batches == [batch]
+    assert unsplit.together([batch.tokens]).tolist() == batch.tokens.tolist()
 
 
 def test_many_rows_are_computed_some_at_a_time() -> None:

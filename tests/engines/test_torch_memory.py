@@ -226,7 +226,7 @@ def test_shards_of_a_matrix_move_like_the_whole() -> None:
         for step in range(1, 4):
             grad = torch.tensor(gradients(step, start())["a.weight"]).split([40, 30])[rank]
             update_tensors(optimizer, [TensorUpdate("a.weight", mine, grad, moments)],
-                           UpdateContext(step=step, learning_rate=3e-2, reduce=reduce, whole_rows=70))
+                           UpdateContext(step=step, learning_rate=3e-2, reduce=reduce, global_rows=70))
 
     with ThreadPoolExecutor(2) as devices:
         list(devices.map(device, (0, 1)))

@@ -29,7 +29,7 @@ def test_a_seed_draws_the_same_everywhere_and_evenly() -> None:
 def test_equal_stretches_by_hand() -> None:
     # Five stretches of ten steps; the last is always taken, and two of the other four: six draws.
     draw = StepDraw.confident([0, 10, 20, 30, 40], 50, longest=None, splice=10, confidence=0.5, seed=1)
-    assert (len(draw.drawn), draw.drawn[-1], draw.whole) == (3, Stretch(start=40, end=50), True)
+    assert (len(draw.drawn), draw.drawn[-1], draw.ends_at_states) == (3, Stretch(start=40, end=50), True)
     assert draw.replayed == 30
     assert draw.detection_probability(1) == draw.detection_probability(10) == 0.5, "one stretch is met"
     assert draw.detection_probability(11) == draw.detection_probability(20) == pytest.approx(5 / 6), \

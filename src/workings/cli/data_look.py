@@ -33,7 +33,7 @@ def check_command(
     import tempfile
     from collections import Counter
 
-    from workings.data.checking.findings import KINDS, WHOLE
+    from workings.data.checking.findings import ENTIRE_FILE, KINDS
     from workings.data.checking.overlap import read_questions
     from workings.data.checking.pairs import holds_pairs
     from workings.data.checking.reading import write_clean
@@ -70,7 +70,7 @@ def check_command(
     first = []
     for finding in report.findings:
         shown[finding.kind] += 1
-        if (finding.matters or finding.record == WHOLE) and shown[finding.kind] <= SHOWN_OF_EACH:
+        if (finding.matters or finding.record == ENTIRE_FILE) and shown[finding.kind] <= SHOWN_OF_EACH:
             first.append(finding)
     first.sort(key=lambda finding: list(KINDS).index(finding.kind))
     lines = [f"{'matters' if KINDS[kind][0] else 'note   '}  {count:>6}  {kind}: {KINDS[kind][1]}"

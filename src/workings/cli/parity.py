@@ -15,14 +15,14 @@ def parity_command(
     overrides: Annotated[list[str] | None, typer.Argument(
         metavar="KEY=VALUE", help="Overrides, e.g. method.name=lora or device=gpu.")] = None,
     steps: Annotated[int, typer.Option("--steps", min=6, help="Steps of the compared course.")] = 20,
-    whole: Annotated[bool, typer.Option(
+    own_model: Annotated[bool, typer.Option(
         "--whole", help="The recipe's own model instead of a small one of the same architecture.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Compare the engines on a recipe: same weights, same batches, float32."""
     from workings.runs.parity import parity
 
-    result = parity(recipe, overrides or (), whole=whole, steps=steps)
+    result = parity(recipe, overrides or (), own_model=own_model, steps=steps)
     answer(result.as_json(), as_json=as_json, text=table(result))
     if not result.passed:
         raise typer.Exit(1)

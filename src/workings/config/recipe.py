@@ -134,7 +134,7 @@ class Recipe(Section):
         # With `auto` it is asked again when the devices are open and can be counted.
         if self.mesh.fsdp != "auto":
             try:
-                self.require_whole_groups(self.mesh.fsdp)
+                self.require_complete_groups(self.mesh.fsdp)
             except RequestError as error:
                 raise refused(error.given, error.expected, error.try_next) from None
         return self
@@ -195,7 +195,7 @@ class Recipe(Section):
             return 0
         return self.batch.micro_batch * self.batch.accumulation * fsdp * self.algorithm.updates
 
-    def require_whole_groups(self, fsdp: int, where: str = "") -> None:
+    def require_complete_groups(self, fsdp: int, where: str = "") -> None:
         """Raise `RequestError` where the completions of a rollout do not make whole groups.
 
         Args:

@@ -103,10 +103,10 @@ class Batches:
 
     def steps_in(self, epochs: float) -> int:
         """Number of steps in so many epochs; of one that is cut short the next whole step. At least one."""
-        whole, part = divmod(epochs, 1)
-        steps = sum(self.batches_in_epoch(epoch) for epoch in range(int(whole)))
+        full_epochs, part = divmod(epochs, 1)
+        steps = sum(self.batches_in_epoch(epoch) for epoch in range(int(full_epochs)))
         # Rounded before it is rounded up: a tenth of ten steps is one, whatever a tenth is in binary.
-        return max(1, steps + (math.ceil(round(part * self.batches_in_epoch(int(whole)), 6)) if part else 0))
+        return max(1, steps + (math.ceil(round(part * self.batches_in_epoch(int(full_epochs)), 6)) if part else 0))
 
     def shapes(self) -> list[tuple[int, int, int]]:
         """All shapes (A, B, S) that can come, longest first: the largest one decides whether the run fits."""

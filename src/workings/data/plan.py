@@ -105,14 +105,14 @@ def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) 
         long: int64 ``[sequences]``, positions of each sequence.
         size: sequences in a batch.
     """
-    whole, left = [], []
+    full_batches, left = [], []
     for length in np.unique(long):
         # Sequences are numbered in the epoch's order, and `flatnonzero` keeps it.
         alike = np.flatnonzero(long == length)
         end = len(alike) - len(alike) % size
-        whole.append(alike[:end].reshape(-1, size))
+        full_batches.append(alike[:end].reshape(-1, size))
         left.append(alike[end:])
-    full = np.concatenate(whole)
+    full = np.concatenate(full_batches)
     # The last member of a batch is the one that completed it, so this is the order in which batches were complete.
     full = full[np.argsort(full[:, -1])]
     # Longest first, so that the first sequence of each leftover batch is its longest and decides its length.

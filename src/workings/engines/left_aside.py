@@ -16,7 +16,7 @@ from workings.models.weights import tensor_shapes
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 ADAPTER, ADAPTER_WEIGHTS, ADAPTER_CONFIG = "adapter", "adapter_model.safetensors", "adapter_config.json"
-IN_TEXT, IN_WHOLE = "base_model.model.model.", "base_model.model.model.language_model."
+IN_TEXT, IN_FULL_MODEL = "base_model.model.model.", "base_model.model.model.language_model."
 """How peft's names begin for a tensor of the text part alone, and for the same tensor of the whole model."""
 PROCESSORS = "*processor_config.json"
 """Files that say how images and sounds become numbers."""
@@ -71,11 +71,11 @@ def put_back(text: Path, base: Path, shape: ModelShape) -> None:
     # Under the whole model's names, in the order of its files; tensors are copied one at a time.
     stored = {old.stored_name(name): (trained, name) for name in tensor_shapes(shape)}
     stored |= {name: (file, name) for name, file in others.items()}
-    whole = text / f".{WEIGHTS}"
-    write_tensors(whole, {name: (file.dtype(own), file.shape(own)) for name, (file, own) in stored.items()},
+    combined = text / f".{WEIGHTS}"
+    write_tensors(combined, {name: (file.dtype(own), file.shape(own)) for name, (file, own) in stored.items()},
                   lambda name: stored[name][0].read(stored[name][1]), {"format": "pt"})
     dtype = _config(text)["dtype"]
-    whole.replace(text / WEIGHTS)
+    combined.replace(text / WEIGHTS)
     config = _config(base)
     config["text_config"] = config["text_config"] | {"dtype": dtype}
     text.joinpath(CONFIG).write_text(json.dumps(config | {"dtype": dtype}, indent=2, sort_keys=True) + "\n",
@@ -83,13 +83,13 @@ def put_back(text: Path, base: Path, shape: ModelShape) -> None:
     for path in base.glob(PROCESSORS):
         shutil.copyfile(path, text / path.name)
     if (text / ADAPTER).is_dir():
-        _name_as_whole(text / ADAPTER)
+        _rename_adapters(text / ADAPTER)
 
 
-def _name_as_whole(adapter: Path) -> None:
+def _rename_adapters(adapter: Path) -> None:
     """Rename adapters of the text part as peft and vLLM find them in the whole model, whose towers get none."""
     file = TensorFile(adapter / ADAPTER_WEIGHTS)
-    own = {IN_WHOLE + name.removeprefix(IN_TEXT): name for name in file.names()}
+    own = {IN_FULL_MODEL + name.removeprefix(IN_TEXT): name for name in file.names()}
     renamed = adapter / f".{ADAPTER_WEIGHTS}"
     write_tensors(renamed, {name: (file.dtype(old), file.shape(old)) for name, old in own.items()},
                   lambda name: file.read(own[name]), {"format": "pt"})

@@ -51,17 +51,17 @@ class LikeLengths:
         return cls(batches, order, batch.tokens.shape)
 
     @classmethod
-    def whole(cls, batch: Batch) -> "LikeLengths":
+    def unsplit(cls, batch: Batch) -> "LikeLengths":
         """The batch as it is."""
         return cls([batch], np.arange(batch.tokens[..., 0].size), batch.tokens.shape)
 
     def together(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """``[A, B, S, ...]`` of what there is of each position of `batches`; 0 behind their ends."""
         each = parts[0].shape[3:]
-        whole = np.zeros((self.order.size, self.shape[2], *each), parts[0].dtype)
+        merged = np.zeros((self.order.size, self.shape[2], *each), parts[0].dtype)
         for own, part in zip(self.order.reshape(len(parts), -1), parts, strict=True):
-            whole[own, :part.shape[2]] = part.reshape(len(own), part.shape[2], *each)
-        return whole.reshape(*self.shape, *each)
+            merged[own, :part.shape[2]] = part.reshape(len(own), part.shape[2], *each)
+        return merged.reshape(*self.shape, *each)
 
 
 def rows_at_a_time(micro_batches: int, rows: int) -> int:

@@ -42,8 +42,8 @@ class WeightFiles:
         if wrong:
             raise RequestError(f"{directory}: {len(wrong)} tensors of another shape, e.g. {wrong[0]}",
                                "weights of the model that config.json describes", "")
-        if whole := next((name for name in expected if self._file(name).dtype(self._names[name]).kind in "iu"), ""):
-            raise RequestError(f"{self._file(whole).path}: {whole} in whole numbers", "floating-point numbers",
+        if integral := next((name for name in expected if self._file(name).dtype(self._names[name]).kind in "iu"), ""):
+            raise RequestError(f"{self._file(integral).path}: {integral} in whole numbers", "floating-point numbers",
                                "the model's unquantized weights; method.name=qlora quantizes them itself")
 
     def _find(self) -> dict[str, TensorFile]:

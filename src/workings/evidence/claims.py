@@ -160,9 +160,9 @@ def _skipped(text: str) -> Iterator[tuple[int, int]]:
             # Looked for once: each of a thousand openings would search the whole rest of the text in vain.
             if closing is None:
                 unclosed.add(match.lastgroup)
-        whole = closing or (_SHORT.match(text, match.start()) if match.lastgroup else match)
-        at = whole.end() if whole else match.start() + 1
-        if whole:
+        skipped = closing or (_SHORT.match(text, match.start()) if match.lastgroup else match)
+        at = skipped.end() if skipped else match.start() + 1
+        if skipped:
             yield match.start(), at
 
 

@@ -291,18 +291,18 @@ class ChatTemplate:
             raise self._wrong("no control token follows the answer, so the model would never learn to stop")
         return min(tokens)[2]
 
-    def _rest(self, before: str, whole: str) -> tuple[str, bool]:
+    def _rest(self, before: str, conversation: str) -> tuple[str, bool]:
         """What follows the prompt in the whole text, and whether the prompt has opened a `<think>` block itself.
 
         Templates of thinking models end the prompt with the opening tag, and drop the thoughts of a finished turn.
         """
-        if whole.startswith(before):
-            return whole[len(before):], False
-        if before.endswith(THINK) and whole.startswith(before.removesuffix(THINK)):
-            return whole[len(before) - len(THINK):], True
+        if conversation.startswith(before):
+            return conversation[len(before):], False
+        if before.endswith(THINK) and conversation.startswith(before.removesuffix(THINK)):
+            return conversation[len(before) - len(THINK):], True
         # The larger models of Gemma 4 are asked with an empty channel, which finished turns are written without.
-        if before.endswith(_NO_THOUGHT) and whole.startswith(before.removesuffix(_NO_THOUGHT)):
-            return whole[len(before) - len(_NO_THOUGHT):], False
+        if before.endswith(_NO_THOUGHT) and conversation.startswith(before.removesuffix(_NO_THOUGHT)):
+            return conversation[len(before) - len(_NO_THOUGHT):], False
         raise self._wrong("the prompt with its answer does not begin with the prompt alone")
 
     @cached_property

@@ -25,7 +25,7 @@ COMPUTED = ("rotary_emb.inv_freq", "attention.bias", "attention.masked_bias")
 NOT_KEPT = ("_name_or_path", "auto_map", "dtype", "torch_dtype", "transformers_version", "quantization_config",
             "vision_config", "audio_config", "text_config")
 """Keys of a ``config.json`` that do not say which model it is."""
-WHOLE = "workings_text_part_of"
+MULTIMODAL_TYPE = "workings_text_part_of"
 """Key that is kept beside those of a text part: ``model_type`` of the model that also sees or hears."""
 SIZES: Mapping[str, tuple[str, ...]] = {
     "vocab_size": ("vocab_size",), "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
@@ -76,7 +76,7 @@ class UnprovenFamily(Family):
     def write_config(self, shape: ModelShape) -> dict[str, Any]:
         """The ``config.json`` that it came with."""
         values: dict[str, Any] = json.loads(shape.config)
-        return {key: value for key, value in values.items() if key != WHOLE}
+        return {key: value for key, value in values.items() if key != MULTIMODAL_TYPE}
 
 
 @cache
@@ -94,7 +94,7 @@ def unproven_family(shape: ModelShape) -> UnprovenFamily:
         name=shape.family, model_type=shape.family, architecture=str((config.get("architectures") or [""])[0]),
         layer_prefix=prefix, projections=tuple(name for name in matrices if not name.endswith(NO_PROJECTIONS)),
         residual=(), refusals={"jax": refusal, "tunix": refusal},
-        multimodal={config[WHOLE]: {}} if WHOLE in config else {})
+        multimodal={config[MULTIMODAL_TYPE]: {}} if MULTIMODAL_TYPE in config else {})
 
 
 def layer_prefix(names: Iterable[str], layers: int) -> str:
@@ -108,11 +108,11 @@ def layer_prefix(names: Iterable[str], layers: int) -> str:
         if match := NUMBERED.fullmatch(name):
             numbers.setdefault(match[1], set()).add(int(match[2]))
     # Compared without a set of so many: the number may be anything that a file says.
-    whole = [prefix for prefix, there in numbers.items() if len(there) == layers == max(there) + 1]
-    if not whole:
+    complete = [prefix for prefix, there in numbers.items() if len(there) == layers == max(there) + 1]
+    if not complete:
         raise RequestError(f"weights without tensors of {layers} numbered layers", "files as transformers writes them",
                            "load it by `from_pretrained` once, and write it by `save_pretrained`")
-    return whole[0]
+    return complete[0]
 
 
 def unproven_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ...]]) -> ModelShape:
@@ -131,7 +131,7 @@ def unproven_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ..
         # The outer file says of the head whether it is the embedding.
         outer = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
         values = outer | {"model_type": config.get("model_type"), **text}
-        values |= {"architectures": config.get("architectures", []), WHOLE: config.get("model_type")}
+        values |= {"architectures": config.get("architectures", []), MULTIMODAL_TYPE: config.get("model_type")}
     _refuse(values, config)
     kept = {key: value for key, value in values.items() if key not in NOT_KEPT}
     sizes = {name: _size(kept, keys) for name, keys in SIZES.items()}

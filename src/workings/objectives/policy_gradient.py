@@ -91,8 +91,8 @@ class PolicyGradient:
         sums = {"clip_fraction": (beyond * mask_BS).sum(), "entropy": -(log_probs_BS * mask_BS).sum(),
                 "kl_behavior": _divergence(array, (signals[BEHAVIOR] - log_probs_BS) * mask_BS).sum()}
         if self.kl_beta:
-            apart = _divergence(array, (signals[REFERENCE] - log_probs_BS) * mask_BS)
-            loss, sums["kl_reference"] = loss + self.kl_beta * apart, apart.sum()
+            divergence = _divergence(array, (signals[REFERENCE] - log_probs_BS) * mask_BS)
+            loss, sums["kl_reference"] = loss + self.kl_beta * divergence, divergence.sum()
         # `share` sums to 1 over each row that has tokens; the number of rows comes in by `Batch.divisor`.
         weight = share if self.normalize == "sequences" else mask_BS
         return Terms(total=(loss * weight).sum(), metrics={name: (x, count) for name, x in sums.items()})

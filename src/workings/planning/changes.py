@@ -29,15 +29,15 @@ def with_counted_steps(loaded: LoadedRecipe, steps: int, said: str) -> LoadedRec
 def difference(asked: Recipe, other: Recipe) -> tuple[str, ...]:
     """What to type after the recipe's name to get the other one: ``key=value`` words."""
     before, after = (dict(leaves(recipe.model_dump(mode="json"))) for recipe in (asked, other))
-    whole = []
+    sections = []
     for section in ("optimizer", "method"):  # keys of the old one have no place in the new one
         old, new = getattr(asked, section), getattr(other, section)
         if old.name != new.name:
             values = {"name": new.name} | new.model_dump(mode="json", exclude_defaults=True)
             inside = ", ".join(f"{key}: {value}" for key, value in values.items())
             after = {key: value for key, value in after.items() if not key.startswith(f"{section}.")}
-            whole.append(f"{section}={{{inside}}}")
-    return (*_words(before, after), *whole)
+            sections.append(f"{section}={{{inside}}}")
+    return (*_words(before, after), *sections)
 
 
 def _words(before: Words, after: Words) -> tuple[str, ...]:

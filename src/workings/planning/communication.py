@@ -42,11 +42,11 @@ def sent(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[int, i
                  if not each.in_layer and each.name != PER_LAYER_EMBEDDING)
     # What is computed in fewer bytes than it is stored in is made smaller before it travels.
     stored, compute = (BYTES_OF_FORMAT[each] for each in (request.precision.parameters, request.precision.compute))
-    whole = weight_bytes(request, 1, tp) - stored * tables
+    unsharded = weight_bytes(request, 1, tp) - stored * tables
     travels = request.split_frozen or request.method.name == "full"
     # Frozen matrices in few bits travel as these bits.
     smaller = 1.0 if request.method.name == "qlora" else min(stored, compute) / stored
-    gathered = 2 * whole * smaller if travels else 0.0
+    gathered = 2 * unsharded * smaller if travels else 0.0
     trained = sum(each.elements for each in trained_tensors(request, 1, tp) if each.in_layer)
     gradients = trained * (stored if request.method.name == "full" else 4)
     received = batch[0] * (gathered + gradients)

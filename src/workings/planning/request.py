@@ -77,5 +77,5 @@ def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineR
         raise RequestError(f"mesh.tp: {recipe.mesh.tp} with {shape.heads} heads", "a tp that divides the heads",
                            "mesh.tp=1")
     fsdp, _ = mesh_of(recipe, target)
-    recipe.require_whole_groups(fsdp, f"on {target.name}")
+    recipe.require_complete_groups(fsdp, f"on {target.name}")
     return EngineRequest.of(recipe, shape, device=target.platform)

@@ -30,7 +30,7 @@ COMPILES = 4
 """Candidates that the compiler is asked about before the search gives up."""
 
 
-def _whole_mesh(recipe: Recipe, target: Target) -> Words:
+def _all_devices(recipe: Recipe, target: Target) -> Words:
     """All devices; fewer rows on each where they come out even, so that the global batch stays."""
     if target.platform == "cpu":
         return {}
@@ -53,8 +53,8 @@ def _whole_mesh(recipe: Recipe, target: Target) -> Words:
 def _attention(recipe: Recipe, target: Target) -> Words:
     # On a CPU `auto` means plain attention, which holds the whole square of scores.
     wanted = "chunked" if target.platform == "cpu" else "auto"
-    whole = recipe.memory.attention in ("plain", *(["auto"] if target.platform == "cpu" else []))
-    return {"memory.attention": wanted} if whole else {}
+    is_plain = recipe.memory.attention in ("plain", *(["auto"] if target.platform == "cpu" else []))
+    return {"memory.attention": wanted} if is_plain else {}
 
 
 def _loss_chunk(recipe: Recipe, target: Target) -> Words:
@@ -129,7 +129,7 @@ LADDER: tuple[tuple[Change, int], ...] = (
     (_method, 2), (_parameters, 1), (_optimizer, 1), (_rounding, 1), (_moments, 1), (_teacher, 3),
     # Six halvings take 64 rows to one.
     (_micro_batch, 6), (_no_accumulation, 1),
-    (_remat, 1), (_loss_chunk, 1), (_attention, 1), (_whole_mesh, 1))
+    (_remat, 1), (_loss_chunk, 1), (_attention, 1), (_all_devices, 1))
 """Changes and how often each may be made: first what changes the training most, last what only uses more devices."""
 
 

@@ -134,8 +134,8 @@ def step_operations(request: EngineRequest, batch: tuple[int, int, int]) -> floa
 
 def _forward_operations(request: EngineRequest, batch: tuple[int, int, int]) -> float:
     """Those of a model that is asked and not trained."""
-    whole = replace(request, method=FULL, memory=request.memory.model_copy(update={"remat": "none"}))
-    return step_operations(whole, batch) / 3
+    full_training = replace(request, method=FULL, memory=request.memory.model_copy(update={"remat": "none"}))
+    return step_operations(full_training, batch) / 3
 
 
 def pace_of(request: EngineRequest, target: Target, own: Throughput | None = None) -> tuple[Throughput | None, str]:

@@ -135,8 +135,8 @@ def weight_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
     """
     stored, total = BYTES_OF_FORMAT[request.precision.parameters], 0
     fewer = {f"{name}.weight" for name in projections(request.shape)} if request.method.name == "qlora" else set()
-    whole = local_tensors(request.shape, 1, 1)
-    for each, unsplit in zip(local_tensors(request.shape, fsdp, tp), whole, strict=True):
+    unsharded = local_tensors(request.shape, 1, 1)
+    for each, unsplit in zip(local_tensors(request.shape, fsdp, tp), unsharded, strict=True):
         if each.name in fewer and each.in_layer:
             total += _frozen_bytes(each if request.split_frozen else unsplit, request.frozen_bits)
         elif each.name != PER_LAYER_EMBEDDING:

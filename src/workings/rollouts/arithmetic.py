@@ -58,11 +58,11 @@ def mismatch(rollout: Rollout) -> dict[str, float]:
         return {}
     drawn = np.concatenate([np.asarray(sample.completion.log_probs, np.float32) for _, sample in learned])
     said = np.concatenate(rollout.trainer_log_probs)
-    apart = said.astype(np.float64) - drawn
-    return {"mismatch": float(np.abs(apart).mean()), "mismatch_most": float(np.abs(apart).max()),
+    difference = said.astype(np.float64) - drawn
+    return {"mismatch": float(np.abs(difference).mean()), "mismatch_most": float(np.abs(difference).max()),
             # Without the bound a single token could make the mean infinite; e to the 20th is far beyond anything that
             # arithmetic of two programs explains.
-            "mismatch_ratio": float(np.exp(np.clip(apart, -20, 20)).mean())}
+            "mismatch_ratio": float(np.exp(np.clip(difference, -20, 20)).mean())}
 
 
 def _side(group: Group, name: str) -> str:

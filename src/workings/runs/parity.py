@@ -103,14 +103,14 @@ class Case:
         return engine.restore(fresh)
 
 
-def parity(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, whole: bool = False,
+def parity(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, own_model: bool = False,
            steps: int = 20) -> Parity:
     """Compare the engines on a recipe's model, data and optimizer, in float32.
 
     Args:
         recipe: a file, a shipped recipe's name, or one that is loaded already.
         overrides: ``key=value`` words; without one for ``device`` the comparison runs on the CPU.
-        whole: the recipe's own model instead of a small one of the same architecture.
+        own_model: the recipe's own model instead of a small one of the same architecture.
         steps: of the course.
 
     Raises:
@@ -118,10 +118,10 @@ def parity(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, whole: 
     """
     loaded = load_recipe(recipe, overrides)
     loaded = comparable(loaded, steps, on_cpu=not any(word.startswith("device=") for word in overrides))
-    if not whole:
+    if not own_model:
         loaded = Smoke(steps=steps).shrink(loaded)
     with tempfile.TemporaryDirectory(prefix="workings-parity-") as folder:
-        return compare(make_case(loaded, Path(folder), small=not whole), loaded.recipe.name)
+        return compare(make_case(loaded, Path(folder), small=not own_model), loaded.recipe.name)
 
 
 def comparable(loaded: LoadedRecipe, steps: int, *, on_cpu: bool, attention: str = "plain") -> LoadedRecipe:

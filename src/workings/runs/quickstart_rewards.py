@@ -62,7 +62,7 @@ class Size:
     """Held-out problems that all arms are asked."""
 
 
-WHOLE = Size()
+FULL_SIZE = Size()
 Export = Callable[[Path, Path], object]
 """Writes a run's model as a folder; handed in, because the room that publishes stands above this one."""
 
@@ -147,7 +147,7 @@ class RewardsQuickstartResult:
 
 
 def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export: Export, seed: int = 17,
-                       full: bool = False, size: Size = WHOLE) -> RewardsQuickstartResult:
+                       full: bool = False, size: Size = FULL_SIZE) -> RewardsQuickstartResult:
     """Train a start, go on from it in three ways, evaluate, compare, verify, report.
 
     Args:

@@ -132,7 +132,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     controls = _controls(opened, _control_plan(plans[0], draw, metrics, request), draw.drawn[0].start, standard, say)
     units = answered_units(opened, request.samples) if request.predictions else []
     answers = _answer_draw(units, request, standard)
-    predictions = ask_again(opened, units, answers, seed, whole_batches=exact, say=say)
+    predictions = ask_again(opened, units, answers, seed, by_batch=exact, say=say)
     # Several are told by their number: the answer lists which parts were not taken again.
     start = plans[0].start.words if len(plans) == 1 else f"{len(plans)} kept states"
     facts: Facts = {
@@ -140,7 +140,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
         "conditions": {"recorded": standard.there, "here": standard.here,
                        "differing": differing(standard.there, standard.here)},
         "mode": standard.mode, "tolerance": standard.tolerance.to_json(), "seed": seed,
-        "lines": [line for lines, _ in taken for line in lines], "weights": _worst([apart for _, apart in taken]),
+        "lines": [line for lines, _ in taken for line in lines], "weights": _worst([weights for _, weights in taken]),
         "controls": controls, "predictions": counted(predictions, request.predictions)}
     if request.drawn or request.confidence is not None:
         facts["coverage"] = _coverage(draw, answers, request, seed)
@@ -202,12 +202,12 @@ def _step_draw(opened: ReopenedRun, request: ReplayRequest, done: int, standard:
         return StepDraw.some(states, done, request.steps, seed)
     start = _start(opened, done, request.start)
     stretch = Stretch(start=start, end=min(done, start + request.steps))
-    return StepDraw(stretches=(stretch,), drawn=(stretch,), always=None, whole=False, last=done)
+    return StepDraw(stretches=(stretch,), drawn=(stretch,), always=None, ends_at_states=False, last=done)
 
 
 def _answer_draw(units: Sequence[RecordedEvaluation], request: ReplayRequest, standard: _Standard) -> AnswerDraw:
     """How many answers are asked for again."""
-    evaluations = [unit.answers(whole_batches=standard.mode == "bitwise") for unit in units]
+    evaluations = [unit.answers(by_batch=standard.mode == "bitwise") for unit in units]
     same = standard.tolerance.completions
     if request.confidence is not None:
         return AnswerDraw.confident(evaluations, same, request.splice, request.confidence)

@@ -30,7 +30,7 @@ def answered_units(opened: ReopenedRun, samples: Sequence[Path]) -> list[Recorde
 
 
 def ask_again(opened: ReopenedRun, units: Sequence[RecordedEvaluation], draw: AnswerDraw, seed: int, *,
-              whole_batches: bool, say: Callable[[str], None]) -> list[dict[str, Any]]:
+              by_batch: bool, say: Callable[[str], None]) -> list[dict[str, Any]]:
     """Completions of the items that a seed draws of each unit, beside the recorded ones."""
     if not units:
         return []
@@ -41,7 +41,7 @@ def ask_again(opened: ReopenedRun, units: Sequence[RecordedEvaluation], draw: An
         opened.engine, opened.engine.restore(opened.checkpoint(opened.run.manifest.completed_steps).path))
     return [line for unit, each, count in zip(units, draw.evaluations, draw.drawn, strict=True)
             for line in generate_again(session, unit, chosen(seed, each.unit, each.population, count),
-                                       whole_batches=whole_batches)]
+                                       by_batch=by_batch)]
 
 
 def counted(lines: list[dict[str, Any]], asked: int) -> Facts:

@@ -250,7 +250,7 @@ def prompt_data(resolved: ResolvedRun, prompts: PromptSet, fsdp: int, teacher: T
     """Prompts with the sizes of what is drawn of them. Raises `RequestError` for rows that make no whole groups."""
     recipe, algorithm = resolved.recipe, resolved.recipe.algorithm
     assert isinstance(algorithm, DrawingAlgorithm)  # no other recipe has prompts
-    recipe.require_whole_groups(fsdp)
+    recipe.require_complete_groups(fsdp)
     return PromptData(resolved=resolved, algorithm=algorithm, prompts=prompts, teacher=teacher,
                       rewards=reward_settings(resolved.loaded) if recipe.learns_from_rewards else None,
                       shape=RolloutShape.of(recipe, algorithm, fsdp=fsdp, pad_id=resolved.tokenizer.pad_id))

@@ -74,11 +74,11 @@ def read_replays(read: Callable[[Path], dict[str, Any]], run: Path, notes: list[
 def _replay(name: str, facts: dict[str, Any]) -> Replay:
     steps = []
     for line in facts["lines"]:
-        apart = line_differences(line)
+        differences = line_differences(line)
         steps.append(ReplayStep(
             step=line["step"], recorded_loss=_number(line["recorded"]["loss"]),
-            replayed_loss=_number(line["replayed"]["loss"]), loss_difference=apart["loss"],
-            grad_norm_difference=apart["grad_norm"]))
+            replayed_loss=_number(line["replayed"]["loss"]), loss_difference=differences["loss"],
+            grad_norm_difference=differences["grad_norm"]))
     weights, asked = facts["weights"], facts["predictions"]
     return Replay(
         name=name, verdict=str(facts["verdict"]), sentence=str(facts["sentence"]), mode=str(facts["mode"]),
@@ -113,13 +113,13 @@ def drawn(replay: Replay) -> ReplayFigure | None:
             rows=[[str(step.step), f"{step.recorded_loss:.9g}", f"{step.replayed_loss:.9g}",
                    f"{step.loss_difference:.2g}", f"{step.grad_norm_difference:.2g}"] for step in replay.steps]))
     # The axis is logarithmic, and a difference of zero has no place on it.
-    apart = [(float(step.step), step.loss_difference) for step in steps if step.loss_difference > 0]
-    if not apart or replay.loss_tolerance <= 0:
+    points = [(float(step.step), step.loss_difference) for step in steps if step.loss_difference > 0]
+    if not points or replay.loss_tolerance <= 0:
         return ReplayFigure(losses=losses, differences=None)
     # Two points are enough for a level line.
     span = [(float(steps[0].step), replay.loss_tolerance), (float(steps[-1].step), replay.loss_tolerance)]
     differences = _figure("Relative difference of the loss", "", [
-        Curve(name="difference", points=apart, color=1, style="dots"),
+        Curve(name="difference", points=points, color=1, style="dots"),
         Curve(name="tolerance", points=span, color=2)], log=True)
     return ReplayFigure(losses=losses, differences=differences)
 

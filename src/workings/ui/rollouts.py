@@ -123,9 +123,9 @@ def rollout_page(reader: RolloutReader, run: Path, step: int, *, order: Order, f
     groups = [group for group in rollout.groups if not wanted or any(wanted in text.casefold() for text in (
         group.prompt.item.id, group.prompt.item.prompt, group.prompt.item.expected_answer))]
     if order != "drawn":
-        apart = reader.divergences(run, step)
-        groups.sort(key=(lambda group: fmean(apart.get((group.prompt.item.id, sample.seed), 0.0)
-                                             for sample in group.samples)) if apart else mean_reward,
+        divergences = reader.divergences(run, step)
+        groups.sort(key=(lambda group: fmean(divergences.get((group.prompt.item.id, sample.seed), 0.0)
+                                             for sample in group.samples)) if divergences else mean_reward,
                     reverse=order == "highest")
     shown, pages = paged(groups, page, max(1, SHOWN // len(rollout.groups[0].samples)))
     write = _writer(reader, run, CUT)
@@ -201,10 +201,11 @@ def _writer(reader: RolloutReader, run: Path, most: int) -> Callable[[DrawnGroup
                                advantage=sample.advantage, divergence=divergence, tokens=len(sample.completion.tokens))
 
     def group(drawn: DrawnGroup, step: int) -> PageGroup:
-        item, apart = drawn.prompt.item, reader.divergences(run, step)
+        item, divergences = drawn.prompt.item, reader.divergences(run, step)
         return PageGroup(id=item.id, prompt=visible(item.prompt), expected=visible(item.expected_answer), step=step,
                           epoch=drawn.epoch, learned=drawn.kept, equal=drawn.is_rewarded and not drawn.has_spread,
-                          mean=mean_reward(drawn), completions=[completion(sample, apart.get((item.id, sample.seed)))
-                                                    for sample in drawn.samples])
+                          mean=mean_reward(drawn),
+                          completions=[completion(sample, divergences.get((item.id, sample.seed)))
+                                       for sample in drawn.samples])
 
     return group

@@ -57,7 +57,7 @@ class Tail:
                 self._file = os.fstat(file.fileno()).st_ino
                 # From where it stopped: a log of a million lines is read once, and then only its new end.
                 file.seek(self._place)
-                while data := self._whole_lines(file):
+                while data := self._complete_lines(file):
                     needed = parsed_bytes(data, lines=True)
                     self._make_room(self, needed)
                     self.bytes += needed
@@ -66,7 +66,7 @@ class Tail:
                                    *(value for value in _parsed(data.split(b"\n")) if isinstance(value, dict))]
             return self._lines
 
-    def _whole_lines(self, file: BinaryIO) -> bytes:
+    def _complete_lines(self, file: BinaryIO) -> bytes:
         """The next lines; nothing at the end, where the writer may be in the middle of a line."""
         data = file.read(BLOCK_BYTES)
         # What stands behind the last line break is read again, with the next block.

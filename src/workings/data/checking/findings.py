@@ -35,7 +35,7 @@ KINDS: dict[str, tuple[bool, str]] = {
     "no_licence": (False, "no licence"),
 }
 """Every kind of finding: whether it matters (exit code 1, and `--fix` leaves the line out), and what it is."""
-WHOLE = -1
+ENTIRE_FILE = -1
 """The position of a finding about a whole file."""
 
 
@@ -46,7 +46,7 @@ class DataFinding:
     kind: str
     """A key of `KINDS`."""
     record: int
-    """Position in the file, from 0; `WHOLE` for what is about all of it."""
+    """Position in the file, from 0; `ENTIRE_FILE` for what is about all of it."""
     id: str
     """Id of the trace or pair, the place of an unreadable line, or the file's name."""
     text: str
@@ -85,7 +85,7 @@ class CheckReport:
         """What a cleaned set leaves out: positions of records, with the reasons."""
         by_position: dict[int, list[DataFinding]] = {}
         for finding in self.findings:
-            # What matters is about one record each, so `WHOLE` is never a key here.
+            # What matters is about one record each, so `ENTIRE_FILE` is never a key here.
             if finding.matters:
                 by_position.setdefault(finding.record, []).append(finding)
         return by_position

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from workings.data.checking.findings import WHOLE, CheckReport, DataFinding, excerpt, shown
+from workings.data.checking.findings import ENTIRE_FILE, CheckReport, DataFinding, excerpt, shown
 from workings.data.checking.overlap import NGRAM, Question, find_leaks, question_key, words
 from workings.data.checking.reading import (
     TURN_MARKS,
@@ -56,7 +56,7 @@ def check_pairs(read: Numbered[PreferencePair], questions: Sequence[Question] = 
     findings += _repeated(read.entries, asked)
     findings += _contradicting(read.entries, asked)
     findings += find_leaks(read.entries, questions, ngram) if questions else ()
-    findings += [DataFinding(kind="length_bias", record=WHOLE, id=name, text=text)
+    findings += [DataFinding(kind="length_bias", record=ENTIRE_FILE, id=name, text=text)
                  for text in _length_bias(read.entries)]
     return report_of(read, [*findings, *row_findings(read, row_problems)])
 

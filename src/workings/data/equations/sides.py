@@ -90,8 +90,9 @@ def _left(side: Sequence[Token], before: Token | None, text: str) -> Side:
     if _last_unmatched(tokens, "close", "open") >= 0 or (first.kind == "op" and first.text != "-"):
         return unread
     if opened >= 0:
-        ahead = side[opened - 1] if opened else before
-        return Side(tokens, (), first.start, tokens[-1].end, alone=True) if _is_aside(side[opened], ahead) else unread
+        preceding = side[opened - 1] if opened else before
+        aside = _is_aside(side[opened], preceding)
+        return Side(tokens, (), first.start, tokens[-1].end, alone=True) if aside else unread
     if before is None:
         return Side(tokens, (), first.start, tokens[-1].end, alone=True)
     # After a word or a number, a minus with a space behind it is an operation whose first operand is not read.
@@ -107,16 +108,16 @@ def _left(side: Sequence[Token], before: Token | None, text: str) -> Side:
 
 def _last_unmatched(side: Sequence[Token], kind: str, partner: str) -> int:
     """The last bracket of a kind without its partner, or -1."""
-    ahead = kind == "close"
+    from_left = kind == "close"
     open_places: list[int] = []
     last = -1
     # From the left for a `)`, from the right for a `(`: only so is the partner of a bracket met before it.
-    for index in range(len(side)) if ahead else range(len(side) - 1, -1, -1):
+    for index in range(len(side)) if from_left else range(len(side) - 1, -1, -1):
         if side[index].kind == partner:
             open_places.append(index)
         elif side[index].kind == kind:
             if not open_places:
-                if not ahead:
+                if not from_left:
                     return index
                 last = index
             else:
@@ -124,16 +125,16 @@ def _last_unmatched(side: Sequence[Token], kind: str, partner: str) -> int:
     return last
 
 
-def _is_aside(opening: Token, ahead: Token | None) -> bool:
+def _is_aside(opening: Token, preceding: Token | None) -> bool:
     """Whether an unmatched bracket opens a text of its own.
 
     `She has 12 (5 + 7 = 12) apples` says something beside; `2(5 + 7 = …` and `f(5 + 7 = …` are parts of more.
     """
-    if ahead is None or opening.end - opening.start > 1:
+    if preceding is None or opening.end - opening.start > 1:
         return True
-    if ends_operand(ahead) or ahead.kind == "word":
-        return ahead.end < opening.start
-    return ahead.kind not in ("op", "other") or ahead.text in ".,:;"
+    if ends_operand(preceding) or preceding.kind == "word":
+        return preceding.end < opening.start
+    return preceding.kind not in ("op", "other") or preceding.text in ".,:;"
 
 
 def _right(side: Sequence[Token], after: Token | None, text: str, *, strict: bool) -> Side:
@@ -213,12 +214,12 @@ def _clean_before(before: Token, first: Token, text: str) -> bool:
         return not stuck and last not in words.CHANGES_WHAT_FOLLOWS and (len(last) > 1 or last in "ai")
     if before.kind != "other":
         return False
-    ahead = text[before.start - 1:before.start]
+    preceding = text[before.start - 1:before.start]
     if before.text == ":":
-        return not (ahead.isdigit() and stuck) and not ahead.isspace()
+        return not (preceding.isdigit() and stuck) and not preceding.isspace()
     if before.text == ",":
         # `14, 400 / 80` is one number for its writer.
-        return not stuck and not (ahead.isdigit() and re.fullmatch(r"\d{3}", first.text))
+        return not stuck and not (preceding.isdigit() and re.fullmatch(r"\d{3}", first.text))
     if before.text == ".":
         # `.8 + . 84`
         return not stuck and text[max(before.start - 2, 0):before.start].strip()[-1:] not in ("+", "-", "*", "/", "=")

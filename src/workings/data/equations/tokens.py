@@ -90,8 +90,8 @@ def mixed_parts(piece: str) -> tuple[int, int, int]:
     r"""Whole, top and bottom of a mixed number: `2 1/3`, `2 and 1/3`, `2\frac13`."""
     match = _MIXED.fullmatch(piece)
     assert match is not None  # the token's own pattern
-    whole, top, bottom = (int(part) for part in match.groups() if part is not None)
-    return whole, top, bottom
+    integer, top, bottom = (int(part) for part in match.groups() if part is not None)
+    return integer, top, bottom
 
 
 def is_proper(piece: str) -> bool:
@@ -147,7 +147,7 @@ def _is_operation(text: str, piece: str, at: int, end: int) -> bool:
     spaces = (text[at - 1:at] == " ", text[end:end + 1] == " ")
     if piece == "*" and spaces == (True, True):
         return True
-    ahead, behind = text[max(at - 9, 0):at].rstrip(" "), text[end:end + 9].lstrip(" ")
-    if not _BEFORE_OPERATION.match(ahead[-1:]) or not _OPERAND_BEGINS.match(behind):
+    before, after = text[max(at - 9, 0):at].rstrip(" "), text[end:end + 9].lstrip(" ")
+    if not _BEFORE_OPERATION.match(before[-1:]) or not _OPERAND_BEGINS.match(after):
         return False
     return spaces[0] == spaces[1] or (piece == "*" and spaces == (False, True))

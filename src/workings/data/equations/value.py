@@ -90,8 +90,8 @@ class _Expression:
             raise NotRead
         return value
 
-    def _next(self, ahead: int = 0) -> Token | None:
-        at = self._at + ahead
+    def _next(self, offset: int = 0) -> Token | None:
+        at = self._at + offset
         return self._tokens[at] if at < len(self._tokens) else None
 
     def _next_is(self, *texts: str) -> bool:
@@ -211,9 +211,9 @@ class _Expression:
             case "number":
                 return _bounded(Fraction(token.text))
             case "mixed":
-                whole, top, bottom = mixed_parts(token.text)
+                integer, top, bottom = mixed_parts(token.text)
                 part = Fraction(top, bottom)
-                return {"sum": whole + part, "fraction": part, "product": whole * part}[self._reading.mixed]
+                return {"sum": integer + part, "fraction": part, "product": integer * part}[self._reading.mixed]
             case "fraction":
                 digits = [character for character in token.text if character.isdigit()]
                 return _divided(Fraction(digits[0]), Fraction(digits[1]))

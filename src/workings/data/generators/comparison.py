@@ -22,17 +22,17 @@ def two_products(draw: Draw) -> Problem:
 def decimals(draw: Draw) -> Problem:
     """Which is greater, 0.9 or 0.11?"""
     # One digit against two: whoever reads what stands behind the point as a whole number is wrong here.
-    whole, a, b = draw.integer(0, 20), draw.integer(1, 9), draw.integer(10, 99)
-    first, second = f"{whole}.{a}", f"{whole}.{b}"
+    integer, a, b = draw.integer(0, 20), draw.integer(1, 9), draw.integer(10, 99)
+    first, second = f"{integer}.{a}", f"{integer}.{b}"
     tenths = a * 10
     answer = first if tenths > b else second if b > tenths else "equal"
     # Turned at random, or the first number would always be the one with a single digit.
     shown = [first, second] if draw.integer(0, 1) else [second, first]
     return Problem(prompt=f"Which is greater, {shown[0]} or {shown[1]}, or are they equal?",
-                   steps=(f"With as many digits: {first} is {whole}.{tenths}.",
+                   steps=(f"With as many digits: {first} is {integer}.{tenths}.",
                           f"Behind the point: {tenths} {_sign(tenths, b)} {b}, so "
                           + ("they are equal." if tenths == b else f"{answer} is greater.")),
-                   answer=answer, key=("decimals", whole, a, b), category="decimals", section="edge_case")
+                   answer=answer, key=("decimals", integer, a, b), category="decimals", section="edge_case")
 
 
 def negatives(draw: Draw) -> Problem:

@@ -20,12 +20,12 @@ def into_the_smaller(draw: Draw) -> Problem:
     """How many minutes are 3 hours and 20 minutes?"""
     large, small, factor = draw.choice(_UNITS)
     count, rest = draw.integer(2, 40), draw.choice(_rests(factor))
-    whole = count * factor
+    product = count * factor
     return Problem(
         prompt=f"How many {small} are {count} {large} and {rest} {small}?",
-        steps=(f"{count} {large}: {count}*{factor}={whole} {small}.",
-               f"Together: {whole}+{rest}={whole + rest} {small}."),
-        answer=str(whole + rest), key=("convert", large, count, rest), category="larger_to_smaller",
+        steps=(f"{count} {large}: {count}*{factor}={product} {small}.",
+               f"Together: {product}+{rest}={product + rest} {small}."),
+        answer=str(product + rest), key=("convert", large, count, rest), category="larger_to_smaller",
         section=_section(factor, rest), difficulty="easy" if factor in (100, 1000) else "medium")
 
 
@@ -34,11 +34,11 @@ def into_the_larger(draw: Draw) -> Problem:
     large, small, factor = draw.choice(_UNITS)
     count, rest = draw.integer(2, 20), draw.choice(_rests(factor))
     # Both directions have the same key, so one set never holds the same amount both ways.
-    total, whole = count * factor + rest, count * factor
+    total, product = count * factor + rest, count * factor
     return Problem(
         prompt=f"{total} {small} are how many whole {large}, and how many {small} are left over?",
-        steps=(f"{count}*{factor}={whole}, and {count + 1}*{factor}={whole + factor} is more than {total}.",
-               f"Left over: {total}-{whole}={rest} {small}."),
+        steps=(f"{count}*{factor}={product}, and {count + 1}*{factor}={product + factor} is more than {total}.",
+               f"Left over: {total}-{product}={rest} {small}."),
         answer=f"{count} {large} and {rest} {small}", key=("convert", large, count, rest),
         category="smaller_to_larger", section=_section(factor, rest), difficulty="hard")
 

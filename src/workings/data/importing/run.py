@@ -121,9 +121,9 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
     if request.hold_out:
         # Beside the result and not in the system's folder, which may be small or lie in memory.
         with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
-            whole = Path(folder, "traces.jsonl")
-            importer.to_files(whole, rejects)
-            held = split(whole, out, request.hold_out, request.seed)
+            all_traces = Path(folder, "traces.jsonl")
+            importer.to_files(all_traces, rejects)
+            held = split(all_traces, out, request.hold_out, request.seed)
     else:
         importer.to_files(out, rejects)
     rejected = importer.reasons.total()

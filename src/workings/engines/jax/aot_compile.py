@@ -153,9 +153,9 @@ def _sizes(spec: StepSpec, state: dict[str, Any], places: dict[str, Any], rows: 
            slots: int = 0) -> Sizes:
     layers = state["params"]["layers"]
     local = {name: places["params"]["layers"][name].shard_shape(x.shape) for name, x in layers.items()}
-    whole = [*(size for place in stacks(spec.shape) for size in layer_shapes(spec.shape, place[0]).values()),
-             *(x.shape[1:] for x in layers.values())]
-    single = {_ordered(size) for size in (*whole, *(size[1:] for size in local.values())) if len(size) > 1}
+    unsharded = [*(size for place in stacks(spec.shape) for size in layer_shapes(spec.shape, place[0]).values()),
+                 *(x.shape[1:] for x in layers.values())]
+    single = {_ordered(size) for size in (*unsharded, *(size[1:] for size in local.values())) if len(size) > 1}
     stored = {str(x.dtype) for x in jax.tree.leaves(state["params"])}
     return Sizes(
         shape=spec.shape, rows=max(1, rows // spec.layout.fsdp), length=length, devices=spec.layout.size,

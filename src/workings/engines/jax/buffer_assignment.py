@@ -122,7 +122,7 @@ def _name_in_step(value: Value, sizes: Sizes) -> str:
 
 def heap_parts(text: str, sizes: Sizes) -> dict[str, int]:
     """Bytes of the heap by name; they add up to its size."""
-    whole, values = read_heap(text)
+    heap_bytes, values = read_heap(text)
     parts: dict[str, int] = {}
     covered = 0
     for start, end, value in _painted(values):
@@ -130,8 +130,8 @@ def heap_parts(text: str, sizes: Sizes) -> dict[str, int]:
         parts[name] = parts.get(name, 0) + end - start
         covered += end - start
     # Alignment and the arrays that are too small to look at are covered by no value.
-    if whole > covered:
-        parts[OTHER] = parts.get(OTHER, 0) + whole - covered
+    if heap_bytes > covered:
+        parts[OTHER] = parts.get(OTHER, 0) + heap_bytes - covered
     return dict(sorted(parts.items(), key=lambda item: -item[1]))
 
 

@@ -58,9 +58,9 @@ def of_kind(shape: ModelShape, by_stack: dict[str, KeysValues], part: int, layer
     return jnp.stack([by_stack[name][part][turn] for name, turn in map(where.__getitem__, layers)])
 
 
-def slots(shape: ModelShape, kind: str, whole: int) -> int:
-    """Slots of a ring where a row has at most ``whole`` tokens: a sliding layer needs no more than its window."""
-    return min(shape.sliding_window, whole) if kind == LOCAL else whole
+def slots(shape: ModelShape, kind: str, length: int) -> int:
+    """Slots of a ring where a row has at most ``length`` tokens: a sliding layer needs no more than its window."""
+    return min(shape.sliding_window, length) if kind == LOCAL else length
 
 
 def fill(shape: ModelShape, layout: Layout, by_stack: dict[str, KeysValues], room: int) -> Caches:

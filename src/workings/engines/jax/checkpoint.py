@@ -42,7 +42,7 @@ def weights_file(spec: StepSpec) -> str:
     return ADAPTER_FILE if spec.lora else MODEL_FILE
 
 
-def whole(x: jax.Array) -> np.ndarray:
+def to_host(x: jax.Array) -> np.ndarray:
     """An array on the host; in a run of several processes its parts are gathered first, so all of them must ask."""
     if x.is_fully_addressable:
         return np.asarray(x)
@@ -80,7 +80,7 @@ def write(path: Path, arrays: Mapping[str, jax.Array | LazyArray]) -> None:
         if key not in held:  # one stacked tensor on the host at a time
             held.clear()
             x = arrays[key]
-            held[key] = whole(x.make() if isinstance(x, LazyArray) else x)
+            held[key] = to_host(x.make() if isinstance(x, LazyArray) else x)
         return held[key] if i < 0 else held[key][i]
 
     if jax.process_index() == 0:

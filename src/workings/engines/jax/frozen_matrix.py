@@ -79,5 +79,5 @@ frozen_matmul.defvjp(_forward, _backward)
 def _gathered(stored: FrozenFormat, layout: Layout, name: str, inner: int, codes: jax.Array, scales: jax.Array,
               dtype: Any) -> jax.Array:
     # Gathered before codes become numbers; after that a collective would move two or four bytes an element.
-    whole = [layout.without_fsdp(f"{name}.{key}", x) for key, x in ((stored.codes, codes), (stored.scales, scales))]
-    return stored.dequantize(whole[0], whole[1], inner, dtype)
+    gathered = [layout.without_fsdp(f"{name}.{key}", x) for key, x in ((stored.codes, codes), (stored.scales, scales))]
+    return stored.dequantize(gathered[0], gathered[1], inner, dtype)

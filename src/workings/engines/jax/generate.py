@@ -43,8 +43,8 @@ def bucket(length: int, smallest: int = SMALLEST) -> int:
 
 def padded_length(length: int, fine: bool) -> int:
     """Positions that a prompt gets; ``fine``: three quarters of a power of two, too."""
-    whole = bucket(length)
-    return whole * 3 // 4 if fine and whole >= 4 * SMALLEST and length <= whole * 3 // 4 else whole
+    padded = bucket(length)
+    return padded * 3 // 4 if fine and padded >= 4 * SMALLEST and length <= padded * 3 // 4 else padded
 
 
 def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
@@ -82,7 +82,7 @@ def _read_prompts(spec: StepSpec, params: Params, tokens: jax.Array, lengths: ja
     if parts == 1:
         return read(tokens, lengths)
 
-    def apart(x: jax.Array, axis: int) -> jax.Array:
+    def split_rows(x: jax.Array, axis: int) -> jax.Array:
         """The axis of rows as devices, parts and rows of a part."""
         return x.reshape(*x.shape[:axis], spec.layout.fsdp, parts, -1, *x.shape[axis + 1:])
 
@@ -93,25 +93,25 @@ def _read_prompts(spec: StepSpec, params: Params, tokens: jax.Array, lengths: ja
         place = spec.layout.place(*[P.UNCONSTRAINED] * axis, FSDP, *[P.UNCONSTRAINED] * (x.ndim - axis - 1))
         return jax.lax.with_sharding_constraint(x, place)
 
-    def together(x: jax.Array, axis: int) -> jax.Array:
+    def merge_rows(x: jax.Array, axis: int) -> jax.Array:
         return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 3:])
 
-    def one(part: jax.Array, whole: Any) -> Any:
-        rows = (jax.lax.dynamic_slice_in_dim(apart(x, 0), part, 1, 1) for x in (tokens, lengths))
-        x, rings = read(*(together(x, 0) for x in rows))
+    def one(part: jax.Array, buffers: Any) -> Any:
+        rows = (jax.lax.dynamic_slice_in_dim(split_rows(x, 0), part, 1, 1) for x in (tokens, lengths))
+        x, rings = read(*(merge_rows(x, 0) for x in rows))
 
-        def put(whole: jax.Array, mine: jax.Array, axis: int) -> jax.Array:
-            mine = mine.reshape(*whole.shape[:axis + 1], 1, *whole.shape[axis + 2:])
-            return held(jax.lax.dynamic_update_slice_in_dim(whole, mine, part, axis + 1), axis)
+        def put(buffer: jax.Array, mine: jax.Array, axis: int) -> jax.Array:
+            mine = mine.reshape(*buffer.shape[:axis + 1], 1, *buffer.shape[axis + 2:])
+            return held(jax.lax.dynamic_update_slice_in_dim(buffer, mine, part, axis + 1), axis)
 
-        return put(whole[0], x, 0), jax.tree.map(partial(put, axis=1), whole[1], rings)
+        return put(buffers[0], x, 0), jax.tree.map(partial(put, axis=1), buffers[1], rings)
 
     # Written in place into rings of all rows: stacked parts would be the cache once more.
     x, rings = jax.eval_shape(read, tokens, lengths)
     empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (x, rings))
-    whole = held(apart(empty[0], 0), 0), jax.tree.map(lambda x: held(apart(x, 1), 1), empty[1])
-    x, rings = jax.lax.fori_loop(0, parts, one, whole)
-    return together(x, 0), jax.tree.map(partial(together, axis=1), rings)
+    buffers = held(split_rows(empty[0], 0), 0), jax.tree.map(lambda x: held(split_rows(x, 1), 1), empty[1])
+    x, rings = jax.lax.fori_loop(0, parts, one, buffers)
+    return merge_rows(x, 0), jax.tree.map(partial(merge_rows, axis=1), rings)
 
 
 def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Array, count: jax.Array,

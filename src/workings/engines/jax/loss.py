@@ -1,6 +1,6 @@
 """Masked next-token loss as a sum, so that micro batches, devices and batches add up exactly.
 
-Two ways with the same result; both compute gradients while the logits are there. `_whole` has all of them in memory.
+Two ways with the same result; both compute gradients while the logits are there. `_unpartitioned` holds all of them.
 `_local` never has: it walks over chunks of positions, and on several devices each holds its own part of the vocabulary,
 so that neither the logits nor the embedding is ever whole anywhere, and the embedding's gradient never leaves the
 device that owns it.
@@ -37,7 +37,7 @@ class Split:
     vocabulary_parallel: bool
 
     @property
-    def whole(self) -> bool:
+    def is_unpartitioned(self) -> bool:
         """Whether it is not cut at all."""
         return self.layout.size == 1 and self.chunk == 0
 
@@ -126,7 +126,7 @@ def _forward(split: Split, hidden: Any, head: Any, targets: Any, weights: Any) -
 
 def _backward(split: Split, kept: list[jax.Array], ct: jax.Array) -> tuple[Any, ...]:
     # The whole loss rounds the factor first, the one in parts the product: in bfloat16 the two differ.
-    gradients = [x * ct.astype(x.dtype) if split.whole else (x * ct).astype(x.dtype) for x in kept]
+    gradients = [x * ct.astype(x.dtype) if split.is_unpartitioned else (x * ct).astype(x.dtype) for x in kept]
     return *gradients, *[None] * (4 - len(gradients))
 
 
@@ -135,8 +135,8 @@ split_loss_sum.defvjp(_forward, _backward, symbolic_zeros=True)
 
 def _mapped(split: Split, gradient: Gradient) -> Any:
     """The loss on every device's own rows and its own part of the vocabulary; on one without chunks, of everything."""
-    if split.whole:
-        return partial(_whole, split, gradient)
+    if split.is_unpartitioned:
+        return partial(_unpartitioned, split, gradient)
     rows, own = P(FSDP), P((FSDP, TP)) if split.vocabulary_parallel else P()
     out = {"none": P(), "hidden": (P(), rows), "both": (P(), rows, own)}[gradient]
     # Nothing is differentiated through the collectives: both gradients are outputs, written out below.
@@ -144,8 +144,8 @@ def _mapped(split: Split, gradient: Gradient) -> Any:
                          out_specs=out, check_vma=False)
 
 
-def _whole(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array, targets: jax.Array,
-           weights: jax.Array) -> Any:
+def _unpartitioned(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array, targets: jax.Array,
+                   weights: jax.Array) -> Any:
     """One device's loss with all logits in memory at once."""
     h = hidden.reshape(-1, hidden.shape[-1])
     t, w = (x.reshape(-1, *x.shape[2:]) for x in (targets, weights))

@@ -170,10 +170,10 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays,
     trained, frozen = unflatten_params(spec.trained(params)), spec.frozen(params)
 
     def share(p: Params, rows: Arrays) -> tuple[jax.Array, tuple[Reported, jax.Array | None]]:
-        whole = unflatten_params(flatten_params(p) | frozen)
-        hidden, rows = spec.variant.supervised(spec, whole, rows)
+        all_params = unflatten_params(flatten_params(p) | frozen)
+        hidden, rows = spec.variant.supervised(spec, all_params, rows)
         differentiated, (total, metrics, log_probs) = objective_sum(
-            spec.objective, hidden, unembedding(whole), rows, spec.shape, spec.layout, spec.loss_chunk)
+            spec.objective, hidden, unembedding(all_params), rows, spec.shape, spec.layout, spec.loss_chunk)
         # Divided here, so that the sum over micro batches is the step's gradient as it stands.
         return differentiated / divisor, ((total / divisor, metrics), log_probs)
 

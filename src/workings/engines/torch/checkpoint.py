@@ -53,16 +53,16 @@ def write(path: Path, tensors: Mapping[str, Tensor | LazyTensor]) -> None:
     """Write tensors one by one; parts that several processes hold are gathered, and the first process writes."""
     plan = {name: (numpy_dtype(x.dtype), tuple(x.shape)) for name, x in tensors.items()}
 
-    def whole(name: str) -> Tensor:
+    def full_tensor(name: str) -> Tensor:
         # Made or gathered when its turn comes: never more than one tensor at a time.
         x = tensors[name]
         return x.make() if isinstance(x, LazyTensor) else gathered(x)
 
     if not dist.is_initialized() or dist.get_rank() == 0:
-        write_tensors(path, plan, lambda name: to_numpy(whole(name)), METADATA)
+        write_tensors(path, plan, lambda name: to_numpy(full_tensor(name)), METADATA)
         return
     for name in plan:  # take part, in the same order
-        whole(name)
+        full_tensor(name)
 
 
 def optimizer_tensors(state: State) -> dict[str, Tensor]:
@@ -128,8 +128,8 @@ def restore(spec: TorchSpec, state: State, directory: Path) -> State:
     read = _reader(directory / OPTIMIZER_FILE)
     for slot, tree in state.moments.items():
         for name, x in tree.items():
-            whole = as_split(x, slot, state.trained[name])
-            x.copy_(own_part(read(f"{slot}.{name}", whole), whole))
+            distributed = as_split(x, slot, state.trained[name])
+            x.copy_(own_part(read(f"{slot}.{name}", distributed), distributed))
     state.step = int(read(STEP, torch.empty((), dtype=torch.int32)))
     return state
 

@@ -54,12 +54,12 @@ class _Lookup(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, None, None]:
         weight, tokens = ctx.saved_tensors
-        whole = ctx.shared.take(weight)
-        return add_rows(whole, tokens.reshape(-1), outer[0].reshape(-1, weight.shape[1])), None, None
+        gradient = ctx.shared.take(weight)
+        return add_rows(gradient, tokens.reshape(-1), outer[0].reshape(-1, weight.shape[1])), None, None
 
 
-def add_rows(whole_VD: Tensor, tokens: Tensor, rows_TD: Tensor) -> Tensor:
-    """Add row t to ``whole[tokens[t]]`` in place, by an order that does not depend on the device's mood.
+def add_rows(gradient_VD: Tensor, tokens: Tensor, rows_TD: Tensor) -> Tensor:
+    """Add row t to ``gradient[tokens[t]]`` in place, in an order that is the same in every run.
 
     Rows of the same token are summed first, in the order of the batch, as PyTorch's embedding does; every token is then
     added once, so that concurrent additions to one place cannot happen.
@@ -74,7 +74,7 @@ def add_rows(whole_VD: Tensor, tokens: Tensor, rows_TD: Tensor) -> Tensor:
     summed = torch.ops.aten.embedding_dense_backward(rows_TD[order], place, tokens.shape[0], -1, False)
     # Places beyond the number of different tokens hold zeros, which are added to row 0.
     target = torch.zeros_like(tokens).scatter_(0, place, sorted_tokens)
-    return whole_VD.index_add_(0, target, summed)
+    return gradient_VD.index_add_(0, target, summed)
 
 
 class FixedTable(nn.Embedding):

@@ -147,7 +147,7 @@ class TorchEngine(TorchPlanning):
 
     def _parts(self, batch: Batch) -> LikeLengths:
         """The batch as it is computed."""
-        return LikeLengths.of(batch) if self.spec.like_lengths else LikeLengths.whole(batch)
+        return LikeLengths.of(batch) if self.spec.like_lengths else LikeLengths.unsplit(batch)
 
     @torch.no_grad()
     def evaluate(self, state: State, batch: Batch) -> LossSum:
@@ -174,8 +174,8 @@ class TorchEngine(TorchPlanning):
             # A view: each process fills its own rows, and the sum with the others' zeros puts them together.
             own = micro_batch[self.spec.mesh.rows(micro_batch.shape[0])]
             own.view(-1, *each)[rows.index.cpu()] = value.cpu()
-        whole = torch.from_numpy(parts.together([place.numpy() for place in places]))
-        return self.spec.mesh.sum(whole.to(self.device.device)).cpu().numpy()
+        merged = torch.from_numpy(parts.together([place.numpy() for place in places]))
+        return self.spec.mesh.sum(merged.to(self.device.device)).cpu().numpy()
 
     @torch.no_grad()
     def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
@@ -184,8 +184,8 @@ class TorchEngine(TorchPlanning):
         values = [state.root(partial(micro_batch_most_likely, self.spec, rows=rows, count=count, below=below))
                   for rows in micro_batches]
         # Floats hold every id exactly, so both are put together in one way.
-        whole = LikeLengths.whole(batch)
-        tokens, log_probs = (self._at_positions(whole, micro_batches, (each[side].float() for each in values), count)
+        unsplit = LikeLengths.unsplit(batch)
+        tokens, log_probs = (self._at_positions(unsplit, micro_batches, (each[side].float() for each in values), count)
                              for side in range(2))
         return tokens.astype(np.int32), log_probs
 

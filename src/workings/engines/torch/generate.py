@@ -95,11 +95,11 @@ def read_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, length
         if layers[0].keys is None:  # it shares those of another one
             continue
         for name in ("keys", "values"):
-            whole = torch.cat([getattr(layer, name) for layer in layers])
+            joined = torch.cat([getattr(layer, name) for layer in layers])
             # Each layer's parts go before the next layer is put together: at most one layer exists twice.
             for layer in layers:
                 setattr(layer, name, None)
-            setattr(layers[0], name, whole)
+            setattr(layers[0], name, joined)
     return torch.cat([last for last, _ in parts]), caches[0]
 
 

@@ -28,11 +28,11 @@ def only_at(model: PreTrainedModel, index: Tensor, positions: int) -> Iterator[N
     if index.shape[0] == positions:
         yield
         return
-    whole = block.forward
+    original_forward = block.forward
 
     def forward(x_BSD: Tensor) -> Tensor:
         flat = x_BSD.reshape(-1, x_BSD.shape[-1])
-        output = whole(flat.index_select(0, index))
+        output = original_forward(flat.index_select(0, index))
         # The last attention has run by now, so no position reads another one's zeros.
         return output.new_zeros(flat.shape).index_copy(0, index, output).view_as(x_BSD)
 

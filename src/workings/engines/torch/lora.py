@@ -133,15 +133,15 @@ def switched_off(model: nn.Module) -> Iterator[None]:
 class RootWithoutAdapters(Root):
     """A model that has adapters, as it computes without them; tensors are those of the model itself."""
 
-    def __init__(self, whole: Root) -> None:
-        super().__init__(whole.model)
-        self.whole = whole
+    def __init__(self, root: Root) -> None:
+        super().__init__(root.model)
+        self.root = root
 
     def forward(self, work: Callable[[PreTrainedModel], Any]) -> Any:
         """``work(model)``."""
         with switched_off(self.model):
             # Through the whole root, which gathers what is split among processes.
-            return self.whole(work)
+            return self.root(work)
 
 
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -175,7 +175,7 @@ def _check(spec: TorchSpec, model: PreTrainedModel) -> MaskCheck:
     one, other = (torch.randint(0, vocabulary, (1, 2 * half), generator=draw).to(spec.device) for _ in range(2))
     places = torch.arange(2 * half, device=spec.device)[None]
 
-    whole = hidden_states(model, one, places, Visible())
+    hidden = hidden_states(model, one, places, Visible())
     # Other tokens behind the first half, which must not change it.
     changed = hidden_states(model, torch.cat([one[:, :half], other[:, half:]], 1), places, Visible())
     segments, restarted = places // half + 1, places % half
@@ -183,12 +183,12 @@ def _check(spec: TorchSpec, model: PreTrainedModel) -> MaskCheck:
     packed, repacked = (hidden_states(model, tokens, restarted, Visible(segment_ids=segments))[:, half:]
                         for tokens in (one, torch.cat([other[:, :half], one[:, half:]], 1)))
     # And the same row by transformers alone, which neither our mask nor our attention function takes part in.
-    logits = final_logits(model, whole, spec.shape.final_softcap)
+    logits = final_logits(model, hidden, spec.shape.final_softcap)
     with _own_attention(model):
         reference = model(input_ids=one, position_ids=places, use_cache=False).logits.float()
     return MaskCheck(
-        later=difference(changed[:, :half], whole[:, :half]), segments=difference(repacked, packed),
-        reference=difference(logits, reference), cache=difference(_with_cache(model, one, places), whole[:, half]),
+        later=difference(changed[:, :half], hidden[:, :half]), segments=difference(repacked, packed),
+        reference=difference(logits, reference), cache=difference(_with_cache(model, one, places), hidden[:, half]),
         tolerance=TOLERANCE[spec.compute_dtype])
 
 

@@ -23,7 +23,7 @@ from workings.engines.torch.optimizers import OPTIMIZERS
 from workings.engines.torch.processes import open_group, world_size
 from workings.errors import RequestError
 
-WHOLE_SLOTS = {slot for optimizer in OPTIMIZERS.values() for slot in optimizer.whole_slots}
+REPLICATED_SLOTS = {slot for optimizer in OPTIMIZERS.values() for slot in optimizer.replicated_slots}
 """Moments that every process has whole; all others are split as their parameter is."""
 SPLIT_OPTIMIZERS = tuple(name for name, optimizer in OPTIMIZERS.items() if optimizer.splits_by_rows)
 """Optimizers whose moments can be split by rows."""
@@ -142,14 +142,14 @@ def local(x: Tensor) -> Tensor:
     return held.to_local() if isinstance(held, DTensor) else held
 
 
-def own_part(whole: Tensor, like: Tensor) -> Tensor:
+def own_part(tensor: Tensor, like: Tensor) -> Tensor:
     """The rows of a whole tensor that belong into this process's part of ``like``."""
     if not isinstance(like, DTensor):
-        return whole
+        return tensor
     mesh = like.device_mesh
     # `torch.chunk` rounds up: the last parts may be shorter, or empty.
-    each = -(-whole.shape[0] // mesh.size())
-    return whole[mesh.get_local_rank() * each:(mesh.get_local_rank() + 1) * each]
+    each = -(-tensor.shape[0] // mesh.size())
+    return tensor[mesh.get_local_rank() * each:(mesh.get_local_rank() + 1) * each]
 
 
 def gathered(x: Tensor) -> Tensor:
@@ -160,7 +160,7 @@ def gathered(x: Tensor) -> Tensor:
 
 def as_split(moment: Tensor, slot: str, param: Tensor) -> Tensor:
     """A local moment as the distributed tensor that it is a part of; unchanged where it is whole."""
-    if not isinstance(param, DTensor) or slot in WHOLE_SLOTS:
+    if not isinstance(param, DTensor) or slot in REPLICATED_SLOTS:
         return moment
     # Parts may differ in length, so the whole size cannot be told from one of them.
     size = torch.Size((param.shape[0], *moment.shape[1:]))

@@ -142,8 +142,8 @@ def fill_masters(state: State) -> State:
 def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     """``[N, D]`` normed hidden states of the supervised positions of one micro batch."""
     # Recomputation in backward would find the whole block again; of an unproven model it is not known what it gives.
-    whole = spec.checkpointing or not spec.shape.proven
-    with nullcontext() if whole else only_at(model, rows.index, rows.tokens.numel()):
+    all_positions = spec.checkpointing or not spec.shape.proven
+    with nullcontext() if all_positions else only_at(model, rows.index, rows.tokens.numel()):
         hidden = hidden_states(model, rows.tokens, rows.positions, rows.visible)
     # The loss sees N rows only, however many positions are prompt or padding.
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, rows.index)
@@ -268,8 +268,8 @@ def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tens
                for name, param in state.trained.items())
     for group in in_groups(spec.optimizer, tensors, context):
         names = [each.name for each in group]
-        # Adafactor alone reads `whole_rows`, and its tensors come one to a group: the first one's rows are right.
-        own = replace(context, whole_rows=state.trained[names[0]].shape[0]) if spec.mesh.fsdp > 1 else context
+        # Adafactor alone reads `global_rows`, and its tensors come one to a group: the first one's rows are right.
+        own = replace(context, global_rows=state.trained[names[0]].shape[0]) if spec.mesh.fsdp > 1 else context
         changed += update_tensors(spec.optimizer, group, own)
         for name in names:
             state.trained[name].grad = None

@@ -106,11 +106,11 @@ class TunixEngine:
                                "1: optax.MultiSteps averages micro batches as if each had as many supervised tokens",
                                "batch.accumulation=1, or engine=jax")
         if shape not in self._steps:
-            whole = {name: jax.ShapeDtypeStruct(shape[1:], kind) for name, kind in (
+            batch = {name: jax.ShapeDtypeStruct(shape[1:], kind) for name, kind in (
                 ("tokens", np.int32), ("supervised", np.float32), ("real", np.int32))}
             # The model is not donated, as in Tunix: old and new weights exist side by side while a step runs.
             jitted = jax.jit(self._trainer.step, donate_argnums=1)
-            self._steps[shape] = jitted.lower(self._model_state, self._optimizer_state, whole,
+            self._steps[shape] = jitted.lower(self._model_state, self._optimizer_state, batch,
                                               jax.ShapeDtypeStruct((), np.float32)).compile()
         return self._steps[shape]
 

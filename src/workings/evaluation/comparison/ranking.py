@@ -64,8 +64,8 @@ class Ranking:
         lines = []
         for row in self.rows():
             interval = f"{100 * row['ci_low']:.1f} to {100 * row['ci_high']:.1f}" if "ci_low" in row else "no interval"
-            ahead = f"  leader is {100 * row['delta']:+.1f} points ahead" if "delta" in row else ""
-            lines.append(f"{100 * row['accuracy']:6.1f} %  ({interval})  {row['name']}{ahead}")
+            lead = f"  leader is {100 * row['delta']:+.1f} points ahead" if "delta" in row else ""
+            lines.append(f"{100 * row['accuracy']:6.1f} %  ({interval})  {row['name']}{lead}")
         return "\n".join([*lines, self.sentence])
 
 

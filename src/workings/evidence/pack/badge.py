@@ -13,14 +13,14 @@ def badge(root: str) -> bytes:
     Args:
         root: the pack's root digest.
     """
-    whole = _LEFT + _RIGHT
+    width = _LEFT + _RIGHT
     title = escape(f"{_LABEL}, root digest {root}")
     texts = "".join(
         f'<text x="{left + width / 2:g}" y="14" textLength="{width - 14}" fill="#fff">{escape(words)}</text>'
         for left, width, words in ((0, _LEFT, _LABEL), (_LEFT, _RIGHT, f"root {root[:SHOWN_DIGITS]}")))
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{whole}" height="{_HEIGHT}" role="img" '
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{_HEIGHT}" role="img" '
             f'aria-label="{title}"><title>{title}</title>'
-            f'<rect width="{whole}" height="{_HEIGHT}" rx="4" fill="#3d3a36"/>'
+            f'<rect width="{width}" height="{_HEIGHT}" rx="4" fill="#3d3a36"/>'
             f'<path d="M{_LEFT} 0h{_RIGHT - 4}a4 4 0 0 1 4 4v{_HEIGHT - 8}a4 4 0 0 1-4 4h-{_RIGHT - 4}z" '
             f'fill="#0b5fae"/>'
             f'<g font-family="ui-monospace,Menlo,Consolas,monospace" font-size="11" text-anchor="middle">{texts}</g>'

@@ -13,7 +13,7 @@ from workings.rollouts.rollout import Group, Rollout, Sample, digest_of
 from workings.scoring.rewards import CompletionToReward, total
 from workings.training.rollout_experience import Drawing
 
-MOST_APART = 0.25
+MAX_LOG_PROB_DIFFERENCE = 0.25
 """Nats by which a frozen model may find a token likelier or less likely than it did under other conditions."""
 Change = Callable[[Rollout, Drawing], Rollout]
 
@@ -91,7 +91,7 @@ def _judged_otherwise(recorded: Rollout, again: Rollout) -> int:
     """How many of the learned completions came out the same, and the frozen model finds a token of them otherwise."""
     return sum(
         (one.item.id, before.completion) == (other.item.id, after.completion)
-        and bool((np.abs(said - known) > MOST_APART).any())
+        and bool((np.abs(said - known) > MAX_LOG_PROB_DIFFERENCE).any())
         for (one, before), (other, after), known, said in zip(
             recorded.learned, again.learned, recorded.reference_log_probs, again.reference_log_probs, strict=False))
 

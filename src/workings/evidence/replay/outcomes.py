@@ -23,7 +23,7 @@ because a moment near zero has no meaningful relative difference."""
 
 
 def compare_weights(step: int, recorded: Path, replayed: Path) -> Facts:
-    """How far the tensors of two checkpoint folders lie apart.
+    """How far the tensors of two checkpoint folders differ.
 
     Returns:
         `step`, `files_identical` and `files`, number of `tensors`, the `largest_difference` (norm of the difference
@@ -54,8 +54,8 @@ def _relative(recorded: np.ndarray, replayed: np.ndarray) -> float:
         return 0.0
     # In a format of 16 bits, squares and their sum would overflow or vanish.
     one, other = recorded.astype(np.float64), replayed.astype(np.float64)
-    norm, apart = float(np.linalg.norm(one)), float(np.linalg.norm(one - other))
-    return min(MAX_DIFFERENCE, apart / norm) if norm > 0 and np.isfinite(apart) else MAX_DIFFERENCE
+    norm, distance = float(np.linalg.norm(one)), float(np.linalg.norm(one - other))
+    return min(MAX_DIFFERENCE, distance / norm) if norm > 0 and np.isfinite(distance) else MAX_DIFFERENCE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,22 +68,22 @@ class RecordedEvaluation:
     rows: Sequence[Mapping[str, Any]]
     """Lines of its predictions."""
 
-    def answers(self, *, whole_batches: bool) -> DrawnUnit:
+    def answers(self, *, by_batch: bool) -> DrawnUnit:
         """What can be drawn of it: batches as they were asked, or single items. Raises `RecordError`."""
         settings = _settings(self)
         return DrawnUnit(unit=self.unit, items=len({row["id"] for row in self.rows}), samples=settings.samples,
-                         batch=_items_of_a_batch(settings) if whole_batches else 1)
+                         batch=_items_of_a_batch(settings) if by_batch else 1)
 
 
 def generate_again(session: ModelSession, asked: RecordedEvaluation, drawn: Sequence[int], *,
-                   whole_batches: bool) -> list[dict[str, Any]]:
+                   by_batch: bool) -> list[dict[str, Any]]:
     """Completions of some items of an evaluation, beside the recorded ones.
 
     Args:
         session: the model that is asked again.
         asked: the evaluation.
         drawn: numbers of the items, or of the batches, in the order in which they were asked.
-        whole_batches: ask whole batches, as they were asked: the numbers of a batch may depend on its rows.
+        by_batch: ask whole batches, as they were asked: the numbers of a batch may depend on its rows.
 
     Returns:
         One record a completion: `unit`, `id`, `sample`, `completion`, `same`.
@@ -98,7 +98,7 @@ def generate_again(session: ModelSession, asked: RecordedEvaluation, drawn: Sequ
         items.setdefault(row["id"], Item(id=row["id"], prompt=row["prompt"], expected_answer=str(row["gold"])))
         recorded[row["id"], row["sample"]] = row
     everything, size = list(items.values()), _items_of_a_batch(settings)
-    if whole_batches:
+    if by_batch:
         batches = [everything[number * size:(number + 1) * size] for number in drawn]
     else:
         some = [everything[number] for number in drawn]

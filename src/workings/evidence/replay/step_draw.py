@@ -35,7 +35,7 @@ class StepDraw:
     drawn: tuple[Stretch, ...]
     always: Stretch | None
     """One that every seed takes: the last, whose checkpoint the scores come from."""
-    whole: bool
+    ends_at_states: bool
     """Whether each ends at the next kept state, whose weights are compared."""
     last: int
     """Steps of the run."""
@@ -54,7 +54,7 @@ class StepDraw:
         places = [state for state in states if last - state > 1] or list(states)
         stretches = tuple(Stretch(start=state, end=min(last, state + steps)) for state in places)
         number, = chosen(seed, "steps", len(stretches), 1)
-        return cls(stretches=stretches, drawn=(stretches[number],), always=None, whole=False, last=last)
+        return cls(stretches=stretches, drawn=(stretches[number],), always=None, ends_at_states=False, last=last)
 
     @classmethod
     def confident(cls, states: Sequence[int], last: int, *, longest: int | None, splice: int, confidence: float,
@@ -72,13 +72,13 @@ class StepDraw:
         ends = [*states[1:], last]
         stretches = tuple(Stretch(start=start, end=end if longest is None else min(end, start + longest))
                           for start, end in zip(states, ends, strict=True))
-        whole = all(stretch.end == end for stretch, end in zip(stretches, ends, strict=True))
+        ends_at_states = all(stretch.end == end for stretch, end in zip(stretches, ends, strict=True))
         others = len(stretches) - 1
 
         def draw(count: int) -> StepDraw:
             numbers = [*chosen(seed, "stretches", others, count), others]
             return cls(stretches=stretches, drawn=tuple(stretches[number] for number in numbers),
-                       always=stretches[-1], whole=whole, last=last)
+                       always=stretches[-1], ends_at_states=ends_at_states, last=last)
 
         # More of them never find less, so the first number that is enough can be searched for; else all are taken.
         return draw(bisect_left(range(others), True,
@@ -103,7 +103,7 @@ class StepDraw:
 
         Those steps follow from each other: only the stretch in which they begin is wrong, from there to its end.
         """
-        if not self.whole:
+        if not self.ends_at_states:
             return 0.0
         others = len(self._drawable)
         return len(self._free) / others if others else 1.0

@@ -82,20 +82,21 @@ def _zip64_record(path: Path, tail: bytes, at: int) -> tuple[int, tuple[int, ...
 def check_entries(infos: list[zipfile.ZipInfo], archive_bytes: int) -> None:
     """Refuse repeated names, encryption, overlapping entries and extreme compression. Raises `RecordError`."""
     names: set[str] = set()
-    whole_size = sum(info.file_size for info in infos)
-    if whole_size > archive_bytes + MAX_ADDED_BYTES:
-        raise RecordError(f"a zip of {archive_bytes:,} bytes that unpacks to {whole_size:,}, and {MAX_ADDED_BYTES:,} "
-                          "more than it has are the most; if you trust it, unpack it and verify the folder")
+    unpacked_bytes = sum(info.file_size for info in infos)
+    if unpacked_bytes > archive_bytes + MAX_ADDED_BYTES:
+        raise RecordError(f"a zip of {archive_bytes:,} bytes that unpacks to {unpacked_bytes:,}, and "
+                          f"{MAX_ADDED_BYTES:,} more than it has are the most; if you trust it, unpack it and verify "
+                          "the folder")
     end = 0
     # In the order of their bytes, so that an overlap shows between neighbours and one pass is enough.
     for info in sorted(infos, key=lambda info: info.header_offset):
-        whole = info.filename.rstrip("/")
-        name = whole[:100].encode("unicode_escape").decode("ascii")  # for messages
+        full_name = info.filename.rstrip("/")
+        name = full_name[:100].encode("unicode_escape").decode("ascii")  # for messages
         # Of two entries with one name, different programs unpack different ones: the reader would not get what was
         # verified.
-        if whole in names:
+        if full_name in names:
             raise RecordError(f"{name}: stands in the zip twice")
-        names.add(whole)
+        names.add(full_name)
         if info.flag_bits & 1:
             raise RecordError(f"{name}: encrypted")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

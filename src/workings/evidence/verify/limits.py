@@ -24,10 +24,11 @@ SECONDS_VARIABLE = "WORKINGS_VERIFY_SECONDS"
 
 def refuse_too_much_text(size: int) -> None:
     """Raise `TooLarge` where the texts of a record have more bytes than are looked through."""
-    whole = MEMORY_MIB << 20
-    if size * whole > TEXT_BYTES * memory_limit():
-        raise TooLarge(f"texts of {size:,} bytes, and at most {TEXT_BYTES * memory_limit() // whole:,} are looked "
-                       f"through; {MEMORY_VARIABLE}={size * MEMORY_MIB // TEXT_BYTES + 1} allows more, for a record "
+    default_limit = MEMORY_MIB << 20
+    if size * default_limit > TEXT_BYTES * memory_limit():
+        most = TEXT_BYTES * memory_limit() // default_limit
+        raise TooLarge(f"texts of {size:,} bytes, and at most {most:,} are looked through; "
+                       f"{MEMORY_VARIABLE}={size * MEMORY_MIB // TEXT_BYTES + 1} allows more, for a record "
                        "that you trust")
 
 

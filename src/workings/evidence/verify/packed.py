@@ -60,11 +60,11 @@ def by_digest(record: Record) -> Iterator[CheckFinding]:
     def find(pack: Unit) -> Iterator[CheckFinding]:
         _, rows = parse_pack(pack.json(PACK))
         runs = _runs_in(record, pack)
-        whole = [f"{shown(run.full(name))}: here, and the pack names such files by digest" for run in runs.values()
+        present = [f"{shown(run.full(name))}: here, and the pack names such files by digest" for run in runs.values()
                  for name in run.files if may_be_elsewhere(name)] if pack.json(PACK)["weights"] == BY_DIGEST else []
-        if not rows and not whole:
+        if not rows and not present:
             return
-        problems, names = whole, []
+        problems, names = present, []
         for row in rows:
             name = shown(f"{row.place}/{row.file}")
             if not may_be_elsewhere(row.file):

@@ -85,9 +85,9 @@ def preferences(record: Record) -> Iterator[CheckFinding]:
             # A share of so many pairs, times their number, is a whole number but for float32's rounding.
             if not 0 <= numbers["accuracy"] <= 1 or abs(right - round(right)) > CLOSE * size:
                 problems.append(f"{place}: accuracy {numbers['accuracy']:g} of {size} pairs")
-            apart = numbers["chosen_reward"] - numbers["rejected_reward"]
-            if not _near(numbers["margin"], apart, algorithm.beta * _scale(numbers), CLOSE):
-                problems.append(f"{place}: margin {numbers['margin']:g}, its rewards are {apart:g} apart")
+            difference = numbers["chosen_reward"] - numbers["rejected_reward"]
+            if not _near(numbers["margin"], difference, algorithm.beta * _scale(numbers), CLOSE):
+                problems.append(f"{place}: margin {numbers['margin']:g}, its rewards are {difference:g} apart")
             least = _least_loss(algorithm, numbers["margin"])
             if numbers["loss"] < least - CLOSE * (1 + algorithm.beta * _scale(numbers)):
                 problems.append(f"{place}: loss {numbers['loss']:g}, with this margin it is at least {least:g}")

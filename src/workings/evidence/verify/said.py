@@ -32,7 +32,7 @@ ALWAYS = {
     "run": (ENVIRONMENT, ENVIRONMENT_TEXT, DEVICE_CHECKS, DOCTOR, PLAN, MEASURED, DATA_DIGESTS, OVERRIDES, RECIPE, LOG),
     **dict.fromkeys(EVALUATION_UNITS, (SAMPLES,))}
 """Files of a kind of unit that no check misses where they are gone."""
-WHOLE = frozenset({
+DEEP_COMPARISONS = frozenset({
     "consistency.config", "consistency.views", "consistency.rows", "consistency.tokenizer", "recompute.scorecard",
     "recompute.comparison", "recompute.selection", "integrity.checkpoints", "integrity.pack", "consistency.prompts",
     "consistency.teacher"})
@@ -108,7 +108,7 @@ def _why(unit: Unit, file: str, field: str, made: Made, *, absent: bool) -> str:
         return row.how
     if not _was_made(row, unit, made):
         return f"{row.check} was not made"
-    return WORDS if absent and row.check not in WHOLE else ""
+    return WORDS if absent and row.check not in DEEP_COMPARISONS else ""
 
 
 def _was_made(row: Witness, unit: Unit, made: Made) -> bool:

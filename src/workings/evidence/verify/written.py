@@ -161,8 +161,8 @@ def _earlier_memory_sentence(facts: Mapping[str, Any]) -> str:
 def _origin(unit: Unit, words: Mapping[str, Any]) -> str:
     """The file's name, or `shipped:NAME`, of which the overrides keep the last part."""
     origin = str(words.get("origin"))
-    whole = origin == GIVEN or origin.endswith((".yaml", ".yml")) or origin.startswith("shipped:")
-    return origin if whole else f"shipped:{origin}"
+    is_full_name = origin == GIVEN or origin.endswith((".yaml", ".yml")) or origin.startswith("shipped:")
+    return origin if is_full_name else f"shipped:{origin}"
 
 
 def _data_sentence(unit: Unit) -> str:

@@ -26,7 +26,7 @@ class Adafactor(Optimizer):
 
     slots: tuple[str, ...] = ("exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq")
     splits_by_rows = True
-    whole_slots = ("exp_avg_sq_col",)
+    replicated_slots = ("exp_avg_sq_col",)
     config: AdafactorConfig
 
     def init(self, param: Tensor) -> Slots:
@@ -41,7 +41,7 @@ class Adafactor(Optimizer):
         # 0 at the first step, so the zeros that moments begin with never count.
         decay = 1.0 - context.step ** -c.decay_power
         # Elements of the whole tensor, whichever rows are here.
-        count = (context.whole_rows or param.shape[0]) * (param.numel() // max(1, param.shape[0]))
+        count = (context.global_rows or param.shape[0]) * (param.numel() // max(1, param.shape[0]))
         factor = self._factored(grad, slots, decay, context) if is_matrix(param) else \
             self._full(grad, slots, decay, context)
         total = torch.zeros((), dtype=torch.float32, device=grad.device)
@@ -55,7 +55,7 @@ class Adafactor(Optimizer):
             write(rows, new_values(param, rows, direction, context, c.weight_decay if is_matrix(param) else 0.0))
 
     def _factored(self, grad: Tensor, slots: Slots, decay: float, context: UpdateContext) -> Callable[[slice], Tensor]:
-        whole_rows = context.whole_rows or grad.shape[0]
+        global_rows = context.global_rows or grad.shape[0]
         row = torch.empty(grad.shape[0], dtype=torch.float32, device=grad.device)
         col = torch.zeros(grad.shape[1], dtype=torch.float32, device=grad.device)
         for rows in row_blocks(grad):
@@ -65,11 +65,11 @@ class Adafactor(Optimizer):
             del square
         # A row lies in one process, so its mean is complete; a column needs the other processes' rows.
         row = slots["exp_avg_sq_row"].float() * decay + row * (1 - decay)
-        col = slots["exp_avg_sq_col"].float() * decay + context.reduce(col) / whole_rows * (1 - decay)
+        col = slots["exp_avg_sq_col"].float() * decay + context.reduce(col) / global_rows * (1 - decay)
         # Stored moments are rounded; this update goes on with the float32 ones.
         slots["exp_avg_sq_row"].copy_(row)
         slots["exp_avg_sq_col"].copy_(col)
-        of_rows = (row / (context.reduce(row.sum()) / whole_rows)).rsqrt_()
+        of_rows = (row / (context.reduce(row.sum()) / global_rows)).rsqrt_()
         of_cols = col.rsqrt_()
         return lambda rows: of_rows[rows, None] * of_cols
 

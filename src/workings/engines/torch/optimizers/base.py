@@ -40,7 +40,7 @@ class UpdateContext:
     seed: int = 0
     reduce: Callable[[Tensor], Tensor] = _alone
     """Sum over the devices that hold the tensor's other rows."""
-    whole_rows: int = 0
+    global_rows: int = 0
     """Rows of the tensor over all devices; 0: those at hand."""
 
 
@@ -67,7 +67,7 @@ class Optimizer(ABC):
     """Whether the rows handed to `WriteRows` are those of the tensor as a vector."""
     splits_by_rows = False
     """Whether several processes can each update their own rows of a tensor."""
-    whole_slots: tuple[str, ...] = ()
+    replicated_slots: tuple[str, ...] = ()
     """Moments that every process then has whole; the others are split as their parameter is."""
 
     def __init__(self, config: AdamWFields | AdafactorConfig, moment_dtype: torch.dtype) -> None:

@@ -98,17 +98,17 @@ class CachingAllocator:
 
     def _new_segment(self, size: int, small: bool) -> Block:
         if small:
-            whole = SMALL_SEGMENT
+            segment_size = SMALL_SEGMENT
         else:
-            whole = LARGE_SEGMENT if size < LARGE_LIMIT else rounded(size, LARGE_STEP)
-        if self.limit and self.reserved + whole > self.limit:
+            segment_size = LARGE_SEGMENT if size < LARGE_LIMIT else rounded(size, LARGE_STEP)
+        if self.limit and self.reserved + segment_size > self.limit:
             self._give_back()
-            if self.reserved + whole > self.limit:
+            if self.reserved + segment_size > self.limit:
                 raise OutOfMemory(f"{size} bytes beside {self.reserved} reserved of {self.limit}")
-        self.reserved += whole
+        self.reserved += segment_size
         self.peak_reserved = max(self.peak_reserved, self.reserved)
         self._blocks += 1
-        return Block(self._blocks, whole, small)
+        return Block(self._blocks, segment_size, small)
 
     def _give_back(self) -> None:
         self.given_back += 1
