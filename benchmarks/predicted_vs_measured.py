@@ -25,7 +25,7 @@ from workings.planning.verdict import CPU_MARGINAL_SHARE
 
 RESULT = Path(__file__).parent / "results" / "predicted_vs_measured.json"
 GIB = 2**30
-LEAST_BYTES = GIB
+MIN_BYTES = GIB
 STEPS = 3
 ALLOWED = 1 / CPU_MARGINAL_SHARE
 
@@ -111,7 +111,7 @@ def run(name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     print(f"{name}: predicted {found['predicted_bytes'] / GIB:.2f} GiB, measured "
           f"{found['measured_bytes'] / GIB:.2f} GiB, ratio {found['measured_over_predicted']:.3f}", flush=True)
-    if found["predicted_bytes"] < LEAST_BYTES or found["peak_bytes"] <= found["peak_before_bytes"]:
+    if found["predicted_bytes"] < MIN_BYTES or found["peak_bytes"] <= found["peak_before_bytes"]:
         raise SystemExit(f"{name} is too small to be measured: {found}")
     return found
 

@@ -111,7 +111,7 @@ def test_the_oldest_programs_go_first(own, monkeypatch):
         file = place / f"{name}-cache"
         file.write_bytes(b"x" * 10)
         os.utime(file, (1000 - age, 1000 - age))
-    monkeypatch.setattr(kept_programs, "MOST_BYTES", 20)
+    monkeypatch.setattr(kept_programs, "MAX_BYTES", 20)
     jax.config.update("jax_compilation_cache_dir", None)
     keep_programs()
     assert sorted(file.name for file in place.iterdir()) == ["new-cache", "old-cache"]

@@ -80,7 +80,7 @@ def test_a_program_is_compiled_for_a_length_and_its_memory_is_known_before() -> 
     state = engine.init(0)
     for _ in range(2):
         state, _ = engine.step(state, batch, 1e-3)
-    lengths = {part.tokens.shape for part in engine.spec.variant.like_lengths(engine.spec, batch).batches}  # type: ignore[union-attr]
+    lengths = {part.tokens.shape for part in engine.spec.variant.like_lengths(batch).batches}  # type: ignore[union-attr]
     assert len(programs) == 2 + len(lengths)
     accelerators = JaxEngine.open(request(SHAPE, objective=OBJECTIVES["grpo"]))
     whole = accelerators.inspect(Batch.blank(batch.tokens.shape))

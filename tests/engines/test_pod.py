@@ -7,7 +7,7 @@ import json
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding
 from workings.engines.jax import embedding
-from workings.engines.jax.loss import Split, split_loss_sum
+from workings.engines.jax.loss import LossPartition, split_loss_sum
 from workings.engines.jax.sharding import FSDP, TP, Layout, P
 from tests.engines.tiny import reference_loss_sum
 
@@ -19,9 +19,9 @@ hidden, head = (jnp.asarray(rng.normal(size=size), jnp.float32) for size in ((B,
 targets = jnp.asarray(rng.integers(0, V, (B, S)))
 weights = jnp.asarray(rng.integers(0, 2, (B, S)), jnp.float32)
 rows, own = NamedSharding(layout.mesh, P(FSDP)), NamedSharding(layout.mesh, P((FSDP, TP)))
-split = Split(layout, 4, 0.0, True)
+partition = LossPartition(layout, 4, 0.0, True)
 placed = [jax.device_put(x, to) for x, to in ((hidden, rows), (head, own), (targets, rows), (weights, rows))]
-step = jax.jit(jax.value_and_grad(lambda *x: split_loss_sum(split, *x), argnums=(0, 1)))
+step = jax.jit(jax.value_and_grad(lambda *x: split_loss_sum(partition, *x), argnums=(0, 1)))
 ours, lowered = step(*placed), step.lower(*placed).as_text()
 plain = jax.value_and_grad(reference_loss_sum, argnums=(0, 1))(hidden, head, targets, weights)
 looked = jax.jit(jax.value_and_grad(lambda table, tokens: (embedding.split_lookup(layout, table, tokens) ** 2).sum()))

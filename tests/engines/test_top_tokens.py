@@ -29,7 +29,7 @@ from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.objectives.base import SeveralTargets
 from workings.objectives.registry import from_json, to_json
-from workings.objectives.top_tokens import LEAST_REST, TopTokens
+from workings.objectives.top_tokens import MIN_REST, TopTokens
 
 ENGINES: dict[str, tuple[Any, Any]] = {"jax": (JaxEngine, jax_logits), "torch": (TorchEngine, torch_logits)}
 TWO = TopTokens(top_k=2)
@@ -64,14 +64,14 @@ def by_torch() -> tuple[Any, Any]:
 def test_values_worked_out_by_hand(compute: Callable[[], tuple[Any, Any]]) -> None:
     terms, derivative = compute()
     # 1/2 ln 2 + 1/4 ln 1 + 1/4 ln 1/2; then 1/2 ln 1 + 1/2 ln 2, and of the rest what is counted at the least.
-    assert float(terms.total) == pytest.approx(LN2 / 4 + LN2 / 2 + LEAST_REST * math.log(4 * LEAST_REST), abs=1e-6)
+    assert float(terms.total) == pytest.approx(LN2 / 4 + LN2 / 2 + MIN_REST * math.log(4 * MIN_REST), abs=1e-6)
     means = {name: float(total / count) for name, (total, count) in terms.metrics.items()}
     # 3/4 and 1; the entropies are 3/2 ln 2 and ln 2.
     assert means == pytest.approx({"teacher_mass": 7 / 8, "teacher_entropy": 5 / 4 * LN2}, abs=1e-4)
     if derivative is not None:
         # Minus the teacher's probability, plus that of the rest times the token's share of what is no rest.
         expected = [[[-1 / 2 + 1 / 4 * (1 / 4) / (1 / 2), -1 / 4 + 1 / 4 * (1 / 4) / (1 / 2)],
-                     [-1 / 2 + 2 * LEAST_REST, -1 / 2 + LEAST_REST], [0, 0]]]
+                     [-1 / 2 + 2 * MIN_REST, -1 / 2 + MIN_REST], [0, 0]]]
         np.testing.assert_allclose(derivative, expected, atol=1e-6)
 
 

@@ -12,7 +12,7 @@ from tests.engines.torch_oracle import our_logits, roughened, same
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, PrecisionConfig
 from workings.engines.base import ReportingEngine, SamplingEngine, StreamingEngine
 from workings.engines.torch import attention
-from workings.engines.torch.attention import Visible
+from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.engine import TorchEngine
 from workings.errors import RecordError, RequestError
 from workings.models.batch import Batch
@@ -135,10 +135,10 @@ def test_packed_rows_have_the_loss_and_gradient_of_separate_rows(family: str, me
 
 
 @pytest.mark.parametrize("visible", [
-    Visible(), Visible(segment_ids=torch.tensor([[1] * 9 + [2] * 11 + [0] * 3] * 2)),
+    AttentionMask(), AttentionMask(segment_ids=torch.tensor([[1] * 9 + [2] * 11 + [0] * 3] * 2)),
 ])
 @pytest.mark.parametrize("window", [4, attention.EVERYTHING])
-def test_attention_functions_agree_with_their_gradients(visible: Visible, window: int, monkeypatch) -> None:
+def test_attention_functions_agree_with_their_gradients(visible: AttentionMask, window: int, monkeypatch) -> None:
     """Two key/value heads for four query heads, 23 positions, chunks of 5."""
     monkeypatch.setattr(attention, "QUERIES", 5)
     draw = torch.Generator().manual_seed(0)

@@ -12,7 +12,7 @@ from tests.engines.tiny import request, tiny_shape
 from tests.engines.torch_two_processes import CASES, curve, engine, report
 from workings.config.training import MemoryConfig, MeshConfig
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.sharding import Mesh, find_mesh
+from workings.engines.torch.sharding import ProcessMesh, find_mesh
 from workings.errors import RequestError
 
 
@@ -76,9 +76,9 @@ def test_log_probs_of_a_step_and_the_model_below_adapters_in_two_processes(both:
 
 
 def test_rows_are_split_among_processes() -> None:
-    assert [Mesh(fsdp=4, rank=rank).rows(8) for rank in (0, 3)] == [slice(0, 2), slice(6, 8)]
+    assert [ProcessMesh(fsdp=4, rank=rank).rows(8) for rank in (0, 3)] == [slice(0, 2), slice(6, 8)]
     with pytest.raises(RequestError, match="6 rows per micro batch on fsdp=4"):
-        Mesh(fsdp=4).rows(6)
+        ProcessMesh(fsdp=4).rows(6)
 
 
 def test_other_meshes_than_were_started_are_refused(monkeypatch) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 import transformers
 
-from workings.engines.torch.attention import Visible
+from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.step import State, micro_batch_objective, to_rows
@@ -18,7 +18,7 @@ def our_logits(engine: TorchEngine, state: State, tokens: np.ndarray) -> np.ndar
     """``[B, S, V]`` logits of rows without padding."""
     with torch.no_grad():
         positions = torch.arange(tokens.shape[1]).expand(tokens.shape)
-        hidden = hidden_states(state.model, torch.from_numpy(tokens).long(), positions, Visible())
+        hidden = hidden_states(state.model, torch.from_numpy(tokens).long(), positions, AttentionMask())
         return final_logits(state.model, hidden, engine.spec.shape.final_softcap).numpy()
 
 

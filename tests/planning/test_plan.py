@@ -11,7 +11,7 @@ from workings.engines.base import Inspection
 from workings.engines.jax.planning import check_split
 from workings.errors import RequestError, WorkingsError
 from workings.hardware.catalog import find_target, targets
-from workings.planning.breakdown import blame, split_parts
+from workings.planning.breakdown import largest_part, split_parts
 from workings.planning.changes import changed, difference
 from workings.planning.parts import exact_parts
 from workings.planning.phases import estimated_parts
@@ -234,7 +234,7 @@ def test_the_culprit_is_a_group_of_parts(no_compiler):
     found = plan("gemma-2b-rtx5090", "t4", words, nearest=False)
     assert "optimizer state, 18.67 GiB" in found.culprit
     assert "(exact)" in found.culprit
-    assert blame(found.parts, 1, 8, found.verdict).startswith("7 of 8 devices are idle")
+    assert largest_part(found.parts, 1, 8, found.verdict).startswith("7 of 8 devices are idle")
 
 
 def test_what_the_compiler_assigned_is_kept_apart_from_what_shapes_say():

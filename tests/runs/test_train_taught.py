@@ -57,7 +57,7 @@ def test_it_is_replayed_with_its_teacher_and_without(tmp_path):
 
 def test_what_was_asked_is_not_asked_again(recipe, tmp_path, monkeypatch):
     """Asked in files of two batches; the teacher is gone after the first file, and there again when it is resumed."""
-    monkeypatch.setattr(top_tokens, "MOST_BATCHES", 2)
+    monkeypatch.setattr(top_tokens, "MAX_BATCHES", 2)
     asked = []
 
     def stop_after(most):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.ui.making import client, two_runs
-from workings.ui.time_line import MOST_ANSWERS, time_lines
+from workings.ui.time_line import MAX_ANSWERS, time_lines
 
 ANSWERS = {10: "<reasoning>8+9+1=17</reasoning>", 20: "it's \"18\"\n(stop)", 30: "18"}
 
@@ -32,7 +32,7 @@ def test_answers_are_found_as_they_were_written(tmp_path: Path) -> None:
 def test_of_many_answers_the_first_and_the_last_are_shown(tmp_path: Path) -> None:
     log(tmp_path, [sample(step, str(step)) for step in range(1, 1_001)])
     steps = [answer.step for answer in time_lines(tmp_path)[0].answers]
-    assert (len(steps), steps[0], steps[-1], steps == sorted(set(steps))) == (MOST_ANSWERS, 1, 1_000, True)
+    assert (len(steps), steps[0], steps[-1], steps == sorted(set(steps))) == (MAX_ANSWERS, 1, 1_000, True)
 
 
 def test_the_page_shows_them_with_the_wrong_step_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

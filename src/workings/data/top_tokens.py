@@ -19,7 +19,7 @@ from workings.data.batches import Batches, Position
 from workings.errors import RecordError
 from workings.models.batch import Batch
 
-MOST_BATCHES, MOST_BYTES = 50, 16 << 20
+MAX_BATCHES, MAX_BYTES = 50, 16 << 20
 """Of a file, which has one batch at least: what is asked again where a run was killed while its teacher was asked, and
 what a verifier reads at a time."""
 TOKENS, LOG_PROBS = "tokens", "log_probs"
@@ -82,7 +82,7 @@ class TopTokenFiles:
         size = 0
         for number in range(min(self.steps, self.batches.batches_in_epoch(0))):
             own = 8 * self.count * sum(self.counts[name] for name in self._row_ids(number))
-            if parts and len(parts[-1]) < MOST_BATCHES and size + own <= MOST_BYTES:
+            if parts and len(parts[-1]) < MAX_BATCHES and size + own <= MAX_BYTES:
                 parts[-1], size = range(parts[-1].start, number + 1), size + own
             else:
                 parts, size = [*parts, range(number, number + 1)], own

@@ -13,7 +13,7 @@ from workings.hardware.memory import HostMemory, gib
 
 SPARE = 1
 """A checkpoint is written beside the kept ones before the oldest goes."""
-LEAST_FREE = 2 * 2**30
+MIN_FREE = 2 * 2**30
 """What a run without a recipe should find on the disk."""
 KEPT = Path("/kaggle/working")
 """The folder that outlives a Kaggle session."""
@@ -40,7 +40,7 @@ def check_disk(place: Path, needs: Needs | None) -> Iterator[Finding]:
     # The folder of runs is made by the first run; its disk is that of the nearest folder above it.
     existing = next(parent for parent in (place.absolute(), *place.absolute().parents) if parent.is_dir())
     free = shutil.disk_usage(existing).free
-    wanted = needs.disk_bytes if needs else LEAST_FREE
+    wanted = needs.disk_bytes if needs else MIN_FREE
     what = f"{gib(free)} free at {_short(existing)}"
     if needs:
         what += (f"; {needs.recipe} keeps {needs.kept} checkpoints of {gib(needs.checkpoint_bytes)} and writes one "

@@ -11,7 +11,7 @@ import numpy as np
 
 from workings.models.batch import Batch
 
-MOST_ROWS, FEWEST_ROWS = 32, 8
+MAX_ROWS, MIN_ROWS = 32, 8
 """Rows of a micro batch: among more of them one long row makes more others long, and fewer keep no core busy."""
 
 
@@ -67,8 +67,8 @@ class LikeLengths:
 def rows_at_a_time(micro_batches: int, rows: int) -> int:
     """Rows of a micro batch, where a recipe asks for ``micro_batches`` of ``rows`` each.
 
-    As many as it asks for, up to `MOST_ROWS`; where it asks for more, the most that divide all rows, if they are not
+    As many as it asks for, up to `MAX_ROWS`; where it asks for more, the most that divide all rows, if they are not
     too few.
     """
-    most = max(size for size in range(1, MOST_ROWS + 1) if micro_batches * rows % size == 0)
-    return most if rows > MOST_ROWS and most >= FEWEST_ROWS else rows
+    most = max(size for size in range(1, MAX_ROWS + 1) if micro_batches * rows % size == 0)
+    return most if rows > MAX_ROWS and most >= MIN_ROWS else rows

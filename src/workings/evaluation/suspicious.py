@@ -16,7 +16,7 @@ EMPTY_FROM = 0.5
 """Share of items without a completion, or with an empty one, from which they are named."""
 SAME_FROM = 0.9
 """Share of completions that are one text from which it is named, where the expected answers are not one as well."""
-FEWEST = 10
+MIN_COMPLETIONS = 10
 """With fewer completions nothing is said: three equal answers are no pattern."""
 _KNOWN_BY = 400
 """First characters by which, with its length, a completion is known."""
@@ -77,7 +77,7 @@ class Suspicions:
     def sentences(self) -> list[str]:
         """What makes the completions say nothing about a model; empty where nothing does."""
         total = self.completions
-        if total < FEWEST:
+        if total < MIN_COMPLETIONS:
             return []
         said = []
         if self.errors >= ERRORS_FROM * total:

@@ -9,7 +9,7 @@ from typing import Any
 
 from workings.errors import RequestError
 
-MOST_LAYERS, MOST_TOKENS, MOST = 10_000, 1 << 40, 1 << 26
+MAX_LAYERS, MAX_TOKENS, MAX_VALUE = 10_000, 1 << 40, 1 << 26
 """Largest number of layers, of positions, and of everything else; far above every model that was ever published."""
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "layers")
 _CONTEXTS = ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx", "context")
@@ -60,7 +60,7 @@ def _expected(key: str, value: Any) -> str:
     """What a value should have been; empty where it can be right."""
     if key in _SIZES or key in _COUNTS:
         least = int(key in _SIZES)
-        most = MOST_LAYERS if key in _LAYERS else MOST_TOKENS if key in _CONTEXTS else MOST
+        most = MAX_LAYERS if key in _LAYERS else MAX_TOKENS if key in _CONTEXTS else MAX_VALUE
         # By type, because True is an int as well.
         return "" if type(value) is int and least <= value <= most else f"a whole number from {least} to {most}"
     if key in _POSITIVE or key in _NUMBERS:

@@ -18,9 +18,9 @@ from typing import ClassVar
 from workings.errors import RequestError
 from workings.objectives.base import Array, ArrayFunctions, Terms
 
-MOST_TOKENS = 128
+MAX_TOKENS = 128
 """Most tokens of a position."""
-LEAST_REST = 1e-6
+MIN_REST = 1e-6
 """The rest counts as at least this probable: what a float32 sum leaves of 1 is no more exact. Below it, its part has no
 derivative; where both models are below it, it adds nothing."""
 
@@ -41,8 +41,8 @@ class TopTokens:
     """Tokens of a position."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.top_k <= MOST_TOKENS:
-            raise RequestError(f"top_k {self.top_k}", f"from 1 to {MOST_TOKENS}")
+        if not 1 <= self.top_k <= MAX_TOKENS:
+            raise RequestError(f"top_k {self.top_k}", f"from 1 to {MAX_TOKENS}")
 
     @property
     def target_signals(self) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ class TopTokens:
         mask_BS1 = mask_BS[..., None]
         # 0 at positions that are not supervised, where log probabilities are 0 as well.
         there_BSK, here_BSK = array.exp(teacher_BSK) * mask_BS1, array.exp(log_probs_BSK) * mask_BS1
-        rest_BS, own_rest_BS = (array.clip(1 - x_BSK.sum(-1), LEAST_REST, 1.0) for x_BSK in (there_BSK, here_BSK))
+        rest_BS, own_rest_BS = (array.clip(1 - x_BSK.sum(-1), MIN_REST, 1.0) for x_BSK in (there_BSK, here_BSK))
         entropy_BS = -(there_BSK * teacher_BSK).sum(-1) - rest_BS * array.log(rest_BS)
         cross_BS = -(there_BSK * log_probs_BSK).sum(-1) - rest_BS * array.log(own_rest_BS)
         count = mask_BS.sum()

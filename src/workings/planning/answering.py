@@ -6,7 +6,7 @@ from workings.config.algorithms import DrawingAlgorithm
 from workings.config.recipe import Recipe
 from workings.config.rewards import OverlongReward
 from workings.planning.changes import Words, changed
-from workings.planning.request import MOST_PROMPTS
+from workings.planning.request import MAX_PROMPTS
 
 SHORTEST_COMPLETION = 32
 """Tokens below which no completion is cut."""
@@ -14,7 +14,7 @@ SHORTEST_COMPLETION = 32
 
 def fewer_answers(recipe: Recipe) -> Iterator[Recipe]:
     """Fewer prompts at a time, where answering is what does not fit: training stays as it is, answers too."""
-    prompts = min(recipe.evaluation.batch_size, MOST_PROMPTS) // 2
+    prompts = min(recipe.evaluation.batch_size, MAX_PROMPTS) // 2
     while prompts >= 1:
         yield changed(recipe, {"evaluation.batch_size": prompts, "evaluation.samples": min(
             recipe.evaluation.samples, prompts)})

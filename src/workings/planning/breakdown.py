@@ -117,7 +117,7 @@ def unexplained_share(parts: tuple[Part, ...], peak: int) -> float:
     return sum(abs(part.size_bytes) for part in parts if part.certainty == "unexplained") / max(1, peak)
 
 
-def blame(parts: tuple[Part, ...], used: int, there: int, verdict: Verdict, *, parameters: str = "") -> str:
+def largest_part(parts: tuple[Part, ...], used: int, there: int, verdict: Verdict, *, parameters: str = "") -> str:
     """One sentence that names the culprit: devices that do nothing, or what takes the most memory.
 
     Args:

@@ -3,7 +3,7 @@
 from workings.engines.base import EngineRequest, Inspection
 from workings.hardware.device import DeviceFacts
 from workings.planning.parts import FORMULA_VERSIONS, beside_the_step
-from workings.planning.request import MOST_PROMPTS
+from workings.planning.request import MAX_PROMPTS
 from workings.planning.verdict import judge
 
 OPTIMIZER = ("moments", "master weights")
@@ -11,7 +11,7 @@ OPTIMIZER = ("moments", "master weights")
 
 def drawn_at_a_time(request: EngineRequest, device: DeviceFacts, *, longest: int, new_tokens: int,
                     can_train: bool) -> tuple[int, str]:
-    """The largest power of two up to `MOST_PROMPTS` that fits with room to spare, and the sentence that says why.
+    """The largest power of two up to `MAX_PROMPTS` that fits with room to spare, and the sentence that says why.
 
     Args:
         request: shape, number formats and method of the model.
@@ -21,7 +21,7 @@ def drawn_at_a_time(request: EngineRequest, device: DeviceFacts, *, longest: int
         can_train: whether the optimizer's state lies in memory too, as it does after a checkpoint was restored.
     """
     # Halved until it fits: eight formulas at most, and nothing is opened or compiled.
-    rows = MOST_PROMPTS
+    rows = MAX_PROMPTS
     # Engines pad prompts, to a power of two at most.
     padded = 1 << (longest - 1).bit_length()
     while True:

@@ -21,7 +21,7 @@ from workings.planning.seconds import Throughput, step_operations
 from workings.record.layout import MANIFEST, MODEL_SHAPE
 from workings.record.reader import RunRecord
 
-FEWEST_STEPS = 5
+MIN_STEPS = 5
 """Steps below which a run says nothing about speed: its first step compiles and warms up."""
 
 
@@ -55,7 +55,7 @@ def finished_runs(directory: Path, target: Target) -> Iterator[Finished]:
             run = RunRecord.open(place.parent)
             manifest = run.manifest
             if (run.status != "complete" or manifest.actual_device.kind != kind
-                    or manifest.completed_steps < FEWEST_STEPS):
+                    or manifest.completed_steps < MIN_STEPS):
                 continue
             shape = ModelShape(**json.loads((place.parent / MODEL_SHAPE).read_text(encoding="utf-8")))
             recipe = check_recipe(dict(manifest.config_snapshot), str(place))

@@ -30,7 +30,7 @@ from workings.hardware.memory import gib
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 from workings.models.unproven import unproven_sentence
-from workings.planning.breakdown import Part, blame, split_parts, unexplained_share
+from workings.planning.breakdown import Part, largest_part, split_parts, unexplained_share
 from workings.planning.frozen import TEACHER, TeacherModel, teacher_request, with_reference, with_teacher
 from workings.planning.inspecting import inspect_programs, not_shallow, refused_parts
 from workings.planning.notes import notes
@@ -43,7 +43,7 @@ from workings.planning.verdict import Verdict, judge
 
 __all__ = ["Nearest", "Part", "Plan", "explain", "make_plan"]
 
-MOST_UNEXPLAINED = 0.1
+MAX_UNEXPLAINED = 0.1
 """Share of the peak above which two shallow models are compiled to explain it."""
 
 
@@ -170,7 +170,7 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
     # Two more compilations, so they are made only for a refusal that stays unexplained.
     if explained and engine is not None and worst == "step" and needs[worst].refused:
         parts = split_parts(request, programs["step"], mesh, target.platform, needs[worst])
-        if unexplained_share(parts, needs[worst].peak_bytes) > MOST_UNEXPLAINED:
+        if unexplained_share(parts, needs[worst].peak_bytes) > MAX_UNEXPLAINED:
             difference = refused_parts(engine, request, programs["step"], target)
     device = device_of(target, needs[worst], mesh, engine)
     return explain(recipe, request, programs[worst], needs[worst], device, target,
@@ -267,7 +267,7 @@ def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int],
     parts = tuple(sorted(split_parts(request, batch, mesh, target.platform, inspection, program, difference),
                          key=lambda part: (-part.size_bytes, part.name)))
     used = mesh[0] * mesh[1]
-    culprit = blame(parts, used, target.devices, verdict, parameters=request.precision.parameters)
+    culprit = largest_part(parts, used, target.devices, verdict, parameters=request.precision.parameters)
     remarks = []
     peaks = peaks or {program: inspection.peak_bytes}
     if len(peaks) > 1:
@@ -276,7 +276,7 @@ def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int],
         remarks += _waiting(program, parts)
     elif inspection.refused:
         remarks.append("the run's other programs were not asked about: the step does not fit already")
-    if inspection.refused and unexplained_share(parts, inspection.peak_bytes) > MOST_UNEXPLAINED:
+    if inspection.refused and unexplained_share(parts, inspection.peak_bytes) > MAX_UNEXPLAINED:
         remarks += filter(None, [not_shallow(request.shape)])
     # `batch` belongs to the program that needs the most; rows and time are those of the step.
     step = longest_batch(recipe, mesh[0])

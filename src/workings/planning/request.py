@@ -7,7 +7,7 @@ from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
 
-MOST_PROMPTS = 128
+MAX_PROMPTS = 128
 """Prompts that an engine answers at a time, however many it is given."""
 
 
@@ -45,7 +45,7 @@ def programs_of(recipe: Recipe, fsdp: int) -> Programs:
     programs: dict[ProgramName, tuple[int, int, int]] = {"step": step}
     algorithm, evaluation = recipe.algorithm, recipe.evaluation
     if isinstance(algorithm, DrawingAlgorithm):
-        programs["drawing"] = (min(recipe.completions_of_a_rollout(fsdp), MOST_PROMPTS),
+        programs["drawing"] = (min(recipe.completions_of_a_rollout(fsdp), MAX_PROMPTS),
                                recipe.data.max_length - algorithm.max_new_tokens, algorithm.max_new_tokens)
         if algorithm.updates > 1:
             # The first update says itself how likely the model finds what it drew; those after it are asked before.
@@ -58,7 +58,7 @@ def programs_of(recipe: Recipe, fsdp: int) -> Programs:
         programs["evaluation"] = (1, *step[1:])
     if evaluation.items != "none":
         # The samples of one item are answered together, however many they are.
-        prompts = max(evaluation.samples, min(evaluation.batch_size, MOST_PROMPTS))
+        prompts = max(evaluation.samples, min(evaluation.batch_size, MAX_PROMPTS))
         programs["generation"] = (prompts, recipe.data.max_length, evaluation.max_new_tokens)
     return programs
 

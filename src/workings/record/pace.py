@@ -6,7 +6,7 @@ from typing import Any
 
 WINDOW = 20
 """Steps that count: after a resume, or beside other work, a run may go at another speed."""
-FEWEST = 2
+MIN_STEPS = 2
 """Steps behind the first one of an attempt, which compiles, before anything is said."""
 
 
@@ -30,7 +30,7 @@ def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> P
     """
     recent = [line for line in lines[-WINDOW:] if line["step"] > first]
     seconds = sum(float(line["seconds"]) for line in recent)
-    if len(recent) < FEWEST or not seconds:
+    if len(recent) < MIN_STEPS or not seconds:
         return None
     return Pace(tokens_per_second=sum(int(line["tokens"]) for line in recent) / seconds,
                 seconds_left=seconds / len(recent) * (steps - int(recent[-1]["step"])))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MOST_PARTS = 16
+MAX_PARTS = 16
 """Further lines of a figure, such as the parts of a reward."""
 
 
@@ -37,11 +37,11 @@ class Panel:
     """Its numbers lie orders of magnitude apart."""
 
     def lines_of(self, keys: Iterable[str]) -> list[PanelLine]:
-        """Its lines among the numbers of a run; of further ones at most `MOST_PARTS`."""
+        """Its lines among the numbers of a run; of further ones at most `MAX_PARTS`."""
         there = set(keys)
         more = sorted(key for key in there if self.prefix and key.startswith(self.prefix) and key not in FIXED)
         return [line for line in self.lines if line.key in there] + [
-            PanelLine(key=key, name=key.removeprefix(self.prefix)) for key in more[:MOST_PARTS]]
+            PanelLine(key=key, name=key.removeprefix(self.prefix)) for key in more[:MAX_PARTS]]
 
 
 PANELS = (

@@ -17,7 +17,7 @@ from workings.rollouts.rollout import Group, Sample
 REPORTED = ("reward", "teacher", "outside", "groups", "lengths", "mismatch", "preference_loss", "margin",
             "accuracy", "pair_log_probs")
 """Figures of a report; the page of `workings ui` has all of them."""
-MOST_CHARACTERS = 4_000
+MAX_CHARACTERS = 4_000
 """Of a completion; a report stays readable, and the record has all of it."""
 _COLORS = 5
 
@@ -168,7 +168,7 @@ def _completion(title: str, sample: Sample, tokenizer: Tokenizer) -> ShownComple
     text, end = texts(sample, tokenizer)
     parts = ", ".join(f"{name} {value:.4g}" for name, value in sample.rewards.items())
     return ShownCompletion(
-        title=title, text=text[:MOST_CHARACTERS], more=max(0, len(text) - MOST_CHARACTERS),
+        title=title, text=text[:MAX_CHARACTERS], more=max(0, len(text) - MAX_CHARACTERS),
         reward=f"{sample.reward:.4g}" if sample.rewards else "",
         advantage=f"{sample.advantage:+.3g}" if sample.advantage else "0",
         about=(f"{parts} · " if parts else "") + f"{len(sample.completion.tokens)} tokens, "

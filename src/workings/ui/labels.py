@@ -14,14 +14,14 @@ from workings.record.plain import read_plain
 
 SUFFIX = ".tags.json"
 """Of the file beside the folder of runs: it goes where the project goes, and nothing in the folder changes."""
-MOST_TAGS = 20
+MAX_TAGS = 20
 _TAG = re.compile(r"[^\s,]{1,40}")
 
 
 class Label(BaseModel):
     """What is noted of one run."""
 
-    tags: list[str] = Field(default=[], max_length=MOST_TAGS)
+    tags: list[str] = Field(default=[], max_length=MAX_TAGS)
     hidden: bool = False
 
 
@@ -78,7 +78,7 @@ class LabelStore:
 def tags_of(text: str) -> list[str]:
     """Tags as a person types them, parted by blanks or commas. Raises `RequestError`."""
     tags = list(dict.fromkeys(text.replace(",", " ").split()))
-    if len(tags) > MOST_TAGS or not all(map(_TAG.fullmatch, tags)):
-        raise RequestError(f"tags {text[:80]!r}", f"at most {MOST_TAGS} words of at most 40 characters",
+    if len(tags) > MAX_TAGS or not all(map(_TAG.fullmatch, tags)):
+        raise RequestError(f"tags {text[:80]!r}", f"at most {MAX_TAGS} words of at most 40 characters",
                            "baseline good")
     return tags

@@ -21,7 +21,7 @@ KINDS = {"cpu_percent": ("Processors at work", "percent", 1), "host_memory_used_
          "gpu.percent": ("Cards at work", "percent", 1), "gpu.memory_bytes": ("Memory of cards in use", "GiB", 2**30),
          "gpu.power_watts": ("Power of cards", "watts", 1), "gpu.celsius": ("Temperature of cards", "°C", 1)}
 """A number of the record (of every card), the title of its figure, its unit there, and what it is divided by."""
-MOST_CARDS = 16
+MAX_CARDS = 16
 """Cards that are believed."""
 LONGEST_GAP = 3 * SECONDS_BETWEEN
 """Seconds between two lines that count at most: a run that was stopped and resumed did nothing in between."""
@@ -107,5 +107,5 @@ def _kind(name: str) -> tuple[str, str]:
     """Which kind of number it is, and of which card; empty where it is none."""
     if (named := _CARD.fullmatch(name)) is not None:
         kind, card = f"gpu.{named[2]}", int(named[1])
-        return (kind, f"card {card}") if kind in KINDS and card < MOST_CARDS else ("", "")
+        return (kind, f"card {card}") if kind in KINDS and card < MAX_CARDS else ("", "")
     return (name, "") if name in KINDS and not name.startswith("gpu.") else ("", "")

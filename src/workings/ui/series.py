@@ -77,7 +77,7 @@ SMOOTHED = ("loss", "objective", "tokens_per_second", "grad_norm", "reward", "pr
 OBJECTIVE = ("What an update minimizes when it learns from what the model itself wrote. It does not say how good the "
              "model is: read the {instead} instead. Bad sign: values that leap.")
 """Note of what a log calls loss in a run that draws what it learns from."""
-MOST_NAMES = 64
+MAX_NAMES = 64
 """Names of rewards that are believed."""
 # An array of floats has no empty places; NaN marks them, and a loss that is NaN cannot be drawn either.
 NONE = float("nan")
@@ -124,7 +124,7 @@ class Columns:
         names = dict.fromkeys([*self.rewarded, *(name for values in new for name in values)])
         # Which names there are is said by the lines alone, and somebody else's may have a new one each.
         named = [name for name in names if name.startswith(PREFIXES)]
-        left_out = set(named[MOST_NAMES:])
+        left_out = set(named[MAX_NAMES:])
         before = np.full(self.count, NONE)
         return {name: np.concatenate([self.rewarded.get(name, before), np.array(
             [values.get(name, NONE) for values in new], dtype=np.float64)]) for name in names if name not in left_out}

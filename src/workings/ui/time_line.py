@@ -10,7 +10,7 @@ from workings.errors import RecordError
 from workings.record.layout import LOG
 from workings.record.plain import open_plain
 
-MOST_LINES, MOST_ANSWERS, LONGEST_LINE = 2_000, 40, 40_000
+MAX_LINES, MAX_ANSWERS, LONGEST_LINE = 2_000, 40, 40_000
 _TEXT = r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
 _LINE = re.compile(rf"sample after step (\d{{1,12}}): {_TEXT} -> {_TEXT} \((\w+)\)")
 
@@ -39,7 +39,7 @@ def time_lines(run: Path) -> list[TimeLine]:
         return []
     taken = 0
     with log as file:
-        while taken < MOST_LINES and (data := file.readline(LONGEST_LINE)):
+        while taken < MAX_LINES and (data := file.readline(LONGEST_LINE)):
             if (match := _LINE.fullmatch(data.decode("utf-8", "replace").strip())) is None:
                 continue
             taken += 1
@@ -56,7 +56,7 @@ def time_lines(run: Path) -> list[TimeLine]:
 
 
 def _some(answers: list[AnswerAt]) -> list[AnswerAt]:
-    if len(answers) <= MOST_ANSWERS:
+    if len(answers) <= MAX_ANSWERS:
         return answers
     last = len(answers) - 1
-    return [answers[round(number * last / (MOST_ANSWERS - 1))] for number in range(MOST_ANSWERS)]
+    return [answers[round(number * last / (MAX_ANSWERS - 1))] for number in range(MAX_ANSWERS)]

@@ -19,9 +19,9 @@ from workings.record.plain import read_plain
 from workings.record.values import now
 from workings.ui.folder import Folder
 
-MOST_FILES = 100_000
+MAX_FILES = 100_000
 """Files of a run of which a verdict is kept."""
-MOST_KEPT = 1_000
+MAX_KEPT = 1_000
 """Verdicts that are kept: the newest. Those of files that have changed since stay unread."""
 
 
@@ -81,7 +81,7 @@ class VerifiedStore:
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.write_text(path, Verified(**answer, verified_at=now(), together=together).model_dump_json())
             with contextlib.suppress(OSError):  # another process may have removed one meanwhile
-                for old in sorted(self.place.iterdir(), key=lambda file: file.stat().st_mtime)[:-MOST_KEPT]:
+                for old in sorted(self.place.iterdir(), key=lambda file: file.stat().st_mtime)[:-MAX_KEPT]:
                     old.unlink()
 
     def stamps(self, path: Path) -> dict[Path, str]:
@@ -123,7 +123,7 @@ class VerifiedStore:
             for folder, folders, names in os.walk(run):
                 folders.sort()
                 seen += len(names) + len(folders)
-                if seen > MOST_FILES:  # no record has so many, and somebody else's folder should not cost minutes
+                if seen > MAX_FILES:  # no record has so many, and somebody else's folder should not cost minutes
                     return ""
                 for name in sorted(names):
                     path = Path(folder, name)

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from workings.config.algorithms.base import Taught
-from workings.objectives.top_tokens import MOST_TOKENS, TopTokens
+from workings.objectives.top_tokens import MAX_TOKENS, TopTokens
 
 
 class TraceDistill(Taught):
@@ -17,7 +17,7 @@ class TraceDistill(Taught):
 
     name: Literal["distill_traces"]
     """Off-policy distillation on traces."""
-    top_k: int = Field(default=16, ge=1, le=MOST_TOKENS)
+    top_k: int = Field(default=16, ge=1, le=MAX_TOKENS)
     """Tokens of each position that the teacher tells; the rest of the vocabulary counts as one further token. A
     position takes 8 bytes each on the disk and in memory."""
 

@@ -31,9 +31,9 @@ _OPEN = re.compile(
     r"|come up with|recommend|pick|choose|invent|propose|make up|tell me|describe|list|mention)\s+(?:me\s+)?"
     r"(?:an?|one|some|any|another|two|three|\d)\b", re.IGNORECASE)
 """Beginnings of questions that have several short answers as well: "Name a fruit."."""
-MOST_NOT_REACHED = 0.2
+MAX_NOT_REACHED = 0.2
 """Share of traces whose answer is not reached, above which it is how a file writes its steps and no mistake."""
-FEWEST_UNTRUSTED = 5
+MIN_UNTRUSTED = 5
 _CONTROL = re.compile(rf"{TURN_MARKS.pattern}|</?(?:reasoning|answer|think)>|<\|channel>|<channel\|>")
 
 
@@ -59,7 +59,7 @@ def check(read: Numbered[Trace], questions: Sequence[Question] = (), *, ngram: i
 def _trusted(findings: list[DataFinding], traces: int) -> list[DataFinding]:
     """The findings; answers that are not reached are notes where so many are that it must be the way of writing."""
     count = sum(finding.kind == "answer_not_reached" for finding in findings)
-    if count < FEWEST_UNTRUSTED or count <= MOST_NOT_REACHED * traces:
+    if count < MIN_UNTRUSTED or count <= MAX_NOT_REACHED * traces:
         return findings
     return [replace(finding, kind="answer_not_in_steps") if finding.kind == "answer_not_reached" else finding
             for finding in findings]

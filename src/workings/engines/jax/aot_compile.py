@@ -134,7 +134,7 @@ def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
     sizes = _sizes(spec, state, places, rows, length)
     if program == "step":
         # As one program also where it runs as several (`StepByLength`): what is there at a time is the same.
-        first, rows = spec.variant.micro_batches(spec, first, rows)
+        first, rows = spec.variant.micro_batches(first, rows)
         return lower_step(spec, state, places, (first, rows, length)), 0, batch, replace(sizes, updates=True)
     return lower_forward(program, spec, state, places, (first, rows, length)), resident, batch, sizes
 

@@ -74,19 +74,19 @@ def trained_attention(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Arr
     return _attended(q, k, v, allowed, scale, softcap)[0]
 
 
-Kept = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array | None]
+Residuals = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array | None]
 
 
 def _forward(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scale: float,
-             softcap: float) -> tuple[jax.Array, Kept]:
+             softcap: float) -> tuple[jax.Array, Residuals]:
     # Backward gets the float32 square of weights (with a soft cap two squares), of every layer without remat.
     out, weights, bent = _attended(q, k, v, allowed, scale, softcap)
     return out, (q, k, v, out, weights, bent if softcap else None)
 
 
-def _backward(scale: float, softcap: float, kept: Kept,
+def _backward(scale: float, softcap: float, residuals: Residuals,
               d_out: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, None]:
-    q, k, v, out, weights, bent = kept
+    q, k, v, out, weights, bent = residuals
     grouped = (*q.shape[:2], k.shape[2], -1, q.shape[3])
     d_grouped = d_out.reshape(grouped)
     # Each query's sum of weights times their gradients, from two arrays that are smaller than the square.

@@ -125,7 +125,7 @@ def heap_parts(text: str, sizes: Sizes) -> dict[str, int]:
     heap_bytes, values = read_heap(text)
     parts: dict[str, int] = {}
     covered = 0
-    for start, end, value in _painted(values):
+    for start, end, value in _visible_intervals(values):
         name = name_of(value, sizes)
         parts[name] = parts.get(name, 0) + end - start
         covered += end - start
@@ -135,7 +135,7 @@ def heap_parts(text: str, sizes: Sizes) -> dict[str, int]:
     return dict(sorted(parts.items(), key=lambda item: -item[1]))
 
 
-def _painted(values: Iterable[Value]) -> Iterator[tuple[int, int, Value]]:
+def _visible_intervals(values: Iterable[Value]) -> Iterator[tuple[int, int, Value]]:
     """Pieces of the address space ``(start, end, largest array there)``, ascending, without gaps inside a piece."""
     ordered = sorted(values, key=lambda value: value.offset)
     edges = sorted({edge for value in ordered for edge in (value.offset, value.offset + value.size)})

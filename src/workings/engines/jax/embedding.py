@@ -28,7 +28,7 @@ def table_rows(table: jax.Array, tokens: jax.Array, layout: Layout) -> jax.Array
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def split_lookup(layout: Layout, table: jax.Array, tokens: jax.Array) -> jax.Array:
     """``[B, S, D]`` rows of ``table`` ``[V, D]`` (split by row over all devices) for tokens ``[B, S]`` (split by B)."""
-    return _mapped(layout, _lookup_local, (P((FSDP, TP)), P(FSDP)), P(FSDP))(table, tokens)
+    return _sharded(layout, _lookup_local, (P((FSDP, TP)), P(FSDP)), P(FSDP))(table, tokens)
 
 
 def _forward(layout: Layout, table: jax.Array, tokens: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
@@ -37,14 +37,14 @@ def _forward(layout: Layout, table: jax.Array, tokens: jax.Array) -> tuple[jax.A
 
 def _backward(layout: Layout, kept: tuple[jax.Array, jax.Array], dy: jax.Array) -> tuple[jax.Array, None]:
     table, tokens = kept
-    add = _mapped(layout, _add_local, (P((FSDP, TP)), P(FSDP), P(FSDP)), P((FSDP, TP)))
+    add = _sharded(layout, _add_local, (P((FSDP, TP)), P(FSDP), P(FSDP)), P((FSDP, TP)))
     return add(table, tokens, dy), None
 
 
 split_lookup.defvjp(_forward, _backward)
 
 
-def _mapped(layout: Layout, function: Any, inputs: Any, outputs: Any) -> Any:
+def _sharded(layout: Layout, function: Any, inputs: Any, outputs: Any) -> Any:
     return jax.shard_map(function, mesh=layout.mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
 
 

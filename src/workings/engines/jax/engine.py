@@ -182,7 +182,7 @@ class JaxEngine(JaxPlanning):
 
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
-        parts = self.spec.variant.like_lengths(self.spec, batch)
+        parts = self.spec.variant.like_lengths(batch)
         if parts is None:
             return np.asarray(self._run_forward("log_probs", make_log_probs, state, batch))
         return parts.together([np.asarray(self._run_forward("log_probs", make_log_probs, state, part))

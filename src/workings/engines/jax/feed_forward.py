@@ -17,7 +17,7 @@ from workings.models.shape import ModelShape
 
 CHUNK = 2048
 """Least positions of one device per chunk: enough rows to keep a matrix unit busy."""
-MOST_CHUNKS = 8
+MAX_CHUNKS = 8
 """Most chunks of one device: a matrix's bfloat16 gradient is a sum over chunks, and must not lose small terms."""
 NAMES = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
 
@@ -40,7 +40,7 @@ def _gated(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layout
 
 def chunk_count(positions: int) -> int:
     """Into how many equal chunks a device's positions are cut; 1 where they are few or do not divide."""
-    wanted = min(MOST_CHUNKS, positions // CHUNK)
+    wanted = min(MAX_CHUNKS, positions // CHUNK)
     return next((count for count in range(wanted, 1, -1) if positions % count == 0), 1)
 
 

@@ -32,7 +32,7 @@ from workings.models.weights import EMBEDDING
 
 SMALLEST = 16
 """Shortest padded length: shorter prompts share its program."""
-MOST_ROWS = 128
+MAX_ROWS = 128
 """Most rows answered at a time."""
 
 
@@ -202,7 +202,7 @@ class PromptBatch:
 
 
 def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1,
-                   most_rows: int = MOST_ROWS, *, fine: bool = False) -> list[PromptBatch]:
+                   most_rows: int = MAX_ROWS, *, fine: bool = False) -> list[PromptBatch]:
     """Prompts by padded length, in batches of at most ``most_rows`` rows.
 
     ``rows_multiple``: the number of rows is a multiple of it (devices that share the rows). ``fine``: see
@@ -259,7 +259,7 @@ class Generator:
             return [Completion.of(row[0], stop_ids, *row[1:]) for row in by_row]
 
         at_once = self.spec.variant.generation_batches
-        batches = prompt_batches(prompts, self.spec.layout.fsdp, MOST_ROWS // at_once,
+        batches = prompt_batches(prompts, self.spec.layout.fsdp, MAX_ROWS // at_once,
                                  fine=self.spec.variant.fine_prompt_lengths)
         completions: dict[int, list[Completion]] = {}
         for number, rows in enumerate(batches):  # the first of a shape alone: its program is compiled once

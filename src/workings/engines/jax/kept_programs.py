@@ -19,7 +19,7 @@ from workings.engines.hardware_probe import cpu_features
 from workings.errors import RequestError
 from workings.hardware.machine import cache_directory
 
-MOST_BYTES = 256 << 20
+MAX_BYTES = 256 << 20
 """Kept programs together; the ones that were made longest ago go first."""
 
 
@@ -56,7 +56,7 @@ def keep_programs() -> None:
 
 def _drop_oldest(place: Path) -> None:
     # JAX's own limit is not used: a process that is killed between its two files stops JAX's evictions.
-    left = MOST_BYTES
+    left = MAX_BYTES
     with suppress(FileNotFoundError):  # another run drops them at the same time
         for file in sorted(place.glob("*-cache"), key=lambda file: file.stat().st_mtime, reverse=True):
             left -= file.stat().st_size

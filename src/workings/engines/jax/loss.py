@@ -28,7 +28,7 @@ Gradient = Literal["none", "hidden", "both"]
 
 
 @dataclass(frozen=True)
-class Split:
+class LossPartition:
     """How the loss is cut: positions per chunk and device, and whether each device has its part of the vocabulary."""
 
     layout: Layout
@@ -42,7 +42,7 @@ class Split:
         return self.layout.size == 1 and self.chunk == 0
 
     @classmethod
-    def of(cls, head: jax.Array, shape: ModelShape, layout: Layout, chunk: int) -> "Split":
+    def of(cls, head: jax.Array, shape: ModelShape, layout: Layout, chunk: int) -> "LossPartition":
         """How the loss of a head ``[V, D]`` is cut."""
         return cls(layout, chunk, shape.final_softcap, layout.splits_vocabulary(head.shape[0]))
 
@@ -76,30 +76,31 @@ def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: ja
         layout: the mesh.
         chunk: positions of one device whose logits exist at one time; 0: all.
     """
-    return split_loss_sum(Split.of(head, shape, layout, chunk), hidden, head.astype(hidden.dtype), targets, weights)
+    partition = LossPartition.of(head, shape, layout, chunk)
+    return split_loss_sum(partition, hidden, head.astype(hidden.dtype), targets, weights)
 
 
 def target_log_probs(hidden: jax.Array, head: jax.Array, targets: jax.Array, shape: ModelShape, layout: Layout,
                      chunk: int) -> jax.Array:
     """Float32 log probability of every target, in the targets' shape; no derivative. Arguments as in `loss_sum`."""
-    split, head = Split.of(head, shape, layout, chunk), head.astype(hidden.dtype)
-    local = partial(_local_log_probs, split)
+    partition, head = LossPartition.of(head, shape, layout, chunk), head.astype(hidden.dtype)
+    local = partial(_local_log_probs, partition)
     if layout.size == 1:
         return local(hidden, head, targets)
-    rows, own = P(FSDP), P((FSDP, TP)) if split.vocabulary_parallel else P()
+    rows, own = P(FSDP), P((FSDP, TP)) if partition.vocabulary_parallel else P()
     return jax.shard_map(local, mesh=layout.mesh, in_specs=(rows, own, rows), out_specs=rows,
                          check_vma=False)(hidden, head, targets)
 
 
-def _local_log_probs(split: Split, hidden: jax.Array, head: jax.Array, targets: jax.Array) -> jax.Array:
+def _local_log_probs(partition: LossPartition, hidden: jax.Array, head: jax.Array, targets: jax.Array) -> jax.Array:
     """Of one device's rows, chunk by chunk: the logits of a chunk exist at one time."""
-    count, first = targets.shape[0] * targets.shape[1], split.first_token(head)
-    chunk = split.chunk_of(count)
+    count, first = targets.shape[0] * targets.shape[1], partition.first_token(head)
+    chunk = partition.chunk_of(count)
 
     def one(carry: None, xs: tuple[jax.Array, ...]) -> tuple[None, jax.Array]:
-        h, t = split.gathered(xs)
-        log_probs = logits_of_chunk(split, h, t, head, first).log_probs
-        if split.vocabulary_parallel:  # of the devices' chunks, which lie one behind the other, this one's own
+        h, t = partition.gathered(xs)
+        log_probs = logits_of_chunk(partition, h, t, head, first).log_probs
+        if partition.vocabulary_parallel:  # of the devices' chunks, which lie one behind the other, this one's own
             log_probs = jax.lax.dynamic_slice_in_dim(log_probs, jax.lax.axis_index(FSDP) * chunk, chunk)
         return carry, log_probs
 
@@ -108,48 +109,48 @@ def _local_log_probs(split: Split, hidden: jax.Array, head: jax.Array, targets: 
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def split_loss_sum(split: Split, hidden: jax.Array, head: jax.Array, targets: jax.Array,
+def split_loss_sum(partition: LossPartition, hidden: jax.Array, head: jax.Array, targets: jax.Array,
                    weights: jax.Array) -> jax.Array:
-    """Sum of ``weights * loss``, cut as ``split`` says.
+    """Sum of ``weights * loss``, cut as ``partition`` says.
 
     Its gradient is computed in the same pass: logits are made once, not once in forward and again in backward.
     """
-    return _mapped(split, "none")(hidden, head, targets, weights)
+    return _sharded(partition, "none")(hidden, head, targets, weights)
 
 
-def _forward(split: Split, hidden: Any, head: Any, targets: Any, weights: Any) -> tuple[jax.Array, Any]:
+def _forward(partition: LossPartition, hidden: Any, head: Any, targets: Any, weights: Any) -> tuple[jax.Array, Any]:
     # A frozen head (adapters only) has no gradient, and nothing of its size is made.
-    loss, *kept = _mapped(split, "both" if head.perturbed else "hidden")(
+    loss, *kept = _sharded(partition, "both" if head.perturbed else "hidden")(
         hidden.value, head.value, targets.value, weights.value)
     return loss, kept
 
 
-def _backward(split: Split, kept: list[jax.Array], ct: jax.Array) -> tuple[Any, ...]:
+def _backward(partition: LossPartition, kept: list[jax.Array], ct: jax.Array) -> tuple[Any, ...]:
     # The whole loss rounds the factor first, the one in parts the product: in bfloat16 the two differ.
-    gradients = [x * ct.astype(x.dtype) if split.is_unpartitioned else (x * ct).astype(x.dtype) for x in kept]
+    gradients = [x * ct.astype(x.dtype) if partition.is_unpartitioned else (x * ct).astype(x.dtype) for x in kept]
     return *gradients, *[None] * (4 - len(gradients))
 
 
 split_loss_sum.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
-def _mapped(split: Split, gradient: Gradient) -> Any:
+def _sharded(partition: LossPartition, gradient: Gradient) -> Any:
     """The loss on every device's own rows and its own part of the vocabulary; on one without chunks, of everything."""
-    if split.is_unpartitioned:
-        return partial(_unpartitioned, split, gradient)
-    rows, own = P(FSDP), P((FSDP, TP)) if split.vocabulary_parallel else P()
+    if partition.is_unpartitioned:
+        return partial(_unpartitioned, partition, gradient)
+    rows, own = P(FSDP), P((FSDP, TP)) if partition.vocabulary_parallel else P()
     out = {"none": P(), "hidden": (P(), rows), "both": (P(), rows, own)}[gradient]
     # Nothing is differentiated through the collectives: both gradients are outputs, written out below.
-    return jax.shard_map(partial(_local, split, gradient), mesh=split.layout.mesh, in_specs=(rows, own, rows, rows),
-                         out_specs=out, check_vma=False)
+    return jax.shard_map(partial(_local, partition, gradient), mesh=partition.layout.mesh,
+                         in_specs=(rows, own, rows, rows), out_specs=out, check_vma=False)
 
 
-def _unpartitioned(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array, targets: jax.Array,
+def _unpartitioned(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head: jax.Array, targets: jax.Array,
                    weights: jax.Array) -> Any:
     """One device's loss with all logits in memory at once."""
     h = hidden.reshape(-1, hidden.shape[-1])
     t, w = (x.reshape(-1, *x.shape[2:]) for x in (targets, weights))
-    loss, d_logits = _add_loss(split, gradient, jnp.zeros(()), h, head, t, w, 0)
+    loss, d_logits = _add_loss(partition, gradient, jnp.zeros(()), h, head, t, w, 0)
     if d_logits is None:
         return loss
     # Gradients are those of the loss times 1; `_backward` multiplies with what the loss is really worth.
@@ -169,15 +170,16 @@ def chunks(x: jax.Array, chunk: int) -> jax.Array:
     return flat.reshape(-1, chunk, *flat.shape[1:])
 
 
-def _local(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array, targets: jax.Array,
+def _local(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head: jax.Array, targets: jax.Array,
            weights: jax.Array) -> Any:
     """One device's share: walks over its chunks; each chunk is gathered from all devices that share the vocabulary."""
     count = hidden.shape[0] * hidden.shape[1]
-    chunk, first, together = split.chunk_of(count), split.first_token(head), split.vocabulary_parallel
+    chunk, first = partition.chunk_of(count), partition.first_token(head)
+    vocabulary_parallel = partition.vocabulary_parallel
 
     def one(carry: tuple[jax.Array, jax.Array], xs: tuple[jax.Array, ...]) -> tuple[Any, jax.Array]:
-        h, t, w = split.gathered(xs)
-        loss, d_logits = _add_loss(split, gradient, carry[0], h, head, t, w, first)
+        h, t, w = partition.gathered(xs)
+        loss, d_logits = _add_loss(partition, gradient, carry[0], h, head, t, w, first)
         if d_logits is None:
             return (loss, carry[1]), jnp.zeros(())
         # A float32 sum over chunks, of the size of this device's part of the head, rounded once at the end.
@@ -185,7 +187,7 @@ def _local(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array,
         if gradient == "both":
             d_head = d_head + jnp.einsum("cv,cd->vd", d_logits, h, preferred_element_type=jnp.float32)
         d_h = jnp.einsum("cv,vd->cd", d_logits, head, preferred_element_type=jnp.float32)
-        if together:
+        if vocabulary_parallel:
             # A device knows what its own tokens give; summed over all devices, each gets back the rows that it sent.
             d_h = jax.lax.psum_scatter(jax.lax.psum(d_h, TP), FSDP, scatter_dimension=0, tiled=True)
         return (loss, d_head), d_h.astype(h.dtype)
@@ -194,7 +196,7 @@ def _local(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array,
     start = (jnp.zeros(()), jnp.zeros(head.shape if gradient == "both" else (), jnp.float32))
     (loss, d_head), d_hidden = jax.lax.scan(one, start, tuple(chunks(x, chunk) for x in (hidden, targets, weights)))
     # Devices that share the vocabulary have each counted the rows of all; the others only their own.
-    if not together:
+    if not vocabulary_parallel:
         loss = jax.lax.psum(loss, FSDP)
     if gradient == "none":
         return loss
@@ -202,17 +204,17 @@ def _local(split: Split, gradient: Gradient, hidden: jax.Array, head: jax.Array,
     d_hidden = d_hidden.reshape(-1, hidden.shape[-1])[:count].reshape(hidden.shape)
     if gradient == "hidden":
         return loss, d_hidden
-    if not together:
+    if not vocabulary_parallel:
         d_head = jax.lax.psum(d_head, FSDP)
     return loss, d_hidden, d_head.astype(head.dtype)
 
 
-def _add_loss(split: Split, gradient: Gradient, loss: jax.Array, h: jax.Array, head: jax.Array, t: jax.Array,
-              w: jax.Array, first: jax.Array | int) -> tuple[jax.Array, jax.Array | None]:
+def _add_loss(partition: LossPartition, gradient: Gradient, loss: jax.Array, h: jax.Array, head: jax.Array,
+              t: jax.Array, w: jax.Array, first: jax.Array | int) -> tuple[jax.Array, jax.Array | None]:
     """The loss so far with that of these positions, and the gradient of their logits where one is wanted.
 
     Args:
-        split: see `Split`.
+        partition: see `LossPartition`.
         gradient: see `Gradient`.
         loss: so far.
         h: ``[C, D]``.
@@ -223,7 +225,7 @@ def _add_loss(split: Split, gradient: Gradient, loss: jax.Array, h: jax.Array, h
     Returns:
         The loss, and ``[C, V]`` or None.
     """
-    made = logits_of_chunk(split, h, t, head, first)
+    made = logits_of_chunk(partition, h, t, head, first)
     loss = loss + jnp.sum(-made.log_probs * w) if t.ndim > 1 else loss + jnp.sum((made.log_z - made.of_target) * w)
     if gradient == "none":
         return loss, None
@@ -255,13 +257,14 @@ class _Logits:
         return self.of_target - (self.log_z[:, None] if self.of_target.ndim > 1 else self.log_z)
 
 
-def logits_of_chunk(split: Split, h: jax.Array, t: jax.Array, head: jax.Array, first: jax.Array | int) -> _Logits:
+def logits_of_chunk(partition: LossPartition, h: jax.Array, t: jax.Array, head: jax.Array, first: jax.Array | int
+                    ) -> _Logits:
     """As `_add_loss` takes them: ``h`` is ``[C, D]``, ``t`` ``[C]`` or ``[C, K]``, ``head`` ``[V, D]``."""
-    logits, slope = _capped(jnp.einsum("cd,vd->cv", h, head, preferred_element_type=jnp.float32), split.softcap)
+    logits, slope = _capped(jnp.einsum("cd,vd->cv", h, head, preferred_element_type=jnp.float32), partition.softcap)
     # Compare and sum instead of gather: it fuses, and its gradient is no scatter (a scalar loop on a CPU).
     hit = Places.of(t, first, head.shape[0]) if t.ndim > 1 else \
         jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1) + first == t[:, None]
-    log_z, of_target = _normalizer(logits, hit, split.vocabulary_parallel)
+    log_z, of_target = _normalizer(logits, hit, partition.vocabulary_parallel)
     return _Logits(logits, slope, hit, log_z, of_target)
 
 
@@ -273,15 +276,15 @@ def _capped(raw: jax.Array, softcap: float) -> tuple[jax.Array, jax.Array | floa
     return softcap * bent, 1.0 - jnp.square(bent)
 
 
-def _normalizer(logits: jax.Array, hit: jax.Array | Places, together: bool) -> tuple[jax.Array, jax.Array]:
+def _normalizer(logits: jax.Array, hit: jax.Array | Places, vocabulary_parallel: bool) -> tuple[jax.Array, jax.Array]:
     """``[C]`` log of the sum of exponentials and logit of the target (of each), over the whole vocabulary."""
     # With the largest logit of the whole vocabulary taken off, no exponential overflows and one of them is 1.
     top = jnp.max(logits, -1)
-    if together:
+    if vocabulary_parallel:
         top = jax.lax.pmax(top, (FSDP, TP))
     total = jnp.sum(jnp.exp(logits - top[:, None]), -1)
     picked = hit.picked(logits) if isinstance(hit, Places) else jnp.sum(jnp.where(hit, logits, 0.0), -1)
-    if together:
+    if vocabulary_parallel:
         # Only the device that owns the target adds something to `picked`; the two sums travel together, `[C]` each.
         total, picked = jax.lax.psum((total, picked), (FSDP, TP))
     return jnp.log(total) + top, picked

@@ -19,17 +19,17 @@ def _product(x: jax.Array, weight: jax.Array) -> jax.Array:
     return jnp.einsum("...i,oi->...o", x, weight)
 
 
-Kept = tuple[jax.Array | None, jax.Array | None]
+Residuals = tuple[jax.Array | None, jax.Array | None]
 
 
-def _matmul_forward(x: Any, weight: Any) -> tuple[jax.Array, Kept]:
+def _matmul_forward(x: Any, weight: Any) -> tuple[jax.Array, Residuals]:
     # A frozen weight has no gradient, so nothing is kept for it.
     kept = (x.value if weight.perturbed else None, weight.value if x.perturbed else None)
     return _product(x.value, weight.value), kept  # not `matmul`: remat policies look for products, not for its name
 
 
-def _matmul_backward(kept: Kept, dy: jax.Array) -> Kept:
-    x, weight = kept
+def _matmul_backward(residuals: Residuals, dy: jax.Array) -> Residuals:
+    x, weight = residuals
     dx = None if weight is None else jnp.einsum("...o,oi->...i", dy, weight)
     if x is None:
         return dx, None

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workings.engines.jax.loss import Split, chunks, logits_of_chunk
+from workings.engines.jax.loss import LossPartition, chunks, logits_of_chunk
 from workings.engines.jax.model import unembedding
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.sharding import FSDP, TP, P
@@ -33,8 +33,8 @@ def make_most_likely(count: int, below: int, spec: StepSpec) -> Callable[[Params
     def most_likely(params: Params, batch: Arrays) -> TokensAndLogProbs:
         def of_micro_batch(rows: Arrays) -> TokensAndLogProbs:
             hidden, head = all_hidden_states(spec, params, rows), unembedding(params)
-            split = Split.of(head, spec.shape, spec.layout, spec.loss_chunk)
-            tokens, log_probs = _mapped(split, count, below)(hidden, head.astype(hidden.dtype))
+            partition = LossPartition.of(head, spec.shape, spec.layout, spec.loss_chunk)
+            tokens, log_probs = _sharded(partition, count, below)(hidden, head.astype(hidden.dtype))
             there = rows["loss_mask"][..., None] > 0
             return jnp.where(there, tokens, 0), jnp.where(there, log_probs, 0.0)
 
@@ -43,33 +43,34 @@ def make_most_likely(count: int, below: int, spec: StepSpec) -> Callable[[Params
     return most_likely
 
 
-def _mapped(split: Split, count: int, below: int) -> Any:
-    local = partial(_local, split, count, below)
-    if split.layout.size == 1:
+def _sharded(partition: LossPartition, count: int, below: int) -> Any:
+    local = partial(_local, partition, count, below)
+    if partition.layout.size == 1:
         return local
-    rows, own = P(FSDP), P((FSDP, TP)) if split.vocabulary_parallel else P()
-    return jax.shard_map(local, mesh=split.layout.mesh, in_specs=(rows, own), out_specs=(rows, rows), check_vma=False)
+    rows, own = P(FSDP), P((FSDP, TP)) if partition.vocabulary_parallel else P()
+    return jax.shard_map(local, mesh=partition.layout.mesh, in_specs=(rows, own), out_specs=(rows, rows),
+                         check_vma=False)
 
 
-def _local(split: Split, count: int, below: int, hidden: jax.Array, head: jax.Array) -> TokensAndLogProbs:
+def _local(partition: LossPartition, count: int, below: int, hidden: jax.Array, head: jax.Array) -> TokensAndLogProbs:
     """Of one device's rows ``[B, S, D]``, chunk by chunk."""
-    positions, first = hidden.shape[0] * hidden.shape[1], split.first_token(head)
-    chunk = split.chunk_of(positions)
+    positions, first = hidden.shape[0] * hidden.shape[1], partition.first_token(head)
+    chunk = partition.chunk_of(positions)
 
     def one(carry: None, h: jax.Array) -> tuple[None, TokensAndLogProbs]:
-        h, = split.gathered((h,))
-        made = logits_of_chunk(split, h, jnp.zeros(h.shape[0], jnp.int32), head, first)
+        h, = partition.gathered((h,))
+        made = logits_of_chunk(partition, h, jnp.zeros(h.shape[0], jnp.int32), head, first)
         # Rows of the embedding beyond the student's vocabulary never win; they still count in the normalization.
         known = jax.lax.broadcasted_iota(jnp.int32, made.logits.shape, 1) + first < below
         logits, tokens = jax.lax.top_k(jnp.where(known, made.logits, -jnp.inf), min(count, head.shape[0]))
         tokens = tokens + first
-        if split.vocabulary_parallel:
+        if partition.vocabulary_parallel:
             # Each device's best are few; the best of all are among them.
             logits, tokens = (jax.lax.all_gather(x, (FSDP, TP), axis=1, tiled=True) for x in (logits, tokens))
             logits, at = jax.lax.top_k(logits, count)
             tokens = jnp.take_along_axis(tokens, at, 1)
         log_probs = logits - made.log_z[:, None]
-        if split.vocabulary_parallel:  # of the devices' chunks, which lie one behind the other, this one's own
+        if partition.vocabulary_parallel:  # of the devices' chunks, which lie one behind the other, this one's own
             start = jax.lax.axis_index(FSDP) * chunk
             tokens, log_probs = (jax.lax.dynamic_slice_in_dim(x, start, chunk) for x in (tokens, log_probs))
         return carry, (tokens, log_probs)

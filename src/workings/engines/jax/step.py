@@ -55,14 +55,13 @@ class ProgramVariant:
         del batch
         return {}
 
-    def micro_batches(self, spec: "StepSpec", count: int, rows: int) -> tuple[int, int]:
+    def micro_batches(self, count: int, rows: int) -> tuple[int, int]:
         """Micro batches and their rows, where a recipe asks for ``count`` of ``rows`` each."""
-        del spec
         return count, rows
 
-    def like_lengths(self, spec: "StepSpec", batch: Batch) -> LikeLengths | None:
+    def like_lengths(self, batch: Batch) -> LikeLengths | None:
         """The batch in micro batches of like length; None: as it is."""
-        del spec, batch
+        del batch
         return None
 
     def step_by_length(self, spec: "StepSpec", abstract: Any, longest: Mapping[str, Any]) -> Any:

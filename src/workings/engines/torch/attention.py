@@ -48,7 +48,7 @@ def no_attention_layout(segment_ids: np.ndarray) -> None:
 
 
 @dataclass(frozen=True)
-class Visible:
+class AttentionMask:
     """Which keys a query may see; masks are made once per window and shared by the layers.
 
     Without ``segment_ids`` and ``distance`` every key up to the query's own position is seen.
@@ -168,7 +168,7 @@ def choose(asked: str, platform: str, softcap: float) -> str:
 def _registered(attention: Attention) -> Callable[..., tuple[Tensor, None]]:
     """A function in the form in which transformers calls it."""
     def attend(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, *,
-               scaling: float, visible: Visible, sliding_window: int | None = None, softcap: float | None = None,
+               scaling: float, visible: AttentionMask, sliding_window: int | None = None, softcap: float | None = None,
                **others: Any) -> tuple[Tensor, None]:
         del module, attention_mask, others
         # Layers of full attention say None.

@@ -42,7 +42,7 @@ from workings.engines.torch.mask_check import check_masks, refuse_unsuited
 from workings.engines.torch.model import fill_random
 from workings.engines.torch.planning import TorchPlanning
 from workings.engines.torch.processes import join
-from workings.engines.torch.sharding import Mesh, find_mesh
+from workings.engines.torch.sharding import ProcessMesh, find_mesh
 from workings.engines.torch.spec import build_spec, dtype_name
 from workings.engines.torch.step import (
     Rows,
@@ -103,7 +103,7 @@ class TorchEngine(TorchPlanning):
         """Number formats of the tensors that the step really holds, read from a model without memory."""
         # Formats do not depend on the split, so one process stands for all and nothing is sent.
         with torch.device("meta"):
-            state = empty_state(replace(self.spec, device=torch.device("meta"), mesh=Mesh()))
+            state = empty_state(replace(self.spec, device=torch.device("meta"), mesh=ProcessMesh()))
         held = [*state.model.parameters(), *(place.codes for place in weights(state.model).values()
                                              if isinstance(place, FrozenLinear))]
         trained = _formats(state.trained.values())

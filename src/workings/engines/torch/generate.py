@@ -17,12 +17,12 @@ from transformers import DynamicCache, PreTrainedModel
 
 from workings.engines.base import Completion
 from workings.engines.prefill import prompts_at_a_time
-from workings.engines.torch.attention import Visible
+from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.unproven import cache_of
 
-MOST_ROWS = 128
+MAX_ROWS = 128
 """Most rows answered at a time."""
 Pick = Callable[[Tensor], tuple[Tensor, ...]]
 """``logits [B, V] -> [B] int64`` tokens; of drawn ones also their log probabilities, float64."""
@@ -57,7 +57,7 @@ def largest_with(temperature: float, noise: Callable[[Tensor], Tensor]) -> Pick:
 
 
 def order(prompts: Sequence[Sequence[int]], *, alike: bool = False) -> list[list[int]]:
-    """Indices of prompts sorted by length, so that little is padding, in batches of at most `MOST_ROWS`.
+    """Indices of prompts sorted by length, so that little is padding, in batches of at most `MAX_ROWS`.
 
     Args:
         prompts: in the order of their indices.
@@ -65,7 +65,7 @@ def order(prompts: Sequence[Sequence[int]], *, alike: bool = False) -> list[list
     """
     by_length = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     groups = [[*same] for _, same in groupby(by_length, key=lambda i: len(prompts[i]))] if alike else [by_length]
-    return [group[start:start + MOST_ROWS] for group in groups for start in range(0, len(group), MOST_ROWS)]
+    return [group[start:start + MAX_ROWS] for group in groups for start in range(0, len(group), MAX_ROWS)]
 
 
 def answer(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
@@ -107,7 +107,7 @@ def _read(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tens
     index = torch.arange(tokens.shape[1], device=spec.device).expand_as(tokens)
     cache = DynamicCache() if spec.shape.proven else cache_of(model)
     # Padding is on the right: no real token can see it.
-    hidden = hidden_states(model, tokens, index, Visible(), cache)
+    hidden = hidden_states(model, tokens, index, AttentionMask(), cache)
     # Only each prompt's last token meets the head: [B, V] logits, not [B, P, V].
     return hidden[torch.arange(len(tokens), device=spec.device), lengths - 1], cache
 
@@ -137,5 +137,5 @@ def _continue(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequenc
         position = (lengths + len(written) - 1)[:, None]
         places = torch.cat([places, position], 1)
         seen = torch.cat([seen, torch.ones_like(seen[:, :1])], 1)
-        visible = Visible(distance=(position - places)[:, None], seen=seen)
+        visible = AttentionMask(distance=(position - places)[:, None], seen=seen)
         last = hidden_states(model, token[:, None], position, visible, cache)[:, -1]

@@ -31,7 +31,7 @@ from workings.config.method import FullConfig
 from workings.engines.torch.four_bit import BLOCK, to_four_bits
 from workings.engines.torch.frozen_linear import FrozenLinear, to_eight_bits
 from workings.engines.torch.rounding import tensor_generator
-from workings.engines.torch.sharding import Root, gathered, local, own_part
+from workings.engines.torch.sharding import FsdpRoot, gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
 from workings.models.registry import family_of
@@ -130,10 +130,10 @@ def switched_off(model: nn.Module) -> Iterator[None]:
             layer._disable_adapters = False
 
 
-class RootWithoutAdapters(Root):
+class RootWithoutAdapters(FsdpRoot):
     """A model that has adapters, as it computes without them; tensors are those of the model itself."""
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: FsdpRoot) -> None:
         super().__init__(root.model)
         self.root = root
 

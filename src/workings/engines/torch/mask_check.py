@@ -24,10 +24,10 @@ from torch._subclasses.fake_tensor import (
 from transformers import PreTrainedModel
 
 from workings.engines.base import EngineRequest
-from workings.engines.torch.attention import EVERYTHING, Visible
+from workings.engines.torch.attention import EVERYTHING, AttentionMask
 from workings.engines.torch.lora import switched_off, weights
 from workings.engines.torch.model import build_model, final_logits, hidden_states
-from workings.engines.torch.sharding import Mesh, Root
+from workings.engines.torch.sharding import FsdpRoot, ProcessMesh
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.trace.experts import grouped_products
 from workings.engines.torch.unproven import cache_of, has_linear_state
@@ -49,7 +49,7 @@ UNSUITED = (TypeError, KeyError, ValueError, AttributeError, NotImplementedError
 
 
 @dataclass(frozen=True)
-class WindowsSeen(Visible):
+class WindowMask(AttentionMask):
     """Keeps the window that each layer asks for, in the order of the layers."""
 
     windows: list[int] = field(default_factory=list)
@@ -69,8 +69,8 @@ def refuse_unsuited(spec: TorchSpec) -> None:
     """
     if spec.shape.proven:
         return
-    one = replace(spec, mesh=Mesh(), device=torch.device("cpu"))
-    seen = WindowsSeen()
+    one = replace(spec, mesh=ProcessMesh(), device=torch.device("cpu"))
+    seen = WindowMask()
     # Buffers of transformers are real: tables of a few kilobytes.
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), grouped_products(spec.compute_dtype):
         try:
@@ -161,7 +161,7 @@ class MaskCheck:
                                "a class whose cache is transformers' DynamicCache", "another model.id")
 
 
-def check_masks(spec: TorchSpec, root: Root) -> MaskCheck:
+def check_masks(spec: TorchSpec, root: FsdpRoot) -> MaskCheck:
     """Compute one short row in several ways, without adapters; the state is left as it was."""
     with switched_off(root.model):
         checked: MaskCheck = root(partial(_check, spec))
@@ -175,12 +175,12 @@ def _check(spec: TorchSpec, model: PreTrainedModel) -> MaskCheck:
     one, other = (torch.randint(0, vocabulary, (1, 2 * half), generator=draw).to(spec.device) for _ in range(2))
     places = torch.arange(2 * half, device=spec.device)[None]
 
-    hidden = hidden_states(model, one, places, Visible())
+    hidden = hidden_states(model, one, places, AttentionMask())
     # Other tokens behind the first half, which must not change it.
-    changed = hidden_states(model, torch.cat([one[:, :half], other[:, half:]], 1), places, Visible())
+    changed = hidden_states(model, torch.cat([one[:, :half], other[:, half:]], 1), places, AttentionMask())
     segments, restarted = places // half + 1, places % half
     # Other tokens in the segment before; its neighbour starts at position 0 and must not notice.
-    packed, repacked = (hidden_states(model, tokens, restarted, Visible(segment_ids=segments))[:, half:]
+    packed, repacked = (hidden_states(model, tokens, restarted, AttentionMask(segment_ids=segments))[:, half:]
                         for tokens in (one, torch.cat([other[:, :half], one[:, half:]], 1)))
     # And the same row by transformers alone, which neither our mask nor our attention function takes part in.
     logits = final_logits(model, hidden, spec.shape.final_softcap)
@@ -205,10 +205,10 @@ def _with_cache(model: PreTrainedModel, tokens: Tensor, places: Tensor) -> Tenso
         # A state has no slots that a mask could leave out: such models are asked prompts of one length at a time.
         padded = POSITIONS if has_linear_state(model) else POSITIONS + PADDING
         cache, position = cache_of(model), places[:, POSITIONS:POSITIONS + 1]
-        hidden_states(model, tokens[:, :padded], places[:, :padded], Visible(), cache)
+        hidden_states(model, tokens[:, :padded], places[:, :padded], AttentionMask(), cache)
         slots = torch.cat([places[:, :padded], position], 1)
         seen = torch.cat([places[:, :padded] < POSITIONS, torch.ones_like(position, dtype=torch.bool)], 1)
-        visible = Visible(distance=(position - slots)[:, None], seen=seen)
+        visible = AttentionMask(distance=(position - slots)[:, None], seen=seen)
         return hidden_states(model, tokens[:, POSITIONS:POSITIONS + 1], position, visible, cache)[:, -1]
     finally:
         model.train(was_training)

@@ -13,13 +13,13 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.initialization import no_init_weights
 
 from workings.engines.torch import attention
-from workings.engines.torch.attention import Visible
+from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.embedding import FixedTable, keep_in_place, share_gradient
 from workings.engines.torch.lora import add_adapters, put, weights
 from workings.engines.torch.matmul import mix_formats
 from workings.engines.torch.rotation import keep_plain_where_layers_slide
 from workings.engines.torch.rounding import tensor_generator
-from workings.engines.torch.sharding import Root, per_layer_table, split
+from workings.engines.torch.sharding import FsdpRoot, per_layer_table, split
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.unproven import LOGIT_FACTOR, prepare_model, unproven_config
 from workings.models.registry import family_of
@@ -82,7 +82,7 @@ def allocate(model: nn.Module, dtype: torch.dtype, device: torch.device) -> None
                 setattr(module, name, torch.empty_like(buffer, device=device) if buffer.is_meta else buffer.to(device))
 
 
-def build_model(spec: TorchSpec) -> Root:
+def build_model(spec: TorchSpec) -> FsdpRoot:
     """The model on the device with parameters of undefined contents; on several processes, this one's part."""
     with unset_fake_temporarily():  # peft moves modules, which fake tensors refuse; on meta nothing has memory anyway
         model, several = empty_model(spec), spec.mesh.fsdp > 1
@@ -133,7 +133,7 @@ def fill_random(spec: TorchSpec, model: nn.Module, seed: int) -> None:
         put(place, random_value(spec, seed, name, torch.Size(sizes[name]), transposed=turned))
 
 
-def hidden_states(model: PreTrainedModel, tokens: Tensor, positions: Tensor, visible: Visible,
+def hidden_states(model: PreTrainedModel, tokens: Tensor, positions: Tensor, visible: AttentionMask,
                   cache: Any = None) -> Tensor:
     """``[B, S, D]`` normed hidden states of rows of tokens ``[B, S]``.
 

@@ -30,7 +30,7 @@ SPLIT_OPTIMIZERS = tuple(name for name, optimizer in OPTIMIZERS.items() if optim
 
 
 @dataclass(frozen=True)
-class Mesh:
+class ProcessMesh:
     """This process among those that share a step."""
 
     fsdp: int = 1
@@ -59,7 +59,7 @@ class Mesh:
         return x
 
 
-def find_mesh(request: EngineRequest, platform: str) -> Mesh:
+def find_mesh(request: EngineRequest, platform: str) -> ProcessMesh:
     """The processes that `torchrun` started, or this one alone.
 
     Raises:
@@ -73,10 +73,10 @@ def find_mesh(request: EngineRequest, platform: str) -> Mesh:
         raise RequestError(f"mesh.fsdp: {wanted} in {world} processes", "one process a device",
                            f"torchrun --nproc-per-node {wanted}, or mesh.fsdp={world}")
     if world == 1:
-        return Mesh()
+        return ProcessMesh()
     # Refused before the processes wait for each other.
     refuse_unsplit(request, world)
-    return Mesh(fsdp=world, rank=open_group(platform))
+    return ProcessMesh(fsdp=world, rank=open_group(platform))
 
 
 def refuse_unsplit(request: EngineRequest, world: int) -> None:
@@ -89,7 +89,7 @@ def refuse_unsplit(request: EngineRequest, world: int) -> None:
                            "one process, or leave it out")
 
 
-class Root(nn.Module):
+class FsdpRoot(nn.Module):
     """The whole model as one module whose forward is whatever is to be computed with it.
 
     FSDP gathers embedding, last norm and head when this module is entered, and each layer when the layer is; the loss
@@ -111,13 +111,13 @@ def per_layer_table(model: PreTrainedModel) -> nn.Embedding | None:
     return table
 
 
-def split(model: PreTrainedModel, mesh: Mesh, device: torch.device) -> Root:
+def split(model: PreTrainedModel, mesh: ProcessMesh, device: torch.device) -> FsdpRoot:
     """A model without memory (device ``meta``), ready to run; on several processes every one gets its own part.
 
     Matrices in four bits are not split, for they are buffers: every process has them whole. Neither is the table of
     per-layer embeddings, which lies on each process's device or on the host.
     """
-    root = Root(model)
+    root = FsdpRoot(model)
     if mesh.fsdp > 1:
         with unset_fake_temporarily():  # a mesh reads its own numbers back, which fake tensors do not have
             devices = init_device_mesh(device.type, (mesh.fsdp,))

@@ -13,7 +13,7 @@ from workings.engines.torch.attention import FindAttentionLayout, choose, no_att
 from workings.engines.torch.cpu import optimize_for_cpu
 from workings.engines.torch.optimizers import make_optimizer
 from workings.engines.torch.optimizers.base import Optimizer
-from workings.engines.torch.sharding import Mesh
+from workings.engines.torch.sharding import ProcessMesh
 from workings.engines.torch.unproven import refuse_request
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
@@ -28,7 +28,7 @@ class TorchSpec:
 
     shape: ModelShape
     device: torch.device
-    mesh: Mesh
+    mesh: ProcessMesh
     attention: str
     """A key of `attention.FUNCTIONS`."""
     find_attention_layout: FindAttentionLayout
@@ -52,7 +52,7 @@ class TorchSpec:
     """What `qlora` stores frozen projections in."""
 
 
-def build_spec(request: EngineRequest, device: torch.device, mesh: Mesh | None = None) -> TorchSpec:
+def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh | None = None) -> TorchSpec:
     """The step that a request asks for. Raises `RequestError` for what this engine does not do."""
     precision, memory, shape = request.precision, request.memory, request.shape
     if memory.remat not in ("none", "layer"):
@@ -72,10 +72,10 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: Mesh | None =
     if on_cpu:
         attention, find_layout = optimize_for_cpu(memory.attention, attention)
     return TorchSpec(
-        shape=shape, device=device, mesh=mesh or Mesh(),
+        shape=shape, device=device, mesh=mesh or ProcessMesh(),
         attention=attention, find_attention_layout=find_layout,
         # Several processes share each micro batch by rows, which would have to be of like length, too.
-        like_lengths=on_cpu and (mesh or Mesh()).fsdp == 1 and isinstance(request.objective, AnyRowOrder),
+        like_lengths=on_cpu and (mesh or ProcessMesh()).fsdp == 1 and isinstance(request.objective, AnyRowOrder),
         checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.compute],
         rounding=precision.rounding, seed=request.seed,

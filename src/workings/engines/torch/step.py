@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from workings.engines.torch.attention import AttentionLayout, Visible
+from workings.engines.torch.attention import AttentionLayout, AttentionMask
 from workings.engines.torch.backward_optimizer import BackwardOptimizer
 from workings.engines.torch.embedding import shared_gradient
 from workings.engines.torch.last_layer import only_at
@@ -26,7 +26,7 @@ from workings.engines.torch.objective import targets_of, token_weights
 from workings.engines.torch.optimizers.apply import in_groups, update_tensors
 from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext, clip_factor, sum_of_squares
 from workings.engines.torch.rounding import MASTER
-from workings.engines.torch.sharding import Root, local
+from workings.engines.torch.sharding import FsdpRoot, local
 from workings.engines.torch.spec import TorchSpec
 from workings.models.batch import Batch
 
@@ -35,7 +35,7 @@ from workings.models.batch import Batch
 class State:
     """A model, its optimizer state and the number of updates so far. A step changes it in place."""
 
-    root: Root
+    root: FsdpRoot
     trained: dict[str, nn.Parameter]
     """What is updated, by its name in a checkpoint."""
     moments: dict[str, dict[str, Tensor]]
@@ -72,10 +72,10 @@ class Rows:
     """How rows are arranged for attention, where that is not how they are here."""
 
     @property
-    def visible(self) -> Visible:
+    def visible(self) -> AttentionMask:
         """What a query may see."""
         masked = self.packed and self.attention_layout is None
-        return Visible(segment_ids=self.segment_ids if masked else None, layout=self.attention_layout)
+        return AttentionMask(segment_ids=self.segment_ids if masked else None, layout=self.attention_layout)
 
 
 def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[Rows]:
@@ -196,7 +196,7 @@ LogProbs = list[Tensor] | None
 """``[N]`` float32 of each micro batch: log probabilities of this process's targets; None for cross entropy."""
 
 
-def _backward(spec: TorchSpec, root: Root, micro_batches: list[Rows],
+def _backward(spec: TorchSpec, root: FsdpRoot, micro_batches: list[Rows],
               divisor: float) -> tuple[Tensor, Tensor, LogProbs]:
     """Add up the gradient of the objective; returns this process's share of its value and of its metrics.
 

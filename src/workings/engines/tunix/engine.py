@@ -18,7 +18,7 @@ from flax import nnx
 
 from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, StepResult
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.generate import MOST_ROWS, bucket, prompt_batches
+from workings.engines.jax.generate import MAX_ROWS, bucket, prompt_batches
 from workings.engines.jax.inspect import inspection
 from workings.engines.jax.params_tree import flatten_params, unflatten_params
 from workings.engines.jax.spec import DTYPES
@@ -152,8 +152,8 @@ class TunixEngine:
         lengths: dict[int, list[int]] = {}
         for i, prompt in enumerate(prompts):
             lengths.setdefault(len(prompt), []).append(i)
-        return [(together[first:first + MOST_ROWS], length) for length, together in lengths.items()
-                for first in range(0, len(together), MOST_ROWS)]
+        return [(together[first:first + MAX_ROWS], length) for length, together in lengths.items()
+                for first in range(0, len(together), MAX_ROWS)]
 
     def _sampler(self, state: State, slots: int) -> Any:
         # A sampler keeps its programs; it takes new weights only with the placement, word for word, of the first ones.

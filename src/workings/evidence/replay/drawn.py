@@ -8,7 +8,7 @@ import numpy as np
 from workings.data.batches import Position
 from workings.engines.base import State
 from workings.errors import RecordError
-from workings.evidence.replay.steps import Taken
+from workings.evidence.replay.steps import StepInputs
 from workings.rollouts.rollout import Group, Rollout, Sample, digest_of
 from workings.scoring.rewards import CompletionToReward, total
 from workings.training.rollout_experience import Drawing
@@ -48,7 +48,7 @@ class DrawnAgain:
     change: Change = lambda rollout, drawing: rollout
     """For controls: what is learned from in place of the right rollout."""
 
-    def take(self, state: State, position: Position, step: int) -> Taken:
+    def take(self, state: State, position: Position, step: int) -> StepInputs:
         """The batch of an update. Raises `RecordError` where the record has no rollout for it."""
         updates = self.drawing.shape.updates
         part = (step - 1) % updates
@@ -65,8 +65,8 @@ class DrawnAgain:
             learned = again if self.exact else recorded
         learned = self.change(learned, self.drawing)
         batch = self.drawing.batch(learned, step)
-        return Taken(batch=batch, after=recorded.after if part == updates - 1 else position, digest=digest_of(batch),
-                     drawn=drawn)
+        return StepInputs(batch=batch, after=recorded.after if part == updates - 1 else position,
+                          digest=digest_of(batch), drawn=drawn)
 
 
 def _as_recorded(recorded: Rollout, again: Rollout) -> tuple[np.ndarray, ...]:

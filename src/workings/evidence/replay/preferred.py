@@ -11,7 +11,7 @@ import numpy as np
 from workings.data.batches import Batches, Position
 from workings.data.reference import LogProbs
 from workings.engines.base import State
-from workings.evidence.replay.steps import Taken
+from workings.evidence.replay.steps import StepInputs
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import REFERENCE
 from workings.training.pair_experience import with_log_probs
@@ -31,7 +31,7 @@ class PairSource:
     change: BatchChange = lambda batch: batch
     """For controls: what is learned from in place of the right batch."""
 
-    def take(self, state: State, position: Position, step: int) -> Taken:
+    def take(self, state: State, position: Position, step: int) -> StepInputs:
         """The batch of a step. Raises `RecordError` where the record says nothing of a row."""
         del step
         batch, after = self.batches.at(position)
@@ -40,7 +40,7 @@ class PairSource:
         if self.ask is not None and position.epoch == 0:
             said = {**said, **self.ask(state, position)}
         learned = with_log_probs(batch, self.batches.row_ids(position), said)
-        return Taken(batch=self.change(learned), after=after, digest=self.batches.digest(batch))
+        return StepInputs(batch=self.change(learned), after=after, digest=self.batches.digest(batch))
 
 
 def with_a_pair_swapped(batch: Batch) -> Batch:

@@ -24,7 +24,7 @@ class InitialState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class StepInputs:
     """What a step that is taken again is given."""
 
     batch: Batch
@@ -37,7 +37,7 @@ class Taken:
 class Source(Protocol):
     """Where the batches of recorded steps come from."""
 
-    def take(self, state: State, position: Position, step: int) -> Taken:
+    def take(self, state: State, position: Position, step: int) -> StepInputs:
         """The batch of a step; ``state`` is read, not consumed."""
         ...
 
@@ -48,11 +48,11 @@ class TraceSource:
 
     batches: Batches
 
-    def take(self, state: State, position: Position, step: int) -> Taken:
+    def take(self, state: State, position: Position, step: int) -> StepInputs:
         """The batch of a step."""
         del state, step
         batch, after = self.batches.at(position)
-        return Taken(batch=batch, after=after, digest=self.batches.digest(batch))
+        return StepInputs(batch=batch, after=after, digest=self.batches.digest(batch))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ def _take(plan: ReplayPlan, source: Source, start: InitialState, rate: float,
         yield ReplayedStep(line=_line(recorded, taken, learning_rate, result), state=state)
 
 
-def _line(recorded: Mapping[str, Any], taken: Taken, rate: float, result: StepResult) -> Facts:
+def _line(recorded: Mapping[str, Any], taken: StepInputs, rate: float, result: StepResult) -> Facts:
     line: Facts = {
         "step": recorded["step"], "learning_rate": rate,
         "recorded": {"loss": recorded["loss"], "grad_norm": recorded["grad_norm"]},

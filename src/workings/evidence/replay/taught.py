@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from workings.data.batches import Batches, Position
 from workings.data.top_tokens import Said
 from workings.engines.base import State
-from workings.evidence.replay.steps import Taken
+from workings.evidence.replay.steps import StepInputs
 from workings.models.batch import Batch
 from workings.objectives.top_tokens import TopTokens
 from workings.training.taught_experience import AskedForTokens, ask_about, with_top_tokens
@@ -25,7 +25,7 @@ class TaughtSource:
     change: Callable[[Batch], Batch] = lambda batch: batch
     """For controls: what is learned from in place of the right batch."""
 
-    def take(self, state: State, position: Position, step: int) -> Taken:
+    def take(self, state: State, position: Position, step: int) -> StepInputs:
         """The batch of a step. Raises `RecordError` where the record says nothing of a row."""
         del state, step
         batch, after = self.batches.at(position)
@@ -34,7 +34,7 @@ class TaughtSource:
         if self.ask is not None and position.epoch == 0:
             said = {**said, **ask_about(self.ask, self.batches, position)}
         learned = with_top_tokens(batch, self.batches.row_ids(position), said, self.objective)
-        return Taken(batch=self.change(learned), after=after, digest=self.batches.digest(batch))
+        return StepInputs(batch=self.change(learned), after=after, digest=self.batches.digest(batch))
 
 
 def with_another_top_token(batch: Batch) -> Batch:

@@ -29,7 +29,7 @@ ITEM_SECONDS = 4.0
 """Time limit for scoring one completion here, in seconds; it takes a millisecond."""
 MAX_AT_LIMIT = 2
 """Completions of a record at the time limit after which scoring is given up."""
-MOST_PROCESSES = 20
+MAX_PROCESSES = 20
 """Processes that are started to score a record: one after the other, a third of a second each."""
 OUR_SCORERS: tuple[str, ...] = get_args(Scorer)
 """Scorers that come with this project. A person's own scorer is code, and code of a record is never run."""
@@ -277,8 +277,8 @@ class _Scoring:
         """Why an evaluation is not scored; empty where it is."""
         if self.at_limit > MAX_AT_LIMIT:
             return f"not scored: {self.at_limit} completions before it reached the time limit"
-        if self._started >= MOST_PROCESSES and settings.for_scoring() != self._settings:
-            return f"not scored: more than {MOST_PROCESSES} kinds of settings; verify it alone"
+        if self._started >= MAX_PROCESSES and settings.for_scoring() != self._settings:
+            return f"not scored: more than {MAX_PROCESSES} kinds of settings; verify it alone"
         return ""
 
     def process(self, settings: "EvaluationSettings") -> "ScoringProcess":

@@ -10,7 +10,7 @@ from workings.record.plain import MEMORY_VARIABLE, TooLarge, memory_limit, refus
 Key = tuple[str, str, str]
 """Place of a unit, kind of value, and name."""
 T = TypeVar("T")
-MOST_TIMES = 14
+MAX_TIMES = 14
 """All that is made, one after the other, takes at most so many times the memory that is allowed at once."""
 
 
@@ -69,8 +69,8 @@ class Kept:
         self.spent += needed
         # Files that were dropped are read again by the next check: without an end to it a record of many large ones
         # would take minutes.
-        if self.spent > MOST_TIMES * limit:
-            raise TooLarge(f"all that is read of this record would take more than {MOST_TIMES * limit >> 20:,} MiB one "
+        if self.spent > MAX_TIMES * limit:
+            raise TooLarge(f"all that is read of this record would take more than {MAX_TIMES * limit >> 20:,} MiB one "
                            f"after the other; {MEMORY_VARIABLE} allows more, for a record that you trust")
         while self._held + passing > limit:
             # The oldest stands first, but for the few that are being made. No other is looked at: there may be a

@@ -3,7 +3,7 @@
 from workings.evidence.verify.rows_of_runs import Rows
 
 ANNOUNCED = "the run's recipe and first events, for an evaluation that was announced"
-OWN = "somebody else's word"
+ANOTHERS_WORD = "somebody else's word"
 
 _SEALED: Rows = {
     "SEAL.json": (
@@ -58,7 +58,7 @@ _PACK: Rows = {
     "recipes/*": (("", "consistency.pack", "the recipes of its runs"),),
     "WRITEUP.md": (("", "~recompute.claims", "numbers with a source; the words are somebody's"),),
     "runs/attempts.jsonl": (("*", "~consistency.attempts", "the runs, and the lines that follow"),),
-    "*": (("*", "", OWN), ("", "", OWN)),
+    "*": (("*", "", ANOTHERS_WORD), ("", "", ANOTHERS_WORD)),
 }
 _SAMPLES: Rows = {
     **_ANSWERS,
@@ -84,7 +84,7 @@ TABLES: dict[str, Rows] = {
                     "variables variables.* packages.*", "~recompute.replay", "the conditions that it was judged by"),
                    ("*", "", "where it was replayed"),
                ),
-               "*": (("*", "", "where and with what it was replayed"), ("", "", OWN))},
+               "*": (("*", "", "where and with what it was replayed"), ("", "", ANOTHERS_WORD))},
     "report": {**_SEALED, "*": (("*", "", "a page for people: what it shows is made elsewhere"),
                                 ("", "", "a page for people: what it shows is made elsewhere"))},
     "pack": {**_SEALED, **_PACK},

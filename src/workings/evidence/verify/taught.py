@@ -100,9 +100,9 @@ def distills_traces(unit: Unit) -> bool:
 
 
 def _top_k(unit: Unit) -> int:
-    from workings.objectives.top_tokens import MOST_TOKENS
+    from workings.objectives.top_tokens import MAX_TOKENS
     count = unit.manifest.config_snapshot["algorithm"].get("top_k")
-    if type(count) is not int or not 1 <= count <= MOST_TOKENS:
+    if type(count) is not int or not 1 <= count <= MAX_TOKENS:
         raise RecordError("config_snapshot: algorithm.top_k is no count of tokens")
     return count
 
@@ -134,7 +134,7 @@ def _read(unit: Unit) -> dict[str, _ToldOfRow]:
 def _of_row(row: "TopTokensOfRow", vocabulary: int) -> _ToldOfRow:
     import numpy as np
 
-    from workings.objectives.top_tokens import LEAST_REST
+    from workings.objectives.top_tokens import MIN_REST
     tokens, log_probs = row.tokens_NK, row.log_probs_NK.astype(np.float64)
     with np.errstate(over="ignore"):  # a logarithm of a probability that is none may be of any size
         probabilities = np.exp(log_probs)
@@ -144,7 +144,7 @@ def _of_row(row: "TopTokensOfRow", vocabulary: int) -> _ToldOfRow:
         "a token twice": (ordered[:, 1:] == ordered[:, :-1]).any(),
         "not the most likely one first": (log_probs[:, 1:] > log_probs[:, :-1]).any(),
         "probabilities above 1": (mass > 1 + CLOSE).any()}
-    rest = np.clip(1 - mass, LEAST_REST, 1)
+    rest = np.clip(1 - mass, MIN_REST, 1)
     entropy = 0.0 if wrong["probabilities above 1"] else float(
         -(probabilities * log_probs).sum() - (rest * np.log(rest)).sum())
     return _ToldOfRow(positions=len(tokens), mass=float(mass.sum()), entropy=entropy,

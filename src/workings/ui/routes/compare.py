@@ -24,7 +24,7 @@ from workings.ui.series import Curves
 from workings.ui.site import Site
 from workings.ui.tabs.curves import run_curves
 
-MOST_RUNS = 12
+MAX_RUNS = 12
 """Curves of more runs cannot be told apart: colours and dashes together make as many."""
 Within = Annotated[str, Query(description="Percentage points that do not matter; empty: equivalence is not asked for")]
 Names = Annotated[list[str], Query(default_factory=list, description="Two to twelve runs, A first")]
@@ -54,9 +54,9 @@ class Pairs(BaseModel):
 
 
 def two(site: Site, names: list[str]) -> list[Path]:
-    """Places of two to `MOST_RUNS` different runs."""
-    if not 2 <= len(names) <= MOST_RUNS or len(set(names)) != len(names):
-        raise RequestError(f"{len(set(names))} runs", f"2 to {MOST_RUNS} different runs to compare",
+    """Places of two to `MAX_RUNS` different runs."""
+    if not 2 <= len(names) <= MAX_RUNS or len(set(names)) != len(names):
+        raise RequestError(f"{len(set(names))} runs", f"2 to {MAX_RUNS} different runs to compare",
                            "tick them in the list")
     return [site.folder.path(name) for name in names]
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from workings.ui.listing import RunRow
 from workings.ui.rounds import Improvement, listed_improvements, rounds_here
-from workings.ui.routes.compare import MOST_RUNS
+from workings.ui.routes.compare import MAX_RUNS
 from workings.ui.routes.rounds import shown
 from workings.ui.site import Site
 
@@ -120,6 +120,6 @@ def router(site: Site) -> APIRouter:
                          groups=_groups(runs, wanted.group),
                          alone=[row for row in shown_rows if row.kind != "run" and not row.base_of], earlier=earlier,
                          hidden=sum(row.hidden for row in run_list.rows), begun=sorted(site.phases()),
-                         most=MOST_RUNS, **shown(rounds_here(site)))
+                         most=MAX_RUNS, **shown(rounds_here(site)))
 
     return routes

@@ -13,7 +13,7 @@ from workings.record.plain import open_plain
 from workings.ui.site import Site
 from workings.ui.tab import OpenedRun, Tab
 
-MOST_BYTES = 200_000
+MAX_BYTES = 200_000
 """Of a file that are shown: a longer text is not read on a page."""
 
 
@@ -61,11 +61,11 @@ def run_file(site: Site, name: str, file: str = "") -> OpenedFile:
         return OpenedFile(path=file, size_bytes=size, tensors=tensors)
     with open_plain(path) as stream:
         # One byte more than is shown says whether there is more.
-        data = stream.read(MOST_BYTES + 1)
-    text = data[:MOST_BYTES].decode("utf-8", "replace")
+        data = stream.read(MAX_BYTES + 1)
+    text = data[:MAX_BYTES].decode("utf-8", "replace")
     if "\0" in text:
         return OpenedFile(path=file, size_bytes=size, problem="it is no text")
-    cut = len(data) > MOST_BYTES
+    cut = len(data) > MAX_BYTES
     return OpenedFile(path=file, size_bytes=size, text=text if cut else _readable(path, text), cut=cut)
 
 

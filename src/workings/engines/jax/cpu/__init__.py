@@ -32,6 +32,8 @@ class CpuVariant(ProgramVariant):
 
     unstacked: bool
     """Whether the step takes each layer's tensors as arrays of their own."""
+    any_row_order: bool
+    """Whether the objective lets rows change places: micro batches may then be fewer rows, and of like length."""
     programs: Programs = field(default_factory=dict, compare=False, repr=False)
     """Of steps by length, which share them."""
     # XLA runs the small products and the attention of a new token on one core, so a second batch takes the other one.
@@ -44,19 +46,19 @@ class CpuVariant(ProgramVariant):
         """Loss positions, where the batch has some."""
         return {} if batch.loss_positions is None else {LOSS_POSITIONS: batch.loss_positions}
 
-    def micro_batches(self, spec: StepSpec, count: int, rows: int) -> tuple[int, int]:
+    def micro_batches(self, count: int, rows: int) -> tuple[int, int]:
         """Of few rows, where the objective allows it."""
-        size = rows_at_a_time(count, rows) if isinstance(spec.objective, AnyRowOrder) else rows
+        size = rows_at_a_time(count, rows) if self.any_row_order else rows
         return count * rows // size, size
 
-    def like_lengths(self, spec: StepSpec, batch: Batch) -> LikeLengths | None:
+    def like_lengths(self, batch: Batch) -> LikeLengths | None:
         """Where the objective allows it."""
-        return by_length(batch) if isinstance(spec.objective, AnyRowOrder) else None
+        return by_length(batch) if self.any_row_order else None
 
     def step_by_length(self, spec: StepSpec, abstract: Any, longest: Mapping[str, Any]) -> StepByLength | None:
         """Where the objective allows it, and there are several micro batches to be unlike."""
-        count, _ = self.micro_batches(spec, *longest["tokens"].shape[:2])
-        if count == 1 or not isinstance(spec.objective, AnyRowOrder):
+        count, _ = self.micro_batches(*longest["tokens"].shape[:2])
+        if count == 1 or not self.any_row_order:
             return None
         state, _ = self.abstract(abstract, None, None)
         return StepByLength(spec, state, longest, self.programs)
@@ -107,4 +109,5 @@ def optimize_for_cpu(spec: StepSpec) -> StepSpec:
     by_stack = (spec.optimizer.needs_layer_stack or spec.rounding == "stochastic" or len(stacks(spec.shape)) > 1
                 or (spec.lora is not None and spec.lora.stored is not None))
     written_out = unroll(spec.shape) == spec.shape.layers and spec.remat is POLICIES["none"]
-    return replace(spec, variant=CpuVariant(unstacked=written_out and not by_stack))
+    return replace(spec, variant=CpuVariant(unstacked=written_out and not by_stack,
+                                            any_row_order=isinstance(spec.objective, AnyRowOrder)))

@@ -19,7 +19,7 @@ from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.mask_check import refuse_unsuited
 from workings.engines.torch.optimizers.adamw import AdamW
 from workings.engines.torch.optimizers.base import BLOCK
-from workings.engines.torch.sharding import Mesh, per_layer_table, refuse_unsplit
+from workings.engines.torch.sharding import ProcessMesh, per_layer_table, refuse_unsplit
 from workings.engines.torch.spec import TorchSpec, build_spec
 from workings.engines.torch.step import State, empty_state
 from workings.engines.torch.trace.allocator import SMALLEST, CachingAllocator, OutOfMemory
@@ -112,7 +112,7 @@ def _sentences(details: Mapping[str, Any]) -> list[str]:
     return said
 
 
-def _spec(request: EngineRequest, platform: str, card: TracedCard, mesh: Mesh) -> tuple[TorchSpec, list[str]]:
+def _spec(request: EngineRequest, platform: str, card: TracedCard, mesh: ProcessMesh) -> tuple[TorchSpec, list[str]]:
     """The step as the platform would take it, on fake tensors that call themselves CPU tensors."""
     spec = build_spec(request, torch.device("cpu"), mesh)
     refuse_unsuited(spec)

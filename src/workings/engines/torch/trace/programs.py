@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from workings.engines.base import ProgramName
-from workings.engines.torch.attention import Visible
+from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.generate import Pick, greedy, largest_with, read_prompts
 from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.spec import TorchSpec
@@ -85,7 +85,7 @@ def _generate(spec: TorchSpec, model: PreTrainedModel, size: Size, pick: Pick) -
         token = pick(logits)[0]
         del logits
         slots = cache.get_seq_length() + 1
-        visible = Visible(distance=torch.zeros((prompts, 1, slots), dtype=torch.int64, device=spec.device),
+        visible = AttentionMask(distance=torch.zeros((prompts, 1, slots), dtype=torch.int64, device=spec.device),
                           seen=torch.ones((prompts, slots), dtype=torch.bool, device=spec.device))
         last = hidden_states(model, token[:, None], index[:, :1], visible, cache)[:, -1]
         # The last token is picked and never read, so the cache ends with length + new - 1 slots.
