@@ -12,8 +12,7 @@ import pytest
 
 from tests.engines.tiny import random_batch, reference_loss_sum, request, tiny_shape
 from workings.config.training import MemoryConfig
-from workings.engines.jax import chunked_attention as chunked
-from workings.engines.jax import feed_forward
+from workings.engines.jax import attention, feed_forward
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.flash_attention import flash_refusal, make_flash_attention
@@ -60,8 +59,8 @@ def compare(function: Callable[..., jax.Array], length: int, shape: ModelShape, 
 
 @pytest.mark.parametrize("slides", [False, True])
 def test_chunked_attention_equals_plain(slides: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunked, "QUERIES", 16)
-    compare(chunked.chunked_attention, 41, tiny_shape("gemma2", sliding_window=5), slides)
+    monkeypatch.setattr(attention, "QUERIES", 16)
+    compare(attention.chunked_attention, 41, tiny_shape("gemma2", sliding_window=5), slides)
 
 
 @pytest.mark.parametrize(("family", "slides"),

@@ -11,8 +11,7 @@ import pytest
 from tests.http_server import Handler, serving
 from workings.errors import RequestError
 from workings.reports.live import child
-from workings.reports.live.alert import send
-from workings.reports.live.told import Told
+from workings.reports.live.told import Told, send_alert
 from workings.reports.live.watching import Tracker
 
 LINE = {"loss": 1.5, "learning_rate": 0.1, "memory_bytes": {"absent": "not told"}, "tokens": 8, "seconds": 0.5}
@@ -156,7 +155,7 @@ def test_an_alert_at_each_kind_of_end(hook: tuple[str, list[Any]]) -> None:
 
 def test_a_refused_alert_is_said_without_its_address(hook: tuple[str, list[Any]]) -> None:
     said: list[str] = []
-    assert not send(f"{hook[0]}/no/SECRET", "text", {}, said.append)
-    assert not send("http://127.0.0.1:9/SECRET", "text", {}, said.append)
+    assert not send_alert(f"{hook[0]}/no/SECRET", "text", {}, said.append)
+    assert not send_alert("http://127.0.0.1:9/SECRET", "text", {}, said.append)
     assert said == ["the alert to 127.0.0.1 was not taken: it answered 403",
                     "the alert to 127.0.0.1 was not taken: URLError"]

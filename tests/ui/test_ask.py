@@ -12,7 +12,7 @@ from workings.record.phase import process_start
 from workings.scoring.items import read_items
 from workings.ui import jobs
 from workings.ui.asked import ITEMS
-from workings.ui.pieces import piece_events
+from workings.ui.routes.jobs import piece_events
 from workings.ui.site import Site
 
 WRONG = {"completion": "<reasoning>\n1+1=2\n8+9+1=17\n</reasoning>\n<answer>17</answer>", "finish_reason": "stop",

@@ -38,7 +38,7 @@ def train_command(
     from workings.reports.live.told import Told
     from workings.runs.out import run_directory
     from workings.runs.smoke import Smoke
-    from workings.runs.train_and_tell import train_and_tell
+    from workings.runs.train_and_evaluate import train_and_tell
 
     told = Told(track or (), notify, say)
     small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps is not None else None

@@ -33,13 +33,12 @@ from workings.models.unproven import unproven_sentence
 from workings.planning.breakdown import Part, largest_part, split_parts, unexplained_share
 from workings.planning.frozen import TEACHER, TeacherModel, teacher_request, with_reference, with_teacher
 from workings.planning.inspecting import inspect_programs, not_shallow, refused_parts
-from workings.planning.notes import notes
 from workings.planning.parts import FORMULA_VERSIONS, beside_the_step
 from workings.planning.phases import estimated_step
 from workings.planning.request import engine_request, longest_batch, planned_mesh, programs_of
 from workings.planning.seconds import RunTime, step_seconds
 from workings.planning.tensors import host_parts
-from workings.planning.verdict import Verdict, judge
+from workings.planning.verdict import Verdict, judge, notes
 
 __all__ = ["Nearest", "Part", "Plan", "explain", "make_plan"]
 

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workings.hardware.device import DeviceFacts
+from workings.hardware.device import DeviceFacts, without_alias
 from workings.hardware.memory import HostMemory, gib, host_memory
 
 if TYPE_CHECKING:
+    from workings.config.recipe import Recipe
     from workings.engines.base import Inspection
+    from workings.hardware.catalog import Target
 
 MARGINAL_SHARE = 0.9
 """Above this share of the limit a fitting plan is called marginal: compilers and allocators differ by some percent."""
@@ -91,3 +93,25 @@ def judge(inspection: "Inspection", device: DeviceFacts, memory: HostMemory | No
                    source=inspection.source, reasons=tuple(reasons), breakdown=inspection.breakdown,
                    versions=inspection.versions, warning=warning,
                    available_bytes=memory.available_bytes if memory else 0)
+
+
+def notes(recipe: "Recipe", target: "Target", inspection: "Inspection", batch: tuple[int, int, int]) -> list[str]:
+    """What else to know about a verdict: who answered about a program's ``batch``, and what fitting does not say."""
+    said = []
+    if inspection.refused:
+        said.append(f"the compiler refused: {inspection.refused}")
+    elif inspection.source == "compiled" and inspection.tokens_per_device:
+        said.append(f"compiler bound; each device's program takes tokens {list(inspection.tokens_per_device)} of the "
+                    f"global batch {list(batch)}")
+    if inspection.source == "estimated":
+        why = inspection.why_estimated or f"no compiler was asked for {target.name}"
+        said.append(f"estimated by formula: {why}; on a machine with the card, "
+                    "`workings train` compiles the step and decides before any weight is loaded")
+    said += inspection.notes
+    number = recipe.precision.compute
+    if number in target.no_matrix_units and target.platform != "tpu":
+        said.append(f"{target.name} has no matrix units for {number}: fitting is not the same as being fast")
+    asked = without_alias(recipe.device)
+    if asked not in ("auto", target.platform):
+        said.append(f"the recipe says device: {recipe.device}; to run it there: device={target.platform}")
+    return said

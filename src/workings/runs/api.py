@@ -14,7 +14,7 @@ from workings.runs.keyword_recipe import Keywords, keyword_recipe
 from workings.runs.out import run_directory
 from workings.runs.smoke import Smoke
 from workings.runs.train import Callback
-from workings.runs.train_and_tell import train_and_tell
+from workings.runs.train_and_evaluate import train_and_tell
 
 
 def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overrides: Overrides = (), *,

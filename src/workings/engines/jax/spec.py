@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.base import EngineRequest
-from workings.engines.jax.attention import Attention, plain_attention
-from workings.engines.jax.chunked_attention import chunked_attention
+from workings.engines.jax.attention import Attention, chunked_attention, plain_attention
 from workings.engines.jax.cpu import optimize_for_cpu
 from workings.engines.jax.flash_attention import flash_refusal, make_flash_attention
 from workings.engines.jax.init import init_params

@@ -1,10 +1,10 @@
-"""Level 0: signatures stand for exactly this record, and whose they are."""
+"""Level 0: signatures stand for exactly this record, and whose they are; time stamps are of these signatures."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from workings.errors import RecordError
-from workings.evidence.attest import envelope, keys
+from workings.evidence.attest import envelope, keys, timestamp
 from workings.evidence.attest.envelope import ENVELOPE_NAME, PUBLIC_NAME, Opened
 from workings.evidence.attest.statement import (
     BUILD_TYPE,
@@ -26,6 +26,7 @@ from workings.record.plain import parsed_bytes
 MAX_ENVELOPE_BYTES = 1 << 18
 MAX_STAMP_BYTES = 2 * MAX_RESPONSE_BYTES
 NO_LIBRARY = f"the libraries for signatures are not installed: {keys.INSTALL}"
+NO_STAMP_LIBRARY = f"the library for time stamps is not installed: {timestamp.INSTALL}"
 
 
 @check("attestation.files", level=0, title="beside the seals stand envelopes, keys and time stamps, nothing else",
@@ -226,3 +227,34 @@ def _key_problems(record: Record, run: Unit, name: str) -> list[str]:
         return [f"{ATTEST}/{name}: holds key {key.keyid}"]
     # PEM readers skip text around the key, so the bytes are compared with the one form that holds nothing else.
     return [] if data == keys.public_pem(key) else [f"{ATTEST}/{name}: holds more than the key"]
+
+
+@check("attestation.time", level=0, title="every time stamp is of the signature beside it, by an authority",
+       example="a time stamp put beside another signature, which was made a year later")
+def times(record: Record) -> Iterator[CheckFinding]:
+    """Each stamp's digest against the signature's bytes, and its certificate against those of `--authority`."""
+    def find(run: Unit) -> Iterator[CheckFinding]:
+        names = sorted(name for name, entry in record.attest(run).items()
+                       if entry.kind == "file" and STAMP_NAME.fullmatch(name))
+        if not names:
+            if record.authorities:
+                yield failed("no time stamp, and a certificate of an authority was given", run)
+            return
+        if not timestamp.is_available():
+            yield not_checked(NO_STAMP_LIBRARY, run, blocking=bool(record.authorities))
+            return
+        roots = [root for data in record.authorities for root in timestamp.certificates(data)]
+        problems, said = [], []
+        for name in names:
+            try:
+                response = timestamp.response_in(read_attested(record, run, name))
+                stamp = timestamp.stamp_of(response, read_attested(record, run, f"{name[:3]}.dsse.json"), roots)
+                said.append(f"{name[:3]}.dsse.json existed before {stamp.text}")
+            except RecordError as error:
+                problems.append(f"{ATTEST}/{name}: {error}")
+        if problems or roots:
+            yield judged(problems, "; ".join(said), run)
+        else:
+            yield not_checked(f"{'; '.join(said)}: said by the stamp itself, no certificate was given to trust "
+                              "(--authority)", run, blocking=False)
+    return each_run(record, find)

@@ -29,11 +29,9 @@ from workings.evidence.verify import (
     run_consistency,
     sampled,
     schemas,
-    stamped,
     step_log,
     taught,
     tensors,
-    views,
     written,
 )
 from workings.evidence.verify.checks import CHECKS, RegisteredCheck, passed
@@ -44,8 +42,8 @@ from workings.evidence.verify.said import said
 from workings.evidence.verify.tree import open_tree
 
 MODULES = (
-    integrity, packed, schemas, notes, content, attested, stamped, run_consistency, recipe_text, machine, planned,
-    tensors, step_log, data_order, preferred, rewarded, rollouts, distilled, taught, views, written, attempts,
+    integrity, packed, schemas, notes, content, attested, run_consistency, recipe_text, machine, planned,
+    tensors, step_log, data_order, preferred, rewarded, rollouts, distilled, taught, written, attempts,
     evaluated, announced, sampled, drawn_from, redrawn, replayed)
 """Modules whose import registers checks."""
 # The bytes come first, then their form, then what they mean: a later group reads values that an earlier one vouches

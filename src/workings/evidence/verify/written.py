@@ -1,4 +1,4 @@
-"""Level 1: a run's README and its log say what its record says.
+"""Level 1: a run's README, its log and other texts for people say what its record says.
 
 What is generated is generated again and compared line by line. A line that nobody generates is no lie that could be
 found: the file is then named as not checked.
@@ -22,15 +22,42 @@ from workings.evidence.verify.tensors import recorded_shape
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
 from workings.planning.preflight import preflight_lines
-from workings.record.layout import LOG, MEASURED, OVERRIDES, PLAN, README, ROWS
+from workings.record.layout import ENVIRONMENT, ENVIRONMENT_TEXT, LOG, MEASURED, OVERRIDES, PLAN, README, ROWS
 from workings.record.memory_use import memory_sentence
-from workings.record.values import Absent
+from workings.record.values import Absent, text_view
 
+TEXT_VIEWS = {ENVIRONMENT_TEXT: ENVIRONMENT}
+"""Texts that `text_view` makes of a JSON file."""
 MAX_LOG_BYTES = 16 << 20
 UNKNOWN = "\0"
 """Stands in a line for a part that does not follow from the record."""
 _STEP = re.compile(r"step (\d{1,12})/(\d{1,12})  (loss|reward|kl_teacher) (-?[\d.]+|nan|inf)"
                    r"(?:  evaluation loss ([\d.]+))?  lr ([\d.e+-]+)(?:  [\w,./ ]{1,80})?")
+
+
+@check("consistency.views", level=1, title="texts for people say what their JSON says",
+       example="another version of Python in the environment's text than in its JSON")
+def texts(record: Record) -> Iterator[CheckFinding]:
+    """Each text view made again; the README's status is the manifest's."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        problems, seen = [], [README]
+        for text, source in TEXT_VIEWS.items():
+            if unit.has(text):
+                value = unit.json(source)
+                # Byte for byte: people read the text and programs the JSON, and a forger could change the one that is
+                # not checked.
+                if not isinstance(value, dict) or text_view(value).encode("utf-8") != unit.read(text):
+                    problems.append(f"{text} does not say what {source} says")
+                seen.append(text)
+        readme = unit.read(README, MAX_README_BYTES).decode("utf-8", errors="replace")
+        others = {"complete", "interrupted", "failed"} - {unit.manifest.status}
+        if "Status:" in readme:
+            # The README sets the status in bold, so asterisks may stand before and behind it.
+            said = readme.split("Status:", 1)[1].strip(" *")
+            problems += [f"{README} says {other}, the manifest {unit.manifest.status}" for other in sorted(others)
+                         if said.startswith(other)]
+        yield judged(problems, ", ".join(seen), unit)
+    return each_run(record, find)
 
 
 @check("consistency.readme", level=1, title="the README is the one that manifest, plan and rows give",

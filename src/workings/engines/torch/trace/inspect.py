@@ -3,7 +3,8 @@
 Nothing is computed and nothing is allocated.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
@@ -11,7 +12,9 @@ from time import monotonic
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from workings.engines.base import EngineRequest, Inspection
 from workings.engines.torch.attention import choose
@@ -28,7 +31,6 @@ from workings.engines.torch.trace.experts import grouped_products
 from workings.engines.torch.trace.programs import PROGRAMS, Program, Size
 from workings.engines.torch.trace.tracker import LiveStorages
 from workings.engines.torch.trace.workspace import CONTEXT_BYTES, Workspace, card_workspaces, cublas_workspace
-from workings.engines.torch.trace.world import pretended
 from workings.hardware.memory import gib
 
 CONTEXT = "CUDA context"
@@ -198,3 +200,18 @@ def library_versions() -> Mapping[str, str]:
     return versions
 
 
+@contextmanager
+def pretended(fsdp: int) -> Iterator[ProcessMesh]:
+    """The mesh of process 0, whose parts are the largest, of ``fsdp`` processes that are not there: nothing is sent.
+
+    Only in a program without real processes beside it: PyTorch keeps plans of communication by the shape of a mesh, and
+    would take those of one for the other.
+    """
+    if fsdp == 1:
+        yield ProcessMesh()
+        return
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=fsdp)
+    try:
+        yield ProcessMesh(fsdp=fsdp)
+    finally:
+        dist.destroy_process_group()
