@@ -13,7 +13,7 @@ gpu_memory.accelerators = lambda: {here}
 gpu_memory.PLUGINS = {plugins}
 {before}
 import workings.engines.jax
-found = {{name: os.environ[name] for name in gpu_memory.OWN if name in os.environ}}
+found = {{name: os.environ[name] for name in gpu_memory.MEMORY_VARIABLES if name in os.environ}}
 print(json.dumps([found, "jax" in sys.modules]))
 """
 GPU, PLUGIN = {"gpu": "/dev/nvidia0"}, ("jax",)  # jax itself stands in for the plugin: it is installed everywhere
