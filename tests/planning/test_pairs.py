@@ -42,8 +42,8 @@ def test_the_search_keeps_pairs_whole() -> None:
         "batch.micro_batch": 1, "batch.accumulation": 2}
     # Eight rows over eight devices would be half a pair on each: the global batch grows instead.
     one = pairs(batch={"micro_batch": 8}, mesh={"fsdp": 1})
-    assert search._whole_mesh(one, target) == {"mesh.fsdp": "auto"}
-    assert search._whole_mesh(pairs(batch={"micro_batch": 16}, mesh={"fsdp": 1}), target)["batch.micro_batch"] == 2
+    assert search._all_devices(one, target) == {"mesh.fsdp": "auto"}
+    assert search._all_devices(pairs(batch={"micro_batch": 16}, mesh={"fsdp": 1}), target)["batch.micro_batch"] == 2
 
 
 def test_pairs_are_counted_where_the_file_is_here(tmp_path: Any) -> None:
