@@ -6,7 +6,7 @@ import resource
 import pytest
 
 from workings.engines.jax.cpu import freed_memory
-from workings.engines.jax.cpu.freed_memory import LARGEST, keep_freed_memory
+from workings.engines.jax.cpu.freed_memory import MAX_TEMPORARIES, keep_freed_memory
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="this system has no glibc")
@@ -20,13 +20,13 @@ def test_pages_of_freed_memory_are_not_made_anew():
         return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
     try:
-        assert not keep_freed_memory(LARGEST + 1)
+        assert not keep_freed_memory(MAX_TEMPORARIES + 1)
         given_back = faults()
-        assert keep_freed_memory(LARGEST)
+        assert keep_freed_memory(MAX_TEMPORARIES)
         faults()
         kept = faults()
     finally:
-        keep_freed_memory(LARGEST + 1)
+        keep_freed_memory(MAX_TEMPORARIES + 1)
     assert kept < given_back / 10
 
 

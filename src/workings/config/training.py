@@ -74,7 +74,7 @@ BYTES_OF_FORMAT = {"fp32": 4, "bf16": 2}
 """Bytes of one number, by the names of `PrecisionConfig`."""
 BLOCK_OF_8BIT = 256
 """Moments in 8 bits that share one scale."""
-SMALLEST_8BIT = 4096
+MIN_ELEMENTS_8BIT = 4096
 """Tensors of fewer elements keep their moments in the recipe's format, as in bitsandbytes."""
 
 
@@ -144,7 +144,7 @@ class AdamW8bitConfig(AdamWFields):
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
         """A byte a moment and the largest value of every block in fp32; small tensors as AdamW's."""
         slots = ("exp_avg", "exp_avg_sq")
-        if prod(size) < SMALLEST_8BIT:
+        if prod(size) < MIN_ELEMENTS_8BIT:
             return {slot: (tuple(size), moments) for slot in slots}
         # The scales cost 4 bytes for every 256 codes, a sixty-fourth of them, and count in a plan.
         codes: MomentShapes = {slot: (tuple(size), "uint8") for slot in slots}

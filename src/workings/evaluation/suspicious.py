@@ -20,7 +20,7 @@ MIN_COMPLETIONS = 10
 """With fewer completions nothing is said: three equal answers are no pattern."""
 _KNOWN_BY = 400
 """First characters by which, with its length, a completion is known."""
-_MOST_TEXTS = 1_000
+_MAX_TEXTS = 1_000
 """Different texts that are counted at a time."""
 _ERROR = re.compile(r"""[\s\[({"'*\#`<>!:]*(?:
     # "Error 429: …", "API error (…)", {"error": …}, "[ERROR] …"; "The error is 5%" is none.
@@ -95,7 +95,7 @@ class Suspicions:
 
 def _count(counter: Counter[Any], key: object) -> None:
     counter[key] += 1
-    if len(counter) > _MOST_TEXTS:
+    if len(counter) > _MAX_TEXTS:
         # One of each is taken away (Misra and Gries): a text that is nearly all of them stays whenever it comes, and
         # its count falls short by at most a thousandth.
         for each in list(counter):

@@ -18,7 +18,7 @@ CONTROL_TOKENS = ("<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_o
 TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>", "<think>", "</think>")
 """One token each, but ordinary text: `decode` keeps them for the extraction of answers."""
 _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
-SMALLEST = len(CONTROL_TOKENS) + len(TAGS) + len(_BYTES) + 10
+MIN_VOCABULARY = len(CONTROL_TOKENS) + len(TAGS) + len(_BYTES) + 10
 """Tokens that are always there: 278, digits included. Letters and merges come on top."""
 
 

@@ -10,7 +10,7 @@ from workings.errors import RecordError
 from workings.record.layout import LOG
 from workings.record.plain import open_plain
 
-MAX_LINES, MAX_ANSWERS, LONGEST_LINE = 2_000, 40, 40_000
+MAX_LINES, MAX_ANSWERS, MAX_LINE_BYTES = 2_000, 40, 40_000
 _TEXT = r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
 _LINE = re.compile(rf"sample after step (\d{{1,12}}): {_TEXT} -> {_TEXT} \((\w+)\)")
 
@@ -39,7 +39,7 @@ def time_lines(run: Path) -> list[TimeLine]:
         return []
     taken = 0
     with log as file:
-        while taken < MAX_LINES and (data := file.readline(LONGEST_LINE)):
+        while taken < MAX_LINES and (data := file.readline(MAX_LINE_BYTES)):
             if (match := _LINE.fullmatch(data.decode("utf-8", "replace").strip())) is None:
                 continue
             taken += 1

@@ -8,8 +8,8 @@ from workings.data.equations.tokens import Token, ends_operand
 
 _BEGIN_OPERAND = frozenset({"number", "mixed", "fraction", "frac", "binom", "sqrt", "open"})
 _MULTIPLIED_WITHOUT_SIGN = frozenset({"number", "close", "fraction"})
-_MOST_UNIT_WORDS = 2
-_MOST_ASIDE_WORDS = 4
+_MAX_UNIT_WORDS = 2
+_MAX_ASIDE_WORDS = 4
 _MATH_ENDS = re.compile(r"\$\s+\\?\$|\\[)\]]")
 
 
@@ -53,7 +53,7 @@ def _aside(tokens: Sequence[Token], at: int) -> int:
     """Where words in brackets end, as in `29 x 1 (ones) = 29`; 0 where there are none."""
     if tokens[at].text != "(":
         return 0
-    for end in range(at + 1, min(at + _MOST_ASIDE_WORDS + 2, len(tokens))):
+    for end in range(at + 1, min(at + _MAX_ASIDE_WORDS + 2, len(tokens))):
         if tokens[end].kind == "close" and end > at + 1:
             return end + 1
         if tokens[end].kind != "word" or len(tokens[end].text) == 1 or tokens[end].text in words.CHANGES_WHAT_PRECEDES:
@@ -118,7 +118,7 @@ def _changed(token: Token) -> Token | None:
 def _unit_end(tokens: Sequence[Token], at: int, text: str) -> int:
     """Where a unit ends (`apples`, `square feet`, `km/h`, `/hour`) behind which the expression goes on; else 0."""
     end, count = at, 0
-    while end < len(tokens) and count < _MOST_UNIT_WORDS:
+    while end < len(tokens) and count < _MAX_UNIT_WORDS:
         token = tokens[end]
         stroke = token.text == "/" and end + 1 < len(tokens) and tokens[end + 1].kind == "word" \
             and tokens[end + 1].start == token.end

@@ -33,7 +33,7 @@ from workings.record.digest import file_digest
 
 STRATA = ("section", "category", "difficulty", "kind", "type", "subject", "level", "length")
 """Fields whose shares are kept, where a file has them with 2 to 50 values."""
-_MOST_VALUES = 50
+_MAX_VALUES = 50
 SAME_NUMBERS_SIMILARITY = 0.5
 """Shared three-word passages from which a question with the same numbers is taken for a held-out one. No higher than
 what `data check` reports: a trace too few costs little, a question that was learned by heart costs the evaluation."""
@@ -144,7 +144,7 @@ class _Candidates:
             if not trace.history:
                 rows[at] = (tuple(_label(trace, name) for name in STRATA), len(trace.steps), question)
         values = [{labels[place] for labels, _, _ in rows.values()} for place in range(len(STRATA))]
-        used = [place for place, several in enumerate(values) if 2 <= len(several) <= _MOST_VALUES]
+        used = [place for place, several in enumerate(values) if 2 <= len(several) <= _MAX_VALUES]
         self.fields = (*(STRATA[place] for place in used), "number of steps")
         # Filled up, so that numbers of steps sort as numbers.
         self.rows = {at: ((*(labels[place] for place in used), f"{steps:>4}"), question)

@@ -32,7 +32,7 @@ GATHERED, EMBEDDING = "weights gathered or in another format", "embedding gather
 WITHOUT_UPDATE = {GRADIENTS: GATHERED, UPDATE: GATHERED, HEAD: EMBEDDING, HEAD_FP32: EMBEDDING, KEPT: CACHE,
                   WEIGHTS: "weights of the layer at hand"}
 """What arrays of these sizes are in a program without an update, which has no gradients and no backward."""
-SMALLEST = 4096
+MIN_BYTES = 4096
 """Arrays below so many bytes are not looked at."""
 
 
@@ -76,7 +76,7 @@ def read_heap(text: str) -> tuple[int, list[Value]]:
                 largest, values = inside, current
             main = "preallocated-temp" in match["kind"] and "color" not in match["kind"]  # colors: on-chip memories
             inside, current = (int(match[1]), []) if main else (0, [])
-        elif inside and (value := VALUE.match(line)) and int(value["size"]) >= SMALLEST:
+        elif inside and (value := VALUE.match(line)) and int(value["size"]) >= MIN_BYTES:
             dims = tuple(int(n) for n in value["dims"].split(",") if n and n != "1")
             current.append(Value(int(value["offset"]), int(value["size"]), value["dtype"], dims))
     # The last allocation has no other after it that would have compared it.

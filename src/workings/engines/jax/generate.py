@@ -30,13 +30,13 @@ from workings.engines.prefill import prompts_at_a_time
 from workings.errors import RequestError
 from workings.models.weights import EMBEDDING
 
-SMALLEST = 16
+MIN_LENGTH = 16
 """Shortest padded length: shorter prompts share its program."""
 MAX_ROWS = 128
 """Most rows answered at a time."""
 
 
-def bucket(length: int, smallest: int = SMALLEST) -> int:
+def bucket(length: int, smallest: int = MIN_LENGTH) -> int:
     """The next power of two, at least ``smallest``."""
     return max(smallest, 1 << (length - 1).bit_length())
 
@@ -44,7 +44,7 @@ def bucket(length: int, smallest: int = SMALLEST) -> int:
 def padded_length(length: int, fine: bool) -> int:
     """Positions that a prompt gets; ``fine``: three quarters of a power of two, too."""
     padded = bucket(length)
-    return padded * 3 // 4 if fine and padded >= 4 * SMALLEST and length <= padded * 3 // 4 else padded
+    return padded * 3 // 4 if fine and padded >= 4 * MIN_LENGTH and length <= padded * 3 // 4 else padded
 
 
 def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,

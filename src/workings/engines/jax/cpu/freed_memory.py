@@ -9,7 +9,7 @@ import ctypes
 import os
 import platform
 
-LARGEST = 256 << 20
+MAX_TEMPORARIES = 256 << 20
 """Bytes of temporaries of a program that count as small."""
 DECIDED = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")
 """Variables by which a person decides what malloc keeps."""
@@ -30,7 +30,7 @@ def keep_freed_memory(temporaries: int) -> bool:
     if platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in DECIDED):
         return False
     # Any such setting ends glibc's own adaption, so giving back needs numbers, too.
-    small = temporaries <= LARGEST
+    small = temporaries <= MAX_TEMPORARIES
     for parameter, value in (KEEPING if small else GIVING_BACK).items():
         ctypes.CDLL(None).mallopt(parameter, value)
     return small

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from workings.config.training import BLOCK_OF_8BIT, SMALLEST_8BIT, AdamW8bitConfig
+from workings.config.training import BLOCK_OF_8BIT, MIN_ELEMENTS_8BIT, AdamW8bitConfig
 from workings.engines.torch.optimizers.adamw import AdamW
 from workings.engines.torch.optimizers.base import (
     Optimizer,
@@ -72,7 +72,7 @@ class AdamW8bit(Optimizer):
 
     def init(self, param: Tensor) -> Slots:
         """Zero moments; a byte an element and a float32 scale for 256 of them."""
-        if param.numel() < SMALLEST_8BIT:
+        if param.numel() < MIN_ELEMENTS_8BIT:
             return self.small.init(param)
         made: Slots = {}
         for slot, scale in SCALES.items():
@@ -85,7 +85,7 @@ class AdamW8bit(Optimizer):
         """As `AdamW.update`, on vectors."""
         flat = {slot: slots[slot].view(-1) for slot in SCALES}
         vector, gradient = param.view(-1), grad.reshape(-1)
-        if param.numel() < SMALLEST_8BIT:
+        if param.numel() < MIN_ELEMENTS_8BIT:
             self.small.update(vector, gradient, flat, context, write, matrix=is_matrix(param))
             return
         # `row_blocks` cuts a vector at multiples of 2 ** 22, so no block of 256 is cut in two.

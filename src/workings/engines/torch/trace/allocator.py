@@ -14,7 +14,7 @@ from workings.engines.torch.trace.events import Event, rounded
 
 MIB = 2 ** 20
 # In c10: kMinBlockSize and kSmallSize; then kSmallBuffer, kLargeBuffer, kMinLargeAlloc and kRoundLarge.
-SMALLEST, SMALL_LIMIT = 512, MIB
+MIN_BLOCK, SMALL_LIMIT = 512, MIB
 SMALL_SEGMENT, LARGE_SEGMENT, LARGE_LIMIT, LARGE_STEP = 2 * MIB, 20 * MIB, 10 * MIB, 2 * MIB
 
 
@@ -60,7 +60,7 @@ class CachingAllocator:
 
     def allocate(self, key: int, size: int) -> None:
         """Find room for one storage."""
-        size = max(SMALLEST, rounded(size, SMALLEST))
+        size = max(MIN_BLOCK, rounded(size, MIN_BLOCK))
         small = size <= SMALL_LIMIT
         free = self._free[small]
         # Sorted by size, then by number in place of the address, which a trace does not have.
@@ -68,7 +68,7 @@ class CachingAllocator:
         block = free.pop(index)[2] if index < len(free) else self._new_segment(size, small)
         rest = block.size - size
         # A large block keeps a rest of up to 1 MiB, which then counts as allocated.
-        if rest >= SMALLEST if small else rest > SMALL_LIMIT:
+        if rest >= MIN_BLOCK if small else rest > SMALL_LIMIT:
             self._split(block, size, rest)
         block.free = False
         self._live[key] = block

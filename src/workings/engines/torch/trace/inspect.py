@@ -25,7 +25,7 @@ from workings.engines.torch.optimizers.base import BLOCK
 from workings.engines.torch.sharding import ProcessMesh, per_layer_table, refuse_unsplit
 from workings.engines.torch.spec import TorchSpec, build_spec
 from workings.engines.torch.step import State, empty_state
-from workings.engines.torch.trace.allocator import SMALLEST, CachingAllocator, OutOfMemory
+from workings.engines.torch.trace.allocator import MIN_BLOCK, CachingAllocator, OutOfMemory
 from workings.engines.torch.trace.events import PAGE, Event, Log, live_peak
 from workings.engines.torch.trace.experts import grouped_products
 from workings.engines.torch.trace.programs import PROGRAMS, Program, Size
@@ -178,7 +178,7 @@ def _on_card(log: Log, card: TracedCard, details: dict[str, Any]) -> tuple[int, 
         except OutOfMemory as error:
             details["out_of_memory"] = str(error)
     # Where the card was too small, `reserved` stays what a card without a limit would have held.
-    peak = live_peak(events, SMALLEST)
+    peak = live_peak(events, MIN_BLOCK)
     details |= {"live_bytes": peak.size, "reserved_bytes": reserved, "cache_given_back": given_back,
                 "reserved_without_limit_bytes": free.peak_reserved, "context_bytes": CONTEXT_BYTES,
                 "peak_operator": peak.operator}
