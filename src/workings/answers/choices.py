@@ -45,9 +45,8 @@ def choice_in(text: str) -> str | None:
     # What is said last counts; a first line that names a choice counts where no later one does.
     for line in [*reversed(lines[-3:]), *lines[:1]]:
         for sentence in reversed(sentences(line)):
-            if (found := _sentence_choice(without_markup(plain(sentence)))) is not None:
-                letter = found.upper()
-                return None if _listed(lines, letter) else letter
+            if (letter := _sentence_choice(without_markup(plain(sentence)))) is not None:
+                return None if _listed(lines, letter.upper()) else letter.upper()
     return None
 
 
@@ -56,20 +55,20 @@ def _sentence_choice(sentence: str) -> str | None:
         return None
     if alone := _LETTER_ALONE.fullmatch(sentence):
         return alone[1]
-    for found in (_LETTER_FIRST.match(sentence), *reversed([*_LETTER_SAID.finditer(sentence)][-3:]),
+    for match in (_LETTER_FIRST.match(sentence), *reversed([*_LETTER_SAID.finditer(sentence)][-3:]),
                   _LETTER_JUDGED.search(sentence)):
-        if found is not None:
-            letter = next(group for group in found.groups() if group)
+        if match is not None:
+            letter = next(group for group in match.groups() if group)
             # A small letter is an article or a variable unless it stands in brackets.
-            named = letter.isupper() or re.search(r"[(\[]|^(?:option|choice)\b", found.group(), re.IGNORECASE)
-            if named and not _OTHER_LETTER.match(sentence[found.end(found.lastindex or 0):]):
+            named = letter.isupper() or re.search(r"[(\[]|^(?:option|choice)\b", match.group(), re.IGNORECASE)
+            if named and not _OTHER_LETTER.match(sentence[match.end(match.lastindex or 0):]):
                 return letter
     return None
 
 
 def _listed(lines: list[str], letter: str) -> bool:
     """Whether the lines go through several choices, as in "A) wrong", "B) right", so that the last is not chosen."""
-    starts = {found[1] for line in lines[-12:] if (found := re.match(r"[\s*_-]*\(?([A-J])[).:]", line))}
+    starts = {start[1] for line in lines[-12:] if (start := re.match(r"[\s*_-]*\(?([A-J])[).:]", line))}
     return len(starts) > 1 and letter in starts and not any(_LETTER_SAID.search(line) for line in lines[-2:])
 
 
@@ -84,8 +83,8 @@ def truth_in(text: str) -> str | None:
         # Only then the first sentence: "No, wait. So the answer is yes."
         for sentence in reversed(sentences(line)):
             cleaned = without_markup(plain(sentence))
-            if found := _TRUTH_FIRST.match(cleaned) or _TRUTH_AT_END.search(cleaned):
-                return found[1].casefold()
+            if truth := _TRUTH_FIRST.match(cleaned) or _TRUTH_AT_END.search(cleaned):
+                return truth[1].casefold()
             said = [match for match in _TRUTH_LAST.finditer(cleaned)
                     if not _DENIED.search(cleaned[max(0, match.start(1) - 40):match.start(1)])]
             if said:

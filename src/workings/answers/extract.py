@@ -71,8 +71,8 @@ def hashes(text: AfterThinking, kind: Kind) -> str | None:
         # A heading without a number (`#### Notes`) is none, wherever it stands.
         if kind == "number" and parse_number(_tidy(rest)) is None and not (_is_last(behind) and _has_digit(rest)):
             continue
-        if (found := _meant(rest, kind)) is not None:
-            return found
+        if (answer := _meant(rest, kind)) is not None:
+            return answer
     return None
 
 
@@ -120,10 +120,10 @@ _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
 
 def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
     """Start, end and content of the last boxes, in order."""
-    found = list(_BOX.finditer(text))[-LOOKED_AT:]
-    for index, match in enumerate(found):
+    marks = list(_BOX.finditer(text))[-LOOKED_AT:]
+    for index, match in enumerate(marks):
         # A box ends before the next one begins; where it does not, it holds that one, which is the answer.
-        limit = found[index + 1].start() if index + 1 < len(found) else len(text)
+        limit = marks[index + 1].start() if index + 1 < len(marks) else len(text)
         if text[match.end():match.end() + 1] != "{":
             content = text[match.end():match.end() + 100].split(maxsplit=1)[:1]
             if content and content[0].strip("$."):
@@ -168,9 +168,9 @@ def answer_phrase(text: AfterThinking, kind: Kind) -> str | None:
         is_answer = match.group().casefold().strip("_") == "answer"
         if kind in ("number", "text") and not is_answer and choice_in(segment) is None:
             continue
-        found = _meant(segment, kind)
-        if found is not None and (kind == "text" or found != _tidy(segment) or _is_answer(found, kind)):
-            return found
+        answer = _meant(segment, kind)
+        if answer is not None and (kind == "text" or answer != _tidy(segment) or _is_answer(answer, kind)):
+            return answer
     return None
 
 
@@ -224,8 +224,8 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
     stripped = text.text.strip()
     if not stripped or text.truncated:
         return None
-    if kind in ("choice", "yes_no") and (found := _meant(stripped[-20_000:], kind)) is not None and len(found) <= 5:
-        return found
+    if kind in ("choice", "yes_no") and (answer := _meant(stripped[-20_000:], kind)) is not None and len(answer) <= 5:
+        return answer
     lines = last_lines(stripped) if "\n" in stripped else [stripped]
     last = lines[-1] if lines else ""
     if len(last) > MAX_LINE:
@@ -262,9 +262,9 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
     """
     spoken = said(text, truncated=truncated)
     for name in rules or DEFAULT_RULES[kind]:
-        found = RULES[name](spoken, kind)
-        if found is not None and found.strip():
-            return Extraction(found.strip(), name)
+        answer = RULES[name](spoken, kind)
+        if answer is not None and answer.strip():
+            return Extraction(answer.strip(), name)
     return Extraction("", NO_RULE)
 
 

@@ -102,7 +102,7 @@ def final_number(text: str, *, truncated: bool = False) -> str | None:
     """
     if truncated:
         # What stands behind the last end of a sentence was cut: its number may be the beginning of another one.
-        ends = [found.end() for found in re.finditer(r"\n|[.!?](?=\s)", text[-20_000:])]
+        ends = [stop.end() for stop in re.finditer(r"\n|[.!?](?=\s)", text[-20_000:])]
         text = text[-20_000:][:ends[-1]] if ends else ""
     asked = False
     for line in reversed(last_lines(text)):
@@ -121,9 +121,9 @@ def final_number(text: str, *, truncated: bool = False) -> str | None:
             if (alone or is_conclusion(sentence)) and (in_words := _said_in_words(sentence)):
                 return in_words
             if any(map(str.isdigit, sentence)):
-                found, decided = _said(sentence, strict=not is_conclusion(sentence))
-                if found is not None or decided:
-                    return found
+                number, decided = _said(sentence, strict=not is_conclusion(sentence))
+                if number is not None or decided:
+                    return number
     return None
 
 
@@ -137,13 +137,14 @@ def _said_in_words(sentence: str) -> str:
         return ""
     sentence = re.split(r"\b(?:that is|i\.e\.),\s", sentence)[-1]
     places = list(_ATTACHED.finditer(sentence))
-    words = [found.group().casefold() for found in places]
+    words = [place.group().casefold() for place in places]
     runs, at = [], 0
     while at < len(words):
-        found = read_words(words[at:]) if words[at] in NUMBER_WORDS or words[at] in ("a", "minus", "negative") else None
-        if found is not None:
-            runs.append((at, found))
-        at += found.taken if found is not None else 1
+        begins = words[at] in NUMBER_WORDS or words[at] in ("a", "minus", "negative")
+        number = read_words(words[at:]) if begins else None
+        if number is not None:
+            runs.append((at, number))
+        at += number.taken if number is not None else 1
     if len(runs) != 1 or runs[0][1].value == 1:
         return ""
     begin, number = runs[0]
@@ -187,12 +188,12 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
         return _right_side(sentence, at, numbers)
     if len(numbers) > 1 and _SUBJECT.match(sentence, numbers[0].end):
         return numbers[0].text, True
-    if (needed := next((found for found in numbers if is_needed(sentence[max(0, found.start - 120):found.start])),
+    if (needed := next((number for number in numbers if is_needed(sentence[max(0, number.start - 120):number.start])),
                        None)) is not None:
         return needed.text, True
     bold = [span.span() for span in re.finditer(r"\*\*[^*]+\*\*", sentence)]
-    marked = [found for found in numbers if any(start <= found.start < end for start, end in bold)]
-    said = [found for found in numbers if not strict or is_said(sentence, found.start, found.end)]
+    marked = [number for number in numbers if any(start <= number.start < end for start, end in bold)]
+    said = [number for number in numbers if not strict or is_said(sentence, number.start, number.end)]
     chosen = _chosen(marked or said)
     if chosen is None or _is_open(sentence, chosen, numbers):
         return None, True
@@ -202,11 +203,11 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
 def _right_side(sentence: str, at: int, numbers: list[_NumberAt]) -> tuple[str | None, bool]:
     left = sentence[:at]
     # The equation begins behind the last word that leads to it.
-    begin = max((found.end() for found in re.finditer(
+    begin = max((word.end() for word in re.finditer(
         r"(?:\b(?:is|are|so|that|have|get|gives|then|thus|hence|therefore|where|by|total of|have got|chairs "
         r"in)\b|[:;]|,\s(?!\d{3}))\s*", left)), default=0)
     part = left[begin:].strip(" *$")
-    behind = [found for found in numbers if found.start > at]
+    behind = [number for number in numbers if number.start > at]
     second_solution = re.search(rf"\b{_UNKNOWN}\s?=\s?-?\d[^=]*(?:\bor\b|\band\b|,)\s*{_UNKNOWN}\s*$", left)
     if second_solution or not names_a_value(part or left):
         return None, True
@@ -219,24 +220,24 @@ def _right_side(sentence: str, at: int, numbers: list[_NumberAt]) -> tuple[str |
 
 def _numbers(sentence: str, *, first: bool = False) -> tuple[list[_NumberAt], bool]:
     """The numbers of a sentence that are values of their own, and whether there are expressions; or only ``first``."""
-    masked = _NO_NUMBER.sub(lambda found: "\0" * len(found.group()), sentence)
+    masked = _NO_NUMBER.sub(lambda name: "\0" * len(name.group()), sentence)
     numbers: list[_NumberAt] = []
     algebra = False
-    for found in _SCIENTIFIC.finditer(sentence):
-        before = sentence[max(0, found.start() - 60):found.start()]
+    for match in _SCIENTIFIC.finditer(sentence):
+        before = sentence[max(0, match.start() - 60):match.start()]
         if not re.search(r"[-+*/·×÷^(]\s*$", before) and not _NOT.search(before):
-            numbers.append(_NumberAt(found.group().strip(), found.start(), found.end(),
+            numbers.append(_NumberAt(match.group().strip(), match.start(), match.end(),
                                      _is_circumstance(before, numbers)))
-        masked = masked[:found.start()] + "\0" * len(found.group()) + masked[found.end():]
-    for found in _NUMBER.finditer(masked):
+        masked = masked[:match.start()] + "\0" * len(match.group()) + masked[match.end():]
+    for match in _NUMBER.finditer(masked):
         if first and numbers:
             break
-        start, end = found.start(), found.end()
+        start, end = match.start(), match.end()
         before = masked[max(0, start - 60):start].replace("**", "")
         if before[-1:].isalpha() or before[-1:] in ("\0", "_", "\\", "#"):
             continue
         end, unit = _unit_end(masked, end)
-        plainly = found.group()[-1].isdigit() and found.group()[0].isdigit() and not unit
+        plainly = match.group()[-1].isdigit() and match.group()[0].isdigit() and not unit
         if end < 0 or masked[end:end + 1] == "\0" or is_bound(before) or (plainly and is_name(before)):
             algebra = True
             continue
@@ -246,9 +247,9 @@ def _numbers(sentence: str, *, first: bool = False) -> tuple[list[_NumberAt], bo
             continue
         if _NOT.search(before) or _DENIED_BEHIND.match(masked, end):
             continue
-        numbers.append(_NumberAt(sentence[start:end].strip() if unit else found.group().strip(), start, end,
+        numbers.append(_NumberAt(sentence[start:end].strip() if unit else match.group().strip(), start, end,
                               _is_circumstance(before, numbers)))
-    return sorted(numbers, key=lambda found: found.start), algebra
+    return sorted(numbers, key=lambda number: number.start), algebra
 
 
 def _unit_end(text: str, end: int) -> tuple[int, bool]:
@@ -283,7 +284,7 @@ def _is_circumstance(before: str, earlier: list[_NumberAt]) -> bool:
 
 
 def _chosen(numbers: list[_NumberAt]) -> _NumberAt | None:
-    plainly = [found for found in numbers if not found.circumstance]
+    plainly = [number for number in numbers if not number.circumstance]
     if plainly:
         return plainly[-1]
     return numbers[0] if numbers else None

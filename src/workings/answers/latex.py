@@ -36,8 +36,8 @@ def signs(text: str) -> str:
     if text.isascii():
         return text
     # Before NFKC, which turns 10² into 102 and 1½ into 11/2.
-    text = _RAISED.sub(lambda found: "^" + _grouped(found[0]), text)
-    text = _LOWERED.sub(lambda found: "_" + _grouped(found[0]), text)
+    text = _RAISED.sub(lambda digits: "^" + _grouped(digits[0]), text)
+    text = _LOWERED.sub(lambda digits: "_" + _grouped(digits[0]), text)
     text = re.sub(r"(?<=\d)(?=[¼-¾⅐-⅞])", " ", text)
     return unicodedata.normalize("NFKC", text).replace("⁄", "/").translate(_DASHES)
 
@@ -64,13 +64,13 @@ def plain(text: str) -> str:
     text = _FRACTION_DIGITS.sub(r" \1/\2", text)
     text = re.sub(r"\\([%$€£&#])", r"\1", text)
     text = re.sub(r"\^\s*\{?\\(?:circ|degree)\}?", "°", text)
-    text = _SIGN.sub(lambda found: _SIGNS[found[1]], text)
+    text = _SIGN.sub(lambda sign: _SIGNS[sign[1]], text)
     # Braces that are left over group what stands without them too.
     return re.sub(r"(?<![√\\}])\{([^{}]{1,3})\}", r"\1", text)
 
 
-def _slashed(found: re.Match[str]) -> str:
-    top, bottom = found[1].strip(), found[2].strip()
+def _slashed(fraction: re.Match[str]) -> str:
+    top, bottom = fraction[1].strip(), fraction[2].strip()
     # A sum within a fraction needs brackets that the slash does not give.
     return f" {top}/{bottom}" if re.fullmatch(r"-?[\w.,]+", top) and re.fullmatch(r"[\w.,]+", bottom) else (
         f" ({top})/({bottom})")
@@ -96,7 +96,7 @@ def normal_form(text: str) -> str:
     text = _FRACTION_DIGITS.sub(r"\\frac{\1}{\2}", text)
     text = _FRACTION_FIRST.sub(r"\\frac{\1}{", text)
     text = re.sub(r"\^\s*\{?\\(?:circ|degree)\}?", "°", text)
-    text = _SIGN.sub(lambda found: _SIGNS[found[1]], text).replace("\\{", "{").replace("\\}", "}").replace("$", "")
+    text = _SIGN.sub(lambda sign: _SIGNS[sign[1]], text).replace("\\{", "{").replace("\\}", "}").replace("$", "")
     text = re.sub(r"\s+", "", text)
     text = re.sub(r"√\{(\d+)\}", r"√\1", text)
     # A product needs no sign before a root or a letter.
@@ -104,5 +104,5 @@ def normal_form(text: str) -> str:
     # Behind a digit it would be a mixed number.
     text = re.sub(r"(?<!\d)\\frac\{(√?[\w.]+)\}\{(\d+|[^\W\d_])\}", r"\1/\2", text)
     text = _ONE_BRACED.sub(r"\1\2", _ROOT.sub(r"√\1", text))
-    return _GROUPED.sub(lambda found: found[0] if found[1] is None else found[0].replace(",", ""), text) \
+    return _GROUPED.sub(lambda number: number[0] if number[1] is None else number[0].replace(",", ""), text) \
         if "(" not in text and "{" not in text and "[" not in text else text

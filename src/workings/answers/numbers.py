@@ -86,16 +86,16 @@ def parse_words(text: str) -> Number | None:
     said = re.sub(r"^\W*(?:a|one) dozen\b", "twelve", re.sub(r"^\W*half a dozen\b", "six", said))
     places = list(re.finditer(r"[^\W\d_]+", said))
     tokens = [place.group() for place in places]
-    found = read_words(tokens)
-    if found is None or any(
+    words = read_words(tokens)
+    if words is None or any(
             # "a hundred, five times" are two numbers; "one million, two hundred" is one.
             said[one.end():other.start()].strip(" -‐‑\n\t") not in ("", "," if one.group() in SCALES else "")
-            for one, other in pairwise(places[:found.taken])):
+            for one, other in pairwise(places[:words.taken])):
         return None
-    rest = tokens[found.taken:]
+    rest = tokens[words.taken:]
     percent = rest[:1] == ["percent"] or rest[:2] == ["per", "cent"]
     unit = read_unit(" ".join(rest[(1 if rest[0] == "percent" else 2) if percent else 0:]))
-    return None if unit is None else Number(found.value, percent, unit)
+    return None if unit is None else Number(words.value, percent, unit)
 
 
 @lru_cache(maxsize=10_000)
@@ -111,13 +111,13 @@ def _parse(text: str) -> Number | None:
         currency = mark.group().strip()
         inner, cleaned = _sign(cleaned[mark.end():])
         sign *= inner
-    found = _VALUE.match(cleaned)
-    if not found:
+    match = _VALUE.match(cleaned)
+    if not match:
         return None
-    value = _value(found)
+    value = _value(match)
     if value is None:
         return None
-    return _with_unit(sign * value, cleaned[found.end():], currency)
+    return _with_unit(sign * value, cleaned[match.end():], currency)
 
 
 def equal_numbers(given: Number, expected: Number, tolerance: float = 0.0) -> bool:
@@ -145,12 +145,12 @@ def equal_numbers(given: Number, expected: Number, tolerance: float = 0.0) -> bo
 
 def decimal_points(text: str) -> str:
     """`R$ 1.045,00` and `45,50 €` with a point before the cents."""
-    return _COMMA_CENTS.sub(lambda found: f"{(found[1] or found[3]).replace('.', '')}.{found[2] or found[4]}", text)
+    return _COMMA_CENTS.sub(lambda cents: f"{(cents[1] or cents[3]).replace('.', '')}.{cents[2] or cents[4]}", text)
 
 
-def _repeating(found: re.Match[str]) -> str:
+def _repeating(decimal: re.Match[str]) -> str:
     r"""`0.1666...` and `0.1\overline{6}` as the fraction that they are."""
-    whole, fixed, cycle = found[1] or "0", found[2], found[3] or found[4]
+    whole, fixed, cycle = decimal[1] or "0", decimal[2], decimal[3] or decimal[4]
     value = int(whole + fixed + cycle) - int(whole + fixed)
     return f"{value}/{(10 ** len(cycle) - 1) * 10 ** len(fixed)}"
 
@@ -166,13 +166,13 @@ def _clean(text: str) -> str:
     if text.isascii() and text.isdigit():
         return text
     text = decimal_points(_CYCLE.sub(_repeating, plain(text.replace("\\%", "%"))))
-    text = re.sub(r"\b([AaPp])\.\s?[Mm]\b\.?", lambda found: f"{found[1]}m", _stripped(text))
+    text = re.sub(r"\b([AaPp])\.\s?[Mm]\b\.?", lambda letter: f"{letter[1]}m", _stripped(text))
     if re.search(r"[=≈]", text):  # "x = 5", "47+25=72": the right side is the number
         left, text = re.split(r"[=≈](?=[^=≈]*$)", text, maxsplit=1)
         if not names_a_value(left):
             return ""
     text = _ABOUT.sub("", _stripped(text), count=1) if _ABOUT.match(_stripped(text)) else _stripped(text)
-    return _COMMA_DECIMAL.sub(lambda found: f"{found[1].replace('.', '')}.{found[2]}", text)
+    return _COMMA_DECIMAL.sub(lambda number: f"{number[1].replace('.', '')}.{number[2]}", text)
 
 
 def _stripped(text: str) -> str:
@@ -210,20 +210,20 @@ def _fraction(digits: str) -> Fraction:
     return Fraction(re.sub("[, '’]", "", digits))
 
 
-def _value(found: re.Match[str]) -> Fraction | None:
-    if found["mixed"] is not None:
-        bottom = Fraction(found["mixed_bottom"])
-        return _fraction(found["mixed"]) + Fraction(found["mixed_top"]) / bottom if bottom else None
-    if found["top"] is not None:
-        bottom = _fraction(found["bottom"])
-        return _fraction(found["top"]) / bottom if bottom else None
-    if found["decimal"] is None:
-        return Fraction(10) ** int(found["braced"] or found["power"])
-    exponent = int(found["exponent"] or 0)
+def _value(match: re.Match[str]) -> Fraction | None:
+    if match["mixed"] is not None:
+        bottom = Fraction(match["mixed_bottom"])
+        return _fraction(match["mixed"]) + Fraction(match["mixed_top"]) / bottom if bottom else None
+    if match["top"] is not None:
+        bottom = _fraction(match["bottom"])
+        return _fraction(match["top"]) / bottom if bottom else None
+    if match["decimal"] is None:
+        return Fraction(10) ** int(match["braced"] or match["power"])
+    exponent = int(match["exponent"] or 0)
     # Powers of fractions are exact: a large exponent would be as many digits in memory.
     if abs(exponent) > MAX_EXPONENT:
         return None
-    return _fraction(found["decimal"]) * Fraction(10) ** exponent
+    return _fraction(match["decimal"]) * Fraction(10) ** exponent
 
 
 def _with_unit(value: Fraction, rest: str, currency: str) -> Number | None:

@@ -51,10 +51,10 @@ def last_lines(text: str) -> list[str]:
 
 def sentences(line: str) -> list[str]:
     """The sentences of a line, without friendly ones and verifications behind another one."""
-    found = list(_split(line))
-    kept = [sentence for index, sentence in enumerate(found)
+    split = list(_split(line))
+    kept = [sentence for index, sentence in enumerate(split)
             if not _FRIENDLY.match(sentence) and not (index and _VERIFICATION.match(sentence))]
-    return kept or found[:1]
+    return kept or split[:1]
 
 
 def _split(line: str) -> Iterator[str]:

@@ -37,9 +37,9 @@ _COUNTED = re.compile(rf"\b(?:{VERBS_OF_RESULT}|needs?|takes?|there are)(?: (?:o
 def telling_part(sentence: str, says_number: Callable[[str], bool]) -> str:
     """A sentence cut down as far as what is left says a number."""
     for cut in (without_reason, lambda text: _BRACKETS.sub(" ", text),
-                lambda text: text[max((found.end() for found in _CLAUSE.finditer(text)), default=0):],
+                lambda text: text[max((clause.end() for clause in _CLAUSE.finditer(text)), default=0):],
                 lambda text: _LEAD.sub("", text, count=1),
-                lambda text: _RESTATED.sub(lambda found: found["unit"] or "", text), _without_details):
+                lambda text: _RESTATED.sub(lambda restated: restated["unit"] or "", text), _without_details):
         shorter = cut(sentence)
         # Asking takes time for every number, and most cuts take nothing away.
         if shorter != sentence and says_number(shorter):

@@ -37,7 +37,7 @@ def normalise_text(text: str) -> str:
                    if not unicodedata.combining(character))
     text = re.sub(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}", r"\1", text)
     text = re.sub(r"\b([ap])\.\s?m\b\.?", r"\1m", text)
-    text = re.sub(r"^\W*((?:[a-z]\.)+[a-z])\.?\W*$", lambda found: found[1].replace(".", ""), text)  # "U.S.A."
+    text = re.sub(r"^\W*((?:[a-z]\.)+[a-z])\.?\W*$", lambda letters: letters[1].replace(".", ""), text)  # "U.S.A."
     text = re.sub(r"(?<=[a-z]{2})-(?=[a-z]{2})", " ", text)
     text = re.sub(r"(?<=[a-z])\.(?= )|(?<=\b[a-z])\.(?=[a-z])", " ", text)  # "Dr. Smith", "J.R.R. Tolkien"
     text = " ".join(text.split()).strip(" \"'`*_.,;:!?$“”")
@@ -61,9 +61,9 @@ def same_text(given: str, expected: str, tolerance: float = 0.0) -> bool:
 def _expected(text: str) -> Iterator[str]:
     yield text
     # "(B) Paris" is answered by its letter and by its text.
-    if found := _CHOICE.match(text):
-        yield text[found.end():]
-        yield found[1] or found[2]
+    if choice := _CHOICE.match(text):
+        yield text[choice.end():]
+        yield choice[1] or choice[2]
 
 
 def variants(given: str) -> Iterator[str]:
@@ -71,10 +71,10 @@ def variants(given: str) -> Iterator[str]:
     yield given
     if (choice := _CHOICE.match(without_markup(given))) and not _HEDGED.search(given):
         yield without_markup(given)[choice.end():]
-    found = sentences(given.strip())
-    if len(found) != 1 and len({normalise_text(sentence) for sentence in found}) != 1:
+    told = sentences(given.strip())
+    if len(told) != 1 and len({normalise_text(sentence) for sentence in told}) != 1:
         return
-    sentence = without_reason(found[0])
+    sentence = without_reason(told[0])
     yield sentence
     yield re.sub(r"\s*\\(?:text|mathrm|mbox)\s*\{[^{}]*\}(?:\^\{?\d\}?)?[\s$.]*$", "", sentence)
     if _HEDGED.search(sentence):
@@ -115,9 +115,9 @@ def _measures(text: str) -> list[Number]:
     """What "5 ft 3 in" and "2 hours and 30 minutes" are made of; empty for anything else."""
     if not _COMPOUND.fullmatch(text):
         return []
-    found = [parse_number(part) for part in re.findall(r"\d[\d.,]*\s?[a-zA-Z]+", text)]
-    numbers = [number for number in found if number is not None and number.unit.measure]
-    return numbers if len(numbers) == len(found) else []
+    read = [parse_number(part) for part in re.findall(r"\d[\d.,]*\s?[a-zA-Z]+", text)]
+    numbers = [number for number in read if number is not None and number.unit.measure]
+    return numbers if len(numbers) == len(read) else []
 
 
 def _unpaired(text: str) -> str:

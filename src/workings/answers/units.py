@@ -74,10 +74,10 @@ def read_unit(text: str, currency: str = "") -> Unit | None:
     if text[:1] in (".", ","):  # "2. Cost of books" is a heading
         return None
     tokens: list[str] = []
-    for found in _TOKEN.finditer(text):
-        if found[1] is not None:
+    for token in _TOKEN.finditer(text):
+        if token[1] is not None:
             return None
-        tokens.append(found.group())
+        tokens.append(token.group())
     tokens = [token.rstrip(".") if len(token) > 1 else token for token in tokens]
     tokens = [token for token in tokens if token not in ".,*·-"]
     if len(tokens) > MAX_WORDS or any(_is_mathematics(token) for token in tokens):

@@ -138,7 +138,7 @@ def _asked(given: str, expected: str) -> bool:
 def _latex(text: str) -> str:
     """Signs of mathematics as the commands that math-verify reads."""
     text = re.sub(r"√\s*(\d+|[a-zA-Z])", r"\\sqrt{\1}", re.sub(r"√\s*\(([^()]*)\)", r"\\sqrt{\1}", signs(text)))
-    text = re.sub("[" + "".join(_COMMANDS) + "]", lambda found: f" {_COMMANDS[found[0]]} ", text)
+    text = re.sub("[" + "".join(_COMMANDS) + "]", lambda sign: f" {_COMMANDS[sign[0]]} ", text)
     # The degrees of an angle, which math-verify reads as radians.
     return re.sub(r"(\d+)\s*\^\s*\{?\s*\\circ\s*\}?", r"\\frac{\1\\pi}{180}", text) if _ANGLE.search(text) else text
 

@@ -135,18 +135,18 @@ def _fraction(digits: str) -> Fraction:
     return Fraction(digits.replace(",", ""))
 
 
-def _value(found: re.Match[str]) -> Fraction | None:
-    if found["mixed"] is not None:
-        bottom = Fraction(found["mixed_bottom"])
-        return _fraction(found["mixed"]) + Fraction(found["mixed_top"]) / bottom if bottom else None
-    if found["top"] is not None:
-        bottom = _fraction(found["bottom"])
-        return _fraction(found["top"]) / bottom if bottom else None
-    exponent = int(found["exponent"] or 0)
+def _value(match: re.Match[str]) -> Fraction | None:
+    if match["mixed"] is not None:
+        bottom = Fraction(match["mixed_bottom"])
+        return _fraction(match["mixed"]) + Fraction(match["mixed_top"]) / bottom if bottom else None
+    if match["top"] is not None:
+        bottom = _fraction(match["bottom"])
+        return _fraction(match["top"]) / bottom if bottom else None
+    exponent = int(match["exponent"] or 0)
     # Powers of fractions are exact: a large exponent would be as many digits in memory.
     if abs(exponent) > MAX_EXPONENT:
         return None
-    return _fraction(found["decimal"]) * Fraction(10) ** exponent
+    return _fraction(match["decimal"]) * Fraction(10) ** exponent
 
 
 def _with_unit(value: Fraction, rest: str, unit: str) -> Number | None:
