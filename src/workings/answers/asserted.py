@@ -6,6 +6,7 @@ bound of something, or the name of a chapter. None of that is what the text answ
 
 import re
 
+from workings.answers.sentences import ASKED_BACK
 from workings.answers.telling_part import VERBS_ELSEWHERE, VERBS_OF_RESULT
 
 _GUESS = (r"might|maybe|perhaps|possibly|(?:could|may) (?:also |still |even )?be(?=\s\W{0,3}(?:\d|[A-J]\b))"
@@ -37,6 +38,7 @@ _PLAN = re.compile(
     rf"(?:{_CALCULATE}|compute|calculate|find|determine|solve|use|convert))|{_CALCULATE}"
     r"|(?<!we )(?<!i )(?<!you )(?:compute|calculate|determine|solve))\b(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
 _RESULT = re.compile(rf"[=≈]|\b(?:{VERBS_OF_RESULT}|obtain(?:ing)?|getting|results? in)\b", re.IGNORECASE)
+_ASKED_BACK = re.compile(rf"\b{ASKED_BACK}\b", re.IGNORECASE)
 _QUESTION = re.compile(r"\?\W*$")
 _BOUND = re.compile(
     r"(?:(?:less|more|fewer|greater|larger|smaller|higher|lower) than|at (?:most|least)|up to|over|under|above|below"
@@ -67,6 +69,11 @@ def is_failure(line: str) -> bool:
 def is_question(sentence: str) -> bool:
     """Whether a sentence asks."""
     return _QUESTION.search(sentence) is not None and "=" not in sentence
+
+
+def asks_back(sentence: str) -> bool:
+    """Whether a sentence asks for more than the question said."""
+    return _ASKED_BACK.search(sentence) is not None
 
 
 def is_on_the_way(part: str) -> bool:

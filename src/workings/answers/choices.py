@@ -13,11 +13,16 @@ _LETTER_FIRST = re.compile(r"(?:option|choice|answer)?\s*(?:[(\[]([A-Ja-j])[)\]]
 _LETTER_SAID = re.compile(
     r"\b(?:option|choice|answer|letter|select|pick|choose|choosing|go(?:ing)? with|leaves|it(?:'s| is| must be))\s*"
     r"(?:is|are|would be|[-–]"
-    r"|:)?\s*[*_\"]*[(\[]?([A-J])(?:[)\]]|(?![\w'’]))", re.IGNORECASE)
+    r"|:)?\s*[*_\"]*[(\[]?([A-J])(?:[)\]]|(?![\w'’]))"
+    r"|\b(?:is|are|be)\s*[*_\"]*\(([A-J])\)", re.IGNORECASE)
 _LETTER_JUDGED = re.compile(r"(?<![\w'’])[(\[]?([A-J])[)\]]?\W{0,3}\s?(?:is|must be|seems) (?:the )?(?:correct"
                             r"|right|best|true|only)", re.IGNORECASE)
 _OTHER_LETTER = re.compile(r"^\W{0,3}(?:(?:,|and|or|&|/)\s*[(\[]?[A-J][)\]]?(?![\w'’])|(?:is|are"
                            r"|was)\s+(?:wrong|incorrect|false|not|out|too)\b)", re.IGNORECASE)
+# "Choice B is too narrow, choice C …": a line that speaks of several choices makes none with that.
+_SPOKEN_OF = re.compile(r"(?:^|[,;:.]\s|\b(?:and|while|but)\s)\W*(?:option|choice)\s\W{0,3}([A-J])\b\W{0,3}\s"
+                        r"(?!(?:is|must be|seems) (?:the )?(?:correct|right|best|true|only)\b"
+                        r"|(?:because|since|as|and|or)\b)[a-z]{2,}", re.IGNORECASE)
 _BOTH = re.compile(r"^\W*none of\b|\b(?:both|either|neither|not|isn't|isn’t|cannot|can't|wrong|incorrect|eliminate"
                    r"|rule out"
                    r"|nor|or|between)\W{0,3}\s*(?:be\s+)?(?:option |choice )?[(\[]?[A-J](?![\w'’])",
@@ -28,7 +33,7 @@ _TRUTH_FIRST = re.compile(r"(?:(?:so|therefore|thus|hence|well|then|in short)\b,
                           r"|that)\b)(?!,?\s*(?:and|or)\s)", re.IGNORECASE)
 _TRUTH_LAST = re.compile(r"\b(?:is|are|answer|be|say|would be|conclude)\s*:?\s*[\"'*_“]*(yes|no|true"
                          r"|false)(?![\w'’])(?!\s*(?:and|or)\s)", re.IGNORECASE)
-_TRUTH_AT_END = re.compile(r":\s*[\"'*_“]*(yes|no|true|false)\W*$", re.IGNORECASE)
+_TRUTH_CONCLUDED = re.compile(r"(?:[:,]|,?\s(?:so|then)\b,?)\s*[\"'*_“]*(yes|no|true|false)(?:\W*$|,\s)", re.IGNORECASE)
 _DENIED = re.compile(r"(?:\b(?:not|never|hard to|whether|if)|n['’]t)\s(?:\w+\s){0,3}$", re.IGNORECASE)
 
 
@@ -38,16 +43,22 @@ def choice_in(text: str) -> str | None:
     >>> choice_in("(B) Paris"), choice_in("A or B"), choice_in("A number of people")
     ('B', None, None)
     """
-    cleaned = without_markup(plain(text))
+    cleaned = _bare(text)
     if alone := _LETTER_ALONE.fullmatch(cleaned):
         return alone[1].upper()
     lines = last_lines(text)
     # What is said last counts; a first line that names a choice counts where no later one does.
     for line in [*reversed(lines[-3:]), *lines[:1]]:
+        if len(set(_SPOKEN_OF.findall(line))) > 1:
+            line = _SPOKEN_OF.sub(" ", line)
         for sentence in reversed(sentences(line)):
-            if (letter := _sentence_choice(without_markup(plain(sentence)))) is not None:
+            if (letter := _sentence_choice(_bare(sentence))) is not None:
                 return None if _listed(lines, letter.upper()) else letter.upper()
     return None
+
+
+def _bare(text: str) -> str:
+    return without_markup(plain(text).replace("$", " "))
 
 
 def _sentence_choice(sentence: str) -> str | None:
@@ -83,7 +94,7 @@ def truth_in(text: str) -> str | None:
         # Only then the first sentence: "No, wait. So the answer is yes."
         for sentence in reversed(sentences(line)):
             cleaned = without_markup(plain(sentence))
-            if truth := _TRUTH_FIRST.match(cleaned) or _TRUTH_AT_END.search(cleaned):
+            if truth := _TRUTH_FIRST.match(cleaned) or _TRUTH_CONCLUDED.search(cleaned):
                 return truth[1].casefold()
             said = [match for match in _TRUTH_LAST.finditer(cleaned)
                     if not _DENIED.search(cleaned[max(0, match.start(1) - 40):match.start(1)])]

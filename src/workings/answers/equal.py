@@ -32,6 +32,8 @@ def same_answer(given: str, expected: str, tolerance: float = 0.0) -> bool:
     if number is None and len(given) <= MAX_CHARACTERS and _SENTENCE.search(given):
         number = parse_number(sentence_number(given) or "")
     if number is not None:
-        return equal_numbers(number, target, tolerance)
+        # "1/6 ≈ 0.167" says both, and the part before the sign is the exact one.
+        exact = parse_number(given.rpartition("≈")[0]) if "≈" in given else None
+        return any(equal_numbers(each, target, tolerance) for each in (number, exact) if each is not None)
     # Not as prose, which loses the sign of "5!"; two numbers side by side are not the one of all their digits.
     return normal_form(given) == normal_form(expected) and not _SIDE_BY_SIDE.fullmatch(given)

@@ -13,7 +13,7 @@ from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.final_number import final_number, sentence_number
 from workings.answers.latex import plain
 from workings.answers.numbers import parse_number, parse_words
-from workings.answers.sentences import is_conclusion, last_lines, sentences, without_markup
+from workings.answers.sentences import is_conclusion, last_definition, last_lines, sentences, up_to_bold, without_markup
 from workings.answers.thinking import AfterThinking, said
 from workings.errors import RequestError
 
@@ -230,9 +230,25 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
     last = lines[-1] if lines else ""
     if len(last) > MAX_LINE:
         return None
-    told = sentences(last)
+    if kind == "text" and (listed := _listed(lines)):
+        return listed
+    told = up_to_bold(last)
     # Of several sentences in the last line, the last or the one that concludes.
-    return _tidy(next((each for each in reversed(told) if is_conclusion(each)), told[-1]) if len(told) > 1 else last)
+    concluding = next((each for each in reversed(told) if is_conclusion(each)), last_definition(told)) if told else last
+    return _tidy(concluding if len(sentences(last)) > 1 else last)
+
+
+_LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?=\S)")
+
+
+def _listed(lines: Sequence[str]) -> str:
+    """The items of a list with which a text ends, behind a line that ends with a colon; empty where there is none."""
+    start = len(lines)
+    while start and _LIST_ITEM.match(lines[start - 1]):
+        start -= 1
+    if start == 0 or len(lines) - start < 2 or not lines[start - 1].rstrip(" *_").endswith(":"):
+        return ""
+    return ", ".join(_tidy(_LIST_ITEM.sub("", line, count=1)) for line in lines[start:])
 
 
 RULES: dict[str, Rule] = {rule.__name__: rule for rule in (
@@ -270,7 +286,11 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
 
 def _tidy(text: str) -> str:
     """A text as an answer: without markup, delimiters of mathematics and a final period."""
-    text = without_markup(re.sub(r"^(?:\\[\[(]|\$\$)\s*|\s*(?:\\[\])]|\$\$)\.?$", "", text.strip()))
+    marked = re.sub(r"^(?:\\[\[(]|\$\$)\s*|\s*(?:\\[\])]|\$\$)\.?$", "", text.strip())
+    text = without_markup(marked)
+    if text.count("**") % 2:
+        # Of "**Paris** is the capital" not the whole was bold.
+        text = f"**{text}" if marked.startswith("**") else f"{text}**"
     inner = re.fullmatch(r"\$([^$]*)\$", text)
     return inner[1].strip() if inner and not inner[1].lstrip().startswith("\\$") else text
 

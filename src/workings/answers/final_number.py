@@ -6,13 +6,22 @@ A sentence that says an expression (`4x + 7`), a pair or a choice between number
 import re
 from dataclasses import dataclass
 
-from workings.answers.asserted import is_bound, is_failure, is_name, is_needed, is_on_the_way, is_question, says_nothing
+from workings.answers.asserted import (
+    asks_back,
+    is_bound,
+    is_failure,
+    is_name,
+    is_needed,
+    is_on_the_way,
+    is_question,
+    says_nothing,
+)
 from workings.answers.governed import is_said
 from workings.answers.latex import plain, spaced_digits
 from workings.answers.number_words import WORDS as NUMBER_WORDS
 from workings.answers.number_words import read_words
 from workings.answers.numbers import CURRENCY, decimal_points, equal_numbers, names_a_value, parse_number
-from workings.answers.sentences import is_conclusion, last_lines, sentences
+from workings.answers.sentences import is_conclusion, last_lines, sentences, up_to_bold
 from workings.answers.telling_part import VERBS_OF_RESULT, telling_part
 from workings.answers.units import read_unit
 
@@ -76,7 +85,8 @@ _NONE_LEFT = re.compile(r"\b(?:has|have|are|is|with|leaving)\s(?:no|zero)\s(?:[^
                         r"|\bnone (?:is|are) left\b", re.IGNORECASE)
 _PARTICIPLE = re.compile(r",\s+(?:\w+ly\s+)?(?!leaving|making|giving|total|yielding|bringing|costing|earning"
                          r"|being|having)[a-z]{2,}ing\s+(?:\w+\s+)?$", re.IGNORECASE)
-_JOINED = re.compile(r"^[^\W\d]*(?:\s?[^\W\d_]+){0,2}\s*(?:,?\s?(?:or|and|to|through)\s(?:[^\W\d_]+\s)?"
+_JOINED = re.compile(r"^(?!\s?(?:is|are|was|were|equals?)\b)"
+                     r"[^\W\d]*(?:\s?[^\W\d_]+){0,2}\s*(?:,?\s?(?:or|and|to|through)\s(?:[^\W\d_]+\s)?"
                      r"|[–-]\s*|,\s*"
                      r"|,\s(?!(?:total|sum|answer|so|[a-z]+ing)\b)(?:for\s)?[^\W\d_]+:?\s)$", re.IGNORECASE)
 _NOT = re.compile(r"\b(?:not|never|isn't|isn’t|rather than|instead of|than just|no "
@@ -104,16 +114,18 @@ def final_number(text: str, *, truncated: bool = False) -> str | None:
         # What stands behind the last end of a sentence was cut: its number may be the beginning of another one.
         ends = [stop.end() for stop in re.finditer(r"\n|[.!?](?=\s)", text[-20_000:])]
         text = text[-20_000:][:ends[-1]] if ends else ""
-    asked = False
+    asked = wanting = False
     for line in reversed(last_lines(text)):
         if (truncated or asked) and not is_conclusion(line):
             continue
         if is_failure(line):
             return None
-        for sentence in reversed(sentences(line)):
+        for sentence in reversed(up_to_bold(line)):
             if is_question(sentence):
                 # Before it only a conclusion can be the answer: the rest may be the question said once more.
-                asked = True
+                asked, wanting = True, wanting or asks_back(sentence)
+                continue
+            if wanting and not is_conclusion(sentence):
                 continue
             if says_nothing(sentence):
                 return None
@@ -195,7 +207,7 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
     marked = [number for number in numbers if any(start <= number.start < end for start, end in bold)]
     said = [number for number in numbers if not strict or is_said(sentence, number.start, number.end)]
     chosen = _chosen(marked or said)
-    if chosen is None or _is_open(sentence, chosen, numbers):
+    if chosen is None or _is_open(sentence, chosen, marked or numbers):
         return None, True
     return chosen.text, True
 
@@ -204,8 +216,8 @@ def _right_side(sentence: str, at: int, numbers: list[_NumberAt]) -> tuple[str |
     left = sentence[:at]
     # The equation begins behind the last word that leads to it.
     begin = max((word.end() for word in re.finditer(
-        r"(?:\b(?:is|are|so|that|have|get|gives|then|thus|hence|therefore|where|by|total of|have got|chairs "
-        r"in)\b|[:;]|,\s(?!\d{3}))\s*", left)), default=0)
+        r"(?:\b(?:is|are|so|that|have|get|gives|then|thus|hence|therefore|where|by|total of|have got)\b"
+        r"|[:;]|,\s(?!\d{3}))\s*", left, re.IGNORECASE)), default=0)
     part = left[begin:].strip(" *$")
     behind = [number for number in numbers if number.start > at]
     second_solution = re.search(rf"\b{_UNKNOWN}\s?=\s?-?\d[^=]*(?:\bor\b|\band\b|,)\s*{_UNKNOWN}\s*$", left)
@@ -215,6 +227,10 @@ def _right_side(sentence: str, at: int, numbers: list[_NumberAt]) -> tuple[str |
         return None, True
     if _is_open(sentence, behind[0], behind):
         return None, True
+    exact = next((number for number in reversed(numbers) if number.end <= at), None)
+    if sentence[at] == "≈" and exact is not None and re.fullmatch(r"[\s*$]*", sentence[exact.end:at]) and re.search(
+            r"=[\s*$]*$", sentence[:exact.start]):
+        return sentence[exact.start:behind[0].end], True  # "= 1/6 ≈ 0.167": both are said
     return behind[0].text, True
 
 
@@ -224,7 +240,7 @@ def _numbers(sentence: str, *, first: bool = False) -> tuple[list[_NumberAt], bo
     numbers: list[_NumberAt] = []
     algebra = False
     for match in _SCIENTIFIC.finditer(sentence):
-        before = sentence[max(0, match.start() - 60):match.start()]
+        before = sentence[max(0, match.start() - 60):match.start()].replace("**", "")
         if not re.search(r"[-+*/·×÷^(]\s*$", before) and not _NOT.search(before):
             numbers.append(_NumberAt(match.group().strip(), match.start(), match.end(),
                                      _is_circumstance(before, numbers)))

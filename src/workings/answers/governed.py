@@ -10,15 +10,16 @@ import unicodedata
 
 from workings.answers.telling_part import VERBS_ELSEWHERE, VERBS_OF_RESULT
 
-_IRREGULAR = (
+VERBS_OF_THE_PAST = (
     "ate|became|began|bought|brought|built|came|caught|cut|did|drank|drew|drove|fed|fell|felt|flew|found|gave|got|grew"
     "|had|held|hit|kept|knew|laid|led|left|lent|lost|made|met|paid|put|ran|read|rode|rose|sang|sat|saw|sent|set|shot"
     "|slept|sold|spent|stood|stole|swam|swept|taught|threw|told|took|went|won|wore|wrote")
+"""Irregular past forms, as an alternative of a pattern."""
 _AUXILIARY = "will|can|must|should|would|could|to|they|we|you|i|ll|ve|has|have|had|did|does|do|not"
 _NO_VERB = "(?:the|an?|this|that|these|those|all|both|his|her|its|their|our|my|your|each|every)"
 _BASE = ("need|take|remain|cost|weigh|last|eat|sell|buy|use|hold|contain|collect|spend|drive|travel|walk|run|read"
          "|there (?:is|are|was|were|will be)")
-_VERB = (rf"(?:{VERBS_OF_RESULT}|{_IRREGULAR}|{_BASE}|{VERBS_ELSEWHERE}|[a-z]{{2,}}ed|[a-z]{{2,}}[a-rt-z]s"
+_VERB = (rf"(?:{VERBS_OF_RESULT}|{VERBS_OF_THE_PAST}|{_BASE}|{VERBS_ELSEWHERE}|[a-z]{{2,}}ed|[a-z]{{2,}}[a-rt-z]s"
          rf"|(?:{_AUXILIARY})\s(?:[a-z]+ly\s)?(?:be\s)?(?!{_NO_VERB}\b)[a-z]+)")
 _FILLER = (r"(?:only|exactly|precisely|about|approximately|around|roughly|nearly|almost|just|now|still|already|then"
            r"|therefore|thus|another|additional|back|up|out|down|away|off|over|equal|in total|altogether|a total of|a"
@@ -33,9 +34,10 @@ _OPENING = re.compile(r"(?:^|[,;:.→]\s|\([A-J]\)\s|\b(?:and|so|then|that|thus|
                       r"|almost|roughly|approximately|around)\s)[^\w\[#]{0,3}$", re.IGNORECASE)
 _ALONE = re.compile(r"(?!\s(?:or|and|to|minus|plus|times)\b)(?:\s?[^\W\d_]+){0,4}[^\w(]*(?:$|[,;:(])")
 _AGAIN = re.compile(r",\s(?:or|i\.e\.|that is,?|namely)\s\W{0,3}$")
+_IF = re.compile(r"^\W*(?:if|when|whenever|unless|although|though|while)\b[^,]*$", re.IGNORECASE)
 _SUBJECT_OF = re.compile(rf"(?:\s|%)(?:[^\W\d_]+\s|of the (?:\w+\s)?\d*\s?|\W\s?){{0,6}}?{_VERB}\b", re.IGNORECASE)
 _CLAUSE = re.compile(r"\b(?:is|are|was|were|be|has|have|had|will|can|takes?|[a-z]{2,}(?:ed|[a-rt-z]s))\b|"
-                     rf"\b(?:{_IRREGULAR})\b", re.IGNORECASE)
+                     rf"\b(?:{VERBS_OF_THE_PAST})\b", re.IGNORECASE)
 _TIME = re.compile(r"\b(?:after|in|at|within|for|on)\s\W{0,3}$", re.IGNORECASE)
 _SUBORDINATE = re.compile(r"^\W*(?:if|when|whenever|unless|although|though|while|because|since|given|using|for"
                           r"|to \w+)\b[^,]*$", re.IGNORECASE)
@@ -46,6 +48,8 @@ def is_said(sentence: str, start: int, end: int) -> bool:
     before, behind = sentence[max(0, start - 120):start], sentence[end:end + 120]
     if _SUBORDINATE.match(sentence[:start]) and "," in behind:
         return False
+    if _IF.match(sentence[:start]) and not any(map(str.isalnum, behind)):
+        return False  # "If you drink 21"
     if re.search(r"[^\W\d_\u0000-\u024f]", sentence):  # another script
         return True
     before = "".join(each for each in unicodedata.normalize("NFD", before) if not unicodedata.combining(each))

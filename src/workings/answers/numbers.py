@@ -45,9 +45,12 @@ _CYCLE = re.compile(r"(\d*)\.(\d*?)(?:\\overline\s*\{?(\d+)\}?|(\d+?)\4+(?:\.\.\
 _NAME = r"[^\W\d_]+(?:['’-][^\W\d_]+)*"
 # What may stand before an equals sign so that the right side is the answer: a name, f(3), x_1, words, m+n.
 _NAMED = re.compile(rf"(?:∠|Δ)?\s*{_NAME}\.?(?:\s+{_NAME}\.?){{0,9}}\s*(?:_\{{?\w{{1,5}}\}}?)?\s*"
-                    r"(?:\([^()=]{0,40}\))?\s*:?"
-                    r"|[a-w](?:\s*\+\s*[a-w]){1,5}")
-_ARITHMETIC = re.compile(r"(?:[\d\s.,+\-*/×·÷()%$€£¥₹^°{}√!]|\\(?:frac|binom|sqrt)(?![a-z]))+")
+                    r"['’′]{0,3}(?:\([^()=]{0,40}\))?\s*:?"
+                    r"|d[a-z]\s?/\s?d[a-z]|[A-Z](?:\s*(?:[∩∪]|\\c[au]p)\s*[A-Z]){1,5}|[a-w](?:\s*\+\s*[a-w]){1,5}")
+_ARITHMETIC = re.compile(r"(?:[\d\s.,+\-*/×·÷()%$€£¥₹^°{}√!_]"
+                         r"|\\?(?:frac|binom|sqrt|log|ln|exp|sin|cos|tan|gcd|lcm|max|min)(?![a-z]))+")
+# Integrals, limits, sums and derivatives: what they are equal to is their value, with unknowns too.
+_OPERATION = re.compile(r"\W*(?:\\(?:int|lim|sum|prod|frac\s*\{d\}\s*\{d[a-z]\})(?![a-z])|∫|∑|\(?d\)?/\(?d[a-z]\)?)")
 _UNKNOWN = re.compile(r"(?<![^\W\d_])[^\W\d_](?![^\W\d_])|\\|[\d)][^\W\d_](?![^\W\d_])|[\^_√π]")
 
 
@@ -194,7 +197,10 @@ def names_a_value(left: str) -> bool:
     """
     parts = [part.strip().strip("*$_∴ ") for part in re.split(r"[=≈]", left)]
     # "x = -b/(2a) = 12/4": the name is what all of it is, unless another name follows ("x = 2, y").
-    if len(parts) > 1 and _NAMED.fullmatch(parts[0]) and not re.search(r",\s|\b(?:or|and)\b|;", "=".join(parts[1:])):
+    if len(parts) > 1 and _NAMED.fullmatch(parts[0]) and not re.search(
+            r",\s|\b(?:or|and)\b|;", re.sub(r"\{[^{}]*\}", "", "=".join(parts[1:]))):
+        return True
+    if _OPERATION.match(parts[0]):
         return True
     return all(not part or _ARITHMETIC.fullmatch(part) or _NAMED.fullmatch(part) or not (
         _UNKNOWN.search(part) or re.search(r",\s", part)) for part in parts)

@@ -9,8 +9,11 @@ _VERIFICATION = re.compile(
     r"(?:double[- ]?)?(?:verif(?:y|ication|ying)|check(?:ing)?|sanity check|proof|p\.? ?s|note|explanation"
     r"|justification|rationale|hint|reasoning"
     r"|source|why|key points?)\b", re.IGNORECASE)
+ASKED_BACK = r"(?:can|could|would) you (?:please )?(?:clarify|specify|provide|tell me|give me)"
+"""What asks for more than the question says; behind it there is no answer yet."""
 _FRIENDLY = re.compile(
-    rf"^{_MARKUP}(?:(?:i|we) (?:really )?hope|hope (?:this|that)|(?:please )?let (?:me|us) know|feel free"
+    rf"^{_MARKUP}(?!{ASKED_BACK}\b)(?:(?:i|we) (?:really )?hope|hope (?:this|that)|(?:please )?let (?:me|us) know"
+    r"|feel free"
     rf"|would you like|(?:do|can|did|could|have|are) you\b[^?]*\?"
     r"|do you (?:want|need|have)|if you (?:have|need|want|would|'d)|is there anything|happy to|i'?m happy"
     r"|thank|you'?re welcome"
@@ -22,14 +25,24 @@ _CONCLUSION = re.compile(rf"^{_MARKUP}(?:so|therefore|thus|hence|in total|in con
                          r"|total|altogether|consequently|overall|as a result|we (?:get|find|conclude|have)"
                          r"|∴)\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*\\$(\[\"'“]|\d)|(?<=[.!?]\*\*)\s+|(?<=[。！？])")
+VERBS_OF_CONCLUSION = ("(?:gives|makes|means|leaves|equals|brings|totals|(?:simplifies|reduces|comes|works out"
+                       "|rounds(?: up| down)?|amounts|adds up|is equal|is equivalent) to)")
+"""Behind "which": what follows them is the result, and no remark about it."""
 _REASON = re.compile(r"(?<![\s,;(—–-])[\s,;(—–-]*\b(?:because|since|due to|given that|, as|so that|i\.\s?e\."
-                     r"|that is,|namely|seeing that|for the reason"
-                     r"|(?<=, )(?:which(?! (?:gives|makes|means|leaves|equals|brings|totals)\b)"
+                     r"|that is,|namely|seeing that|for the reason|in order to(?=[^,]*$)"
+                     rf"|(?<=, )(?:which(?! {VERBS_OF_CONCLUSION}\b)"
                      r"|where|as|whereas|while|given|but not|not|and not|rather than|instead "
                      r"of))\b.*", re.IGNORECASE | re.DOTALL)
 # A period behind it ends no sentence: "Dr. Smith", "J. K. Rowling", "Samuel L. Jackson"; behind "Answer: B" it does.
 _ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|vs)\.$"
                           r"|(?:^|\b[A-Z]\. |\b(?!Answer|Option|Choice|Letter)[A-Z][a-z]+ )[A-Z]\.$")
+# A whole line in brackets, and one that goes on with a reason: "(7 days later …)", "since 2^9 = 512".
+_REMARK = re.compile(rf"^{_MARKUP}(?:\((?=[^()]*[^\W\d_]{{3}})(?:[^()\s]+ ){{3,}}[^()]*\)\W*$|(?-i:since|because)\b)")
+_BOLD = re.compile(r"\*\*[^*]+[^*:]\*\*(?!:)")
+_CORRECTION = re.compile(r"^\W*(?:wait|actually|hmm|no|but|however|correction|sorry|oops)\b"
+                         r"|\b(?:wrong|incorrect|mistaken?|not (?:right|correct|true|sure))\b", re.IGNORECASE)
+_DEFINITION = re.compile(r"(?!(?:Its|Their|His|Her|There)\b|.*\b(?:not|might|may|if)\b)"
+                         r"[^,;?]{2,80}\s(?:is|are|was|were)\s(?:(?:the|an?)\s|[A-Z\d*])[^?]*$")
 MAX_LINE = 2_000
 """Characters of a line that are looked at: its end."""
 MAX_LINES = 2_000
@@ -46,7 +59,10 @@ def last_lines(text: str) -> list[str]:
             break
         if _VERIFICATION.match(lines[index]):
             cut = index
-    return [line for line in lines[:cut] if not _FRIENDLY.match(line)]
+    kept = [line for line in lines[:cut] if not _FRIENDLY.match(line)]
+    while len(kept) > 1 and _REMARK.match(kept[-1]):
+        kept.pop()
+    return kept
 
 
 def sentences(line: str) -> list[str]:
@@ -55,6 +71,29 @@ def sentences(line: str) -> list[str]:
     kept = [sentence for index, sentence in enumerate(split)
             if not _FRIENDLY.match(sentence) and not (index and _VERIFICATION.match(sentence))]
     return kept or split[:1]
+
+
+def up_to_bold(line: str) -> list[str]:
+    """The sentences of a line; where only one of them has bold text and none corrects it or concludes, up to that one.
+
+    >>> up_to_bold("It has **206 bones**. Babies have more.")
+    ['It has **206 bones**.']
+    """
+    told = sentences(line)
+    bold = [at for at, sentence in enumerate(told) if _BOLD.search(sentence)]
+    if len(bold) == 1 and not any(is_conclusion(each) or _CORRECTION.search(each) for each in told[bold[0] + 1:]):
+        return told[:bold[0] + 1]
+    return told
+
+
+def last_definition(told: list[str]) -> str:
+    """The last of some sentences that says what something is; the last of all where none does or one corrects it.
+
+    >>> last_definition(["Canberra is the capital of Australia.", "Many would say Sydney."])
+    'Canberra is the capital of Australia.'
+    """
+    at = next((at for at in reversed(range(len(told))) if _DEFINITION.match(told[at])), -1)
+    return told[-1] if any(_CORRECTION.search(each) for each in told[at + 1:]) else told[at]
 
 
 def _split(line: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from workings.answers.sentences import is_conclusion, without_reason
+from workings.answers.sentences import VERBS_OF_CONCLUSION, is_conclusion, without_reason
 
 VERBS_OF_RESULT = (r"is|are|was|were|be|equals?|makes?|made|gives?|get|gets|has|have|had|cost|costs|earn"
                     r"|earns|earned|pays?|paid|leaves?|leaving"
@@ -18,14 +18,13 @@ _LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however
                    r"|because of)\b[^,]*,\s+(?=\D)(?!(?P=lead)\b)",
                    re.IGNORECASE)
 _CLAUSE = re.compile(r"(?:[,;:]|\.\.\.|…|\s[-–—])\s*(?:so|therefore|thus|hence|meaning(?: that)?|then|no wait"
-                     r"|wait|giving|which gives"
-                     r"|which (?:means|makes|leaves|equals|brings|totals)|and the (?:final )?answer)\b", re.IGNORECASE)
+                     rf"|wait|giving|which {VERBS_OF_CONCLUSION}|and the (?:final )?answer)\b", re.IGNORECASE)
 # Brackets that say more about a number; a pair of numbers is no remark.
 _BRACKETS = re.compile(r"(?<=[\w*%. ])\((?!\s*-?[\d./]+\s*(?:,\s*-?[\d./]+\s*)+\))[^()]*\)")
 # "1/6, or about 16.7%", "3.5 hours, or 210 minutes": the same once more.
 _RESTATED = re.compile(
     r"(?<=\d),?\s+or\s+(?:about|approximately|roughly|around)\b.*"
-    r"|(?P<unit>(?<=\d )[a-z]+),?\s+or\s+\$?\d[\d.,]*\s+(?!(?P=unit))"
+    r"|(?P<unit>(?<=\d )[a-z]+(?: (?:per|a|each) [a-z]+)?),?\s+or\s+\$?\d[\d.,]*\s+(?!(?P=unit))"
     r"(?:seconds?|minutes?|hours?|days?|weeks?|months?|years?|cents|dollars|feet|inches|yards|miles"
     r"|(?:kilo|centi|milli)?met(?:er|re)s|(?:kilo)?grams|ounces|pounds|(?:milli)?lit(?:er|re)s"
     r"|[kcm]?m|k?g|lbs?|oz|m?l|min|ft)\b.*")
@@ -38,13 +37,18 @@ def telling_part(sentence: str, says_number: Callable[[str], bool]) -> str:
     """A sentence cut down as far as what is left says a number."""
     for cut in (without_reason, lambda text: _BRACKETS.sub(" ", text),
                 lambda text: text[max((clause.end() for clause in _CLAUSE.finditer(text)), default=0):],
-                lambda text: _LEAD.sub("", text, count=1),
+                without_lead,
                 lambda text: _RESTATED.sub(lambda restated: restated["unit"] or "", text), _without_details):
         shorter = cut(sentence)
         # Asking takes time for every number, and most cuts take nothing away.
         if shorter != sentence and says_number(shorter):
             sentence = shorter
     return sentence
+
+
+def without_lead(sentence: str) -> str:
+    """A sentence without the clause that leads to it: "After 3 days, …", "If today is Tuesday, …"."""
+    return _LEAD.sub("", sentence, count=1)
 
 
 def _without_details(sentence: str) -> str:

@@ -4,9 +4,12 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from workings.answers.latex import is_mathematics, normal_form, plain
-from workings.answers.numbers import Number, equal_numbers, parse_number
+from workings.answers.governed import VERBS_OF_THE_PAST
+from workings.answers.latex import is_mathematics, normal_form, plain, signs
+from workings.answers.numbers import Number, equal_numbers, names_a_value, parse_number
 from workings.answers.sentences import sentences, without_markup, without_reason
+from workings.answers.telling_part import without_lead
+from workings.answers.units import NO_UNIT, Unit, read_unit, same_units
 
 MAX_CHARACTERS = 2_000
 """A longer answer is an explanation; only its whole text is compared."""
@@ -23,6 +26,20 @@ _NAME_BEFORE = re.compile(r"^(?:[A-Za-zθαβ](?:_\w|\([^()]*\))?(?:=|∈))+")
 _TIME = re.compile(r"(?<![\d:])\d{1,3} ?: ?\d{1,3}(?::\d\d)?(?: ?[ap]\.?m\b\.?)?(?![\d:])", re.IGNORECASE)
 """The time of a clock, or a ratio."""
 _COMPOUND = re.compile(r"(?:\d[\d.,]*\s?[a-zA-Z]+\.?,?\s*(?:and\s+)?){2,4}")
+# "was written by", "is celebrated on": what follows is what the sentence says.
+_PASSIVE = re.compile(r"\b(?:is|are|was|were|been)\s(?:[a-z]+ly\s)?[a-z]+\s(?:by|on|in|at|as)\s+(?=\S)")
+_NAME = r"(?:[A-Z][\w.'’-]*\s)(?:(?:[A-Z][\w.'’-]*|da|de|del|van|von|of|the)\s){0,6}"
+_SUBJECT = re.compile(rf"{_NAME}(?=(?:{VERBS_OF_THE_PAST}|[a-z]{{2,}}ed|[a-z]{{2,}}[a-rt-z]s)\b)"
+                      r"|[^,;]{2,60}?\s(?=(?:is|are|was|were)\s(?:the|an?|our|your)\s)")
+_SECOND_CLAUSE = re.compile(r"\b(?:and|but|while|whereas|although|though|or|than)\b|;", re.IGNORECASE)
+_QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|(?<!\*)\*[^*]+\*(?!\*)")
+# "x = 2 or x = 3" are two solutions, and no doubt.
+_SOLUTIONS = re.compile(r"(?<![^\W\d_])([a-zA-Z])\s*=[^=]{1,40}?\bor\b(?=\W{0,6}\1\s*=)")
+_SAME_AGAIN = re.compile(r"\s*\(or\s[^()]*\)")
+_LED_IN = re.compile(r"^(?:(?:[=⇒→∴:]|=>|->|\s)+|(?:So|Therefore|Thus|Hence)\b,?\s*)")
+# A single letter is a unit only as a text within a formula.
+_FORMULA_WITH_UNIT = re.compile(r"(.*[\w)}°])\s*?(?:\s((?:square |cubic )?[a-zA-Z]{2,}(?:\s?\^?[23])?)"
+                                r"|\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z ]+)\}(\^\{?[23]\}?)?)\.?")
 _PREPOSITION = re.compile(r"^(?:on|in|at|to|by|from|for) ")
 
 
@@ -74,9 +91,9 @@ def variants(given: str) -> Iterator[str]:
     told = sentences(given.strip())
     if len(told) != 1 and len({normalise_text(sentence) for sentence in told}) != 1:
         return
-    sentence = without_reason(told[0])
+    sentence = _SOLUTIONS.sub(lambda first: f"{first[0][:-2]},", _LED_IN.sub("", without_reason(told[0])))
     yield sentence
-    yield re.sub(r"\s*\\(?:text|mathrm|mbox)\s*\{[^{}]*\}(?:\^\{?\d\}?)?[\s$.]*$", "", sentence)
+    sentence = _SAME_AGAIN.sub("", sentence if " would " in sentence else without_lead(sentence))
     if _HEDGED.search(sentence):
         return
     yield re.sub(r"\s*\([^()]*\)\s*$", "", sentence)
@@ -88,6 +105,11 @@ def variants(given: str) -> Iterator[str]:
     if said := [*_COPULA.finditer(sentence)]:
         yield sentence[said[-1].end():]
         yield sentence[said[0].end():]
+    yield re.split(r":\W{0,3}\s", sentence)[-1]
+    if passive := _PASSIVE.search(sentence):
+        yield sentence[passive.end():]
+    if (subject := _SUBJECT.match(sentence)) and not _SECOND_CLAUSE.search(_QUOTED.sub("", sentence)):
+        yield subject[0]
     yield _PREPOSITION.sub("", normalise_text(sentence))
 
 
@@ -101,14 +123,43 @@ def _same(given: str, expected: str, tolerance: float) -> bool:
         return len(one) == len(other) and all(map(equal_numbers, one, other))
     if not (is_mathematics(given) or is_mathematics(expected)):
         return _same_parts(given, expected, tolerance)
-    left, right = normal_form(given), normal_form(expected)
+    if _TIME.fullmatch(given) and _TIME.fullmatch(expected):
+        time, wanted = ("".join(normalise_text(text).split()) for text in (given, expected))
+        # Where only one of them says which half of the day it is, the other means it.
+        return time == wanted or (
+            time.endswith("m") != wanted.endswith("m") and time.rstrip("apm") == wanted.rstrip("apm"))
+    (formula, unit), (wanted, in_unit) = without_unit(value_of(given, expected)), without_unit(expected)
+    if not same_units(unit, in_unit):
+        return False
+    left, right = normal_form(formula), normal_form(wanted)
     if left == right:
         return bool(left)
     # "y = 2x+3" for "2x+3": the name on the left says nothing, where only one side has it.
     if bool(_NAME_BEFORE.match(left)) != bool(_NAME_BEFORE.match(right)) and (
             _NAME_BEFORE.sub("", left) == _NAME_BEFORE.sub("", right)):
         return True
-    return _same_parts(plain(given.strip("$ ")), plain(expected.strip("$ ")), tolerance)
+    return _same_parts(plain(formula.strip("$ ")), plain(wanted.strip("$ ")), tolerance)
+
+
+def value_of(given: str, expected: str) -> str:
+    """The side of an equation that answers where no equation is expected: "f'(x) = 3x^2 ≈ …" says 3x^2."""
+    if "=" in expected or "≈" in expected:
+        return given
+    exact = re.split(r"≈|\\approx(?![a-z])", given, maxsplit=1)[0] if "=" in given else given
+    left, equals, right = exact.rpartition("=")
+    return right if equals and names_a_value(plain(left)) else given
+
+
+def without_unit(text: str) -> tuple[str, Unit]:
+    r"""A formula and the measure behind it: "36π cm^2", "\pi/4 radians"; "units" say nothing."""
+    parts = _FORMULA_WITH_UNIT.fullmatch(re.sub(r"(?<!\\)\$", "", signs(text)).strip())
+    if parts is None:
+        return text, NO_UNIT
+    words = parts[2] or parts[3] + (parts[4] or "").replace("{", "").replace("}", "")
+    if words.rstrip("^23 ").endswith("units"):
+        return parts[1], NO_UNIT
+    unit = read_unit(words.strip())
+    return (parts[1], unit) if unit is not None and (unit.measure or parts[3]) else (text, NO_UNIT)
 
 
 def _measures(text: str) -> list[Number]:

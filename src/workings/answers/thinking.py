@@ -18,9 +18,12 @@ _CLOSING = frozenset(map(str.casefold, _ENDS))
 # Control tokens that a tokenizer left in the text, and other marks around what is said.
 _CONTROL = re.compile(r"<\|\w{2,30}\|>|\[END FINAL RESPONSE\]|</?(?:conclusion|response|output|final_answer|result)>",
                       re.IGNORECASE)
-_NEXT_QUESTION = re.compile(r"\n\s*(?:###\s*)?(?:question|q|problem|human|user|instruction)\s*\d{0,4}\s*:",
-                            re.IGNORECASE)
-_ANSWERED = re.compile(r"####|\\boxed|\banswer\b|</answer>", re.IGNORECASE)
+_NEXT_QUESTION = re.compile(r"\n\s*(?:###\s*(?:question|problem|instruction|input)\b"
+                            r"|(?:question|q|problem|human|user|instruction)\s*\d{0,4}\s*:)", re.IGNORECASE)
+_ANSWERED = re.compile(r"####|\\boxed|\banswer\b|</answer>|=\s*\W{0,3}\d", re.IGNORECASE)
+# A display of one line and a matrix, whose marks stand on lines of their own.
+_DISPLAY = re.compile(r"(\\\[|\$\$)[^\S\n]*\n([^\n]*)\n[^\S\n]*(?=\\\]|\$\$)")
+_MATRIX = re.compile(r"\\begin\{(\w{0,10}matrix)\}(?:[^\n]{0,300}\n){1,12}?[^\n]{0,300}?\\end\{\1\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,9 @@ def said(text: str, *, truncated: bool = False) -> AfterThinking:
         last = text[text.rfind("<answer>", start):] if "<reasoning>" in text and "<answer>" in text[start:] else ""
     if last.strip():
         outside = [last]
-    return AfterThinking(_CONTROL.sub(" ", _before_next_question("\n".join(outside))), ended,
-                         truncated or _open_at_end(last))
+    spoken = _before_next_question("\n".join(outside))
+    spoken = _MATRIX.sub(lambda matrix: matrix[0].replace("\n", " "), spoken)
+    return AfterThinking(_CONTROL.sub(" ", _DISPLAY.sub(r"\1 \2 ", spoken)), ended, truncated or _open_at_end(last))
 
 
 def _before_next_question(text: str) -> str:

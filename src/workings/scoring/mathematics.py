@@ -15,7 +15,7 @@ from types import FrameType
 
 from workings.answers.latex import is_mathematics, signs
 from workings.answers.numbers import names_a_value, parse_number
-from workings.answers.texts import variants, without_brackets
+from workings.answers.texts import variants, without_brackets, without_unit
 from workings.answers.units import read_unit, same_units
 from workings.errors import RequestError
 from workings.hints import pip_install
@@ -44,7 +44,8 @@ _FUNCTIONS = frozenset(("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arc
 _RELATION = re.compile(r"[<>≤≥∈]|\\(?:leq?|geq?|lt|gt|in|infty|cup|cap|pm|begin)(?![a-zA-Z])|∞|∪|±")
 _ANGLE = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])")
 _BASE = re.compile(r"(?<=\d)_\s*\{?(\w+)")
-_DELIMITED = re.compile(r"(?<!\\)\$[^$]+\$|\\\([^)]*\\\)|\\\[.*?\\\]")
+_DELIMITED = re.compile(r"(?<!\\)\$[^$]+\$|\\\(.*?\\\)|\\\[.*?\\\]")
+_UNIT_BEHIND = re.compile(r"\s?((?:square |cubic )?[^\W\d_]+(?:\^?[23])?)")
 
 
 class TooLong(BaseException):
@@ -87,18 +88,26 @@ def same_mathematics(given: str, expected: str) -> bool:
     if re.fullmatch(r"\s*[\d.]+(?:\s+[\d.]+)+\s*", given):
         return False
     with _limited():
-        return any(_asked(variant, expected.strip()) for variant in dict.fromkeys(_formulas(given)))
+        return any(_asked(variant, expected.strip()) for variant in dict.fromkeys(_formulas(given, expected)))
 
 
-def _formulas(given: str) -> Iterator[str]:
+def _formulas(given: str, expected: str) -> Iterator[str]:
     """What an answer may mean that is a formula: the whole of it, what its sentence says, or the only formula in it."""
-    marked = _DELIMITED.findall(given)
-    for said in (*variants(given), *(marked if len(marked) == 1 else ())):
+    marked = list(_DELIMITED.finditer(given))
+    only = [marked[0][0]] if len(marked) == 1 and _same_unit_behind(given[marked[0].end():], expected) else []
+    for said in (*variants(given), *only):
         text = said.strip().strip("*$ ").removeprefix("\\(").removesuffix("\\)").removeprefix("\\[").removesuffix("\\]")
         # What a variant leaves out must not be the unit.
         if text and len(text) <= MAX_CHARACTERS and "$" not in text and len(_TEXT.findall(text)) == len(
                 _TEXT.findall(given)):
             yield _without_names(text.strip())
+
+
+def _same_unit_behind(text: str, expected: str) -> bool:
+    """Whether the unit that a text begins with, behind a formula, does not contradict that of the expected answer."""
+    words = _UNIT_BEHIND.match(text)
+    unit = read_unit(words[1]) if words else None
+    return unit is None or not unit.measure or same_units(unit, without_unit(expected)[1])
 
 
 def _without_names(text: str) -> str:
