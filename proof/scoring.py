@@ -19,7 +19,7 @@ from tools.result_file import ROOT, write_result
 from workings.answers.equal import same_answer
 from workings.answers.extract import extract
 from workings.scoring.items import Item, read_items
-from workings.scoring.judge import judge
+from workings.scoring.judge import Judgement, judge
 from workings.scoring.scorers import load_scorer
 from workings.scoring.settings import ScoringSettings
 
@@ -85,7 +85,11 @@ def judged(rows: Sequence[Row], scorer: str, version: int = 2) -> dict[str, Any]
         name = row.get("scorer", scorer)
         settings = ScoringSettings(scorer=name, form=row.get("form", "any"), extraction_version=version)
         item = Item(id="a", prompt="p", expected_answer=row["expected"])
-        right = judge(item, row["completion"], scores[name], settings, truncated=row.get("truncated", False)).score == 1
+        try:
+            judgement = judge(item, row["completion"], scores[name], settings, truncated=row.get("truncated", False))
+        except TimeoutError:  # an error for whoever scores, and 0
+            judgement = Judgement()
+        right = judgement.score == 1
         count += 1
         agreeing += right == row["right"]
         of_kind = kinds.setdefault(row["kind"], {"labelled": 0, "agreeing": 0})
