@@ -3,9 +3,9 @@
 The strings stand in `tests/scoring`, each with what was expected and whether a careful reader would call it right;
 answers of mathematics are judged by `answer` and by `math`. The sets of `held_out.jsonl` were labelled before any
 rule had seen them, each when the rules had been mended for those before it: `--first-try SET` writes how a set was
-judged then into a file of its own, and is run once. For the last of them nothing is mended. The rows that could be argued are those of the table in
-`docs/evaluation.md`. GSM8K's expected answers, written in six forms behind their solutions, are read from
-`../shared/data/gsm8k` beside the repository where it is there.
+judged then into a file of its own, and is run once. For the last of them nothing is mended. The rows that could be
+argued are those of the table in `docs/evaluation.md`. GSM8K's expected answers, written in six forms behind their
+solutions, are read from `../shared/data/gsm8k` beside the repository where it is there.
 """
 
 import json
