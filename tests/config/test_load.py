@@ -1,6 +1,7 @@
 """Recipes: strict, documented, helpful when wrong."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -162,3 +163,21 @@ def test_an_error_names_file_and_line_or_the_override_and_what_was_meant(tmp_pat
         load_recipe(str(path), overrides)
     assert said.format(file=path) in str(caught.value)
     assert "Input" not in str(caught.value)  # the library's own words
+
+
+def test_what_is_missing_is_said_as_words_of_the_command(tmp_path: Path) -> None:
+    place = tmp_path / "recipe.yaml"
+    place.write_text("model: {source: pretrained, id: Qwen/Qwen3-0.6B}\ndata: {traces: t.jsonl}\n"
+                     "training: {epochs: 1, learning_rate: 1e-4}\n")
+    with pytest.raises(RequestError) as found:
+        load_recipe(place)
+    words = found.value.try_next.partition("at the end of the command: ")[2].split()
+    values = {"name": "a", "data.max_length": "64", "batch.micro_batch": "1"}
+    load_recipe(place, [word.replace("=…", f"={values[word.removesuffix('=…')]}") if "…" in word else word
+                        for word in words])
+
+
+def test_a_word_in_place_of_a_section_is_told_how_to_write_the_section() -> None:
+    with pytest.raises(RequestError, match=r"'evaluation=\{\}' sets all its keys to their defaults"):
+        load_recipe("smoke-tiny", ["evaluation=none"])
+    assert load_recipe("smoke-tiny", ["evaluation={}"]).recipe.evaluation.items == "none"

@@ -1,7 +1,7 @@
 """What is shown while a run trains: rates of a window behind compilation, completions on one line."""
 
 from workings.hardware.memory import PROCESS_PEAK
-from workings.record.pace import duration, pace
+from workings.record.pace import about, duration, pace
 from workings.training.display import Display, fitting, one_line
 from workings.training.loop import Progress
 
@@ -52,3 +52,14 @@ def test_a_narrow_terminal_leaves_whole_parts_out():
 def test_no_time_is_said_in_powers_of_ten():
     assert [duration(seconds) for seconds in (0, 2.23e-6, 0.25, 89, 90)] == [
         "0 s", "less than a millisecond", "0.25 s", "89 s", "2 min"]
+    assert [about(seconds) for seconds in (2.23e-6, 0.25)] == ["less than a millisecond", "about 0.25 s"]
+
+
+def test_what_is_waited_for_leaves_the_count_of_steps_its_room(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")  # rich draws as on a terminal
+    planned = {"predicted_peak_bytes": 5, "predicted_source": "compiled", "limit_bytes": 9}
+    with Display("smoke-tiny", 60_000, Progress(step=120, position=None), [].append, planned) as display:
+        display.begins("looking at the model", None)  # never ends, so the wait for the first step is drawn last
+    assert "120/60000 taking the firs…" in capsys.readouterr().err

@@ -37,3 +37,12 @@ def test_figures_beside_each_other_have_one_scale() -> None:
     wide = [float(re.findall(r'<rect class="part p0" x="4.0" y="18" width="([0-9.]+)"', figure)[0])
             for figure in (alone, beside)]
     assert wide[0] == pytest.approx(2 * wide[1], rel=0.01)
+
+
+def test_a_limit_that_is_far_away_does_not_hide_the_bars() -> None:
+    near, far = (stacked_bars([("a", [("parameters", 10)])], limit) for limit in (500, 501))
+    width = [float(re.findall(r'<rect class="part p0" x="4.0" y="18" width="([0-9.]+)"', figure)[0])
+             for figure in (near, far)]
+    assert width[1] == pytest.approx(50 * width[0], rel=0.01)
+    assert ('class="limit"' in near, 'class="limit"' in far) == (True, False)
+    assert "limit 501 B, 50 times as much" in far

@@ -41,6 +41,6 @@ def test_the_page_shows_them_with_the_wrong_step_marked(tmp_path: Path, monkeypa
     log(tmp_path / "folder/runs/steps", [sample(step, text) for step, text in ANSWERS.items()])
     page = client(tmp_path / "folder", monkeypatch)
     shown = page.get("/run/runs/steps?tab=samples").text
-    assert "Through the training" in shown
+    assert "During training" in shown
     assert '<span class="wrong-step">8+9+1=17</span>' in shown
-    assert "Through the training" not in page.get("/run/runs/plain?tab=samples").text
+    assert "During training" not in page.get("/run/runs/plain?tab=samples").text

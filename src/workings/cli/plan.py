@@ -114,13 +114,13 @@ def table(plan: "Plan", recipe: str) -> str:
 def time_lines(plan: "Plan") -> list[str]:
     """How long the run takes and what its checkpoints need."""
     from workings.hardware.memory import gib
-    from workings.record.pace import duration
+    from workings.record.pace import about, duration
 
     if plan.time is None:
         return []
     time = plan.time
     drawing = [
-        f"about {duration(time.drawing_seconds)} to draw a rollout, {duration(time.rollout_seconds)} of the run for "
+        f"{about(time.drawing_seconds)} to draw a rollout, {duration(time.rollout_seconds)} of the run for "
         f"{time.rollouts} rollouts"] if time.rollouts else []
     if time.reference_seconds:
         drawing.append(f"at most {duration(time.reference_seconds)} to ask the reference about all pairs, once")
@@ -128,9 +128,9 @@ def time_lines(plan: "Plan") -> list[str]:
         drawing.append(f"{duration(time.teacher_seconds)} to ask the teacher")
     return [
         *drawing,
-        f"about {duration(time.step_seconds)} a step, {duration(time.seconds)} for {time.steps} steps, "
+        f"{about(time.step_seconds)} a step, {about(time.seconds)} for {time.steps} steps, "
         f"{time.checkpoints} checkpoints and evaluation (not counted: {'; '.join(time.not_counted)})",
-        f"a checkpoint of {gib(time.checkpoint_bytes)} about every {duration(time.checkpoint_every_seconds)}; "
+        f"checkpoints of {gib(time.checkpoint_bytes)}, {about(time.checkpoint_every_seconds)} apart; "
         f"{gib(time.disk_bytes)} of disk for {time.kept}, the one being written included",
     ]
 

@@ -36,7 +36,7 @@ def explain(errors: list[ErrorDetails], place: Place) -> RequestError:
         errors: of the library that validates.
         place: where a key was written.
     """
-    given, expected, hints = [], [], []
+    given, expected, hints, missing = [], [], [], []
     for error in _without_union_noise(errors):
         location = _location(error)
         dotted = ".".join(location) or "the recipe"
@@ -52,12 +52,15 @@ def explain(errors: list[ErrorDetails], place: Place) -> RequestError:
         elif error["type"] == "missing":
             given.append(f"no `{dotted}`  in {where}")
             expected.append(f"`{dotted}`" + _described(location))
+            missing.append(_override_for(location))
         elif error["type"] in ("union_tag_invalid", "union_tag_not_found"):
             _explain_choice(error, location, place, (given, expected, hints))
         else:
             given.append(f"{dotted}: {_short(error['input'])}  in {where}")
             expected.append(f"{dotted}: {_expected(error, location)}" + _described(location))
-            hints.append(_near_choice(error, dotted))
+            hints.append(_near_choice(error, dotted) or _empty_section(error, location))
+    if missing:
+        hints.append("what is missing, in the file or at the end of the command: " + " ".join(missing))
     hints = [hint for hint in hints if hint] or ["workings recipes show smoke-tiny"]
     # Further lines stand below the first one, behind the ten characters of its label.
     return RequestError(*("\n          ".join(dict.fromkeys(lines)) for lines in (given, expected, hints)))
@@ -96,6 +99,25 @@ def _near_choice(error: ErrorDetails, dotted: str) -> str:
         return ""
     near = difflib.get_close_matches(str(error["input"]), _choices(dict(error.get("ctx", {}))), n=1)
     return f"did you mean `{dotted}: {near[0]}`?" if near else ""
+
+
+def _override_for(location: tuple[str, ...]) -> str:
+    """The words of a command that set a missing key; of a section what it needs, and of several sections the first."""
+    dotted = ".".join(location)
+    for section in section_at(location):
+        needed = [name for name, field in section.model_fields.items() if field.is_required()]
+        chosen = dict(choice.split(": ") for choice in choice_of(section))
+        return " ".join(f"{dotted}.{name}={chosen.get(name, '…')}" for name in needed)
+    return f"{dotted}=…"
+
+
+def _empty_section(error: ErrorDetails, location: tuple[str, ...]) -> str:
+    """How to write a section of defaults, for whoever wrote a word such as `none` in its place."""
+    known = section_at(location)
+    if error["type"] != "model_type" or not known:
+        return ""
+    needed = any(field.is_required() for section in known for field in section.model_fields.values())
+    return "" if needed else f"'{'.'.join(location)}={{}}' sets all its keys to their defaults"
 
 
 def _explain_choice(error: ErrorDetails, location: tuple[str, ...], place: Place,

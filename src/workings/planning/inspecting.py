@@ -39,7 +39,8 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
     Raises:
         NotInspected, RequestError, WorkingsError: see `PlanningEngine.inspect_for`.
     """
-    places, inspections = _kept(engine, request, programs, target)
+    places = _places(engine, request, programs, engine.inspection_key(target))
+    inspections = _kept(places)
     # The answer is no already: compiling the other programs would take time and change nothing.
     if "step" in inspections and inspections["step"].refused:
         return {"step": inspections["step"]}
@@ -59,17 +60,27 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
 
 
 def kept_inspections(engine: PlanningEngine, request: EngineRequest, programs: Programs,
-                     target: Target) -> Inspections:
-    """What was said before about these programs and is kept; nothing is asked."""
-    return _kept(engine, request, programs, target)[1]
+                     key: Mapping[str, Any]) -> Inspections:
+    """What was said before about these programs and is kept; nothing is asked. Empty without an answer on the step.
+
+    Args:
+        engine: whose answers are looked for.
+        request, programs: see `inspect_programs`.
+        key: of the target (`PlanningEngine.inspection_key`). It is the caller's because it reads the source and the
+            versions of libraries, which takes longer than everything else here.
+    """
+    step = _kept(_places(engine, request, {"step": programs["step"]}, key))
+    return step and _kept(_places(engine, request, programs, key))
 
 
-def _kept(engine: PlanningEngine, request: EngineRequest, programs: Programs,
-          target: Target) -> tuple[dict[ProgramName, Path], dict[ProgramName, Inspection]]:
-    """Where the answer about each program is kept, and the answers that are there."""
-    key = engine.inspection_key(target)
-    places = {name: _place(engine.name, request, name, size, key) for name, size in programs.items()}
-    return places, {name: _read(place) for name, place in places.items() if place.is_file()}
+def _places(engine: PlanningEngine, request: EngineRequest, programs: Programs,
+            key: Mapping[str, Any]) -> dict[ProgramName, Path]:
+    """Where the answer about each program is kept."""
+    return {name: _place(engine.name, request, name, size, key) for name, size in programs.items()}
+
+
+def _kept(places: Mapping[ProgramName, Path]) -> dict[ProgramName, Inspection]:
+    return {name: _read(place) for name, place in places.items() if place.is_file()}
 
 
 def cache_directory() -> Path:

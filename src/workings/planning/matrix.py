@@ -7,6 +7,7 @@ said about it is shown in place of the formula's answer as soon as it is kept.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from workings.config.load import load_recipe
 from workings.config.recipe import Recipe
@@ -59,10 +60,12 @@ def cells(models: Sequence[str], methods: Sequence[str], length: int,
           machines: Sequence[Target]) -> Iterator[MatrixCell]:
     """A cell for every model, method and machine, in that order: by formula, or as it was planned before."""
     engine = find_planning_engine(_recipe(()).engine)  # looking for it reads every package's entry points
+    # Once a machine and not once a cell: a key reads the engine's source and the versions of its libraries.
+    keys = {target.name: engine.inspection_key(target) for target in machines} if engine is not None else {}
     for model in models:
         for method in methods:
             for target in machines:
-                yield _cell(model, method, length, target, engine)
+                yield _cell(model, method, length, target, engine, keys.get(target.name, {}))
 
 
 @cache
@@ -71,7 +74,8 @@ def _recipe(changes: tuple[str, ...]) -> Recipe:
     return load_recipe(BASE, changes).recipe
 
 
-def _cell(model: str, method: str, length: int, target: Target, engine: PlanningEngine | None) -> MatrixCell:
+def _cell(model: str, method: str, length: int, target: Target, engine: PlanningEngine | None,
+          key: Mapping[str, Any]) -> MatrixCell:
     recipe = _recipe(words(model, method, length, target))
     try:
         request, mesh = engine_request(recipe, published_shape(model), target), mesh_of(recipe, target)
@@ -79,8 +83,8 @@ def _cell(model: str, method: str, length: int, target: Target, engine: Planning
         return MatrixCell(model=model, method=method, length=length, target=target.name, verdict=None,
                           why=f"{error.given}; expected {error.expected}")
     programs = programs_of(recipe, mesh[0])
-    kept = kept_inspections(engine, request, programs, target) if engine is not None else {}
-    if "step" in kept:
+    kept = kept_inspections(engine, request, programs, key) if engine is not None else {}
+    if kept:
         worst = max(kept.values(), key=lambda one: one.peak_bytes)
     else:
         worst = estimate(request, longest_batch(recipe, mesh[0]), mesh, target)

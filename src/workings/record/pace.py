@@ -9,6 +9,8 @@ WINDOW = 20
 MIN_STEPS = 2
 """Steps behind the first one of an attempt, which compiles, before anything is said."""
 
+SHORTEST = "less than a millisecond"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
@@ -39,10 +41,16 @@ def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> P
 def duration(seconds: float) -> str:
     """A time for people: two units at most."""
     if 0 < seconds < 0.001:
-        return "less than a millisecond"
+        return SHORTEST
     if seconds < 90:
         return f"{seconds:.3g} s"
     if seconds < 3600:
         return f"{seconds / 60:.0f} min"
     hours, rest = divmod(round(seconds / 60), 60)
     return f"{hours} h {rest:02d} min" if hours < 48 else f"{hours / 24:.1f} days"
+
+
+def about(seconds: float) -> str:
+    """A planned time: ``about 3 min``."""
+    said = duration(seconds)
+    return said if said == SHORTEST else f"about {said}"

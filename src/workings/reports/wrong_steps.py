@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -12,6 +13,7 @@ from workings.reports.figures import NARROW, WIDE, Drawn, Table, key_entry
 from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, draw_interval_chart
 from workings.scoring.steps import wrong_place
 
+_HEADING = re.compile(r"^## (?P<item>.*): (?P<verdict>right|wrong)\n\n(?P<facts>.*\S)\s*\Z", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^(`{3,})text\n", re.MULTILINE)
 CAPTION = ("Items by the first line of their reasoning whose arithmetic does not hold, with 95 % intervals; of each "
            "item the first sample. What stands before it is right as far as it can be read.")
@@ -35,6 +37,33 @@ def marked_samples(text: str) -> Markup:
     for number, (between, fence, held) in enumerate(zip(parts[::3], parts[1::3], parts[2::3], strict=False)):
         samples.append(Markup("{}{}text\n{}\n{}").format(between, fence, marked(held) if number % 2 else held, fence))
     return Markup("").join([*samples, Markup("{}").format(parts[-1])])
+
+
+@dataclass(frozen=True)
+class ReadSample:
+    """One completion of a ``samples.md``."""
+
+    item: str
+    verdict: str
+    """``right`` or ``wrong``."""
+    facts: str
+    """What was expected, what was extracted, and by which rule; Markdown."""
+    prompt: str
+    completion: str
+
+
+def read_samples(text: str) -> list[ReadSample]:
+    """The completions of a ``samples.md``; none where it is not of the form that an evaluation writes."""
+    parts = _fenced(text)
+    before, held = parts[::3], parts[2::3]
+    samples = []
+    # A prompt and its completion; the heading and the facts stand before the prompt.
+    for heading, prompt, completion in zip(before[:-1:2], held[::2], held[1::2], strict=False):
+        named = _HEADING.search(heading)
+        if named is None:
+            return []
+        samples.append(ReadSample(named["item"], named["verdict"], named["facts"], prompt, completion))
+    return samples
 
 
 def _fenced(text: str) -> list[str]:

@@ -75,16 +75,20 @@ class Display:
     def begins(self, what: str, usual_seconds: float | None) -> None:
         """Show in the bar what goes on (`workings.record.waiting.Listener`)."""
         self._going_on.append(what)
-        self._bar.update(self._task, facts=f"{what} …")
+        self._do(f"{what} …")
 
     def reaches(self, done: int, total: int) -> None:
         """Show how much of it is done."""
-        self._bar.update(self._task, facts=f"{self._going_on[-1]} … {done} of {total}")
+        self._do(f"{self._going_on[-1]} … {done} of {total}")
 
     def ends(self) -> None:
         """Show what it was a part of."""
         self._going_on.pop()
-        self._bar.update(self._task, facts=f"{self._going_on[-1]} …" if self._going_on else "")
+        self._do(f"{self._going_on[-1]} …" if self._going_on else "")
+
+    def _do(self, text: str) -> None:
+        # Cut here: the table would else take the room from the count of steps before it.
+        self._bar.update(self._task, facts=one_line(text, self._room))
 
     def show(self, line: dict[str, Any], progress: Progress) -> None:
         """Take note of a finished step."""

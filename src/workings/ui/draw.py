@@ -8,6 +8,8 @@ from workings.hardware.memory import byte_text
 from workings.ui.detail import DeviceMemory
 
 WIDTH, NARROW, HEIGHT, LEFT = 880, 360, 34, 4
+FAR = 50
+"""Where the limit is this many times the longest bar, the bars would be too short to see beside it."""
 PARTS = (("parameters",), ("moments", "master weights"),
          ("gradient", "head gradient", "embedding in fp32", "update in"),
          ("activations",), ("weights", "copy of the head", "reference", "teacher"), ("keys and values", "cache"))
@@ -36,17 +38,19 @@ def in_both_widths(draw: Callable[[int], Markup]) -> Markup:
 
 
 def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, longest: int = 0) -> Markup:
-    """One row a bar: its parts side by side, the limit as a line. Sizes in bytes.
+    """One row a bar: its parts side by side, the limit as a line; in words where it is far away.
 
-    ``longest`` is what the figures beside this one have to show, so that all have one scale.
+    Sizes in bytes. ``longest`` is what the figures beside this one have to show, so that all have one scale.
     """
     return in_both_widths(lambda width: _stacked_bars(bars, limit, longest, width))
 
 
 def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, longest: int,
                   width: int) -> Markup:
+    longest_bar = max(longest, *(sum(size for _, size in parts) for _, parts in bars))
+    far = limit > FAR * longest_bar > 0
     # A plan that does not fit is longer than the limit, and its bar has to stay in the picture; the rest is a margin.
-    top = max(limit, longest, *(sum(size for _, size in parts) for _, parts in bars)) * 1.04
+    top = (longest_bar if far else max(limit, longest_bar)) * 1.04
     scale = (width - 2 * LEFT) / top
     rows, said = [], []
     for index, (name, parts) in enumerate(bars):
@@ -63,10 +67,13 @@ def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: 
             x += size * scale
         said.append(f"{name} {byte_text(total)}")
     height = len(bars) * (HEIGHT + 24) + 18
-    at = LEFT + limit * scale
-    rows.append(Markup('<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="14" y2="{y}"/><text class="tick" x="{x:.1f}" '
-                       'y="{t}" text-anchor="end">limit {text}</text>').format(
-        x=at, y=height - 16, t=height - 3, text=byte_text(limit)))
+    at = width - LEFT if far else LEFT + limit * scale
+    if not far:
+        rows.append(Markup('<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="14" y2="{y}"/>').format(
+            x=at, y=height - 16))
+    said_of_limit = f"limit {byte_text(limit)}" + (f", {limit // longest_bar} times as much" if far else "")
+    rows.append(Markup('<text class="tick" x="{x:.1f}" y="{t}" text-anchor="end">{text}</text>').format(
+        x=at, t=height - 3, text=said_of_limit))
     return Markup('<svg viewBox="0 0 {w} {h}" role="img" aria-label="{label}" class="chart">{content}</svg>').format(
         w=width, h=height, label="Memory a device: " + "; ".join(said) + f"; limit {byte_text(limit)}",
         content=Markup("").join(rows))

@@ -11,7 +11,7 @@ from workings.evaluation.scorecard import percent
 from workings.hardware.memory import byte_text
 from workings.record.values import leaves
 from workings.reports.run_table import count, duration
-from workings.reports.wrong_steps import marked, marked_samples, right_value
+from workings.reports.wrong_steps import marked, marked_samples, read_samples, right_value
 
 
 def time_text(text: str) -> str:
@@ -53,4 +53,4 @@ def coded(text: str) -> Markup:
 
 FILTERS = {"size": byte_text, "time": time_text, "value": value_text, "count": count, "duration": duration,
            "percent": percent, "facts": facts, "coded": coded, "small_p": small_p, "marked": marked,
-           "marked_samples": marked_samples, "right_value": right_value}
+           "marked_samples": marked_samples, "read_samples": read_samples, "right_value": right_value}

@@ -116,7 +116,7 @@ class Curves {
   /** What the slider means where it stands, in words. */
   sayMean() {
     const steps = MEANS[this.form.mean.value];
-    this.holder.querySelector("[data-mean]").textContent = steps === 0 ? "by a fiftieth of the run" : steps === 1 ? "not at all" : `mean of ${steps} steps`;
+    this.holder.querySelector("[data-mean]").textContent = steps === 0 ? "mean of 1/50 of the steps" : steps === 1 ? "none" : `mean of ${steps} steps`;
   }
 
   asked() {
