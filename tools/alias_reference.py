@@ -23,7 +23,7 @@ names at once are refused unless they say the same.
 | `axolotl preprocess FILE --debug` | `workings data preview FILE` |
 | `tune ls`, `tune cp` | `workings recipes list`, `workings recipes copy` |
 | `lm_eval --tasks …` | `workings eval RUN --items ITEMS.jsonl --out DIR` |
-| a spreadsheet of two scores | `workings compare A B` |
+| comparing two scores by hand | `workings compare A B` |
 | Tunix `PeftTrainer(...)` in a notebook | `workings train FILE --out DIR`, or `workings.train(FILE, DIR)` in Python |
 
 ## Keys
@@ -46,7 +46,12 @@ def _here(row: dict[str, object]) -> str:
         return f"*no counterpart*: {row['instead']}"
     values = row.get("values", {})
     assert isinstance(values, dict)
-    translated = ", ".join(f"`{before}` is `{after}`" for before, after in values.items())
+    sets = row.get("sets", {})
+    assert isinstance(sets, dict)
+    # An empty value is only implied: another key may still say more.
+    implied = f"`{sets[row['key']]}`, unless another key says more" if row["key"] in sets else "the default"
+    translated = ", ".join(f"`{before}` is `{after}`" if after else f"`{before}` is {implied}"
+                           for before, after in values.items())
     return f"`{row['key']}`" + (f" ({translated})" if translated else "")
 
 
