@@ -27,6 +27,8 @@ def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
     (["trian"], "No such command"),
     (["ask", "nowhere", "What is 1+1?"], "a sealed run directory"),
     (["verify", "nowhere"], "nowhere"),
+    (["train"], "Missing argument 'recipe'. A recipe file, or the name of a shipped recipe"),
+    (["data", "make", "addition"], "Missing option '--out'. Directory, or a .jsonl file for the traces"),
     (["verify", ".", "--level", "9"], "a level from 0 to"),
     (["verify"], "nothing to verify"),
     (["verify", "--explain", "anchor"], "integrity.anchor"),

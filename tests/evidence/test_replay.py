@@ -332,7 +332,7 @@ def test_other_conditions_are_judged_by_a_tolerance_and_named(run: Path, monkeyp
     facts, _ = replay_and_seal(run, ReplayRequest())
     assert (facts["mode"], facts["verdict"]) == ("tolerance", "passed")
     assert facts["conditions"]["differing"] == ["cpu_model", "usable_cores"]
-    assert "not the recorded ones are cpu_model, usable_cores: passed (equal to the bit)" in facts["sentence"]
+    assert "these differ from the recorded run: cpu_model, usable_cores: passed (equal to the bit)" in facts["sentence"]
     assert verify(run).failed == 0
 
 

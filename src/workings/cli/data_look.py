@@ -78,7 +78,7 @@ def check_command(
     lines += [f"  {finding.id}: {finding.kind}: {finding.text}" for finding in first]
     lines += [f"every finding: {findings}"] if findings is not None else []
     lines += [f"kept {values['kept']} in {values['clean']}, left out {values['removed']}"] if fix else []
-    verdict = ("nothing that matters" if report.passed else
+    verdict = ("no problems found" if report.passed else
                f"{len(report.left_out)} {'pairs' if pairs else 'traces'} should not be trained on")
     answer(values, as_json=as_json, text="\n".join([*lines, f"{report.records} records: {verdict}"]))
     if not report.passed:

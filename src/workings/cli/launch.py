@@ -16,7 +16,7 @@ def launch_command(
     overrides: Annotated[list[str] | None, typer.Argument(
         metavar="KEY=VALUE", help="Overrides, e.g. engine=torch.")] = None,
     launcher: Annotated[Literal["slurm", "kubernetes", "skypilot"], typer.Option(
-        "--for", help="What starts it there.")] = ...,  # type: ignore[assignment]
+        "--for", help="Launcher that the files are for.")] = ...,  # type: ignore[assignment]
     on: Annotated[str, typer.Option(
         "--on", help="Target, e.g. h100 or v5e-16; v5e: the smallest slice that fits.",
     )] = ...,  # type: ignore[assignment]

@@ -53,6 +53,11 @@ class Verbs(typer.core.TyperGroup):
         """Run the verb that was asked for."""
         try:
             return super().invoke(ctx)
+        except typer.BadParameter as wrong:
+            # Of a parameter that is missing the name alone is said otherwise; only that error has a `param_type`.
+            if hasattr(wrong, "param_type") and not wrong.message:
+                wrong.message = (getattr(wrong.param, "help", None) or "").rstrip(".")
+            raise
         # Caught here, because click would turn it into an abort before it reaches `main`.
         except KeyboardInterrupt as stop:
             raise Interrupted(_stopped(stop)) from None

@@ -79,8 +79,9 @@ def check_pages(environment: Mapping[str, str], present: Mapping[str, str], page
     # Advice and no setting of ours: the variable has to stand in the environment before the process starts.
     if asked and not present:
         yield Finding(
-            id="space.pages", judgement="note", what="this kernel gives huge pages to those who ask, and nobody asked",
-            why="every step on a CPU takes its memory anew, and in pages of 4 KiB that takes a part of its time",
+            id="space.pages", judgement="note",
+            what="huge pages are available on request, and this process does not request them",
+            why="every step on a CPU allocates its memory again, which is slower with pages of 4 KiB",
             mend=" ".join(f"export {name}={value}" for name, value in asked.items()))
 
 

@@ -82,7 +82,7 @@ def check_versions(present: Mapping[str, str], version: Installed = installed_ve
                           what=f"{one} {version(one)} does not work with {other} {version(other)}", why=row["why"],
                           mend=row["mend"])
     yield Finding(id="versions", judgement="fine", why="libraries that do not fit fail in the middle of a run",
-                  what=f"{seen} requirements between installed libraries were read")
+                  what=f"{seen} version requirements of installed libraries on each other were checked")
 
 
 def _extra(requirement: Requirement) -> bool:

@@ -50,7 +50,7 @@ class Examination:
         """For people."""
         lines = [line for finding in self.findings for line in finding.lines()]
         count = self.problems
-        end = "nothing that matters is wrong" if not count else f"{count} of these matter"
+        end = "no problems found" if not count else f"{count} problem{'s' if count > 1 else ''} found"
         return "\n".join([*lines, "", end])
 
 

@@ -125,7 +125,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     # One for all stretches: it may read what a reference said of every pair.
     source = opened.source(opened.recipe.seed, exact=exact)
     plans = [_plan(opened, source, stretch, metrics[stretch.start:stretch.end]) for stretch in draw.drawn]
-    say(f"{draw.replayed} steps in {len(plans)} stretches, judged by {standard.mode}")
+    say(f"steps to replay: {draw.replayed}, in parts of the run: {len(plans)}; judged by {standard.mode}")
     # The controls come after it and use the same engine, whose step is compiled by then.
     taken = [_replay(opened, plan) for plan in plans]
     # Of the first stretch alone: each wrong replay costs as many steps as a right one.

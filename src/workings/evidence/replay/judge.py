@@ -81,7 +81,8 @@ def sentence(facts: Facts) -> str:
     if facts["mode"] == "bitwise":
         how = "bitwise, because processor, threads, versions and code are the recorded ones"
     else:
-        other = f"not the recorded ones are {', '.join(differing)}" if differing else "accelerators promise no order"
+        other = (f"these differ from the recorded run: {', '.join(differing)}" if differing else
+                 "accelerators do not promise the order of sums")
         how = f"within the tolerance, because {other}"
     equal = all(not any(line_differences(line).values()) for line in lines)
     largest = max((line_differences(line)["loss"] for line in lines), default=0.0)

@@ -21,7 +21,9 @@ function numberText(value) {
   if (value == null) return "–";
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2);
-  return Number(value.toPrecision(5)).toString();
+  const text = Number(value.toPrecision(5)).toString();
+  // Parted by a narrow space, as everywhere on the page.
+  return size >= 1e4 ? text.replace(/\B(?=(\d{3})+$)/g, "\u202f") : text;
 }
 
 /** Steps that the slider's places mean: 0 leaves the choice to the page, 1 is no mean. */
