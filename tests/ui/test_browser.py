@@ -92,9 +92,9 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
     page.get_by_role("link", name="Start", exact=True).click()
     form = page.locator("form[action='/start/train']")
     assert form.locator("[name=recipe]").input_value() == "smoke-tiny"
-    form.get_by_label("Name of the run").fill("live")
+    form.get_by_label("Folder of the new run").fill("live")
     form.get_by_label("training.steps").fill("100000")  # the field writes it into the text below
-    assert form.get_by_label("What differs").input_value() == "training.steps=100000"
+    assert form.get_by_label("Overrides, one").input_value() == "training.steps=100000"
     form.get_by_text("a device, for the").wait_for()
     form.get_by_role("button", name="Train").click()
     page.wait_for_url(re.compile("/jobs/"))
