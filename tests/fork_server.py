@@ -26,7 +26,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 FORKS = sys.platform == "linux"
@@ -254,33 +254,21 @@ def serve(folder: Path, owner: int) -> None:
 def _accept(listener: socket.socket, children: dict[int, socket.socket]) -> None:
     connection, _ = listener.accept()
     try:
-        asked = _asked(connection)
-    except (OSError, ValueError):  # whoever asked was ended, or asks no further
-        asked = None
-    if asked is None:
+        request, streams = _asked(connection)
+    except (OSError, ValueError):  # whoever asked was ended, or only asked whether this serves
         connection.close()
         return
-    request, streams = asked
     try:
         pid = os.fork()
+        if pid == 0:
+            _become_child(request, streams, (listener, connection, *children.values()))
     except OSError as error:  # no memory or no process left: whoever asked sees that there is no answer
         print(error, file=sys.stderr, flush=True)
-        pid = -1
-    if pid == 0:
-        listener.close()
-        connection.close()
-        for other in children.values():
-            other.close()
-        code = 1
-        try:
-            code = _child(request, streams)
-        finally:  # a signal may come before it is a child of its own, which must never go on as a second server
-            os._exit(code)
-    for stream in streams:
-        os.close(stream)
-    if pid < 0:
         connection.close()
         return
+    finally:
+        for stream in streams:
+            os.close(stream)
     children[pid] = connection
     try:
         connection.sendall(pid.to_bytes(8, "big"))
@@ -288,17 +276,26 @@ def _accept(listener: socket.socket, children: dict[int, socket.socket]) -> None
         os.kill(pid, signal.SIGKILL)
 
 
-def _asked(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """A request and the three streams of its child; None from somebody who only asked whether this serves."""
+def _asked(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """A request and the three streams of its child; ``OSError`` or ``ValueError`` where it does not come whole."""
     connection.settimeout(60.0)  # a client that was stopped in the middle must not stop everybody
-    if not connection.recv(1, socket.MSG_PEEK):
-        return None
     request = json.loads(_exactly(connection, int.from_bytes(_exactly(connection, 8), "big")))
     _, streams, _, _ = socket.recv_fds(connection, 1, _STREAMS)
     connection.settimeout(None)
     if len(streams) != _STREAMS:
-        raise ConnectionError
+        raise ConnectionError("the streams are missing")
     return request, streams
+
+
+def _become_child(request: dict[str, Any], streams: Sequence[int], of_the_server: Sequence[socket.socket]) -> NoReturn:
+    """Run what was asked for in this fork of the server, and end."""
+    code = 1
+    try:
+        for each in of_the_server:
+            each.close()
+        code = _child(request, streams)
+    finally:  # a signal may come before it is a child of its own, which must never go on as a second server
+        os._exit(code)
 
 
 def _reap(children: dict[int, socket.socket]) -> None:
