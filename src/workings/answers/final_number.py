@@ -114,7 +114,7 @@ def final_number(text: str, *, truncated: bool = False) -> str | None:
         # What stands behind the last end of a sentence was cut: its number may be the beginning of another one.
         ends = [stop.end() for stop in re.finditer(r"\n|[.!?](?=\s)", text[-20_000:])]
         text = text[-20_000:][:ends[-1]] if ends else ""
-    asked = wanting = False
+    asked = asked_back = False
     for line in reversed(last_lines(text)):
         if (truncated or asked) and not is_conclusion(line):
             continue
@@ -123,9 +123,9 @@ def final_number(text: str, *, truncated: bool = False) -> str | None:
         for sentence in reversed(up_to_bold(line)):
             if is_question(sentence):
                 # Before it only a conclusion can be the answer: the rest may be the question said once more.
-                asked, wanting = True, wanting or asks_back(sentence)
+                asked, asked_back = True, asked_back or asks_back(sentence)
                 continue
-            if wanting and not is_conclusion(sentence):
+            if asked_back and not is_conclusion(sentence):
                 continue
             if says_nothing(sentence):
                 return None

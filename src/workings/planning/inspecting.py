@@ -69,6 +69,7 @@ def kept_inspections(engine: PlanningEngine, request: EngineRequest, programs: P
         key: of the target (`PlanningEngine.inspection_key`). It is the caller's because it reads the source and the
             versions of libraries, which takes longer than everything else here.
     """
+    # The step first: most cells of a table have no answer, and looking for those of all programs takes longer.
     step = _kept(_places(engine, request, {"step": programs["step"]}, key))
     return step and _kept(_places(engine, request, programs, key))
 

@@ -9,7 +9,8 @@ WINDOW = 20
 MIN_STEPS = 2
 """Steps behind the first one of an attempt, which compiles, before anything is said."""
 
-SHORTEST = "less than a millisecond"
+MILLISECOND = 1e-3
+"""Shorter times are not said in numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +41,8 @@ def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> P
 
 def duration(seconds: float) -> str:
     """A time for people: two units at most."""
-    if 0 < seconds < 0.001:
-        return SHORTEST
+    if 0 < seconds < MILLISECOND:
+        return "less than a millisecond"
     if seconds < 90:
         return f"{seconds:.3g} s"
     if seconds < 3600:
@@ -52,5 +53,4 @@ def duration(seconds: float) -> str:
 
 def about(seconds: float) -> str:
     """A planned time: ``about 3 min``."""
-    said = duration(seconds)
-    return said if said == SHORTEST else f"about {said}"
+    return duration(seconds) if 0 < seconds < MILLISECOND else f"about {duration(seconds)}"
