@@ -35,7 +35,7 @@ from workings.engines.torch.device import (
 )
 from workings.engines.torch.environment import environment_files
 from workings.engines.torch.frozen_linear import FrozenLinear
-from workings.engines.torch.generate import Pick, answer, drawn, greedy, order
+from workings.engines.torch.generate import Pick, answer, drawn, greedy, order, uniform_numbers
 from workings.engines.torch.inspect import inspection
 from workings.engines.torch.lora import RootWithoutAdapters, fill_adapters, refuse_unknown, trained, weights
 from workings.engines.torch.mask_check import check_masks, refuse_unsuited
@@ -206,8 +206,8 @@ class TorchEngine(TorchPlanning):
     def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
                tell: Callable[[int], None]) -> Completion:
         """The tokens that `generate` gives for one prompt, told one by one."""
-        def told(logits: torch.Tensor) -> tuple[torch.Tensor]:
-            picked = greedy(logits)
+        def told(logits: torch.Tensor, count: int) -> tuple[torch.Tensor]:
+            picked = greedy(logits, count)
             if (token := int(picked[0])) not in stop_ids:
                 tell(token)
             return picked
@@ -219,8 +219,8 @@ class TorchEngine(TorchPlanning):
         """One drawn continuation per prompt, in the order given; a prompt's draw follows from its own seed."""
         if temperature <= 0:
             raise RequestError(f"temperature: {temperature:g}", "a temperature above zero", "leave it out: greedy")
-        return self._answers(state, prompts, max_new_tokens, stop_ids,
-                             lambda indices: drawn(temperature, [seeds[i] for i in indices]))
+        return self._answers(state, prompts, max_new_tokens, stop_ids, lambda indices: drawn(
+            temperature, uniform_numbers([seeds[i] for i in indices], max_new_tokens, self.device.device)))
 
     def _answers(self, state: State, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop_ids: Sequence[int],
                  pick: Any) -> list[Completion]:

@@ -24,34 +24,43 @@ from workings.engines.torch.unproven import cache_of
 
 MAX_ROWS = 128
 """Most rows answered at a time."""
-Pick = Callable[[Tensor], tuple[Tensor, ...]]
-"""``logits [B, V] -> [B] int64`` tokens; of drawn ones also their log probabilities, float64."""
+Pick = Callable[[Tensor, int], tuple[Tensor, ...]]
+"""``(logits [B, V], number of the new token) -> [B] int64`` tokens; of drawn ones their log probabilities as well,
+float64."""
+WHOLE = 2.0**62
+"""What probability 1 is as an integer. A sum over the largest vocabulary, every term rounded, is below 2**63."""
 
 
-def greedy(logits: Tensor) -> tuple[Tensor]:
+def greedy(logits: Tensor, count: int) -> tuple[Tensor]:
     """The likeliest token."""
+    del count
     return (logits.argmax(-1),)
 
 
-def drawn(temperature: float, seeds: Sequence[int]) -> Pick:
-    """Tokens drawn at a temperature; each row from a generator of its own, so that its neighbours do not matter."""
-    generators = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
-
-    def noise(logits: Tensor) -> Tensor:
-        uniform = np.stack([generator.random(logits.shape[1]) for generator in generators])
-        # A generator may give exactly 0, whose logarithm is infinite.
-        return torch.from_numpy(-np.log(-np.log(np.clip(uniform, 1e-300, 1.0 - 2.0**-53)))).to(logits.device)
-
-    return largest_with(temperature, noise)
+def uniform_numbers(seeds: Sequence[int], count: int, device: torch.device) -> Tensor:
+    """``[count, B]`` float64 from 0 to below 1: each row's from its own seed, so that its neighbours do not matter."""
+    made = np.stack([np.random.Generator(np.random.Philox(seed)).random(count) for seed in seeds], 1)
+    return torch.from_numpy(made).to(device)
 
 
-def largest_with(temperature: float, noise: Callable[[Tensor], Tensor]) -> Pick:
-    """Tokens drawn at a temperature with Gumbel's ``noise``, ``[B, V]`` float64 on the device of the logits."""
-    def pick(logits: Tensor) -> tuple[Tensor, Tensor]:
-        # The largest of logits plus Gumbel noise is a draw from their softmax.
-        scaled = logits.double() / temperature
-        token = (scaled + noise(logits)).argmax(-1)
-        return token, scaled.log_softmax(-1).gather(1, token[:, None])[:, 0]
+def drawn(temperature: float, uniform: Tensor) -> Pick:
+    """Tokens drawn at a temperature: where a row's uniform number falls among its sums of probabilities.
+
+    Args:
+        temperature: above zero.
+        uniform: from `uniform_numbers`, for as many tokens as will be written.
+    """
+    def pick(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        log_probs = logits.double().div_(temperature).log_softmax(-1)
+        # Sums of integers are exact, so that every device and every order of summing gives the same ones; CUDA's
+        # running sums of floats differ from one time to the next.
+        sums = log_probs.exp().mul_(WHOLE).long().cumsum_(-1)
+        total = sums[:, -1:]
+        # Rounding must not lift a number that is nearly 1 above all tokens.
+        point = torch.minimum((uniform[count][:, None] * total).long(), total - 1)
+        # The first token whose sum is above the point; weights that are no numbers give any token, but one in range.
+        token = torch.searchsorted(sums, point, right=True).clamp_(max=logits.shape[1] - 1)
+        return token[:, 0], log_probs.gather(1, token)[:, 0]
 
     return pick
 
@@ -126,7 +135,7 @@ def _continue(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequenc
     done = torch.zeros(len(prompts), dtype=torch.bool, device=spec.device)
     written: list[tuple[Tensor, ...]] = []
     while True:
-        picked = pick(final_logits(model, last, spec.shape.final_softcap))
+        picked = pick(final_logits(model, last, spec.shape.final_softcap), len(written))
         written.append(tuple(spec.mesh.agreed(x) for x in picked))
         token = written[-1][0]
         done |= torch.isin(token, stops)

@@ -5,12 +5,11 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from workings.engines.base import ProgramName
 from workings.engines.torch.attention import AttentionMask
-from workings.engines.torch.generate import Pick, greedy, largest_with, read_prompts
+from workings.engines.torch.generate import Pick, drawn, greedy, read_prompts
 from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.step import (
@@ -69,9 +68,10 @@ def answers(spec: TorchSpec, state: State, size: Size, packed: bool, *, pick: Pi
     state.model.train()
 
 
-def _no_noise(logits: Tensor) -> Tensor:
-    # Noise of a run comes from NumPy, whose arrays no trace sees; on the device it is a tensor like this one.
-    return torch.zeros_like(logits, dtype=torch.float64)
+def drawing(spec: TorchSpec, state: State, size: Size, packed: bool) -> None:
+    """`answers` that are drawn."""
+    uniform = torch.zeros((max(2, size[2]), size[0]), dtype=torch.float64, device=spec.device)
+    answers(spec, state, size, packed, pick=drawn(1.0, uniform))
 
 
 def _generate(spec: TorchSpec, model: PreTrainedModel, size: Size, pick: Pick) -> None:
@@ -80,9 +80,9 @@ def _generate(spec: TorchSpec, model: PreTrainedModel, size: Size, pick: Pick) -
     lengths = torch.full((prompts,), length, device=spec.device)
     last, cache = read_prompts(spec, model, index, lengths)
     # The first turn follows the prompts; the second has the longest cache, as before the last token.
-    for _ in range(2):
+    for count in range(2):
         logits = final_logits(model, last, spec.shape.final_softcap)
-        token = pick(logits)[0]
+        token = pick(logits, count)[0]
         del logits
         slots = cache.get_seq_length() + 1
         visible = AttentionMask(distance=torch.zeros((prompts, 1, slots), dtype=torch.int64, device=spec.device),
@@ -105,4 +105,4 @@ def _lengthen(cache: DynamicCache, slots: int) -> None:
 
 PROGRAMS: dict[Program, Callable[[TorchSpec, State, Size, bool], None]] = {
     "step": step, "evaluation": evaluation, "log_probs": log_probs, "generation": partial(answers, pick=greedy),
-    "drawing": partial(answers, pick=largest_with(1.0, _no_noise))}
+    "drawing": drawing}

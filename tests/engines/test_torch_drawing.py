@@ -1,0 +1,67 @@
+"""How the PyTorch engine draws a token: by one uniform number of its row's own, among sums of probabilities."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from workings.engines.torch.generate import drawn, uniform_numbers
+
+CPU = torch.device("cpu")
+
+
+def picked(probabilities: list[float], uniform: list[float], temperature: float = 1.0) -> tuple[list[int], list[float]]:
+    """Tokens of rows with the same probabilities, and their log probabilities."""
+    logits = torch.tensor([probabilities]).log().expand(len(uniform), len(probabilities))
+    tokens, log_probs = drawn(temperature, torch.tensor([uniform], dtype=torch.float64))(logits, 0)
+    return tokens.tolist(), log_probs.tolist()
+
+
+def test_a_number_picks_the_token_whose_share_it_falls_into() -> None:
+    """Shares 1/2, 1/4, 1/4; at temperature 1/2 they are squared and normalized: 2/3, 1/6, 1/6."""
+    most = 1 - 2.0**-53  # the largest number below 1
+    tokens, log_probs = picked([0.5, 0.25, 0.25], [0.0, 0.4999, 0.5001, 0.7499, 0.7501, most])
+    assert tokens == [0, 0, 1, 1, 2, 2]
+    np.testing.assert_allclose(log_probs, np.log([0.5, 0.5, 0.25, 0.25, 0.25, 0.25]), rtol=1e-7)
+    tokens, log_probs = picked([0.5, 0.25, 0.25], [0.666, 0.667, 0.833, 0.834], temperature=0.5)
+    assert tokens == [0, 1, 1, 2]
+    np.testing.assert_allclose(np.exp(log_probs), [2 / 3, 1 / 6, 1 / 6, 1 / 6], rtol=1e-6)
+
+
+def test_what_is_impossible_is_never_picked_and_what_is_no_number_stays_in_range() -> None:
+    assert picked([0.0, 0.5, 0.0, 0.5, 0.0], [0.0, 0.5, 1 - 2.0**-53])[0] == [1, 3, 3]
+    tokens, log_probs = picked([0.5, float("nan"), 0.5, 0.5], [0.0, 0.9])
+    assert all(0 <= token < 4 for token in tokens)
+    assert np.isnan(log_probs).all()
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_draws_follow_the_softmax_at_the_temperature(temperature: float) -> None:
+    """40,000 draws, ten tokens of each of 4,000 seeds, among 30 tokens, the rarest of which is expected 15 times."""
+    logits = np.random.default_rng(0).normal(size=30).astype(np.float32)
+    expected = np.exp(logits.astype(np.float64) / temperature)
+    expected /= expected.sum()
+    rows = torch.from_numpy(logits).expand(4_000, -1)
+    pick = drawn(temperature, uniform_numbers(range(4_000), 10, CPU))
+    tokens, log_probs = map(torch.cat, zip(*(pick(rows, count) for count in range(10)), strict=True))
+    assert chisquare(np.bincount(tokens, minlength=30), expected * 40_000).pvalue > 1e-4
+    np.testing.assert_allclose(log_probs, np.log(expected)[tokens], rtol=1e-9)
+
+
+def test_numbers_follow_from_the_rows_own_seed_and_from_the_number_of_the_token() -> None:
+    together = uniform_numbers([3, 2**32 - 1, 7], 5, CPU)
+    assert uniform_numbers([2**32 - 1], 9, CPU)[:5, 0].tolist() == together[:, 1].tolist()
+    many = uniform_numbers(range(400), 10, CPU)
+    assert len(many.unique()) == many.numel()
+    # Rows of neighbouring seeds and neighbouring tokens fill a square evenly, 16 x 16 fields of it.
+    for one, other in ((many[:-1], many[1:]), (many[:, :-1], many[:, 1:])):
+        fields = (one * 16).long() * 16 + (other * 16).long()
+        assert chisquare(np.bincount(fields.flatten(), minlength=256)).pvalue > 1e-4
+
+
+def test_draws_with_a_vocabulary_of_gemma_s_size() -> None:
+    """Probabilities of a few billionths: their sums end at the whole, and halves are where they belong."""
+    logits = torch.zeros(3, 262_144)
+    tokens, log_probs = drawn(1.0, torch.tensor([[0.0, 0.5, 1 - 2.0**-53]], dtype=torch.float64))(logits, 0)
+    assert tokens.tolist() == [0, 131_072, 262_143]
+    np.testing.assert_allclose(log_probs, -np.log(262_144), rtol=1e-12)
