@@ -1,5 +1,7 @@
 """What an engine says about the programs of a run on a machine that is not here, kept by a digest of what went in.
 
+Answers are looked for in the person's cache, then among those that come with the package (`workings.planning.shipped`).
+
 Of a model that a compiler refuses, two shallow ones are compiled: a step's needs grow in a straight line with layers.
 """
 
@@ -22,6 +24,7 @@ from workings.engines.base import (
 from workings.hardware import machine
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
+from workings.planning.shipped import shipped_answer
 from workings.record.atomic import write_json
 from workings.record.digest import json_digest
 from workings.record.waiting import waiting
@@ -81,7 +84,8 @@ def _places(engine: PlanningEngine, request: EngineRequest, programs: Programs,
 
 
 def _kept(places: Mapping[ProgramName, Path]) -> dict[ProgramName, Inspection]:
-    return {name: _read(place) for name, place in places.items() if place.is_file()}
+    found = {name: _read(place) if place.is_file() else shipped_answer(place.stem) for name, place in places.items()}
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def cache_directory() -> Path:
