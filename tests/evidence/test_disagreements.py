@@ -110,7 +110,7 @@ CASES: dict[str, tuple[Change, str, str]] = {
         lambda run: (run.parent / "attempts.jsonl").write_text('{"run":"tiny","config_digest":"0"}\n'),
         "consistency.attempts", "lists no start of 'tiny'"),
     "attempts torn in the middle": (lambda run: (run.parent / "attempts.jsonl").write_text('{"run":\n{}\n'),
-                                    "consistency.attempts", "line 1: not JSON"),
+                                    "consistency.attempts", "line 1 is damaged: not JSON"),
     "uncommitted checkpoint": (lambda run: (run / "checkpoints/step_000006/COMMIT.json").unlink(),
                                "integrity.checkpoints", "COMMIT.json is missing"),
     "folder that is no checkpoint": (lambda run: (run / "checkpoints/step_000006").rename(run / "checkpoints/last"),

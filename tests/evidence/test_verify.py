@@ -10,6 +10,7 @@ import pytest
 
 from tests.evidence.reseal import edit_json, edit_manifest, reseal
 from tests.record import synthetic
+from workings.cli.verify import _text as verify_text
 from workings.errors import RequestError
 from workings.evidence.verify import CheckVerdict, Verification, verify
 from workings.evidence.verify.checks import CHECKS, check
@@ -59,6 +60,23 @@ def test_ids_are_stable_and_unique() -> None:
     assert len(IDS) == len(set(IDS))
     with pytest.raises(ValueError, match=r"'integrity\.sums' is registered twice"):
         check("integrity.sums", level=0, title="again")(lambda record: iter(()))
+
+
+def test_a_damaged_file_is_said_once_with_the_checks_it_stops(run: Path) -> None:
+    log = run / "train" / "metrics.jsonl"
+    rows = log.read_text().splitlines()
+    log.write_text("\n".join([rows[0], rows[1][:40], *rows[2:], ""]))
+    found = verify(run)
+    lines = verify_text(found, verbose=False).splitlines()
+    assert "form.json: train/metrics.jsonl, line 2 is damaged: not JSON" in lines[1]
+    assert "checks could not be made because of that: form.schema, " in lines[2]
+    # The bytes' sum, the damage, what it stops; then two more that compare with what is not damaged.
+    assert sum(line.startswith("FAILED  ") for line in lines) < found.failed - 5
+    assert sum("line 2 is damaged" in line for line in lines) == 1
+    everything = verify_text(found, verbose=True)
+    assert all(f"{one.id}: {one.text}" in everything for one in found.checks)
+    assert repr(found).startswith(f"<Verification of {run}: FAILED, no level of 2: ")
+    assert repr(found).endswith(", ".join(one.id for one in found.checks if one.verdict == "failed") + ">")
 
 
 def test_a_good_run_reaches_level_two(run: Path) -> None:

@@ -124,10 +124,10 @@ def test_torn_and_broken_lines(tmp_path) -> None:
     assert path.read_bytes() == b'{"n":1}\n{"n":2}\n'
     assert jsonl.cut_torn_line(path) is None
     path.write_bytes(b'{"n":1}\n{"n":\n{"n":3}\n')
-    with pytest.raises(RecordError, match=r"a\.jsonl, line 2: not JSON"):
+    with pytest.raises(RecordError, match=r"a\.jsonl, line 2 is damaged: not JSON"):
         jsonl.read(path)
     path.write_bytes(b"[1]\n")
-    with pytest.raises(RecordError, match="line 1: not a JSON object"):
+    with pytest.raises(RecordError, match="line 1 is damaged: not a JSON object"):
         jsonl.read(path)
 
 

@@ -99,20 +99,10 @@ def _text(result: "Verification", *, verbose: bool) -> str:
     """
     from workings.evidence.replay.coverage import sentences
 
-    lines = []
-    for check in result.checks:
-        verdict = str(check.verdict)
-        # What only somebody outside can provide is not made in most checks, and nothing is wrong then.
-        if verbose or verdict == "failed" or (verdict == "not_checked" and check.blocking):
-            lines.append(painted(f"{MARKS[verdict]}  {check.id}: {check.text}", MEANINGS[verdict], sys.stdout))
-    well = not result.failed and result.level == result.asked_level
-    level = f"level {result.level}" if result.level >= 0 else "no level"
-    reached = f"{level} of {result.asked_level}"
-    word = "verified" if well else "FAILED" if result.failed else "not reached"
-    meaning: Meaning = "good" if well else "bad" if result.failed else "warning"
-    summary = painted(f"{word}: {result.path}", meaning, sys.stdout) + (
-        f", {reached}: {result.passed} checks passed, {result.failed} failed, {result.not_checked} not made"
-        + ("" if verbose else "; -v lists them"))
+    lines = _every_check(result) if verbose else _what_is_wrong(result)
+    meaning: Meaning = "bad" if result.failed else "good" if result.level == result.asked_level else "warning"
+    summary = painted(f"{result.word}: {result.path}", meaning, sys.stdout) + (
+        f", {result.counts}" + ("" if verbose else "; -v lists them"))
     drawn = [line if place == "." else f"{place}: {line}" for place, facts in result.coverage.items()
              for line in sentences(dict(facts))]
     claims = ["", *result.claims, ""] if verbose else []
@@ -120,6 +110,39 @@ def _text(result: "Verification", *, verbose: bool) -> str:
     if result.said:
         summary += f"\nsaid, not checked: {len(result.said)} fields" + ("" if verbose else "; -v lists them")
     return "\n".join([*lines, *said, *claims, *drawn, summary, *([f"root {result.root}"] if result.root else [])])
+
+
+def _every_check(result: "Verification") -> list[str]:
+    """A line for each check."""
+    return [_line(str(check.verdict), f"{check.id}: {check.text}") for check in result.checks]
+
+
+def _what_is_wrong(result: "Verification") -> list[str]:
+    """A line for each check that failed or kept a level from being reached; one damaged file fails many, in one line.
+
+    What only somebody outside can provide is not made in most checks, and nothing is wrong then.
+    """
+    unreadable: dict[str, list[str]] = {}
+    for check in result.checks:
+        if check.unreadable:
+            unreadable.setdefault(check.text, []).append(check.id)
+    lines, told = [], set()
+    for check in result.checks:
+        verdict, stopped = str(check.verdict), unreadable.get(check.text, ())
+        if verdict == "failed" and len(stopped) > 1:
+            if check.text not in told:
+                told.add(check.text)
+                # The first check that says so may be the one that looks for damage, and that was made.
+                lines.append(_line(verdict, check.text if check.unreadable else f"{check.id}: {check.text}"))
+                lines.append(_line(verdict, f"{len(stopped)} checks could not be made because of that: "
+                                            f"{', '.join(stopped)}"))
+        elif verdict == "failed" or (verdict == "not_checked" and check.blocking):
+            lines.append(_line(verdict, f"{check.id}: {check.text}"))
+    return lines
+
+
+def _line(verdict: str, text: str) -> str:
+    return painted(f"{MARKS[verdict]}  {text}", MEANINGS[verdict], sys.stdout)
 
 
 def _authorities(files: list[Path]) -> tuple[bytes, ...]:

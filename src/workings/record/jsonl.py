@@ -81,9 +81,9 @@ def parse(data: bytes, name: str) -> tuple[list[dict[str, Any]], str | None]:
         try:
             row = loads(text)
         except RecordError as error:
-            raise RecordError(f"{name}, line {number}: {error}") from None
+            raise RecordError(f"{name}, line {number} is damaged: {error}") from None
         if not isinstance(row, dict):
-            raise RecordError(f"{name}, line {number}: not a JSON object")
+            raise RecordError(f"{name}, line {number} is damaged: not a JSON object")
         rows.append(row)
     return rows, torn.decode("utf-8", errors="replace") if torn else None
 

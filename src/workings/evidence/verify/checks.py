@@ -59,9 +59,9 @@ def passed(text: str, unit: Unit | None = None) -> CheckFinding:
     return CheckFinding(verdict=CheckVerdict.PASSED, text=text, unit=unit.title if unit else "")
 
 
-def failed(text: str, unit: Unit | None = None) -> CheckFinding:
-    """It does not hold."""
-    return CheckFinding(verdict=CheckVerdict.FAILED, text=text, unit=unit.title if unit else "")
+def failed(text: str, unit: Unit | None = None, *, unreadable: bool = False) -> CheckFinding:
+    """It does not hold; ``unreadable``: because what it is about is damaged."""
+    return CheckFinding(verdict=CheckVerdict.FAILED, text=text, unit=unit.title if unit else "", unreadable=unreadable)
 
 
 def not_checked(text: str, unit: Unit | None = None, *, blocking: bool = True) -> CheckFinding:
@@ -90,7 +90,7 @@ def each(units: list[Unit], find: Callable[[Unit], Iterator[CheckFinding]]) -> I
         # The generator is consumed inside this block, so an error in the middle of a unit's findings is caught here as
         # well.
         except RecordError as error:
-            yield failed(str(error), unit)
+            yield failed(str(error), unit, unreadable=True)
 
 
 def each_run(record: Record, find: Callable[[Unit], Iterator[CheckFinding]]) -> Iterator[CheckFinding]:

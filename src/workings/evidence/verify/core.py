@@ -143,7 +143,7 @@ def _findings(entry: RegisteredCheck, record: Record) -> list[CheckFinding]:
     try:
         findings.extend(entry.find(record))
     except RecordError as error:
-        findings.append(CheckFinding(verdict=CheckVerdict.FAILED, text=str(error)))
+        findings.append(CheckFinding(verdict=CheckVerdict.FAILED, text=str(error), unreadable=True))
     except MALFORMED as error:
         findings.append(CheckFinding(
             verdict=CheckVerdict.FAILED, text="the record does not have the form that this check reads "
@@ -157,7 +157,8 @@ def _judged(entry: RegisteredCheck, findings: list[CheckFinding]) -> Check:
         deciding = [finding for finding in findings if finding.verdict is verdict]
         if deciding:
             return Check(id=entry.id, level=entry.level, verdict=verdict, text=_text(deciding),
-                         blocking=any(finding.blocking for finding in deciding))
+                         blocking=any(finding.blocking for finding in deciding),
+                         unreadable=all(finding.unreadable for finding in deciding))
     raise AssertionError("a finding has one of three verdicts")
 
 

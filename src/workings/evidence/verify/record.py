@@ -177,12 +177,18 @@ class Unit:
         except RecordError:
             return ""
 
-    def once(self, name: str, make: Callable[[], _T]) -> _T:
-        """What several checks need of it, made by the first of them. Raises what it raised then, `RecordError`."""
-        return self._once("made", name, make)
+    def once(self, name: str, make: Callable[[], _T], of: str = "") -> _T:
+        """What several checks need of it, made by the first of them. Raises what it raised then, `RecordError`.
 
-    def _once(self, form: str, name: str, make: Callable[[], _T]) -> _T:
-        return self.tree.kept.once((self.place, form, name), make, self.full(name))
+        Args:
+            name: of what is made.
+            make: makes it.
+            of: the file that it is made of, where errors should name that instead.
+        """
+        return self._once("made", name, make, of)
+
+    def _once(self, form: str, name: str, make: Callable[[], _T], of: str = "") -> _T:
+        return self.tree.kept.once((self.place, form, name), make, self.full(of or name))
 
 
 DrawnAgain = Callable[[bytes, Path, Sequence[str], Sequence[str]], bool]

@@ -28,6 +28,8 @@ class CheckFinding:
     blocking: bool = True
     """Whether being not checked keeps the record from reaching the check's level. What only somebody outside can
     provide (a digest kept elsewhere) does not."""
+    unreadable: bool = False
+    """Whether it failed because something that it reads is damaged: ``text`` says what, and nothing was compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +42,15 @@ class Check:
     verdict: CheckVerdict
     text: str
     blocking: bool = True
+    unreadable: bool = False
+    """Whether it failed because what it reads is damaged, as ``text`` says: the check itself could not be made."""
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `verify --json`."""
         return {"id": self.id, "level": self.level, "verdict": str(self.verdict), "text": self.text}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Verification:
     """The result of verifying one path."""
 
@@ -63,6 +67,26 @@ class Verification:
     coverage: Mapping[str, Any] = field(default_factory=dict)
     """Of level 3, by the run's place: which steps and answers were taken again, and which splices that would have
     found (`workings.evidence.replay.coverage`)."""
+
+    def __repr__(self) -> str:
+        """One line; ``checks`` has every check with what it says."""
+        failed = [check.id for check in self.checks if check.verdict is CheckVerdict.FAILED]
+        return (f"<Verification of {self.path}: {self.word}, {self.counts}"
+                + (f"; failed: {', '.join(failed)}" if failed else "") + ">")
+
+    @property
+    def word(self) -> str:
+        """The verdict in a word or two."""
+        if self.failed:
+            return "FAILED"
+        return "verified" if self.level == self.asked_level else "not reached"
+
+    @property
+    def counts(self) -> str:
+        """The level reached and how many checks passed, failed and could not be made, as a clause."""
+        level = f"level {self.level}" if self.level >= 0 else "no level"
+        return (f"{level} of {self.asked_level}: {self.passed} checks passed, {self.failed} failed, "
+                f"{self.not_checked} not made")
 
     @property
     def failed(self) -> int:

@@ -151,7 +151,7 @@ def _nulls_of(unit: Unit, name: str) -> list[str]:
         value = _value(unit, name)
         # The bytes are searched first: mostly there is none, and to walk over a million values takes a second.
         return [f"{name}: {place}" for place in find_nulls(value)] if b"null" in unit.read(name) else []
-    return unit.once(f"nulls of {name}", find)
+    return unit.once(f"nulls of {name}", find, of=name)
 
 
 def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
