@@ -27,7 +27,7 @@ COMPILE := $(BIN)/python -m compileall -q -q -j 0 -x '/tests?/' $(VENV)/lib || t
 CORE := $(VENV)/.installed-core
 ALL := $(VENV)/.installed-all
 
-.PHONY: help setup quickstart quick test oldest newest check docs proof bench chip dist clean
+.PHONY: help setup quickstart quick test oldest newest check docs plans proof bench chip dist clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -89,6 +89,9 @@ docs: $(ALL) ## writes the generated pages and builds the site into site/
 	$(BIN)/python -m tools.benchmarks_page
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
+plans: $(ALL) ## before a release: compiles the plans that come with the package, where they are not current (up to hours)
+	$(BIN)/python -m tools.ship_plans
+
 proof: $(ALL) ## runs the further cases of tests and proof/*.py, the full counts that docs quote (hours)
 	$(BIN)/python -m pytest -q -m full
 	$(BIN)/python -m tools.run_scripts proof
@@ -101,6 +104,7 @@ chip: ## on a machine with an accelerator: everything that only it can answer, i
 	$(if $(wildcard $(BIN)/python),$(BIN)/python,python3) -m proof.chip $(PARTS)
 
 dist: $(ALL) ## builds wheel and sdist into dist/
+	$(BIN)/python -m tools.ship_plans --check || echo "these plans will be compiled by whoever asks; to ship them: make plans"
 	$(BIN)/python -m build --no-isolation --outdir dist .
 
 clean: ## removes what make made, but for .venv and runs/

@@ -1,8 +1,8 @@
 """Compiles the plans that ship with the package: ``python -m tools.ship_plans [--check] [--minutes N] [RECIPE ...]``.
 
-Every shipped recipe whose name ends in a machine's (``-v5e8``, ``-t4x2``, …) is planned for that machine, once, and what
-its compiler or trace said goes into `src/workings/planning/shipped_plans.json`. Answers that are still current are not
-made again, the file is written after each recipe, and after ``--minutes`` no further recipe is begun: the next call
+Every shipped recipe whose name ends in a machine's (``-v5e8``, ``-t4x2``, …) is planned for that machine once, and what
+the compiler or the trace said goes into `src/workings/planning/shipped_plans.json`. Answers that are still current are
+not made again. The file is written after each recipe, and after ``--minutes`` no further one is begun: the next call
 goes on. A recipe takes from ten seconds to ten minutes.
 
 An answer is current while the engine's source, the versions of its libraries and the recipe are what they were. Nothing
@@ -16,7 +16,8 @@ import os
 import sys
 import tempfile
 import time
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tools.generated import ROOT
 from workings.config.load import shipped_recipes
@@ -26,11 +27,11 @@ from workings.record.waiting import Nobody, heard_by
 from workings.runs.plan import plan
 
 MACHINES = {"-v5e8": "v5e-8", "-t4": "t4", "-t4x2": "t4x2", "-rtx5090": "rtx5090", "-rtx5090-packed": "rtx5090"}
-"""How a recipe's name ends -> the machine it is for. A CPU is not among them: this machine's answer is not another's."""
+"""How a recipe's name ends -> the machine it is for. Not a CPU: what is compiled for this one is not for another."""
 PLACE = ROOT / "src" / "workings" / "planning" / FILE
 
 
-class NotCurrent(Exception):  # noqa: N818 - no error: it ends a plan that would begin to compile
+class NotCurrent(Exception):
     """A plan needs an answer that the file does not hold."""
 
 
@@ -80,19 +81,18 @@ def write() -> None:
     PLACE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
-class empty_cache:  # noqa: N801 - used like a function
-    """Meanwhile kept answers are looked for, and new ones put, into a folder that is empty and goes away again."""
-
-    def __enter__(self) -> None:
-        self._before = os.environ.get("WORKINGS_CACHE")
-        self._folder = tempfile.TemporaryDirectory()
-        os.environ["WORKINGS_CACHE"] = self._folder.name
-
-    def __exit__(self, *_: object) -> None:
-        del os.environ["WORKINGS_CACHE"]
-        if self._before is not None:
-            os.environ["WORKINGS_CACHE"] = self._before
-        self._folder.cleanup()
+@contextmanager
+def empty_cache() -> Iterator[None]:
+    """Meanwhile answers are looked for, and new ones kept, in a folder that is empty and goes away again."""
+    before = os.environ.get("WORKINGS_CACHE")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["WORKINGS_CACHE"] = folder
+        try:
+            yield
+        finally:
+            del os.environ["WORKINGS_CACHE"]
+            if before is not None:
+                os.environ["WORKINGS_CACHE"] = before
 
 
 def main(arguments: list[str]) -> int:
