@@ -13,7 +13,9 @@ _GUESS = (r"might|maybe|perhaps|possibly|(?:could|may) (?:also |still |even )?be
           r"|could it|not (?:\w+ )?sure|unsure|unclear|(?:i|i'd|i would|my) guess|hard to (?:say|tell)|unlikely"
           r"|depend(?:s|ing) on|(?:may|might|could) claim|for (?:example|instance)|could (?:\w+ )?estimate"
           r"|wouldn['’]t say")
-_REFUSAL = (r"cannot|can['’]t|unable to|(?:not|im)possible to|not able to|(?:don['’]t|do not) know"
+_TO_ANSWER = (r"(?:\w+ly )?(?:be\b|answer|solve|determine|tell|say|calculate|compute|find|give|provide|help|assist"
+              r"|access|see|know|proceed|continue|complete|work|verify|confirm|make|generate|fulfill|process)")
+_REFUSAL = (rf"(?:cannot|can['’]t|unable to|(?:not|im)possible to|not able to) {_TO_ANSWER}|(?:don['’]t|do not) know"
             r"|(?:not enough|insufficient) (?:information|data)|insufficient data|(?:more information"
             r"|need\b[^.]{0,80}) to (?:answer|solve|determine|tell|say|calculate)|need(?:ed)? more information"
             r"|(?:question|problem|text|it) (?:does not|doesn['’]t) (?:say|tell|state|specify|mention)"
@@ -22,7 +24,8 @@ _REFUSAL = (r"cannot|can['’]t|unable to|(?:not|im)possible to|not able to|(?:d
             r"|(?:is|are) (?:missing|illegible|unknown)(?!\s\W{0,3}\d)"
             r"|(?:question|problem|text|passage|exercise) (?:says|states|mentions|tells|gives|asks|speaks)")
 _FAILURE = (r"traceback|timed out|out of memory|(?:connection|request) (?:was )?(?:refused|reset|failed)|server error"
-            r"|too many requests|rate limit|quota|(?:error|status)(?: code)?\s?[:(#]?\s?\d|try again (?:in|later|after)"
+            r"|too many requests|rate limit|quota (?:was |is )?exceeded|exceeded \w+ \w* ?quota"
+            r"|(?:error|status)(?: code)?\s?[:(#]?\s?\d|try again (?:in|later|after)"
             r"|max_tokens")
 _FAILED = re.compile(rf"\b(?:{_FAILURE})\b|^\W*(?:error|exception|http)\b|\b\w+(?:error|exception)\b[:\s]",
                      re.IGNORECASE)

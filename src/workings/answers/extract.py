@@ -13,7 +13,15 @@ from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.final_number import final_number, sentence_number
 from workings.answers.latex import plain
 from workings.answers.numbers import parse_number, parse_words
-from workings.answers.sentences import is_conclusion, last_definition, last_lines, sentences, up_to_bold, without_markup
+from workings.answers.sentences import (
+    bold_opening,
+    is_conclusion,
+    last_definition,
+    last_lines,
+    sentences,
+    up_to_bold,
+    without_markup,
+)
 from workings.answers.thinking import AfterThinking, said
 from workings.errors import RequestError
 
@@ -216,7 +224,8 @@ def last_number(text: AfterThinking, kind: Kind) -> str | None:
     whole = _tidy(text.text) if len(text.text) <= MAX_LINE and "=" not in text.text and not text.truncated else ""
     if whole and _is_answer(whole, "number"):
         return whole
-    return final_number(text.text, truncated=text.truncated)
+    opening = "" if text.truncated else _tidy(bold_opening(last_lines(text.text)))
+    return opening if parse_number(opening) else final_number(text.text, truncated=text.truncated)
 
 
 def whole(text: AfterThinking, kind: Kind) -> str | None:
@@ -232,6 +241,8 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
         return None
     if kind == "text" and (listed := _listed(lines)):
         return listed
+    if opening := bold_opening(lines):
+        return _tidy(opening)
     told = up_to_bold(last)
     # Of several sentences in the last line, the last or the one that concludes.
     concluding = next((each for each in reversed(told) if is_conclusion(each)), last_definition(told)) if told else last

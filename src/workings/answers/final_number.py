@@ -22,8 +22,9 @@ from workings.answers.number_words import WORDS as NUMBER_WORDS
 from workings.answers.number_words import read_words
 from workings.answers.numbers import CURRENCY, decimal_points, equal_numbers, names_a_value, parse_number
 from workings.answers.sentences import is_conclusion, last_lines, sentences, up_to_bold
-from workings.answers.telling_part import VERBS_OF_RESULT, telling_part
+from workings.answers.telling_part import VERBS_OF_CHANGE, VERBS_OF_RESULT, telling_part
 from workings.answers.units import read_unit
+from workings.answers.worked_out import is_worked_out
 
 _NUMBER = re.compile(
     rf"(?:(?<![\w)\].])-\s?)?(?:{CURRENCY}\s?-?)?"
@@ -74,7 +75,7 @@ _NO_CIRCUMSTANCE = re.compile(
     r"|number|product|maximum|minimum"
     r"|remainder|value|cost|all) of|(?:results?|resulted|resulting) in|(?:comes?|came|adds?|amounts?|equal"
     r"|equals|up|down|out|simplifies"
-    r"|rounds?|rounded|sums|increased|decreased|reduced|rises|rose|grew|grown|evaluates) (?:to|at)|left with"
+    rf"|rounds?|rounded|sums|evaluates) (?:to|at)|{VERBS_OF_CHANGE} (?:to|by)|left with"
     r"|leaving \w+ with|ends? up with"
     rf"|remains? with|are left|to be|(?:the|a|an|her|his|their|my|our) (?:{VERBS_OF_RESULT})|(?:all|each|both"
     rf"|these|those|other)\s(?:{VERBS_OF_RESULT}))\s+$", re.IGNORECASE)
@@ -86,7 +87,7 @@ _NONE_LEFT = re.compile(r"\b(?:has|have|are|is|with|leaving)\s(?:no|zero)\s(?:[^
 _PARTICIPLE = re.compile(r",\s+(?:\w+ly\s+)?(?!leaving|making|giving|total|yielding|bringing|costing|earning"
                          r"|being|having)[a-z]{2,}ing\s+(?:\w+\s+)?$", re.IGNORECASE)
 _JOINED = re.compile(r"^(?!\s?(?:is|are|was|were|equals?)\b)"
-                     r"[^\W\d]*(?:\s?[^\W\d_]+){0,2}\s*(?:,?\s?(?:or|and|to|through)\s(?:[^\W\d_]+\s)?"
+                     r"[^\W\d]*(?:\s?[^\W\d_]+){0,2}\s*(?:,?\s?(?:or|and|to|through)\s(?:(?!\w+ing\b)[^\W\d_]+\s)?"
                      r"|[–-]\s*|,\s*"
                      r"|,\s(?!(?:total|sum|answer|so|[a-z]+ing)\b)(?:for\s)?[^\W\d_]+:?\s)$", re.IGNORECASE)
 _NOT = re.compile(r"\b(?:not|never|isn't|isn’t|rather than|instead of|than just|no "
@@ -184,6 +185,8 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
     if says_nothing(sentence):
         return None, True
     sentence = _DASHED.sub(": ", decimal_points(spaced_digits(plain(sentence))))
+    # Of "$3/4$" the signs are no currency.
+    sentence = re.sub(r"(?<!\\)\$(\s?-?[\d.,/]+\s?)\$(?!\d)", r"\1", sentence)
     sentence = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", sentence).replace("__", "**").replace("&=", "=").strip()
     sentence = _LED_IN.sub("", _MINUS.sub("-", sentence))
     # A power written with stars is no bold text.
@@ -216,12 +219,12 @@ def _right_side(sentence: str, at: int, numbers: list[_NumberAt]) -> tuple[str |
     left = sentence[:at]
     # The equation begins behind the last word that leads to it.
     begin = max((word.end() for word in re.finditer(
-        r"(?:\b(?:is|are|so|that|have|get|gives|then|thus|hence|therefore|where|by|total of|have got)\b"
+        r"(?:\b(?:is|are|so|that|have|get|gives|then|thus|hence|therefore|where|by|total of|have got|was|were|be)\b"
         r"|[:;]|,\s(?!\d{3}))\s*", left, re.IGNORECASE)), default=0)
     part = left[begin:].strip(" *$")
     behind = [number for number in numbers if number.start > at]
     second_solution = re.search(rf"\b{_UNKNOWN}\s?=\s?-?\d[^=]*(?:\bor\b|\band\b|,)\s*{_UNKNOWN}\s*$", left)
-    if second_solution or not names_a_value(part or left):
+    if second_solution or not (names_a_value(part or left) or is_worked_out(left)):
         return None, True
     if not behind or re.search(r"[^\s*$£€≈=~({-]", re.sub(CURRENCY, "", sentence[at + 1:behind[0].start])):
         return None, True

@@ -8,7 +8,7 @@ closed class, other verbs end in -ed or -s, or stand behind a pronoun, "to" or a
 import re
 import unicodedata
 
-from workings.answers.telling_part import VERBS_ELSEWHERE, VERBS_OF_RESULT
+from workings.answers.telling_part import VERBS_ELSEWHERE, VERBS_OF_CHANGE, VERBS_OF_RESULT
 
 VERBS_OF_THE_PAST = (
     "ate|became|began|bought|brought|built|came|caught|cut|did|drank|drew|drove|fed|fell|felt|flew|found|gave|got|grew"
@@ -26,7 +26,8 @@ _FILLER = (r"(?:only|exactly|precisely|about|approximately|around|roughly|nearly
            r"|an|at least|on average|worth|as much as|to|with|at|donc|also|entonces|quindi|portanto|[a-z]+ly|him|her"
            r"|them|us|me|it|each|everyone|everybody|\w+self)")
 _OF_NOUN = r"(?:the |a |an |its |her |his |their |our |my )?(?:[a-z]+\s){0,2}of"
-_BEHIND_VERB = re.compile(rf"\b{_VERB}(?:\s{_FILLER}){{0,4}}:?\s(?:{_OF_NOUN}\s)?\W{{0,3}}$", re.IGNORECASE)
+_BEHIND_VERB = re.compile(rf"\b(?:{_VERB}|{VERBS_OF_CHANGE} by)(?:\s{_FILLER}){{0,4}}:?\s(?:{_OF_NOUN}\s)?\W{{0,3}}$",
+                          re.IGNORECASE)
 _RECEIVER = re.compile(r"\b(?:tak(?:e|es|ing)|took|costs?|gives?|gave|earns?|earned|pays?|paid|saves?|saved|leaves?"
                        r"|left|owes?|owed|lends?|lent|charges?|charged|sends?|sent|bezahlt|kostet)"
                        r"\s(?:[^\W\d_]+\s){1,3}\W{0,3}$", re.IGNORECASE)

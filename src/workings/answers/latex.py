@@ -19,6 +19,7 @@ _SIGNS = {"\\pi": "π", "\\infty": "∞", "\\cdot": "*", "\\times": "*", "\\div"
           "\\emptyset": "∅", "\\varnothing": "∅", "\\to": "→", "\\rightarrow": "→", "\\sqrt": "√", "\\angle": "∠",
           "\\triangle": "Δ"}
 _SIGN = re.compile("(" + "|".join(map(re.escape, _SIGNS)) + r")(?![A-Za-z])")
+_FUNCTION = re.compile(r"\\(sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|log|ln|exp)(?![a-z])")
 _FRACTION_DIGITS = re.compile(r"\\frac\s*(\d)\s*(\d)")
 _FRACTION_FIRST = re.compile(r"\\frac\s*(\d)\s*\{")
 _FRACTION = re.compile(r"\\[dtc]?frac(?![A-Za-z])")
@@ -91,7 +92,7 @@ def normal_form(text: str) -> str:
     text = re.sub(r"\s+", " ", _DELIMITERS.sub("", signs(text).replace("\\\\", "⏎")))
     text = text.strip().strip("$").rstrip(".").strip()
     text = _SPACES.sub("", text)
-    text = _TEXT.sub(r"\1", _TEXT.sub(r"\1", text))
+    text = _FUNCTION.sub(r"\1", _TEXT.sub(r"\1", _TEXT.sub(r"\1", text)))
     text = _FRACTION.sub(r"\\frac", text)
     text = _FRACTION_DIGITS.sub(r"\\frac{\1}{\2}", text)
     text = _FRACTION_FIRST.sub(r"\\frac{\1}{", text)

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from workings.answers.latex import plain
 from workings.answers.number_words import SCALES, read_words
-from workings.answers.units import NO_UNIT, Unit, read_unit, same_units
+from workings.answers.units import NO_UNIT, MeasureUnit, read_unit, same_units
 
 MAX_CHARACTERS = 300
 """A longer text is not a number."""
@@ -60,7 +60,7 @@ class Number:
 
     value: Fraction
     percent: bool = False
-    unit: Unit = NO_UNIT
+    unit: MeasureUnit = NO_UNIT
 
 
 def parse_number(text: str) -> Number | None:
@@ -80,7 +80,7 @@ def parse_words(text: str) -> Number | None:
     """The number that a text is in words, with its unit: "twenty-five apples", "one hundred and five", "two thirds".
 
     >>> parse_words("seventy-five percent")
-    Number(value=Fraction(75, 1), percent=True, unit=Unit(measure='', words=()))
+    Number(value=Fraction(75, 1), percent=True, unit=MeasureUnit(measure='', words=()))
     """
     if len(text) > MAX_CHARACTERS or any(character.isdigit() for character in text):
         return None
@@ -162,7 +162,7 @@ def _dozens(number: Number) -> Number:
     if _DOZEN not in number.unit.words:
         return number
     words = tuple(word for word in number.unit.words if word != _DOZEN)
-    return Number(number.value * 12, unit=Unit(number.unit.measure, words))
+    return Number(number.value * 12, unit=MeasureUnit(number.unit.measure, words))
 
 
 def _clean(text: str) -> str:

@@ -28,9 +28,13 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*\\$(\[\"'“]|\d)|(?<=[.!?]\*\
 VERBS_OF_CONCLUSION = ("(?:gives|makes|means|leaves|equals|brings|totals|(?:simplifies|reduces|comes|works out"
                        "|rounds(?: up| down)?|amounts|adds up|is equal|is equivalent) to)")
 """Behind "which": what follows them is the result, and no remark about it."""
-_REASON = re.compile(r"(?<![\s,;(—–-])[\s,;(—–-]*\b(?:because|since|due to|given that|, as|so that|i\.\s?e\."
+# "which is 18 + 21 = 39": it says more than what stands before it.
+_EQUATION = r"[^,;=\d]{1,40}[$€£]?\d[^,;=]{1,60}=\s?[$€£]?\d"
+_REASON = re.compile(r"(?<![\s,;(—–-])[\s,;(—–-]*\b(?:because|since|due to|given that|, as"
+                     r"|so that(?!['’]s|\s(?:is|will|would|be|[a-z]{2,}s|meant|left|made|gave)\b)"
+                     r"|i\.\s?e\."
                      r"|that is,|namely|seeing that|for the reason|in order to(?=[^,]*$)"
-                     rf"|(?<=, )(?:which(?! {VERBS_OF_CONCLUSION}\b)"
+                     rf"|(?<=, )(?:which(?! {VERBS_OF_CONCLUSION}\b)(?! {_EQUATION})"
                      r"|where|as|whereas|while|given|but not|not|and not|rather than|instead "
                      r"of))\b.*", re.IGNORECASE | re.DOTALL)
 # A period behind it ends no sentence: "Dr. Smith", "J. K. Rowling", "Samuel L. Jackson"; behind "Answer: B" it does.
@@ -86,13 +90,25 @@ def up_to_bold(line: str) -> list[str]:
     return told
 
 
+def bold_opening(lines: list[str]) -> str:
+    """The first of several lines where it alone is bold, as a whole, and no later one concludes or corrects; or "".
+
+    >>> bold_opening(["**y = 4 - x**", "Its slope is -1."])
+    '**y = 4 - x**'
+    """
+    first, *others = lines or [""]
+    if not others or not re.fullmatch(r"\*\*[^*]+[^*:]\*\*\.?", first):
+        return ""
+    return "" if any("**" in line or is_conclusion(line) or _CORRECTION.search(line) for line in others) else first
+
+
 def last_definition(told: list[str]) -> str:
     """The last of some sentences that says what something is; the last of all where none does or one corrects it.
 
     >>> last_definition(["Canberra is the capital of Australia.", "Many would say Sydney."])
     'Canberra is the capital of Australia.'
     """
-    at = next((at for at in reversed(range(len(told))) if _DEFINITION.match(told[at])), -1)
+    at = next((at for at in reversed(range(len(told))) if _DEFINITION.match(told[at]) or _BOLD.search(told[at])), -1)
     return told[-1] if any(_CORRECTION.search(each) for each in told[at + 1:]) else told[at]
 
 

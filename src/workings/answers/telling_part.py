@@ -9,6 +9,10 @@ VERBS_OF_RESULT = (r"is|are|was|were|be|equals?|makes?|made|gives?|get|gets|has|
                     r"|earns|earned|pays?|paid|leaves?|leaving"
                     r"|totals?|totaling|totalling|making|giving|yielding|yields|becomes|spent|saved?")
 """Verbs whose object is a result, as an alternative of a pattern."""
+VERBS_OF_CHANGE = ("(?:(?:increas|decreas|reduc|chang|rais|exceed|differ|lower|drop|shrink|grow)[a-z]*"
+                   "|ris(?:es?|en|ing)|rose|grew|fall(?:s|en)?|fell"
+                   "|shrank|loses?|lost|wins?|won|go(?:es)? (?:up|down)|went (?:up|down))")
+"""Verbs that say by how much something changes, as an alternative of a pattern."""
 VERBS_ELSEWHERE = ("ist|sind|betragt|hat|haben|kostet|braucht|bezahlt|es|son|tiene|tienen|hay|queda|quedan|est|sont|ont"
                    "|reste|restent|coute|e|sono|ha|hanno|sao|tem|restam|custa")
 """What "is", "has", "remain" and "cost" are in German, Spanish, French, Italian and Portuguese, without accents."""
@@ -17,7 +21,8 @@ _LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however
                    r"|from|to|as|during|over|within|by|out of|of|among|once|while|although|though|instead of"
                    r"|because of)\b[^,]*,\s+(?=\D)(?!(?P=lead)\b)",
                    re.IGNORECASE)
-_CLAUSE = re.compile(r"(?:[,;:]|\.\.\.|…|\s[-–—])\s*(?:so|therefore|thus|hence|meaning(?: that)?|then|no wait"
+_CLAUSE = re.compile(r"\b(?:and|but|so) (?:since|because|as|if)\b[^,]*,"
+                     r"|(?:[,;:]|\.\.\.|…|\s[-–—])\s*(?:so|therefore|thus|hence|meaning(?: that)?|then|no wait"
                      rf"|wait|giving|which {VERBS_OF_CONCLUSION}|and the (?:final )?answer)\b", re.IGNORECASE)
 # Brackets that say more about a number; a pair of numbers is no remark.
 _BRACKETS = re.compile(r"(?<=[\w*%. ])\((?!\s*-?[\d./]+\s*(?:,\s*-?[\d./]+\s*)+\))[^()]*\)")
@@ -28,6 +33,12 @@ _RESTATED = re.compile(
     r"(?:seconds?|minutes?|hours?|days?|weeks?|months?|years?|cents|dollars|feet|inches|yards|miles"
     r"|(?:kilo|centi|milli)?met(?:er|re)s|(?:kilo)?grams|ounces|pounds|(?:milli)?lit(?:er|re)s"
     r"|[kcm]?m|k?g|lbs?|oz|m?l|min|ft)\b.*")
+# "9 marbles left after giving away 15", "5 yards of cloth to make 8 napkins": when, how and for what.
+_TRAIL = re.compile(
+    r"(?<=\w|\*)\s(?:(?:after|before|by|from|when|while|for|without|instead of)\s(?:\w+ly\s)?[a-z]{2,}ing"
+    r"|(?<!\bneeds )(?<!\bneed )(?<!\bhas )(?<!\bhave )(?<!\bhad )(?<!\bwants )(?<!\bable )(?<!\bgoing )(?<!\bup )"
+    r"(?<!\bdown )(?<!\bequal )(?<!\bdecides )(?<!\bplans )to\s(?!be\b|the\b|an?\b)[a-z]{2,})"
+    r"\s[^,;:=]*(?=[,;.]\s|\W*$)")
 # "So they need 4 buses: 3 full ones and …": what follows the colon is of what the number is made.
 _COUNTED = re.compile(rf"\b(?:{VERBS_OF_RESULT}|needs?|takes?|there are)(?: (?:only|exactly|about))? \W{{0,3}}"
                       r"\d[\d,.]*\W{0,3}\s[^:=\d]{2,60}$", re.IGNORECASE)
@@ -37,7 +48,7 @@ def telling_part(sentence: str, says_number: Callable[[str], bool]) -> str:
     """A sentence cut down as far as what is left says a number."""
     for cut in (without_reason, lambda text: _BRACKETS.sub(" ", text),
                 lambda text: text[max((clause.end() for clause in _CLAUSE.finditer(text)), default=0):],
-                without_lead,
+                without_lead, _without_trail,
                 lambda text: _RESTATED.sub(lambda restated: restated["unit"] or "", text), _without_details):
         shorter = cut(sentence)
         # Asking takes time for every number, and most cuts take nothing away.
@@ -49,6 +60,14 @@ def telling_part(sentence: str, says_number: Callable[[str], bool]) -> str:
 def without_lead(sentence: str) -> str:
     """A sentence without the clause that leads to it: "After 3 days, …", "If today is Tuesday, …"."""
     return _LEAD.sub("", sentence, count=1)
+
+
+def _without_trail(sentence: str) -> str:
+    for trail in _TRAIL.finditer(sentence):
+        before = sentence[:trail.start()]
+        if any(map(str.isdigit, before)) and any(map(str.isdigit, trail.group())):
+            return before + sentence[trail.end():]
+    return sentence
 
 
 def _without_details(sentence: str) -> str:

@@ -9,7 +9,7 @@ from workings.answers.latex import is_mathematics, normal_form, plain, signs
 from workings.answers.numbers import Number, equal_numbers, names_a_value, parse_number
 from workings.answers.sentences import sentences, without_markup, without_reason
 from workings.answers.telling_part import without_lead
-from workings.answers.units import NO_UNIT, Unit, read_unit, same_units
+from workings.answers.units import NO_UNIT, MeasureUnit, read_unit, same_units
 
 MAX_CHARACTERS = 2_000
 """A longer answer is an explanation; only its whole text is compared."""
@@ -150,7 +150,7 @@ def value_of(given: str, expected: str) -> str:
     return right if equals and names_a_value(plain(left)) else given
 
 
-def without_unit(text: str) -> tuple[str, Unit]:
+def without_unit(text: str) -> tuple[str, MeasureUnit]:
     r"""A formula and the measure behind it: "36π cm^2", "\pi/4 radians"; "units" say nothing."""
     parts = _FORMULA_WITH_UNIT.fullmatch(re.sub(r"(?<!\\)\$", "", signs(text)).strip())
     if parts is None:

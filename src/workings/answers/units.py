@@ -51,7 +51,7 @@ MAX_WORDS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class MeasureUnit:
     """A measure in one spelling (or ""), and the words beside it."""
 
     measure: str = ""
@@ -61,10 +61,10 @@ class Unit:
         return bool(self.measure or self.words)
 
 
-NO_UNIT = Unit()
+NO_UNIT = MeasureUnit()
 
 
-def read_unit(text: str, currency: str = "") -> Unit | None:
+def read_unit(text: str, currency: str = "") -> MeasureUnit | None:
     """The unit that a text behind a number is; None where it is something else, such as a variable.
 
     Args:
@@ -91,10 +91,10 @@ def read_unit(text: str, currency: str = "") -> Unit | None:
     if any(_singular(token) not in _EMPTY for token in rest[told:]):
         return None
     rest = [token for token in rest if token != "/"]
-    return Unit(measure, tuple(_singular(token) for token in rest if _singular(token) not in _EMPTY))
+    return MeasureUnit(measure, tuple(_singular(token) for token in rest if _singular(token) not in _EMPTY))
 
 
-def same_units(one: Unit, other: Unit) -> bool:
+def same_units(one: MeasureUnit, other: MeasureUnit) -> bool:
     """Whether two units do not contradict each other: one may be missing, or say more about what was counted."""
     if not one or not other:
         return True
