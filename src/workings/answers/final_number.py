@@ -22,14 +22,15 @@ from workings.answers.number_words import WORDS as NUMBER_WORDS
 from workings.answers.number_words import read_words
 from workings.answers.numbers import CURRENCY, decimal_points, equal_numbers, names_a_value, parse_number
 from workings.answers.sentences import is_conclusion, last_lines, sentences, up_to_bold
-from workings.answers.telling_part import VERBS_OF_CHANGE, VERBS_OF_RESULT, telling_part
+from workings.answers.telling_part import VERBS_OF_CHANGE, VERBS_OF_RESULT, last_clause, telling_part
 from workings.answers.units import read_unit
 from workings.answers.worked_out import is_worked_out
 
 _NUMBER = re.compile(
-    rf"(?:(?<![\w)\].])-\s?)?(?:{CURRENCY}\s?-?)?"
+    rf"(?:(?<![\w)\].])-\s?)?(?P<currency>{CURRENCY}\s?-?)?"
     r"(?:(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<!\d)\.\d+)(?: \d+/\d+"
     r"|\s?/\s?\d+(?!\d|\.\d))?"
+    r"(?(currency)(?:(?:[kKmMbB]|[mb]n)(?!\w))?)"
     r"(?:\s?(?:%|percent\b|per cent\b)|\s?°[CF]?(?![A-Za-z]))?(?:\s(?:hundred|thousand|million|billion|trillion)\b)?")
 _SCIENTIFIC = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3}(?!\w)"
                          r"|\s?[*×·]\s?10\s?\^\s?(?:\{[+-]?\d{1,3}\}|[+-]?\d{1,3}(?!\d)))(?!\s*[-+*/·×÷^(]\s*\(?[\d\w])")
@@ -77,6 +78,7 @@ _NO_CIRCUMSTANCE = re.compile(
     r"|equals|up|down|out|simplifies"
     rf"|rounds?|rounded|sums|evaluates) (?:to|at)|{VERBS_OF_CHANGE} (?:to|by)|left with"
     r"|leaving \w+ with|ends? up with"
+    r"|(?:needs?|ha(?:s|ve|d)|wants?|able|going|likely|expected|supposed) to [a-z]+"
     rf"|remains? with|are left|to be|(?:the|a|an|her|his|their|my|our) (?:{VERBS_OF_RESULT})|(?:all|each|both"
     rf"|these|those|other)\s(?:{VERBS_OF_RESULT}))\s+$", re.IGNORECASE)
 _SAYS = re.compile(rf"\b(?:{VERBS_OF_RESULT}|needs?|takes?|there are|left with|with|total of)"
@@ -131,9 +133,11 @@ def final_number(text: str, *, truncated: bool = False) -> str | None:
             if says_nothing(sentence):
                 return None
             alone = len(sentence) == len(text.strip())
-            if (alone or is_conclusion(sentence)) and (in_words := _said_in_words(sentence)):
+            digits = any(map(str.isdigit, sentence))
+            concludes = not digits and (alone or is_conclusion(sentence))
+            if in_words := _said_in_words(sentence if concludes else last_clause(sentence)):
                 return in_words
-            if any(map(str.isdigit, sentence)):
+            if digits:
                 number, decided = _said(sentence, strict=not is_conclusion(sentence))
                 if number is not None or decided:
                     return number
@@ -163,7 +167,7 @@ def _said_in_words(sentence: str) -> str:
     begin, number = runs[0]
     behind = words[begin + number.taken:begin + number.taken + 1]
     said = " ".join(words[max(0, begin - 4):begin])
-    if behind == ["of"] or not (not begin or _SAYS.search(said) or (
+    if (behind == ["of"] and number.value.denominator == 1) or not (not begin or _SAYS.search(said) or (
             is_conclusion(sentence) and not _CIRCUMSTANCE.search(f"{said} ") and not said.endswith(" of"))):
         return ""
     return sentence[places[begin].start():places[begin + number.taken - 1].end()]

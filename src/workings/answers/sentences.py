@@ -22,7 +22,8 @@ _FRIENDLY = re.compile(
     r"|i can also|shall i|want me to|disclaimer|end of (?:answer|solution)|qed|∎|confidence)", re.IGNORECASE)
 _CONCLUSION = re.compile(rf"^{_MARKUP}(?:so|therefore|thus|hence|in total|in conclusion|finally|final|the "
                          rf"(?:final )?answer|answer"
-                         r"|total|altogether|consequently|overall|as a result|we (?:get|find|conclude|have)"
+                         r"|total|all ?together|together|combined|in all|all in all"
+                         r"|consequently|overall|as a result|we (?:get|find|conclude|have)"
                          r"|∴)\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*\\$(\[\"'“]|\d)|(?<=[.!?]\*\*)\s+|(?<=[。！？])")
 VERBS_OF_CONCLUSION = ("(?:gives|makes|means|leaves|equals|brings|totals|(?:simplifies|reduces|comes|works out"
@@ -70,10 +71,10 @@ def last_lines(text: str) -> list[str]:
 
 
 def sentences(line: str) -> list[str]:
-    """The sentences of a line, without friendly ones and verifications behind another one."""
+    """The sentences of a line, without friendly ones, and verifications and remarks in brackets behind another one."""
     split = list(_split(line))
-    kept = [sentence for index, sentence in enumerate(split)
-            if not _FRIENDLY.match(sentence) and not (index and _VERIFICATION.match(sentence))]
+    kept = [sentence for index, sentence in enumerate(split) if not _FRIENDLY.match(sentence) and not (
+        index and (_VERIFICATION.match(sentence) or (sentence.startswith("(") and sentence.endswith(")"))))]
     return kept or split[:1]
 
 

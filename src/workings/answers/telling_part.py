@@ -19,11 +19,12 @@ VERBS_ELSEWHERE = ("ist|sind|betragt|hat|haben|kostet|braucht|bezahlt|es|son|tie
 _LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however)?,?\s*)(?P<lead>after|in|for|if"
                    r"|when|since|because|with|given|on|at"
                    r"|from|to|as|during|over|within|by|out of|of|among|once|while|although|though|instead of"
-                   r"|because of)\b[^,]*,\s+(?=\D)(?!(?P=lead)\b)",
+                   r"|because of)\b[^,:]*,\s+(?=\D)(?!(?P=lead)\b)",
                    re.IGNORECASE)
 _CLAUSE = re.compile(r"\b(?:and|but|so) (?:since|because|as|if)\b[^,]*,"
                      r"|(?:[,;:]|\.\.\.|…|\s[-–—])\s*(?:so|therefore|thus|hence|meaning(?: that)?|then|no wait"
-                     rf"|wait|giving|which {VERBS_OF_CONCLUSION}|and the (?:final )?answer)\b", re.IGNORECASE)
+                     rf"|wait|giving|in total|altogether|which {VERBS_OF_CONCLUSION}|and the (?:final )?answer)\b"
+                     r"|\b(?=(?:we|you) (?:get|obtain|end up with)\b)", re.IGNORECASE)
 # Brackets that say more about a number; a pair of numbers is no remark.
 _BRACKETS = re.compile(r"(?<=[\w*%. ])\((?!\s*-?[\d./]+\s*(?:,\s*-?[\d./]+\s*)+\))[^()]*\)")
 # "1/6, or about 16.7%", "3.5 hours, or 210 minutes": the same once more.
@@ -47,7 +48,7 @@ _COUNTED = re.compile(rf"\b(?:{VERBS_OF_RESULT}|needs?|takes?|there are)(?: (?:o
 def telling_part(sentence: str, says_number: Callable[[str], bool]) -> str:
     """A sentence cut down as far as what is left says a number."""
     for cut in (without_reason, lambda text: _BRACKETS.sub(" ", text),
-                lambda text: text[max((clause.end() for clause in _CLAUSE.finditer(text)), default=0):],
+                lambda text: last_clause(text) or text,
                 without_lead, _without_trail,
                 lambda text: _RESTATED.sub(lambda restated: restated["unit"] or "", text), _without_details):
         shorter = cut(sentence)
@@ -55,6 +56,12 @@ def telling_part(sentence: str, says_number: Callable[[str], bool]) -> str:
         if shorter != sentence and says_number(shorter):
             sentence = shorter
     return sentence
+
+
+def last_clause(sentence: str) -> str:
+    """What a sentence concludes behind its last "so", "which gives" or the like; empty where it does nowhere."""
+    begin = max((clause.end() for clause in _CLAUSE.finditer(sentence)), default=0)
+    return sentence[begin:] if begin else ""
 
 
 def without_lead(sentence: str) -> str:
@@ -71,5 +78,8 @@ def _without_trail(sentence: str) -> str:
 
 
 def _without_details(sentence: str) -> str:
-    head, colon, _ = sentence.partition(": ")
-    return head if colon and is_conclusion(head) and _COUNTED.search(head) else sentence
+    told, _, _ = sentence.partition("; ")
+    head, colon, _ = told.partition(": ")
+    if not is_conclusion(head):
+        return sentence
+    return head if colon and _COUNTED.search(head) else told
