@@ -96,6 +96,7 @@ _NOT = re.compile(r"\b(?:not|never|isn't|isn’t|rather than|instead of|than jus
                   r"longer)\s+(?:\w+\s)?$|\b(?:incorrect|wrong):\s+$", re.IGNORECASE)
 _DENIED_BEHIND = re.compile(r"\s(?:is|are|was|were|would be)\s(?:not|wrong|incorrect|false|impossible|too)\b"
                             r"|\s(?:isn|aren)['’]t\b", re.IGNORECASE)
+_SECOND_CLAUSE = re.compile(r"\s(?:and|while|whereas)\s")
 # "12 is the greatest common divisor of 36 and 48": what the sentence is about stands before the verb.
 _SUBJECT = re.compile(r"\s(?:is|are|was|were) (?:the|our|your|his|her|their)\b")
 
@@ -162,6 +163,8 @@ def _said_in_words(sentence: str) -> str:
         if number is not None:
             runs.append((at, number))
         at += number.taken if number is not None else 1
+    if len(runs) > 1:  # "nine dollars in two weeks"
+        runs = [run for run in runs if not _CIRCUMSTANCE.search(f"{' '.join(words[max(0, run[0] - 4):run[0]])} ")]
     if len(runs) != 1 or runs[0][1].value == 1:
         return ""
     begin, number = runs[0]
@@ -214,7 +217,8 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
     marked = [number for number in numbers if any(start <= number.start < end for start, end in bold)]
     said = [number for number in numbers if not strict or is_said(sentence, number.start, number.end)]
     chosen = _chosen(marked or said)
-    if chosen is None or _is_open(sentence, chosen, marked or numbers):
+    if chosen is None or _is_open(sentence, chosen, marked or numbers) or (
+            not marked and _is_second(sentence, chosen, said)):
         return None, True
     return chosen.text, True
 
@@ -311,6 +315,13 @@ def _chosen(numbers: list[_NumberAt]) -> _NumberAt | None:
     if plainly:
         return plainly[-1]
     return numbers[0] if numbers else None
+
+
+def _is_second(sentence: str, chosen: _NumberAt, said: list[_NumberAt]) -> bool:
+    """Whether the clause before says a number as well: of "He is 9, and she is 16" nobody knows which is asked for."""
+    earlier = [number for number in said if number.end <= chosen.start and not number.circumstance]
+    return bool(earlier) and not chosen.circumstance and _SECOND_CLAUSE.search(
+        sentence[earlier[-1].end:chosen.start]) is not None
 
 
 def _is_open(sentence: str, chosen: _NumberAt, numbers: list[_NumberAt]) -> bool:

@@ -8,7 +8,7 @@ _VERIFICATION = re.compile(
     rf"^{_MARKUP}(?:(?:let'?s|let us|let me|to|we can|you can|now|i will|i'll)\s+)?(?:also\s+)?(?:quickly\s+)?"
     r"(?:double[- ]?)?(?:verif(?:y|ication|ying)|check(?:ing)?|sanity check|proof|p\.? ?s|note|explanation"
     r"|justification|rationale|hint|reasoning"
-    r"|source|why|key points?)\b", re.IGNORECASE)
+    r"|source|why|key (?:points?|takeaways?|idea)|takeaways?|remember|tip|important(?:ly)?)\b", re.IGNORECASE)
 ASKED_BACK = r"(?:can|could|would) you (?:please )?(?:clarify|specify|provide|tell me|give me)"
 """What asks for more than the question says; behind it there is no answer yet."""
 _FRIENDLY = re.compile(
@@ -26,11 +26,11 @@ _CONCLUSION = re.compile(rf"^{_MARKUP}(?:so|therefore|thus|hence|in total|in con
                          r"|consequently|overall|as a result|we (?:get|find|conclude|have)"
                          r"|∴)\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*\\$(\[\"'“]|\d)|(?<=[.!?]\*\*)\s+|(?<=[。！？])")
-VERBS_OF_CONCLUSION = ("(?:gives|makes|means|leaves|equals|brings|totals|(?:simplifies|reduces|comes|works out"
+VERBS_OF_CONCLUSION = ("(?:gives|makes|means|leaves|equals|brings|totals|(?:\\w+ ){0,3}round(?: up| down)? to|(?:simplifies|reduces|comes|works out"
                        "|rounds(?: up| down)?|amounts|adds up|is equal|is equivalent) to)")
 """Behind "which": what follows them is the result, and no remark about it."""
 # "which is 18 + 21 = 39": it says more than what stands before it.
-_EQUATION = r"[^,;=\d]{1,40}[$€£]?\d[^,;=]{1,60}=\s?[$€£]?\d"
+_EQUATION = r"[^,;=\d]{1,40}[$€£]?\d[^,;=]{1,60}=[\s*$€£]{0,5}\d"
 _REASON = re.compile(r"(?<![\s,;(—–-])[\s,;(—–-]*\b(?:because|since|due to|given that|, as"
                      r"|so that(?!['’]s|\s(?:is|will|would|be|[a-z]{2,}s|meant|left|made|gave)\b)"
                      r"|i\.\s?e\."

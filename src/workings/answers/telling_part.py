@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from fractions import Fraction
 
 from workings.answers.sentences import VERBS_OF_CONCLUSION, is_conclusion, without_reason
 
@@ -25,6 +26,7 @@ _CLAUSE = re.compile(r"\b(?:and|but|so) (?:since|because|as|if)\b[^,]*,"
                      r"|(?:[,;:]|\.\.\.|…|\s[-–—])\s*(?:so|therefore|thus|hence|meaning(?: that)?|then|no wait"
                      rf"|wait|giving|in total|altogether|which {VERBS_OF_CONCLUSION}|and the (?:final )?answer)\b"
                      r"|\b(?=(?:we|you) (?:get|obtain|end up with)\b)", re.IGNORECASE)
+_SUPPOSES = re.compile(r"^\W*(?:if|had|when|suppose)\b", re.IGNORECASE)
 # Brackets that say more about a number; a pair of numbers is no remark.
 _BRACKETS = re.compile(r"(?<=[\w*%. ])\((?!\s*-?[\d./]+\s*(?:,\s*-?[\d./]+\s*)+\))[^()]*\)")
 # "1/6, or about 16.7%", "3.5 hours, or 210 minutes": the same once more.
@@ -43,12 +45,12 @@ _TRAIL = re.compile(
 # "So they need 4 buses: 3 full ones and …": what follows the colon is of what the number is made.
 _COUNTED = re.compile(rf"\b(?:{VERBS_OF_RESULT}|needs?|takes?|there are)(?: (?:only|exactly|about))? \W{{0,3}}"
                       r"\d[\d,.]*\W{0,3}\s[^:=\d]{2,60}$", re.IGNORECASE)
+_DIGITS = re.compile(r"\d[\d,]{0,20}(?:\.\d{1,20})?")
 
 
 def telling_part(sentence: str, says_number: Callable[[str], bool]) -> str:
     """A sentence cut down as far as what is left says a number."""
-    for cut in (without_reason, lambda text: _BRACKETS.sub(" ", text),
-                lambda text: last_clause(text) or text,
+    for cut in (lambda text: last_clause(text) or text, without_reason, lambda text: _BRACKETS.sub(" ", text),
                 without_lead, _without_trail,
                 lambda text: _RESTATED.sub(lambda restated: restated["unit"] or "", text), _without_details):
         shorter = cut(sentence)
@@ -60,7 +62,8 @@ def telling_part(sentence: str, says_number: Callable[[str], bool]) -> str:
 
 def last_clause(sentence: str) -> str:
     """What a sentence concludes behind its last "so", "which gives" or the like; empty where it does nowhere."""
-    begin = max((clause.end() for clause in _CLAUSE.finditer(sentence)), default=0)
+    supposes = _SUPPOSES.match(sentence) is not None  # "If you add, you get 12" concludes nothing
+    begin = max((clause.end() for clause in _CLAUSE.finditer(sentence) if clause.group() or not supposes), default=0)
     return sentence[begin:] if begin else ""
 
 
@@ -79,7 +82,10 @@ def _without_trail(sentence: str) -> str:
 
 def _without_details(sentence: str) -> str:
     told, _, _ = sentence.partition("; ")
-    head, colon, _ = told.partition(": ")
+    head, colon, parts = told.partition(": ")
+    values = [Fraction(number.replace(",", "")) for number in _DIGITS.findall(parts)]
+    if len(values) > 1 and (whole := _DIGITS.findall(head)) and Fraction(whole[-1].replace(",", "")) == sum(values):
+        return head
     if not is_conclusion(head):
         return sentence
     return head if colon and _COUNTED.search(head) else told
