@@ -44,7 +44,8 @@ _RESULT = re.compile(rf"[=≈]|\b(?:{VERBS_OF_RESULT}|obtain(?:ing)?|getting|res
 _ASKED_BACK = re.compile(rf"\b{ASKED_BACK}\b", re.IGNORECASE)
 _QUESTION = re.compile(r"\?\W*$")
 _BOUND = re.compile(
-    r"(?:(?:less|more|fewer|greater|larger|smaller|higher|lower) than|at (?:most|least)|up to|(?<!handed )(?<!hand )over|under|above|below"
+    r"(?:(?:less|more|fewer|greater|larger|smaller|higher|lower) than|at (?:most|least)|up to"
+    r"|(?<!handed )(?<!hand )over|under|above|below"
     r"|beyond|except(?: for)?|limit of)\s\W{0,3}$", re.IGNORECASE)
 # "She needs to sell at least 40": what is needed is asked for.
 _NEEDED = re.compile(r"\b(?:needs?|must|requires?|ha(?:s|ve) to|should)\b[^.]{0,80}\bat least\s\W{0,3}$", re.IGNORECASE)

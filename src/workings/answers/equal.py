@@ -4,7 +4,7 @@ import re
 
 from workings.answers.final_number import sentence_number
 from workings.answers.latex import normal_form
-from workings.answers.numbers import MAX_CHARACTERS, equal_numbers, parse_number, parse_words
+from workings.answers.numbers import MAX_CHARACTERS, equal_numbers, in_two_units, parse_number, parse_words
 from workings.answers.texts import same_text
 
 _SIDE_BY_SIDE = re.compile(r"\W*[\d.]+(?:\s+[\d.]+)+\W*")
@@ -27,6 +27,8 @@ def same_answer(given: str, expected: str, tolerance: float = 0.0) -> bool:
         in_words = parse_words(expected)
         number = None if in_words is None else parse_number(given) or parse_words(given)
         return in_words is not None and number is not None and equal_numbers(number, in_words, tolerance)
+    if pair := in_two_units(given):
+        return any(equal_numbers(number, target, tolerance) for number in pair)
     # The whole text first: "1 1/2" is one number as a whole and several when they are searched for.
     number = parse_number(given) or parse_words(given)
     if number is None and len(given) <= MAX_CHARACTERS and _SENTENCE.search(given):

@@ -5,6 +5,7 @@ A sentence that says an expression (`4x + 7`), a pair or a choice between number
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 from workings.answers.asserted import (
     asks_back,
@@ -20,7 +21,7 @@ from workings.answers.governed import is_said
 from workings.answers.latex import plain, spaced_digits
 from workings.answers.number_words import WORDS as NUMBER_WORDS
 from workings.answers.number_words import read_words
-from workings.answers.numbers import CURRENCY, decimal_points, equal_numbers, names_a_value, parse_number
+from workings.answers.numbers import CURRENCY, decimal_points, equal_numbers, in_two_units, names_a_value, parse_number
 from workings.answers.sentences import is_conclusion, last_lines, sentences, up_to_bold
 from workings.answers.telling_part import VERBS_OF_CHANGE, VERBS_OF_RESULT, last_clause, telling_part
 from workings.answers.units import read_unit
@@ -217,6 +218,8 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
     marked = [number for number in numbers if any(start <= number.start < end for start, end in bold)]
     said = [number for number in numbers if not strict or is_said(sentence, number.start, number.end)]
     chosen = _chosen(marked or said)
+    if chosen is not None and (pair := _in_two_units(sentence, chosen, numbers)):
+        return pair, True
     if chosen is None or _is_open(sentence, chosen, marked or numbers) or (
             not marked and _is_second(sentence, chosen, said)):
         return None, True
@@ -236,6 +239,8 @@ def _right_side(sentence: str, at: int, numbers: list[_NumberAt]) -> tuple[str |
         return None, True
     if not behind or re.search(r"[^\s*$£€≈=~({-]", re.sub(CURRENCY, "", sentence[at + 1:behind[0].start])):
         return None, True
+    if pair := _in_two_units(sentence, behind[0], behind):
+        return pair, True
     if _is_open(sentence, behind[0], behind):
         return None, True
     exact = next((number for number in reversed(numbers) if number.end <= at), None)
@@ -315,6 +320,16 @@ def _chosen(numbers: list[_NumberAt]) -> _NumberAt | None:
     if plainly:
         return plainly[-1]
     return numbers[0] if numbers else None
+
+
+def _in_two_units(sentence: str, chosen: _NumberAt, numbers: list[_NumberAt]) -> str:
+    """The text of the chosen number and the one beside it, where they say the same in two units; or ""."""
+    place = numbers.index(chosen)
+    for one, other in pairwise(numbers[max(0, place - 1):place + 2]):
+        text = sentence[one.start:other.end].replace("*", "")
+        if in_two_units(text):
+            return text
+    return ""
 
 
 def _is_second(sentence: str, chosen: _NumberAt, said: list[_NumberAt]) -> bool:

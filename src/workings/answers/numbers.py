@@ -36,6 +36,7 @@ CURRENCY = r"(?:(?:US|CA|AU|[CAR])?\$|USD|EUR|GBP|INR|Rs\.?|[$€£¥₹])"
 _CURRENCY_MARK = re.compile(rf"{CURRENCY}\s*")
 _ABOUT = re.compile(r"(?:about|approximately|approx\.?|roughly|around|exactly|only|nearly|almost|a total of|≈|~)\s*",
                     re.IGNORECASE)
+_OR = re.compile(r",?\s(?:or|i\.e\.|that is),?\s")
 _COMMA_DECIMAL = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d.,])")
 # Cents behind a comma, where the currency is one of people who write them so.
 _COMMA_CENTS = re.compile(
@@ -144,6 +145,17 @@ def equal_numbers(given: Number, expected: Number, tolerance: float = 0.0) -> bo
             pairs = []
         pairs.append((_dozens(given), _dozens(expected)))
     return any(abs(one.value - other.value) <= allowed and same_units(one.unit, other.unit) for one, other in pairs)
+
+
+def in_two_units(text: str) -> list[Number]:
+    """The two numbers of "48 quarts, or 12 gallons", which say the same; empty for anything else.
+
+    >>> [str(number.value) for number in in_two_units("48 quarts, or 12 gallons")], in_two_units("3 or 4 gallons")
+    (['48', '12'], [])
+    """
+    parts = _OR.split(text[:MAX_CHARACTERS])
+    read = [number for number in map(parse_number, parts) if number is not None and number.unit.measure]
+    return read if len(read) == len(parts) == 2 and read[0].unit.measure != read[1].unit.measure else []
 
 
 def decimal_points(text: str) -> str:

@@ -26,7 +26,8 @@ _CONCLUSION = re.compile(rf"^{_MARKUP}(?:so|therefore|thus|hence|in total|in con
                          r"|consequently|overall|as a result|we (?:get|find|conclude|have)"
                          r"|∴)\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*\\$(\[\"'“]|\d)|(?<=[.!?]\*\*)\s+|(?<=[。！？])")
-VERBS_OF_CONCLUSION = ("(?:gives|makes|means|leaves|equals|brings|totals|(?:\\w+ ){0,3}round(?: up| down)? to|(?:simplifies|reduces|comes|works out"
+VERBS_OF_CONCLUSION = ("(?:gives|makes|means|leaves|equals|brings|totals|(?:\\w+ ){0,3}round(?: up| down)? to"
+                       "|(?:simplifies|reduces|comes|works out"
                        "|rounds(?: up| down)?|amounts|adds up|is equal|is equivalent) to)")
 """Behind "which": what follows them is the result, and no remark about it."""
 # "which is 18 + 21 = 39": it says more than what stands before it.

@@ -29,13 +29,8 @@ _CLAUSE = re.compile(r"\b(?:and|but|so) (?:since|because|as|if)\b[^,]*,"
 _SUPPOSES = re.compile(r"^\W*(?:if|had|when|suppose)\b", re.IGNORECASE)
 # Brackets that say more about a number; a pair of numbers is no remark.
 _BRACKETS = re.compile(r"(?<=[\w*%. ])\((?!\s*-?[\d./]+\s*(?:,\s*-?[\d./]+\s*)+\))[^()]*\)")
-# "1/6, or about 16.7%", "3.5 hours, or 210 minutes": the same once more.
-_RESTATED = re.compile(
-    r"(?<=\d),?\s+or\s+(?:about|approximately|roughly|around)\b.*"
-    r"|(?P<unit>(?<=\d )[a-z]+(?: (?:per|a|each) [a-z]+)?),?\s+or\s+\$?\d[\d.,]*\s+(?!(?P=unit))"
-    r"(?:seconds?|minutes?|hours?|days?|weeks?|months?|years?|cents|dollars|feet|inches|yards|miles"
-    r"|(?:kilo|centi|milli)?met(?:er|re)s|(?:kilo)?grams|ounces|pounds|(?:milli)?lit(?:er|re)s"
-    r"|[kcm]?m|k?g|lbs?|oz|m?l|min|ft)\b.*")
+# "1/6, or about 16.7%": the same once more.
+_RESTATED = re.compile(r"(?<=\d),?\s+or\s+(?:about|approximately|roughly|around)\b.*")
 # "9 marbles left after giving away 15", "5 yards of cloth to make 8 napkins": when, how and for what.
 _TRAIL = re.compile(
     r"(?<=\w|\*)\s(?:(?:after|before|by|from|when|while|for|without|instead of)\s(?:\w+ly\s)?[a-z]{2,}ing"
@@ -52,7 +47,7 @@ def telling_part(sentence: str, says_number: Callable[[str], bool]) -> str:
     """A sentence cut down as far as what is left says a number."""
     for cut in (lambda text: last_clause(text) or text, without_reason, lambda text: _BRACKETS.sub(" ", text),
                 without_lead, _without_trail,
-                lambda text: _RESTATED.sub(lambda restated: restated["unit"] or "", text), _without_details):
+                lambda text: _RESTATED.sub("", text), _without_details):
         shorter = cut(sentence)
         # Asking takes time for every number, and most cuts take nothing away.
         if shorter != sentence and says_number(shorter):
@@ -80,11 +75,16 @@ def _without_trail(sentence: str) -> str:
     return sentence
 
 
+def _adds_up(head: str, parts: str) -> bool:
+    """Whether the last number before a colon is the sum of those behind it, which are then its parts."""
+    whole, values = ([Fraction(number.replace(",", "")) for number in _DIGITS.findall(text)] for text in (head, parts))
+    return len(values) > 1 and "=" not in parts and whole[-1:] == [sum(values)]
+
+
 def _without_details(sentence: str) -> str:
     told, _, _ = sentence.partition("; ")
     head, colon, parts = told.partition(": ")
-    values = [Fraction(number.replace(",", "")) for number in _DIGITS.findall(parts)]
-    if len(values) > 1 and (whole := _DIGITS.findall(head)) and Fraction(whole[-1].replace(",", "")) == sum(values):
+    if _adds_up(head, parts):
         return head
     if not is_conclusion(head):
         return sentence
