@@ -28,7 +28,7 @@ FIRST_TRY = Path(__file__).parent / "scoring_first_try.json"
 LABELLED = ROOT / "tests" / "scoring"
 GSM8K = ROOT.parent / "shared" / "data" / "gsm8k" / "test.jsonl"
 AGREEMENT = 0.99
-UNMENDED = "eighth"
+UNMENDED = "ninth"
 """The set for which no rule was mended, so that it says what the rules are worth for others."""
 FORMS = {
     "hashes": "{steps}#### {gold}", "answer_tag": "<reasoning>{steps}</reasoning><answer>{gold}</answer>",
