@@ -21,7 +21,7 @@ _REFUSAL = (rf"(?:cannot|can['’]t|unable to|(?:not|im)possible to|not able to)
             r"|(?:question|problem|text|it) (?:does not|doesn['’]t) (?:say|tell|state|specify|mention)"
             r"|please (?:provide|give|specify|clarify|share)|as an ai\b|i can only|undefined|does not exist"
             r"|no (?:real |integer |such )?(?:solutions?|answer)|infinitely many"
-            r"|(?:is|are) (?:missing|illegible|unknown)(?!\s\W{0,3}\d)"
+            r"|(?:[^\W\d]+\s[^\W\d]+|it|that|which)\s(?:is|are) (?:missing|illegible|unknown)(?!\s\W{0,3}\d)"
             r"|(?:question|problem|text|passage|exercise) (?:says|states|mentions|tells|gives|asks|speaks)")
 _FAILURE = (r"traceback|timed out|out of memory|(?:connection|request) (?:was )?(?:refused|reset|failed)|server error"
             r"|too many requests|rate limit|quota (?:was |is )?exceeded|exceeded \w+ \w* ?quota"

@@ -23,7 +23,7 @@ from workings.answers.number_words import WORDS as NUMBER_WORDS
 from workings.answers.number_words import read_words
 from workings.answers.numbers import CURRENCY, decimal_points, equal_numbers, in_two_units, names_a_value, parse_number
 from workings.answers.sentences import is_conclusion, last_lines, sentences, up_to_bold
-from workings.answers.telling_part import VERBS_OF_CHANGE, VERBS_OF_RESULT, last_clause, telling_part
+from workings.answers.telling_part import VERBS_OF_CHANGE, VERBS_OF_RESULT, last_clause, telling_part, without_lead
 from workings.answers.units import read_unit
 from workings.answers.worked_out import is_worked_out
 
@@ -90,14 +90,15 @@ _NONE_LEFT = re.compile(r"\b(?:has|have|are|is|with|leaving)\s(?:no|zero)\s(?:[^
 _PARTICIPLE = re.compile(r",\s+(?:\w+ly\s+)?(?!leaving|making|giving|total|yielding|bringing|costing|earning"
                          r"|being|having)[a-z]{2,}ing\s+(?:\w+\s+)?$", re.IGNORECASE)
 _JOINED = re.compile(r"^(?!\s?(?:is|are|was|were|equals?)\b)"
-                     r"[^\W\d]*(?:\s?[^\W\d_]+){0,2}\s*(?:,?\s?(?:or|and|to|through)\s(?:(?!\w+ing\b)[^\W\d_]+\s)?"
+                     r"[^\W\d]*(?:\s?[^\W\d_]+){0,2}\s*(?:,?\s?(?:or|and|to|through)\s(?:(?!\w+ing\b|ha[sd]\b|have\b)[^\W\d_]+\s)?"
                      r"|[–-]\s*|,\s*"
                      r"|,\s(?!(?:total|sum|answer|so|[a-z]+ing)\b)(?:for\s)?[^\W\d_]+:?\s)$", re.IGNORECASE)
 _NOT = re.compile(r"\b(?:not|never|isn't|isn’t|rather than|instead of|than just|no "
                   r"longer)\s+(?:\w+\s)?$|\b(?:incorrect|wrong):\s+$", re.IGNORECASE)
 _DENIED_BEHIND = re.compile(r"\s(?:is|are|was|were|would be)\s(?:not|wrong|incorrect|false|impossible|too)\b"
                             r"|\s(?:isn|aren)['’]t\b", re.IGNORECASE)
-_SECOND_CLAUSE = re.compile(r"\s(?:and|while|whereas)\s")
+_SECOND_CLAUSE = re.compile(rf"\s(?:and|while|whereas)\s(?!(?:then |now |still )?(?:{VERBS_OF_RESULT}|[a-z]+ed)\b)")
+_WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i)['’]d\b", re.IGNORECASE)
 # "12 is the greatest common divisor of 36 and 48": what the sentence is about stands before the verb.
 _SUBJECT = re.compile(r"\s(?:is|are|was|were) (?:the|our|your|his|her|their)\b")
 
@@ -125,7 +126,8 @@ def final_number(text: str, *, truncated: bool = False) -> str | None:
             continue
         if is_failure(line):
             return None
-        for sentence in reversed(up_to_bold(line)):
+        told = up_to_bold(line)
+        for place, sentence in reversed([*enumerate(told)]):
             if is_question(sentence):
                 # Before it only a conclusion can be the answer: the rest may be the question said once more.
                 asked, asked_back = True, asked_back or asks_back(sentence)
@@ -134,16 +136,26 @@ def final_number(text: str, *, truncated: bool = False) -> str | None:
                 continue
             if says_nothing(sentence):
                 return None
-            alone = len(sentence) == len(text.strip())
-            digits = any(map(str.isdigit, sentence))
-            concludes = not digits and (alone or is_conclusion(sentence))
-            if in_words := _said_in_words(sentence if concludes else last_clause(sentence)):
-                return in_words
-            if digits:
-                number, decided = _said(sentence, strict=not is_conclusion(sentence))
-                if number is not None or decided:
-                    return number
+            if place and _is_supposition(sentence) and _said(told[place - 1], strict=True)[0] is not None:
+                continue
+            number, decided = _concluded(sentence, alone=len(sentence) == len(text.strip()))
+            if number is not None or decided:
+                return number
     return None
+
+
+def _concluded(sentence: str, *, alone: bool) -> tuple[str | None, bool]:
+    """The number of a sentence in digits or in words, and whether the sentence decides."""
+    digits = any(map(str.isdigit, sentence))
+    concludes = not digits and (alone or is_conclusion(sentence))
+    if in_words := _said_in_words(sentence if concludes else last_clause(sentence) or without_lead(sentence)):
+        return in_words, True
+    return _said(sentence, strict=not is_conclusion(sentence)) if digits else (None, False)
+
+
+def _is_supposition(sentence: str) -> bool:
+    """Whether a sentence says what would be: behind one that says what is, it is a remark."""
+    return _WOULD.search(sentence) is not None and "=" not in sentence and not is_conclusion(sentence)
 
 
 def _said_in_words(sentence: str) -> str:

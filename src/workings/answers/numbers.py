@@ -154,8 +154,11 @@ def in_two_units(text: str) -> list[Number]:
     (['48', '12'], [])
     """
     parts = _OR.split(text[:MAX_CHARACTERS])
-    read = [number for number in map(parse_number, parts) if number is not None and number.unit.measure]
-    return read if len(read) == len(parts) == 2 and read[0].unit.measure != read[1].unit.measure else []
+    read = [number for number in map(parse_number, parts) if number is not None]
+    units = {"%" if number.percent else number.unit.measure for number in read} - {""}
+    if not len(read) == len(parts) == len(units) == 2 or ("%" in units and read[0].value != read[1].value):
+        return []
+    return read
 
 
 def decimal_points(text: str) -> str:

@@ -37,8 +37,8 @@ _REASON = re.compile(r"(?<![\s,;(—–-])[\s,;(—–-]*\b(?:because|since|due 
                      r"|i\.\s?e\."
                      r"|that is,|namely|seeing that|for the reason|in order to(?=[^,]*$)"
                      rf"|(?<=, )(?:which(?! {VERBS_OF_CONCLUSION}\b)(?! {_EQUATION})"
-                     r"|where|as|whereas|while|given|but not|not|and not|rather than|instead "
-                     r"of))\b.*", re.IGNORECASE | re.DOTALL)
+                     r"|an? (?:average|rate|mean) of|where|as|whereas|while|given|but not|not|and not|rather than"
+                     r"|instead of))\b.*", re.IGNORECASE | re.DOTALL)
 # A period behind it ends no sentence: "Dr. Smith", "J. K. Rowling", "Samuel L. Jackson"; behind "Answer: B" it does.
 _ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|vs)\.$"
                           r"|(?:^|\b[A-Z]\. |\b(?!Answer|Option|Choice|Letter)[A-Z][a-z]+ )[A-Z]\.$")

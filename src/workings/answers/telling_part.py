@@ -23,7 +23,7 @@ _LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however
                    r"|because of)\b[^,:]*,\s+(?=\D)(?!(?P=lead)\b)",
                    re.IGNORECASE)
 _CLAUSE = re.compile(r"\b(?:and|but|so) (?:since|because|as|if)\b[^,]*,"
-                     r"|(?:[,;:]|\.\.\.|…|\s[-–—])\s*(?:so|therefore|thus|hence|meaning(?: that)?|then|no wait"
+                     r"|(?:[,;:]|\.\.\.|…|\s[-–—])\s*(?:and\s)?(?:so|therefore|thus|hence|meaning(?: that)?|then|no wait"
                      rf"|wait|giving|in total|altogether|which {VERBS_OF_CONCLUSION}|and the (?:final )?answer)\b"
                      r"|\b(?=(?:we|you) (?:get|obtain|end up with)\b)", re.IGNORECASE)
 _SUPPOSES = re.compile(r"^\W*(?:if|had|when|suppose)\b", re.IGNORECASE)
@@ -82,7 +82,9 @@ def _adds_up(head: str, parts: str) -> bool:
 
 
 def _without_details(sentence: str) -> str:
-    told, _, _ = sentence.partition("; ")
+    told, _, more = sentence.partition("; ")
+    if re.search(r"\bwould\b", more):
+        return told
     head, colon, parts = told.partition(": ")
     if _adds_up(head, parts):
         return head

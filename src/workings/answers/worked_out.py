@@ -14,6 +14,7 @@ _OPERAND = rf"\(?-?{_VALUE}{_COUNTED}\)?"
 _OPERATOR = r"(?:[-+*/×·÷–]|x(?![^\W\d_])|(?:times|plus|minus|divided by)\b)"
 _BEGIN = r"(?:^|(?<=[^\W\d_]{2}\s)|(?<=\ba\s)|(?<=\bI\s)|(?<=[,:;.(*~]\s)|(?<=['’]\w\s)|(?<=[(*:]))"
 _ARITHMETIC = re.compile(rf"{_BEGIN}\**{_OPERAND}(?:\s*{_OPERATOR}\s*{_OPERAND})+[\s*)]*$", re.IGNORECASE)
+_VALUES = re.compile(rf"{_OPERAND}(?:\s{_OPERAND})?+")  # "7 hours 32 minutes"
 
 
 def is_worked_out(left: str) -> bool:
@@ -22,5 +23,6 @@ def is_worked_out(left: str) -> bool:
     >>> is_worked_out("Mary got a change of $200 - $170"), is_worked_out("so the line is 2x + 3")
     (True, False)
     """
-    last = re.split(r"[=≈]", left[-LOOKED_AT:])[-1]
-    return _ARITHMETIC.search(last.strip()) is not None
+    *before, last = re.split(r"[=≈]", left[-LOOKED_AT:])
+    last = last.strip()
+    return _ARITHMETIC.search(last) is not None or (bool(before) and _VALUES.fullmatch(last) is not None)
