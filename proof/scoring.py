@@ -3,7 +3,7 @@
 The strings stand in `tests/scoring`, each with what was expected and whether a careful reader would call it right;
 answers of mathematics are judged by `answer` and by `math`. The sets of `held_out.jsonl` were labelled before any
 rule had seen them, each when the rules had been mended for those before it: `--first-try SET` writes how a set was
-judged then into a file of its own, and is run once. For the last of them nothing is mended. The rows that could be
+judged then into a file of its own, and is run once. The rows that could be
 argued are those of the table in `docs/evaluation.md`. GSM8K's expected answers, written in six forms behind their
 solutions, are read from `../shared/data/gsm8k` beside the repository where it is there.
 """
@@ -28,8 +28,6 @@ FIRST_TRY = Path(__file__).parent / "scoring_first_try.json"
 LABELLED = ROOT / "tests" / "scoring"
 GSM8K = ROOT.parent / "shared" / "data" / "gsm8k" / "test.jsonl"
 AGREEMENT = 0.99
-UNMENDED = "ninth"
-"""The set for which no rule was mended, so that it says what the rules are worth for others."""
 FORMS = {
     "hashes": "{steps}#### {gold}", "answer_tag": "<reasoning>{steps}</reasoning><answer>{gold}</answer>",
     "boxed": "{steps} so \\boxed{{{gold}}}.", "answer_phrase": "{steps}The final answer is ${gold}.",
@@ -63,16 +61,24 @@ def gsm8k() -> Iterable[Row]:
 def last_sentences() -> dict[str, Any]:
     """Of GSM8K's solutions without their mark, which end as people end them, what is taken for the answer.
 
-    Not every last sentence says the answer: some say another number, and the answer nowhere.
+    Not every last sentence says the answer: some say another number, and the answer nowhere. Then the answer is changed
+    where the last sentence says it: nothing of what is found should be right any more.
     """
     found: dict[str, int] = {"right": 0, "another_number": 0, "none": 0}
+    changed = falsely_right = 0
     for path in (GSM8K.with_name("train.jsonl"), GSM8K):
         for item, line in zip(read_items(path), path.read_text("utf-8").splitlines(), strict=True):
             steps = re.sub(r"<<[^<>]*>>", "", json.loads(line)["answer"].rsplit("####", 1)[0]).strip()
             given = extract(steps, "number").text
             right = bool(given) and same_answer(given, item.expected_answer)
             found["none" if not given else "right" if right else "another_number"] += 1
-    return {"solutions": sum(found.values()), **found}
+            steps_before, _, last = steps.rpartition("\n")
+            digits = item.expected_answer.replace(",", "")
+            wrong = re.sub(rf"(?<![\d.]){digits}(?!\d|\.\d)", f"{digits}7", last.replace(",", ""))
+            if digits.isdigit() and wrong != last.replace(",", ""):
+                changed += 1
+                falsely_right += same_answer(extract(f"{steps_before}\n{wrong}", "number").text, item.expected_answer)
+    return {"solutions": sum(found.values()), **found, "changed": changed, "changed_falsely_right": falsely_right}
 
 
 def judged(rows: Sequence[Row], scorer: str, version: int = 2) -> dict[str, Any]:
@@ -115,8 +121,7 @@ def main(words: Sequence[str]) -> int:
                      values={**known, words[-1]: judged(rows, "answer")})
         return 0
     values: dict[str, Any] = {
-        "held_out": judged([row for row in held_out if row["set"] != UNMENDED], "answer"),
-        "unmended": judged([row for row in held_out if row["set"] == UNMENDED], "answer"),
+        "held_out": judged(held_out, "answer"),
         "answers": judged(answers, "answer"), "answers_by_version_1": judged(answers, "answer", version=1),
         "answers_by_math": judged(answers, "math"), "arguable": judged(arguable(), "answer"),
         "mathematics": judged(mathematics, "math"), "mathematics_by_answer": judged(mathematics, "answer")}
@@ -133,7 +138,6 @@ def main(words: Sequence[str]) -> int:
             print(*(f"  {kind}: {string}" for string in strings), sep="\n")
     reached = all(values[name]["agreement"] >= AGREEMENT and values[name]["falsely_right"] == 0
                   for name in ("answers", "answers_by_math", "mathematics", "arguable", "held_out"))
-    reached = reached and values["unmended"]["falsely_right"] == 0
     return 0 if reached else 1
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,20 +17,24 @@ ROWS, HELD_OUT = ([json.loads(line) for line in Path(__file__).with_name(name).r
                   for name in ("answers.jsonl", "held_out.jsonl"))
 
 
-UNMENDED = "sixth"  # no rule was mended for it: some of its right answers are not seen to be right
+MISSED = {"sixth": 5, "seventh": 5, "eighth": 6, "ninth": 4}
+"""Right answers in wordings of their own, by set, that are not seen to be right: no rule was made for a single one."""
 
 
 def test_labelled_answers_are_judged_as_labelled() -> None:
-    wrong = []
+    wrong, missed = [], Counter[str]()
     for row in (*ROWS, *(row for row in HELD_OUT if "scorer" not in row)):
         item = Item(id="a", prompt="p", expected_answer=row["expected"])
         found = judge(item, row["completion"], get_scorer("answer").score,
                       ScoringSettings(form=row.get("form", "any")), truncated=row.get("truncated", False))
-        if (found.score == 1) != row["right"] and not (row.get("set") == UNMENDED and row["right"]):
+        if row["right"] and found.score != 1 and row.get("set") in MISSED:
+            missed[row["set"]] += 1
+        elif (found.score == 1) != row["right"]:
             label = "right" if row["right"] else "wrong"
             wrong.append(f"{row['kind']}: {row['completion']!r}, expected {row['expected']!r}, is {label}; found "
                          f"{found.extracted!r} by {found.rule}, score {found.score:g}")
     assert wrong == [], "\n".join(wrong)
+    assert missed == MISSED
 
 
 def test_what_could_be_argued_is_judged_as_documented() -> None:

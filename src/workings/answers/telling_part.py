@@ -23,8 +23,9 @@ _LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however
                    r"|because of)\b[^,:]*,\s+(?=\D)(?!(?P=lead)\b)",
                    re.IGNORECASE)
 _CLAUSE = re.compile(r"\b(?:and|but|so) (?:since|because|as|if)\b[^,]*,"
-                     r"|(?:[,;:]|\.\.\.|…|\s[-–—])\s*(?:and\s)?(?:so|therefore|thus|hence|meaning(?: that)?|then|no wait"
-                     rf"|wait|giving|in total|altogether|which {VERBS_OF_CONCLUSION}|and the (?:final )?answer)\b"
+                     r"|(?:[,;:]|\.\.\.|…|\s[-–—])\s*(?:and\s)?(?:so|therefore|thus|hence|meaning(?: that)?|then"
+                     rf"|(?:no )?wait|giving|in total|altogether|which {VERBS_OF_CONCLUSION}"
+                     r"|and the (?:final )?answer)\b"
                      r"|\b(?=(?:we|you) (?:get|obtain|end up with)\b)", re.IGNORECASE)
 _SUPPOSES = re.compile(r"^\W*(?:if|had|when|suppose)\b", re.IGNORECASE)
 # Brackets that say more about a number; a pair of numbers is no remark.
