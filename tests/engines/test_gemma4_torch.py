@@ -404,13 +404,14 @@ def test_a_trace_names_the_table_and_leaves_it_out_on_the_host() -> None:
 @pytest.mark.parametrize("form", [pytest.param(form, marks=pytest.mark.full) for form in ("26B-A4B", "E2B", "31B")])
 def test_a_trace_sees_what_a_real_step_allocates(form: str) -> None:
     """The same counter on real tensors and on fake ones, shared keys and grouped products of experts included."""
-    spec = build_spec(request(tiny_shape("gemma4", vocab=3000, **FORMS[form])), torch.device("cpu"))
-    fake = live_peak(trace(spec, "step", (1, 2, 32), "cpu").events, 512)
+    asked = request(tiny_shape("gemma4", vocab=3000, **FORMS[form]))
+    spec = build_spec(asked, torch.device("cpu"))
+    fake = live_peak(trace(spec, "step", (1, 2, 32), "cpu", asked).events, 512)
     state = empty_state(spec)
     with torch.no_grad():
         for x in state.model.parameters():
             x.normal_(std=0.02)
-    real = live_peak(follow(state, lambda: PROGRAMS["step"](spec, state, (1, 2, 32), False), {}).events, 512)
+    real = live_peak(follow(state, lambda: PROGRAMS["step"](spec, state, (1, 2, 32), asked), {}).events, 512)
     assert abs(fake.size - real.size) < 0.03 * real.size
 
 

@@ -49,7 +49,8 @@ def test_what_drawing_holds_by_formula():
     assert drawn["moments"] == exact_parts(request, (1, 1, 1), 1, 1)["moments"] > 0
     assert drawn["logits"] == 3 * answered["logits"] == 3 * 4 * 16 * 96
     assert drawn["cache of keys and values"] == 2 * 4 * 2 * 16 * 64 * 8
-    assert drawn["activations of the layer at hand"] == answered["activations of the layer at hand"]
+    # Sixteen completions of four prompts.
+    assert 4 * drawn["activations of the layer at hand"] == answered["activations of the layer at hand"]
     signals = exact_parts(request, (1, 4, 64), 1, 1)["batch"] - exact_parts(
         EngineRequest.of(recipe(), shape()), (1, 4, 64), 1, 1)["batch"]
     assert signals == 2 * 4 * 4 * 64
@@ -63,7 +64,7 @@ def test_drawing_and_updating_by_hand():
     per_operation = 0.5 / step_operations(request, programs["step"])
     # 16 completions at once, then the forward pass of both updates' rows.
     assert spent.drawing_seconds == pytest.approx(
-        answer_seconds(request, programs["drawing"], l4, (1, 1), per_operation) + 2 * 0.5 / 3)
+        answer_seconds(request, programs["drawing"], l4, (1, 1), per_operation, read=4) + 2 * 0.5 / 3)
     assert spent.seconds == pytest.approx(
         50 + 50 * spent.drawing_seconds + spent.checkpoint_seconds * spent.checkpoints)
     assert spent.share_by(spent.seconds / 2) == pytest.approx(0.5)
@@ -75,7 +76,7 @@ def test_drawing_and_updating_by_hand():
     assert programs_of(thin, 64)["drawing"][0] == 128
     assert twice.rollouts == 100
     one = answer_seconds(request, programs_of(thin, 64)["drawing"], l4, (64, 1), 0.5 / step_operations(
-        request, programs_of(thin, 64)["step"]))
+        request, programs_of(thin, 64)["step"]), read=64)
     assert twice.drawing_seconds == pytest.approx(4 * one), "512 completions, 128 at a time"
     imitating = recipe(precision=BF16)
     plain = run_time(imitating, request, programs_of(imitating, 1), l4, 1, 0.5, items=0, held_out=0)
@@ -211,7 +212,7 @@ def test_programs_of_rewards_are_traced(run_forked, monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_trace_of_drawing_has_the_noise_in_it():
+def test_a_trace_of_drawing_has_the_sums_of_probabilities_in_it():
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     from workings.engines.torch.trace.inspect import TracedCard, inspect_program
@@ -221,6 +222,6 @@ def test_a_trace_of_drawing_has_the_noise_in_it():
     request = EngineRequest.of(asked, wide)
     drawn, answered = (inspect_program(request, name, (16, 48, 16), "cpu", TracedCard())
                        for name in ("drawing", "generation"))
-    # Logits in float32 and then three arrays in float64: the same scaled, the noise, their sum.
+    # Logits in float32 and then up to three arrays in 64 bits: log probabilities, probabilities, their sums.
     assert drawn.peak_bytes - answered.peak_bytes > 2 * 8 * 16 * 65536
     assert drawn.breakdown["moments"] == answered.breakdown["moments"] > 0

@@ -185,6 +185,11 @@ class Recipe(Section):
         """Whether completions are drawn and rewarded."""
         return isinstance(self.algorithm, RewardAlgorithm)
 
+    @property
+    def completions_of_a_prompt(self) -> int:
+        """How many are drawn of each prompt; 1 where traces are imitated."""
+        return self.algorithm.group if isinstance(self.algorithm, DrawingAlgorithm) else 1
+
     def completions_of_a_rollout(self, fsdp: int) -> int:
         """How many are drawn at first over all devices; 0 where traces are imitated.
 

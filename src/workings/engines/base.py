@@ -59,6 +59,9 @@ class EngineRequest:
     """Directory of the frozen weights beside which `restore` puts adapters; None: random ones from ``seed``."""
     packed: bool = False
     """Whether a sequence may hold several rows (`data.packing`)."""
+    completions_of_a_prompt: int = 1
+    """How many an update draws of each prompt (`algorithm.group`), for plans: the prompt is read once for all of them.
+    Who draws finds it in the prompts given."""
     split_frozen: bool = True
     """Copied from `PlanningEngine.splits_frozen` by planning, for its formulas; engines do not read it."""
 
@@ -77,7 +80,7 @@ class EngineRequest:
         return cls(shape=shape, device=without_alias(device or recipe.device), optimizer=recipe.optimizer,
                    precision=recipe.precision, memory=recipe.memory, mesh=mesh or recipe.mesh, seed=recipe.seed,
                    method=recipe.method, weights=weights, packed=recipe.data.packing != "none",
-                   objective=recipe.algorithm.objective)
+                   objective=recipe.algorithm.objective, completions_of_a_prompt=recipe.completions_of_a_prompt)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, for a child process that compiles or traces and for digests.
@@ -87,7 +90,8 @@ class EngineRequest:
         return {"shape": asdict(self.shape), "device": self.device, "optimizer": self.optimizer.model_dump(),
                 "precision": self.precision.model_dump(), "memory": self.memory.model_dump(),
                 "mesh": self.mesh.model_dump(), "seed": self.seed, "method": self.method.model_dump(),
-                "frozen_bits": self.frozen_bits, "packed": self.packed, "objective": objectives.to_json(self.objective)}
+                "frozen_bits": self.frozen_bits, "packed": self.packed, "objective": objectives.to_json(self.objective),
+                "completions_of_a_prompt": self.completions_of_a_prompt}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "EngineRequest":
@@ -97,7 +101,8 @@ class EngineRequest:
         return cls(shape=ModelShape(**values["shape"]), device=values["device"], optimizer=optimizer,
                    precision=PrecisionConfig(**values["precision"]), memory=MemoryConfig(**values["memory"]),
                    mesh=MeshConfig(**values["mesh"]), seed=values["seed"], method=method, packed=values["packed"],
-                   frozen_bits=values["frozen_bits"], objective=objectives.from_json(values["objective"]))
+                   frozen_bits=values["frozen_bits"], objective=objectives.from_json(values["objective"]),
+                   completions_of_a_prompt=values["completions_of_a_prompt"])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from math import prod
 
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import ANSWERING, EngineRequest, ProgramName
-from workings.engines.prefill import prompts_at_a_time
+from workings.engines.prefill import largest_divisor, prompts_at_a_time
 from workings.models.shape import ModelShape
 from workings.models.weights import layer_loops, layer_shapes
 from workings.planning.tensors import (
@@ -23,7 +23,7 @@ from workings.planning.tensors import (
 BATCH_FIELDS = 5
 """Arrays of a batch (tokens, targets, weights, positions, segment ids) beside the objective's signals, four bytes an
 element."""
-FORMULA_VERSIONS = {"formula": "2"}
+FORMULA_VERSIONS = {"formula": "3"}
 """Stands where a compiler's versions would, so that records tell two formulas apart; raised when estimates change."""
 DRAWN_ARRAYS = 3
 """Arrays of all logits' size while a token is drawn: the logits, noise, and their sum."""
@@ -115,8 +115,9 @@ def beside_the_step(request: EngineRequest, program: ProgramName, batch: tuple[i
              if name in ("parameters", PER_LAYER_TABLE, "moments", "master weights")}
     rows, length = (-(-batch[0] // fsdp), batch[1]) if program in ANSWERING else (batch[1] // fsdp, batch[2])
     widest = max(feed_forward_numbers(shape, layer, tp) for layer in range(shape.layers))
-    # Prompts are read some at a time, and all rows write their new tokens together.
-    read = min(rows, prompts_at_a_time(shape, length, number)) if program in ANSWERING else rows
+    # Prompts are read some at a time, each once, and all rows write their new tokens together.
+    read = min(prompts_read(request, program, rows), prompts_at_a_time(shape, length, number)) if (
+        program in ANSWERING) else rows
     # Half of what is handed to layers, which counts its gradient as well: without a step there is none.
     layer = number * read * length * (4 * shape.width + widest + handed_to_layers(shape) // 2)
     scores = 4 * read * max(1, shape.heads // tp) * score_elements(request, length, platform)
@@ -129,6 +130,11 @@ def beside_the_step(request: EngineRequest, program: ProgramName, batch: tuple[i
     chunk = min(request.memory.loss_chunk or rows * length, rows * length)
     # Without a gradient of theirs beside them, which only a step makes.
     return state | inside | {"logits": 4 * chunk * shape.vocab_size}
+
+
+def prompts_read(request: EngineRequest, program: ProgramName, rows: int) -> int:
+    """Prompts that one device reads for so many rows of its own: one for all completions that are drawn of it."""
+    return rows // largest_divisor(request.completions_of_a_prompt, rows) if program == "drawing" else rows
 
 
 def cached_numbers(shape: ModelShape, tokens: int) -> int:

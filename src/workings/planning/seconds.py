@@ -19,7 +19,7 @@ from workings.hardware.catalog import Target
 from workings.models.operations import outer_weights_met, weights_met, weights_read
 from workings.models.weights import PER_LAYER_EMBEDDING
 from workings.planning.communication import communication_seconds
-from workings.planning.parts import checkpoint_bytes, exact_parts
+from workings.planning.parts import checkpoint_bytes, exact_parts, prompts_read
 from workings.planning.tensors import local_tensors
 from workings.record.pace import duration
 
@@ -245,21 +245,24 @@ def rollout_seconds(recipe: Recipe, request: EngineRequest, programs: Programs, 
     Where several updates learn from them, the model that drew them says first how likely it finds them.
     """
     batches = -(-recipe.completions_of_a_rollout(mesh[0]) // programs["drawing"][0])
-    seconds = batches * answer_seconds(request, programs["drawing"], target, mesh, per_operation)
+    rows, length, new = programs["drawing"]
+    read = prompts_read(request, "drawing", -(-rows // mesh[0])) * mesh[0]
+    seconds = batches * answer_seconds(request, (rows, length, new), target, mesh, per_operation, read=read)
     if "log_probs" in programs and isinstance(recipe.algorithm, DrawingAlgorithm):
         seconds += recipe.algorithm.updates * per_operation * step_operations(request, programs["log_probs"]) / 3
     return seconds
 
 
 def answer_seconds(request: EngineRequest, prompts: tuple[int, int, int], target: Target, mesh: tuple[int, int],
-                   per_operation: float) -> float:
+                   per_operation: float, *, read: int = 0) -> float:
     """Seconds to answer one batch of prompts of the greatest length with as many new tokens as there may be.
 
     Reading the prompts is computing; writing a token reads every weight once, which takes the memory's bandwidth. On
-    several devices each also gathers, for every token, the layers' weights that the others of ``fsdp`` hold.
+    several devices each also gathers, for every token, the layers' weights that the others of ``fsdp`` hold. ``read``:
+    prompts that are read, where several answers continue one; 0: as many as answers.
     """
     rows, length, new = prompts
-    forward = per_operation * (step_operations(request, (1, rows, length)) / 3)
+    forward = per_operation * (step_operations(request, (1, read or rows, length)) / 3)
     if not target.bandwidth_gb_s:
         return forward + per_operation * 2.0 * weights_read(request.shape) * rows * new
     fsdp, tp = mesh

@@ -124,10 +124,11 @@ def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
     first, rows, length = ask["batch"]
     program, resident = ask["program"], _beside(spec, state, places)
     if program in ANSWERING:
-        lowered = lower_generation(spec, state, places, first, rows, length, drawn=program == "drawing")
-        padded = generation_sizes(first, rows, length, spec.layout.fsdp)
+        drawn = ask["request"]["completions_of_a_prompt"] if program == "drawing" else 0
+        lowered = lower_generation(spec, state, places, first, rows, length, drawn=drawn)
+        prompts, *padded = generation_sizes(first, rows, length, spec.layout.fsdp, drawn)
         # Prompts are int32; lengths, seeds and stop tokens are a few bytes a row and are left out.
-        return lowered, resident, 4 * padded[0] * padded[1], _sizes(
+        return lowered, resident, 4 * prompts * padded[1], _sizes(
             spec, state, places, padded[0], padded[1], padded[1] + padded[2])
     arrays = batch_shapes((first, rows, length), spec.objective.signals if program == "step" else ())
     batch = _bytes(arrays, dict.fromkeys(arrays, spec.layout.batch()))

@@ -84,6 +84,11 @@ def fill(shape: ModelShape, layout: Layout, by_stack: dict[str, KeysValues], roo
     return {kind: Ring(end(0, kind, layers), end(1, kind, layers)) for kind, layers in layers_of(shape).items()}
 
 
+def repeat(layout: Layout, caches: Caches, copies: int) -> Caches:
+    """Each row's rings so many times, next to each other: a device repeats its own rows and sends nothing."""
+    return jax.tree.map(lambda x: _placed(layout, jnp.repeat(x, copies, 1)), caches) if copies > 1 else caches
+
+
 def _placed(layout: Layout, x: jax.Array) -> jax.Array:
     if layout.size == 1:
         return x

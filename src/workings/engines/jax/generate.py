@@ -3,7 +3,9 @@
 Prompts are padded on the left to a power of two (one CPU: also to three quarters of one), and only prompts of the same
 padded length share a batch: a row's numbers depend neither on its neighbours' lengths nor on what they answer.
 
-Shape suffixes: L layers, B rows, P padded prompt length, K heads, H head size, D width.
+Where several completions of each prompt are asked for, a prompt is read once and its rings are repeated.
+
+Shape suffixes: L layers, B rows, G prompts that are read, P padded prompt length, K heads, H head size, D width.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +28,7 @@ from workings.engines.jax.params_tree import Params
 from workings.engines.jax.per_layer_embedding import per_layer_inputs
 from workings.engines.jax.sharding import FSDP, P
 from workings.engines.jax.step import StepSpec
-from workings.engines.prefill import prompts_at_a_time
+from workings.engines.prefill import copies_of_each, prompts_at_a_time
 from workings.errors import RequestError
 from workings.models.weights import EMBEDDING
 
@@ -139,11 +141,13 @@ Going = tuple[jax.Array, Written, jax.Array, Written, cache.Caches]
 
 def begin(spec: StepSpec, params: Params, tokens: jax.Array, lengths: jax.Array, real: jax.Array, room: int,
           pick: Pick) -> Going:
-    """Prompts that are read, with nothing written yet."""
-    x, caches = _read_prompts(spec, params, tokens, lengths, room)
+    """Prompts ``[G, P]`` that are read, with nothing written yet; ``lengths`` and ``real`` are those of all B rows."""
+    copies = lengths.shape[0] // tokens.shape[0]
+    x, caches = _read_prompts(spec, params, tokens, lengths[::copies], room)
+    x, caches = jnp.repeat(x, copies, 0), cache.repeat(spec.layout, caches, copies)
     # The prompt alone gives new token 0, so room for n tokens takes n - 1 steps that count.
     first = pick(x, jnp.int32(0))
-    empty = tuple(jnp.zeros((tokens.shape[0], room), x.dtype) for x in first)
+    empty = tuple(jnp.zeros((lengths.shape[0], room), x.dtype) for x in first)
     return jnp.int32(0), first, ~real, empty, caches
 
 
@@ -168,8 +172,9 @@ def go_on(spec: StepSpec, params: Params, lengths: jax.Array, limit: jax.Array, 
 
 
 def make_generate(spec: StepSpec, room: int, drawn: bool) -> Callable[..., Written]:
-    """``(params, tokens_BP, lengths_B, limit, stop_ids, real_B, temperature, seeds_B) -> Written``.
+    """``(params, tokens_GP, lengths_B, limit, stop_ids, real_B, temperature, seeds_B) -> Written``.
 
+    The same number of rows next to each other, B / G, continue each prompt.
     A row holds 0 after its end. The loop ends when every row has written a stop token or ``limit`` tokens; rows that
     are not ``real`` are padding. ``temperature`` and ``seeds`` count only where tokens are ``drawn``.
     """
@@ -190,9 +195,13 @@ class PromptBatch:
     """Prompts of the same padded length: what one call of the compiled program gets."""
 
     indices: list[int]
+    """Of the prompts that its rows continue; rows behind them are padding."""
     tokens: np.ndarray
+    """``[G, P]``: a prompt once for all rows that continue it."""
     lengths: np.ndarray
+    """``[B]`` of the rows' prompts."""
     real: np.ndarray
+    """``[B]``: rows that are no padding."""
 
     def seeds(self, given: Sequence[int]) -> np.ndarray:
         """``[B]`` uint32: the rows' own seeds."""
@@ -202,33 +211,46 @@ class PromptBatch:
 
 
 def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1,
-                   most_rows: int = MAX_ROWS, *, fine: bool = False) -> list[PromptBatch]:
+                   most_rows: int = MAX_ROWS, *, fine: bool = False, copies: int = 1) -> list[PromptBatch]:
     """Prompts by padded length, in batches of at most ``most_rows`` rows.
 
-    ``rows_multiple``: the number of rows is a multiple of it (devices that share the rows). ``fine``: see
-    `padded_length`.
+    ``rows_multiple``: the number of prompts is a multiple of it (devices that share the rows). ``fine``: see
+    `padded_length`. ``copies``: so many equal prompts stand next to each other, and stay together.
     """
     by_length: dict[int, list[int]] = {}
     for i in sorted(range(len(prompts)), key=lambda i: len(prompts[i])):
         by_length.setdefault(padded_length(len(prompts[i]), fine), []).append(i)
-    return [_padded(prompts, together[start:start + most_rows], padded, rows_multiple)
-            for padded, together in by_length.items() for start in range(0, len(together), most_rows)]
+    most = most_prompts(copies, rows_multiple, most_rows) * copies
+    return [_padded(prompts, together[start:start + most], padded, rows_multiple, copies, most_rows)
+            for padded, together in by_length.items() for start in range(0, len(together), most)]
 
 
-def _padded(prompts: Sequence[Sequence[int]], indices: list[int], padded: int, rows_multiple: int) -> PromptBatch:
-    # Rows are padded to a power of two as well: few shapes, so few programs.
-    rows = -(-bucket(len(indices), 8) // rows_multiple) * rows_multiple
-    tokens = np.zeros((rows, padded), np.int32)
+def most_prompts(copies: int, multiple: int, most_rows: int) -> int:
+    """Prompts with so many copies that fill a batch; devices that share them get equally many, and one at least."""
+    return most_rows if copies == 1 else max(1, most_rows // copies // multiple) * multiple
+
+
+def padded_prompts(count: int, copies: int, multiple: int, most_rows: int) -> int:
+    """How many prompts a program reads for ``count`` of them: a power of two where that is not too many."""
+    # Few shapes, so few programs.
+    padded = -(-bucket(count, -(-8 // copies)) // multiple) * multiple
+    return padded if copies == 1 else min(padded, most_prompts(copies, multiple, most_rows))
+
+
+def _padded(prompts: Sequence[Sequence[int]], indices: list[int], padded: int, rows_multiple: int, copies: int,
+            most_rows: int) -> PromptBatch:
+    count = padded_prompts(len(indices) // copies, copies, rows_multiple, most_rows)
+    tokens = np.zeros((count, padded), np.int32)
     # A row that is padding has one token of its own to look at.
-    lengths = np.ones(rows, np.int32)
-    for row, i in enumerate(indices):
+    lengths = np.ones(count, np.int32)
+    for row, i in enumerate(indices[::copies]):
         tokens[row, padded - len(prompts[i]):] = prompts[i]
         lengths[row] = len(prompts[i])
-    return PromptBatch(indices, tokens, lengths, np.arange(rows) < len(indices))
+    return PromptBatch(indices, tokens, np.repeat(lengths, copies), np.arange(count * copies) < len(indices))
 
 
 class Generator:
-    """Answers prompts; keeps what it has compiled (one program per padded length, rows and room)."""
+    """Answers prompts; keeps what it has compiled (one program per padded length, prompts, rows and room)."""
 
     def __init__(self, spec: StepSpec) -> None:
         self.spec = spec
@@ -258,12 +280,14 @@ class Generator:
             by_row = zip(*(np.asarray(x)[:, :max_new_tokens].tolist() for x in written), strict=True)
             return [Completion.of(row[0], stop_ids, *row[1:]) for row in by_row]
 
-        at_once = self.spec.variant.generation_batches
-        batches = prompt_batches(prompts, self.spec.layout.fsdp, MAX_ROWS // at_once,
-                                 fine=self.spec.variant.fine_prompt_lengths)
+        at_once, fsdp = self.spec.variant.generation_batches, self.spec.layout.fsdp
+        most = MAX_ROWS // at_once
+        # At least as many prompts as devices, each of which reads its own.
+        copies = copies_of_each(prompts, min(most, len(prompts)) // fsdp) if drawn else 1
+        batches = prompt_batches(prompts, fsdp, most, fine=self.spec.variant.fine_prompt_lengths, copies=copies)
         completions: dict[int, list[Completion]] = {}
         for number, rows in enumerate(batches):  # the first of a shape alone: its program is compiled once
-            shape = (room, drawn, stops.size, *rows.tokens.shape)
+            shape = (room, drawn, stops.size, *rows.tokens.shape, rows.real.size)
             if shape not in self._compiled:
                 completions[number] = run(rows)
                 self._compiled.add(shape)

@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from workings.engines.jax.generate import bucket, make_generate
+from workings.engines.jax.generate import MAX_ROWS, bucket, make_generate, padded_prompts
 from workings.engines.jax.most_likely import make_most_likely
 from workings.engines.jax.spec import batch_shapes
 from workings.engines.jax.step import StepSpec, make_evaluation, make_log_probs
+from workings.engines.prefill import largest_divisor
 from workings.objectives.top_tokens import TopTokens
 
 FORWARD: dict[str, Callable[[StepSpec], Any]] = {"evaluation": make_evaluation, "log_probs": make_log_probs}
@@ -34,13 +35,14 @@ def lower_forward(name: str, spec: StepSpec, abstract: dict[str, Any], shardings
 
 
 def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any], rows: int, prompt: int,
-                     new: int, *, drawn: bool) -> Any:
-    """Answers to ``rows`` prompts of up to ``prompt`` tokens with ``new`` more, as `Generator` compiles it.
+                     new: int, *, drawn: int) -> Any:
+    """``rows`` answers to prompts of up to ``prompt`` tokens with ``new`` more, as `Generator` compiles it.
 
-    They are greedy, or ``drawn``: then the program makes noise for every token of the vocabulary, too.
+    They are greedy, or so many of each prompt are ``drawn``: then the program makes noise for every token of the
+    vocabulary, too.
     The sizes are padded as `Generator` pads them; prompts are copied to all devices, parameters lie where they are.
     """
-    rows, prompt, room = generation_sizes(rows, prompt, new, spec.layout.fsdp)
+    prompts, rows, prompt, room = generation_sizes(rows, prompt, new, spec.layout.fsdp, drawn)
     # Places come with the parameters, because `Generator` jits without input shardings.
     params = jax.tree.map(lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
                           abstract["params"], shardings["params"])
@@ -48,13 +50,18 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
     def array(size: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(size, dtype)
 
-    jitted = jax.jit(make_generate(spec, room, drawn), out_shardings=spec.layout.everywhere())
+    jitted = jax.jit(make_generate(spec, room, drawn > 0), out_shardings=spec.layout.everywhere())
     # Two stop tokens stand for any number of them, which makes another program but only bytes of difference.
-    return jitted.lower(params, array((rows, prompt), np.int32), array((rows,), np.int32), array((), np.int32),
+    return jitted.lower(params, array((prompts, prompt), np.int32), array((rows,), np.int32), array((), np.int32),
                         array((2,), np.int32), array((rows,), np.bool_), array((), jnp.float32),
                         array((rows,), np.uint32))
 
 
-def generation_sizes(rows: int, prompt: int, new: int, fsdp: int) -> tuple[int, int, int]:
-    """Rows, prompt slots and new slots of the program that answers such prompts."""
-    return -(-bucket(rows, 8) // fsdp) * fsdp, bucket(prompt), bucket(new)
+def generation_sizes(rows: int, prompt: int, new: int, fsdp: int, drawn: int) -> tuple[int, int, int, int]:
+    """Prompts, rows, prompt slots and new slots of the program that writes so many answers.
+
+    ``drawn``: how many of each prompt; 0: one greedy answer.
+    """
+    copies = largest_divisor(drawn, min(MAX_ROWS, rows) // fsdp)
+    prompts = padded_prompts(rows // copies, copies, fsdp, MAX_ROWS)
+    return prompts, prompts * copies, bucket(prompt), bucket(new)

@@ -22,6 +22,7 @@ from workings.engines.base import (
     require_signals,
 )
 from workings.engines.like_lengths import LikeLengths
+from workings.engines.prefill import copies_of_each
 from workings.engines.torch import checkpoint, compare
 from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.device import (
@@ -35,7 +36,7 @@ from workings.engines.torch.device import (
 )
 from workings.engines.torch.environment import environment_files
 from workings.engines.torch.frozen_linear import FrozenLinear
-from workings.engines.torch.generate import Pick, answer, drawn, greedy, order, uniform_numbers
+from workings.engines.torch.generate import MAX_ROWS, Pick, answer, drawn, greedy, order, uniform_numbers
 from workings.engines.torch.inspect import inspection
 from workings.engines.torch.lora import RootWithoutAdapters, fill_adapters, refuse_unknown, trained, weights
 from workings.engines.torch.mask_check import check_masks, refuse_unsuited
@@ -227,12 +228,14 @@ class TorchEngine(TorchPlanning):
         if any(len(prompt) == 0 for prompt in prompts):
             raise RequestError("an empty prompt", "prompts of at least one token")
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
-        for indices in order(prompts, alike=has_linear_state(state.root.model)):
+        # Of an unproven class it is not known what a cache holds, nor how that is repeated.
+        copies = copies_of_each(prompts, MAX_ROWS) if self.spec.shape.proven else 1
+        for indices in order(prompts, copies, alike=has_linear_state(state.root.model)):
             chosen: Pick = pick(indices)
             with torch.no_grad():
                 completions = state.root(partial(
                     answer, self.spec, prompts=[prompts[i] for i in indices], max_new_tokens=max_new_tokens,
-                    stop_ids=stop_ids, pick=chosen))
+                    stop_ids=stop_ids, pick=chosen, copies=copies))
             for i, completion in zip(indices, completions, strict=True):
                 answers[i] = completion
         return answers

@@ -65,33 +65,53 @@ def drawn(temperature: float, uniform: Tensor) -> Pick:
     return pick
 
 
-def order(prompts: Sequence[Sequence[int]], *, alike: bool = False) -> list[list[int]]:
+def order(prompts: Sequence[Sequence[int]], copies: int = 1, *, alike: bool = False) -> list[list[int]]:
     """Indices of prompts sorted by length, so that little is padding, in batches of at most `MAX_ROWS`.
 
     Args:
         prompts: in the order of their indices.
+        copies: so many equal ones stand next to each other, and stay together.
         alike: only prompts of one length in a batch, for models whose state no mask keeps from padding.
     """
     by_length = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     groups = [[*same] for _, same in groupby(by_length, key=lambda i: len(prompts[i]))] if alike else [by_length]
-    return [group[start:start + MAX_ROWS] for group in groups for start in range(0, len(group), MAX_ROWS)]
+    most = MAX_ROWS // copies * copies
+    return [group[start:start + most] for group in groups for start in range(0, len(group), most)]
 
 
 def answer(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
-           stop_ids: Sequence[int], pick: Pick) -> list[Completion]:
-    """Continue one batch of prompts, in the order given."""
+           stop_ids: Sequence[int], pick: Pick, copies: int = 1) -> list[Completion]:
+    """Continue one batch of prompts, in the order given; so many ``copies`` of each stand next to each other."""
     was_training = model.training
     model.eval()  # gradient checkpointing, where it is on, would drop the cache
     try:
         with torch.no_grad():
-            written = _continue(spec, model, prompts, max_new_tokens, stop_ids, pick)
+            written = _continue(spec, model, prompts, max_new_tokens, stop_ids, pick, copies)
     finally:
         model.train(was_training)
     return [Completion.of(row[0], stop_ids, *row[1:]) for row in zip(*written, strict=True)]
 
 
-def read_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
-    """``[B, D]`` hidden state of each prompt's last token, and the cache of all prompts ``[B, P]``.
+def read_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor,
+                 copies: int = 1) -> tuple[Tensor, Any]:
+    """``[B, D]`` hidden state of each prompt's last token, and the cache of all prompts ``[B, P]``; each read once.
+
+    Args:
+        spec: the step's.
+        model: in evaluation mode.
+        tokens: ``[B, P]``, padded on the right.
+        lengths: ``[B]`` of the prompts.
+        copies: so many equal prompts stand next to each other.
+    """
+    last, cache = _read_in_parts(spec, model, tokens[::copies], lengths[::copies])
+    if copies > 1:
+        # Layer by layer, so that at most one layer's keys and values exist twice.
+        cache.batch_repeat_interleave(copies)
+    return last.repeat_interleave(copies, 0), cache
+
+
+def _read_in_parts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
+    """As `read_prompts`, of prompts without copies.
 
     They are read some at a time (`workings.engines.prefill`); their caches are then put together layer by layer.
     """
@@ -122,13 +142,13 @@ def _read(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tens
 
 
 def _continue(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[int]], limit: int,
-              stop_ids: Sequence[int], pick: Pick) -> list[list[list[Any]]]:
+              stop_ids: Sequence[int], pick: Pick, copies: int) -> list[list[list[Any]]]:
     """Tokens of every row, all of the same number, and their log probabilities where ``pick`` gives them."""
     lengths = torch.tensor([len(prompt) for prompt in prompts], device=spec.device)
     padded = int(lengths.max())
     tokens = torch.tensor([[*prompt, *[0] * (padded - len(prompt))] for prompt in prompts], device=spec.device)
     index = torch.arange(padded, device=spec.device).expand_as(tokens)
-    last, cache = read_prompts(spec, model, tokens, lengths)
+    last, cache = read_prompts(spec, model, tokens, lengths, copies)
     # The position that each cache slot holds; slots of padding have one too, but are never seen.
     places, seen = index, index < lengths[:, None]
     stops = torch.tensor([*stop_ids], dtype=torch.int64, device=spec.device)

@@ -80,7 +80,7 @@ def inspect_program(request: EngineRequest, program: Program, size: Size, platfo
     # Nothing is sent: of several processes one is traced, the first, whose share of everything is the largest.
     with pretended(fsdp) as mesh:
         spec, notes = _spec(request, platform, card, mesh)
-        log = trace(spec, program, size, platform, packed=request.packed)
+        log = trace(spec, program, size, platform, request)
     details: dict[str, Any] = {"program": program, "batch": list(size), "platform": platform,
                                "attention": spec.attention, "events": len(log.events), "processes": fsdp,
                                "kernel_workspaces": dict(log.hidden), "notes": notes}
@@ -136,13 +136,13 @@ def _spec(request: EngineRequest, platform: str, card: TracedCard, mesh: Process
     return replace(spec, attention=attention), notes
 
 
-def trace(spec: TorchSpec, program: Program, size: Size, platform: str, *, packed: bool = False) -> Log:
+def trace(spec: TorchSpec, program: Program, size: Size, platform: str, request: EngineRequest) -> Log:
     """The events of one program, from the first parameter on; of one process where several share it."""
     # Buffers of transformers are real: tables of a few kilobytes.
     with FakeTensorMode(allow_non_fake_inputs=True), grouped_products(spec.compute_dtype):
         state = empty_state(spec)
         on_card = platform == "gpu"
-        return follow(state, lambda: PROGRAMS[program](spec, state, size, packed),
+        return follow(state, lambda: PROGRAMS[program](spec, state, size, request),
                       card_workspaces() if on_card else {}, host_table=on_card and spec.table_on_host)
 
 

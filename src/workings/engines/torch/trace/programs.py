@@ -7,7 +7,8 @@ from functools import partial
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from workings.engines.base import ProgramName
+from workings.engines.base import EngineRequest, ProgramName
+from workings.engines.prefill import largest_divisor
 from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.generate import Pick, drawn, greedy, read_prompts
 from workings.engines.torch.model import final_logits, hidden_states
@@ -28,57 +29,59 @@ Size = tuple[int, int, int]
 UPDATES = 2
 
 
-def step(spec: TorchSpec, state: State, size: Size, packed: bool) -> None:
+def step(spec: TorchSpec, state: State, size: Size, request: EngineRequest) -> None:
     """Two updates: only from the second on are moments, caches and the allocator's pools as in a long run."""
     for _ in range(UPDATES):
-        rows = [replace(part, packed=packed) for part in blank_rows(spec, size)]
+        rows = [replace(part, packed=request.packed) for part in blank_rows(spec, size)]
         run_step(spec, state, rows, float(size[0] * size[1] * size[2]), 1e-3)
         # As in a run, a batch is gone before the next one comes.
         del rows
 
 
 @torch.no_grad()
-def evaluation(spec: TorchSpec, state: State, size: Size, packed: bool) -> None:
+def evaluation(spec: TorchSpec, state: State, size: Size, request: EngineRequest) -> None:
     """Loss of one held-out batch beside the whole state."""
     for part in blank_rows(spec, size):
-        part = replace(part, packed=packed)
+        part = replace(part, packed=request.packed)
         state.root(lambda model, part=part: micro_batch_loss(spec, model, part))
 
 
 @torch.no_grad()
-def log_probs(spec: TorchSpec, state: State, size: Size, packed: bool) -> None:
+def log_probs(spec: TorchSpec, state: State, size: Size, request: EngineRequest) -> None:
     """Log probabilities of a batch's targets, or a teacher's most likely tokens, one micro batch after the other."""
     asked = spec.objective
     ask = partial(micro_batch_most_likely, count=asked.top_k, below=spec.shape.vocab_size) if isinstance(
         asked, TopTokens) else micro_batch_log_probs
     for part in blank_rows(spec, size):
-        part = replace(part, packed=packed)
+        part = replace(part, packed=request.packed)
         state.root(lambda model, part=part: ask(spec, model, part))
 
 
 @torch.no_grad()
-def answers(spec: TorchSpec, state: State, size: Size, packed: bool, *, pick: Pick) -> None:
+def answers(spec: TorchSpec, state: State, size: Size, request: EngineRequest, *, pick: Pick = greedy,
+            copies: int = 1) -> None:
     """Reading all prompts, and the last new token, whose cache is the longest; those between need less.
 
     `engines/torch/generate.py` stops when all rows are done, which a trace cannot know.
     """
-    del packed
+    del request
     state.model.eval()
-    state.root(lambda model: _generate(spec, model, size, pick))
+    state.root(lambda model: _generate(spec, model, size, pick, copies))
     state.model.train()
 
 
-def drawing(spec: TorchSpec, state: State, size: Size, packed: bool) -> None:
-    """`answers` that are drawn."""
+def drawing(spec: TorchSpec, state: State, size: Size, request: EngineRequest) -> None:
+    """`answers` that are drawn, several of each prompt."""
     uniform = torch.zeros((max(2, size[2]), size[0]), dtype=torch.float64, device=spec.device)
-    answers(spec, state, size, packed, pick=drawn(1.0, uniform))
+    copies = largest_divisor(request.completions_of_a_prompt, size[0]) if spec.shape.proven else 1
+    answers(spec, state, size, request, pick=drawn(1.0, uniform), copies=copies)
 
 
-def _generate(spec: TorchSpec, model: PreTrainedModel, size: Size, pick: Pick) -> None:
+def _generate(spec: TorchSpec, model: PreTrainedModel, size: Size, pick: Pick, copies: int) -> None:
     prompts, length, new = size
     index = torch.zeros((prompts, length), dtype=torch.int64, device=spec.device)
     lengths = torch.full((prompts,), length, device=spec.device)
-    last, cache = read_prompts(spec, model, index, lengths)
+    last, cache = read_prompts(spec, model, index, lengths, copies)
     # The first turn follows the prompts; the second has the longest cache, as before the last token.
     for count in range(2):
         logits = final_logits(model, last, spec.shape.final_softcap)
@@ -103,6 +106,6 @@ def _lengthen(cache: DynamicCache, slots: int) -> None:
         layer.keys, layer.values = old.new_empty(size), old.new_empty(size)
 
 
-PROGRAMS: dict[Program, Callable[[TorchSpec, State, Size, bool], None]] = {
-    "step": step, "evaluation": evaluation, "log_probs": log_probs, "generation": partial(answers, pick=greedy),
+PROGRAMS: dict[Program, Callable[[TorchSpec, State, Size, EngineRequest], None]] = {
+    "step": step, "evaluation": evaluation, "log_probs": log_probs, "generation": answers,
     "drawing": drawing}
