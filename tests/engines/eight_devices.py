@@ -129,7 +129,8 @@ def generation() -> dict:
         prefill.LARGEST_ACTIVATION = 1 if mesh == "4x2" else 1 << 28
         e = engine(mesh)
         state, asked = e.init(2), {"max_new_tokens": 6, "stop_ids": []}
-        drawn = e.sample(state, prompts, temperature=1.0, seeds=[1, 2, 3], **asked)
+        # Read once for eight completions by one device, for two and for four of them by several.
+        drawn = e.sample(state, [p for p in prompts for _ in range(8)], temperature=1.0, seeds=range(24), **asked)
         found[mesh] = [c.tokens for c in [*e.generate(state, prompts, **asked), *drawn]]
     return found
 
