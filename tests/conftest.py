@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests import kept_traces
 from tests.fork_server import FORKED_AGAIN, FORKS, ForkedChild, Server, do_not_wait_for_the_disk, interpreter
 from tests.kept_programs import KeptPrograms
 
@@ -160,10 +161,11 @@ def forked_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def one_thread_of_torch() -> None:
-    """Products are small in tests, and on a busy machine threads only wait for each other."""
+def torch_in_tests() -> None:
+    """One thread, because products are small and on a busy machine threads only wait; traces of runs are kept."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
+    kept_traces.keep()
 
 
 @pytest.fixture

@@ -28,6 +28,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
+from tests import kept_traces
+
 ROOT = Path(__file__).resolve().parent.parent
 FORKS = sys.platform == "linux"
 """Elsewhere a fork of a process with frameworks in it is not safe, or there is none: children are new processes."""
@@ -234,6 +236,7 @@ def serve(folder: Path, owner: int) -> None:
     before = dict(os.environ)
     for name in PRELOADED:
         importlib.import_module(name)
+    kept_traces.keep()
     set_by_imports.update({name: value for name, value in os.environ.items() if before.get(name) != value})
     assert threading.active_count() == 1, "a fork would copy one thread and leave the others' locks locked"
     gc.freeze()  # what is imported is never collected, so that a collection in a child does not copy its pages

@@ -16,7 +16,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from workings.engines.torch import regions
-from workings.engines.torch.sharding import local
 from workings.engines.torch.trace.events import Event, Log
 from workings.engines.torch.trace.workspace import Workspace
 
@@ -68,11 +67,11 @@ class LiveStorages(TorchDispatchMode):
         """Log tensors that exist already."""
         for x in tensors:
             self._seen(x, category, "held")
-            self._state.add(local(x).untyped_storage()._cdata)
+            self._state.add(_storage(x)._cdata)
 
     def call(self, x: Tensor, category: str) -> None:
         """Give a live storage another category."""
-        key = self._keys.get(local(x).untyped_storage()._cdata)
+        key = self._keys.get(_storage(x)._cdata)
         if key is not None:
             self.log.events.append(Event(key, 0, category))
 
@@ -132,7 +131,7 @@ class LiveStorages(TorchDispatchMode):
             self.log.hidden[name] += 1
 
     def _seen(self, x: Tensor, category: str, name: str) -> None:
-        self._storage_seen(local(x).untyped_storage(), category, name)
+        self._storage_seen(_storage(x), category, name)
 
     def _storage_seen(self, storage: torch.UntypedStorage, category: str, name: str) -> None:
         # An address serves one storage after another, hence the number that is never used twice.
@@ -158,6 +157,11 @@ class LiveStorages(TorchDispatchMode):
     def _gone(self, place: int) -> None:
         self.log.events.append(Event(self._keys.pop(place), -self._sizes.pop(place)))
         self._watched.pop(place)
+
+
+def _storage(x: Tensor) -> torch.UntypedStorage:
+    """What holds this process's part of a tensor. Asked for every tensor of a program, so no operator is called."""
+    return (x._local_tensor if isinstance(x, DTensor) else x).untyped_storage()
 
 
 def in_backward() -> bool:

@@ -1,0 +1,38 @@
+"""What a trace of a PyTorch step said, kept for this session: tests start the same few tiny runs again and again.
+
+A trace is four fifths of a tiny run's time, and its answer follows from what is asked for. Tests of the trace itself
+call `workings.engines.torch.trace.inspect`, which nothing is kept of.
+"""
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from workings.engines.base import EngineRequest, Inspection
+from workings.record.atomic import write_bytes
+from workings.record.digest import json_digest
+
+MODULE = "workings.engines.torch.inspect"
+
+
+def keep() -> None:
+    """From now on a run of this process, and of those forked from it, asks what is kept first."""
+    module: Any = sys.modules.get(MODULE)
+    if module is None or hasattr(module.inspect_step, "__wrapped__"):
+        return
+
+    @wraps(module.inspect_step)
+    def kept(request: EngineRequest, batch: tuple[int, ...], platform: str, card: Any) -> Inspection:
+        asked = json_digest([request.to_json(), list(batch), platform, asdict(card)])
+        place = Path(os.environ["TESTS_CACHE"]) / "traces" / f"{asked}.json"
+        if not place.exists():
+            place.parent.mkdir(exist_ok=True)
+            # The order of its parts is kept, too, which canonical JSON would not do.
+            write_bytes(place, json.dumps(asdict(kept.__wrapped__(request, batch, platform, card))).encode())
+        return Inspection.from_json(json.loads(place.read_text()))
+
+    module.inspect_step = kept
