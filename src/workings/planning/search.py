@@ -4,10 +4,10 @@ Each combination is estimated by formula, corrected by what the compiler said so
 limit is compiled whole. If the compiler refuses it, the search goes on behind it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, pairwise, product
+from itertools import chain, pairwise
 from math import gcd
 from typing import get_args
 
@@ -136,13 +136,26 @@ LADDER: tuple[tuple[Change, int], ...] = (
 def candidates(recipe: Recipe, target: Target, shape: ModelShape) -> Iterator[Recipe]:
     """Every combination of changes, the least first: one rung less is worth all rungs below it."""
     ladder = (*LADDER, (_table_on_host, 1)) if _takes_table_on_host(recipe, shape) else LADDER
-    # The last factor turns fastest, so all changes of the upper rungs are put off as long as possible.
-    for counts in product(*(range(most + 1) for _, most in ladder)):
-        # Of tens of thousands of combinations most are None at once, and a search takes few: they are made one by one.
-        candidate = _combined(recipe, target, [(change, count) for (change, _), count in zip(ladder, counts,
-                                                                                            strict=True)])
-        if candidate is not None and candidate != recipe:
-            yield candidate
+    return (candidate for candidate in _combinations(recipe, target, ladder) if candidate != recipe)
+
+
+def _combinations(recipe: Recipe, target: Target, ladder: Sequence[tuple[Change, int]]) -> Iterator[Recipe]:
+    """The recipe with every combination of changes of a ladder.
+
+    All combinations of the lower rungs come before the next change of the first one. A change that changes nothing ends
+    its rung: what is below it has been given already.
+    """
+    if not ladder:
+        yield recipe
+        return
+    (change, most), *below = ladder
+    yield from _combinations(recipe, target, below)
+    for _ in range(most):
+        changes = change(recipe, target)
+        if not changes:
+            return
+        recipe = changed(recipe, changes)
+        yield from _combinations(recipe, target, below)
 
 
 def _table_on_host(recipe: Recipe, target: Target) -> Words:
@@ -166,17 +179,6 @@ def for_drawing(recipe: Recipe, target: Target, shape: ModelShape) -> Iterator[R
     """
     fsdp, _ = planned_mesh(recipe, target)
     return chain(smaller_rollouts(recipe, fsdp), candidates(recipe, target, shape), shorter_completions(recipe))
-
-
-def _combined(recipe: Recipe, target: Target, counted: list[tuple[Change, int]]) -> Recipe | None:
-    """The recipe with these changes; None where one has nothing to change (a combination without it is the same)."""
-    for change, count in counted:
-        for _ in range(count):
-            changes = change(recipe, target)
-            if not changes:
-                return None
-            recipe = changed(recipe, changes)
-    return recipe
 
 
 def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, search: bool = True,
