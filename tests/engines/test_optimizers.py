@@ -71,6 +71,7 @@ def test_rounding_noise_differs_by_step_and_tensor_and_repeats() -> None:
     assert first == np.asarray(jax.random.key_data(jax.random.fold_in(tensor_key(0, "rounding of a"), 1))).tolist()
 
 
+@pytest.mark.full
 def test_at_a_usual_rate_nearest_stands_still_and_the_others_learn() -> None:
     """bfloat16 weights at 1e-5: most nearest updates vanish; stochastic and master keep the mean progress of fp32.
 

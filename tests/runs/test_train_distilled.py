@@ -53,7 +53,8 @@ def test_loss_and_divergence_are_one_number_where_the_model_that_learns_drew(rec
 
 
 @pytest.mark.parametrize(("updates", "point"), [
-    (1, "draw 3 unrewarded"),
+    # Going on in the middle of drawing is that of rewards, whose test stays.
+    pytest.param(1, "draw 3 unrewarded", marks=pytest.mark.full),
     pytest.param(2, "rename checkpoints/.step_000002", marks=pytest.mark.full),
     pytest.param(2, "draw 3 unrewarded", marks=pytest.mark.full),
     pytest.param(1, "write train/rollouts/.step_000003", marks=pytest.mark.full)])
@@ -117,19 +118,22 @@ def test_adapters_beside_other_weights_do_not_teach(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["jax", pytest.param("torch", marks=pytest.mark.full)])
-def test_a_teacher_in_fewer_bits_says_about_the_same(recipe, tmp_path, engine):
+@pytest.mark.parametrize(("engine", "precisions"), [
+    ("jax", ("fp32", "int8")), pytest.param("jax", ("fp32", "bf16", "int8", "nf4"), marks=pytest.mark.full),
+    pytest.param("torch", ("fp32", "bf16", "int8", "nf4"), marks=pytest.mark.full)])
+def test_a_teacher_in_fewer_bits_says_about_the_same(recipe, tmp_path, engine, precisions):
     if engine == "torch":
         pytest.importorskip("bitsandbytes")
     found = {}
-    for precision in ("fp32", "bf16", "int8", "nf4"):
+    for precision in precisions:
         done = train(str(recipe), tmp_path / precision, [f"engine={engine}", f"algorithm.teacher_precision={precision}",
                                                          "training.steps=1"])
         found[precision] = lines_of(done.run)[0]["kl_teacher"]
-    assert found["bf16"] == pytest.approx(found["fp32"], rel=1e-2)
-    assert found["int8"] == pytest.approx(found["fp32"], rel=3e-2)
-    assert found["nf4"] == pytest.approx(found["fp32"], rel=0.3)  # matrices of 16 columns share scales by 64
-    assert len(set(found.values())) == 4, "each was really stored so"
+    # In four bits, matrices of 16 columns share scales by 64.
+    near = {"fp32": 0.0, "bf16": 1e-2, "int8": 3e-2, "nf4": 0.3}
+    for precision, value in found.items():
+        assert value == pytest.approx(found["fp32"], rel=near[precision])
+    assert len(set(found.values())) == len(precisions), "each was really stored so"
 
 
 def test_what_cannot_teach_is_refused_before_anything_is_made(recipe, tmp_path):

@@ -32,7 +32,7 @@ def lines_of(run: Path) -> list[dict]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["jax", "torch"])
+@pytest.mark.parametrize("engine", [pytest.param("jax", marks=pytest.mark.full), "torch"])
 def test_the_student_comes_closer_to_its_teacher(recipe, tmp_path, engine):
     """Packed on one engine and bucketed on the other: rows are told apart in either."""
     packing = "best_fit" if engine == "torch" else "none"
@@ -47,6 +47,7 @@ def test_the_student_comes_closer_to_its_teacher(recipe, tmp_path, engine):
     assert "positions of" in told["consistency.top_tokens"]
 
 
+@pytest.mark.full  # as of what is drawn from the student, in `test_train_distilled.py`
 def test_it_is_replayed_with_its_teacher_and_without(tmp_path):
     recipe = taught.write(tmp_path, ["training.steps=2"])
     run = train(str(recipe), tmp_path / "run", ["training.steps=2"]).run
@@ -85,6 +86,7 @@ def test_what_was_asked_is_not_asked_again(recipe, tmp_path, monkeypatch):
     assert verify(run).failed == 0
 
 
+@pytest.mark.full  # going on after a checkpoint is that of imitation; going on while it asks is tested above
 def test_killed_after_a_checkpoint_it_ends_bit_for_bit_the_same(recipe, start_forked):
     start, words = killed.in_fork(start_forked), ["checkpoint.every_steps=1"]
     straight, out = recipe.parent / "straight", recipe.parent / "killed"
@@ -108,7 +110,7 @@ def test_what_does_not_go_together_is_refused_before_anything_is_made(recipe, tm
         refuse_processes(load_recipe(str(recipe)).recipe)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_shipped_recipe_learns_from_the_quickstart(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     short = ["training.steps=2", "training.warmup_steps=0", "evaluation={traces: none, items: none}"]
