@@ -5,6 +5,10 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
+from tests.engines.tiny import request, tiny_shape
+from workings.engines.base import Completion
+from workings.engines.torch import generate
+from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.generate import drawn, uniform_numbers
 
 CPU = torch.device("cpu")
@@ -13,7 +17,8 @@ CPU = torch.device("cpu")
 def picked(probabilities: list[float], uniform: list[float], temperature: float = 1.0) -> tuple[list[int], list[float]]:
     """Tokens of rows with the same probabilities, and their log probabilities."""
     logits = torch.tensor([probabilities]).log().expand(len(uniform), len(probabilities))
-    tokens, log_probs = drawn(temperature, torch.tensor([uniform], dtype=torch.float64))(logits, 0)
+    rows = torch.arange(len(uniform))
+    tokens, log_probs = drawn(temperature, torch.tensor([uniform], dtype=torch.float64))(logits, 0, rows)
     return tokens.tolist(), log_probs.tolist()
 
 
@@ -43,7 +48,8 @@ def test_draws_follow_the_softmax_at_the_temperature(temperature: float) -> None
     expected /= expected.sum()
     rows = torch.from_numpy(logits).expand(4_000, -1)
     pick = drawn(temperature, uniform_numbers(range(4_000), 10, CPU))
-    tokens, log_probs = map(torch.cat, zip(*(pick(rows, count) for count in range(10)), strict=True))
+    tokens, log_probs = map(torch.cat, zip(*(pick(rows, count, torch.arange(4_000)) for count in range(10)),
+                                             strict=True))
     assert chisquare(np.bincount(tokens, minlength=30), expected * 40_000).pvalue > 1e-4
     np.testing.assert_allclose(log_probs, np.log(expected)[tokens], rtol=1e-9)
 
@@ -62,6 +68,33 @@ def test_numbers_follow_from_the_rows_own_seed_and_from_the_number_of_the_token(
 def test_draws_with_a_vocabulary_of_gemma_s_size() -> None:
     """Probabilities of a few billionths: their sums end at the whole, and halves are where they belong."""
     logits = torch.zeros(3, 262_144)
-    tokens, log_probs = drawn(1.0, torch.tensor([[0.0, 0.5, 1 - 2.0**-53]], dtype=torch.float64))(logits, 0)
+    pick = drawn(1.0, torch.tensor([[0.0, 0.5, 1 - 2.0**-53]], dtype=torch.float64))
+    tokens, log_probs = pick(logits, 0, torch.arange(3))
     assert tokens.tolist() == [0, 131_072, 262_143]
     np.testing.assert_allclose(log_probs, -np.log(262_144), rtol=1e-12)
+
+
+@pytest.mark.parametrize("family", ["gemma2", pytest.param("gemma4", marks=pytest.mark.full)])
+def test_rows_that_are_done_are_left_out_and_change_no_other(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of sixteen completions most stop early; each is what it would be if none stopped, up to its stop token."""
+    engine = TorchEngine.open(request(tiny_shape(family)))
+    state, numbers = engine.init(0), np.random.default_rng(0)
+    prompts = [numbers.integers(0, 61, n).tolist() for n in numbers.integers(1, 9, 16)]
+
+    def ask(stop_ids: list[int]) -> list[Completion]:
+        return engine.sample(state, prompts, max_new_tokens=12, stop_ids=stop_ids, temperature=1.5, seeds=range(16))
+
+    stops, whole, computed = [*range(15)], ask([]), list[int]()
+    inner = generate.hidden_states
+    monkeypatch.setattr(generate, "hidden_states", lambda model, tokens, *others: computed.append(len(tokens)) or inner(
+        model, tokens, *others))
+    stopped = ask(stops)
+    for one, other in zip(stopped, whole, strict=True):
+        expected = Completion.of(other.tokens, stops, other.log_probs)
+        assert one == expected
+        np.testing.assert_allclose(one.log_probs, expected.log_probs, atol=1e-5)
+    assert computed == sorted(computed, reverse=True)
+    assert computed[0] == 16
+    # In the prompts' own turn and in that of each new token but the last, a row is computed until half are done.
+    assert sum(computed) < 2 * sum(len(one.log_probs) for one in stopped)
+    assert computed[-1] <= 4

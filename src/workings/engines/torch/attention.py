@@ -178,7 +178,11 @@ def _registered(attention: Attention) -> Callable[..., tuple[Tensor, None]]:
             query, key, value = (layout.split(x) for x in (query, key, value))
         # After a split each row is one segment, so causality and the window are all that a mask has to say.
         mask = visible.mask(query.shape[2], window, query.device)
-        out = attention(query, key, value, mask, scaling, softcap or 0.0)
+        size = query.shape
+        if size[2] == 1 and mask is not None:
+            # Of one new token the heads that share keys are as several queries of one head, so that no key is copied.
+            query = query.reshape(rows, key.shape[1], -1, size[3])
+        out = attention(query, key, value, mask, scaling, softcap or 0.0).reshape(size)
         if layout is not None:
             out = layout.merge(out, rows)
         # transformers wants positions before heads, and None where no attention weights are kept.

@@ -207,8 +207,8 @@ class TorchEngine(TorchPlanning):
     def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
                tell: Callable[[int], None]) -> Completion:
         """The tokens that `generate` gives for one prompt, told one by one."""
-        def told(logits: torch.Tensor, count: int) -> tuple[torch.Tensor]:
-            picked = greedy(logits, count)
+        def told(logits: torch.Tensor, count: int, rows: torch.Tensor) -> tuple[torch.Tensor]:
+            picked = greedy(logits, count, rows)
             if (token := int(picked[0])) not in stop_ids:
                 tell(token)
             return picked

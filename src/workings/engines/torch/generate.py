@@ -24,16 +24,16 @@ from workings.engines.torch.unproven import cache_of
 
 MAX_ROWS = 128
 """Most rows answered at a time."""
-Pick = Callable[[Tensor, int], tuple[Tensor, ...]]
-"""``(logits [B, V], number of the new token) -> [B] int64`` tokens; of drawn ones their log probabilities as well,
-float64."""
+Pick = Callable[[Tensor, int, Tensor], tuple[Tensor, ...]]
+"""``(logits [B, V], number of the new token, which rows these are [B]) -> [B] int64`` tokens; of drawn ones their log
+probabilities as well, float64."""
 WHOLE = 2.0**62
 """What probability 1 is as an integer. A sum over the largest vocabulary, every term rounded, is below 2**63."""
 
 
-def greedy(logits: Tensor, count: int) -> tuple[Tensor]:
+def greedy(logits: Tensor, count: int, rows: Tensor) -> tuple[Tensor]:
     """The likeliest token."""
-    del count
+    del count, rows
     return (logits.argmax(-1),)
 
 
@@ -50,14 +50,14 @@ def drawn(temperature: float, uniform: Tensor) -> Pick:
         temperature: above zero.
         uniform: from `uniform_numbers`, for as many tokens as will be written.
     """
-    def pick(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    def pick(logits: Tensor, count: int, rows: Tensor) -> tuple[Tensor, Tensor]:
         log_probs = logits.double().div_(temperature).log_softmax(-1)
         # Sums of integers are exact, so that every device and every order of summing gives the same ones; CUDA's
         # running sums of floats differ from one time to the next.
         sums = log_probs.exp().mul_(WHOLE).long().cumsum_(-1)
         total = sums[:, -1:]
         # Rounding must not lift a number that is nearly 1 above all tokens.
-        point = torch.minimum((uniform[count][:, None] * total).long(), total - 1)
+        point = torch.minimum((uniform[count, rows, None] * total).long(), total - 1)
         # The first token whose sum is above the point; weights that are no numbers give any token, but one in range.
         token = torch.searchsorted(sums, point, right=True).clamp_(max=logits.shape[1] - 1)
         return token[:, 0], log_probs.gather(1, token)[:, 0]
@@ -152,16 +152,25 @@ def _continue(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequenc
     # The position that each cache slot holds; slots of padding have one too, but are never seen.
     places, seen = index, index < lengths[:, None]
     stops = torch.tensor([*stop_ids], dtype=torch.int64, device=spec.device)
-    done = torch.zeros(len(prompts), dtype=torch.bool, device=spec.device)
+    # The rows that are still computed, and which of them are done.
+    rows = torch.arange(len(prompts), device=spec.device)
+    done = torch.zeros_like(rows, dtype=torch.bool)
     written: list[tuple[Tensor, ...]] = []
     while True:
-        picked = pick(final_logits(model, last, spec.shape.final_softcap), len(written))
-        written.append(tuple(spec.mesh.agreed(x) for x in picked))
-        token = written[-1][0]
+        picked = pick(final_logits(model, last, spec.shape.final_softcap), len(written), rows)
+        picked = tuple(spec.mesh.agreed(x) for x in picked)
+        written.append(tuple(x.new_zeros(len(prompts)).index_copy(0, rows, x) for x in picked))
+        token = picked[0]
         done |= torch.isin(token, stops)
-        # Asking whether all are done makes the host wait once a token; rows that are done go on until then.
-        if len(written) == limit or bool(done.all()):
+        # Asking how many are not done makes the host wait once a token.
+        going = len(rows) - int(done.sum())
+        if len(written) == limit or going == 0:
             return [torch.stack(each, 1).tolist() for each in zip(*written, strict=True)]
+        # Rows that are done go on until they are half of all: to leave them out copies the others' cache.
+        if going <= len(rows) // 2 and spec.shape.proven:
+            kept = torch.nonzero(~done)[:, 0]
+            rows, done, token, lengths, places, seen = (x[kept] for x in (rows, done, token, lengths, places, seen))
+            cache.batch_select_indices(kept)
         # The first new token follows its own prompt, not the padding behind it.
         position = (lengths + len(written) - 1)[:, None]
         places = torch.cat([places, position], 1)

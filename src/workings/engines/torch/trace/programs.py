@@ -83,9 +83,10 @@ def _generate(spec: TorchSpec, model: PreTrainedModel, size: Size, pick: Pick, c
     lengths = torch.full((prompts,), length, device=spec.device)
     last, cache = read_prompts(spec, model, index, lengths, copies)
     # The first turn follows the prompts; the second has the longest cache, as before the last token.
+    rows = torch.arange(prompts, device=spec.device)
     for count in range(2):
         logits = final_logits(model, last, spec.shape.final_softcap)
-        token = pick(logits, count)[0]
+        token = pick(logits, count, rows)[0]
         del logits
         slots = cache.get_seq_length() + 1
         visible = AttentionMask(distance=torch.zeros((prompts, 1, slots), dtype=torch.int64, device=spec.device),
