@@ -129,6 +129,26 @@ def test_a_completion_depends_on_its_prompt_and_seed_and_on_nothing_beside_it(en
     assert len({tuple(tokens) for tokens in same_prompt}) == 19
 
 
+@pytest.mark.slow
+def test_on_a_cpu_the_last_rows_go_on_alone_and_every_completion_stays_what_it_is(
+        engine: JaxEngine, state: dict) -> None:
+    """Of 48 completions a few go on when most have stopped; with eight at a time none ever does."""
+    on_a_cpu = JaxEngine.open(request(engine.spec.shape, cpu_optimizations=True))
+    assert on_a_cpu.spec.variant.last_rows == 8
+    prompts, seeds = [[number % 40 + 8, number % 7 + 8] for number in range(48)], [*range(48)]
+
+    def ask(which: list[int]) -> list[Completion]:
+        return on_a_cpu.sample(state, [prompts[i] for i in which], max_new_tokens=16, stop_ids=[*range(15)],
+                               temperature=1.0, seeds=[seeds[i] for i in which])
+
+    together, few = ask(seeds), [one for start in range(0, 48, 8) for one in ask(seeds[start:start + 8])]
+    assert together == few
+    for one, other in zip(together, few, strict=True):
+        np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
+    cut = sum(one.finish_reason == "length" for one in together)
+    assert 0 < cut <= 8, "otherwise nothing is put together from two loops"
+
+
 def test_finish_reasons_of_drawn_completions(engine: JaxEngine, state: dict) -> None:
     answers = engine.sample(state, [[1, 2]] * 64, max_new_tokens=20, stop_ids=[7, 9], temperature=1.5, seeds=range(64))
     reasons = {answer.finish_reason for answer in answers}

@@ -1,7 +1,8 @@
 """Generation in batches with a key/value cache, compiled for few padded shapes; greedy or drawn.
 
 Prompts are padded on the left to a power of two (one CPU: also to three quarters of one), and only prompts of the same
-padded length share a batch: a row's numbers depend neither on its neighbours' lengths nor on what they answer.
+padded length share a batch: a row's numbers depend neither on its neighbours' lengths nor on what they answer. (On one
+CPU the last bits of drawn ones do: what their neighbours answer decides when few rows go on alone.)
 
 Where several completions of each prompt are asked for, a prompt is read once and its rings are repeated.
 
@@ -152,10 +153,10 @@ def begin(spec: StepSpec, params: Params, tokens: jax.Array, lengths: jax.Array,
 
 
 def go_on(spec: StepSpec, params: Params, lengths: jax.Array, limit: jax.Array, stop_ids: jax.Array, pick: Pick,
-          going: Going) -> Going:
-    """Write until every row has ended or has ``limit`` tokens."""
+          going: Going, unended: int = 0) -> Going:
+    """Write until at most so many rows are ``unended``, or until they have ``limit`` tokens."""
     def unfinished(going: Going) -> jax.Array:
-        return (going[0] < limit) & ~jnp.all(going[2])
+        return (going[0] < limit) & (jnp.sum(~going[2]) > unended)
 
     def one(going: Going) -> Going:
         count, picked, done, out, caches = going
@@ -180,12 +181,21 @@ def make_generate(spec: StepSpec, room: int, drawn: bool) -> Callable[..., Writt
     """
     def generate(params: Params, tokens: jax.Array, lengths: jax.Array, limit: jax.Array, stop_ids: jax.Array,
                  real: jax.Array, temperature: jax.Array, seeds: jax.Array) -> Written:
-        def pick(x: jax.Array, count: jax.Array) -> Written:
+        def pick(x: jax.Array, count: jax.Array, seeds: jax.Array = seeds) -> Written:
             logits = sampling.next_logits(spec, params, x)
             return sampling.draw(spec, logits, temperature, seeds, count) if drawn else (sampling.greedy(logits),)
 
         begun = begin(spec, params, tokens, lengths, real, room, pick)
-        return go_on(spec, params, lengths, limit, stop_ids, pick, begun)[3]
+        last = spec.variant.last_rows
+        if not drawn or not 0 < last < lengths.shape[0]:
+            return go_on(spec, params, lengths, limit, stop_ids, pick, begun)[3]
+        count, picked, done, out, caches = go_on(spec, params, lengths, limit, stop_ids, pick, begun, last)
+        rows = jnp.argsort(done, stable=True)[:last]  # those that have not ended come first
+        picked, done, kept = jax.tree.map(lambda x: x[rows], (picked, done, out))
+        caches = jax.tree.map(lambda x: jnp.take(x, rows, 1), caches)
+        end = go_on(spec, params, lengths[rows], limit, stop_ids, partial(pick, seeds=seeds[rows]),
+                    (count, picked, done, kept, caches))
+        return tuple(all_rows.at[rows].set(x) for all_rows, x in zip(out, end[3], strict=True))
 
     return generate
 

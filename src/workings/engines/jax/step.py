@@ -47,6 +47,8 @@ class ProgramVariant:
 
     generation_batches = 1
     """Batches of prompts that are answered at a time, each with its part of the rows."""
+    last_rows = 0
+    """Rows of drawn completions that are computed without the others once no more are unfinished; 0: never."""
     fine_prompt_lengths = False
     """Whether prompts are padded to three quarters of a power of two, too."""
 

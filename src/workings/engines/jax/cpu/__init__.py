@@ -39,6 +39,8 @@ class CpuVariant(ProgramVariant):
     # XLA runs the small products and the attention of a new token on one core, so a second batch takes the other one.
     # A fixed number, because numbers must not depend on how many cores a machine has.
     generation_batches = 2
+    # Most completions end long before the few that are cut off, and a CPU's time for a token goes with the rows.
+    last_rows = 8
     # A new token costs what its attention costs, which is worth another program to compile.
     fine_prompt_lengths = True
 
