@@ -37,7 +37,6 @@ _OPENING = re.compile(r"(?:^|[,;:.→]\s|\([A-J]\)\s|\b(?:and|so|then|that|thus|
                       r"|almost|roughly|approximately|around)\s)[^\w\[#]{0,3}$", re.IGNORECASE)
 _ALONE = re.compile(r"(?!\s(?:or|and|to|minus|plus|times)\b)(?:\s?[^\W\d_]+){0,4}[^\w(]*(?:$|[,;:(])")
 _AGAIN = re.compile(r",\s(?:or|i\.e\.|that is,?|namely)\s\W{0,3}$")
-_IF = re.compile(r"^\W*(?:if|when|whenever|unless|although|though|while)\b[^,]*$", re.IGNORECASE)
 _SUBJECT_OF = re.compile(rf"(?:\s|%)(?:[^\W\d_]+\s|of the (?:\w+\s)?\d*\s?|\W\s?){{0,6}}?{_VERB}\b", re.IGNORECASE)
 _CLAUSE = re.compile(r"\b(?:is|are|was|were|be|has|have|had|will|can|takes?|[a-z]{2,}(?:ed|[a-rt-z]s))\b|"
                      rf"\b(?:{VERBS_OF_THE_PAST})\b", re.IGNORECASE)
@@ -51,8 +50,6 @@ def is_said(sentence: str, start: int, end: int) -> bool:
     before, behind = sentence[max(0, start - 120):start], sentence[end:end + 120]
     if _SUBORDINATE.match(sentence[:start]) and "," in behind:
         return False
-    if _IF.match(sentence[:start]) and not any(map(str.isalnum, behind)):
-        return False  # "If you drink 21"
     if re.search(r"[^\W\d_\u0000-\u024f]", sentence):  # another script
         return True
     before = "".join(each for each in unicodedata.normalize("NFD", before) if not unicodedata.combining(each))

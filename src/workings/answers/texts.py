@@ -52,8 +52,6 @@ def normalise_text(text: str) -> str:
     # Without accents: "São Paulo" is written "Sao Paulo" as well.
     text = "".join(character for character in unicodedata.normalize("NFKD", text).casefold()
                    if not unicodedata.combining(character))
-    text = re.sub(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}", r"\1", text)
-    text = re.sub(r"\b([ap])\.\s?m\b\.?", r"\1m", text)
     text = re.sub(r"^\W*((?:[a-z]\.)+[a-z])\.?\W*$", lambda letters: letters[1].replace(".", ""), text)  # "U.S.A."
     text = re.sub(r"(?<=[a-z]{2})-(?=[a-z]{2})", " ", text)
     text = re.sub(r"(?<=[a-z])\.(?= )|(?<=\b[a-z])\.(?=[a-z])", " ", text)  # "Dr. Smith", "J.R.R. Tolkien"
@@ -104,7 +102,6 @@ def variants(given: str) -> Iterator[str]:
         yield times[-1]
     if said := [*_COPULA.finditer(sentence)]:
         yield sentence[said[-1].end():]
-        yield sentence[said[0].end():]
     yield re.split(r":\W{0,3}\s", sentence)[-1]
     if passive := _PASSIVE.search(sentence):
         yield sentence[passive.end():]
