@@ -66,7 +66,7 @@ def test_there_are_enough_of_both_labels() -> None:
     "= ", "x = 1 ", "and 5 ", "\\text{", "$1 ", "a-b_", "1:", "####", "#### 1\n", "so 1, ", "word ", ". A", "(B) ",
     "yes ", "\n",
     "\\frac{", "is not ", "'", "need to ", "needs at least 5 ", "He sold, or 5 ", "deadbeef", "1.1", "\t", "{",
-    "every "])
+    "every ", "$1$", "to aa 1 ", "1 + 1 = ", "5 m or "])
 def test_no_text_makes_the_rules_slow(piece: str) -> None:
     """A hundred thousand characters of anything are read in about ten times the work of ten thousand."""
     text = piece * (100_000 // len(piece))

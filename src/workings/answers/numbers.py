@@ -42,6 +42,7 @@ _COMMA_DECIMAL = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d.,
 _COMMA_CENTS = re.compile(
     r"(?:(?<=R\$)|(?<=€)|(?<=R\$ )|(?<=€ ))(\d{1,3}(?:\.\d{3})+|\d+),(\d\d)(?!\d)"
     r"|(?<![\d.,])(\d{1,3}(?:\.\d{3})+|\d+),(\d\d)(?=\s?(?:€|EUR\b|euros?\b|reais\b))")
+_AND_CENTS = re.compile(r"(?:\$\s?(\d[\d,]*+)|(?<![\d.,])(\d[\d,]*+) dollars?),? and (\d\d?) cents\b", re.IGNORECASE)
 _CYCLE = re.compile(r"(\d*)\.(\d*?)(?:\\overline\s*\{?(\d+)\}?|(\d+?)\4+(?:\.\.\.|…|\\ldots|\\dots))")
 _NAME = r"[^\W\d_]+(?:['’-][^\W\d_]+)*"
 # What may stand before an equals sign so that the right side is the answer: a name, f(3), x_1, words, m+n.
@@ -162,7 +163,8 @@ def in_two_units(text: str) -> list[Number]:
 
 
 def decimal_points(text: str) -> str:
-    """`R$ 1.045,00` and `45,50 €` with a point before the cents."""
+    """`R$ 1.045,00`, `45,50 €` and `15 dollars and 50 cents` with a point before the cents."""
+    text = _AND_CENTS.sub(lambda money: f"${money[1] or money[2]}.{money[3]:>02}", text)
     return _COMMA_CENTS.sub(lambda cents: f"{(cents[1] or cents[3]).replace('.', '')}.{cents[2] or cents[4]}", text)
 
 

@@ -12,7 +12,7 @@ VERBS_OF_RESULT = (r"is|are|was|were|be|equals?|makes?|made|gives?|get|gets|has|
 """Verbs whose object is a result, as an alternative of a pattern."""
 VERBS_OF_CHANGE = ("(?:(?:increas|decreas|reduc|chang|rais|exceed|differ|lower|drop|shrink|grow)[a-z]*"
                    "|ris(?:es?|en|ing)|rose|grew|fall(?:s|en)?|fell"
-                   "|shrank|loses?|lost|wins?|won|go(?:es)? (?:up|down)|went (?:up|down))")
+                   "|shrank|short|ahead|behind|loses?|lost|wins?|won|go(?:es)? (?:up|down)|went (?:up|down))")
 """Verbs that say by how much something changes, as an alternative of a pattern."""
 VERBS_ELSEWHERE = ("ist|sind|betragt|hat|haben|kostet|braucht|bezahlt|es|son|tiene|tienen|hay|queda|quedan|est|sont|ont"
                    "|reste|restent|coute|e|sono|ha|hanno|sao|tem|restam|custa")
@@ -22,10 +22,13 @@ _LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however
                    r"|from|to|as|during|over|within|by|out of|of|among|once|while|although|though|instead of"
                    r"|because of)\b[^,:]*,\s+(?=\D)(?!(?P=lead)\b)",
                    re.IGNORECASE)
+# Of what a part is taken, which is worked out behind it: "80% of $50, which is $40".
+_PART = r"(?:half|thirds?|quarters?|fourths?|fifths?|\d/\d{1,3}|\d[\d.]{0,5}\s?%|times|twice|double)\s(?:of\s)?"
 _CLAUSE = re.compile(r"\b(?:and|but|so) (?:since|because|as|if)\b[^,]*,"
                      r"|(?:[,;:]|\.\.\.|…|\s[-–—])\s*(?:and\s)?(?:so|therefore|thus|hence|meaning(?: that)?|then"
                      rf"|(?:no )?wait|giving|in total|altogether|which {VERBS_OF_CONCLUSION}"
                      r"|and the (?:final )?answer)\b"
+                     rf"|\b{_PART}[^,;=]*, which (?:is|was|will be)\b(?=\s\W{{0,3}}\d)"
                      r"|\b(?=(?:we|you) (?:get|obtain|end up with)\b)", re.IGNORECASE)
 _SUPPOSES = re.compile(r"^\W*(?:if|had|when|suppose)\b", re.IGNORECASE)
 # Brackets that say more about a number; a pair of numbers is no remark.
@@ -34,7 +37,8 @@ _BRACKETS = re.compile(r"(?<=[\w*%. ])\((?!\s*-?[\d./]+\s*(?:,\s*-?[\d./]+\s*)+\
 _RESTATED = re.compile(r"(?<=\d),?\s+or\s+(?:about|approximately|roughly|around)\b.*")
 # "9 marbles left after giving away 15", "5 yards of cloth to make 8 napkins": when, how and for what.
 _TRAIL = re.compile(
-    r"(?<=\w|\*)\s(?:(?:after|before|by|from|when|while|for|without|instead of)\s(?:\w+ly\s)?[a-z]{2,}ing"
+    r"(?<=\w|\*)\s(?:(?:if|when|unless)\s(?:\w+\s){0,3}[a-z]+"
+    r"|(?:after|before|by|from|when|while|for|without|instead of)\s(?:\w+ly\s)?[a-z]{2,}ing"
     r"|(?<!\bneeds )(?<!\bneed )(?<!\bhas )(?<!\bhave )(?<!\bhad )(?<!\bwants )(?<!\bable )(?<!\bgoing )(?<!\bup )"
     r"(?<!\bdown )(?<!\bequal )(?<!\bdecides )(?<!\bplans )to\s(?!be\b|the\b|an?\b)[a-z]{2,})"
     r"\s[^,;:=]*(?=[,;.]\s|\W*$)")
