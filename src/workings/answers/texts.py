@@ -52,6 +52,7 @@ def normalise_text(text: str) -> str:
     # Without accents: "São Paulo" is written "Sao Paulo" as well.
     text = "".join(character for character in unicodedata.normalize("NFKD", text).casefold()
                    if not unicodedata.combining(character))
+    text = re.sub(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}", r"\1", text)
     text = re.sub(r"^\W*((?:[a-z]\.)+[a-z])\.?\W*$", lambda letters: letters[1].replace(".", ""), text)  # "U.S.A."
     text = re.sub(r"(?<=[a-z]{2})-(?=[a-z]{2})", " ", text)
     text = re.sub(r"(?<=[a-z])\.(?= )|(?<=\b[a-z])\.(?=[a-z])", " ", text)  # "Dr. Smith", "J.R.R. Tolkien"
