@@ -35,6 +35,14 @@ def test_a_peak_that_did_not_rise_bounds_what_the_run_took():
     assert memory_use(facts).gauge() == ""
 
 
+def test_beside_a_plan_of_a_few_mib_the_growth_of_a_process_is_not_shown():
+    grown = SUFFICED | {"measured_peak_bytes": 562 * MIB, "growth_bytes": 12 * MIB}
+    small = {"predicted_peak_bytes": 3 * MIB}
+    assert memory_use(BEFORE | grown | small | {"measured_source": PROCESS_PEAK}).gauge() == ""
+    assert memory_use(BEFORE | grown | {"measured_source": PROCESS_PEAK}).gauge() == "12.0 MiB of 40.0 MiB planned"
+    assert memory_use(PLANNED | grown | small | {"measured_source": "device"}).gauge() == "562.0 MiB of 3.0 MiB planned"
+
+
 def test_while_a_run_goes_on_the_last_line_says_what_it_holds():
     for peak, expected in ((505, None), (510, None), (562, 62 * MIB)):
         line = {"memory_bytes": peak * MIB, "memory_source": PROCESS_PEAK}

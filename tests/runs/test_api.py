@@ -11,6 +11,7 @@ from tests.runs.runs_helpers import write_recipe
 from workings.config.load import load_recipe
 from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings
+from workings.record.waiting import Nobody, heard_by
 from workings.runs.evaluate import Pieces, ask
 from workings.runs.given_data import rows_of
 from workings.runs.keyword_recipe import Keywords, keyword_recipe
@@ -59,7 +60,20 @@ def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, m
 
     opened = workings.Run.open(str(run.path))
     pieces = []
-    reply = ask(opened.path, "What is 1+1?", max_new_tokens=3, tell=pieces.append)
+    heard = []
+
+    class Listens(Nobody):
+        def begins(self, what, usual_seconds):
+            heard.append(what)
+
+        def ends(self):
+            heard.append(len(pieces))
+
+    with heard_by(Listens()):
+        reply = ask(opened.path, "What is 1+1?", max_new_tokens=3, tell=pieces.append)
+    # What is waited for is said, until there is a first piece of the answer.
+    assert [one for one in heard if isinstance(one, str)][-2:] == ["opening the trained model", "answering"]
+    assert heard[-1] == 0
     assert opened.ask("What is 1+1?", max_new_tokens=3) == reply.text == "".join(pieces)
     assert reply.tokens == 3
     assert opened.evaluate([{"id": "a", "prompt": "1+1?", "expected_answer": 2}], "more").overall.n == 1

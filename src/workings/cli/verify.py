@@ -57,6 +57,7 @@ def verify_command(
     """
     from workings.evidence.verify import HIGHEST_LEVEL, verify
     from workings.record.digest import HashProgress
+    from workings.record.waiting import waiting
     from workings.ui.verified import VerifiedStore
 
     if explain:
@@ -71,9 +72,10 @@ def verify_command(
     replay = _replayer(level, _Draw(steps, confidence, splice, seed), data, weights)
     verdicts = VerifiedStore.here()  # the page's badges
     before = verdicts.stamps(path)
-    result = verify(path, level=level, expect_root=expect_root, trusted=_trusted(key or []),
-                    authorities=_authorities(authority or []),
-                    progress=HashProgress(say, _size(path)), replay=replay, report=_report_again)
+    keys, certificates = _trusted(key or []), _authorities(authority or [])
+    with waiting(f"checking {path}"):
+        result = verify(path, level=level, expect_root=expect_root, trusted=keys, authorities=certificates,
+                        progress=HashProgress(say, _size(path)), replay=replay, report=_report_again)
     verdicts.keep_same(before, result.to_json())
     answer(result.to_json(), as_json=as_json, text=_text(result, verbose=verbose))
     # A failed check goes before a level that was not reached: something is wrong, and not only missing.

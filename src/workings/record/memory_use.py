@@ -17,6 +17,8 @@ from workings.hardware.memory import PROCESS_PEAK, gib
 from workings.record.layout import MEASURED
 
 _NEEDED = ("predicted_peak_bytes", "limit_bytes")
+PROCESS_NOISE_BYTES = 32 << 20
+"""By so much a process grows for other reasons than the model: beside a smaller plan the growth says nothing."""
 _OPTIONAL = ("measured_peak_bytes", "resident_before_bytes", "peak_before_bytes")
 """Sizes that `plan/measured.json` has, always or where they were counted."""
 
@@ -59,7 +61,9 @@ class MemoryUse:
                 f"limit {gib(self.limit_bytes)}")
 
     def gauge(self) -> str:
-        """Planned and now, in a few words; empty where nothing is known yet."""
+        """Planned and now, in a few words; empty where nothing is known yet, or where it would say nothing."""
+        if not self.device_counts and self.planned_bytes < PROCESS_NOISE_BYTES:
+            return ""
         return "" if self.taken_bytes is None else f"{gib(self.taken_bytes)} of {gib(self.planned_bytes)} planned"
 
 

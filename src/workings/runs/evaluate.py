@@ -1,6 +1,7 @@
 """Ask a model, a sealed run's or weights that were not trained here: one question, or a file of items."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.models.tokenizer import Tokenizer
+from workings.record.waiting import waiting
 from workings.runs.open_model import AS_RECORDED, WeightsRequest, open_run, open_untrained, open_weights
 from workings.scoring.items import read_items
 
@@ -41,7 +43,9 @@ def ask(run: Path, question: str, *, max_new_tokens: int = 256, tell: Tell | Non
         RequestError: no sealed run at that path.
         RecordError: it has no intact checkpoint.
     """
-    return _reply(open_run(run).session, question, max_new_tokens, tell)
+    with waiting("opening the trained model"):
+        session = open_run(run).session
+    return _reply(session, question, max_new_tokens, tell)
 
 
 def ask_untrained(run: Path, question: str, *, max_new_tokens: int = 256, tell: Tell | None = None) -> Reply:
@@ -50,17 +54,28 @@ def ask_untrained(run: Path, question: str, *, max_new_tokens: int = 256, tell: 
     Raises:
         RequestError: as `workings.runs.open_model.open_untrained`.
     """
-    return _reply(open_untrained(run), question, max_new_tokens, tell)
+    with waiting("opening the untrained model"):
+        session = open_untrained(run)
+    return _reply(session, question, max_new_tokens, tell)
 
 
 def _reply(session: ModelSession, question: str, max_new_tokens: int, tell: Tell | None) -> Reply:
     engine, prompt, stops = session.engine, session.template.prompt_ids(question), session.template.stop_ids
-    pieces = Pieces(session.tokenizer, tell or (lambda piece: None))
-    if tell is not None and isinstance(engine, StreamingEngine):
-        completion = engine.stream(session.state, prompt, max_new_tokens=max_new_tokens, stop_ids=stops,
-                                   tell=pieces.take)
-    else:
-        completion = engine.generate(session.state, [prompt], max_new_tokens=max_new_tokens, stop_ids=stops)[0]
+    with ExitStack() as until_told:
+        # The programs that answer may have to be compiled first.
+        until_told.enter_context(waiting("answering"))
+
+        def tell_piece(piece: str) -> None:
+            until_told.close()  # a line about waiting would be drawn into the answer
+            if tell is not None:
+                tell(piece)
+
+        pieces = Pieces(session.tokenizer, tell_piece)
+        if tell is not None and isinstance(engine, StreamingEngine):
+            completion = engine.stream(session.state, prompt, max_new_tokens=max_new_tokens, stop_ids=stops,
+                                       tell=pieces.take)
+        else:
+            completion = engine.generate(session.state, [prompt], max_new_tokens=max_new_tokens, stop_ids=stops)[0]
     text = session.tokenizer.decode(completion.tokens)
     pieces.end(text)
     return Reply(text=text, finish_reason=completion.finish_reason, tokens=len(completion.tokens))
@@ -105,7 +120,8 @@ def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, setting
     """
     # First, because a bad line is found at once, and to open a model may take minutes.
     questions = read_items(Path(items))
-    opened = open_run(Path(run), device)
+    with waiting("opening the model"):
+        opened = open_run(Path(run), device)
     return evaluate(opened.session, questions, Path(out), settings=settings or EvaluationSettings(),
                     made_from=opened.root, progress=progress,
                     facts={"run": opened.run.path.resolve().name, "step": opened.checkpoint.step})
