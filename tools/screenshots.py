@@ -19,10 +19,10 @@ ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "runs" / "quickstart" / "runs.zip"
 OUT = ROOT / "docs" / "images"
 PICTURES: dict[str, tuple[str, Literal["light", "dark"], int, int]] = {
-    "page-runs": ("", "light", 1200, 420),
+    "page-runs": ("", "light", 1440, 420),
     "page-run": ("run/runs/with-steps", "light", 1200, 1000),
     "page-compare": ("compare?run=runs/answer-only&run=runs/with-steps", "light", 1200, 1000),
-    "page-data": ("data?recipe=smoke-tiny", "light", 1200, 900),
+    "page-data": ("data?recipe=smoke-tiny", "light", 1200, 1300),
     "page-run-dark": ("run/runs/with-steps", "dark", 420, 900),
 }
 """Name, address, colours, width and height in CSS pixels."""
@@ -41,9 +41,12 @@ def main() -> int:
         folder = Path(place) / "quickstart"
         with zipfile.ZipFile(EXAMPLE) as example:
             example.extractall(folder)
+        environment = os.environ | {"WORKINGS_CACHE": str(Path(place) / "cache")}
+        # So that the page knows the verdict: it does not verify by itself.
+        subprocess.run([sys.executable, "-m", "workings", "verify", str(folder)], check=True, env=environment)
         page = subprocess.Popen(
             [sys.executable, "-m", "workings", "ui", str(folder), "--port", "0", "--no-browser"], text=True, cwd=folder,
-            stdout=subprocess.PIPE, env=os.environ | {"WORKINGS_CACHE": str(Path(place) / "cache")})
+            stdout=subprocess.PIPE, env=environment)
         assert page.stdout is not None
         link = page.stdout.readline().strip()
         browser = driver.chromium.launch(executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"])
