@@ -14,9 +14,13 @@ PAGE = Path("docs/benchmarks.md")
 RESULTS = Path("benchmarks/results")
 HEAD = """# Benchmarks
 
-Measured, not estimated; made from the files in `benchmarks/results/` by `python -m tools.benchmarks_page`. Every file
-names its machine, versions and commit. What was tried, and what is missed and why, is in the
-[log](benchmarks-log.md). A part without a result file says so and names its command.
+How fast training is here and how much memory it takes, beside two other trainers: TRL (Hugging Face, PyTorch) and Tunix
+(Google, JAX). Everything was measured on CPUs with two cores; nothing on this page was measured on a GPU or a TPU. More
+tokens a second is better; *padding* is the share of positions that hold no token.
+
+Below each table stand the date, the processor, the versions and the command that measures it again. The page is generated
+from the files in `benchmarks/results/` (`python -m tools.benchmarks_page`). The [log](benchmarks-log.md) tells what was
+tried and which goals were missed.
 """
 ENGINES = {"jax": "ours, JAX", "torch": "ours, PyTorch"}
 
@@ -44,13 +48,18 @@ def origin(found: dict[str, Any]) -> str:
 
 def peers(found: dict[str, Any]) -> list[str]:
     """Beside TRL and Tunix."""
-    lines = ["Supervised tokens a second of both engines, TRL's `SFTTrainer` and Tunix's `PeftTrainer`: same weights, "
-             "same rows, same rows an update, AdamW with clipping, two threads, fresh processes that take turns. "
-             "`grouped`: rows of like length together, float32, no checkpointing; `bf16`: products in bfloat16; "
-             "`packed`: TRL's own packing; `defaults`: as the trainer comes (TRL: bfloat16 and "
-             "gradient checkpointing; Tunix: rows padded to the longest row allowed). Our engines run with huge pages, "
-             "as `workings doctor` advises; `huge pages`: the peers so as well, which is no setting of theirs "
-             "and is not among what the ratios compare.", ""]
+    lines = ["Fine-tuning on traces: our two engines, TRL's `SFTTrainer` and Tunix's `PeftTrainer`. All start with the "
+             "same weights and learn from the same rows, as many an update, with AdamW and clipping on two threads; each "
+             "runs in a fresh process, and they take turns. Only supervised tokens are counted, the ones that are "
+             "learned from.", "",
+             "| setting | means |", "|---|---|",
+             "| `grouped` | rows of similar length in one batch, float32, no gradient checkpointing |",
+             "| `bf16` | matrix products in bfloat16 |",
+             "| `packed` | TRL's own packing: several texts in one row |",
+             "| `defaults` | as the trainer comes: TRL with bfloat16 and gradient checkpointing, Tunix with rows padded "
+             "to the longest row allowed |",
+             "| `huge pages` | the other trainers with larger pages of memory. Our engines always run with them, as "
+             "`workings doctor` advises; the others have no such setting, so the ratios leave these rows out |", ""]
     for name, case in found["values"]["cases"].items():
         data = name.split("-")[1]
         busy = "" if case["quotable"] else " **Measured beside other work: not to be quoted.**"
