@@ -15,10 +15,10 @@ RESULTS = Path("benchmarks/results")
 HEAD = """# Benchmarks
 
 How fast training is here and how much memory it takes, beside two other trainers: TRL (Hugging Face, PyTorch) and Tunix
-(Google, JAX). Everything was measured on CPUs with two cores; nothing on this page was measured on a GPU or a TPU. More
-tokens a second is better; *padding* is the share of positions that hold no token.
+(Google, JAX). Times were measured on CPUs with two cores. Nothing here ran on a GPU or a TPU: the memory of such devices
+is what their compilers or a trace say. More tokens a second is better; *padding* is the share of positions without a token.
 
-Below each table stand the date, the processor, the versions and the command that measures it again. The page is generated
+Below each part stand the date, the processor, the versions and the command that measures it again. The page is generated
 from the files in `benchmarks/results/` (`python -m tools.benchmarks_page`). The [log](benchmarks-log.md) tells what was
 tried and which goals were missed.
 """
