@@ -14,11 +14,12 @@ PAGE = Path("docs/benchmarks.md")
 RESULTS = Path("benchmarks/results")
 HEAD = """# Benchmarks
 
-How fast training is here and how much memory it takes, beside two other trainers: TRL (Hugging Face, PyTorch) and Tunix
-(Google, JAX). Times were measured on CPUs with two cores. Nothing here ran on a GPU or a TPU: the memory of such devices
-is what their compilers or a trace say. More tokens a second is better; *padding* is the share of positions without a token.
+How fast training is here and how much memory it takes, beside two other trainers: TRL (Hugging Face, PyTorch) and
+Tunix (Google, JAX). Times were measured on CPUs with two cores. Nothing here ran on a GPU or a TPU: the memory of such
+devices is what their compilers or a trace say. More tokens a second is better; *padding* is the share of positions
+without a token.
 
-Below each part stand the date, the processor, the versions and the command that measures it again. The page is generated
+Below each part stand the date, the processor, the versions and the command that measures it again. The page is made
 from the files in `benchmarks/results/` (`python -m tools.benchmarks_page`). The [log](benchmarks-log.md) tells what was
 tried and which goals were missed.
 """
@@ -49,15 +50,15 @@ def origin(found: dict[str, Any]) -> str:
 def peers(found: dict[str, Any]) -> list[str]:
     """Beside TRL and Tunix."""
     lines = ["Fine-tuning on traces: our two engines, TRL's `SFTTrainer` and Tunix's `PeftTrainer`. All start with the "
-             "same weights and learn from the same rows, as many an update, with AdamW and clipping on two threads; each "
-             "runs in a fresh process, and they take turns. Only supervised tokens are counted, the ones that are "
+             "same weights and learn from the same rows, as many an update, with AdamW and clipping on two threads; "
+             "each runs in a fresh process, and they take turns. Only supervised tokens are counted, the ones that are "
              "learned from.", "",
              "| setting | means |", "|---|---|",
              "| `grouped` | rows of similar length in one batch, float32, no gradient checkpointing |",
              "| `bf16` | matrix products in bfloat16 |",
              "| `packed` | TRL's own packing: several texts in one row |",
-             "| `defaults` | as the trainer comes: TRL with bfloat16 and gradient checkpointing, Tunix with rows padded "
-             "to the longest row allowed |",
+             "| `defaults` | as the trainer comes: TRL with bfloat16 and gradient checkpointing, Tunix with rows "
+             "padded to the longest row allowed |",
              "| `huge pages` | the other trainers with larger pages of memory. Our engines always run with them, as "
              "`workings doctor` advises; the others have no such setting, so the ratios leave these rows out |", ""]
     for name, case in found["values"]["cases"].items():
