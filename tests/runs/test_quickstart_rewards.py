@@ -20,7 +20,7 @@ from pathlib import Path
 from workings.publish.export import export_run
 from workings.runs.quickstart_rewards import Size, quickstart_rewards
 found = quickstart_rewards(Path(sys.argv[1]), sys.argv[2:], export=export_run,
-                           size=Size(start_steps=30, prompts=400, items=40))
+                           size=Size(start_steps=30, prompts=400, items=16))
 print(json.dumps(found.as_json()))
 """
 
