@@ -11,7 +11,7 @@ import pytest
 from tests.http_server import Handler, serving
 from workings.errors import RequestError
 from workings.reports.live import child
-from workings.reports.live.told import Told, send_alert
+from workings.reports.live.listeners import RunListeners, send_alert
 from workings.reports.live.watching import Tracker
 
 LINE = {"loss": 1.5, "learning_rate": 0.1, "memory_bytes": {"absent": "not told"}, "tokens": 8, "seconds": 0.5}
@@ -113,7 +113,7 @@ def test_a_library_that_fails_or_hangs_is_said_once_and_slows_nothing(
     ([], "hooks.example/SECRET", "the address of a webhook")])
 def test_what_cannot_be_told_is_refused_before_a_run(track: list[str], notify: str, words: str) -> None:
     with pytest.raises(RequestError) as refused:
-        Told(track, notify, print)
+        RunListeners(track, notify, print)
     assert words in str(refused.value)
     assert "SECRET" not in str(refused.value)
 
@@ -137,7 +137,7 @@ def test_an_alert_at_each_kind_of_end(hook: tuple[str, list[Any]]) -> None:
     address, told = hook
     said: list[str] = []
     for ending in (None, KeyboardInterrupt(), ValueError("a secret")):
-        run = Told([], f"{address}/SECRET", said.append)
+        run = RunListeners([], f"{address}/SECRET", said.append)
         run.about(Path("runs/tiny"), {})
         try:
             with run:

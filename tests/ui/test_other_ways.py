@@ -68,7 +68,8 @@ def test_pairs_with_what_the_reference_said(tmp_path: Path, monkeypatch: pytest.
     run = paired_run(tmp_path / "run")
     page = client(tmp_path, monkeypatch)
     found = page.get("/api/pairs/run").json()
-    assert (found["total"], found["asked"], found["ahead"]) == (3, 2, 1), "in b the chosen one is likelier by 1.25"
+    # In b the chosen one is likelier by 1.25.
+    assert (found["total"], found["asked"], found["chosen_likelier"]) == (3, 2, 1)
     assert [(row["id"], row["chosen"], row["rejected"], row["chosen_tokens"]) for row in found["rows"]] == [
         ("a", -12.5, -2.0, 11), ("b", -3.0, -4.25, 12), ("c", None, None, 13)]
     orders = {ranked: [row["id"] for row in page.get(f"/api/pairs/run?ranked={ranked}").json()["rows"]]

@@ -35,19 +35,19 @@ def train_command(
     from workings.config.load import load_recipe
     from workings.engines.hardware_probe import launched
     from workings.record.page_address import page_address
-    from workings.reports.live.told import Told
+    from workings.reports.live.listeners import RunListeners
     from workings.runs.out import run_directory
     from workings.runs.smoke import Smoke
-    from workings.runs.train_and_evaluate import train_and_tell
+    from workings.runs.train_and_evaluate import train_with_listeners
 
-    told = Told(track or (), notify, say)
+    listeners = RunListeners(track or (), notify, say)
     small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps is not None else None
     loaded = load_recipe(recipe, overrides or ())
     place = out or run_directory(loaded.recipe.name + "-smoke" * (small is not None), resume=resume)
     if (link := page_address(place)) and not launched():  # of several processes each would say it
         say(f"page       {link}")
     try:
-        result = train_and_tell(loaded, place, told, resume=resume, smoke=small, force=force)
+        result = train_with_listeners(loaded, place, listeners, resume=resume, smoke=small, force=force)
     except KeyboardInterrupt as stop:
         raise Interrupted(_cut_short(place, str(stop) or "Ctrl-C")) from None
     # Not an error of this program: the plan that refused is the answer, with its own exit code.

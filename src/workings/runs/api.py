@@ -7,14 +7,14 @@ from typing import Any, Literal
 
 from workings.config.load import LoadedRecipe, Overrides, RecipeLike, load_recipe
 from workings.errors import RequestError
-from workings.reports.live.told import Told
+from workings.reports.live.listeners import RunListeners
 from workings.runs.given_data import Rows
 from workings.runs.handle import Run
 from workings.runs.keyword_recipe import Keywords, keyword_recipe
 from workings.runs.out import run_directory
 from workings.runs.smoke import Smoke
 from workings.runs.train import Callback
-from workings.runs.train_and_evaluate import train_and_tell
+from workings.runs.train_and_evaluate import train_with_listeners
 
 
 def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overrides: Overrides = (), *,
@@ -55,13 +55,14 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         RequestError: what was asked for is wrong; nothing was changed.
         DoesNotFit: the step needs more memory than there is; the message names the nearest plan that fits.
     """
-    told = Told([track] if isinstance(track, str) else track, notify, _say)
+    listeners = RunListeners([track] if isinstance(track, str) else track, notify, _say)
     small = smoke if isinstance(smoke, Smoke) else Smoke() if smoke else None
 
     def run(loaded: LoadedRecipe) -> Run:
         name = loaded.recipe.name + "-smoke" * (small is not None)
         place = Path(out) if out is not None else run_directory(name, resume=resume)
-        result = train_and_tell(loaded, place, told, resume=resume, smoke=small, force=force, callbacks=callbacks)
+        result = train_with_listeners(loaded, place, listeners, resume=resume, smoke=small, force=force,
+                                      callbacks=callbacks)
         return Run(path=place, result=result)
 
     if recipe is not None:

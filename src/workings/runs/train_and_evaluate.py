@@ -19,7 +19,7 @@ from workings.record.layout import RECIPE_EVALUATION
 from workings.record.phase import phases
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
-from workings.reports.live.told import Told
+from workings.reports.live.listeners import RunListeners
 from workings.reports.tracked import flat
 from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
@@ -157,17 +157,18 @@ def _model(setup: TrainSetup, run: RunRecord) -> dict[str, Any]:
             "dtypes": dict(setup.engine.dtypes()), **origin}
 
 
-def train_and_tell(loaded: LoadedRecipe, out: Path, told: Told, *, resume: bool = False, smoke: Smoke | None = None,
-                   force: bool = False, callbacks: Sequence[Callback] = ()) -> TrainAndEvaluateResult:
-    """`train_and_evaluate`; ``told`` hears of every step and of the end, whatever ends it."""
-    told.about(out, dict(flat(loaded.resolved())))
-    with told:
+def train_with_listeners(loaded: LoadedRecipe, out: Path, listeners: RunListeners, *, resume: bool = False,
+                         smoke: Smoke | None = None, force: bool = False,
+                         callbacks: Sequence[Callback] = ()) -> TrainAndEvaluateResult:
+    """`train_and_evaluate`; ``listeners`` hear of every step and of the end, whatever ends it."""
+    listeners.about(out, dict(flat(loaded.resolved())))
+    with listeners:
         result = train_and_evaluate(loaded, out, resume=resume, smoke=smoke, force=force,
-                                    callbacks=[*callbacks, told.step])
+                                    callbacks=[*callbacks, listeners.step])
         # Only process 0 speaks for the run; the others took part.
         if not result.training.process:
-            told.ended(result.training.status, _outcome(result),
-                       {key: value for key, value in result.as_json().items() if key in ALERTED})
+            listeners.ended(result.training.status, _outcome(result),
+                            {key: value for key, value in result.as_json().items() if key in ALERTED})
     return result
 
 

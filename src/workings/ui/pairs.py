@@ -29,7 +29,7 @@ class PairRow(BaseModel):
     rejected: float | None = Field(default=None, description="That of the rejected one")
 
     @property
-    def ahead(self) -> float:
+    def margin(self) -> float:
         """How much likelier the reference finds the chosen completion, in nats; infinite where it was not asked."""
         return self.chosen - self.rejected if self.chosen is not None and self.rejected is not None else float("inf")
 
@@ -40,7 +40,7 @@ class PairsPage(BaseModel):
     run: str
     total: int
     asked: int = Field(description="Pairs of which the reference was asked")
-    ahead: int = Field(description="Those whose chosen completion the reference finds likelier, as it stands")
+    chosen_likelier: int = Field(description="Pairs whose chosen completion the reference finds likelier")
     found: int
     page: int
     pages: int
@@ -69,12 +69,12 @@ def pairs_page(reader: PairReader, run: Path, name: str, *, ranked: Ranked, name
     chosen_rows = [row for row in rows if named.casefold() in row.id.casefold()]
     if ranked != "data":
         # Those that nobody asked about stand last either way.
-        known = sorted((row for row in chosen_rows if row.chosen is not None), key=lambda row: row.ahead)
+        known = sorted((row for row in chosen_rows if row.chosen is not None), key=lambda row: row.margin)
         chosen_rows = (known if ranked == "least" else known[::-1]) + [row for row in chosen_rows if row.chosen is None]
     shown, pages = paged(chosen_rows, page, PAGE)
     asked = [row for row in rows if row.chosen is not None]
-    return PairsPage(run=name, total=len(rows), asked=len(asked), ahead=sum(row.ahead > 0 for row in asked),
-                     found=len(chosen_rows), page=page, pages=pages, rows=list(shown))
+    return PairsPage(run=name, total=len(rows), asked=len(asked), found=len(chosen_rows), page=page, pages=pages,
+                     chosen_likelier=sum(row.margin > 0 for row in asked), rows=list(shown))
 
 
 def _read(run: Path) -> list[PairRow]:

@@ -1,8 +1,8 @@
 """Compiling the very programs of a run for devices that are not here, and asking the compiler what memory they need.
 
 The compilers want their environment before JAX is imported and are noisy, so the compilation runs in a child process
-(`ahead.py`). Two compilers need no device: libtpu, and XLA's for CUDA, which is told what the card is like. The CPU is
-compiled for in the same way.
+(`aot_compile.py`). Two compilers need no device: libtpu, and XLA's for CUDA, which is told what the card is like. The
+CPU is compiled for in the same way.
 """
 
 import json

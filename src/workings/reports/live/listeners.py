@@ -1,4 +1,4 @@
-"""Everybody who is told of one run: trackers of its steps, a webhook of its end."""
+"""Who listens to one run: trackers hear its steps, a webhook its end."""
 
 import http.client
 import json
@@ -17,7 +17,7 @@ ALERT_SECONDS = 10.0
 """How long the end of a run waits for an answer of the webhook."""
 
 
-class Told:
+class RunListeners:
     """Hands steps to trackers, and the end to them and to a webhook. A run that took no step starts no tracker."""
 
     def __init__(self, trackers: Sequence[str], notify: str, say: Callable[[str], None]) -> None:
@@ -42,7 +42,7 @@ class Told:
         for tracker in self._trackers:
             tracker.step(line)
 
-    def __enter__(self) -> "Told":
+    def __enter__(self) -> "RunListeners":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
