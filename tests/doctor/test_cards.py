@@ -99,6 +99,7 @@ def test_a_driver_that_fails_or_answers_nonsense_is_no_card(tmp_path, monkeypatc
         assert said in found.failure
 
 
+@pytest.mark.slow
 def test_the_installed_wheel_says_what_it_was_built_for():
     pytest.importorskip("torch")
     import torch

@@ -45,6 +45,7 @@ def own(monkeypatch, tmp_path):
         jax.config.update(name, value)
 
 
+@pytest.mark.slow
 def test_a_second_run_compiles_nothing_and_computes_the_same(child_environment, tmp_path):
     environment = {name: value for name, value in child_environment(WORKINGS_CACHE=str(tmp_path)).items()
                    if not name.startswith(("JAX_COMPILATION", "JAX_PERSISTENT"))}

@@ -52,6 +52,7 @@ def test_seeds_that_scatter_leave_the_method_open(tmp_path: Path) -> None:
     assert found.method_verdict == "inconclusive"
 
 
+@pytest.mark.slow
 def test_seeds_within_a_margin_are_equivalent_over_items_and_between_seeds(tmp_path: Path) -> None:
     a, b = runs(tmp_path, "a", [0.5, 0.5, 0.525]), runs(tmp_path, "b", [0.525, 0.5, 0.5])
     found = compare_seeds(a, b, equivalent_within=0.2)
@@ -90,6 +91,7 @@ def test_welch_is_scipy() -> None:
     assert welch([0.5, 0.5], [0.7, 0.7]).low == pytest.approx(0.2)
 
 
+@pytest.mark.slow
 def test_the_best_is_named_only_when_it_is(tmp_path: Path) -> None:
     clear = runs(tmp_path / "clear", "r", [0.9, 0.5, 0.4])
     ranking = rank([clear[1], clear[0], clear[2]])

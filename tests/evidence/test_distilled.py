@@ -141,6 +141,7 @@ def test_a_root_that_is_not_that_of_the_run_beside_it_is_said(honest: Path, tmp_
     assert any("has the teacher's name and another root" in check.text for check in said)
 
 
+@pytest.mark.slow
 def test_a_thorough_lie_about_the_teacher_is_found_by_taking_the_step_again(honest: Path, tmp_path: Path) -> None:
     """Without weights nothing contradicts it; drawn again, and the teacher asked again, another batch comes out."""
     run = copied(honest, tmp_path)

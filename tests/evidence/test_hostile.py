@@ -331,6 +331,7 @@ def test_a_large_folder_is_given_up_in_the_middle(tmp_path: Path, monkeypatch) -
     assert len(seen) == 11
 
 
+@pytest.mark.slow
 def test_time_and_memory_are_bounded(tmp_path: Path) -> None:
     """A record of empty lists, long lines and repeated keys, checked in a child with 1 GiB of memory."""
     (tmp_path / "train").mkdir()

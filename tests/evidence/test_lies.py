@@ -54,6 +54,7 @@ def test_another_seed_told_everywhere_passes_all_but_a_replay(record: dict[str, 
     assert (found.failed, found.level) == (0, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["samples", "packs"])
 def test_lies_about_records_of_other_kinds(record: dict[str, bytes], tmp_path: Path, kind: str) -> None:
     """Those that need no training; `proof/lies.py` tells all."""

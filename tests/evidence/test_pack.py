@@ -359,6 +359,7 @@ def test_a_write_up_that_is_not_published(runs: Path, tmp_path: Path, text: str,
     assert list(tmp_path.glob("*.zip*")) == list(tmp_path.glob(".*")) == []
 
 
+@pytest.mark.slow
 def test_every_number_of_a_report_of_real_runs_has_a_source(tmp_path: Path) -> None:
     """One run, and two that were compared: no number is left to be believed."""
     with zipfile.ZipFile(EXAMPLE) as archive:

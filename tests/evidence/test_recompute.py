@@ -73,6 +73,7 @@ def test_what_cannot_be_scored_again_is_not_checked(unit: Path, key: str, value:
     assert found.level == 1
 
 
+@pytest.mark.slow
 def test_mathematics_is_scored_again_where_its_library_is_the_same(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("math_verify", reason="the extra `score` is not installed")

@@ -12,6 +12,7 @@ from workings.scoring.items import Item
 pytest.importorskip("math_verify", reason="the extra `score` is not installed")
 
 
+@pytest.mark.slow
 def test_disagreements_are_listed_and_limits_hold(tmp_path: Path) -> None:
     cases = [("half", "1/2", "\\frac{1}{2}", 1, "right"), ("power", "1024", "2^{10}", 0, "right"),
              ("plain", "72", "72", 1, "right"), ("wrong", "72", "73", 0, "wrong"),
