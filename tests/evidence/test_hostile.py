@@ -372,7 +372,7 @@ def put(value: object, place: tuple, hostile: object) -> object:
 
 @pytest.mark.parametrize("name", [
     "run_manifest.json", "config/resolved.json", "train/metrics.jsonl", "train/events.jsonl", "data/rows.jsonl",
-    "eval/test/eval_summary.json", "eval/test/predictions.jsonl"])
+    "eval/test/eval_summary.json", "eval/test/eval_config.json", "eval/test/predictions.jsonl"])
 def test_a_value_of_the_wrong_kind_fails_a_check_and_never_the_checker(run: Path, monkeypatch, name: str) -> None:
     """Some of all places x values, the same ones each time; the net below the checks is taken away."""
     monkeypatch.setattr("workings.evidence.verify.core.MALFORMED", ())

@@ -242,7 +242,7 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
     # Records say so since version 2.
     steps = config.get("steps", {"version": 1})
     steps_version = steps.get("version") if isinstance(steps, dict) else None
-    if steps_version not in STEP_CHECKERS:
+    if not isinstance(steps_version, int) or steps_version not in STEP_CHECKERS:
         return f"equations in the steps were checked by version {str(steps_version)[:20]!r}, unknown here"
     try:
         settings = EvaluationSettings(

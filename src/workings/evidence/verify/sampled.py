@@ -24,21 +24,27 @@ def seeds(record: Record) -> Iterator[CheckFinding]:
     """As many completions of each item as were asked for, numbered in order; a seed where something was drawn."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         from workings.evaluation.generate import sample_seed
-        decoding = unit.json(EVALUATION_CONFIG).get("decoding")
+        config, rows, problems = unit.json(EVALUATION_CONFIG), unit.lines(PREDICTIONS), []
+        decoding = config.get("decoding") if isinstance(config, dict) else None
         if not isinstance(decoding, dict) or is_absent(decoding):  # completions from elsewhere
             return
-        rows, problems = unit.lines(PREDICTIONS), []
+        asked, temperature = decoding.get("samples", 1), decoding.get("temperature", 0)
+        drawn = isinstance(temperature, int | float) and temperature > 0
+        if not isinstance(temperature, int | float) or not isinstance(asked, int) or (
+                drawn and not isinstance(decoding.get("seed"), int)):
+            raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: samples, a temperature or a seed that is no number")
+        if any("id" not in row for row in rows):
+            raise RecordError(f"{unit.full(PREDICTIONS)}: a line without an id")
         # `groupby` joins neighbours only: an item whose samples stand apart shows as two groups that are too short.
         for name, group in groupby(rows, key=lambda row: str(row["id"])):
             numbers = [row.get("sample") for row in group]
-            if numbers != list(range(decoding.get("samples", 1))):
-                problems.append(f"{name[:60]}: samples {str(numbers[:8])[1:-1]}, asked for {decoding.get('samples')}")
-        drawn = decoding.get("temperature", 0) > 0
+            if len(numbers) != asked or numbers != list(range(len(numbers))):
+                problems.append(f"{name[:60]}: samples {str(numbers[:8])[1:-1]}, asked for {asked}")
         # Evaluations of earlier versions do not name their seeds.
         if drawn and (unit.kind == SAMPLED or any("seed" in row for row in rows)):
-            problems += [f"{str(row['id'])[:60]}: sample {row['sample']} from seed {row.get('seed')}, another follows"
-                         for row in rows
-                         if row.get("seed") != sample_seed(decoding["seed"], str(row["id"]), row["sample"])]
+            problems += [f"{str(row['id'])[:60]}: sample {row.get('sample')} from seed {row.get('seed')}, another "
+                         "follows" for row in rows if not isinstance(row.get("sample"), int)
+                         or row.get("seed") != sample_seed(decoding["seed"], str(row["id"]), row["sample"])]
         elif not drawn:
             problems += [f"{str(row['id'])[:60]}: a seed, and nothing was drawn" for row in rows if "seed" in row]
         yield judged(problems, f"{len(rows)} completions of seed {decoding.get('seed')}", unit)
