@@ -1,6 +1,6 @@
 """What a trace of a PyTorch step said, kept for this session: tests start the same few tiny runs again and again.
 
-A trace is four fifths of a tiny run's time, and its answer follows from what is asked for. Tests of the trace itself
+A trace is most of a tiny run's time, and its answer follows from what is asked for. Tests of the trace itself
 call `workings.engines.torch.trace.inspect`, which nothing is kept of.
 """
 

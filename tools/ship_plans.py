@@ -103,6 +103,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--minutes", type=float, default=float("inf"))
     asked = parser.parse_args(arguments)
     began, known = time.monotonic(), machines()
+    if unknown := set(asked.recipes) - set(known):
+        parser.error(f"no plan is shipped of {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
     wanted = {recipe: known[recipe] for recipe in asked.recipes or known}
     missing = [recipe for recipe in wanted if not is_current(recipe, wanted[recipe])]
     print(f"{len(wanted) - len(missing)} of {len(wanted)} recipes have a current plan in {PLACE.relative_to(ROOT)}")

@@ -103,7 +103,7 @@ def _text(result: "Verification", *, verbose: bool) -> str:
 
     lines = _every_check(result) if verbose else _what_is_wrong(result)
     meaning: Meaning = "bad" if result.failed else "good" if result.level == result.asked_level else "warning"
-    summary = painted(f"{result.word}: {result.path}", meaning, sys.stdout) + (
+    summary = painted(f"{result.outcome}: {result.path}", meaning, sys.stdout) + (
         f", {result.counts}" + ("" if verbose else "; -v lists them"))
     drawn = [line if place == "." else f"{place}: {line}" for place, facts in result.coverage.items()
              for line in sentences(dict(facts))]

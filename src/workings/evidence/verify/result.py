@@ -71,11 +71,11 @@ class Verification:
     def __repr__(self) -> str:
         """One line; ``checks`` has every check with what it says."""
         failed = [check.id for check in self.checks if check.verdict is CheckVerdict.FAILED]
-        return (f"<Verification of {self.path}: {self.word}, {self.counts}"
+        return (f"<Verification of {self.path}: {self.outcome}, {self.counts}"
                 + (f"; failed: {', '.join(failed)}" if failed else "") + ">")
 
     @property
-    def word(self) -> str:
+    def outcome(self) -> str:
         """The verdict in a word or two."""
         if self.failed:
             return "FAILED"

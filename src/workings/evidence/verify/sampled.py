@@ -29,10 +29,11 @@ def seeds(record: Record) -> Iterator[CheckFinding]:
         if not isinstance(decoding, dict) or is_absent(decoding):  # completions from elsewhere
             return
         asked, temperature = decoding.get("samples", 1), decoding.get("temperature", 0)
-        drawn = isinstance(temperature, int | float) and temperature > 0
-        if not isinstance(temperature, int | float) or not isinstance(asked, int) or (
-                drawn and not isinstance(decoding.get("seed"), int)):
-            raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: samples, a temperature or a seed that is no number")
+        if not isinstance(asked, int) or not isinstance(temperature, int | float):
+            raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: samples or a temperature that is no number")
+        drawn = temperature > 0
+        if drawn and not isinstance(decoding.get("seed"), int):
+            raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: completions are drawn, and the seed is no number")
         if any("id" not in row for row in rows):
             raise RecordError(f"{unit.full(PREDICTIONS)}: a line without an id")
         # `groupby` joins neighbours only: an item whose samples stand apart shows as two groups that are too short.
