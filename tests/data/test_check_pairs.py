@@ -93,7 +93,7 @@ def test_the_length_bias_is_said_with_its_interval(tmp_path: Path) -> None:
     [found] = report.findings
     # Wilson's interval of 18 of 20: (0.9 + 1.9208/20 ± 1.96 * sqrt(0.09/20 + 0.9604/400)) / (1 + 3.8416/20)
     assert found.text.startswith("the chosen completion has more characters in 18 of 20 pairs whose lengths differ: "
-                                 "90%, 95% interval 70% to 97%")
+                                 "90 %, 95 % interval 70 % to 97 %")
     assert (found.id, found.matters, report.left_out) == ("pairs.jsonl", False, {})
 
 

@@ -39,7 +39,7 @@ def test_people_are_told_and_programs_too(tmp_path: Path) -> None:
     learned = json.loads(CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False).stdout)["learned"]
     share = learned["last"]["characters"] / learned["all"]["characters"]
     assert (f"data.learn: last (the default) learns 6 of 12 turns of the assistant: {learned['last']['characters']} of "
-            f"{learned['all']['characters']} characters ({share:.1%})") in plain
+            f"{learned['all']['characters']} characters ({100 * share:.1f} %)") in plain
     assert "data.learn: all learns all 12" in plain
 
 

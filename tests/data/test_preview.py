@@ -82,7 +82,7 @@ def test_the_summary_counts_what_is_there() -> None:
     assert summary.padding_share == pytest.approx(1 - sum(lengths) / positions)
     assert summary.shared_prefix == summary.to_json()["shared_prefix"] == found.shared_prefix > 0
     assert summary.to_json()["dropped_share"] == pytest.approx(summary.dropped / 7)
-    assert f"dropped as too long: {summary.dropped} ({summary.dropped / 7:.1%})" in summary.text()
+    assert f"dropped as too long: {summary.dropped} ({100 * summary.dropped / 7:.1f} %)" in summary.text()
 
 
 def test_rows_of_one_length_give_one_bar() -> None:

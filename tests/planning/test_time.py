@@ -24,7 +24,7 @@ from workings.planning.seconds import (
     step_operations,
     step_seconds,
 )
-from workings.record.pace import duration
+from workings.record.number_text import duration
 from workings.runs import plan_time
 from workings.runs.plan_time import count_items, timed, with_deadline
 from workings.runs.resolve import find_shape
@@ -121,7 +121,7 @@ def test_a_straight_line_through_two_depths():
 def test_a_deadline_that_is_missed_comes_with_a_plan_that_finishes(planned):
     plan, loaded, model = planned
     missed = with_deadline(plan, loaded, model, targets()["rtx5090"], plan.time.seconds / 2)
-    assert any("50% of its steps" in reason for reason in missed.reasons)
+    assert any("50 % of its steps" in reason for reason in missed.reasons)
     assert missed.finishing == (f"training.steps={loaded.recipe.training.steps // 2}",)
     assert missed.as_json()["finishing"]
     met = with_deadline(plan, loaded, model, targets()["rtx5090"], plan.time.seconds * 2)

@@ -22,8 +22,8 @@ def baseline_set_command(
 ) -> None:
     """Keep a run's results as a baseline for its items."""
     from workings.evaluation.comparison.baseline import set_baseline
-    from workings.evaluation.scorecard import percent
     from workings.evaluation.unit import find_unit
+    from workings.record.number_text import percent
 
     record = find_unit(run)
     path = set_baseline(folder, name, record)
@@ -37,7 +37,7 @@ def baseline_set_command(
 def baseline_list_command(folder: Folder = Path("baselines"), as_json: JsonFlag = False) -> None:
     """Baselines in a folder."""
     from workings.evaluation.comparison.baseline import list_baselines
-    from workings.evaluation.scorecard import percent
+    from workings.record.number_text import percent
 
     baselines = list_baselines(folder)
     lines = [f"{entry['name']}  {entry['items']} items ({entry['items_digest'][:16]}…)  accuracy "

@@ -114,7 +114,7 @@ def table(plan: "Plan", recipe: str) -> str:
 def time_lines(plan: "Plan") -> list[str]:
     """How long the run takes and what its checkpoints need."""
     from workings.hardware.memory import gib
-    from workings.record.pace import about, duration
+    from workings.record.number_text import about, duration
 
     if plan.time is None:
         return []
@@ -138,7 +138,7 @@ def time_lines(plan: "Plan") -> list[str]:
 def comparison(plans: list["Plan"]) -> str:
     """Several targets side by side."""
     from workings.hardware.memory import gib
-    from workings.record.pace import duration
+    from workings.record.number_text import duration
 
     head = ("target", "fits", "peak", "limit", "decided by", "source", "run", "deadline", "nearest plan that fits")
     rows = [head]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from workings.cli.output import JsonFlag, answer
+from workings.record.number_text import percent
 
 if TYPE_CHECKING:
     from workings.runs.reward_check import RewardCheck
@@ -47,7 +48,7 @@ def page(check: "RewardCheck") -> str:
     values = check.as_json()
     samples = values.get("samples")
     rows = [["", "reward", "right", "beats", *check.rewards]]
-    rows += [_row(name, probe, f"{probe['share_beaten']:.0%}") for name, probe in values["probes"].items()]
+    rows += [_row(name, probe, percent(probe["share_beaten"], 0)) for name, probe in values["probes"].items()]
     rows.append(_row("(the right answer)", values["right_answer"], ""))
     if samples:
         rows.append(_row("(the model's samples)", samples, ""))
@@ -60,9 +61,9 @@ def page(check: "RewardCheck") -> str:
         lines.append(f"{count} prompts; beats: share of them where the probe earns more than the median of the model's "
                      # As many of each prompt, so the division leaves nothing over.
                      f"{samples['count'] // count} samples, which is {samples['median']:.2f} on average")
-        lines.append(f"groups without spread {samples['groups_without_spread']:.0%}; cut off "
-                     f"{samples['truncated']:.0%}; {samples['tokens']:.0f} of {samples['max_new_tokens']} tokens on "
-                     "average")
+        lines.append(f"groups without spread {percent(samples['groups_without_spread'], 0)}; "
+                     f"cut off {percent(samples['truncated'], 0)}; "
+                     f"{samples['tokens']:.0f} of {samples['max_new_tokens']} tokens on average")
     else:
         lines.append(f"{count} prompts; beats: share of them where the probe earns more than the right answer")
     lines += [f"warning: {text}" for text in values["warnings"]]
@@ -73,6 +74,7 @@ def page(check: "RewardCheck") -> str:
 
 
 def _row(name: str, earned: Mapping[str, object], beats: str) -> list[str]:
-    rewards = earned["rewards"]
+    rewards, right = earned["rewards"], earned["right"]
     assert isinstance(rewards, Mapping)
-    return [name, f"{earned['reward']:.2f}", f"{earned['right']:.0%}", beats, *(f"{x:.2f}" for x in rewards.values())]
+    assert isinstance(right, float)
+    return [name, f"{earned['reward']:.2f}", percent(right, 0), beats, *(f"{x:.2f}" for x in rewards.values())]

@@ -10,6 +10,7 @@ from workings.data.preferences import PreferencePair
 from workings.data.rows import Row, RowSet
 from workings.data.traces import Trace
 from workings.models.tokenizer import Tokenizer
+from workings.record.number_text import percent
 
 _BINS = 8
 _BAR = 32
@@ -85,12 +86,13 @@ class RowSummary:
         shapes = ", ".join(" x ".join(str(size) for size in shape) for shape in self.shapes)
         return "\n".join([
             f"{self.rows:,} rows, {self.tokens:,} tokens, {self.supervised_tokens:,} of them learned "
-            f"({self.supervised_tokens / self.tokens:.1%})",
+            f"({percent(self.supervised_tokens / self.tokens)})",
             f"data.learn: {self.learn}: {self.learned_turns:,} of {self.assistant_turns:,} turns of the assistant are "
             "learned",
-            f"truncated: none, a row is whole or it is not there; dropped as too long: {self.dropped} ({share:.1%})",
+            f"truncated: none, a row is whole or it is not there; dropped as too long: {self.dropped} "
+            f"({percent(share)})",
             f"every row begins with the same {self.shared_prefix} tokens",
-            f"padding: {self.padding_share:.1%} of all positions; {self.steps_an_epoch} steps an epoch; "
+            f"padding: {percent(self.padding_share)} of all positions; {self.steps_an_epoch} steps an epoch; "
             f"batches (accumulation x rows x tokens): {shapes}",
             "lengths in tokens:", *bars])
 

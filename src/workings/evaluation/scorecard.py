@@ -21,6 +21,7 @@ from workings.evaluation.statistics.intervals import (
     wilson,
 )
 from workings.record.layout import EVALUATION_SUMMARY
+from workings.record.number_text import percent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,11 +128,6 @@ def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Interval 
         # A t interval knows no bounds, and a share has two.
         return replace(clustered.interval, low=max(0.0, clustered.interval.low), high=min(1.0, clustered.interval.high))
     return clustered.interval
-
-
-def percent(share: float, places: int = 1) -> str:
-    """``0.994`` as ``99.4 %``."""
-    return f"{100 * share:.{places}f} %"
 
 
 def cell_text(cell: Cell) -> str:

@@ -16,6 +16,7 @@ from workings.planning.parts import exact_parts
 from workings.planning.phases import estimated_parts
 from workings.planning.tensors import PER_LAYER_TABLE, table_bytes
 from workings.planning.verdict import GROUPS, Verdict
+from workings.record.number_text import percent
 
 UNEXPLAINED = "everything else"
 NEGLIGIBLE = 1024
@@ -135,7 +136,8 @@ def largest_part(parts: tuple[Part, ...], used: int, there: int, verdict: Verdic
     size = sum(part.size_bytes for part in sizes[largest])
     certainties = " and ".join(dict.fromkeys(part.certainty for part in sizes[largest]))
     what = f"{largest} in {parameters}" if largest == "parameters" and parameters else largest
-    sentence = f"largest part: {what}, {gib(size)}, {size / max(1, verdict.peak_bytes):.0%} of the peak ({certainties})"
+    sentence = (f"largest part: {what}, {gib(size)}, "
+                f"{percent(size / max(1, verdict.peak_bytes), 0)} of the peak ({certainties})")
     # Idle devices come first: to use them changes nothing of what was asked.
     if not verdict.fits and used < there:
         return f"{there - used} of {there} devices are idle: the mesh uses {used}; {sentence}"

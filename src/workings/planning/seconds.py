@@ -21,7 +21,7 @@ from workings.models.weights import PER_LAYER_EMBEDDING
 from workings.planning.communication import communication_seconds
 from workings.planning.parts import checkpoint_bytes, exact_parts, prompts_read
 from workings.planning.tensors import local_tensors
-from workings.record.pace import duration
+from workings.record.number_text import duration, percent
 
 EFFICIENCY = 0.4
 """Share of the peak rate that a tuned training step reaches (published: Levanter 35 to 54 %, MaxText 39.8 %)."""
@@ -146,7 +146,7 @@ def pace_of(request: EngineRequest, target: Target, own: Throughput | None = Non
     if compute not in target.rates_tflops or not target.bandwidth_gb_s:
         return None, f"no step time: the catalog has no {compute} rate for {target.name}"
     rate = target.rates_tflops[compute]
-    how = (f"{EFFICIENCY:.0%} of {rate:g} Tflop/s ({compute}) a device; an assumption about efficiency, "
+    how = (f"{percent(EFFICIENCY, 0)} of {rate:g} Tflop/s ({compute}) a device; an assumption about efficiency, "
            "not a measurement")
     return Throughput(operations_a_second=rate * 1e12 * EFFICIENCY, source=how), how
 
@@ -175,7 +175,7 @@ def step_seconds(request: EngineRequest, batch: tuple[int, int, int], target: Ta
     if sending is None:
         return computing, f"{how}; without what devices send to each other, for which the catalog has no rate"
     return computing + sending, (f"{how}; {duration(sending)} of it for what devices send to each other, at "
-                                 f"{BANDWIDTH_SHARE:.0%} of their links' rates and with nothing of it hidden")
+                                 f"{percent(BANDWIDTH_SHARE, 0)} of their links' rates and with nothing of it hidden")
 
 
 def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target: Target, devices: int, step: float,

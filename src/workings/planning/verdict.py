@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from workings.hardware.device import DeviceFacts, without_alias
 from workings.hardware.memory import HostMemory, gib, host_memory
+from workings.record.number_text import percent
 
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
@@ -83,7 +84,7 @@ def judge(inspection: "Inspection", device: DeviceFacts, memory: HostMemory | No
         first = f"fits, but marginally: {of_limit if peak > share * limit else of_free}"
     else:
         first = f"fits: {of_limit}"
-    warning = (f"marginal: less than {100 * (1 - share):.0f} % is left, as far as allocators differ from compilers; it "
+    warning = (f"marginal: less than {percent(1 - share, 0)} is left, as far as allocators differ from compilers; it "
                "may run out of memory") if marginal else ""
     reasons = [first, *filter(None, [warning])]
     if parts := {name: size for name, size in inspection.breakdown.items() if name not in TOTALS}:

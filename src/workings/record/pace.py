@@ -9,9 +9,6 @@ WINDOW = 20
 MIN_STEPS = 2
 """Steps behind the first one of an attempt, which compiles, before anything is said."""
 
-MILLISECOND = 1e-3
-"""Shorter times are not said in numbers."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
@@ -37,20 +34,3 @@ def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> P
         return None
     return Pace(tokens_per_second=sum(int(line["tokens"]) for line in recent) / seconds,
                 seconds_left=seconds / len(recent) * (steps - int(recent[-1]["step"])))
-
-
-def duration(seconds: float) -> str:
-    """A time for people: two units at most."""
-    if 0 < seconds < MILLISECOND:
-        return "less than a millisecond"
-    if seconds < 90:
-        return f"{seconds:.3g} s"
-    if seconds < 3600:
-        return f"{seconds / 60:.0f} min"
-    hours, rest = divmod(round(seconds / 60), 60)
-    return f"{hours} h {rest:02d} min" if hours < 48 else f"{hours / 24:.1f} days"
-
-
-def about(seconds: float) -> str:
-    """A planned time: ``about 3 min``."""
-    return duration(seconds) if 0 < seconds < MILLISECOND else f"about {duration(seconds)}"

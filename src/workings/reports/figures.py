@@ -9,8 +9,8 @@ from markupsafe import Markup
 from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.flips import HEADS
 from workings.evaluation.comparison.paired import PairedDifference, p_text, points
-from workings.evaluation.scorecard import percent
 from workings.evaluation.statistics.intervals import Interval
+from workings.record.number_text import percent
 from workings.reports.gather import RunView
 from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, draw_interval_chart
 from workings.reports.line_chart import Curve, LineChart, Points, draw_line_chart, marker, smoothed

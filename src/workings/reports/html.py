@@ -17,11 +17,11 @@ from workings.evaluation.breaks import count_breaks
 from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.paired import p_text, points
 from workings.evaluation.predictions import read_predictions
-from workings.evaluation.scorecard import percent
 from workings.evaluation.unit import EvaluationRecord
 from workings.models.unproven import said_of_recipe
 from workings.record import atomic
 from workings.record.layout import PREDICTIONS
+from workings.record.number_text import percent
 from workings.reports.figures import Drawn, accuracy_figure, delta_figure, flips_table, loss_figures, pass_table
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
 from workings.reports.reward_figures import reward_figures, reward_samples

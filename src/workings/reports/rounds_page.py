@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from workings.evaluation.scorecard import percent
 from workings.record import atomic
+from workings.record.number_text import percent
 from workings.reports.figures import NARROW, WIDE, Drawn, Table
 from workings.reports.html import render_page
 from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, draw_interval_chart

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from workings.evaluation.comparison.paired import p_text, points
 from workings.evaluation.comparison.seeds import MIN_SEEDS, SeedsComparison
-from workings.evaluation.scorecard import percent
 from workings.evaluation.statistics.equivalence import Equivalence
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import find_unit
 from workings.record import atomic
+from workings.record.number_text import percent
 from workings.reports.figures import NARROW, WIDE, Drawn, Table
 from workings.reports.html import render_page
 from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, draw_interval_chart

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from workings.evaluation.breaks import BROKEN, KINDS, Breaks
-from workings.evaluation.scorecard import percent
 from workings.evaluation.statistics.intervals import Interval
+from workings.record.number_text import percent
 from workings.reports.figures import NARROW, WIDE, Drawn, Table, key_entry
 from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, draw_interval_chart
 from workings.scoring.steps import wrong_place

@@ -8,12 +8,12 @@ from typing import Any
 
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.comparison.paired import difference_text
-from workings.evaluation.scorecard import percent
 from workings.evaluation.unit import read_scorecard
 from workings.record import atomic
 from workings.record.canonical import loads
 from workings.record.layout import SELECTION
 from workings.record.manifest import DRAWN_FROM
+from workings.record.number_text import percent
 from workings.record.reader import RunRecord
 from workings.reports.rounds_page import RoundRow, RoundsPage, write_rounds_page
 

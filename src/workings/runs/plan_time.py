@@ -15,7 +15,7 @@ from workings.planning.frozen import TeacherModel, teacher_request
 from workings.planning.plan import Plan, make_plan
 from workings.planning.request import engine_request, programs_of
 from workings.planning.seconds import Throughput, run_time, step_operations, step_seconds
-from workings.record.pace import duration
+from workings.record.number_text import duration, percent
 from workings.runs.datasets import ADDITION, ADDITION_ITEMS, ADDITION_TRACES
 
 
@@ -105,7 +105,7 @@ def with_deadline(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: T
     if plan.time.seconds <= deadline:
         return replace(plan, meets_deadline=True,
                        remarks=(*plan.remarks, f"finishes in {duration(plan.time.seconds)} of {allowed}"))
-    said = (f"finishes {plan.time.share_by(deadline):.0%} of its steps by {allowed}: the whole run takes "
+    said = (f"finishes {percent(plan.time.share_by(deadline), 0)} of its steps by {allowed}: the whole run takes "
             f"{duration(plan.time.seconds)}")
     words = _finishing(plan, loaded.recipe, shape, target, deadline, teacher)
     return replace(plan, remarks=(*plan.remarks, said, "this plan finishes: " + " ".join(words)), finishing=words)

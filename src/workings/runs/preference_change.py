@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from math import ceil, fsum
 from typing import Any
 
+from workings.record.number_text import percent
+
 PART = 10
 """The first and the last tenth of the steps are compared."""
 
@@ -29,7 +31,7 @@ class PreferenceChange:
     @property
     def sentence(self) -> str:
         """For people."""
-        text = (f"accuracy {self.accuracy:.1%}, margin {self.margin:.3g} over the last steps; log probability of "
+        text = (f"accuracy {percent(self.accuracy)}, margin {self.margin:.3g} over the last steps; log probability of "
                 f"chosen completions {self.chosen_nats:+.3g} nats since the first steps, of rejected ones "
                 f"{self.rejected_nats:+.3g}")
         return text + (". The chosen ones fell: the model now writes neither as readily as before; less learning_rate, "

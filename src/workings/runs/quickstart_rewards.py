@@ -16,10 +16,11 @@ from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.comparison.paired import difference_text
 from workings.evaluation.predictions import read_results
 from workings.evaluation.run import evaluate
-from workings.evaluation.scorecard import build_scorecard, percent
+from workings.evaluation.scorecard import build_scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.record import atomic
 from workings.record.layout import PREDICTIONS
+from workings.record.number_text import percent
 from workings.record.reader import RunRecord
 from workings.reports.html import write_report
 from workings.runs.datasets import ADDITION_ITEMS

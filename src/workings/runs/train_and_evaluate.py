@@ -12,10 +12,11 @@ from workings.errors import RequestError
 from workings.evaluation.cache import evaluate_base
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.run import evaluate
-from workings.evaluation.scorecard import Scorecard, build_scorecard, percent
+from workings.evaluation.scorecard import Scorecard, build_scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import RECIPE_EVALUATION
+from workings.record.number_text import percent
 from workings.record.phase import phases
 from workings.record.reader import RunRecord
 from workings.record.values import Absent

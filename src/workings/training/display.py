@@ -13,7 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
 from workings.record.memory_use import memory_use
-from workings.record.pace import WINDOW, duration, pace
+from workings.record.number_text import duration
+from workings.record.pace import WINDOW, pace
 from workings.record.waiting import heard_by, waiting
 from workings.training.loop import Progress
 

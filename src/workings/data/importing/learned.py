@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.data.traces import Trace, iterate_traces
+from workings.record.number_text import percent
 
 
 @dataclass(kw_only=True)
@@ -56,9 +57,10 @@ class LearnedCounts:
         if not self.earlier_turns:
             return []
         turns, characters = self.traces + self.earlier_turns, self.last_characters + self.earlier_characters
+        share = percent(self.last_characters / characters)
         lines = [f"{self.conversations:,} conversations with several turns of the assistant",
                  f"data.learn: last (the default) learns {self.traces:,} of {turns:,} turns of the assistant: "
-                 f"{self.last_characters:,} of {characters:,} characters ({self.last_characters / characters:.1%})",
+                 f"{self.last_characters:,} of {characters:,} characters ({share})",
                  f"data.learn: all learns all {turns:,}"]
         if self.reasoning_left_out:
             lines.append(f"{self.reasoning_left_out:,} earlier turns had reasoning in a field of its own, which is not "

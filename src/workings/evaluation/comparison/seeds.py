@@ -17,11 +17,12 @@ from workings.evaluation.comparison.paired import (
     points,
     values_equivalence,
 )
-from workings.evaluation.scorecard import ItemResult, percent
+from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.statistics.differences import welch
 from workings.evaluation.statistics.equivalence import Equivalence, welch_equivalence
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import EvaluationRecord, find_unit
+from workings.record.number_text import percent
 
 MIN_SEEDS = 3
 """With fewer seeds a side nothing is said about the method, only about these runs."""

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from workings.record.number_text import percent
 from workings.record.values import is_absent
 
 SCHEMA = "replay/1"
@@ -59,7 +60,7 @@ def judge(facts: Facts) -> tuple[str, list[str]]:
                      f"{weights['largest_difference']:.2g}, allowed {tolerance['weights']:.2g}")
     if not is_absent(predictions) and predictions["same"] < tolerance["completions"] * predictions["asked"]:
         wrong.append(f"{predictions['same']} of {predictions['asked']} completions are the recorded ones, at least "
-                     f"{tolerance['completions']:.0%} were expected")
+                     f"{percent(tolerance['completions'], 0)} were expected")
     if wrong:
         return "failed", wrong
     # Controls matter only where nothing failed: a step that differs is an answer whatever they did.

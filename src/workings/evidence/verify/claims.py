@@ -9,6 +9,7 @@ from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.tree import shown
 from workings.models.unproven import said_of_recipe
 from workings.record.layout import EVALUATION_SUMMARY, NOTE, REPLAY, SAMPLED, SELECTION
+from workings.record.number_text import percent
 from workings.record.values import Absent
 
 MAX_SENTENCE = 1000
@@ -58,7 +59,7 @@ def _evaluation(unit: Unit) -> str:
     overall: dict[str, Any] = unit.json(EVALUATION_SUMMARY)["scorecard"]["overall"]
     interval = (f", 95 % interval {100 * overall['ci_low']:.1f} to {100 * overall['ci_high']:.1f}"
                 if isinstance(overall["ci_low"], int | float) else "")
-    right = f"{overall['correct']} of {overall['n']} items right ({100 * overall['mean']:.1f} %{interval})"
+    right = f"{overall['correct']} of {overall['n']} items right ({percent(overall['mean'])}{interval})"
     return f"{unit.title}: {right}."
 
 

@@ -17,6 +17,7 @@ from workings.evidence.verify.taught import distills_traces
 from workings.evidence.verify.tree import FolderTree
 from workings.record.digest import bytes_digest
 from workings.record.layout import ENVIRONMENT, PREDICTIONS, REPLAY, REPLAY_ENVIRONMENT, SAMPLED
+from workings.record.number_text import percent
 from workings.record.values import is_absent
 
 CONTROLS = frozenset({"seed", "learning_rate", "rows", "checkpoint"})
@@ -93,7 +94,8 @@ def predictions(record: Record) -> Iterator[CheckFinding]:
             yield not_checked(compared["absent"], unit)
             return
         share = facts["tolerance"]["completions"]
-        text = f"{compared['same']} of {compared['asked']} completions are the recorded text; {share:.0%} were expected"
+        text = (f"{compared['same']} of {compared['asked']} completions are the recorded text; "
+                f"{percent(share, 0)} were expected")
         yield passed(text, unit) if compared["same"] >= share * compared["asked"] else failed(text, unit)
     yield from _each_replayed(record, find, lambda unit: bool(_drawn_by(record, unit)) or any(
         other.parent is unit for other in record.evaluations))

@@ -1,0 +1,26 @@
+"""Numbers as people read them: shares and times."""
+
+MILLISECOND = 1e-3
+"""Shorter times are not said in numbers."""
+
+
+def percent(share: float, places: int = 1) -> str:
+    """``0.994`` as ``99.4 %``."""
+    return f"{100 * share:.{places}f} %"
+
+
+def duration(seconds: float) -> str:
+    """A time for people: two units at most."""
+    if 0 < seconds < MILLISECOND:
+        return "less than a millisecond"
+    if seconds < 90:
+        return f"{seconds:.3g} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    hours, rest = divmod(round(seconds / 60), 60)
+    return f"{hours} h {rest:02d} min" if hours < 48 else f"{hours / 24:.1f} days"
+
+
+def about(seconds: float) -> str:
+    """A planned time: ``about 3 min``."""
+    return duration(seconds) if 0 < seconds < MILLISECOND else f"about {duration(seconds)}"
