@@ -1,12 +1,11 @@
-"""An update as several programs: micro batches of like length, two at a time, and what follows from their sums.
+"""An update as several programs: micro batches of like length, each at its own, and what follows from their sums.
 
 A compiled program has fixed shapes, so one for the whole update has all rows as long as the longest. Here each length
 has a program, which adds the gradients of one micro batch to those so far. Lengths are few (`padded_length`): a program
 is compiled when the first micro batch of its length comes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -24,9 +23,6 @@ from workings.models.batch import Batch
 
 Programs = dict[str, Any]
 """What is compiled, by what it is for and its sizes."""
-AT_ONCE = 2
-"""Micro batches that are computed at a time. XLA runs small products on one core, so a second takes the other one.
-A fixed number, because the order of sums must not depend on how many cores a machine has."""
 
 
 def by_length(batch: Batch) -> LikeLengths:
@@ -63,47 +59,28 @@ class StepByLength:
         batch = Batch.of(rows, divided_by=float(divisor))
         if LOSS_POSITIONS in arrays:
             batch = batch.with_loss_positions(arrays[LOSS_POSITIONS].shape[-1])
-        parts = by_length(batch)
-        # Programs are compiled here, one after the other; threads only run them.
-        asked = [(self._add(given), given) for given in (self._given(part, rows) for part in parts.batches)]
-
-        def sums_of(own: Sequence[tuple[Any, Any]]) -> tuple[Any, list[Any]]:
-            sums, said = self._zeros(), []
-            for add, given in own:
-                sums, log_probs = add(state["params"], sums, given, divisor)
-                said.append(log_probs)
-            return jax.block_until_ready(sums), said
-
-        # JAX lets go of the interpreter while a program runs. Every second micro batch is the other thread's, because
-        # they come by length: both have short and long ones.
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            done = list(pool.map(sums_of, [asked[first::AT_ONCE] for first in range(AT_ONCE)]))
-        after, numbers = self._update(state, [sums for sums, _ in done], learning_rate)
-        said = [done[number % AT_ONCE][1][number // AT_ONCE] for number in range(len(asked))]
+        parts, sums, said = by_length(batch), self._zeros(), []
+        for part in parts.batches:
+            given = {name: part.arrays[name] for name in rows}
+            if part.loss_positions is not None:
+                given[LOSS_POSITIONS] = part.loss_positions
+            sums, log_probs = self._add(given)(state["params"], sums, given, divisor)
+            said.append(log_probs)
+        after, numbers = self._update(state, sums, learning_rate)
         return after, numbers, None if said[0] is None else parts.together([np.asarray(x) for x in said])
 
-    def _given(self, part: Batch, names: Iterable[str]) -> dict[str, np.ndarray]:
-        """A micro batch as its program takes it."""
-        given = {name: part.arrays[name] for name in names}
-        return given if part.loss_positions is None else given | {LOSS_POSITIONS: part.loss_positions}
-
     def memory_analysis(self) -> Any:
-        """The compiler's count of what needs most, everything that lies beside it among its arguments.
-
-        That is the update, or the longest micro batches at a time, each with sums of its own.
-        """
+        """The compiler's count of the program that needs most, everything that lies beside it among its arguments."""
         def bytes_of(tree: Any) -> int:
             return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
-        def count(program: Any, copies: int, beside: int) -> SimpleNamespace:
+        def count(program: Any, beside: int) -> SimpleNamespace:
             analysis = program.memory_analysis()
             names = [name for name in dir(analysis) if name.endswith("_in_bytes")]
-            return SimpleNamespace(**{name: copies * getattr(analysis, name)
-                                      + beside * name.startswith(("argument", "peak")) for name in names})
+            return SimpleNamespace(**{name: getattr(analysis, name) + beside * name.startswith(("argument", "peak"))
+                                      for name in names})
 
-        # Programs that run at a time read the same parameters.
-        beside = bytes_of(self._state["moments"]) - (AT_ONCE - 1) * bytes_of(self._state["params"])
-        both = count(self._longest, AT_ONCE, beside), count(self._update, 1, 0)
+        both = count(self._longest, bytes_of(self._state["moments"])), count(self._update, 0)
         return max(both, key=lambda x: x.argument_size_in_bytes + x.output_size_in_bytes + x.temp_size_in_bytes
                    - x.alias_size_in_bytes)
 
@@ -123,10 +100,10 @@ class StepByLength:
         """The update that follows from the sums, and the sums of nothing."""
         if "update" not in self._programs:
             def update(state: Any, sums: Any, learning_rate: jax.Array) -> tuple[Any, jax.Array]:
-                reported, gradient = jax.tree.map(lambda *each: sum(each), *sums)
+                reported, gradient = sums
                 return updated(self._spec, state, reported, gradient, learning_rate)
 
-            self._compile("update", update, 0, self._state, [self._sums] * AT_ONCE, _NUMBER)
+            self._compile("update", update, 0, self._state, self._sums, _NUMBER)
             self._compile("zeros", lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), self._sums), ())
         return self._programs["update"], self._programs["zeros"]
 
