@@ -85,6 +85,7 @@ class TrainAndEvaluateResult:
             lines.append(f"accuracy {percent(overall.mean)} on {overall.n} items")
         if self.base is not None:
             lines += [f"against the untrained model: {self.base.comparison.sentence}", *self.base.notes,
+                      f"{self.base.path.name} is what the untrained model answered, kept for further runs of it",
                       f"to see both: workings compare {self.base.path} {training.run} --html page.html"]
         # Said and not left out: a table without its base would look as if none was wanted.
         if self.base_missing:
