@@ -98,10 +98,11 @@ def test_a_checkpoint_of_eight_devices_goes_on_with_one_two_and_four_and_in_two_
         np.testing.assert_allclose(said["losses"], found["8"][:3], rtol=1e-5)
 
 
-def test_greedy_and_drawn_text_is_the_same_on_every_mesh(run_forked, tmp_path: Path) -> None:
-    found = ask(run_forked, "generation", tmp_path)
-    assert found["8"] == found["1"]
-    assert found["4x2"] == found["1"]
+@pytest.mark.parametrize("case", ["generation", pytest.param("generation on every mesh", marks=pytest.mark.full)])
+def test_greedy_and_drawn_text_is_the_same_on_a_mesh(case: str, run_forked, tmp_path: Path) -> None:
+    found = ask(run_forked, case, tmp_path)
+    for mesh in set(found) - {"1"}:
+        assert found[mesh] == found["1"]
 
 
 def test_the_compiled_module_holds_no_unsplit_batch_and_no_whole_embedding(run_forked, tmp_path: Path) -> None:
