@@ -125,7 +125,7 @@ def generation(meshes: tuple[str, ...]) -> dict:
     prompts = [np.random.default_rng(i).integers(0, 64, n).tolist() for i, n in enumerate((3, 9, 12))]
     found = {}
     for mesh in meshes:
-        # On this mesh each device reads its two prompts one after the other.
+        # On fsdp=4 x tp=2 each device reads its two prompts one after the other.
         prefill.LARGEST_ACTIVATION = 1 if mesh == "4x2" else 1 << 28
         e = engine(mesh)
         state, asked = e.init(2), {"max_new_tokens": 6, "stop_ids": []}

@@ -140,5 +140,4 @@ def _length_bias(pairs: Numbers) -> Iterator[str]:
     if ends.high < EVEN[0] or ends.low > EVEN[1]:
         yield (f"the chosen completion has more characters in {longer} of {len(differing)} pairs whose lengths differ: "
                f"{percent(longer / len(differing), 0)}, {percent(_CONFIDENCE, 0)} interval {percent(ends.low, 0)} to "
-               f"{percent(ends.high, 0)}; "
-               "a model can learn the length alone")
+               f"{percent(ends.high, 0)}; a model can learn the length alone")

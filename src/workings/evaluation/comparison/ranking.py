@@ -11,6 +11,7 @@ from workings.evaluation.scorecard import cell_text
 from workings.evaluation.statistics.differences import holm
 from workings.evaluation.statistics.intervals import CONFIDENCE
 from workings.evaluation.unit import find_unit
+from workings.record.number_text import percent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ class Ranking:
         for row in self.rows():
             interval = f"{100 * row['ci_low']:.1f} to {100 * row['ci_high']:.1f}" if "ci_low" in row else "no interval"
             lead = f"  leader is {100 * row['delta']:+.1f} points ahead" if "delta" in row else ""
-            lines.append(f"{100 * row['accuracy']:6.1f} %  ({interval})  {row['name']}{lead}")
+            lines.append(f"{percent(row['accuracy']):>8}  ({interval})  {row['name']}{lead}")
         return "\n".join([*lines, self.sentence])
 
 
