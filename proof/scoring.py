@@ -3,16 +3,18 @@
 The strings stand in `tests/scoring`, each with what was expected and whether a careful reader would call it right;
 answers of mathematics are judged by `answer` and by `math`. The sets of `held_out.jsonl` were labelled before any
 rule had seen them, each when the rules had been mended for those before it: `--first-try SET` writes how a set was
-judged then into a file of its own, and is run once. The rows that could be
-argued are those of the table in `docs/evaluation.md`. GSM8K's expected answers, written in six forms behind their
-solutions, are read from `../shared/data/gsm8k` beside the repository where it is there.
+judged then into a file of its own, and is run once. Rows with a `line` answer that line of GSM8K's
+test split, whose question the scorer is given where the file is there. The rows that could be argued are those of the
+table in `docs/evaluation.md`. GSM8K's questions, and its expected answers, written in six forms behind their solutions,
+are read from `../shared/data/gsm8k` beside the repository where it is there.
 """
 
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tools.result_file import ROOT, write_result
@@ -58,6 +60,11 @@ def gsm8k() -> Iterable[Row]:
                    "expected": item.expected_answer, "right": True}
 
 
+def questions() -> dict[int, str]:
+    """GSM8K's questions by line, from 1."""
+    return dict(enumerate((item.prompt for item in read_items(GSM8K)), start=1))
+
+
 def last_sentences() -> dict[str, Any]:
     """Of GSM8K's solutions without their mark, which end as people end them, what is taken for the answer.
 
@@ -69,7 +76,7 @@ def last_sentences() -> dict[str, Any]:
     for path in (GSM8K.with_name("train.jsonl"), GSM8K):
         for item, line in zip(read_items(path), path.read_text("utf-8").splitlines(), strict=True):
             steps = re.sub(r"<<[^<>]*>>", "", json.loads(line)["answer"].rsplit("####", 1)[0]).strip()
-            given = extract(steps, "number").text
+            given = extract(steps, "number", question=item.prompt).text
             right = bool(given) and same_answer(given, item.expected_answer)
             found["none" if not given else "right" if right else "another_number"] += 1
             steps_before, _, last = steps.rpartition("\n")
@@ -77,12 +84,17 @@ def last_sentences() -> dict[str, Any]:
             wrong = re.sub(rf"(?<![\d.]){digits}(?!\d|\.\d)", f"{digits}7", last.replace(",", ""))
             if digits.isdigit() and wrong != last.replace(",", ""):
                 changed += 1
-                falsely_right += same_answer(extract(f"{steps_before}\n{wrong}", "number").text, item.expected_answer)
+                falsely_right += same_answer(extract(
+                    f"{steps_before}\n{wrong}", "number", question=item.prompt).text, item.expected_answer)
     return {"solutions": sum(found.values()), **found, "changed": changed, "changed_falsely_right": falsely_right}
 
 
-def judged(rows: Sequence[Row], scorer: str, version: int = 2) -> dict[str, Any]:
-    """How a scorer's verdicts agree with the labels, by kind, and every string on which they do not."""
+def judged(rows: Sequence[Row], scorer: str, version: int = 2, asked: Mapping[int, str] = MappingProxyType({})
+           ) -> dict[str, Any]:
+    """How a scorer's verdicts agree with the labels, by kind, and every string on which they do not.
+
+    It is given the question where ``asked`` has the row's line.
+    """
     kinds: dict[str, dict[str, int]] = {}
     falsely: dict[str, list[str]] = {"falsely_right": [], "falsely_wrong": []}
     scores = {name: load_scorer(name, version).score for name in {scorer, *(row.get("scorer", scorer) for row in rows)}}
@@ -90,7 +102,7 @@ def judged(rows: Sequence[Row], scorer: str, version: int = 2) -> dict[str, Any]
     for row in rows:
         name = row.get("scorer", scorer)
         settings = ScoringSettings(scorer=name, form=row.get("form", "any"), extraction_version=version)
-        item = Item(id="a", prompt="p", expected_answer=row["expected"])
+        item = Item(id="a", prompt=asked.get(row.get("line"), "p"), expected_answer=row["expected"])
         try:
             judgement = judge(item, row["completion"], scores[name], settings, truncated=row.get("truncated", False))
         except TimeoutError:  # an error for whoever scores, and 0
@@ -118,7 +130,8 @@ def main(words: Sequence[str]) -> int:
         rows = [row for row in held_out if row["set"] == words[-1]]
         write_result(FIRST_TRY, what="How answers that no rule had seen were judged at the first try, set by set.",
                      command="python -m proof.scoring --first-try SET", packages=["math-verify", "sympy"],
-                     values={**known, words[-1]: judged(rows, "answer")})
+                     values={**known, words[-1]: judged(rows, "answer", asked=questions()),
+                             f"{words[-1]}_without_questions": judged(rows, "answer")})
         return 0
     values: dict[str, Any] = {
         "held_out": judged(held_out, "answer"),
@@ -126,6 +139,7 @@ def main(words: Sequence[str]) -> int:
         "answers_by_math": judged(answers, "math"), "arguable": judged(arguable(), "answer"),
         "mathematics": judged(mathematics, "math"), "mathematics_by_answer": judged(mathematics, "answer")}
     absent = {"absent": "no ../shared/data/gsm8k beside the repository"}
+    values["held_out_with_questions"] = judged(held_out, "answer", asked=questions()) if GSM8K.is_file() else absent
     values["gsm8k"] = judged(list(gsm8k()), "answer") if GSM8K.is_file() else absent
     values["gsm8k_last_sentences"] = last_sentences() if GSM8K.is_file() else absent
     # What an earlier version got wrong is known, and of no use as strings.

@@ -17,7 +17,7 @@ ROWS, HELD_OUT = ([json.loads(line) for line in Path(__file__).with_name(name).r
                   for name in ("answers.jsonl", "held_out.jsonl"))
 
 
-MISSED = {"sixth": 5, "seventh": 5, "eighth": 6, "ninth": 4, "tenth": 15}
+MISSED = {"sixth": 5, "seventh": 5, "eighth": 5, "ninth": 4, "tenth": 8}
 """Right answers in wordings of their own, by set, that are not seen to be right: no rule was made for a single one."""
 
 
@@ -71,5 +71,5 @@ def test_no_text_makes_the_rules_slow(piece: str) -> None:
     """A hundred thousand characters of anything are read in about ten times the work of ten thousand."""
     text = piece * (100_000 // len(piece))
     for expected in ("12", "B", "yes", "Paris", "(1,2)"):
-        found = extract(text, answer_kind(expected))
+        found = extract(text, answer_kind(expected), question="How many of 1 more or so are left each?")
         get_scorer("answer").score(found.text, Item(id="a", prompt="p", expected_answer=expected))

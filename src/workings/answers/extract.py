@@ -225,7 +225,7 @@ def last_number(text: AfterThinking, kind: Kind) -> str | None:
     if whole and _is_answer(whole, "number"):
         return whole
     opening = "" if text.truncated else _tidy(bold_opening(last_lines(text.text)))
-    return opening if parse_number(opening) else final_number(text.text, truncated=text.truncated)
+    return opening if parse_number(opening) else final_number(text.text, text.question, truncated=text.truncated)
 
 
 def whole(text: AfterThinking, kind: Kind) -> str | None:
@@ -278,7 +278,8 @@ def check_rules(names: Sequence[str]) -> None:
         raise RequestError(f"extraction rules: {', '.join(unknown)}", f"some of {', '.join(RULES)}")
 
 
-def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool = False) -> Extraction:
+def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool = False, question: str = ""
+            ) -> Extraction:
     """The first rule (in the order given; empty: the default order for this kind) that finds a non-empty answer.
 
     Args:
@@ -286,8 +287,9 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
         kind: what is expected.
         rules: names of rules; empty: the default ones.
         truncated: the completion was cut off by the limit on new tokens; then what stands at its very end is no answer.
+        question: what is answered: where a last sentence says several numbers its words choose; empty: nobody knows it.
     """
-    spoken = said(text, truncated=truncated)
+    spoken = said(text, truncated=truncated, question=question)
     for name in rules or DEFAULT_RULES[kind]:
         answer = RULES[name](spoken, kind)
         if answer is not None and answer.strip():

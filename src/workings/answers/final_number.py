@@ -4,9 +4,9 @@ A sentence that says an expression (`4x + 7`), a pair or a choice between number
 """
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 
+from workings.answers.asked import NumberAt, answers_before, asked_for
 from workings.answers.asserted import (
     asks_back,
     is_bound,
@@ -43,9 +43,9 @@ _NO_NUMBER = re.compile(
     r"|\b(?=[0-9a-f]++\b)[0-9a-f]*(?:\d[a-f]|[a-f]\d)[0-9a-f]{4,}\b"
     r"|(?<!\d)\d+(?:\s?:\s?\d+)+|\b\d{4}-\d\d?-\d\d?\b|\b\d{1,2}/\d{1,2}/\d{2,4}\b|(?<!\d)\d+(?:\.\d+){2,}(?::\d+)?|…\d+"
     r"|\bFile \"[^\"\n]{1,200}\", line \d+|\bid ?[=:] ?\d+|(?<!\S)\+\d{1,3}[ -]\d[\d -]{5,20}"
-    r"|\b\d+ ?(?:years?|months?|weeks?|days?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|feet|foot|ft|pounds?|lbs?"
-    r"|met(?:er|re)s?)(?:, | and | )\d+ ?(?:months?|weeks?|days?|hours?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?"
-    r"|inch(?:es)?|ounces?|oz|centimet(?:er|re)s?|cm)\b",
+    r"|\b\d+ ?(?P<unit>years?|months?|weeks?|days?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|feet|foot|ft|pounds?|lbs?"
+    r"|met(?:er|re)s?)(?:, | and | )\d+ ?(?!(?P=unit)\b)(?:months?|weeks?|days?|hours?|m(?:in(?:ute)?s?)?"
+    r"|s(?:ec(?:ond)?s?)?|inch(?:es)?|ounces?|oz|centimet(?:er|re)s?|cm)\b",
     re.IGNORECASE)
 _OPERATOR = r"[-+*/·×÷^]"
 _ALGEBRA_BEHIND = re.compile(
@@ -61,6 +61,8 @@ _ALGEBRA_BEFORE = re.compile(
 _ATTACHED = re.compile(r"[^\W\d_]+")
 # "Answer - 24" is no negative number.
 _DASHED = re.compile(r"(?<=answer|result) - |(?<=total) - ", re.IGNORECASE)
+# "11 males — 5 more females" says no -5.
+_DASH = re.compile(r"(?<=[^\W\d_])\s?—\s?(?=\W{0,4}\d)")
 _MINUS = re.compile(r"(?<![\d)] )\b(?:minus|negative) (?=\d)", re.IGNORECASE)
 _LED_IN = re.compile(r"^(?:=>|->|[⇒→∴:]|\s)+")
 _UNKNOWN = r"[^\W\d_](?:_\{?\w{1,3}\}?)?"
@@ -88,7 +90,7 @@ _NOT_PLAIN = re.compile(r"\b(?:not|no|or|nor|never|either|if|whether|than)\b|n['
 _NONE_LEFT = re.compile(r"\b(?:has|have|are|is|with|leaving)\s(?:no|zero)\s(?:[^\W\d_]+\s){0,3}(?:left|remaining)\b"
                         r"|\bnone (?:is|are) left\b", re.IGNORECASE)
 _PARTICIPLE = re.compile(r",\s+(?:\w+ly\s+)?(?!leaving|making|giving|total|yielding|bringing|costing|earning"
-                         r"|being|having)[a-z]{2,}ing\s+(?:\w+\s+)?$", re.IGNORECASE)
+                         r"|saving|losing|gaining|being|having)[a-z]{2,}ing\s+(?:\w+\s+)?$", re.IGNORECASE)
 _JOINED = re.compile(r"^(?!\s?(?:is|are|was|were|equals?)\b)"
                      r"[^\W\d]*(?:\s?[^\W\d_]+){0,2}\s*(?:,?\s?(?:or|and|to|through)\s(?:(?!\w+ing\b|ha[sd]\b|have\b)[^\W\d_]+\s)?"
                      r"|[–-]\s*|,\s*"
@@ -103,18 +105,11 @@ _WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i)['’
 _SUBJECT = re.compile(r"\s(?:is|are|was|were) (?:the|our|your|his|her|their)\b")
 
 
-@dataclass(frozen=True, slots=True)
-class _NumberAt:
-    text: str
-    start: int
-    end: int
-    circumstance: bool = False
-
-
-def final_number(text: str, *, truncated: bool = False) -> str | None:
+def final_number(text: str, question: str = "", *, truncated: bool = False) -> str | None:
     """The number that the last telling sentence of a text says, as written; None where it says none.
 
-    Of a text that was cut off, only a whole sentence that is a conclusion counts.
+    Of several numbers that a sentence says, the words of the question choose. Of a text that was cut off, only a whole
+    sentence that is a conclusion counts.
     """
     if truncated:
         # What stands behind the last end of a sentence was cut: its number may be the beginning of another one.
@@ -139,9 +134,23 @@ def final_number(text: str, *, truncated: bool = False) -> str | None:
             if place and _is_supposition(sentence) and _said(told[place - 1], strict=True)[0] is not None:
                 continue
             number, decided = _concluded(sentence, alone=len(sentence) == len(text.strip()))
+            if place and number and answers_before(told[place - 1], sentence, number, question):
+                continue
             if number is not None or decided:
-                return number
+                return number or _asked_for(sentence, question)
     return None
+
+
+def _asked_for(sentence: str, question: str) -> str | None:
+    """Of several numbers that a sentence says none of plainly, the one that the question asks for."""
+    sentence = _prepared(sentence)
+    if not question or "=" in sentence or says_nothing(sentence) or is_on_the_way(sentence):
+        return None
+    numbers, _ = _numbers(sentence)
+    plainly = [number for number in numbers if not number.circumstance]
+    if any(_is_open(sentence, number, plainly) for number in plainly):
+        return None
+    return asked_for(sentence, numbers, question)
 
 
 def _concluded(sentence: str, *, alone: bool) -> tuple[str | None, bool]:
@@ -150,7 +159,7 @@ def _concluded(sentence: str, *, alone: bool) -> tuple[str | None, bool]:
     concludes = not digits and (alone or is_conclusion(sentence))
     if in_words := _said_in_words(sentence if concludes else last_clause(sentence) or without_lead(sentence)):
         return in_words, True
-    return _said(sentence, strict=not is_conclusion(sentence)) if digits else (None, False)
+    return _said(sentence, strict=not (is_conclusion(sentence) or last_clause(sentence))) if digits else (None, False)
 
 
 def _is_supposition(sentence: str) -> bool:
@@ -204,15 +213,7 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
     """
     if says_nothing(sentence):
         return None, True
-    sentence = _DASHED.sub(": ", decimal_points(spaced_digits(plain(sentence))))
-    # Of "$3/4$" the signs are no currency.
-    sentence = re.sub(r"(?<!\\)\$(\s?-?[\d.,/]+\s?)\$(?!\d)", r"\1", sentence)
-    sentence = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", sentence).replace("__", "**").replace("&=", "=").strip()
-    sentence = _LED_IN.sub("", _MINUS.sub("-", sentence))
-    # A power written with stars is no bold text.
-    sentence = re.sub(r"(?<=\d) ?[xX] ?(?=\d)", " * ", sentence)
-    sentence = telling_part(re.sub(r"(?<=[\d)])(?:\*\*|\s\*\*\s)(?=[\d(])", "^", sentence),
-                            lambda part: bool(_numbers(part, first=True)[0]))
+    sentence = telling_part(_prepared(sentence), lambda part: bool(_numbers(part, first=True)[0]))
     if is_on_the_way(sentence):
         return None, True
     numbers, algebra = _numbers(sentence)
@@ -238,7 +239,20 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
     return chosen.text, True
 
 
-def _right_side(sentence: str, at: int, numbers: list[_NumberAt]) -> tuple[str | None, bool]:
+def _prepared(sentence: str) -> str:
+    """A sentence in one spelling of numbers, signs and powers."""
+    sentence = _DASH.sub(": ", sentence)
+    sentence = _DASHED.sub(": ", decimal_points(spaced_digits(plain(sentence))))
+    # Of "$3/4$" the signs are no currency.
+    sentence = re.sub(r"(?<!\\)\$(\s?-?[\d.,/]+\s?)\$(?!\d)", r"\1", sentence)
+    sentence = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", sentence).replace("__", "**").replace("&=", "=").strip()
+    sentence = _LED_IN.sub("", _MINUS.sub("-", sentence))
+    # A power written with stars is no bold text.
+    sentence = re.sub(r"(?<=\d) ?[xX] ?(?=\d)", " * ", sentence)
+    return re.sub(r"(?<=[\d)])(?:\*\*|\s\*\*\s)(?=[\d(])", "^", sentence)
+
+
+def _right_side(sentence: str, at: int, numbers: list[NumberAt]) -> tuple[str | None, bool]:
     left = sentence[:at]
     # The equation begins behind the last word that leads to it.
     begin = max((word.end() for word in re.finditer(
@@ -262,15 +276,15 @@ def _right_side(sentence: str, at: int, numbers: list[_NumberAt]) -> tuple[str |
     return behind[0].text, True
 
 
-def _numbers(sentence: str, *, first: bool = False) -> tuple[list[_NumberAt], bool]:
+def _numbers(sentence: str, *, first: bool = False) -> tuple[list[NumberAt], bool]:
     """The numbers of a sentence that are values of their own, and whether there are expressions; or only ``first``."""
     masked = _NO_NUMBER.sub(lambda name: "\0" * len(name.group()), sentence)
-    numbers: list[_NumberAt] = []
+    numbers: list[NumberAt] = []
     algebra = False
     for match in _SCIENTIFIC.finditer(sentence):
         before = sentence[max(0, match.start() - 60):match.start()].replace("**", "")
         if not re.search(r"[-+*/·×÷^(]\s*$", before) and not _NOT.search(before):
-            numbers.append(_NumberAt(match.group().strip(), match.start(), match.end(),
+            numbers.append(NumberAt(match.group().strip(), match.start(), match.end(),
                                      _is_circumstance(before, numbers)))
         masked = masked[:match.start()] + "\0" * len(match.group()) + masked[match.end():]
     for match in _NUMBER.finditer(masked):
@@ -291,7 +305,7 @@ def _numbers(sentence: str, *, first: bool = False) -> tuple[list[_NumberAt], bo
             continue
         if _NOT.search(before) or _DENIED_BEHIND.match(masked, end):
             continue
-        numbers.append(_NumberAt(sentence[start:end].strip() if unit else match.group().strip(), start, end,
+        numbers.append(NumberAt(sentence[start:end].strip() if unit else match.group().strip(), start, end,
                               _is_circumstance(before, numbers)))
     return sorted(numbers, key=lambda number: number.start), algebra
 
@@ -315,7 +329,7 @@ def _unit_end(text: str, end: int) -> tuple[int, bool]:
     return rest.end(), True
 
 
-def _is_circumstance(before: str, earlier: list[_NumberAt]) -> bool:
+def _is_circumstance(before: str, earlier: list[NumberAt]) -> bool:
     # Each of the patterns asks for a word with white space behind it; a line of nothing but numbers has none.
     if not before[-1:].isspace() or not any(map(str.isalpha, before)):
         return False
@@ -327,14 +341,14 @@ def _is_circumstance(before: str, earlier: list[_NumberAt]) -> bool:
     return bool(earlier and earlier[-1].circumstance and re.search(r"\d\s(?:[^\W\d_]+\s){0,3}(?:and|or)\s$", before))
 
 
-def _chosen(numbers: list[_NumberAt]) -> _NumberAt | None:
+def _chosen(numbers: list[NumberAt]) -> NumberAt | None:
     plainly = [number for number in numbers if not number.circumstance]
     if plainly:
         return plainly[-1]
     return numbers[0] if numbers else None
 
 
-def _in_two_units(sentence: str, chosen: _NumberAt, numbers: list[_NumberAt]) -> str:
+def _in_two_units(sentence: str, chosen: NumberAt, numbers: list[NumberAt]) -> str:
     """The text of the chosen number and the one beside it, where they say the same in two units; or ""."""
     place = numbers.index(chosen)
     for one, other in pairwise(numbers[max(0, place - 1):place + 2]):
@@ -344,14 +358,14 @@ def _in_two_units(sentence: str, chosen: _NumberAt, numbers: list[_NumberAt]) ->
     return ""
 
 
-def _is_second(sentence: str, chosen: _NumberAt, said: list[_NumberAt]) -> bool:
+def _is_second(sentence: str, chosen: NumberAt, said: list[NumberAt]) -> bool:
     """Whether the clause before says a number as well: of "He is 9, and she is 16" nobody knows which is asked for."""
     earlier = [number for number in said if number.end <= chosen.start and not number.circumstance]
     return bool(earlier) and not chosen.circumstance and _SECOND_CLAUSE.search(
         sentence[earlier[-1].end:chosen.start]) is not None
 
 
-def _is_open(sentence: str, chosen: _NumberAt, numbers: list[_NumberAt]) -> bool:
+def _is_open(sentence: str, chosen: NumberAt, numbers: list[NumberAt]) -> bool:
     """Whether the chosen number is one of several that are said side by side, or the end of a range."""
     place = numbers.index(chosen)
     pairs = [(numbers[place - 1], chosen)] if place else []

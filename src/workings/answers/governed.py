@@ -11,9 +11,10 @@ import unicodedata
 from workings.answers.telling_part import VERBS_ELSEWHERE, VERBS_OF_CHANGE, VERBS_OF_RESULT
 
 VERBS_OF_THE_PAST = (
-    "ate|became|began|bought|brought|built|came|caught|cut|did|drank|drew|drove|fed|fell|felt|flew|found|gave|got|grew"
-    "|had|held|hit|kept|knew|laid|led|left|lent|lost|made|met|paid|put|ran|read|rode|rose|sang|sat|saw|sent|set|shot"
-    "|slept|sold|spent|stood|stole|swam|swept|taught|threw|told|took|went|won|wore|wrote")
+    "ate|beat|became|began|bent|blew|bought|bred|broke|brought|built|came|caught|chose|cut|did|drank|drew|drove|dug|fed|fell"
+    "|felt|flew|fought|found|gave|got|grew|had|held|hid|hit|hung|kept|knew|laid|led|left|lent|lit|lost|made|met|paid|put|ran"
+    "|rang|read|rode|rose|sang|sat|saw|sent|set|shook|shot|shut|slept|sold|spent|spread|stood|stole|struck|stuck|swam|swept"
+    "|taught|threw|told|took|tore|went|woke|won|wore|wove|wrote")
 """Irregular past forms, as an alternative of a pattern."""
 _AUXILIARY = "will|can|must|should|would|could|to|they|we|you|i|ll|ve|has|have|had|did|does|do|not"
 _NO_VERB = "(?:the|an?|this|that|these|those|all|both|his|her|its|their|our|my|your|each|every)"
@@ -24,7 +25,7 @@ _VERB = (rf"(?:{VERBS_OF_RESULT}|{VERBS_OF_THE_PAST}|{_BASE}|{VERBS_ELSEWHERE}|[
 _FILLER = (r"(?:only|exactly|precisely|about|approximately|around|roughly|nearly|almost|just|now|still|already|then"
            r"|therefore|thus|another|additional|back|up|out|down|away|off|over|equal|in total|altogether|a total of|a"
            r"|an|at least|on average|worth|as much as|to|with|at|donc|also|entonces|quindi|portanto|[a-z]+ly|him|her"
-           r"|them|us|me|it|each|everyone|everybody|\w+self)")
+           r"|them|us|me|it|each|the remaining|the other|everyone|everybody|\w+self)")
 _OF_NOUN = r"(?:the |a |an |its |her |his |their |our |my )?(?:[a-z]+\s){0,2}of"
 _PRONOUN_IS = "(?:s?he|it|that|there|they|we|you|i)['’](?:s|re|m)"
 _BEHIND_VERB = re.compile(rf"\b(?:{_VERB}|{_PRONOUN_IS}|{VERBS_OF_CHANGE} by)"

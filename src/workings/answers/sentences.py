@@ -28,7 +28,7 @@ _CONCLUSION = re.compile(rf"^{_MARKUP}(?:so|therefore|thus|hence|in total|in con
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*\\$(\[\"'“]|\d)|(?<=[.!?]\*\*)\s+|(?<=[。！？])")
 VERBS_OF_CONCLUSION = ("(?:gives|makes|means|leaves|equals|brings|totals|(?:\\w+ ){0,3}round(?: up| down)? to"
                        "|(?:simplifies|reduces|comes|works out"
-                       "|rounds(?: up| down)?|amounts|adds up|is equal|is equivalent) to)")
+                       "|rounds(?: up| down)?|amounts|adds up|is equal|is equivalent) to|is the same as)")
 """Behind "which": what follows them is the result, and no remark about it."""
 # "which is 18 + 21 = 39": it says more than what stands before it.
 _EQUATION = r"[^,;=\d]{1,40}[$€£]?\d[^,;=]{1,60}=[\s*$€£]{0,5}\d"

@@ -35,9 +35,11 @@ class AfterThinking:
     """Thinking stood before it and was ended."""
     truncated: bool = False
     """The completion was cut off by the limit on new tokens, or ends within a mark that it opened."""
+    question: str = ""
+    """What it answers, or "" where nobody knows."""
 
 
-def said(text: str, *, truncated: bool = False) -> AfterThinking:
+def said(text: str, *, truncated: bool = False, question: str = "") -> AfterThinking:
     """What stands behind the end of the thinking; where nothing does, what stands outside of it.
 
     Thinking that was never ended is no answer. ``<reasoning>`` without its end is left out up to ``<answer>``.
@@ -63,7 +65,8 @@ def said(text: str, *, truncated: bool = False) -> AfterThinking:
         outside = [last]
     spoken = _before_next_question("\n".join(outside))
     spoken = _MATRIX.sub(lambda matrix: matrix[0].replace("\n", " "), spoken)
-    return AfterThinking(_CONTROL.sub(" ", _DISPLAY.sub(r"\1 \2 ", spoken)), ended, truncated or _open_at_end(last))
+    return AfterThinking(_CONTROL.sub(" ", _DISPLAY.sub(r"\1 \2 ", spoken)), ended,
+                         truncated or _open_at_end(last), question)
 
 
 def _before_next_question(text: str) -> str:

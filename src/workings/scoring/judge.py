@@ -83,7 +83,7 @@ def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: 
     if settings.extraction_version == 1:
         return version_1.find(text, item, settings.rules, settings.form)
     kind = answer_kind(item.expected_answer)
-    extraction = extract(text, kind, settings.rules, truncated=truncated)
+    extraction = extract(text, kind, settings.rules, truncated=truncated, question=item.prompt)
     # Where a number is expected, `2^{10}` is none, and a formula for it.
     if extraction.rule == NO_RULE and kind == "number" and needs_library(settings.scorer):
         return extract(text, "text", settings.rules, truncated=truncated)

@@ -1,0 +1,139 @@
+"""Which of several numbers of a sentence its question asks for: the one whose clause says the most of its words.
+
+"The winner received 60 votes and the loser received 20 votes" says two numbers. Asked for the votes of the loser, a
+reader takes the one whose clause speaks of the loser. Where two clauses say as much of the question, none is chosen.
+Questions in English only: no clause says anything of another one.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+MAX_QUESTION = 600
+"""Characters of a question that are looked at: its end."""
+MAX_NUMBERS = 12
+"""Numbers of a sentence; one with more is a list."""
+_ASKING = re.compile(r"\bhow\b|\b(?:what|which|calculate|find|determine|compute)\b", re.IGNORECASE)
+_SUPPOSED = re.compile(r",?\s(?:if|assuming|given)\s.*", re.IGNORECASE | re.DOTALL)
+_COUNTED = re.compile(
+    r"\b(?:how (?:many|much|(?=[a-z]))|(?:number|amount) of)\s?(.*?)(?=\b(?:do|does|did|is|are|was|were|will|would|can"
+    r"|could|should|must|has|have|had)\b|[,?.]|$)", re.IGNORECASE | re.DOTALL)
+_MONEY = re.compile(r"money|dollar|\$|how much\b.*\b(?:cost|pay|spen[dt]|earn|save|owe|charge|profit|change|price|make"
+                    r"|worth|raise)", re.IGNORECASE | re.DOTALL)
+_WORD = re.compile(r"[^\W\d_]+")
+_NEXT_WORD = re.compile(r"\W{0,3}([^\W\d_]+)")
+_SILENT = re.compile(
+    "an?|the|of|in|on|at|to|for|from|by|with|and|or|as|if|so|then|there|it|its|s?he|they|them|his|her|their|i|you|we|s"
+    "|this|that|these|those|is|are|was|were|be|been|being|do|does|did|will|would|can|could|should|must|has|have|had"
+    "|how|many|much|what|which|when|number|amount|find|calculate|determine|compute", re.IGNORECASE)
+_SAME = {other: word for word, others in {
+    "left": "remain remains remained remaining leftover", "total": "altogether together combined all",
+    "each": "every per", "buy": "bought", "sell": "sold", "spend": "spent", "eat": "ate", "pay": "paid", "make": "made",
+    "get": "got gotten", "lose": "lost", "win": "won", "give": "gave given", "take": "took taken", "run": "ran",
+    "drive": "drove", "go": "goes went", "few": "fewer", "person": "people", "foot": "feet", "child": "children",
+    "need": "needed"}.items()
+    for other in others.split()}
+# Words that choose among the numbers of one story: a clause that says another one than the question speaks of another.
+_CHOOSING = frozenset(("left", "total", "each", "more", "less", "few", "early", "late"))
+_BOUNDARY = re.compile(r"[;:—–(]|,\s|\s-\s|\b(?:and|while|whereas|but|instead of|so|which|or)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberAt:
+    """A number as written, where it stands in its sentence, and whether it is only a circumstance ("for 2 weeks")."""
+
+    text: str
+    start: int
+    end: int
+    circumstance: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a question asks for."""
+
+    counted: frozenset[str] = frozenset()
+    """Words of what is counted: of "how many minutes early will Toby be" minutes and early."""
+    other: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    money: bool = False
+
+
+@lru_cache(maxsize=1_000)
+def read_question(question: str) -> Asked:
+    """What a question asks for, by the last of its sentences that asks; nothing where none does."""
+    for sentence in reversed(re.split(r"(?<=[.?!])\s+", question)):
+        places = list(_ASKING.finditer(sentence))
+        if not places:
+            continue
+        # "If she is 3 years old, how old is he?": what is supposed is not asked for.
+        how = [place for place in places if place.group().casefold() == "how"]
+        asking = _SUPPOSED.sub("", sentence[(how[-1] if how else places[0]).start():])
+        counted = _COUNTED.search(asking)
+        names = frozenset(_stem(name) for name in _WORD.findall(asking)[1:] if name[0].isupper())
+        what = _words(counted[1]) if counted else frozenset()
+        return Asked(what - names, _words(asking) - what - names, names, _MONEY.search(asking) is not None)
+    return Asked()
+
+
+def asked_for(sentence: str, numbers: Sequence[NumberAt], question: str) -> str | None:
+    """Of several numbers of a sentence the one that its question asks for; None where the question decides nothing."""
+    if not 1 < len(numbers) <= MAX_NUMBERS:
+        return None
+    asked = read_question(question[-MAX_QUESTION:])
+    scores = [0 if number.circumstance else _agreement(_words(clause), asked)
+              + 2 * (_behind(sentence, number.end) in asked.counted) + 2 * (asked.money and _is_money(sentence, number))
+              for number, clause in zip(numbers, _clauses(sentence, numbers), strict=True)]
+    *_, second, best = sorted(scores)
+    return numbers[scores.index(best)].text if best > 0 and best > second else None
+
+
+def answers_before(sentence: str, remark: str, said: str, question: str) -> bool:
+    """Whether a sentence says every word of a question, and the remark behind it, which says a number, none."""
+    asked = read_question(question[-MAX_QUESTION:])
+    words = asked.counted | asked.other | asked.names
+    kind = "$" in said or "dollar" in said if asked.money else bool(_words(said) & asked.counted)
+    return len(words) > 1 and not kind and words <= _words(sentence) and not _words(remark) & words
+
+
+def _behind(sentence: str, end: int) -> str:
+    """The word that ends a number or stands right behind it; empty where it does not say what is counted."""
+    if sentence[end - 1].isalpha():
+        return _stem(_WORD.findall(sentence[max(0, end - 30):end])[-1])
+    word = _NEXT_WORD.match(sentence, end)
+    return "" if word is None or _SILENT.fullmatch(word[1]) else _stem(word[1])
+
+
+def _is_money(sentence: str, number: NumberAt) -> bool:
+    return re.search(r"\$|dollar", sentence[number.start:number.end + 10]) is not None
+
+
+def _agreement(clause: frozenset[str], asked: Asked) -> float:
+    """How much of a question a clause says; less where it speaks of what is left, or of each, and no question does."""
+    words = asked.counted | asked.other
+    otherwise = (clause & _CHOOSING) - words - (frozenset() if "each" in words else {"total"})
+    return (2 * len(clause & asked.counted) + len(clause & asked.other) + len(clause & asked.names) / 2
+            + 4 * len(clause & words & _CHOOSING) - len(otherwise))
+
+
+def _clauses(sentence: str, numbers: Sequence[NumberAt]) -> list[str]:
+    """The clause around every number; numbers with nothing between that ends a clause have the same one."""
+    cuts = [0]
+    for one, other in pairwise(numbers):
+        between = list(_BOUNDARY.finditer(sentence, one.end, other.start))
+        cuts.append(between[-1].start() if between else cuts[-1])
+    ends = [next((cut for cut in cuts[at + 1:] if cut > cuts[at]), len(sentence)) for at in range(len(numbers))]
+    return [sentence[start:end] for start, end in zip(cuts, ends, strict=True)]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_stem(word) for word in _WORD.findall(text) if not _SILENT.fullmatch(word))
+
+
+def _stem(word: str) -> str:
+    """A word without what English adds to its end: "saving" and "saves" are "sav", as "save" is."""
+    word = _SAME.get(word.casefold(), word.casefold())
+    word = re.sub(r"(?<=..)(?:ing|ed|es|s|e|er)$" if len(word) > 3 else r"$", "", word)
+    return re.sub(r"(?<=..)([^aeiouls])\1$", r"\1", re.sub("i$", "y", word))

@@ -1,0 +1,30 @@
+"""Of several numbers in a last sentence the question's words choose; where they do not decide, there is no answer."""
+
+import pytest
+
+from workings.answers.extract import extract
+
+
+@pytest.mark.parametrize(("text", "question", "said"), [
+    ("The cat weighs 4 kg and the dog weighs 11 kg.", "How much does the dog weigh?", "11 kg"),
+    ("The cat weighs 4 kg and the dog weighs 11 kg.", "How much does the cat weigh?", "4 kg"),
+    ("The cat weighs 4 kg and the dog weighs 11 kg.", "How much does the horse weigh?", ""),
+    ("The cat weighs 4 kg and the dog weighs 11 kg.", "", ""),
+    # What is supposed is not asked for.
+    ("Ann is 8, and her brother Ben is 5.", "If Ann is 8 years old, how old is Ben?", "5"),
+    # What is asked for is what is left, and not what there was.
+    ("Mia had 20 pens and she has 6 pens left.", "How many pens are left?", "6"),
+    ("Mia lost 14 pens and she has 6 left.", "How many pens does she have left?", "6"),
+    # The last sentence that asks.
+    ("The hen laid 9 eggs and the duck laid 2 eggs.", "How many eggs did the hen lay? And how many did the duck?", "2"),
+    # A range is no two numbers, and neither guesses nor suppositions say one.
+    ("There are between 10 and 12 pens left.", "How many pens are left?", ""),
+    ("Maybe the cat weighs 4 kg and the dog weighs 11 kg.", "How much does the dog weigh?", ""),
+    # A number that is said plainly stays.
+    ("So the dog weighs 11 kg.", "How much does the cat weigh?", "11 kg"),
+    # A remark that says nothing of the question behind the sentence that says all of it.
+    ("The fence will cost Tom $30. He needs 6 boards.", "How much will the fence cost Tom?", "$30"),
+    ("The fence will cost Tom $30. With paint, it comes to $42.", "How much will the fence cost Tom?", "$42"),
+])
+def test_the_number_that_is_asked_for(text: str, question: str, said: str) -> None:
+    assert extract(text, "number", question=question).text == said
