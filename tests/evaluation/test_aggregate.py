@@ -103,3 +103,8 @@ def test_a_killed_evaluation_with_samples_ends_the_same(tmp_path: Path, cut: int
     assert len(again.calls) == (2 if cut == 0 else 3)
     for name in ("predictions.jsonl", "eval_summary.json", "eval_config.json", "SHA256SUMS"):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_seed_that_no_record_can_hold_is_refused_before_anything_is_drawn() -> None:
+    with pytest.raises(RequestError, match="evaluation setting seed: 9007199254740992"):
+        EvaluationSettings(seed=2**53)

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.runs.improving import write_task
-from workings.errors import RequestError
+from workings.errors import Interrupted, RequestError
 from workings.evidence.verify import verify
 from workings.record.reader import RunRecord
 from workings.runs.improve import ImproveRequest, improve
+from workings.samples.selection import Selection
 from workings.samples.unit import SampleUnit
 
 
@@ -34,6 +35,32 @@ def test_a_recipe_that_cannot_be_improved_is_refused(tmp_path, word, said):
     with pytest.raises(RequestError, match=said):
         improve(str(write_task(tmp_path)), tmp_path / "out", [word, *more], asked=request(tmp_path))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("changed", "said"), [
+    ({"temperature": 0.0}, "evaluation setting samples: 4"),
+    ({"selection": Selection(balance="difficulty")}, "balance: difficulty, and item q108 names none"),
+])
+def test_what_could_not_be_drawn_is_refused_before_anything_is_trained(tmp_path, changed, said):
+    with pytest.raises(RequestError, match=said):
+        improve(str(write_task(tmp_path)), tmp_path / "out", asked=request(tmp_path, **changed))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["prompts", "traces", "items"])
+def test_what_was_begun_does_not_go_on_with_other_data(tmp_path, monkeypatch, name):
+    recipe = write_task(tmp_path)
+
+    def stopped(steps):
+        raise Interrupted("stopped")
+
+    monkeypatch.setattr("workings.runs.improve._Steps.all", stopped)
+    with pytest.raises(Interrupted):
+        improve(str(recipe), tmp_path / "out", asked=request(tmp_path))
+    file = tmp_path / f"{name}.jsonl"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[1:]))
+    with pytest.raises(RequestError, match=f"where something else was asked for: contents of {name}"):
+        improve(str(recipe), tmp_path / "out", asked=request(tmp_path))
 
 
 def test_no_prompts(workings, tmp_path):

@@ -42,6 +42,7 @@ class EvaluationSettings(ScoringSettings):
         require(1 <= self.samples <= 10_000, "samples", self.samples, "between 1 and 10000")
         require(self.samples == 1 or self.temperature > 0, "samples", self.samples,
                 "1, because greedy samples are all the same (or a temperature above 0)")
+        require(abs(self.seed) < 2**53, "seed", self.seed, "a whole number that JSON holds exactly, below 2**53")
         # Here only that it exists: how many samples there are, completions from elsewhere bring with them.
         require(is_aggregate(self.aggregate, 10_000), "aggregate", self.aggregate, "mean, majority, pass or pass@K")
 

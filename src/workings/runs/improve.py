@@ -23,12 +23,14 @@ from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.record import atomic, jsonl, recovery
 from workings.record.canonical import line, loads
+from workings.record.digest import file_digest
 from workings.record.layout import RECIPE_EVALUATION, SEAL, TOKENIZER, partial_path
 from workings.record.lock import DirectoryLock
 from workings.record.reader import RunRecord
-from workings.runs.datasets import find_data, read_prompts
+from workings.runs.datasets import RunData, find_data, read_prompts
 from workings.runs.evaluate import evaluate_run
 from workings.runs.improve_result import ImproveResult, Round, write_result
+from workings.runs.object_store import local_name
 from workings.runs.sample import sample_run
 from workings.runs.select_engine import with_engine
 from workings.runs.train_and_evaluate import train_and_evaluate
@@ -109,12 +111,13 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
         RecordError: a run failed.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
-    prompts, own = read_prompts(asked.prompts), _own_traces(loaded, asked)
-    _open(out, loaded, asked)
+    prompts = read_prompts(asked.prompts)
+    data = _checked_data(loaded, asked, prompts)
+    _open(out, loaded, asked, data.digests | _prompts_digest(asked.prompts))
     # It lies in the folder, which exists from here on; a second call would write the same rounds.
     lock = DirectoryLock(out)
     try:
-        steps = _Steps(ImproveFolder(out), loaded, asked, prompts, own, say)
+        steps = _Steps(ImproveFolder(out), loaded, asked, prompts, list(data.traces), say)
         result = steps.all()
         write_result(result)
         return result
@@ -122,8 +125,8 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
         lock.release()
 
 
-def _own_traces(loaded: LoadedRecipe, asked: ImproveRequest) -> list[Trace]:
-    """The recipe's own traces, when everything about the request was looked at that needs no device."""
+def _checked_data(loaded: LoadedRecipe, asked: ImproveRequest, prompts: Sequence[Item]) -> RunData:
+    """The recipe's own data, when everything about the request was looked at that needs no device."""
     recipe = loaded.recipe
     if recipe.algorithm.name != "sft":
         raise RequestError(f"algorithm.name: {recipe.algorithm.name}", "sft: kept samples are traces to be imitated",
@@ -133,16 +136,33 @@ def _own_traces(loaded: LoadedRecipe, asked: ImproveRequest) -> list[Trace]:
         raise RequestError("a recipe without evaluation.items", "held-out items, by which rounds are compared",
                            "evaluation.items=ITEMS.jsonl")
     questions = {prompt_digest(item.prompt) for item in data.items}
-    both = [item.id for item in read_prompts(asked.prompts) if prompt_digest(item.prompt) in questions]
+    both = [item.id for item in prompts if prompt_digest(item.prompt) in questions]
     if both:
         raise RequestError(f"{len(both)} of --prompts are held-out items as well: {', '.join(both[:3])}",
                            "questions that nothing is measured with", "another --prompts")
-    return list(data.traces)
+    # The first round is drawn after a whole run was trained; what is wrong with it is said before that.
+    drawn = _sample_request(loaded, asked, 1)
+    drawn.selection.check(prompts, drawn.settings.form)
+    return data
 
 
-def _open(out: Path, loaded: LoadedRecipe, asked: ImproveRequest) -> None:
-    """Make the folder, or see that the one which is there was made for the same request."""
-    request = {"recipe": loaded.resolved(), **asdict(asked)}
+def _sample_request(loaded: LoadedRecipe, asked: ImproveRequest, number: int) -> SampleRequest:
+    """What is drawn for a round, and what is kept of it."""
+    # Another seed each round, so that two models alike do not draw alike.
+    return SampleRequest(selection=asked.selection, settings=replace(
+        settings_of(loaded.recipe), temperature=asked.temperature, samples=asked.samples,
+        seed=loaded.recipe.seed + number))
+
+
+def _prompts_digest(name: str) -> dict[str, str]:
+    path = Path(local_name(name)).expanduser()
+    return {"prompts": file_digest(path)} if path.is_file() else {}  # a shipped set is the same each time
+
+
+def _open(out: Path, loaded: LoadedRecipe, asked: ImproveRequest, digests: dict[str, str]) -> None:
+    """Make the folder, or see that the one which is there was made for the same request and the same data."""
+    request = {"recipe": loaded.resolved(), **asdict(asked),
+               **{f"contents of {name}": digest for name, digest in digests.items()}}
     path = out / REQUEST
     if path.is_file():
         before = loads(path.read_bytes())
@@ -197,17 +217,13 @@ class _Steps:
             before = self.folder.run(number - 1)
             self.say(f"round {number}: {self.asked.samples} samples of each of {len(self.prompts):,} questions "
                      f"from {before.name}")
-            # Another seed each round, so that two models alike do not draw alike.
-            settings = replace(settings_of(self.loaded.recipe), temperature=self.asked.temperature,
-                               samples=self.asked.samples, seed=self.loaded.recipe.seed + number)
             with self._timed(f"samples/{unit.name}"):
-                sample_run(before, self.prompts, unit,
-                           request=SampleRequest(settings=settings, selection=self.asked.selection))
+                sample_run(before, self.prompts, unit, request=_sample_request(self.loaded, self.asked, number))
         kept = self._fitting(SampleUnit.open(unit).kept)
         self.folder.traces(number).parent.mkdir(exist_ok=True)
         # By every attempt anew: it follows from the sealed unit, so it is the same each time.
         write_traces(self.folder.traces(number), [*self.own, *kept])
-        self.say(f"round {number}: trained on {len(kept):,} samples beside {len(self.own):,} traces")
+        self.say(f"round {number}: learns from {len(kept):,} samples beside {len(self.own):,} traces")
         return len(kept)
 
     def _fitting(self, kept: Sequence[Trace]) -> list[Trace]:
