@@ -29,3 +29,8 @@ def typed_path(path: Path) -> str:
         if path.is_relative_to(base):
             return f"{before}{path.relative_to(base)}"
     return str(path)
+
+
+def no_file(path: Path) -> str:
+    """What was looked for, for a message: a path of a recipe begins at the recipe's folder, which may be another."""
+    return f"{path} is a folder" if path.is_dir() else f"there is no file {path}"

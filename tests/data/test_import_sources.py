@@ -144,6 +144,16 @@ def test_requests_that_cannot_be_met(tmp_path: Path) -> None:
         open_file(tmp_path / "absent.jsonl")
 
 
+def test_what_holds_no_json_is_told_with_the_line_that_makes_some_of_it(tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("prompt,chosen,rejected\n2+2?,4,5\n")
+    with pytest.raises(RequestError, match=r"(?s)a table of text.*pandas.read_csv\('.*pairs.csv'\).to_json"):
+        open_file(tmp_path / "pairs.csv")
+    with pytest.raises(RequestError, match=r"(?s)is a folder.*datasets.load_from_disk"):
+        open_file(tmp_path)
+    with pytest.raises(RequestError, match=r"there is no file .*absent.jsonl"):
+        open_file(tmp_path / "absent.jsonl")
+
+
 def test_only_bad_records_leave_rejects_and_an_empty_file(tmp_path: Path) -> None:
     result = run(written(tmp_path, b"{}\nx\n"))
     assert (result.read, result.written, result.rejected) == (2, 0, 2)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workings.config.load import LoadedRecipe, load_recipe
+from workings.config.load import LoadedRecipe, load_recipe, shipped_recipes
 from workings.config.model import FromPretrained
 from workings.errors import RequestError
 from workings.models.hub import LOCAL
@@ -103,3 +103,19 @@ def test_a_file_of_another_format_is_named_by_it(tmp_path: Path) -> None:
         find_data(load_recipe("smoke-tiny", [f"data.traces={chat}"]))
     with pytest.raises(RequestError, match="a file of traces, addition, or one of dev-reasoning"):
         find_data(load_recipe("smoke-tiny", ["data.traces=/nowhere"]))
+
+
+@pytest.mark.parametrize("words", [
+    ["data.traces=mine.jsonl"],
+    ["data.traces=mine.jsonl", "algorithm.name=dpo", "batch.micro_batch=2"],
+    ["evaluation.items=mine.jsonl"],
+])
+def test_a_file_that_is_not_there_is_told_with_the_folder_where_it_was_looked_for(tmp_path: Path, monkeypatch,
+                                                                                  words) -> None:
+    (tmp_path / "recipes").mkdir()
+    recipe = tmp_path / "recipes" / "mine.yaml"
+    recipe.write_text(shipped_recipes()["smoke-tiny"])
+    (tmp_path / "mine.jsonl").write_text("{}")  # there where the command is typed, and not where the recipe lies
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RequestError, match=f"there is no file {tmp_path}/recipes/mine.jsonl"):
+        find_data(load_recipe(str(recipe), words))

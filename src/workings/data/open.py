@@ -9,6 +9,7 @@ from workings.data.lazy_sequence import TraceFile
 from workings.data.named_sets import make_set, shipped_sets
 from workings.data.traces import Trace, traces_bytes
 from workings.errors import RequestError
+from workings.hints import no_file
 from workings.record.digest import bytes_digest
 
 
@@ -37,7 +38,7 @@ def open_traces(name: str, base: Path = Path(), more: str = "") -> OpenedTraces:
         return OpenedTraces(name=name, traces=file, sha256=file.sha256)
     known = shipped_sets()
     if name not in known:
-        raise RequestError(f"traces: {name}", f"a file of traces{more}, or one of {_names('traces')}",
+        raise RequestError(f"traces: {name}; {no_file(path)}", f"a file of traces{more}, or one of {_names('traces')}",
                            "workings data list")
     made = make_set(name)
     if not made.traces:
@@ -55,15 +56,16 @@ def open_items_file(name: str, into: Path) -> Path:
     path = Path(name).expanduser()
     if path.is_file():
         return path
-    into.write_bytes(items_bytes(shipped_items(name)))
+    into.write_bytes(items_bytes(shipped_items(name, path)))
     return into
 
 
-def shipped_items(name: str, more: str = "") -> list[ItemRecord]:
+def shipped_items(name: str, path: Path, more: str = "") -> list[ItemRecord]:
     """The items of a shipped set.
 
     Args:
         name: of the set.
+        path: the file that was looked for and not found, for the message.
         more: what else the caller would have taken, for the message.
 
     Raises:
@@ -71,7 +73,7 @@ def shipped_items(name: str, more: str = "") -> list[ItemRecord]:
     """
     known = shipped_sets()
     if name not in known or known[name].holds != "items":
-        raise RequestError(f"items: {name}", f"a file of items{more}, or one of {_names('items')}",
+        raise RequestError(f"items: {name}; {no_file(path)}", f"a file of items{more}, or one of {_names('items')}",
                            "workings data list")
     return make_set(name).items
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from workings.data.traces import LABELS, history_of, kind_of, refuse_half_surrogates, text_of
 from workings.errors import RecordError, RequestError
+from workings.hints import no_file
 from workings.record import atomic, canonical
 
 
@@ -85,7 +86,7 @@ def iterate_pairs(path: Path) -> Iterator[PreferencePair]:
         RequestError: naming file and line, when the file is absent or a line is not a pair or repeats an id.
     """
     if not path.is_file():
-        raise RequestError(f"preference pairs: {path}", "a file of pairs, one JSON object a line",
+        raise RequestError(f"preference pairs: {no_file(path)}", "a file of pairs, one JSON object a line",
                            "workings data import --format preferences FILE --out pairs.jsonl")
     seen: set[str] = set()
     with path.open("rb") as lines:

@@ -17,6 +17,7 @@ from workings.data.open import open_traces, shipped_items
 from workings.data.preferences import PreferencePair, read_pairs
 from workings.data.traces import Trace, traces_bytes
 from workings.errors import RequestError
+from workings.hints import no_file
 from workings.record.digest import bytes_digest, file_digest
 from workings.record.manifest import DRAWN_FROM
 from workings.runs.object_store import local_name
@@ -93,7 +94,8 @@ def read_prompts(name: str, base: Path = Path()) -> list[Item]:
     name = local_name(name)
     path = base / Path(name).expanduser()
     if not path.is_file() and name not in shipped_sets():
-        raise RequestError(f"prompts: {name}", "a file of items or of traces, or a shipped set", "workings data list")
+        raise RequestError(f"prompts: {name}; {no_file(path)}", "a file of items or of traces, or a shipped set",
+                           "workings data list")
     if holds_items(name, base):
         return read_items(path if path.is_file() else Path(name))
     return [question_of(trace) for trace in open_traces(name, base).traces]
@@ -173,6 +175,6 @@ def _items(loaded: LoadedRecipe, name: str, made: list[ItemRecord], label: str,
     if name != ADDITION and path.is_file():
         digests[label] = file_digest(path)
         return read_items(path)
-    records = made if name == ADDITION else shipped_items(name, f", none, {ADDITION}")
+    records = made if name == ADDITION else shipped_items(name, path, f", none, {ADDITION}")
     digests[label] = bytes_digest(items_bytes(records))
     return [item_from_json(vars(record)) for record in records]

@@ -72,7 +72,7 @@ def read_items(path: Path) -> list[Item]:
         from workings.data.open import shipped_items
 
         return [item_from_json(asdict(item)) for item in shipped_items(
-            str(path), " (JSON lines with id, prompt and expected_answer)")]
+            str(path), path, " (JSON lines with id, prompt and expected_answer)")]
     items: list[Item] = []
     problems: list[str] = []
     for number, record in read_lines(path):

@@ -20,7 +20,7 @@ from workings.data.importing.records import (
     parse,
 )
 from workings.errors import RequestError
-from workings.hints import pip_install
+from workings.hints import no_file, pip_install
 
 _CHUNK_BYTES = 1 << 20
 _EXCERPT_BYTES = 1000
@@ -28,6 +28,8 @@ _WRONG_ENCODINGS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_L
 _PARQUET_MAGIC = b"PAR1"
 _PARQUET_ROWS = 256
 """Rows of parquet in memory at a time."""
+_TABLES = (".csv", ".tsv")
+_AS_LINES = "python -c \"import {0}; {0}.{1}.to_json('records.jsonl', orient='records', lines=True)\""
 
 Progress = Callable[[int], object]
 """Called with the bytes read since the last call."""
@@ -54,7 +56,8 @@ def open_file(path: Path) -> RecordSource:
         RequestError: when there is no such file, it is empty, or it is not UTF-8 text.
     """
     if not path.is_file():
-        raise RequestError(f"file: {path}", "a file of JSON lines, a JSON array or parquet",
+        raise RequestError(f"file: {no_file(path)}", "a file of JSON lines, a JSON array or parquet",
+                           _AS_LINES.format("datasets", f"load_from_disk({str(path)!r})") if path.is_dir() else
                            "for a data set of the Hugging Face Hub: OWNER/NAME with --revision")
     with path.open("rb") as stream:
         head = stream.read(4096)
@@ -63,6 +66,9 @@ def open_file(path: Path) -> RecordSource:
     if head.startswith(_WRONG_ENCODINGS):
         raise RequestError(f"file: {path} is UTF-16 or UTF-32", "UTF-8",
                            f"iconv -f UTF-16 -t UTF-8 {path} > utf8.jsonl")
+    if path.suffix.lower() in _TABLES and not head.lstrip().startswith((b"{", b"[", _PARQUET_MAGIC)):
+        raise RequestError(f"file: {path}, a table of text", "a file of JSON lines, a JSON array or parquet",
+                           _AS_LINES.format("pandas", f"read_csv({str(path)!r})"))
     # The bytes decide and not the name: files called `.json` hold JSON lines as often as an array.
     text = head.removeprefix(codecs.BOM_UTF8).lstrip()
     read = _parquet if head.startswith(_PARQUET_MAGIC) else _array if text.startswith(b"[") else _lines
