@@ -126,6 +126,12 @@ def test_a_step_that_does_not_fit_is_refused_and_can_be_forced(recipe, tmp_path,
     assert json.loads((forced.path / "plan" / "plan.json").read_text())["fits"] is False
 
 
+@pytest.mark.parametrize(("step", "said"), [(1, "there is no checkpoint"), (8, "is the last good state")])
+def test_a_failed_run_says_whether_there_is_a_state_to_go_back_to(recipe, tmp_path, monkeypatch, step, said):
+    monkeypatch.setenv("UNIGRAM_NAN_AT", str(step))
+    assert said in train_and_evaluate(str(recipe), tmp_path / "run").sentence()
+
+
 def test_not_a_number_stops_at_the_last_good_checkpoint(recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("UNIGRAM_NAN_AT", "8")
     result = train(str(recipe), tmp_path / "run")

@@ -15,7 +15,7 @@ from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard, build_scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import EvaluationRecord
-from workings.record.layout import RECIPE_EVALUATION
+from workings.record.layout import CHECKPOINTS, RECIPE_EVALUATION
 from workings.record.number_text import percent
 from workings.record.phase import phases
 from workings.record.reader import RunRecord
@@ -77,7 +77,10 @@ class TrainAndEvaluateResult:
             loss = f", mean reward {training.rewards[0]:.3f} at first and {training.rewards[1]:.3f} at last"
         lines = [f"{training.status} after {training.steps} steps{loss}: {training.run}"]
         if training.status == "failed":
-            lines.append(f"reason: {training.reason}; the last checkpoint in the run is the last good state")
+            # Sealed before its first checkpoint there is no state to go back to.
+            saved = any((training.run / CHECKPOINTS).glob("*"))
+            state = "the last checkpoint in the run is the last good state" if saved else "there is no checkpoint"
+            lines.append(f"reason: {training.reason}; {state}")
         if training.status == "interrupted":
             lines.append(f"to go on: {again}")
         if self.scorecard is not None:

@@ -11,8 +11,10 @@ import json
 import math
 import runpy
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 from workings.config.rewards import FileReward, RewardConfig, reward_name
@@ -138,7 +140,13 @@ def _checked(given: object, samples: Sequence[CompletionToReward]) -> dict[str, 
 
 def _raised(error: BaseException, settings: RewardSettings) -> str:
     limit = f" (the limit is {settings.child_bytes} bytes)" if isinstance(error, MemoryError) else ""
-    return f"raised {type(error).__name__}: {error}"[:MAX_PROBLEM] + limit
+    # A file that is run by its path has that path in its frames; what the standard library froze has no file.
+    theirs = [frame for frame in traceback.extract_tb(error.__traceback__)
+              if frame.filename != __file__ and not frame.filename.startswith("<")]
+    # Their deepest line, not that of a library that it called.
+    where = [f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in theirs
+             if frame.filename == theirs[0].filename][-1:]
+    return f"raised {type(error).__name__}: {error}"[:MAX_PROBLEM] + limit + "".join(where)
 
 
 if __name__ == "__main__":
