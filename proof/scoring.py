@@ -3,10 +3,10 @@
 The strings stand in `tests/scoring`, each with what was expected and whether a careful reader would call it right;
 answers of mathematics are judged by `answer` and by `math`. The sets of `held_out.jsonl` were labelled before any
 rule had seen them, each when the rules had been mended for those before it: `--first-try SET` writes how a set was
-judged then into a file of its own, and is run once. Rows with a `line` answer that line of GSM8K's
-test split, whose question the scorer is given where the file is there. The rows that could be argued are those of the
-table in `docs/evaluation.md`. GSM8K's questions, and its expected answers, written in six forms behind their solutions,
-are read from `../shared/data/gsm8k` beside the repository where it is there.
+judged then into a file of its own, and is run once. Rows with a `line` answer that line of GSM8K's test split, whose
+question the scorer is given where the file is there; one that cannot be judged without has it in our words (`asked`).
+The rows that could be argued are those of the table in `docs/evaluation.md`. GSM8K's questions, and its expected
+answers, written in six forms behind their solutions, are read from `../shared/data/gsm8k` beside the repository.
 """
 
 import json
@@ -102,7 +102,7 @@ def judged(rows: Sequence[Row], scorer: str, version: int = 2, asked: Mapping[in
     for row in rows:
         name = row.get("scorer", scorer)
         settings = ScoringSettings(scorer=name, form=row.get("form", "any"), extraction_version=version)
-        item = Item(id="a", prompt=asked.get(row.get("line"), "p"), expected_answer=row["expected"])
+        item = Item(id="a", prompt=asked.get(row.get("line"), row.get("asked", "p")), expected_answer=row["expected"])
         try:
             judgement = judge(item, row["completion"], scores[name], settings, truncated=row.get("truncated", False))
         except TimeoutError:  # an error for whoever scores, and 0

@@ -22,6 +22,13 @@ from workings.answers.extract import extract
     ("Maybe the cat weighs 4 kg and the dog weighs 11 kg.", "How much does the dog weigh?", ""),
     # A number that is said plainly stays.
     ("So the dog weighs 11 kg.", "How much does the cat weigh?", "11 kg"),
+    # What the question chooses by its "more" or "left" goes before what is said plainly.
+    ("Ann has 14 stamps, which is 8 more than Ben's 6.", "How many more stamps than Ben does Ann have?", "8"),
+    ("Ann has 14 stamps, which is 8 more than Ben's 6.", "How many stamps does Ann have?", "14"),
+    # A clause that leaves out what the one before it says counts the same.
+    ("Of the pens Ann has 9 pens, Ben has 4, and Mia has 2.", "How many pens does Ben have?", "4"),
+    ("Ann had $30, spent $12 and saved $18.", "How much did Ann save?", "$18"),
+    ("So with $20 she can buy 10 pens.", "How much change does she get?", ""),
     # A remark that says nothing of the question behind the sentence that says all of it.
     ("The fence will cost Tom $30. He needs 6 boards.", "How much will the fence cost Tom?", "$30"),
     ("The fence will cost Tom $30. With paint, it comes to $42.", "How much will the fence cost Tom?", "$42"),

@@ -17,14 +17,15 @@ ROWS, HELD_OUT = ([json.loads(line) for line in Path(__file__).with_name(name).r
                   for name in ("answers.jsonl", "held_out.jsonl"))
 
 
-MISSED = {"sixth": 5, "seventh": 5, "eighth": 5, "ninth": 4, "tenth": 8, "eleventh": 16}
-"""Right answers in wordings of their own, by set, that are not seen to be right: no rule was made for a single one."""
+MISSED = {"sixth": 5, "seventh": 5, "eighth": 5, "ninth": 4, "tenth": 8, "eleventh": 12}
+"""Right answers in wordings of their own, by set, that are not seen to be right without their question: no rule was made
+for a single one."""
 
 
 def test_labelled_answers_are_judged_as_labelled() -> None:
     wrong, missed = [], Counter[str]()
     for row in (*ROWS, *(row for row in HELD_OUT if "scorer" not in row)):
-        item = Item(id="a", prompt="p", expected_answer=row["expected"])
+        item = Item(id="a", prompt=row.get("asked", "p"), expected_answer=row["expected"])
         found = judge(item, row["completion"], get_scorer("answer").score,
                       ScoringSettings(form=row.get("form", "any")), truncated=row.get("truncated", False))
         if row["right"] and found.score != 1 and row.get("set") in MISSED:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
+from workings.answers.units import NO_UNIT, read_unit
+
 MAX_QUESTION = 600
 """Characters of a question that are looked at: its end."""
 MAX_NUMBERS = 12
@@ -23,6 +25,7 @@ _COUNTED = re.compile(
 _MONEY = re.compile(r"money|dollar|\$|how much\b.*\b(?:cost|pay|spen[dt]|earn|save|owe|charge|profit|change|price|make"
                     r"|worth|raise)", re.IGNORECASE | re.DOTALL)
 _WORD = re.compile(r"[^\W\d_]+")
+_NAME = re.compile(r"[A-Z]")
 _NEXT_WORD = re.compile(r"\W{0,3}([^\W\d_]+)")
 _SILENT = re.compile(
     "an?|the|of|in|on|at|to|for|from|by|with|and|or|as|if|so|then|there|it|its|s?he|they|them|his|her|their|i|you|we|s"
@@ -32,11 +35,12 @@ _SAME = {other: word for word, others in {
     "left": "remain remains remained remaining leftover", "total": "altogether together combined all",
     "each": "every per", "buy": "bought", "sell": "sold", "spend": "spent", "eat": "ate", "pay": "paid", "make": "made",
     "get": "got gotten", "lose": "lost", "win": "won", "give": "gave given", "take": "took taken", "run": "ran",
-    "drive": "drove", "go": "goes went", "few": "fewer", "person": "people", "foot": "feet", "child": "children",
-    "need": "needed"}.items()
+    "drive": "drove", "go": "goes went",
+    "more": "farther further longer older taller extra additional difference", "few": "fewer", "person": "people",
+    "foot": "feet", "child": "children", "need": "needed"}.items()
     for other in others.split()}
-# Words that choose among the numbers of one story: a clause that says another one than the question speaks of another.
-_CHOOSING = frozenset(("left", "total", "each", "more", "less", "few", "early", "late"))
+_THE_OTHER = re.compile(r"\bthe (?:remaining|other)\b", re.IGNORECASE)
+_RANGE = re.compile(r"\s*(?:[^\W\d_]+\s)?(?:or|to|through|[-–])\s*")
 _BOUNDARY = re.compile(r"[;:—–(]|,\s|\s-\s|\b(?:and|while|whereas|but|instead of|so|which|or)\b", re.IGNORECASE)
 
 
@@ -78,16 +82,48 @@ def read_question(question: str) -> Asked:
     return Asked()
 
 
-def asked_for(sentence: str, numbers: Sequence[NumberAt], question: str) -> str | None:
-    """Of several numbers of a sentence the one that its question asks for; None where the question decides nothing."""
-    if not 1 < len(numbers) <= MAX_NUMBERS:
-        return None
+def asked_for(sentence: str, numbers: Sequence[NumberAt], question: str, said: str | None) -> str | None:
+    """Of several numbers of a sentence the one that its question asks for; ``said`` where the question decides nothing.
+
+    Another one takes the place of the said one only where the question chooses ("how many more", "on average", "each"),
+    and its clause alone does too.
+    """
+    ranges = any(_RANGE.fullmatch(sentence, one.end, other.start) for one, other in pairwise(numbers))
+    if ranges or " between " in sentence or not 1 < len(numbers) <= MAX_NUMBERS:
+        return said
     asked = read_question(question[-MAX_QUESTION:])
-    scores = [0 if number.circumstance else _agreement(_words(clause), asked)
-              + 2 * (_behind(sentence, number.end) in asked.counted) + 2 * (asked.money and _is_money(sentence, number))
-              for number, clause in zip(numbers, _clauses(sentence, numbers), strict=True)]
+    texts = _clauses(sentence, numbers)
+    counts = _inherited([_counted(sentence, number, asked) for number in numbers])
+    named = _inherited([_words(text) & asked.names if _NAME.search(text) else None for text in texts])
+    clauses = [_words(text) | word for text, word in zip(texts, counts, strict=True)]
+    if said is not None:
+        if all(number.text != said for number in numbers):
+            return said
+        chosen = (asked.counted | asked.other) & _CHOOSING - {"total"}
+        choosing = [at for at, clause in enumerate(clauses) if clause & chosen and not numbers[at].circumstance]
+        return numbers[choosing[0]].text if len(choosing) == 1 else said
+    scores = [0 if number.circumstance else _agreement(clause, asked) + len(names) / 2
+              + 2 * bool(word) + 2 * (asked.money and _is_money(sentence, number))
+              for number, clause, word, names in zip(numbers, clauses, counts, named, strict=True)]
     *_, second, best = sorted(scores)
-    return numbers[scores.index(best)].text if best > 0 and best > second else None
+    at = scores.index(best)
+    # Of "32 cards have an A, the other 9 a B" the second clause leaves out what the first one says.
+    sure = best - second >= 1 or len(named[at]) == max(map(len, named))
+    return numbers[at].text if best > max(second, 0) and sure else None
+
+
+def _counted(sentence: str, number: NumberAt, asked: Asked) -> frozenset[str] | None:
+    """The word for what a number counts, where that is asked for; None where it says nothing of what it counts."""
+    word = _behind(sentence, number.end)
+    return frozenset((word,)) & asked.counted if word else None
+
+
+def _inherited(words: Sequence[frozenset[str] | None]) -> list[frozenset[str]]:
+    """Words by clause; a clause that says none has those of the one before it."""
+    found: list[frozenset[str]] = []
+    for each in words:
+        found.append(each if each is not None else found[-1] if found else frozenset())
+    return found
 
 
 def answers_before(sentence: str, remark: str, said: str, question: str) -> bool:
@@ -96,6 +132,17 @@ def answers_before(sentence: str, remark: str, said: str, question: str) -> bool
     words = asked.counted | asked.other | asked.names
     kind = "$" in said or "dollar" in said if asked.money else bool(_words(said) & asked.counted)
     return len(words) > 1 and not kind and words <= _words(sentence) and not _words(remark) & words
+
+
+def counts_otherwise(sentence: str, numbers: Sequence[NumberAt], question: str, said: str) -> bool:
+    """Whether a question asks for money and the number that is said counts something else ("10 crayons")."""
+    place = next((number for number in numbers if number.text == said), None)
+    if place is None or not read_question(question[-MAX_QUESTION:]).money or _is_money(sentence, place):
+        return False
+    word = _NEXT_WORD.match(sentence, place.end)
+    # A number with a measure ("80 pesos") ends with it.
+    return word is not None and not (sentence[place.end - 1].isalpha() or _SILENT.fullmatch(word[1]) or (
+        read_unit(word[1]) or NO_UNIT).measure)
 
 
 def _behind(sentence: str, end: int) -> str:
@@ -114,7 +161,7 @@ def _agreement(clause: frozenset[str], asked: Asked) -> float:
     """How much of a question a clause says; less where it speaks of what is left, or of each, and no question does."""
     words = asked.counted | asked.other
     otherwise = (clause & _CHOOSING) - words - (frozenset() if "each" in words else {"total"})
-    return (2 * len(clause & asked.counted) + len(clause & asked.other) + len(clause & asked.names) / 2
+    return (2 * len(clause & asked.counted) + len(clause & asked.other)
             + 4 * len(clause & words & _CHOOSING) - len(otherwise))
 
 
@@ -129,7 +176,7 @@ def _clauses(sentence: str, numbers: Sequence[NumberAt]) -> list[str]:
 
 
 def _words(text: str) -> frozenset[str]:
-    return frozenset(_stem(word) for word in _WORD.findall(text) if not _SILENT.fullmatch(word))
+    return frozenset(_stem(word) for word in _WORD.findall(_THE_OTHER.sub("", text)) if not _SILENT.fullmatch(word))
 
 
 def _stem(word: str) -> str:
@@ -137,3 +184,7 @@ def _stem(word: str) -> str:
     word = _SAME.get(word.casefold(), word.casefold())
     word = re.sub(r"(?<=..)(?:ing|ed|es|s|e|er)$" if len(word) > 3 else r"$", "", word)
     return re.sub(r"(?<=..)([^aeiouls])\1$", r"\1", re.sub("i$", "y", word))
+
+
+# They choose among the numbers of one story: a clause that says another one than the question speaks of another number.
+_CHOOSING = frozenset(map(_stem, ("left", "total", "each", "more", "less", "fewer", "early", "late")))

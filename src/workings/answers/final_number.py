@@ -6,7 +6,7 @@ A sentence that says an expression (`4x + 7`), a pair or a choice between number
 import re
 from itertools import pairwise
 
-from workings.answers.asked import NumberAt, answers_before, asked_for
+from workings.answers.asked import NumberAt, answers_before, asked_for, counts_otherwise
 from workings.answers.asserted import (
     asks_back,
     is_bound,
@@ -72,7 +72,7 @@ _CIRCUMSTANCE = re.compile(
     r"\b(?:for|per|after|over|within|every|each|from|than|during|through|across|among|between|using|at|if|when"
     r"|by|with|on|until|(?:hal(?:f|ves)|thirds?|quarters?|fourths?|fifths?|sixths?|eighths?|tenths?) of"
     r"|before|those|these|the|all|my|our|their|his|her|its|a|an|both|another|other|out of|\d+%? of|in"
-    r"|to)\s+(?:[^\W\d_]+\s+){0,1}$",
+    r"|to)\s+(?:[^\W\d_]+(?:['’]s?)?\s+){0,1}$",
     re.IGNORECASE)
 _NO_CIRCUMSTANCE = re.compile(
     r"\b(?:(?:total|sum|average|mean|profit|loss|rate|amount|price|speed|distance|difference|result|answer"
@@ -80,7 +80,8 @@ _NO_CIRCUMSTANCE = re.compile(
     r"|remainder|value|cost|all) of|(?:results?|resulted|resulting) in|(?:comes?|came|adds?|amounts?|equal"
     r"|equals|up|down|out|simplifies"
     rf"|rounds?|rounded|sums|evaluates) (?:to|at)|{VERBS_OF_CHANGE} (?:to|by)|left with"
-    r"|leaving \w+ with|ends? up with"
+    r"|leaving \w+ with|end(?:s|ing)? up with"
+    r"|(?<!for )(?<!in )(?<!of )(?<!on )(?<!with )(?<!by )the (?:remaining|other)"
     r"|(?:needs?|ha(?:s|ve|d)|wants?|able|going|likely|expected|supposed) to [a-z]+"
     rf"|remains? with|are left|to be|(?:the|a|an|her|his|their|my|our) (?:{VERBS_OF_RESULT})|(?:all|each|both"
     rf"|these|those|other)\s(?:{VERBS_OF_RESULT}))\s+$", re.IGNORECASE)
@@ -101,6 +102,8 @@ _DENIED_BEHIND = re.compile(r"\s(?:is|are|was|were|would be)\s(?:not|wrong|incor
                             r"|\s(?:isn|aren)['’]t\b", re.IGNORECASE)
 _SECOND_CLAUSE = re.compile(rf"\s(?:and|while|whereas)\s(?!(?:then |now |still )?(?:{VERBS_OF_RESULT}|[a-z]+ed)\b)")
 _WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i)['’]d\b", re.IGNORECASE)
+# "27 puppies, 18 of which are black": what is said more about the first number.
+_DETAIL = re.compile(r"\s(?:[^\W\d_]+\s){0,2}of (?:which|whom)\b")
 # "12 is the greatest common divisor of 36 and 48": what the sentence is about stands before the verb.
 _SUBJECT = re.compile(r"\s(?:is|are|was|were) (?:the|our|your|his|her|their)\b")
 
@@ -137,20 +140,19 @@ def final_number(text: str, question: str = "", *, truncated: bool = False) -> s
             if place and number and answers_before(told[place - 1], sentence, number, question):
                 continue
             if number is not None or decided:
-                return number or _asked_for(sentence, question)
+                return _asked_for(sentence, question, number)
     return None
 
 
-def _asked_for(sentence: str, question: str) -> str | None:
-    """Of several numbers that a sentence says none of plainly, the one that the question asks for."""
+def _asked_for(sentence: str, question: str, said: str | None) -> str | None:
+    """Of several numbers that a sentence says the one that the question asks for, else the one that it says."""
     sentence = _prepared(sentence)
     if not question or "=" in sentence or says_nothing(sentence) or is_on_the_way(sentence):
-        return None
+        return said
     numbers, _ = _numbers(sentence)
-    plainly = [number for number in numbers if not number.circumstance]
-    if any(_is_open(sentence, number, plainly) for number in plainly):
+    if said is not None and counts_otherwise(sentence, numbers, question, said):
         return None
-    return asked_for(sentence, numbers, question)
+    return asked_for(sentence, numbers, question, said)
 
 
 def _concluded(sentence: str, *, alone: bool) -> tuple[str | None, bool]:
@@ -306,7 +308,7 @@ def _numbers(sentence: str, *, first: bool = False) -> tuple[list[NumberAt], boo
         if _NOT.search(before) or _DENIED_BEHIND.match(masked, end):
             continue
         numbers.append(NumberAt(sentence[start:end].strip() if unit else match.group().strip(), start, end,
-                              _is_circumstance(before, numbers)))
+                                _is_circumstance(before, numbers) or _DETAIL.match(masked, end) is not None))
     return sorted(numbers, key=lambda number: number.start), algebra
 
 

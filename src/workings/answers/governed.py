@@ -24,8 +24,9 @@ _VERB = (rf"(?:{VERBS_OF_RESULT}|{VERBS_OF_THE_PAST}|{_BASE}|{VERBS_ELSEWHERE}|[
          rf"|(?:{_AUXILIARY})\s(?:[a-z]+ly\s)?(?:be\s)?(?!{_NO_VERB}\b)[a-z]+)")
 _FILLER = (r"(?:only|exactly|precisely|about|approximately|around|roughly|nearly|almost|just|now|still|already|then"
            r"|therefore|thus|another|additional|back|up|out|down|away|off|over|equal|in total|altogether|a total of|a"
-           r"|an|at least|on average|worth|as much as|to|with|at|donc|also|entonces|quindi|portanto|[a-z]+ly|him|her"
-           r"|them|us|me|it|each|the remaining|the other|everyone|everybody|\w+self)")
+           r"|an|at least|on average|size|number|floor|page|worth|as much as|to|with|at|donc|also"
+           r"|entonces|quindi|portanto|[a-z]+ly|him|her|them|us|me|it|each|the remaining|the other|everyone"
+           r"|everybody|\w+self)")
 _OF_NOUN = r"(?:the |a |an |its |her |his |their |our |my )?(?:[a-z]+\s){0,2}of"
 _PRONOUN_IS = "(?:s?he|it|that|there|they|we|you|i)['’](?:s|re|m)"
 _BEHIND_VERB = re.compile(rf"\b(?:{_VERB}|{_PRONOUN_IS}|{VERBS_OF_CHANGE} by)"

@@ -30,13 +30,15 @@ VERBS_OF_CONCLUSION = ("(?:gives|makes|means|leaves|equals|brings|totals|(?:\\w+
                        "|(?:simplifies|reduces|comes|works out"
                        "|rounds(?: up| down)?|amounts|adds up|is equal|is equivalent) to|is the same as)")
 """Behind "which": what follows them is the result, and no remark about it."""
+IN_TOTAL = r"[^,;=]*\b(?:in (?:total|all)|altogether)\b"
+"""Behind "which is": what is said once more, summed up."""
 # "which is 18 + 21 = 39": it says more than what stands before it.
 _EQUATION = r"[^,;=\d]{1,40}[$€£]?\d[^,;=]{1,60}=[\s*$€£]{0,5}\d"
 _REASON = re.compile(r"(?<![\s,;(—–-])[\s,;(—–-]*\b(?:because|since|due to|given that|, as"
                      r"|so that(?!['’]s|\s(?:is|will|would|be|[a-z]{2,}s|meant|left|made|gave)\b)"
                      r"|i\.\s?e\."
                      r"|that is,|namely|seeing that|for the reason|in order to(?=[^,]*$)"
-                     rf"|(?<=, )(?:which(?! {VERBS_OF_CONCLUSION}\b)(?! {_EQUATION})"
+                     rf"|(?<=, )(?:which(?! {VERBS_OF_CONCLUSION}\b)(?! is {IN_TOTAL})(?! {_EQUATION})"
                      r"|an? (?:average|rate|mean) of|where|as|whereas|while|given|but not|not|and not|rather than"
                      r"|instead of))\b.*", re.IGNORECASE | re.DOTALL)
 # A period behind it ends no sentence: "Dr. Smith", "J. K. Rowling", "Samuel L. Jackson"; behind "Answer: B" it does.

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-from workings.answers.sentences import VERBS_OF_CONCLUSION, is_conclusion, without_reason
+from workings.answers.sentences import IN_TOTAL, VERBS_OF_CONCLUSION, is_conclusion, without_reason
 
 VERBS_OF_RESULT = (r"is|are|was|were|be|equals?|makes?|made|gives?|get|gets|has|have|had|cost|costs|earn"
                     r"|earns|earned|pays?|paid|leaves?|leaving"
@@ -26,8 +26,8 @@ _LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however
 _PART = r"(?:half|thirds?|quarters?|fourths?|fifths?|\d/\d{1,3}|\d[\d.]{0,5}\s?%|times|twice|double)\s(?:of\s)?"
 _CLAUSE = re.compile(r"\b(?:and|but|so) (?:since|because|as|if)\b[^,]*,"
                      r"|(?:[,;:]|\.\.\.|…|\s[-–—])\s*(?:and\s)?(?:so|therefore|thus|hence|meaning(?: that)?|then"
-                     rf"|(?:no )?wait|giving|in total|altogether|which {VERBS_OF_CONCLUSION}"
-                     r"|and the (?:final )?answer)\b"
+                     rf"|(?:no )?wait|giving|ending up with|in total|altogether|which {VERBS_OF_CONCLUSION}"
+                     rf"|which is(?={IN_TOTAL})|and the (?:final )?answer)\b"
                      rf"|\b{_PART}[^,;=]*, which (?:is|was|will be)\b(?=\s\W{{0,3}}\d)"
                      r"|\b(?=(?:we|you) (?:get|obtain|end up with)\b)", re.IGNORECASE)
 _SUPPOSES = re.compile(r"^\W*(?:if|had|when|suppose)\b", re.IGNORECASE)
