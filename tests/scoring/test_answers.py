@@ -18,8 +18,8 @@ ROWS, HELD_OUT = ([json.loads(line) for line in Path(__file__).with_name(name).r
 
 
 MISSED = {"sixth": 5, "seventh": 5, "eighth": 5, "ninth": 4, "tenth": 8, "eleventh": 12}
-"""Right answers in wordings of their own, by set, that are not seen to be right without a question: no rule was made for
-a single one."""
+"""Right answers in wordings of their own, by set, that are not seen to be right without a question: no rule was made
+for a single one."""
 
 
 def test_labelled_answers_are_judged_as_labelled() -> None:
