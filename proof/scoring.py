@@ -12,6 +12,7 @@ answers, written in six forms behind their solutions, are read from `../shared/d
 import json
 import re
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -89,6 +90,32 @@ def last_sentences() -> dict[str, Any]:
     return {"solutions": sum(found.values()), **found, "changed": changed, "changed_falsely_right": falsely_right}
 
 
+_EQUATION = re.compile(r"(?:(?<=\s)|^)[-$€£\d.,%/()+*x×÷–][-$€£\d.,%/()\s+*x×÷–]*=\s*")
+_LEADS = re.compile(r"(?:(?:so|therefore|thus|then|hence|in total|finally|and|next|now|first),?\s+)+", re.IGNORECASE)
+
+
+def two_clauses() -> dict[str, Any]:
+    """Of the last two steps of GSM8K's solutions in one sentence, in both orders, which number is taken for the answer.
+
+    Equations are reduced to their results; both steps say one number, and the last one alone is right.
+    """
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for path in (GSM8K.with_name("train.jsonl"), GSM8K):
+        for item, line in zip(read_items(path), path.read_text("utf-8").splitlines(), strict=True):
+            steps = re.sub(r"<<[^<>]*>>", "", json.loads(line)["answer"].rsplit("####", 1)[0]).strip().split("\n")[-2:]
+            told = [_LEADS.sub("", _EQUATION.sub("", step), count=1).strip(" .") for step in steps]
+            said = [extract(f"{step}.", "number").text for step in told]
+            right = [bool(text) and same_answer(text, item.expected_answer) for text in said]
+            if right != [False, True] or not said[0] or "=" in "".join(told):
+                continue
+            for name, sentence in (("right_last", ", and ".join(told)), ("right_first", ", and ".join(told[::-1]))):
+                for way, question in (("", ""), ("_with_questions", item.prompt)):
+                    given = extract(f"{sentence}.", "number", question=question).text
+                    found[name + way]["none" if not given else "right" if same_answer(given, item.expected_answer)
+                                      else "other_number"] += 1
+    return {name: {"sentences": counts.total(), **counts} for name, counts in found.items()}
+
+
 def judged(rows: Sequence[Row], scorer: str, version: int = 2, asked: Mapping[int, str] = MappingProxyType({})
            ) -> dict[str, Any]:
     """How a scorer's verdicts agree with the labels, by kind, and every string on which they do not.
@@ -144,6 +171,7 @@ def main(words: Sequence[str]) -> int:
     values["gsm8k_last_sentences"] = last_sentences() if GSM8K.is_file() else absent
     # What an earlier version got wrong is known, and of no use as strings.
     values["answers_by_version_1"].pop("strings")
+    values["gsm8k_two_clauses"] = two_clauses() if GSM8K.is_file() else absent
     write_result(RESULT, what="How scorers judge every labelled answer.", command="python -m proof.scoring",
                  packages=["math-verify", "sympy"], values=values)
     for name, found in values.items():

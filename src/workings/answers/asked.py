@@ -22,8 +22,10 @@ _SUPPOSED = re.compile(r",?\s(?:if|assuming|given)\s.*", re.IGNORECASE | re.DOTA
 _COUNTED = re.compile(
     r"\b(?:how (?:many|much|(?=[a-z]))|(?:number|amount) of)\s?(.*?)(?=\b(?:do|does|did|is|are|was|were|will|would|can"
     r"|could|should|must|has|have|had)\b|[,?.]|$)", re.IGNORECASE | re.DOTALL)
-_MONEY = re.compile(r"money|dollar|\$|how much\b.*\b(?:cost|pay|spen[dt]|earn|save|owe|charge|profit|change|price|make"
+_MONEY = re.compile(r"money|dollar|\$|profit|salary|income|revenue|\b(?:price|cost) (?:of|difference)\b"
+                    r"|how much\b.*\b(?:cost|pay|spen[dt]|earn|save|owe|charge|profit|change|price|make"
                     r"|worth|raise)", re.IGNORECASE | re.DOTALL)
+_COINS = re.compile(r"how many (?:more )?(?:dollars|cents|euros|pesos)", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]+")
 _NAME = re.compile(r"[A-Z]")
 _NEXT_WORD = re.compile(r"\W{0,3}([^\W\d_]+)")
@@ -41,6 +43,7 @@ _SAME = {other: word for word, others in {
     for other in others.split()}
 _THE_OTHER = re.compile(r"\bthe (?:remaining|other)\b", re.IGNORECASE)
 _RANGE = re.compile(r"\s*(?:[^\W\d_]+\s)?(?:or|to|through|[-–])\s*")
+_DIFFERENCE = re.compile(r"\s(?:[^\W\d_]+\s)?(?:more|less|fewer) than\b")
 _BOUNDARY = re.compile(r"[;:—–(]|,\s|\s-\s|\b(?:and|while|whereas|but|instead of|so|which|or)\b", re.IGNORECASE)
 
 
@@ -78,15 +81,15 @@ def read_question(question: str) -> Asked:
         counted = _COUNTED.search(asking)
         names = frozenset(_stem(name) for name in _WORD.findall(asking)[1:] if name[0].isupper())
         what = _words(counted[1]) if counted else frozenset()
-        return Asked(what - names, _words(asking) - what - names, names, _MONEY.search(asking) is not None)
+        return Asked(what - names, _words(asking) - what - names, names,
+                     (_MONEY if "how many" not in asking.casefold() else _COINS).search(asking) is not None)
     return Asked()
 
 
 def asked_for(sentence: str, numbers: Sequence[NumberAt], question: str, said: str | None) -> str | None:
     """Of several numbers of a sentence the one that its question asks for; ``said`` where the question decides nothing.
 
-    Another one takes the place of the said one only where the question chooses ("how many more", "on average", "each"),
-    and its clause alone does too.
+    Only one behind it takes the place of the said one: what a sentence comes to stands at its end.
     """
     ranges = any(_RANGE.fullmatch(sentence, one.end, other.start) for one, other in pairwise(numbers))
     if ranges or " between " in sentence or not 1 < len(numbers) <= MAX_NUMBERS:
@@ -96,20 +99,17 @@ def asked_for(sentence: str, numbers: Sequence[NumberAt], question: str, said: s
     counts = _inherited([_counted(sentence, number, asked) for number in numbers])
     named = _inherited([_words(text) & asked.names if _NAME.search(text) else None for text in texts])
     clauses = [_words(text) | word for text, word in zip(texts, counts, strict=True)]
-    if said is not None:
-        if all(number.text != said for number in numbers):
-            return said
-        chosen = (asked.counted | asked.other) & _CHOOSING - {"total"}
-        choosing = [at for at, clause in enumerate(clauses) if clause & chosen and not numbers[at].circumstance]
-        return numbers[choosing[0]].text if len(choosing) == 1 else said
-    scores = [0 if number.circumstance else _agreement(clause, asked) + len(names) / 2
+    scores = [0 if number.circumstance or _in_brackets(sentence, number) else _agreement(clause, asked) + len(names) / 2
               + 2 * bool(word) + 2 * (asked.money and _is_money(sentence, number))
               for number, clause, word, names in zip(numbers, clauses, counts, named, strict=True)]
     *_, second, best = sorted(scores)
     at = scores.index(best)
     # Of "32 cards have an A, the other 9 a B" the second clause leaves out what the first one says.
     sure = best - second >= 1 or len(named[at]) == max(map(len, named))
-    return numbers[at].text if best > max(second, 0) and sure else None
+    if best <= max(second, 0) or not sure:
+        return said
+    place = next((place for place in reversed(range(len(numbers))) if numbers[place].text == said), -1)
+    return numbers[at].text if at > place and (said is None or place >= 0) else said
 
 
 def _counted(sentence: str, number: NumberAt, asked: Asked) -> frozenset[str] | None:
@@ -134,15 +134,21 @@ def answers_before(sentence: str, remark: str, said: str, question: str) -> bool
     return len(words) > 1 and not kind and words <= _words(sentence) and not _words(remark) & words
 
 
-def counts_otherwise(sentence: str, numbers: Sequence[NumberAt], question: str, said: str) -> bool:
-    """Whether a question asks for money and the number that is said counts something else ("10 crayons")."""
-    place = next((number for number in numbers if number.text == said), None)
-    if place is None or not read_question(question[-MAX_QUESTION:]).money or _is_money(sentence, place):
+def counts_otherwise(sentence: str, numbers: Sequence[NumberAt], at: int, question: str) -> bool:
+    """Whether a number is nothing that its question may ask for.
+
+    "10 crayons" are no money, and "50 more than Ben" is an answer only where a question asks for more.
+    """
+    asked = read_question(question[-MAX_QUESTION:])
+    words, number = asked.counted | asked.other, numbers[at]
+    if words and _DIFFERENCE.match(sentence, number.end):
+        return not words & _DIFFERENT
+    if not asked.money or _is_money(sentence, number):
         return False
-    word = _NEXT_WORD.match(sentence, place.end)
+    word = _NEXT_WORD.match(sentence, number.end)
     # A number with a measure ("80 pesos") ends with it.
-    return word is not None and not (sentence[place.end - 1].isalpha() or _SILENT.fullmatch(word[1]) or (
-        read_unit(word[1]) or NO_UNIT).measure)
+    return word is not None and not sentence[number.end - 1].isalpha() and word[1].endswith("s") and not (
+        read_unit(word[1]) or NO_UNIT).measure
 
 
 def _behind(sentence: str, end: int) -> str:
@@ -153,8 +159,12 @@ def _behind(sentence: str, end: int) -> str:
     return "" if word is None or _SILENT.fullmatch(word[1]) else _stem(word[1])
 
 
+def _in_brackets(sentence: str, number: NumberAt) -> bool:
+    return sentence.rfind("(", 0, number.start) > sentence.rfind(")", 0, number.start)
+
+
 def _is_money(sentence: str, number: NumberAt) -> bool:
-    return re.search(r"\$|dollar", sentence[number.start:number.end + 10]) is not None
+    return re.search(r"[$€£]|dollar|cent|euro|peso", sentence[number.start:number.end + 20]) is not None
 
 
 def _agreement(clause: frozenset[str], asked: Asked) -> float:
@@ -166,13 +176,21 @@ def _agreement(clause: frozenset[str], asked: Asked) -> float:
 
 
 def _clauses(sentence: str, numbers: Sequence[NumberAt]) -> list[str]:
-    """The clause around every number; numbers with nothing between that ends a clause have the same one."""
+    """The clause around every number; numbers with nothing between that ends a clause have the same one.
+
+    Of "she makes $26 from lawns and $54 from juice" the second clause begins as the first one does.
+    """
     cuts = [0]
     for one, other in pairwise(numbers):
         between = list(_BOUNDARY.finditer(sentence, one.end, other.start))
         cuts.append(between[-1].start() if between else cuts[-1])
-    ends = [next((cut for cut in cuts[at + 1:] if cut > cuts[at]), len(sentence)) for at in range(len(numbers))]
-    return [sentence[start:end] for start, end in zip(cuts, ends, strict=True)]
+    clauses: list[str] = []
+    head = ""
+    for number, start in zip(numbers, cuts, strict=True):
+        own = sentence[start:number.start]
+        head = own if _words(own) else head
+        clauses.append(head + sentence[number.start:next((cut for cut in cuts if cut > start), len(sentence))])
+    return clauses
 
 
 def _words(text: str) -> frozenset[str]:
@@ -188,3 +206,4 @@ def _stem(word: str) -> str:
 
 # They choose among the numbers of one story: a clause that says another one than the question speaks of another number.
 _CHOOSING = frozenset(map(_stem, ("left", "total", "each", "more", "less", "fewer", "early", "late")))
+_DIFFERENT = frozenset(map(_stem, ("more", "less", "fewer", "than", "exceed", "increase", "above", "below")))

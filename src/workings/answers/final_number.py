@@ -17,7 +17,7 @@ from workings.answers.asserted import (
     is_question,
     says_nothing,
 )
-from workings.answers.governed import is_said
+from workings.answers.governed import VERBS_OF_THE_PAST, is_said
 from workings.answers.latex import plain, spaced_digits
 from workings.answers.number_words import WORDS as NUMBER_WORDS
 from workings.answers.number_words import read_words
@@ -72,7 +72,7 @@ _CIRCUMSTANCE = re.compile(
     r"\b(?:for|per|after|over|within|every|each|from|than|during|through|across|among|between|using|at|if|when"
     r"|by|with|on|until|(?:hal(?:f|ves)|thirds?|quarters?|fourths?|fifths?|sixths?|eighths?|tenths?) of"
     r"|before|those|these|the|all|my|our|their|his|her|its|a|an|both|another|other|out of|\d+%? of|in"
-    r"|to)\s+(?:[^\W\d_]+(?:['’]s?)?\s+){0,1}$",
+    r"|to)\s+(?:[^\W\d_]+(?:['’]s?)?\s+){0,1}$|\bthan\s+(?:[^\W\d_]+(?:['’]s?)?\s+){2}$",
     re.IGNORECASE)
 _NO_CIRCUMSTANCE = re.compile(
     r"\b(?:(?:total|sum|average|mean|profit|loss|rate|amount|price|speed|distance|difference|result|answer"
@@ -101,8 +101,10 @@ _NOT = re.compile(r"\b(?:not|never|isn't|isn’t|rather than|instead of|than jus
 _DENIED_BEHIND = re.compile(r"\s(?:is|are|was|were|would be)\s(?:not|wrong|incorrect|false|impossible|too)\b"
                             r"|\s(?:isn|aren)['’]t\b", re.IGNORECASE)
 _SECOND_CLAUSE = re.compile(rf"\s(?:and|while|whereas)\s(?!(?:then |now |still )?(?:{VERBS_OF_RESULT}|[a-z]+ed)\b)")
+_SECOND_VERB = re.compile(rf"[^=,]{{0,40}},?\s(?:and|while|whereas)\s(?:{VERBS_OF_THE_PAST})\b")
 _WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i)['’]d\b", re.IGNORECASE)
 # "27 puppies, 18 of which are black": what is said more about the first number.
+_SUMMED_UP = re.compile(r"[^\W\d_]:\s\W{0,3}$")
 _DETAIL = re.compile(r"\s(?:[^\W\d_]+\s){0,2}of (?:which|whom)\b")
 # "12 is the greatest common divisor of 36 and 48": what the sentence is about stands before the verb.
 _SUBJECT = re.compile(r"\s(?:is|are|was|were) (?:the|our|your|his|her|their)\b")
@@ -150,8 +152,10 @@ def _asked_for(sentence: str, question: str, said: str | None) -> str | None:
     if not question or "=" in sentence or says_nothing(sentence) or is_on_the_way(sentence):
         return said
     numbers, _ = _numbers(sentence)
-    if said is not None and counts_otherwise(sentence, numbers, question, said):
-        return None
+    at = next((at for at in reversed(range(len(numbers))) if numbers[at].text == said), None)
+    if at is not None and counts_otherwise(sentence, numbers, at, question):
+        del numbers[at]
+        said = None
     return asked_for(sentence, numbers, question, said)
 
 
@@ -243,7 +247,8 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
 
 def _prepared(sentence: str) -> str:
     """A sentence in one spelling of numbers, signs and powers."""
-    sentence = _DASH.sub(": ", sentence)
+    # Of a chain of equations the last one counts.
+    sentence = _DASH.sub(": ", re.sub(r"^.*[→⇒⟹](?=[^→⇒⟹]*\d)", "", sentence))
     sentence = _DASHED.sub(": ", decimal_points(spaced_digits(plain(sentence))))
     # Of "$3/4$" the signs are no currency.
     sentence = re.sub(r"(?<!\\)\$(\s?-?[\d.,/]+\s?)\$(?!\d)", r"\1", sentence)
@@ -269,7 +274,9 @@ def _right_side(sentence: str, at: int, numbers: list[NumberAt]) -> tuple[str | 
         return None, True
     if pair := _in_two_units(sentence, behind[0], behind):
         return pair, True
-    if _is_open(sentence, behind[0], behind):
+    if _SUMMED_UP.search(sentence[:behind[-1].start]) and not re.search(r"\w", sentence[behind[-1].end:]):
+        return behind[-1].text, True  # "… = $105, plus $5 for Monday: $110."
+    if _is_open(sentence, behind[0], behind) or _goes_on(sentence, behind):
         return None, True
     exact = next((number for number in reversed(numbers) if number.end <= at), None)
     if sentence[at] == "≈" and exact is not None and re.fullmatch(r"[\s*$]*", sentence[exact.end:at]) and re.search(
@@ -365,6 +372,11 @@ def _is_second(sentence: str, chosen: NumberAt, said: list[NumberAt]) -> bool:
     earlier = [number for number in said if number.end <= chosen.start and not number.circumstance]
     return bool(earlier) and not chosen.circumstance and _SECOND_CLAUSE.search(
         sentence[earlier[-1].end:chosen.start]) is not None
+
+
+def _goes_on(sentence: str, numbers: list[NumberAt]) -> bool:
+    """Whether what stands behind an equation tells another number: "she spent 4 × $5 = $20 and sold them for $32"."""
+    return len(numbers) > 1 and not is_conclusion(sentence) and _SECOND_VERB.match(sentence, numbers[0].end) is not None
 
 
 def _is_open(sentence: str, chosen: NumberAt, numbers: list[NumberAt]) -> bool:
