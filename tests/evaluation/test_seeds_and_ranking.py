@@ -1,6 +1,7 @@
 """Several seeds of two recipes, and several runs in a table."""
 
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,14 @@ def test_two_seeds_claim_nothing_about_the_method(tmp_path: Path) -> None:
     assert (found.verdict, found.method_verdict) == ("better", "no claim")
     assert "method_ci_low" not in found.to_json()
     assert found.sentence.endswith("nothing is claimed about the method: 2 seeds on a side, 3 are needed.")
+
+
+def test_one_run_several_times_is_no_seeds(tmp_path: Path) -> None:
+    a, b = runs(tmp_path, "a", [0.4, 0.45, 0.5]), runs(tmp_path, "b", [0.8])
+    shutil.copytree(b[0], tmp_path / "copied")
+    for again in (b[0], tmp_path / "copied"):
+        with pytest.raises(RequestError, match=r"(?s)on one side: one run twice.*with different seeds"):
+            compare_seeds(a, [*b, again])
 
 
 def test_seeds_that_scatter_leave_the_method_open(tmp_path: Path) -> None:

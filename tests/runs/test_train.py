@@ -14,6 +14,7 @@ import pytest
 
 from tests.runs.runs_helpers import RECIPE, write_recipe
 from workings.errors import DoesNotFit, RequestError
+from workings.evaluation.comparison.seeds import compare_seeds
 from workings.evidence.verify import verify
 from workings.record import jsonl
 from workings.record.layout import MACHINE
@@ -287,3 +288,11 @@ def test_smoke_keeps_the_recipe_and_shrinks_the_model(tmp_path):
     assert (manifest.completed_steps, manifest.recipe, manifest.facts["smoke"]) == (3, "unigram-smoke", True)
     assert manifest.config_snapshot["model"]["shape"]["width"] == 32
     assert (result.training.run / "config" / "recipe.yaml").read_text() == path.read_text()
+
+
+def test_a_recipe_trained_twice_with_one_seed_is_one_seed(recipe, tmp_path):
+    first, again, other = [train_and_evaluate(str(recipe), tmp_path / name, [f"seed={seed}"]).training.run
+                           for name, seed in (("first", 5), ("again", 5), ("other", 6))]
+    assert compare_seeds([first, other], [again]).method_verdict == "no claim"
+    with pytest.raises(RequestError, match="on one side: one recipe with seed 5 twice"):
+        compare_seeds([first, again], [other])

@@ -23,6 +23,7 @@ from workings.evaluation.statistics.equivalence import Equivalence, welch_equiva
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import EvaluationRecord, find_unit
 from workings.record.number_text import percent
+from workings.record.reader import RunRecord
 
 MIN_SEEDS = 3
 """With fewer seeds a side nothing is said about the method, only about these runs."""
@@ -138,12 +139,14 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: fl
             with enough seeds, between seeds. None: not asked.
 
     Raises:
-        RequestError: a side is empty, or two of the evaluations are not comparable.
+        RequestError: a side is empty, has a run or a seed twice, or two of the evaluations are not comparable.
     """
     if not a or not b:
         raise RequestError("a side without runs", "at least one run a side")
     records_a, records_b = [find_unit(path) for path in a], [find_unit(path) for path in b]
     notes = _check_all([*records_a, *records_b])
+    _refuse_repeated(records_a)
+    _refuse_repeated(records_b)
     # One order for all, because scores are averaged position by position.
     order = records_a[0].results()
     scores_a = [_scores(record, order) for record in records_a]
@@ -175,6 +178,22 @@ def _check_all(records: Sequence[EvaluationRecord]) -> list[str]:
                                "evaluations of the same items with the same scorer, template and decoding")
         notes += [note for note in unknown if note not in notes]
     return notes
+
+
+def _refuse_repeated(side: Sequence[EvaluationRecord]) -> None:
+    """Runs that cannot differ say nothing of how seeds do, and would make any difference look certain."""
+    seen: dict[object, EvaluationRecord] = {}
+    for record in side:
+        model = record.config["made_from"]
+        same: dict[object, str] = {model if isinstance(model, str) else record.root: "one run twice"}
+        if record.run is not None:
+            made = RunRecord.open(record.run).manifest
+            same[made.config_digest, *sorted(made.data_digests.items())] = f"one recipe with seed {made.seed} twice"
+        for key, what in same.items():
+            if key in seen:
+                raise RequestError(f"{seen[key].path} and {record.path} on one side: {what}",
+                                   "runs of one recipe with different seeds", f"workings train RECIPE seed={len(side)}")
+            seen[key] = record
 
 
 def _scores(record: EvaluationRecord, order: Sequence[ItemResult]) -> list[float]:
