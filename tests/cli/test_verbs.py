@@ -59,6 +59,14 @@ def test_recipes_are_listed_shown_copied_and_described(workings, tmp_path):
     assert "description" in schema["properties"]["seed"]
 
 
+def test_what_cannot_be_opened_is_one_finding(workings, tmp_path):
+    (tmp_path / "traces.jsonl").write_text("{}\n")
+    done = workings("verify", tmp_path / "traces.jsonl", check=False)
+    assert done.returncode == 1
+    assert len(done.stdout.splitlines()) == 2, "what is wrong, and the summary"
+    assert "nothing could be read" in workings("verify", "-v", tmp_path / "traces.jsonl", check=False).stdout
+
+
 def test_train_ask_verify_and_score_again(workings, tmp_path):
     run = tmp_path / "runs" / "tiny"
     done = workings("train", "smoke-tiny", "--out", run, "--json")

@@ -138,7 +138,8 @@ def _what_is_wrong(result: "Verification") -> list[str]:
                 lines.append(_line(verdict, check.text if check.unreadable else f"{check.id}: {check.text}"))
                 lines.append(_line(verdict, f"{len(stopped)} checks could not be made because of that: "
                                             f"{', '.join(stopped)}"))
-        elif verdict == "failed" or (verdict == "not_checked" and check.blocking):
+        # Where nothing could be opened, the one line that says why is not followed by one for each check.
+        elif verdict == "failed" or (verdict == "not_checked" and check.blocking and result.root):
             lines.append(_line(verdict, f"{check.id}: {check.text}"))
     return lines
 

@@ -27,9 +27,19 @@ from workings.evidence.writeup import WRITEUP, published, words_in
 from workings.publish.report_claims import Column, report_claims
 from workings.record import atomic
 from workings.record.canonical import line, loads
-from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, OVERRIDES, README, RECIPE, SEAL
+from workings.record.layout import (
+    EVALUATION_CONFIG,
+    EVALUATION_SUMMARY,
+    MANIFEST,
+    OVERRIDES,
+    README,
+    RECIPE,
+    SAMPLED,
+    SEAL,
+)
 from workings.record.reader import RunRecord
 from workings.record.redact import cleaned, find_placeholders, find_secrets
+from workings.record.seal import unit_kind
 from workings.reports.html import MAX_RUNS, write_report
 
 
@@ -184,7 +194,9 @@ def _pages(contents: Contents, documents: dict[str, bytes]) -> tuple[list[str], 
     """Add the report and, of two sides with evaluations, the comparison. Both name places of the pack only."""
     path_of = {**{place: run.path for place, run in contents.runs.items()}, **contents.evaluations}
     places = {place: path_of[place] for place in contents.order}
-    sides = [place for place, path in places.items() if any(path.glob(f"**/{EVALUATION_SUMMARY}"))]
+    # Samples were drawn to learn from; they are no result, and stand in a chain between two runs that have one.
+    sides = [place for place, path in places.items()
+             if any(unit_kind(summary.parent) != SAMPLED for summary in path.glob(f"**/{EVALUATION_SUMMARY}"))]
     # Links give the runs the places that they have in the pack, and relative paths then are the pack's own: no path of
     # this machine reaches the pages. The working folder belongs to the whole process, so no thread may run beside this.
     with tempfile.TemporaryDirectory(prefix="workings-pack-") as folder:
