@@ -24,6 +24,7 @@ def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
     (["train", "smoke-tiny", "--out", "x", "training.final_share=0.1"], "leave it out, or training.schedule=cosine"),
     (["plan", "smoke-tiny", "--on", "v5e-8", "training.final_share=0.1"], "leave it out, or training.schedule=cosine"),
     (["plan", "smoke-tiny", "--on", "v5e-8", "precision.rounding=stochastic"], "try:      precision.rounding=nearest"),
+    (["plan", "smoke-tiny", "--on", "cpu", "--formula", "--deadline", "9h"], "--formula with --write or --deadline"),
     (["trian"], "No such command"),
     (["ask", "nowhere", "What is 1+1?"], "a sealed run directory"),
     (["verify", "nowhere"], "nowhere"),

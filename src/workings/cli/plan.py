@@ -38,6 +38,7 @@ def plan_command(
 ) -> None:
     """Say whether a recipe's run fits a target, why, and how long it takes."""
     from workings.config.load import load_recipe
+    from workings.errors import RequestError
     from workings.hardware.catalog import find_target
     from workings.planning.seconds import parse_duration
     from workings.runs.plan import by_formula, estimated, plan
@@ -50,6 +51,9 @@ def plan_command(
     seconds = parse_duration(deadline) if deadline else 0.0
     # Before planning, which may compile for minutes: a wrong option should not cost that time.
     _check_write(write, names)
+    if formula and (write or deadline):
+        raise RequestError("--formula with --write or --deadline", "--formula alone: it says bytes, and plans nothing",
+                           "without --formula")
     if formula:
         estimates = [estimated(loaded, name) for name in dict.fromkeys(names)]
         answer({"estimates": [each.as_json() for each in estimates]}, as_json=as_json,

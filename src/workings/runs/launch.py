@@ -109,7 +109,7 @@ def launch(loaded: LoadedRecipe, asked: LaunchRequest, folder: Path) -> Launched
                         hosts=picked.hosts, devices=picked.devices, home=asked.home,
                         # Read back from the file: the digest is of what the other machine will read.
                         recipe_digest=json_digest(load_recipe(str(made / RECIPE)).resolved()),
-                        plan=_sentence(picked.plan), lies=lies, topology=picked.target.topology.partition(":")[2],
+                        plan=_sentence(picked), lies=lies, topology=picked.target.topology.partition(":")[2],
                         stores=any(is_stored(name) for _, _, name in named_places(
                             loaded.recipe.model_dump(mode="json"))))
         texts = _files(job, asked)
@@ -222,7 +222,11 @@ def _name(recipe: str) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in recipe.lower()).strip("-")[:40]
 
 
-def _sentence(plan: Plan) -> str:
+def _sentence(picked: Fit) -> str:
+    plan, processes = picked.plan, picked.hosts * picked.devices
+    # Of several CPUs one process is planned, see `candidates`.
+    alone = "" if picked.target.devices == processes else (
+        f" Planned for one process alone: {processes} take {processes} times these rows where the mesh is auto.")
     return (f"{gib(plan.verdict.peak_bytes)} of {gib(plan.verdict.limit_bytes)} a device ({plan.verdict.source}); "
             f"mesh fsdp={plan.mesh[0]} tp={plan.mesh[1]}; {plan.batch[0]} x {plan.batch[1]} x {plan.batch[2]} tokens "
-            "an update.")
+            f"an update.{alone}")
