@@ -155,7 +155,11 @@ def test_frames_and_data_sets_are_rows():
     ({"recipe": "smoke-tiny", "data": ROWS}, "a recipe and data"),
     ({"model": "x", "data": [], "steps": 1}, "data: no rows"),
     ({"model": "x", "data": ["text"], "steps": 1}, "a row of type str"),
-    ({"model": "x", "data": [{"a": 1}], "steps": 1}, "data: rows with a"),
+    ({"model": "x", "data": [{"a": "1"}], "steps": 1}, "data: the first row, which has a"),
+    ({"model": "x", "data": [{"prompt": "1+1?", "answer": 2}], "steps": 1}, "in which answer is a number"),
+    ({"model": "x", "data": {"train": ROWS}, "steps": 1}, r"(?s)a dict with train.*data=data\['train'\]"),
+    ({"model": "x", "data": ROWS, "method": "lorra"}, r"(?s)method.name: lorra.*one of full, lora, qlora"),
+    ({"recipe": "smoke-tiny", "method": "qlora"}, "a recipe and method"),
 ])
 def test_a_request_that_makes_no_run_says_what_would(keywords, said):
     with pytest.raises(RequestError, match=said):

@@ -32,6 +32,8 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
     local = Path(name)
     if local.is_dir():
         return local, LOCAL
+    # Most often a path that was mistyped, or that begins at another folder than was meant.
+    absent = f"{name}, which is no folder here"
     try:
         # Here and not above: a local directory needs neither the package nor the time to import it.
         from huggingface_hub import snapshot_download
@@ -44,7 +46,7 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
             RevisionNotFoundError,
         )
     except ModuleNotFoundError:
-        raise RequestError(name, "an existing local directory; the Hub needs the package huggingface_hub",
+        raise RequestError(absent, "an existing local directory; the Hub needs the package huggingface_hub",
                            pip_install("hub")) from None
     try:
         wanted = list(PATTERNS if tensors else SMALL)
@@ -58,9 +60,9 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
         raise RequestError(f"{name} at revision {revision}", "a branch, tag or commit of that repository",
                            "set `model.revision: main`") from None
     except (RepositoryNotFoundError, HFValidationError):
-        raise RequestError(name, "a local directory or the id of a repository that your token can see",
+        raise RequestError(absent, "a local directory or the id of a repository that your token can see",
                            "check the spelling; for a private or gated one set HF_TOKEN") from None
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
-        raise RequestError(name, f"a reachable Hub or an earlier download ({type(error).__name__})",
+        raise RequestError(absent, f"a reachable Hub or an earlier download ({type(error).__name__})",
                            "give a local directory with config.json and *.safetensors") from None
     return directory, directory.name  # the Hub's cache names a snapshot by its commit, whatever was asked for

@@ -32,6 +32,9 @@ def rows_of(data: Any, name: str) -> list[dict[str, Any]]:
         data = data.to_dict("records")
     elif hasattr(data, "to_list") and hasattr(data, "column_names"):  # a Dataset
         data = data.to_list()
+    if isinstance(data, Mapping):  # a DatasetDict, as `load_dataset` without a split gives it; or one row alone
+        raise RequestError(f"{name}: a {type(data).__name__} with {', '.join(map(str, data))}", f"a file, or {FORMS}",
+                           f"{name}={name}[{next(iter(data), 'train')!r}] for one split of it")
     rows = list(data)
     if not rows or not all(isinstance(row, Mapping) for row in rows):
         what = "no rows" if not rows else f"a row of type {next(type(r).__name__ for r in rows if not _is_row(r))}"
@@ -67,7 +70,11 @@ def write_given_traces(data: Any, out: Path) -> str:
     rows = cleaned(rows_of(data, "data"))
     form = looks_like(rows[0])
     if not form:
-        raise RequestError(f"data: rows with {', '.join(rows[0])}", FORMS, "rename the keys")
+        numbers = [key for key, value in rows[0].items() if isinstance(value, int | float)]
+        if looks_like(rows[0] | {key: str(rows[0][key]) for key in numbers}):
+            raise RequestError(f"data: the first row, in which {', '.join(numbers)} is a number", "texts",
+                               'str(…), such as "72"')
+        raise RequestError(f"data: the first row, which has {', '.join(rows[0])}", FORMS, "rename the keys")
 
     def records(_: Progress) -> Records:
         return (SourceRecord(number, row) for number, row in enumerate(rows, start=1))

@@ -74,7 +74,8 @@ def _values(asked: Keywords, folder: Path, kept: list[str]) -> dict[str, Any]:
         "method": {"name": asked.method}, "batch": {"micro_batch": 4, "accumulation": 4},
         "training": {**({"steps": asked.steps} if asked.steps else {}),
                      **({"epochs": asked.epochs} if asked.epochs else {}),
-                     "learning_rate": LEARNING_RATES["scratch" if scratch else asked.method]},
+                     # A method that does not exist needs none: the recipe is refused, and those that do are named.
+                     "learning_rate": LEARNING_RATES.get("scratch" if scratch else asked.method, 1e-4)},
         "optimizer": {"name": "adamw", "clip_norm": 1.0},
         "memory": {"remat": "layer", "loss_chunk": 256}}
     if holds_pairs(form):
