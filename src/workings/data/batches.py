@@ -8,7 +8,7 @@ may hold empty sequences (``segment_ids`` 0 everywhere), which weigh nothing in 
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -73,6 +73,7 @@ class Batches:
         self._buckets = (longest,) if self._packed else bucket_lengths(data_config, longest)
         self._plans: dict[int, EpochPlan] = {}
         self._most: dict[int, int] = {}
+        self._distinct: dict[int, int] = {}
 
     def at(self, position: Position) -> tuple[Batch, Position]:
         """The batch at a position, and the position after it.
@@ -129,6 +130,15 @@ class Batches:
             self._most[length] = int(counts[lengths <= length].max(initial=0))
         return self._most[length]
 
+    def most_distinct(self, length: int) -> int:
+        """The most `Batch.distinct_positions` that a micro batch of this length can have, in any epoch; 0: no pairs."""
+        if self._pairs is None:
+            return 0
+        if length not in self._distinct:
+            fitting = np.sort(self._pairs.distinct[self._pairs.lengths <= length])
+            self._distinct[length] = int(fitting[-(self._shape[1] // 2):].sum())
+        return self._distinct[length]
+
     def padding_share(self, epoch: int = 0) -> float:
         """Share of an epoch's positions that are padding, from 0 to 1."""
         return 1 - self._rows.total_tokens / self._plan(epoch).positions
@@ -177,7 +187,9 @@ class Batches:
 
     def _bounded(self, batch: Batch) -> Batch:
         """With what is known of all batches of its shape, so that an engine's programs can count on it."""
-        return batch.with_loss_positions(self.most_supervised(batch.tokens.shape[2]))
+        length = batch.tokens.shape[2]
+        return replace(batch.with_loss_positions(self.most_supervised(length)),
+                       distinct_positions=self.most_distinct(length))
 
 
 def _row_digests(batch: Batch) -> list[list[str]]:

@@ -6,6 +6,7 @@ data-parallel devices, S positions, M loss positions of a row.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,9 @@ class Batch:
 
     M is one number for all batches of a shape, because programs have fixed shapes.
     """
+    distinct_positions: int = 0
+    """Of rows that begin as their neighbours do: the most positions that any micro batch of this shape has where what
+    rows begin with counts once, and padding not at all. 0: not known."""
 
     def __post_init__(self) -> None:
         for name, x in self.signals.items():
@@ -77,8 +81,9 @@ class Batch:
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray], divided_by: float = 0.0) -> "Batch":
         """The batch that has these `arrays`; what is no array of every batch is a signal."""
-        return cls(**{name: arrays[name] for name in ROWS}, divided_by=divided_by,
-                   signals={name: x for name, x in arrays.items() if name not in ROWS})
+        rows: dict[str, Any] = {name: arrays[name] for name in ROWS}
+        return cls(**rows, divided_by=divided_by, signals={
+            name: x for name, x in arrays.items() if name not in ROWS})
 
     @classmethod
     def blank(cls, shape: tuple[int, int, int]) -> "Batch":

@@ -34,6 +34,8 @@ class TorchSpec:
     find_attention_layout: FindAttentionLayout
     like_lengths: bool
     """Rows of an update are computed in micro batches of like length, each as long as its own longest."""
+    share_beginnings: bool
+    """What rows begin with is computed once where they begin alike."""
     checkpointing: bool
     """Activations of a layer are computed again in backward (`memory.remat: layer`)."""
     loss_chunk: int
@@ -71,11 +73,14 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
     # Last, because what a CPU does instead depends on what was chosen for it.
     if on_cpu:
         attention, find_layout = optimize_for_cpu(memory.attention, attention)
+    # Several processes share each micro batch by rows, which would have to be of like length, too.
+    rows_move = on_cpu and (mesh or ProcessMesh()).fsdp == 1
     return TorchSpec(
         shape=shape, device=device, mesh=mesh or ProcessMesh(),
         attention=attention, find_attention_layout=find_layout,
-        # Several processes share each micro batch by rows, which would have to be of like length, too.
-        like_lengths=on_cpu and (mesh or ProcessMesh()).fsdp == 1 and isinstance(request.objective, AnyRowOrder),
+        like_lengths=rows_move and isinstance(request.objective, AnyRowOrder),
+        # An unproven model's attention may look at rows in a way of its own.
+        share_beginnings=rows_move and shape.proven,
         checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.compute],
         rounding=precision.rounding, seed=request.seed,

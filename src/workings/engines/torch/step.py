@@ -15,8 +15,10 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from workings.engines.shared_beginnings import SharedBeginnings
 from workings.engines.torch.attention import AttentionLayout, AttentionMask
 from workings.engines.torch.backward_optimizer import BackwardOptimizer
+from workings.engines.torch.cpu.distinct_positions import DistinctPositions
 from workings.engines.torch.embedding import shared_gradient
 from workings.engines.torch.last_layer import only_at
 from workings.engines.torch.lora import trained
@@ -70,6 +72,8 @@ class Rows:
     """``[N]`` float32 each: what the objective needs to know of a token beside the token."""
     attention_layout: AttentionLayout | None = None
     """How rows are arranged for attention, where that is not how they are here."""
+    distinct: DistinctPositions | None = None
+    """What is computed in the place of all positions, where rows share their beginnings."""
 
     @property
     def visible(self) -> AttentionMask:
@@ -81,6 +85,7 @@ class Rows:
 def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[Rows]:
     """This process's share of each micro batch; ``signals``: those of the batch that are wanted, by name."""
     micro_batches = []
+    shared = SharedBeginnings.of(batch) if spec.share_beginnings else None
     for i in range(batch.tokens.shape[0]):
         own = {name: x[i, spec.mesh.rows(x.shape[1])] for name, x in batch.arrays.items()}
         # Padding has the id 0 and stands at the end, so causality alone hides it from a row's only segment.
@@ -95,6 +100,7 @@ def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[
             attention_layout=spec.find_attention_layout(own["segment_ids"]) if packed else None,
             targets=torch.from_numpy(own["targets"].reshape(-1)[index].astype(np.int64)).to(spec.device),
             signals={name: torch.from_numpy(own[name].reshape(-1)[index]).to(spec.device) for name in signals},
+            distinct=None if shared is None else DistinctPositions.of(shared, i, index),
             **arrays))
     return micro_batches
 
@@ -141,12 +147,16 @@ def fill_masters(state: State) -> State:
 
 def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     """``[N, D]`` normed hidden states of the supervised positions of one micro batch."""
+    tokens, positions, visible, index, needed = rows.tokens, rows.positions, rows.visible, rows.index, rows.index
+    if rows.distinct is not None:
+        tokens, positions = (rows.distinct.of_rows(x) for x in (tokens, positions))
+        visible, index, needed = AttentionMask(layout=rows.distinct), rows.distinct.supervised_N, rows.distinct.needed
     # Recomputation in backward would find the whole block again; of an unproven model it is not known what it gives.
     all_positions = spec.checkpointing or not spec.shape.proven
-    with nullcontext() if all_positions else only_at(model, rows.index, rows.tokens.numel()):
-        hidden = hidden_states(model, rows.tokens, rows.positions, rows.visible)
+    with nullcontext() if all_positions else only_at(model, needed, tokens.numel()):
+        hidden = hidden_states(model, tokens, positions, visible)
     # The loss sees N rows only, however many positions are prompt or padding.
-    return hidden.reshape(-1, hidden.shape[-1]).index_select(0, rows.index)
+    return hidden.reshape(-1, hidden.shape[-1]).index_select(0, index)
 
 
 def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:

@@ -52,7 +52,8 @@ def with_a_pair_swapped(batch: Batch) -> Batch:
     places = batch.loss_positions
     return replace(
         Batch.of(arrays, batch.divided_by),
-        loss_positions=None if places is None else np.concatenate([places[:1, order], places[1:]]))
+        loss_positions=None if places is None else np.concatenate([places[:1, order], places[1:]]),
+        distinct_positions=batch.distinct_positions)
 
 
 def with_another_reference(batch: Batch) -> Batch:

@@ -1,8 +1,9 @@
 """What one CPU device gains and accelerators do not, behind `optimize_for_cpu` (`memory.cpu_optimizations`).
 
-Unstacked layers; the last layer and the loss at loss positions only; completions in micro batches of like length;
-memory that small steps free kept by malloc; prompts in two batches at a time, of finer lengths. How much they are worth
-stands in `benchmarks/results/cpu_switches.json`; what each is, in its module.
+Unstacked layers; the last layer and the loss at loss positions only; what rows begin with computed once where they begin
+alike; completions in micro batches of like length; memory that small steps free kept by malloc; prompts in two batches
+at a time, of finer lengths. How much they are worth stands in `benchmarks/results/cpu_switches.json`; what each is, in
+its module.
 """
 
 from collections.abc import Mapping
@@ -12,15 +13,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from workings.engines.jax.cpu import loss_positions, unstacked_layers
+from workings.engines.jax.cpu import loss_positions, shared_beginnings, unstacked_layers
 from workings.engines.jax.cpu.freed_memory import keep_freed_memory
 from workings.engines.jax.cpu.like_lengths import Programs, StepByLength, by_length
 from workings.engines.jax.cpu.loss_positions import LOSS_POSITIONS, LossPositions
+from workings.engines.jax.cpu.shared_beginnings import SharedBeginnings
 from workings.engines.jax.cpu.unstacked_layers import UnstackedState
 from workings.engines.jax.layers import unroll
 from workings.engines.jax.params_tree import Params, stacks
 from workings.engines.jax.remat import POLICIES
-from workings.engines.jax.step import Arrays, ProgramVariant, State, StepSpec, all_hidden_states
+from workings.engines.jax.step import Arrays, ProgramVariant, State, StepSpec
 from workings.engines.like_lengths import LikeLengths, rows_at_a_time
 from workings.models.batch import Batch
 from workings.objectives.base import AnyRowOrder
@@ -45,8 +47,9 @@ class CpuVariant(ProgramVariant):
     fine_prompt_lengths = True
 
     def batch_arrays(self, batch: Batch) -> dict[str, np.ndarray]:
-        """Loss positions, where the batch has some."""
-        return {} if batch.loss_positions is None else {LOSS_POSITIONS: batch.loss_positions}
+        """Loss positions and what rows share, where the batch has some."""
+        positions = {} if batch.loss_positions is None else {LOSS_POSITIONS: batch.loss_positions}
+        return positions | shared_beginnings.batch_arrays(batch)
 
     def micro_batches(self, count: int, rows: int) -> tuple[int, int]:
         """Of few rows, where the objective allows it."""
@@ -67,16 +70,14 @@ class CpuVariant(ProgramVariant):
 
     def supervised(self, spec: StepSpec, params: Params, rows: Arrays) -> tuple[jax.Array, Arrays]:
         """``[B, M, D]`` and rows at loss positions, or all of them where the batch brings none."""
-        if LOSS_POSITIONS not in rows:
-            hidden = unstacked_layers.hidden_states(spec, params, rows) if self.unstacked \
-                else all_hidden_states(spec, params, rows)
-            return hidden, rows
-        at = LossPositions.of(rows[LOSS_POSITIONS], rows["tokens"].shape[1])
+        length, shared = rows["tokens"].shape[1], SharedBeginnings.of(rows)
+        at = LossPositions.of(rows[LOSS_POSITIONS], length) if LOSS_POSITIONS in rows else None
         if self.unstacked:
-            hidden = unstacked_layers.hidden_states(spec, params, rows, at)
+            hidden = unstacked_layers.hidden_states(spec, params, rows, at, shared)
         else:
-            hidden = loss_positions.hidden_states(spec, params, rows, at)
-        return hidden, {name: at.of_rows(x) for name, x in rows.items() if name != LOSS_POSITIONS}
+            hidden = loss_positions.hidden_states(spec, params, rows, at, shared)
+        given = {name: x for name, x in rows.items() if name not in (LOSS_POSITIONS, *shared_beginnings.NAMES)}
+        return hidden, given if at is None else {name: at.of_rows(x) for name, x in given.items()}
 
     def at_positions(self, log_probs: jax.Array, rows: Arrays) -> jax.Array:
         """``[B, S]`` of log probabilities ``[B, M]`` at loss positions, or as they are where the batch brings none."""

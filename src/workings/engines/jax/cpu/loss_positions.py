@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from workings.engines.jax.cpu.shared_beginnings import SharedBeginnings
 from workings.engines.jax.model import final_norm, last_layer_output
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.step import Arrays, StepSpec
@@ -48,11 +49,16 @@ class LossPositions:
         return _spread(x_BM, self.place_BS)
 
 
-def hidden_states(spec: StepSpec, params: Params, rows: Arrays, at: LossPositions) -> jax.Array:
-    """``[B, M, D]`` normed hidden states at loss positions, of stacked layers that are all computed whole."""
+def hidden_states(spec: StepSpec, params: Params, rows: Arrays, at: LossPositions | None,
+                  shared: SharedBeginnings | None) -> jax.Array:
+    """``[B, M, D]`` normed hidden states at loss positions, or ``[B, S, D]``, of stacked layers computed whole."""
+    if shared is not None:
+        spec, rows = shared.spec(spec), shared.inputs(rows)
     x = last_layer_output(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
                           attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
-    return final_norm(at.of_rows(x), params, spec.shape)
+    if shared is not None:
+        x = shared.rows(x)
+    return final_norm(x if at is None else at.of_rows(x), params, spec.shape)
 
 
 @jax.custom_vjp

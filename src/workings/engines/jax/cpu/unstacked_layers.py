@@ -13,11 +13,11 @@ import jax.numpy as jnp
 
 from workings.engines.jax.attention import allowed_pairs, plain_attention, trained_attention
 from workings.engines.jax.cpu.loss_positions import LossPositions
+from workings.engines.jax.cpu.shared_beginnings import SharedBeginnings
 from workings.engines.jax.layers import layer_constants
-from workings.engines.jax.model import block, decoder_layer, embed, final_norm, query_scale
+from workings.engines.jax.model import Pick, block, decoder_layer, embed, final_norm, query_scale
 from workings.engines.jax.params_tree import Params, flatten_params, is_stacked, unflatten_params
 from workings.engines.jax.step import Arrays, StepSpec
-from workings.models.shape import ModelShape
 from workings.models.weights import EMBEDDING
 
 Tree = dict[str, Any]
@@ -96,8 +96,14 @@ class UnstackedState(Mapping[str, Any]):
 _stack = jax.jit(stack)
 
 
-def hidden_states(spec: StepSpec, params: Params, rows: Arrays, at: LossPositions | None = None) -> jax.Array:
-    """`model.hidden_states` of unstacked layers: ``[B, S, D]``, or ``[B, M, D]`` at loss positions."""
+def hidden_states(spec: StepSpec, params: Params, rows: Arrays, at: LossPositions | None,
+                  shared: SharedBeginnings | None) -> jax.Array:
+    """`loss_positions.hidden_states` of unstacked layers, the last one at loss positions only."""
+    # Only plain attention can have fewer queries than keys; else the last layer is computed whole and picked from.
+    few_queries = at is not None and spec.attention is plain_attention
+    if shared is not None:
+        spec, rows = shared.spec(spec), shared.inputs(rows)
+    of_rows: Pick = (lambda x: x) if shared is None else shared.rows
     shape, positions, segment_ids = spec.shape, rows["positions"], rows["segment_ids"]
     x = spec.layout.rows(embed(params[EMBEDDING], rows["tokens"], shape, spec.compute_dtype, spec.layout))
     layer = decoder_layer(shape, positions, segment_ids, attention=spec.attention, layout=spec.layout,
@@ -108,21 +114,23 @@ def hidden_states(spec: StepSpec, params: Params, rows: Arrays, at: LossPosition
     # A Python loop, because a scan would want the layers stacked again.
     for xs in before:
         x, _ = layer(x, xs)
-    # Only plain attention can have fewer queries than keys; else the layer is computed whole and picked from.
-    if at is not None and spec.attention is plain_attention:
-        return final_norm(_last_layer(spec, shape, x, last, positions, segment_ids, at), params, shape)
-    x, _ = layer(x, last)
+    if few_queries and at is not None:
+        return final_norm(_last_layer(spec, x, last, positions, segment_ids, at, of_rows), params, shape)
+    x = of_rows(layer(x, last)[0])
     return final_norm(x if at is None else at.of_rows(x), params, shape)
 
 
-def _last_layer(spec: StepSpec, shape: ModelShape, x: jax.Array, tensors: tuple[Params, Params], positions: jax.Array,
-                segment_ids: jax.Array, at: LossPositions) -> jax.Array:
+def _last_layer(spec: StepSpec, x: jax.Array, tensors: tuple[Params, Params], positions: jax.Array,
+                segment_ids: jax.Array, at: LossPositions, of_rows: Pick) -> jax.Array:
     """``[B, M, D]``: the last layer at loss positions only; keys and values are computed for all positions."""
+    shape = spec.shape
+
     def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> jax.Array:
         # `[B, M, S]`: of the square the rows of loss positions.
         allowed = at.of_rows(allowed_pairs(segment_ids, inputs["window"]))
-        return trained_attention(q, k, v, allowed, query_scale(shape), shape.attention_softcap)
+        return trained_attention(q, of_rows(k), of_rows(v), allowed, query_scale(shape), shape.attention_softcap)
 
     w, inputs = tensors
     last = shape.layers - 1
-    return block(x, w, positions, shape, attend, inputs, spec.layout, last, of_queries=at.of_rows)[0]
+    return block(x, w, positions, shape, attend, inputs, spec.layout, last,
+                 of_queries=lambda x: at.of_rows(of_rows(x)))[0]

@@ -1,7 +1,8 @@
 """What only a CPU gains, behind `optimize_for_cpu` (`memory.cpu_optimizations`).
 
-Attention over each segment of packed rows alone, attention of short rows by plain products, and completions in micro
-batches of like length (`workings.engines.like_lengths`).
+Attention over each segment of packed rows alone, attention of short rows by plain products, what rows begin with
+computed once where they begin alike, and completions in micro batches of like length
+(`workings.engines.like_lengths`).
 """
 
 from workings.engines.torch.attention import FindAttentionLayout
