@@ -38,7 +38,11 @@ def test_a_verb_that_is_stopped_says_so(number: signal.Signals, name: str, start
 
 
 def test_many_signals_end_in_one_sentence(start_forked, tmp_path: Path) -> None:
-    clearing_up = WAITING.replace("    time.sleep(10 ** 6)", """    try:
+    # "started" is written where a signal already leads to clearing up: one that came before would be waited for forever.
+    clearing_up = WAITING.replace("""    open("started", "w").close()
+    time.sleep(10 ** 6)
+""", """    try:
+        open("started", "w").close()
         time.sleep(10 ** 6)
     finally:
         open("clearing", "w").close()
@@ -51,6 +55,7 @@ def test_many_signals_end_in_one_sentence(start_forked, tmp_path: Path) -> None:
         time.sleep(0.01)
     child.send_signal(signal.SIGINT)
     while not (tmp_path / "clearing").exists():
+        assert child.poll() is None
         time.sleep(0.01)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1):
         child.send_signal(number)

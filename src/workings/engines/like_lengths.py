@@ -1,18 +1,22 @@
-"""The rows of an update in micro batches of like length, so that little of them is padding.
+"""The rows of an update in micro batches of like length, so that little of them is padding; equal beginnings together.
 
 Only for objectives that allow it (`workings.objectives.base.AnyRowOrder`). Sums over the update stay what they were but
 for their order, because its divisor is that of the whole.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from workings.engines.shared_beginnings import SharedBeginnings
 from workings.models.batch import Batch
 
 MAX_ROWS, MIN_ROWS = 32, 8
 """Rows of a micro batch: among more of them one long row makes more others long, and fewer keep no core busy."""
+
+SIZES = 8
+"""Sizes that the distinct positions of a micro batch may have: eighths of all its positions."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,10 @@ class LikeLengths:
         """
         first, rows, length = batch.tokens.shape
         lengths = np.count_nonzero(batch.segment_ids, -1).reshape(-1)
-        # Stable: the micro batches follow from the batch alone.
-        order = np.argsort(lengths, kind="stable")
+        # By what lengths are padded to, and then by tokens: rows that begin alike become neighbours, which share that
+        # (`shared_beginnings`). The micro batches follow from the batch alone.
+        tokens = batch.tokens.reshape(-1, length).T[::-1]
+        order = np.lexsort((*tokens, [padded(int(each)) for each in lengths]))
         size = rows_at_a_time(first, rows)
         batches = []
         for own in order.reshape(-1, size):
@@ -47,7 +53,9 @@ class LikeLengths:
             if batch.loss_positions is not None:
                 supervised = int(np.count_nonzero(part.loss_mask, -1).max())
                 part = part.with_loss_positions(min(batch.loss_positions.shape[-1], padded(max(1, supervised))))
-            batches.append(part)
+            # Few sizes, as of lengths, for engines whose every size is a program to compile.
+            step = -(-part.tokens.size // SIZES)
+            batches.append(replace(part, distinct_positions=-(-SharedBeginnings.count(part) // step) * step))
         return cls(batches, order, batch.tokens.shape)
 
     @classmethod

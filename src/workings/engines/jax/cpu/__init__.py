@@ -1,9 +1,9 @@
 """What one CPU device gains and accelerators do not, behind `optimize_for_cpu` (`memory.cpu_optimizations`).
 
-Unstacked layers; the last layer and the loss at loss positions only; what rows begin with computed once where they begin
-alike; completions in micro batches of like length; memory that small steps free kept by malloc; prompts in two batches
-at a time, of finer lengths. How much they are worth stands in `benchmarks/results/cpu_switches.json`; what each is, in
-its module.
+Unstacked layers; the last layer and the loss at loss positions only; what rows begin with computed once where they
+begin alike; completions in micro batches of like length; memory that small steps free kept by malloc; prompts in two
+batches at a time, of finer lengths. How much they are worth stands in `benchmarks/results/cpu_switches.json`; what each
+is, in its module.
 """
 
 from collections.abc import Mapping

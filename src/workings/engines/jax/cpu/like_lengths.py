@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from workings.engines.jax.cpu import shared_beginnings
 from workings.engines.jax.cpu.loss_positions import LOSS_POSITIONS
 from workings.engines.jax.generate import padded_length
 from workings.engines.jax.params_tree import Params, unflatten_params
@@ -64,6 +65,7 @@ class StepByLength:
             given = {name: part.arrays[name] for name in rows}
             if part.loss_positions is not None:
                 given[LOSS_POSITIONS] = part.loss_positions
+            given |= shared_beginnings.batch_arrays(part)
             sums, log_probs = self._add(given)(state["params"], sums, given, divisor)
             said.append(log_probs)
         after, numbers = self._update(state, sums, learning_rate)
