@@ -38,7 +38,7 @@ def test_a_verb_that_is_stopped_says_so(number: signal.Signals, name: str, start
 
 
 def test_many_signals_end_in_one_sentence(start_forked, tmp_path: Path) -> None:
-    # "started" is written where a signal already leads to clearing up: one that came before would be waited for forever.
+    # "started" is written where a signal already leads to clearing up: for one before that nothing would be cleared.
     clearing_up = WAITING.replace("""    open("started", "w").close()
     time.sleep(10 ** 6)
 """, """    try:
