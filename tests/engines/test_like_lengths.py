@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from tests.engines.tiny import random_batch, request, tiny_shape, with_signals
+from workings.engines.jax.cpu.shared_beginnings import batch_arrays
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.like_lengths import LikeLengths, rows_at_a_time
+from workings.engines.shared_beginnings import SharedBeginnings
 from workings.engines.torch.engine import TorchEngine
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import PolicyGradient
@@ -20,12 +22,13 @@ OBJECTIVES = {"grpo": PolicyGradient(normalize="sequences"),
 
 
 def completions(micro: int = 3, rows: int = 4, length: int = 40) -> Batch:
-    """Rows of many lengths, one without any token, of which the second halves are supervised."""
+    """Rows of many lengths, one without any token, of which the second halves are supervised; two begin alike."""
     batch = random_batch(SHAPE, micro=micro, rows=rows, length=length, seed=2)
     lengths = np.count_nonzero(batch.segment_ids, -1, keepdims=True)
     lengths[0, 1] = 0
     real = np.arange(length) < lengths
     mask = (real & (np.arange(length) >= lengths // 2)).astype(np.float32)
+    batch.tokens[-1, -1, :5] = batch.tokens[0, 0, :5]
     plain = replace(batch, loss_mask=mask, segment_ids=real.astype(np.int32), tokens=batch.tokens * real,
                     targets=np.where(mask > 0, batch.tokens, 0), positions=np.arange(length, dtype=np.int32) * real)
     return with_signals(plain, -4 * mask, divided_by=7.0)
@@ -45,6 +48,20 @@ def test_rows_of_like_length_are_together_and_come_back_in_their_order() -> None
     unsplit = LikeLengths.unsplit(batch)
     assert unsplit.batches == [batch]
     assert unsplit.together([batch.tokens]).tolist() == batch.tokens.tolist()
+
+
+def test_rows_that_begin_alike_are_neighbours() -> None:
+    batch = Batch.blank((2, 4, 6))
+    prompts = np.array([5, 3, 5, 3, 4, 3, 5, 4], np.int32).reshape(2, 4, 1)
+    # Three rows of 5 tokens and five of 6, which are padded alike, and what comes behind the prompt differs.
+    lengths = np.array([6, 6, 5, 5, 6, 6, 5, 6]).reshape(2, 4, 1)
+    tokens = np.concatenate([prompts, prompts, np.arange(10, 42, dtype=np.int32).reshape(2, 4, 4)], -1)
+    segments = (np.arange(6) < lengths).astype(np.int32)
+    parts = LikeLengths.of(replace(batch, tokens=tokens * segments, segment_ids=segments), lambda length: 8)
+    assert [part.tokens[0, :, 0].tolist() for part in parts.batches] == [[3, 3, 3, 4], [4, 5, 5, 5]]
+    # 24 positions less padding and twice what is shared: 24 - 1 - 4 and 24 - 2 - 4; then rounded up to eighths.
+    assert [SharedBeginnings.count(part) for part in parts.batches] == [19, 18]
+    assert [part.distinct_positions for part in parts.batches] == [21, 18]
 
 
 def test_many_rows_are_computed_some_at_a_time() -> None:
@@ -80,8 +97,9 @@ def test_a_program_is_compiled_for_a_length_and_its_memory_is_known_before() -> 
     state = engine.init(0)
     for _ in range(2):
         state, _ = engine.step(state, batch, 1e-3)
-    lengths = {part.tokens.shape for part in engine.spec.variant.like_lengths(batch).batches}  # type: ignore[union-attr]
-    assert len(programs) == 2 + len(lengths)
+    parts = engine.spec.variant.like_lengths(batch).batches  # type: ignore[union-attr]
+    sizes = {(part.tokens.shape, *(x.shape for x in batch_arrays(part).values())) for part in parts}
+    assert len(programs) == 3 + len(sizes) == 6  # all of these have few distinct positions
     accelerators = JaxEngine.open(request(SHAPE, objective=OBJECTIVES["grpo"]))
     whole = accelerators.inspect(Batch.blank(batch.tokens.shape))
     # One program holds all of it: the state, what was summed so far, and one micro batch.
