@@ -83,14 +83,14 @@ def test_colour_is_for_terminals_alone(monkeypatch):
 def verification(*verdicts: CheckVerdict, blocking=True) -> Verification:
     checks = tuple(Check(id=f"integrity.{n}", level=0, verdict=verdict, text="said", blocking=blocking)
                    for n, verdict in enumerate(verdicts))
-    return Verification(path="runs/a", checks=checks, asked_level=0, root="", claims=("a claim",))
+    return Verification(path="runs/a", checks=checks, asked_level=0, root="ab", claims=("a claim",))
 
 
 def test_a_good_record_is_one_line_and_a_bad_one_says_what_is_wrong():
     passed, failed, not_made = CheckVerdict.PASSED, CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED
     good = verification(passed, not_made, blocking=False)
     assert _text(good, verbose=False) == (
-        "verified: runs/a, level 0 of 0: 1 checks passed, 0 failed, 1 not made; -v lists them")
+        "verified: runs/a, level 0 of 0: 1 checks passed, 0 failed, 1 not made; -v lists them\nroot ab")
     assert _text(good, verbose=True).splitlines()[:4] == [
         "passed       integrity.0: said", "not checked  integrity.1: said", "", "a claim"]
     bad = _text(verification(passed, failed), verbose=False).splitlines()
