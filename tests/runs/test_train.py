@@ -193,6 +193,19 @@ def test_resuming_something_else_is_refused(child, recipe, tmp_path):
     assert train(str(recipe), out, resume=True).status == "complete"
 
 
+def test_a_refused_resumption_leaves_a_sealed_run_where_it_stands(recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("UNIGRAM_NAN_AT", "8")
+    sealed = RunRecord.open(train(str(recipe), tmp_path / "run").run)
+    monkeypatch.delenv("UNIGRAM_NAN_AT")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(RequestError, match=r"training\.learning_rate: 0\.5 before, 0\.1 now"):
+        train(str(recipe), tmp_path / "run", ["training.learning_rate=0.1"], resume=True)
+    assert sorted({path.name for path in tmp_path.iterdir()} - {"attempts.jsonl"}) == [
+        name for name in before if name != "attempts.jsonl"]
+    assert RunRecord.open(tmp_path / "run").root == sealed.root
+    assert train(str(recipe), tmp_path / "run", resume=True).status == "complete"
+
+
 def test_a_truncated_checkpoint_is_passed_over_and_named(child, recipe, tmp_path):
     out = tmp_path / "run"
     kill_after(child, recipe, out, 8)

@@ -72,10 +72,15 @@ def begin_again(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str
         RequestError: there is nothing to resume, or something else was asked for before.
         RecordError: the metrics that the checkpoint stands on are missing.
     """
+    # Before it is renamed: a request that is refused leaves a sealed run where it stands.
+    if (out / SEAL).is_file() and RunRecord.open(out).status != "complete":
+        _refuse_other_request([out], request, mesh)
     writer = RunWriter.resume(out)
     try:
+        origin = writer.resumed_from
         # Before metrics are cut: a request that is refused loses no line.
-        moved = _refuse_other_request(writer, out, request, mesh)
+        moved = _refuse_other_request([writer.directory, *([out.with_name(origin["name"])] if origin else [])],
+                                      request, mesh)
         checkpoint, skipped = writer.checkpoints.latest_valid()
         step = 0 if checkpoint is None else checkpoint.step
         # The steps after the checkpoint are taken again, and a step may have one line only.
@@ -159,22 +164,27 @@ def progress_from(checkpoint: Checkpoint | None) -> Progress:
                     supervised_tokens=facts["supervised_tokens"], seconds=facts["training_seconds"])
 
 
-def _refuse_other_request(writer: RunWriter, out: Path, request: dict[str, dict[str, Any]],
+def _refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, Any]],
                           mesh: Mapping[str, int]) -> list[str]:
     """A resumed run must be asked for the same as before; every differing key is named.
+
+    Args:
+        folders: the run, and the sealed one that it goes on from.
+        request: as in `begin_again`.
+        mesh: as in `begin_again`.
 
     Returns:
         What differs and may, because the same rows make a micro batch of all devices.
     """
     moved: list[str] = []
     for relative, values in request.items():
-        before = _before(writer, out, relative)
+        before = _before(folders, relative)
         if before is None:  # killed before the request was written down: nothing can differ from it
             continue
         differing = _differences(before, values, "")
         said = _said(differing)
         # A run that was killed early may have no device checks; then every difference is refused.
-        meshes = (_before(writer, out, DEVICE_CHECKS) or {}).get("mesh", {})
+        meshes = (_before(folders, DEVICE_CHECKS) or {}).get("mesh", {})
         if relative == CONFIG and "fsdp" in meshes and {key for key, _, _ in differing} <= PLACES:
             _refuse_other_rows(_rows(before, meshes), _rows(values, mesh), int(mesh["fsdp"]))
             moved += said + ([f"mesh: {meshes} before, {dict(mesh)} now"] if meshes != dict(mesh) else [])
@@ -194,10 +204,9 @@ def _refuse(said: Sequence[str]) -> None:
                            "resume with the recipe it was started with, or start a new run with another --out")
 
 
-def _before(writer: RunWriter, out: Path, relative: str) -> dict[str, Any] | None:
+def _before(folders: Sequence[Path], relative: str) -> dict[str, Any] | None:
     """A file of the run as it was, or of the sealed one that it goes on from; None where neither has it."""
-    origin = writer.resumed_from
-    places = [writer.path(relative)] + ([out.with_name(origin["name"]) / relative] if origin else [])
+    places = [folder / relative for folder in folders]
     values: dict[str, Any] | None = next((loads(place.read_bytes()) for place in places if place.is_file()), None)
     return values
 
