@@ -85,6 +85,7 @@ def test_no_run_is_called_better_than_error_messages_without_saying_so(tmp_path:
     assert found.to_json()["warnings"] == [EvaluationRecord(bad).warning]
     assert "warnings" not in compare(good, good).to_json()
     assert warned in rank([bad, good]).sentence
-    assert warned in compare_seeds([bad], [good, good]).sentence
+    other = score(tmp_path, "other", asked, [True] * 39 + [False])
+    assert warned in compare_seeds([bad], [good, other]).sentence
     set_baseline(tmp_path / "kept", "main", find_unit(good))
     assert warned in gate(bad, baseline="main", folder=tmp_path / "kept", metric="accuracy", max_drop=0.1).sentence
