@@ -322,6 +322,16 @@ def test_text_of_a_run_is_never_markup(tmp_path: Path, monkeypatch: pytest.Monke
         assert all((a.get("src") or "").startswith("/static/") for a in shown.named("script"))
 
 
+def test_a_failed_run_says_why_before_anything_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    manifest, why = tmp_path / "runs" / "steps" / "run_manifest.json", "step 8: loss nan <b>"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"status": "failed", "status_reason": why}))
+    page = client(tmp_path, monkeypatch)
+    assert why in Page(page.get("/run/runs/steps").text).text
+    assert {row["name"]: row["reason"] for row in page.get("/api/runs").json()["rows"]} == {
+        "runs/steps": why, "runs/plain": ""}
+
+
 @pytest.mark.parametrize(("name", "contents"), [
     ("run_manifest.json", b"{"), ("run_manifest.json", b"[1]"), ("run_manifest.json", b"[" * 100_000),
     ("run_manifest.json", b'{"name": 1}'), ("SEAL.json", b"\xff\xfe"),

@@ -66,6 +66,7 @@ class RunRow(BaseModel):
     engine: str = ""
     device: str = ""
     dtypes: str = ""
+    reason: str = Field(default="", description="Why it ended before its last step")
     steps: int = 0
     planned_steps: int = Field(default=0, description="0 while they are not known: those of epochs are counted")
     tokens: int = 0
@@ -196,6 +197,7 @@ def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]
         recipe=str(manifest["recipe"]), model=str(manifest["model_id"]), engine=str(manifest["engine"]),
         learned_from=learned_from(manifest.get("config_snapshot", {}), manifest.get("facts", {})),
         device=f"{device['count']} x {device['kind']}", dtypes=dtypes_text(dtypes),
+        reason="" if manifest["status"] == "complete" else str(manifest["status_reason"]),
         steps=int(manifest["completed_steps"]), planned_steps=int(manifest["planned_steps"]),
         tokens=int(manifest["tokens"]), loss=float(loss) if isinstance(loss, int | float) else None,
         started_at=str(manifest["started_at"]), accuracy=_accuracy(folder, named[0]) if named else None,
