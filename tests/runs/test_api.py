@@ -75,6 +75,8 @@ def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, m
     assert [one for one in heard if isinstance(one, str)][-2:] == ["opening the trained model", "answering"]
     assert heard[-1] == 0
     assert opened.ask("What is 1+1?", max_new_tokens=3) == reply.text == "".join(pieces)
+    with pytest.raises(RequestError, match="max_new_tokens: 0"):
+        opened.ask("What is 1+1?", max_new_tokens=0)
     assert reply.tokens == 3
     assert opened.evaluate([{"id": "a", "prompt": "1+1?", "expected_answer": 2}], "more").overall.n == 1
     assert set(opened.evaluations) == {"items", "more"}

@@ -39,7 +39,8 @@ BalanceOption = Annotated[str, typer.Option(
                       "none.")]
 PairsOption = Annotated[str | None, typer.Option(
     "--pairs", help="Make preference pairs too: best-worst or right-wrong.")]
-MostPairsOption = Annotated[int, typer.Option("--most-pairs", help="Pairs of one prompt at most.")]
+MostPairsOption = Annotated[int | None, typer.Option(
+    "--most-pairs", help="With --pairs: pairs of one prompt at most; 1 if not given.")]
 
 
 def sample_command(
@@ -57,7 +58,7 @@ def sample_command(
     near_duplicates: NearDuplicatesOption = 1.0,
     balance: BalanceOption = "none",
     pairs: PairsOption = None,
-    most_pairs: MostPairsOption = 1,
+    most_pairs: MostPairsOption = None,
     device: DeviceOption = None,
     template: TemplateOption = None,
     engine: EngineOption = None,
@@ -93,7 +94,7 @@ def sample_command(
         temperature=temperature, samples=samples, seed=seed, scorer=scorer,
         **recorded | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form))
     request = SampleRequest(
-        settings=settings, pairs=None if pairs is None else PairRule(rule=pairs, most_per_prompt=most_pairs),
+        settings=settings, pairs=PairRule.asked(pairs, most_pairs),
         selection=Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most, prefer=prefer,
                             near_duplicates=near_duplicates, balance=balance))
     # Before a model is opened, because a bad line is found at once.

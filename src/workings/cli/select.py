@@ -29,7 +29,7 @@ def select_command(
     near_duplicates: NearDuplicatesOption = 1.0,
     balance: BalanceOption = "none",
     pairs: PairsOption = None,
-    most_pairs: MostPairsOption = 1,
+    most_pairs: MostPairsOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Choose by other rules among samples that were drawn, without drawing again.
@@ -43,5 +43,5 @@ def select_command(
     unit = select_again(
         samples, out, Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most, prefer=prefer,
                                 near_duplicates=near_duplicates, balance=balance),
-        None if pairs is None else PairRule(rule=pairs, most_per_prompt=most_pairs))
+        PairRule.asked(pairs, most_pairs))
     answer_with(unit, pairs is not None, as_json=as_json)

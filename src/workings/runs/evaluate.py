@@ -8,6 +8,7 @@ from typing import Any
 
 from workings.engines.base import StreamingEngine
 from workings.engines.session import ModelSession
+from workings.errors import RequestError
 from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
@@ -40,7 +41,7 @@ def ask(run: Path, question: str, *, max_new_tokens: int = 256, tell: Tell | Non
     ``tell`` gets the answer in pieces while it is written; in one piece where the engine cannot say each token.
 
     Raises:
-        RequestError: no sealed run at that path.
+        RequestError: no sealed run at that path, or not one new token.
         RecordError: it has no intact checkpoint.
     """
     with waiting("opening the trained model"):
@@ -60,6 +61,8 @@ def ask_untrained(run: Path, question: str, *, max_new_tokens: int = 256, tell: 
 
 
 def _reply(session: ModelSession, question: str, max_new_tokens: int, tell: Tell | None) -> Reply:
+    if max_new_tokens < 1:
+        raise RequestError(f"max_new_tokens: {max_new_tokens}", "at least 1")
     engine, prompt, stops = session.engine, session.template.prompt_ids(question), session.template.stop_ids
     with ExitStack() as until_told:
         # The programs that answer may have to be compiled first.

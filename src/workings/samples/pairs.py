@@ -33,6 +33,16 @@ class PairRule:
         if self.most_per_prompt < 1:
             raise RequestError(f"pairs of a prompt: {self.most_per_prompt}", "at least 1")
 
+    @classmethod
+    def asked(cls, rule: str | None, most_per_prompt: int | None) -> "PairRule | None":
+        """What options say; None without a rule. Raises `RequestError` for a number of pairs without one."""
+        if rule is None:
+            if most_per_prompt is not None:
+                raise RequestError(f"--most-pairs {most_per_prompt} without --pairs, so that no pairs are made",
+                                   "--most-pairs beside --pairs", f"--pairs {RULES[0]} --most-pairs {most_per_prompt}")
+            return None
+        return cls(rule=rule) if most_per_prompt is None else cls(rule=rule, most_per_prompt=most_per_prompt)
+
     def to_json(self) -> dict[str, Any]:
         """As it is recorded."""
         return asdict(self)

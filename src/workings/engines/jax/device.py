@@ -1,6 +1,8 @@
 """Which devices a request gets. Nothing is ever replaced by something else in silence."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -68,7 +70,29 @@ def _open(platform: str) -> tuple[jax.Device, ...]:
         # Even so, JAX loads the plugins of other devices to find out what they are called.
         with without_noise():
             return tuple(jax.devices(platform))
-    return tuple(jax.devices(platform))
+    with _plugins_that_fail() as reasons:
+        try:
+            return tuple(jax.devices(platform))
+        except RuntimeError as error:
+            raise RuntimeError("; ".join([first_line(error), *reasons])) from error
+
+
+@contextmanager
+def _plugins_that_fail() -> Iterator[list[str]]:
+    """Why plugins of devices could not be loaded, in place of the tracebacks that JAX logs of them."""
+    reasons: list[str] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1]:
+            reasons.append(f"{record.getMessage()}: {first_line(record.exc_info[1])}")
+        return not record.exc_info
+
+    logger = logging.getLogger("jax._src.xla_bridge")
+    logger.addFilter(keep)
+    try:
+        yield reasons
+    finally:
+        logger.removeFilter(keep)
 
 
 def _absent(asked: str, present: Mapping[str, str], error: Exception) -> DeviceError:
