@@ -59,9 +59,9 @@ def test_rows_that_begin_alike_are_neighbours() -> None:
     segments = (np.arange(6) < lengths).astype(np.int32)
     parts = LikeLengths.of(replace(batch, tokens=tokens * segments, segment_ids=segments), lambda length: 8)
     assert [part.tokens[0, :, 0].tolist() for part in parts.batches] == [[3, 3, 3, 4], [4, 5, 5, 5]]
-    # 24 positions less padding and twice what is shared: 24 - 1 - 4 and 24 - 2 - 4; then rounded up to eighths.
+    # 24 positions less padding and twice what is shared: 24 - 1 - 4 and 24 - 2 - 4; then rounded up to quarters.
     assert [SharedBeginnings.count(part) for part in parts.batches] == [19, 18]
-    assert [part.distinct_positions for part in parts.batches] == [21, 18]
+    assert [part.distinct_positions for part in parts.batches] == [24, 18]
 
 
 def test_many_rows_are_computed_some_at_a_time() -> None:

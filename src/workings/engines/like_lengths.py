@@ -15,8 +15,8 @@ from workings.models.batch import Batch
 MAX_ROWS, MIN_ROWS = 32, 8
 """Rows of a micro batch: among more of them one long row makes more others long, and fewer keep no core busy."""
 
-SIZES = 8
-"""Sizes that the distinct positions of a micro batch may have: eighths of all its positions."""
+SIZES = 4
+"""Sizes that the distinct positions of a micro batch may have: quarters of all its positions."""
 
 
 @dataclass(frozen=True)
