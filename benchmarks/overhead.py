@@ -81,12 +81,12 @@ def watched(folder: Path) -> dict[str, Any]:
     shapes: set[tuple[int, ...]] = set()
     engines: list[JaxEngine] = []
 
-    def compiled_step(engine: JaxEngine, batch: Batch) -> Any:
+    def compiled_step(engine: JaxEngine, batch: Batch, *more: Any) -> Any:
         shapes.add(batch.tokens.shape)
         engines[:] = [engine]
         started = time.perf_counter()
         before = engine.compilations
-        program = compiled(engine, batch)
+        program = compiled(engine, batch, *more)
         if engine.compilations > before:
             clocks.add("compile" if clocks.calls.get("first_state") else "compile_before_the_loop", started)
 

@@ -103,8 +103,9 @@ _DENIED_BEHIND = re.compile(r"\s(?:is|are|was|were|would be)\s(?:not|wrong|incor
 _SECOND_CLAUSE = re.compile(rf"\s(?:and|while|whereas)\s(?!(?:then |now |still )?(?:{VERBS_OF_RESULT}|[a-z]+ed)\b)")
 _SECOND_VERB = re.compile(rf"[^=,]{{0,40}},?\s(?:and|while|whereas)\s(?:{VERBS_OF_THE_PAST})\b")
 _WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i)['’]d\b", re.IGNORECASE)
-# "27 puppies, 18 of which are black": what is said more about the first number.
+# "plus $5 for Monday: $110": what all of it comes to.
 _SUMMED_UP = re.compile(r"[^\W\d_]:\s\W{0,3}$")
+# "27 puppies, 18 of which are black": what is said more about the first number.
 _DETAIL = re.compile(r"\s(?:[^\W\d_]+\s){0,2}of (?:which|whom)\b")
 # "12 is the greatest common divisor of 36 and 48": what the sentence is about stands before the verb.
 _SUBJECT = re.compile(r"\s(?:is|are|was|were) (?:the|our|your|his|her|their)\b")

@@ -145,12 +145,16 @@ class JaxEngine(JaxPlanning):
         place = self.layout.batch()
         return {name: jax.make_array_from_callback(x.shape, place, x.__getitem__) for name, x in arrays.items()}
 
-    def compiled_step(self, batch: Batch) -> Any:
+    def compiled_step(self, batch: Batch, more: dict[str, np.ndarray] | None = None) -> Any:
         """The executable (`jax.stages.Compiled`) that `step` runs for batches of this shape.
 
         It is compiled once, by whoever asks first: `inspect`, `step`, or a test that reads the program.
+
+        Args:
+            batch: of which only sizes count.
+            more: `ProgramVariant.batch_arrays` of it, by whoever has them already.
         """
-        more = self.spec.variant.batch_arrays(batch)
+        more = self.spec.variant.batch_arrays(batch) if more is None else more
         # A variant's arrays have sizes of their own, such as the number of loss positions of a row.
         key = batch.tokens.shape, *(x.shape for x in more.values())
         if key not in self._steps:
@@ -166,10 +170,11 @@ class JaxEngine(JaxPlanning):
         """One update on one batch; ``state`` is consumed."""
         require_signals(self.spec.objective, batch)
         variant = self.spec.variant
-        run, arrays = self.compiled_step(batch), self._arrays(batch, self.spec.objective.signals)
+        more, arrays = variant.batch_arrays(batch), self._arrays(batch, self.spec.objective.signals)
+        run = self.compiled_step(batch, more)
         # The caller's arrays are used up from here on: the program writes its results into them.
         before = variant.before(state, self.layout.everywhere())
-        after, numbers, log_probs = run(before, arrays | variant.batch_arrays(batch), np.float32(batch.divisor),
+        after, numbers, log_probs = run(before, arrays | more, np.float32(batch.divisor),
                                         np.float32(learning_rate))
         # Reading the numbers waits until the device has done the step.
         return variant.after(after), StepResult.of(np.asarray(numbers).tolist(), self.spec.objective.metrics,

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from workings.engines.jax.cpu import shared_beginnings
 from workings.engines.jax.cpu.loss_positions import LOSS_POSITIONS
 from workings.engines.jax.generate import padded_length
 from workings.engines.jax.params_tree import Params, unflatten_params
@@ -62,10 +61,7 @@ class StepByLength:
             batch = batch.with_loss_positions(arrays[LOSS_POSITIONS].shape[-1])
         parts, sums, said = by_length(batch), self._zeros(), []
         for part in parts.batches:
-            given = {name: part.arrays[name] for name in rows}
-            if part.loss_positions is not None:
-                given[LOSS_POSITIONS] = part.loss_positions
-            given |= shared_beginnings.batch_arrays(part)
+            given = {name: part.arrays[name] for name in rows} | self._spec.variant.batch_arrays(part)
             sums, log_probs = self._add(given)(state["params"], sums, given, divisor)
             said.append(log_probs)
         after, numbers = self._update(state, sums, learning_rate)

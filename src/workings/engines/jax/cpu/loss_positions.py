@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from workings.engines.jax.cpu.shared_beginnings import SharedBeginnings
+from workings.engines.jax.cpu.shared_beginnings import SharedBeginnings, masked
 from workings.engines.jax.model import final_norm, last_layer_output
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.step import Arrays, StepSpec
@@ -82,8 +82,7 @@ def _backward(place_BS: jax.Array, dy: jax.Array) -> tuple[jax.Array, None, None
 
 def _spread(x: jax.Array, place_BS: jax.Array) -> jax.Array:
     # A gather as well: the automatic derivative is a scatter, which is a loop over scalars on a CPU.
-    there = (place_BS < x.shape[1]).reshape(*place_BS.shape, *[1] * (x.ndim - 2))
-    return jnp.where(there, _rows_of(x, place_BS), jnp.zeros((), x.dtype))
+    return masked(place_BS < x.shape[1], _rows_of(x, place_BS))
 
 
 _pick.defvjp(_forward, _backward)

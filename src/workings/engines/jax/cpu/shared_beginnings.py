@@ -67,7 +67,8 @@ def _flat(x: jax.Array) -> jax.Array:
     return x.reshape(-1, *x.shape[2:])
 
 
-def _where(known: jax.Array, x: jax.Array) -> jax.Array:
+def masked(known: jax.Array, x: jax.Array) -> jax.Array:
+    """``x`` where the leading axes are known, and 0 elsewhere."""
     return jnp.where(known.reshape(*known.shape, *[1] * (x.ndim - known.ndim)), x, jnp.zeros((), x.dtype))
 
 
@@ -86,10 +87,10 @@ def _to_rows_backward(places: tuple[jax.Array, ...], dy: jax.Array) -> tuple[jax
     # Rows that share a position are neighbours: each adds up 2 of them, then 4, then 8. Padding's gradients are zero.
     further = 1
     while further < min(MOST_ROWS, len(dy)):
-        alike = _where(index_BS[further:] == index_BS[:-further], dy[further:])
+        alike = masked(index_BS[further:] == index_BS[:-further], dy[further:])
         dy = dy + jnp.pad(alike, ((0, further), *[(0, 0)] * (dy.ndim - 1)))
         further *= 2
-    return _where(first_P < index_BS.size, jnp.take(_flat(dy), first_P, axis=0, mode="clip"))[None], None, None
+    return masked(first_P < index_BS.size, jnp.take(_flat(dy), first_P, axis=0, mode="clip"))[None], None, None
 
 
 _to_rows.defvjp(_to_rows_forward, _to_rows_backward)
@@ -108,7 +109,7 @@ def _to_distinct_backward(places: tuple[jax.Array, ...], dy: jax.Array) -> tuple
     first_P, index_BS = places
     # Only where it was taken from. Padding has the index 0, whose place is never padding.
     taken = jnp.take(first_P, index_BS) == jnp.arange(index_BS.size).reshape(index_BS.shape)
-    return _where(taken, jnp.take(dy[0], index_BS, axis=0)), None, None
+    return masked(taken, jnp.take(dy[0], index_BS, axis=0)), None, None
 
 
 _to_distinct.defvjp(_to_distinct_forward, _to_distinct_backward)
