@@ -4,10 +4,10 @@
         [--engines jax torch]
     python -m proof.chip --list
 
-Parts: doctor, parity with the CPU, predicted against measured memory, speed beside TRL, sampling, kill and resume,
-quickstart. Every row is measured in a process of its own, and kept in DIR/PART.json as soon as it is there. A part ends
-after ``--minutes``; called again, it goes on with the rows that are not finished. `table.md` shows all of them, and
-what went wrong on the way. It needs no network and installs nothing: packages may lie on PYTHONPATH.
+Parts: doctor, parity with the CPU, predicted against measured memory, speed beside TRL, sampling, kill and resume, ways
+of learning, quickstart. Every row is measured in a process of its own, and kept in DIR/PART.json as soon as it is
+there. A part ends after ``--minutes``; called again, it goes on with the rows that are not finished. `table.md` shows
+all of them, and what went wrong on the way. It needs no network and installs nothing: packages may lie on PYTHONPATH.
 
 Exits with 0 (every row is finished and holds), 1 (one failed, or does not hold) or 3 (no accelerator, or rows left).
 """
@@ -37,14 +37,14 @@ if __name__ == "__main__":
     for variable, value in ONE_DEVICE.items():
         os.environ.setdefault(variable, value)
 
-from proof.chip import doctor, memory, parity, quickstart, resume, sampling, speed  # noqa: E402
+from proof.chip import doctor, memory, parity, quickstart, resume, sampling, speed, ways  # noqa: E402
 from proof.chip.evidence import FINISHED, Evidence, write_table  # noqa: E402
 from proof.chip.part import Absent, Chip, Part  # noqa: E402
 from workings.engines.hardware_probe import accelerators  # noqa: E402
 from workings.errors import RequestError  # noqa: E402
 
 PARTS: dict[str, Part] = {module.PART.name: module.PART
-                          for module in (doctor, parity, memory, speed, sampling, resume, quickstart)}
+                          for module in (doctor, parity, memory, speed, sampling, resume, ways, quickstart)}
 RESULTS = Path(__file__).parent / "results"
 DESCRIBE = "--describe"
 
