@@ -11,10 +11,12 @@ from tests.runs.runs_helpers import write_recipe
 from workings.config.load import load_recipe
 from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings
+from workings.planning.preflight import rate_text
 from workings.record.waiting import Nobody, heard_by
 from workings.runs.evaluate import Pieces, ask
 from workings.runs.given_data import rows_of
 from workings.runs.keyword_recipe import Keywords, keyword_recipe
+from workings.training.schedule import Schedule
 
 SHAPE = {"source": "scratch", "shape": {"layers": 1, "width": 8, "mlp_width": 8, "heads": 1, "kv_heads": 1,
                                         "head_dim": 8}}
@@ -185,3 +187,19 @@ def test_letters_that_end_a_line_elsewhere_are_part_of_a_row(tmp_path):
     rows = [{"prompt": "a\u2028b\x85c", "steps": ["1+1=2"], "answer": "2"}]
     with keyword_recipe(Keywords(model="Qwen/Qwen3-0.6B", data=rows, steps=1)) as loaded:
         assert loaded.recipe.data.reasoning == "tags"
+
+
+@pytest.mark.parametrize(("overrides", "rate", "said"), [
+    ({}, 2e-5, "2e-05 at the only step"),
+    ({"training.schedule": "constant"}, 2e-4, "0.0002, constant"),
+    (["training.schedule=constant"], 2e-4, "0.0002, constant"),
+    (["training.final_share=0"], 0, "0 at the only step, which changes nothing; try: training.final_share=1"),
+    ({"training.steps": 30, "training.warmup_steps": 3}, 2e-4 / 3,
+     "0.0002 at its peak, cosine to 2e-05 at the last step, 3 steps of warm-up"),
+])
+def test_a_short_run_learns_and_its_rate_is_said(overrides, rate, said):
+    asked = Keywords(model="Qwen/Qwen3-0.6B", data=ROWS, steps=1, overrides=overrides)
+    with keyword_recipe(asked) as loaded:
+        training = loaded.recipe.training
+    assert Schedule.of(training).at(1) == pytest.approx(rate)
+    assert rate_text(training) == said

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from workings.config.recipe import Recipe
+from workings.config.training import TrainingConfig
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
 from workings.models.shape import ModelShape
@@ -29,7 +30,21 @@ def preflight_lines(*, recipe: Recipe, device: DeviceFacts, shape: ModelShape, p
         f"mesh       {mesh}",
         f"batch      micro {batch.micro_batch} x accumulation {batch.accumulation} x devices {data_parallel} "
         f"= global {total} rows; {recipe.training.steps:,} steps",
+        f"rate       {rate_text(recipe.training)}",
         f"data       {data}; " + ", ".join(f"{name} {digest[:16]}…" for name, digest in data_digests.items()),
         f"memory     {memory}",
         f"writing    {out}",
     ]
+
+
+def rate_text(training: TrainingConfig) -> str:
+    """The learning rate over the run, and a word where it is 0 at every step."""
+    peak, last = training.learning_rate, training.learning_rate * training.final_share
+    warmup = f", {training.warmup_steps:,} steps of warm-up" if training.warmup_steps else ""
+    if training.schedule == "constant":
+        return f"{peak:g}, constant{warmup}"
+    if training.steps > 1:
+        return f"{peak:g} at its peak, {training.schedule} to {last:g} at the last step{warmup}"
+    # The only step is the last one as well.
+    return f"{last:g} at the only step" if last else (
+        "0 at the only step, which changes nothing; try: training.final_share=1")

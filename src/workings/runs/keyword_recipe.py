@@ -14,6 +14,8 @@ from workings.engines.hardware_probe import accelerators
 from workings.record.layout import CONFIG, GIVEN_ITEMS, GIVEN_TRACES
 from workings.runs.given_data import Rows, holds_pairs, write_given_items, write_given_traces
 
+FINAL_SHARE = 0.1
+"""Of the peak, at the last step: with 0 that step would change nothing, and it may be the only one."""
 LEARNING_RATES = {"scratch": 1e-3, "full": 2e-5, "lora": 2e-4, "qlora": 2e-4}
 """Peak learning rate of a method; adapters take far more than all weights do."""
 
@@ -72,7 +74,8 @@ def _values(asked: Keywords, folder: Path, kept: list[str]) -> dict[str, Any]:
         "data": {"traces": traces, "template": "gemma" if scratch else "tokenizer",
                  "reasoning": _reasoning(folder / GIVEN_TRACES if form else None), "max_length": 1024},
         "method": {"name": asked.method}, "batch": {"micro_batch": 4, "accumulation": 4},
-        "training": {**({"steps": asked.steps} if asked.steps else {}),
+        "training": {**({} if _is_constant(asked.overrides) else {"final_share": FINAL_SHARE}),
+                     **({"steps": asked.steps} if asked.steps else {}),
                      **({"epochs": asked.epochs} if asked.epochs else {}),
                      # A method that does not exist needs none: the recipe is refused, and those that do are named.
                      "learning_rate": LEARNING_RATES.get("scratch" if scratch else asked.method, 1e-4)},
@@ -92,6 +95,12 @@ def _values(asked: Keywords, folder: Path, kept: list[str]) -> dict[str, Any]:
             kept.append(GIVEN_ITEMS)
         values["evaluation"] = {"items": items}
     return values
+
+
+def _is_constant(overrides: Overrides) -> bool:
+    """Whether a constant learning rate is asked for, which has no end value that could be chosen."""
+    words = overrides.items() if isinstance(overrides, Mapping) else (word.split("=", 1) for word in overrides)
+    return ["training.schedule", "constant"] in [list(word) for word in words]
 
 
 def _file(data: Rows, name: str) -> str:
