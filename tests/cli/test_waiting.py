@@ -1,6 +1,7 @@
 """Nothing is silent for longer than two seconds: what goes on, for how long, and how long it took the last time."""
 
 import queue
+import time
 
 import pytest
 
@@ -43,6 +44,17 @@ def test_an_error_ends_the_waiting(said):
             divide()
         with waiting("reading"):
             assert said.get().startswith("reading … ")
+
+
+def test_many_short_parts_are_not_silent_together(said, monkeypatch):
+    monkeypatch.setattr(line, "FIRST_SECONDS", 0.2)
+    with heard_by(line.WaitingLine()), waiting("the whole"):
+        for _ in range(200):
+            with waiting("a short part"):
+                time.sleep(0.02)
+            if not said.empty():
+                break
+    assert not said.empty()
 
 
 @pytest.mark.parametrize(("seconds", "usual", "done", "expected"), [

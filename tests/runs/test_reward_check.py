@@ -6,6 +6,7 @@ from tests.runs import rewarded
 from workings.errors import RequestError, RewardError
 from workings.record.canonical import loads
 from workings.record.layout import rollout_file
+from workings.record.waiting import Nobody, heard_by
 from workings.runs.reward_check import check_rewards
 from workings.runs.train import train
 
@@ -61,7 +62,16 @@ def test_a_reward_that_is_not_the_same_twice_is_named(recipe, name):
 
 
 def test_what_is_drawn_is_what_the_first_update_learns_from(recipe, tmp_path):
-    found = check_rewards(recipe, prompts=2)
+    heard = []
+
+    class Listens(Nobody):
+        def begins(self, what, usual_seconds):
+            heard.append(what)
+
+    with heard_by(Listens()):
+        found = check_rewards(recipe, prompts=2)
+    assert heard[:3] == ["reading the data", "opening the model with the engine jax",
+                         "drawing completions of 2 prompts"]
     values = found.as_json()["samples"]
     assert (values["count"], values["max_new_tokens"]) == (8, 16)
     run = train(recipe, tmp_path / "run", ["training.steps=1"]).run

@@ -7,6 +7,7 @@ import typer
 
 from workings.cli.output import JsonFlag, answer
 from workings.record.number_text import percent
+from workings.record.waiting import waiting
 
 if TYPE_CHECKING:
     from workings.runs.reward_check import RewardCheck
@@ -37,7 +38,9 @@ def check_command(
     """
     from workings.runs.reward_check import check_rewards
 
-    report = check_rewards(recipe, overrides or (), prompts=prompts, model=not no_model)
+    # Around all of it: each of its parts alone may be shorter than what is spoken of.
+    with waiting("trying the rewards"):
+        report = check_rewards(recipe, overrides or (), prompts=prompts, model=not no_model)
     answer(report.as_json(), as_json=as_json, text=page(report))
     if report.refusals:
         raise typer.Exit(1)

@@ -24,6 +24,7 @@ class WaitingLine:
     def __init__(self, before_first: Callable[[], str] | None = None) -> None:
         self._before_first = before_first
         self._going_on: list[_Spoken] = []
+        self._silence = _Silence()
 
     def begins(self, what: str, usual_seconds: float | None) -> None:
         """Speak of this from now on, and no longer of what it is a part of."""
@@ -32,7 +33,9 @@ class WaitingLine:
             say(first())
         if self._going_on:
             self._going_on[-1].pause()
-        self._going_on.append(_Spoken(what, usual_seconds))
+        else:
+            self._silence.begins()
+        self._going_on.append(_Spoken(what, usual_seconds, self._silence))
         self._going_on[-1].speak()
 
     def reaches(self, done: int, total: int) -> None:
@@ -46,12 +49,22 @@ class WaitingLine:
             self._going_on[-1].speak()
 
 
+class _Silence:
+    """Since when nothing was said. Of many short parts each alone would be over before it is spoken of."""
+
+    def begins(self) -> None:
+        self._since = time.monotonic()
+
+    def seconds_left(self) -> float:
+        return max(0.0, self._since + FIRST_SECONDS - time.monotonic())
+
+
 class _Spoken:
     """One thing that goes on, and the thread that speaks of it."""
 
-    def __init__(self, what: str, usual: float | None) -> None:
+    def __init__(self, what: str, usual: float | None, silence: _Silence) -> None:
         self.done: tuple[int, int] | None = None
-        self._what, self._usual = what, usual
+        self._what, self._usual, self._silence = what, usual, silence
         self._began = time.monotonic()
 
     def speak(self) -> None:
@@ -68,7 +81,7 @@ class _Spoken:
 
     def _lines(self) -> None:
         terminal, said = sys.stderr.isatty(), False
-        over = self._over.wait(FIRST_SECONDS)
+        over = self._over.wait(self._silence.seconds_left())
         while not over:
             line = waiting_text(self._what, time.monotonic() - self._began, self._usual, self.done)
             if terminal:
@@ -78,6 +91,7 @@ class _Spoken:
             else:
                 say(line)
             said = True
+            self._silence.begins()
             over = self._over.wait(TERMINAL_SECONDS if terminal else LOG_SECONDS)
         if terminal and said:
             sys.stderr.write("\r\x1b[K")

@@ -16,6 +16,7 @@ from workings.engines.base import EngineRequest
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.models.tokenizer import Tokenizer
+from workings.record.waiting import waiting
 from workings.rollouts.prompts import Place
 from workings.rollouts.rollout import Group, to_reward
 from workings.runs.resolve import ResolvedRun, resolve
@@ -113,18 +114,21 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
         loaded = with_engine(loaded)
     settings = reward_settings(loaded)
     settings.recorded()  # files that are not there are found before anything else
-    resolved = resolve(loaded, tensors=model)
-    known = prompts_of(resolved)
+    with waiting("reading the data"):
+        resolved = resolve(loaded, tensors=model)
+        known = prompts_of(resolved)
     places, _ = known.take(Position(0, 0), min(prompts, len(known.prompts)))
     with RewardProcess(settings) as rewarder:
         groups = _drawn(resolved, rewarder, places) if model else []
         texts = _texts(resolved, settings, places, groups)
-        values = rewarder.score([text.sample for text in texts])
-        again = [rewarder.score([text.sample for text in texts])]
+        with waiting(f"rewarding {len(texts):,} texts"):
+            values = rewarder.score([text.sample for text in texts])
+        with waiting(f"rewarding {len(texts):,} texts once more"):
+            again = [rewarder.score([text.sample for text in texts])]
     # In another process as well: there texts have other hashes, and counters begin anew.
-    with RewardProcess(settings) as other:
+    with waiting(f"rewarding {len(texts):,} texts in another process"), RewardProcess(settings) as other:
         again.append(other.score([text.sample for text in texts]))
-    with ScoringProcess(ScoringSettings()) as judge:
+    with waiting(f"judging {len(texts):,} texts"), ScoringProcess(ScoringSettings()) as judge:
         judged = judge.judge([(text.sample.item, text.sample.text, text.sample.truncated) for text in texts])
     for each in values:
         total(each, settings)  # raises where the sum is no number
@@ -150,16 +154,19 @@ class _Text:
 def _drawn(resolved: ResolvedRun, rewarder: RewardProcess, places: Sequence[Place]) -> list[Group]:
     """One group of completions of each prompt, as the first update would have them drawn."""
     recipe = resolved.recipe
-    engine = find_engine(recipe.engine).engine.open(
-        EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory))
-    learned = read_training_data(resolved)(engine.describe().mesh["fsdp"])
-    assert isinstance(learned, PromptData)  # the recipe learns from rewards
-    drawing = learned.drawing(engine, rewarder)
-    state = resolved.initial_state(engine, recipe.seed, trainable=False)
+    with waiting(f"opening the model with the engine {recipe.engine}"):
+        engine = find_engine(recipe.engine).engine.open(
+            EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory))
+        learned = read_training_data(resolved)(engine.describe().mesh["fsdp"])
+        assert isinstance(learned, PromptData)  # the recipe learns from rewards
+        drawing = learned.drawing(engine, rewarder)
+        state = resolved.initial_state(engine, recipe.seed, trainable=False)
     groups: list[Group] = []
-    # As many at a time as training draws: more might not fit.
-    for start in range(0, len(places), drawing.groups):
-        groups += drawing.groups_of(state, places[start:start + drawing.groups], 1)
+    with waiting(f"drawing completions of {len(places):,} prompts") as told:
+        # As many at a time as training draws: more might not fit.
+        for start in range(0, len(places), drawing.groups):
+            groups += drawing.groups_of(state, places[start:start + drawing.groups], 1)
+            told.reaches(len(groups), len(places))
     return groups
 
 
