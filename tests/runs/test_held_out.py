@@ -39,7 +39,8 @@ def test_a_reward_that_rises_alone_is_said():
     ("0" * 20, "1" * 20, [0.1, 0.9], "rose from 0.10 to 0.90, and the held-out score rose too: +100.0 points"),
     ("1" * 20, "0" * 20, [0.1, 0.9], "rose from 0.10 to 0.90, the held-out score fell: -100.0 points"),
     ("0" * 20, "0" * 20, [0.9, 0.1], "fell from 0.90 to 0.10, the held-out score did not change, as far"),
-    ("0" * 20, "1" * 20, [0.5, 0.5], "stayed from 0.50 to 0.50, the held-out score rose"),
+    ("0" * 20, "1" * 20, [0.5, 0.5], "the reward stayed at 0.50, the held-out score rose"),
+    ("0" * 20, "0" * 20, [0.001, 0.002], "the reward stayed at 0.00, the held-out score did not change, as far"),
 ])
 def test_every_way_it_can_go(first, last, rewards, said):
     assert said in change(first, last, rewards).sentence

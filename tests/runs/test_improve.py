@@ -99,7 +99,19 @@ def test_two_rounds_and_a_control(workings, tmp_path):
     assert again == told
     refused = workings(*(word if word != "2" else "3" for word in words), check=False)
     assert refused.returncode == 2
-    assert "rounds, samples" in refused.stderr
+    assert "something else was asked for: samples" in refused.stderr
+
+    # More rounds are made behind those that are there, and a control that had as long as all of them.
+    seals = {run.path: (run.path / "SEAL.json").stat().st_mtime_ns for run in runs}
+    further = json.loads(workings(*words, "--rounds", "3").stdout.splitlines()[-1])
+    assert further["accuracies"][:3] == told["accuracies"]
+    assert [Path(run).name for run in further["runs"]] == [f"round_{number}" for number in range(4)]
+    assert Path(further["control"]).name == "control_3"
+    assert {path: (path / "SEAL.json").stat().st_mtime_ns for path in seals} == seals
+    assert not verify(out).failed
+    refused = workings(*words, check=False)
+    assert refused.returncode == 2
+    assert "--rounds 2 for" in refused.stderr
 
 
 @pytest.mark.slow
@@ -135,3 +147,8 @@ def test_a_round_that_does_not_help_is_the_last(tmp_path):
     assert told.rounds[0].overall["mean"] == 1.0  # there is nothing left to improve
     assert len(told.rounds) == 2
     assert told.stopped.startswith("round 1 did not help: +0.0 points, 95 % interval")
+    assert "left the model at 100.0 % right: +0.0 points" in told.sentence
+    assert "the same command with --all-rounds" in told.text()
+    further = improve(str(tmp_path / "recipe.yaml"), tmp_path / "out", asked=request(tmp_path, rounds=3))
+    assert len(further.rounds) == 4
+    assert "the same command with --rounds 4" in further.text()

@@ -37,7 +37,8 @@ def improve_command(
     """Let a model learn from what it gets right itself.
 
     Each round draws from the model of the round before, keeps what is right, trains the recipe again from its first
-    weights and compares; it stops when a round does not help. Killed, the same command goes on.
+    weights and compares; it stops when a round does not help. Killed, the same command goes on; with more --rounds,
+    or --all-rounds, it goes on from where it ended.
     """
     from workings.errors import Interrupted, RequestError
     from workings.runs.improve import ImproveRequest, improve

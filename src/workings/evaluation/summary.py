@@ -106,6 +106,8 @@ def _sample_text(verdict: str, sample: dict[str, Any]) -> str:
 
 def _fenced(text: str) -> str:
     """A code fence that the text cannot close: markup in a prompt stays text."""
+    # A model of single bytes may write it, and no text file holds one; the predictions have it as it is.
+    text = text.replace("\0", "\N{SYMBOL FOR NULL}")
     fence = "`" * max(3, max((len(run) for run in _runs_of(text, "`")), default=0) + 1)
     return f"{fence}text\n{text}\n{fence}"
 

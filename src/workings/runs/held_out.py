@@ -34,8 +34,11 @@ class HeldOutChange:
     @property
     def sentence(self) -> str:
         """For the log: `the reward rose from 0.42 to 0.61, the held-out score did not: +1.6 points [-6.1, +9.3] …`."""
-        reward, score = self._reward_verb, self.difference.verdict
-        if reward == "rose":
+        score, before, after = self.difference.verdict, f"{self.reward_before:.2f}", f"{self.reward_after:.2f}"
+        # By the digits that are shown: nobody can see how "0.00" rose to "0.00".
+        reward = (f"stayed at {after}" if before == after else
+                  f"{'rose' if self.reward_after > self.reward_before else 'fell'} from {before} to {after}")
+        if reward.startswith("rose"):
             said = {"better": "and the held-out score rose too", "worse": "the held-out score fell",
                     "inconclusive": "the held-out score did not, as far as these items can tell"}[score]
         else:
@@ -46,14 +49,8 @@ class HeldOutChange:
             text += f" [{points(difference.interval.low)}, {points(difference.interval.high)}]"
         else:
             text += f" (no interval: {difference.interval})"
-        return (f"the reward {reward} from {self.reward_before:.2f} to {self.reward_after:.2f}, {said}: {text} of "
+        return (f"the reward {reward}, {said}: {text} of "
                 f"{difference.n} items, step {self.step_after} against step {self.step_before}")
-
-    @property
-    def _reward_verb(self) -> str:
-        if self.reward_after == self.reward_before:
-            return "stayed"
-        return "rose" if self.reward_after > self.reward_before else "fell"
 
     def facts(self) -> dict[str, Any]:
         """For the manifest."""

@@ -29,7 +29,7 @@ from workings.record.lock import DirectoryLock
 from workings.record.reader import RunRecord
 from workings.runs.datasets import RunData, find_data, read_prompts
 from workings.runs.evaluate import evaluate_run
-from workings.runs.improve_result import ImproveResult, Round, write_result
+from workings.runs.improve_result import RESULT, ImproveResult, Round, write_result
 from workings.runs.object_store import local_name
 from workings.runs.sample import sample_run
 from workings.runs.select_engine import with_engine
@@ -40,7 +40,7 @@ from workings.samples.unit import SampleUnit
 from workings.scoring.items import Item
 
 REQUEST = "improve.json"
-"""What was asked for: the same command goes on only with the same request."""
+"""What was asked for: the same command goes on only with the same request, or with more rounds."""
 SECONDS = "seconds.jsonl"
 """A line for every part that was finished, with the seconds of the attempt that finished it."""
 TWO_RIGHT_ONES = Selection(keep="correct", most_per_prompt=2)
@@ -96,7 +96,7 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
     """Improve a model by what it gets right itself, round by round, as long as a round helps.
 
     A call that was killed is continued by the same call, and ends the same: finished runs and samples stay, an
-    unfinished run goes on after its last checkpoint.
+    unfinished run goes on after its last checkpoint. One that has ended goes on with more rounds.
 
     Args:
         recipe: imitates traces and has held-out items; each round trains it from the first weights.
@@ -113,10 +113,11 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
     loaded = with_engine(load_recipe(recipe, overrides))
     prompts = read_prompts(asked.prompts)
     data = _checked_data(loaded, asked, prompts)
-    _open(out, loaded, asked, data.digests | _prompts_digest(asked.prompts))
+    request = _open(out, loaded, asked, data.digests | _prompts_digest(asked.prompts))
     # It lies in the folder, which exists from here on; a second call would write the same rounds.
     lock = DirectoryLock(out)
     try:
+        atomic.write_json(out / REQUEST, request)  # from here on it asks for as many rounds as this call
         steps = _Steps(ImproveFolder(out), loaded, asked, prompts, list(data.traces), say)
         result = steps.all()
         write_result(result)
@@ -159,24 +160,35 @@ def _prompts_digest(name: str) -> dict[str, str]:
     return {"prompts": file_digest(path)} if path.is_file() else {}  # a shipped set is the same each time
 
 
-def _open(out: Path, loaded: LoadedRecipe, asked: ImproveRequest, digests: dict[str, str]) -> None:
-    """Make the folder, or see that the one which is there was made for the same request and the same data."""
+def _open(out: Path, loaded: LoadedRecipe, asked: ImproveRequest, digests: dict[str, str]) -> dict[str, Any]:
+    """Make the folder, or see that the one which is there was made for the same request and the same data.
+
+    Returns the request. How far it goes may be more than before: finished rounds are the same however many follow.
+    """
     request = {"recipe": loaded.resolved(), **asdict(asked),
                **{f"contents of {name}": digest for name, digest in digests.items()}}
     path = out / REQUEST
     if path.is_file():
         before = loads(path.read_bytes())
+        if asked.rounds < before["rounds"]:
+            raise RequestError(f"--rounds {asked.rounds} for {out}, where {before['rounds']} were asked for",
+                               f"as many or more: rounds that are there stay. {RESULT} has what each reached",
+                               f"--rounds {before['rounds']}, or another --out")
+        further = {"rounds", *([] if before["all_rounds"] else ["all_rounds"])}
         # Through JSON, as the other side came: a tuple would differ from the list that it was written as.
-        differing = sorted(key for key in {*before, *request} if before.get(key) != loads(line(request)).get(key))
+        differing = sorted(key for key in {*before, *request} - further
+                           if before.get(key) != loads(line(request)).get(key))
         if differing:
             raise RequestError(f"--out {out}, where something else was asked for: {', '.join(differing)}",
-                               "the same request, to go on with it, or another --out", f"--out {out}-2")
-        return
+                               "the same request, to go on with it or with more --rounds, or another --out",
+                               f"--out {out}-2")
+        return request
     # What the demonstration has put there is its data.
     if out.exists() and {path.name for path in out.iterdir()} - {"data"}:
         raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", f"--out {out}-2")
     out.mkdir(parents=True, exist_ok=True)
     atomic.write_json(path, request)
+    return request
 
 
 @dataclass(frozen=True)
@@ -208,7 +220,7 @@ class _Steps:
                 break
         seconds = self._seconds()
         return ImproveResult(out=self.folder.out, rounds=tuple(rounds), stopped=stopped, seconds=seconds,
-                             control=self._control(rounds[0].run, seconds) if self.asked.control else None)
+                             control=self._control(rounds, seconds) if self.asked.control else None)
 
     def _draw(self, number: int) -> int:
         """Sample for a round, and write down what it is trained on. Returns how many samples were kept."""
@@ -276,15 +288,19 @@ class _Steps:
         path = self.loaded.path(name)
         return path if path.is_file() else Path(name)
 
-    def _control(self, start: Path, seconds: float) -> Path:
+    def _control(self, rounds: Sequence[Round], seconds: float) -> Path:
         """The recipe's own traces for as many seconds as all rounds took, by the seconds of a step of the start."""
-        run, first = self.folder.out / "runs" / CONTROL, RunRecord.open(start).manifest
+        first, made = RunRecord.open(rounds[0].run).manifest, len(rounds) - 1
+        planned = self.folder.out / f"{CONTROL}.json"
+        # One for fewer rounds had less time: it stays, and another is made beside it.
+        if planned.is_file() and loads(planned.read_bytes()).get("rounds", made) != made:
+            planned = planned.with_stem(f"{CONTROL}_{made}")
         # A control that was begun keeps its number of steps: seconds may have been added since.
-        planned = self.folder.out / "control.json"
         if not planned.is_file():
-            atomic.write_json(planned, {"seconds": seconds, "steps": max(
+            atomic.write_json(planned, {"rounds": made, "seconds": seconds, "steps": max(
                 1, round(first.completed_steps * seconds / first.training_seconds))})
         steps = loads(planned.read_bytes())["steps"]
+        run = self.folder.out / "runs" / planned.stem
         return self._train(run, [*self._same_tokenizer(), f"training.steps={steps}"])
 
     def _same_tokenizer(self) -> list[str]:

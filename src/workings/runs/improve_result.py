@@ -103,9 +103,10 @@ class ImproveResult:
         if difference is None or len(self.rounds) == 1:
             return f"No round was made: {self.stopped}."
         count = "1 round" if len(self.rounds) == 2 else f"{len(self.rounds) - 1} rounds"
-        text = (f"On {difference.n} held-out items, {count} in {self.seconds:.0f} s took the model "
-                f"from {percent(first.overall['mean'])} to {percent(last.overall['mean'])} right "
-                f"({difference_text(difference, difference.p_value)})")
+        before, after = percent(first.overall["mean"]), percent(last.overall["mean"])
+        took = f"left the model at {after}" if before == after else f"took the model from {before} to {after}"
+        text = (f"On {difference.n} held-out items, {count} in {self.seconds:.0f} s {took} right: "
+                f"{difference_text(difference, difference.p_value)}")
         if self.control is not None:
             accuracy = read_scorecard(self.control)["overall"]["mean"]
             text += f"; the same traces for the same time reached {percent(accuracy)}"
@@ -123,7 +124,18 @@ class ImproveResult:
                           "never, sometimes, always: questions by how many of their samples were right",
                           f"page: {self.out / PAGE}", "", "Try next:",
                           f"  {program} verify {self.out}",
-                          f"  {program} compare {self.rounds[0].run} {self.rounds[-1].run}"])
+                          f"  {program} compare {self.rounds[0].run} {self.rounds[-1].run}",
+                          *self._further])
+
+    @property
+    def _further(self) -> list[str]:
+        """What makes the same command go on from here; nothing where there is nothing to learn from."""
+        last = self.rounds[-1].number
+        if not self.stopped:
+            return [f"  the same command with --rounds {last + 1}, for one round more"]
+        if last and self.stopped.startswith(f"round {last} "):
+            return ["  the same command with --all-rounds, to go on after a round that did not help"]
+        return []
 
     @property
     def page(self) -> RoundsPage:

@@ -102,7 +102,8 @@ def read_rounds(site: Site, name: str) -> Rounds:
     runs = [run for number in range(int(asked["rounds"]) + 1) if _evaluated(run := place / RUNS / f"round_{number}")]
     rounds = [_round(site, "start" if not number else str(number), run, runs[number - 1] if number else None)
               for number, run in enumerate(runs)]
-    if _evaluated(control := place / RUNS / CONTROL):
+    # Of several the one that the result names: it was made for as many rounds as there are.
+    if _evaluated(control := place / RUNS / Path(said.get("control", CONTROL)).name):
         rounds.append(_round(site, CONTROL, control, None))
     last = site.compared.of(runs[0], runs[-1]) if len(runs) > 1 else None
     return Rounds(name=folder.name(place), asked=int(asked["rounds"]), finished=bool(said), rounds=rounds,
