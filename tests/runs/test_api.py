@@ -16,6 +16,7 @@ from workings.record.waiting import Nobody, heard_by
 from workings.runs.evaluate import Pieces, ask
 from workings.runs.given_data import rows_of
 from workings.runs.keyword_recipe import Keywords, keyword_recipe
+from workings.runs.python_words import python_words
 from workings.training.schedule import Schedule
 
 SHAPE = {"source": "scratch", "shape": {"layers": 1, "width": 8, "mlp_width": 8, "heads": 1, "kv_heads": 1,
@@ -82,6 +83,12 @@ def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, m
     assert reply.tokens == 3
     assert opened.evaluate([{"id": "a", "prompt": "1+1?", "expected_answer": 2}], "more").overall.n == 1
     assert set(opened.evaluations) == {"items", "more"}
+    with pytest.raises(RequestError, match="name='more', an evaluation that runs/scratch-full has"):
+        opened.evaluate(ITEMS, "more")
+    # A file that is called as the run's own evaluation is: another name is found for what it becomes.
+    (tmp_path / "items.jsonl").write_text('{"id": "a", "prompt": "1+1?", "expected_answer": "2"}\n')
+    assert opened.evaluate("items.jsonl").overall.n == 1
+    assert set(workings.Run.open("runs/scratch-full").evaluations) == {"items", "items-2", "more"}
     assert opened.compare(again).verdict == "inconclusive"
 
 
@@ -162,12 +169,47 @@ def test_frames_and_data_sets_are_rows():
     ({"model": "x", "data": [{"a": "1"}], "steps": 1}, "data: the first row, which has a"),
     ({"model": "x", "data": [{"prompt": "1+1?", "answer": 2}], "steps": 1}, "in which answer is a number"),
     ({"model": "x", "data": {"train": ROWS}, "steps": 1}, r"(?s)a dict with train.*data=data\['train'\]"),
-    ({"model": "x", "data": ROWS, "method": "lorra"}, r"(?s)method.name: lorra.*one of full, lora, qlora"),
+    ({"model": "x", "data": ROWS, "method": "lorra", "steps": 1}, r"(?s)method.name: lorra.*one of full, lora, qlora"),
     ({"recipe": "smoke-tiny", "method": "qlora"}, "a recipe and method"),
 ])
 def test_a_request_that_makes_no_run_says_what_would(keywords, said):
     with pytest.raises(RequestError, match=said):
         workings.train(**keywords)
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("--out runs/a, which exists", 'out="runs/a", which exists'),
+    ("choose another --out, or add --resume if that run did not finish",
+     "choose another out, or add resume=True if that run did not finish"),
+    ("--resume without --out", "resume=True without out"),
+    ("--out runs/a --resume", 'out="runs/a", resume=True'),
+    ("--rounds 3 or more", "rounds=3 or more"),
+    ("--on v5e-8 or --on t4", 'on="v5e-8" or on="t4"'),
+    ("workings verify a --level 2, or another --out", "workings verify a --level 2, or another out"),
+    ("what `eval --out` wrote; /x/python -m pip install --upgrade a",
+     "what `eval --out` wrote; /x/python -m pip install --upgrade a")])
+def test_options_are_arguments_in_python(text, said):
+    assert python_words(text) == said
+
+
+@pytest.mark.parametrize(("keywords", "words"), [
+    ({"out": "there"}, 'out="there", which exists'),
+    ({"resume": True}, 'resume=True without out'),
+    ({"steps": 0}, "neither steps nor epochs"),
+    ({"epochs": 1}, "steps=3 and epochs=1"),
+    ({"overrides": "training.steps=3"}, "overrides=['training.steps=3']"),
+    ({"data": "gone.jsonl"}, "no file {here}/gone.jsonl"),
+    ({"data": [*ROWS, {"prompt": "x"}]}, "correct that row"),
+    ({"items": [{"question": "x"}]}, "items: row 1, which has question")])
+def test_errors_name_the_arguments(keywords, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    few = {key: value for key, value in UNIGRAM.items() if not key.startswith("evaluation")}
+    asked = {"model": SHAPE, "data": ROWS, "method": "full", "steps": 3, "overrides": few, **keywords}
+    with pytest.raises(RequestError) as refused:
+        workings.train(**asked)
+    assert words.format(here=tmp_path) in str(refused.value)
+    assert "--" not in str(refused.value)
 
 
 def test_overrides_as_a_dict_mean_what_their_values_are():

@@ -105,6 +105,9 @@ def load_recipe(name: RecipeLike, overrides: Overrides = ()) -> LoadedRecipe:
     """
     if isinstance(name, LoadedRecipe):
         return name
+    if isinstance(overrides, str):  # a sequence of letters, which nobody means
+        raise RequestError(f"overrides={overrides!r}", "a dict, or a list of key=value words",
+                           f"overrides=[{overrides!r}]")
     if isinstance(overrides, Mapping):
         overrides = [f"{key}={_flow(value)}" for key, value in overrides.items()]
     text, origin, base = (_dump(name), GIVEN, Path.cwd()) if isinstance(name, Mapping) else _find(str(name))

@@ -79,7 +79,11 @@ def write_given_traces(data: Any, out: Path) -> str:
     def records(_: Progress) -> Records:
         return (SourceRecord(number, row) for number, row in enumerate(rows, start=1))
 
-    import_records(RecordSource("data", "row", 0, records), out, ImportRequest(format=form, labels={}))
+    try:
+        import_records(RecordSource("data", "row", 0, records), out, ImportRequest(format=form, labels={}))
+    except RequestError as wrong:
+        # What else an import proposes are options of `workings data import`, which nobody typed here.
+        raise RequestError(wrong.given, wrong.expected, "correct that row, or leave it out") from None
     return form
 
 
@@ -89,12 +93,20 @@ def holds_pairs(form: str) -> bool:
 
 
 def write_given_items(data: Any, out: Path) -> None:
-    """Write rows with `prompt` (or `question`) and `expected_answer` (or `answer`) as items; ids are numbers."""
+    """Write rows with `prompt` (or `question`) and `expected_answer` (or `answer`) as items; ids are numbers.
+
+    Raises:
+        RequestError: a row without one of them.
+    """
     lines = []
     for number, row in enumerate(cleaned(rows_of(data, "items")), start=1):
         # Beside an `expected_answer` the key `answer` may be anything, such as a worked solution: it keeps its name
         # then.
         names = {"question": "prompt", "answer": "expected_answer"} if "expected_answer" not in row else {}
         item = {"id": f"item-{number:05d}"} | {names.get(key, key): value for key, value in row.items()}
+        if missing := {"prompt", "expected_answer"} - item.keys():
+            raise RequestError(f"items: row {number}, which has {', '.join(row)}",
+                               "rows with prompt (or question) and expected_answer (or answer)",
+                               f"add or rename {' and '.join(sorted(missing))}")
         lines.append(json.dumps(item, ensure_ascii=False))
     atomic.write_text(out, "".join(f"{line}\n" for line in lines))

@@ -6,16 +6,19 @@ from functools import cached_property
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from workings.config.load import check_recipe
+from workings.errors import RequestError
 from workings.evaluation.settings import settings_of
 from workings.record import reader
 from workings.record.layout import RECIPE
 from workings.runs.evaluate import ask, evaluate_run
 from workings.runs.given_data import Rows, write_given_items
+from workings.runs.python_words import in_python_words
 
 if TYPE_CHECKING:
     from workings.evaluation.comparison.compare import Comparison
@@ -90,30 +93,43 @@ class Run:
         """Every sealed evaluation by name, as its summary stands in the record."""
         return {unit.name: unit.summary for unit in self.record.evaluations()}
 
+    @in_python_words
     def ask(self, question: str, *, max_new_tokens: int = 256) -> str:
         """The answer of the trained model to one question, greedily."""
         return ask(self.path, question, max_new_tokens=max_new_tokens).text
 
+    @in_python_words
     def evaluate(self, items: Rows, name: str = "") -> "Scorecard":
         """Ask the trained model items, score them, and seal the evaluation in the run.
 
         Args:
             items: a file, or rows with `prompt` and `expected_answer`.
-            name: of the evaluation; by default the file's, or `given`.
+            name: of the evaluation; by default the file's, or `given`, or with the next free number.
 
         Raises:
-            RequestError: items that are none, or an evaluation of this name is there already.
+            RequestError: items that are none, or an evaluation of the name that was said is there already.
         """
         settings = settings_of(check_recipe(dict(self.record.manifest.config_snapshot), str(self.path)))
         # The seed that `workings eval` takes unless told otherwise: both ways to ask give the same answers.
         settings = replace(settings, seed=0)
         if isinstance(items, str | Path):
-            return evaluate_run(self.path, Path(items), self.path / "eval" / (name or Path(items).stem),
-                                settings=settings)
+            return evaluate_run(self.path, Path(items), self._unit(name, Path(items).stem), settings=settings)
         with TemporaryDirectory(prefix="workings-") as folder:
             file = Path(folder, "given.jsonl")
             write_given_items(items, file)
-            return evaluate_run(self.path, file, self.path / "eval" / (name or "given"), settings=settings)
+            return evaluate_run(self.path, file, self._unit(name, "given"), settings=settings)
+
+    def _unit(self, asked: str, usual: str) -> Path:
+        """Where an evaluation goes. A run's own lies in `eval/items`, and people call their file so, too."""
+        places = self.path / "eval"
+        if not asked:
+            names = (usual if number == 1 else f"{usual}-{number}" for number in count(1))
+            # One that was interrupted keeps its name, and goes on.
+            return next(place for name in names if not (place := places / name).exists())
+        if (places / asked).exists():
+            raise RequestError(f"name={asked!r}, an evaluation that {self.path} has", "another name",
+                               f"name={f'{asked}-2'!r}")
+        return places / asked
 
     def compare(self, other: "str | Path | Run") -> "Comparison":
         """Whether this run is better than another one on the same items, pair by pair.

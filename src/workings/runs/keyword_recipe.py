@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from workings.config.load import LoadedRecipe, Overrides, load_recipe
 from workings.engines.hardware_probe import accelerators
+from workings.errors import RequestError
 from workings.record.layout import CONFIG, GIVEN_ITEMS, GIVEN_TRACES
 from workings.runs.given_data import Rows, holds_pairs, write_given_items, write_given_traces
 
@@ -46,6 +47,7 @@ def keyword_recipe(asked: Keywords) -> Iterator[LoadedRecipe]:
     Raises:
         RequestError: rows that are none, or keys that do not go together.
     """
+    _check_length(asked)
     with TemporaryDirectory(prefix="workings-") as folder:
         # Laid out as the run directory will be, so that the recipe in the run finds the run's own copies.
         config = Path(folder, CONFIG).parent
@@ -97,15 +99,33 @@ def _values(asked: Keywords, folder: Path, kept: list[str]) -> dict[str, Any]:
     return values
 
 
+def _check_length(asked: Keywords) -> None:
+    """In the words of the call: what the recipe's reader would say names a recipe that nobody wrote."""
+    if asked.steps and asked.epochs:
+        raise RequestError(f"steps={asked.steps} and epochs={asked.epochs}", "one of the two", "leave one of them out")
+    elsewhere = any(key.startswith("training") for key, _ in _pairs(asked.overrides))
+    if not asked.steps and not asked.epochs and not elsewhere:
+        raise RequestError("neither steps nor epochs", "one of the two", "steps=100, or epochs=1")
+
+
 def _is_constant(overrides: Overrides) -> bool:
     """Whether a constant learning rate is asked for, which has no end value that could be chosen."""
-    words = overrides.items() if isinstance(overrides, Mapping) else (word.split("=", 1) for word in overrides)
-    return ["training.schedule", "constant"] in [list(word) for word in words]
+    return ("training.schedule", "constant") in _pairs(overrides)
+
+
+def _pairs(overrides: Overrides) -> list[tuple[str, Any]]:
+    """Keys with their values, which in words are texts."""
+    if isinstance(overrides, Mapping):
+        return list(overrides.items())
+    return [(word.partition("=")[0], word.partition("=")[2]) for word in overrides]
 
 
 def _file(data: Rows, name: str) -> str:
     """The file or shipped set that was named; empty where rows were given."""
-    return (_existing(str(data)) or str(data)) if isinstance(data, str | Path) else ""
+    if not isinstance(data, str | Path):
+        return ""
+    # A name without an ending may be that of a shipped set. A file that does not exist is missed where it was meant.
+    return _existing(str(data)) or (str(Path(data).absolute()) if Path(data).suffix else str(data))
 
 
 def _existing(name: str) -> str:
