@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from workings.cli import data_look
+from workings.cli import data_look, surprise
 from workings.cli.output import JsonFlag, answer, say
 from workings.errors import RequestError
 
@@ -95,6 +95,7 @@ def make_command(
 
 app.command("check")(data_look.check_command)
 app.command("preview")(data_look.preview_command)
+app.command("surprise")(surprise.surprise_command)
 
 
 @app.command("list")

@@ -65,19 +65,7 @@ def router(site: Site, tabs: Mapping[str, Tab] = TABS) -> APIRouter:
         return Response(page, media_type="text/html", headers={
             "content-disposition": f'attachment; filename="{_file_name(name)}.html"'})
 
-    @routes.post("/api/ask/{name:path}", name="ask")
-    def ask_json(name: str, question: Annotated[str, Form()],
-                 max_new_tokens: Annotated[int, Form(ge=1, le=4096)] = 256) -> Job:
-        """Put a question to a run and to the model that it began with; look at the job for the answers."""
-        run = site.folder.path(name)
-        return site.jobs.start("ask", arguments(run, question, max_new_tokens), subject=site.folder.name(run))
-
-    @routes.post("/ask/{name:path}", include_in_schema=False)
-    def ask_form(name: str, question: Annotated[str, Form()],
-                 max_new_tokens: Annotated[int, Form(ge=1, le=4096)] = 256) -> RedirectResponse:
-        # A form sends line ends as a network does; a model was trained on others.
-        ask_json(name, question.replace("\r\n", "\n").strip(), max_new_tokens)
-        return RedirectResponse(f"/run/{quote(name)}?tab=ask", 303)
+    _ask_the_model(site, routes)
 
     @routes.post("/item/{name:path}", include_in_schema=False)
     def item_form(name: str, prompt: Annotated[str, Form()], expected: Annotated[str, Form()]) -> RedirectResponse:
@@ -150,3 +138,34 @@ def _instead_of_loss(site: Site, run: Path) -> dict[str, Any] | None:
             return {"name": name, "where": where, "first": round(rewards[0], 6) + 0.0,
                     "last": round(rewards[-1], 6) + 0.0}
     return None
+
+
+def _ask_the_model(site: Site, routes: APIRouter) -> None:
+    """Routes that put a question to a run's checkpoint, and lead back to the tab that shows the answer."""
+
+    @routes.post("/api/ask/{name:path}", name="ask")
+    def ask_json(name: str, question: Annotated[str, Form()],
+                 max_new_tokens: Annotated[int, Form(ge=1, le=4096)] = 256) -> Job:
+        """Put a question to a run and to the model that it began with; look at the job for the answers."""
+        run = site.folder.path(name)
+        return site.jobs.start("ask", arguments(run, question, max_new_tokens), subject=site.folder.name(run))
+
+    @routes.post("/ask/{name:path}", include_in_schema=False)
+    def ask_form(name: str, question: Annotated[str, Form()],
+                 max_new_tokens: Annotated[int, Form(ge=1, le=4096)] = 256) -> RedirectResponse:
+        # A form sends line ends as a network does; a model was trained on others.
+        ask_json(name, question.replace("\r\n", "\n").strip(), max_new_tokens)
+        return RedirectResponse(f"/run/{quote(name)}?tab=ask", 303)
+
+    @routes.post("/api/surprise/{name:path}", name="surprise")
+    def surprise_json(name: str, row: Annotated[str, Form(max_length=200)] = "") -> Job:
+        """Ask a run how surprising it finds each token of one of its rows; look at the job for the answer."""
+        run = site.folder.path(name)
+        # In one word, so that an id that begins with a dash is no option.
+        return site.jobs.start("data surprise", [*([f"--row={row}"] if row else []), "--", str(run)],
+                               subject=site.folder.name(run))
+
+    @routes.post("/surprise/{name:path}", include_in_schema=False)
+    def surprise_form(name: str, row: Annotated[str, Form(max_length=200)] = "") -> RedirectResponse:
+        surprise_json(name, row.strip())
+        return RedirectResponse(f"/run/{quote(name)}?tab=surprise", 303)

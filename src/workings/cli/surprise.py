@@ -1,0 +1,36 @@
+"""`workings data surprise`: which tokens of a trace a trained model finds surprising."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workings.cli.output import JsonFlag, answer
+
+
+def surprise_command(
+    run: Annotated[Path, typer.Argument(help="A sealed run directory.")],
+    row: Annotated[str, typer.Option("--row", help="Id of the trace; a pair's are ID/chosen and ID/rejected.",
+                                     show_default="the first one")] = "",
+    traces: Annotated[Path | None, typer.Option("--traces", help="Another file of traces than the run's own.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Write the row as a page, every token shaded by its "
+                                              "loss.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Which tokens of a trace does a trained model find surprising?
+
+    Asks the last checkpoint how likely it finds every learned token, given what stands before it: the loss, token by
+    token.
+    """
+    from workings.runs.surprise import surprise
+
+    found = surprise(run, row, traces=traces)
+    if html is not None:
+        import shlex
+
+        from workings.reports.surprise_page import write_surprise_page
+
+        words = ["workings", "data", "surprise", str(run), "--row", found.row]
+        words += ["--traces", str(traces)] if traces is not None else []
+        write_surprise_page(html, found.page(shlex.join(words)))
+    answer(found.to_json(), as_json=as_json, text=found.text() + (f"\npage: {html}" if html else ""))

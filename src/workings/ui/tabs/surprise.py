@@ -1,0 +1,53 @@
+"""How surprising the trained model finds each token of a row: asked by `workings data surprise`, from this page."""
+
+from collections.abc import Mapping
+from math import exp
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from workings.record.layout import CHECKPOINTS
+from workings.reports.surprise_page import ShadedToken, SurprisePage, shaded
+from workings.ui.asked import json_object
+from workings.ui.jobs import Job
+from workings.ui.site import Site
+from workings.ui.tab import NoQuery, OpenedRun, Tab
+
+VERB = "data surprise"
+
+
+class Surprising(BaseModel):
+    """The newest answer of `workings data surprise --json` about a run."""
+
+    state: str = Field(default="", description="Of the command; empty where nobody asked")
+    found: dict[str, Any] = Field(default_factory=dict, description="What it said; empty while it does not")
+    problem: str = ""
+
+
+def surprising(site: Site, name: str) -> Surprising:
+    """Loss by token of the row that was asked about last."""
+    jobs = site.jobs.about(VERB, name, 1)
+    if not jobs:
+        return Surprising()
+    said = [value for _, line in site.jobs.lines(jobs[0].id, 0) if (value := json_object(line)) and "tokens" in value]
+    return Surprising(state=jobs[0].state, found=said[-1] if said else {}, problem="" if said else _problem(jobs[0]))
+
+
+def _problem(job: Job) -> str:
+    return "" if job.state in ("running", "done") else job.log[-1500:] or f"exit code {job.code}"
+
+
+def _values(site: Site, run: OpenedRun, query: NoQuery) -> Mapping[str, Any]:
+    asked = surprising(site, run.row.name)
+    found = asked.found
+    return {"surprise": asked, "shaded": shaded(SurprisePage(
+        title="", sentence="", command="", tokens=[
+            ShadedToken(str(token["text"]), exp(-token["loss"]) if "loss" in token else None)
+            for token in found["tokens"]])) if found else ""}
+
+
+def _has_weights(run: OpenedRun) -> bool:
+    return run.can_be_evaluated and any(run.path.glob(f"{CHECKPOINTS}/*/*.safetensors"))
+
+
+TAB = Tab(key="surprise", title="Loss by token", position=58, shown=_has_weights, values=_values, answer=surprising)
