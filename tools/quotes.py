@@ -79,7 +79,7 @@ def wrong(quote: Quote) -> str:
 
 
 def value_at(document: Any, place: str) -> Any:
-    """The value at a dotted path. Raises `KeyError` or `IndexError` where there is none."""
-    for part in place.split("."):
+    """The value at a dotted path, with + for a space. Raises `KeyError` or `IndexError` where there is none."""
+    for part in place.replace("+", " ").split("."):
         document = document[int(part)] if isinstance(document, list) else document[part]
     return document

@@ -32,9 +32,16 @@ def write_metadata(folder: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     place = folder / f"{project['name']}-{project['version']}.dist-info"
     place.mkdir(parents=True, exist_ok=True)
-    place.joinpath("METADATA").write_text(
+    put(place / "METADATA",
         f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-        + "".join(f"Requires-Dist: {each}\n" for each in project["dependencies"]), encoding="utf-8")
-    place.joinpath("entry_points.txt").write_text("".join(
+        + "".join(f"Requires-Dist: {each}\n" for each in project["dependencies"]))
+    put(place / "entry_points.txt", "".join(
         f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
-        for group, entries in project["entry-points"].items()), encoding="utf-8")
+        for group, entries in project["entry-points"].items()))
+
+
+def put(path: Path, text: str) -> None:
+    """A whole file at every moment: other parts, begun at the same time, read it."""
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)

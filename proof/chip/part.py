@@ -10,6 +10,9 @@ from typing import Any
 
 from workings.hardware.catalog import targets
 
+XLA_UNTIMED = "--xla_gpu_autotune_level=0"
+"""Flags of XLA with which it chooses kernels for a GPU without timing them."""
+
 
 class Absent(Exception):
     """A row that this machine cannot have, and why, as a clause: a peer that is not installed, a missing library."""

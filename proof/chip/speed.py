@@ -17,7 +17,7 @@ import numpy as np
 
 from proof.chip.beside import ROOT
 from proof.chip.model import VOCABULARY, Configuration
-from proof.chip.part import Chip, Part, require
+from proof.chip.part import XLA_UNTIMED, Absent, Chip, Part, require
 from workings.models.operations import step_operations
 from workings.models.tokenizer_training import train_tokenizer
 
@@ -25,14 +25,22 @@ CASES = {
     "gemma-3-270m": Configuration(shape="gemma-3-270m", batch=(1, 16, 1024), memory={"loss_chunk": 4096}),
     "gemma-2b at 2,048": Configuration(shape="gemma-2b", batch=(1, 4, 2048),
                                        memory={"remat": "layer", "loss_chunk": 2048}),
+    "gemma-2b at 2,048, nothing recomputed": Configuration(shape="gemma-2b", batch=(1, 4, 2048),
+                                                           memory={"loss_chunk": 2048}),
 }
-CONTENDERS = ("torch", "trl", "jax", "trl with liger")
+LARGE = 100 * 2**30
+"""Memory from which a card keeps all activations of the last case, whoever trains."""
+FLAGS = {"jax, kernels not timed": XLA_UNTIMED,
+         "jax, kernels not timed, all products by cuBLAS": f"{XLA_UNTIMED} --xla_gpu_enable_triton_gemm=false"}
+"""Flags of XLA under which the JAX engine runs once more on a GPU."""
+CONTENDERS = ("torch", "trl", "jax", "trl with liger", *FLAGS)
 TURNS, WARM, STEPS = 2, 3, 20
 
 
 def rows(chip: Chip) -> list[str]:
     """Turns of all contenders on each model; in a trial one turn on one model."""
-    names = [name for name in CONTENDERS if (name if name == "jax" else "torch") in chip.engines]
+    names = [name for name in CONTENDERS if ("jax" if name.startswith("jax") else "torch") in chip.engines
+             and (chip.platform == "gpu" or name not in FLAGS)]
     return [f"{case}: {name}, turn {turn + 1}" for case in list(CASES)[:1 if chip.tiny else None]
             for turn in range(1 if chip.tiny else TURNS) for name in names]
 
@@ -43,6 +51,8 @@ def run(row: str, chip: Chip, folder: Path) -> dict[str, Any]:
     if name.startswith("trl"):
         require("trl", *(["liger_kernel"] if "liger" in name else []))
     asked = CASES[case]
+    if "nothing recomputed" in case and chip.memory_bytes < LARGE:
+        raise Absent(f"this chip has {chip.memory_bytes} bytes of memory, and this case is for {LARGE} and more")
     warm, steps = (1, 2) if chip.tiny else (WARM, STEPS)
     place = folder / case.replace(" ", "-").replace(",", "")
     if not (place / "made").is_file():
@@ -58,9 +68,10 @@ def run(row: str, chip: Chip, folder: Path) -> dict[str, Any]:
             "use_liger_kernel": "liger" in name}}
     else:
         command = [sys.executable, "-m", "benchmarks.peers.ours"]
-        settings |= {"engine": name, "compute": asked.precision["compute"], "memory": asked.memory}
+        settings |= {"engine": name.split(",")[0], "compute": asked.precision["compute"], "memory": asked.memory}
     done = subprocess.run([*command, str(place), json.dumps(settings)], capture_output=True, text=True, check=False,
-                          cwd=ROOT, env=os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "0"})
+                          cwd=ROOT, env=os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "0"}
+                          | ({"XLA_FLAGS": FLAGS[name]} if name in FLAGS else {}))
     if done.returncode:
         raise RuntimeError(f"{row}: exit code {done.returncode}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}")
     return judged(json.loads(done.stdout.splitlines()[-1]), asked, chip) | {"settings": settings}

@@ -98,3 +98,22 @@ def test_a_driver_that_hangs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(environment.subprocess, "run", hangs)
     assert environment.nvidia_smi() == "absent: nvidia-smi did not answer within 60 s\n"
+
+
+@pytest.mark.parametrize(("platform", "compute", "said"), [
+    ("gpu", "fp32", "TF32"), ("tpu", "fp32", "bf16"), ("gpu", "bf16", ""), ("cpu", "fp32", "")])
+def test_float32_that_is_multiplied_in_fewer_bits_is_said(platform: str, compute: str, said: str) -> None:
+    from workings.engines.jax.device import coarser_products
+
+    notes = coarser_products(platform, compute)
+    assert bool(notes) is bool(said)
+    assert all(said in note and "JAX_DEFAULT_MATMUL_PRECISION" in note for note in notes)
+
+
+def test_full_precision_that_was_asked_for_needs_no_word() -> None:
+    import jax
+
+    from workings.engines.jax.device import coarser_products
+
+    with jax.default_matmul_precision("highest"):
+        assert coarser_products("gpu", "fp32") == []

@@ -52,7 +52,7 @@ def plain_loss(hidden: Any, head: Any, targets: Any, weights: Any, cap: float) -
 @pytest.mark.parametrize("cap", [0.0, 3.0])
 def test_the_loss_in_chunks_equals_the_plain_loss(monkeypatch: pytest.MonkeyPatch, cap: float, chunk: int,
                                                   over_positions: bool) -> None:
-    monkeypatch.setattr(loss, "walks_over_positions", lambda hidden, weight: over_positions)
+    monkeypatch.setattr(loss, "walks_over_positions", lambda *which: over_positions)
     hidden, head, targets, weights = loss_inputs()
     expected = plain_loss(hidden, head, targets, weights, cap)
     ours = linear_cross_entropy(hidden, head, targets, weights, chunk=chunk, soft_cap=cap) / 7
@@ -60,6 +60,35 @@ def test_the_loss_in_chunks_equals_the_plain_loss(monkeypatch: pytest.MonkeyPatc
     for mine, theirs in zip(torch.autograd.grad(ours, (hidden, head)), torch.autograd.grad(expected, (hidden, head)),
                             strict=True):
         assert (mine - theirs).abs().max() <= 2e-6 * theirs.abs().max()
+
+
+@pytest.mark.parametrize("chunk", [0, 5, 48])
+@pytest.mark.parametrize("cap", [0.0, 3.0])
+def test_the_loss_by_the_kernel_of_a_card_equals_the_plain_loss(cap: float, chunk: int) -> None:
+    """Its plain version for a CPU, which a card's version is held against in `test_loss_kernel`."""
+    hidden, head, targets, weights = loss_inputs()
+    expected = plain_loss(hidden, head, targets, weights, cap)
+    ours = linear_cross_entropy(hidden, head, targets, weights, chunk=chunk, soft_cap=cap, kernel=True) / 7
+    assert ours.item() == pytest.approx(expected.item(), rel=1e-6)
+    for mine, theirs in zip(torch.autograd.grad(ours, (hidden, head)), torch.autograd.grad(expected, (hidden, head)),
+                            strict=True):
+        assert (mine - theirs).abs().max() <= 2e-6 * theirs.abs().max()
+    log_probs = loss.linear_log_probs(hidden, head, targets, chunk=chunk, soft_cap=cap, kernel=True)
+    assert -(log_probs * weights).sum().item() / 7 == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_a_float32_head_under_bf16_arithmetic_gets_an_unrounded_gradient_by_the_kernel() -> None:
+    hidden, head, targets, weights = loss_inputs()
+    narrow = hidden.detach().bfloat16().requires_grad_()
+    assert loss.walks_over_positions(narrow, head, True)
+    assert not loss.walks_over_positions(narrow, head, False)
+    ours = linear_cross_entropy(narrow, head, targets, weights / 7, chunk=5, soft_cap=0.0, kernel=True)
+    expected = plain_loss(narrow, head.bfloat16(), targets, weights, 0.0)
+    # Logits and their gradient are rounded to bf16, nothing else.
+    assert ours.item() == pytest.approx(expected.item(), rel=2 ** -7)
+    mine, theirs = (torch.autograd.grad(x, head)[0] for x in (ours, expected))
+    assert mine.dtype == torch.float32
+    assert (mine - theirs).abs().max() <= 2 ** -6 * theirs.abs().max()
 
 
 def test_a_frozen_head_gets_no_gradient_and_a_mixed_one_is_never_converted_whole() -> None:

@@ -116,6 +116,15 @@ def device_name(device: jax.Device) -> str:
     return cpu_name() if device.platform == "cpu" else str(device.device_kind)
 
 
+def coarser_products(platform: str, compute: str) -> list[str]:
+    """What to know about float32 on an accelerator: by default JAX multiplies it in a format with fewer digits."""
+    if platform == "cpu" or compute != "fp32" or jax.config.values["jax_default_matmul_precision"] is not None:
+        return []
+    coarser = {"gpu": "TF32 (10 bits after the point instead of 23)", "tpu": "bf16 (7 bits after the point)"}[platform]
+    return [f"JAX makes products of float32 in {coarser} here; with JAX_DEFAULT_MATMUL_PRECISION=highest in float32, "
+            "which takes longer"]
+
+
 def library_versions() -> dict[str, str]:
     """Versions of what computes."""
     versions = {name: version(name) for name in ("jax", "jaxlib", "numpy")}

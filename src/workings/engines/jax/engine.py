@@ -26,6 +26,7 @@ from workings.engines.jax import checkpoint, compare
 from workings.engines.jax.device import (
     Devices,
     check_kernels,
+    coarser_products,
     device_name,
     find_devices,
     library_versions,
@@ -101,7 +102,8 @@ class JaxEngine(JaxPlanning):
             platform=self.devices.platform, kind=device_name(self.devices.devices[0]), count=self.layout.size,
             memory_limit_bytes=limit, memory_limit_source=source, mesh=dict(self.layout.mesh.shape),
             memory_share=gpu_share() if self.devices.platform == "gpu" else 1.0, versions=library_versions(),
-            reason=self.devices.reason)
+            reason="; ".join([self.devices.reason, *coarser_products(self.devices.platform,
+                                                                     self.request.precision.compute)]))
 
     def dtypes(self) -> Mapping[str, str]:
         """Number formats of the arrays that the step really holds, read from the state and the program."""

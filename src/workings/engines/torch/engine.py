@@ -39,6 +39,7 @@ from workings.engines.torch.frozen_linear import FrozenLinear
 from workings.engines.torch.generate import MAX_ROWS, Pick, answer, drawn, greedy, order, uniform_numbers
 from workings.engines.torch.inspect import inspection
 from workings.engines.torch.lora import RootWithoutAdapters, fill_adapters, refuse_unknown, trained, weights
+from workings.engines.torch.loss_kernel import finding
 from workings.engines.torch.mask_check import check_masks, refuse_unsuited
 from workings.engines.torch.model import fill_random
 from workings.engines.torch.planning import TorchPlanning
@@ -95,6 +96,8 @@ class TorchEngine(TorchPlanning):
         """What it runs on."""
         limit, source = memory_limit(self.device.device)
         notes = slow_formats(device_name(self.device.device), self.request.precision.compute)
+        if self.device.platform == "gpu" and (why := finding(self.device.device)):
+            notes.append(f"the loss is computed by PyTorch's own operations, which takes longer: {why}")
         return DeviceFacts(
             platform=self.device.platform, kind=device_name(self.device.device), count=self.spec.mesh.fsdp,
             memory_limit_bytes=limit, memory_limit_source=source, mesh={"fsdp": self.spec.mesh.fsdp, "tp": 1},

@@ -4,7 +4,8 @@ The gradient is computed in the forward pass, so the logits of a block are made,
 array of positions by vocabulary. Two walks with the same result:
 
 - over positions: ``chunk`` positions by the whole vocabulary at a time. The head's gradient is added up in place, which
-  is exact enough in float32 only.
+  is exact enough in float32 only. With the kernel of `loss_kernel` also for a float32 head and bf16 arithmetic: the
+  head is then converted once, as a whole.
 - over the vocabulary: all positions by a slice of the vocabulary at a time, at most as many elements as the other walk
   has; one pass for the normalizer, one for the gradients. Each row of the head's gradient is one matrix product,
   rounded once when stored, and where storage and arithmetic differ (bf16 weights, float32 arithmetic) only a slice of
@@ -22,13 +23,16 @@ import torch
 from torch import Tensor
 
 from workings.engines.torch.embedding import SharedGradient
+from workings.engines.torch.loss_kernel import add_product_, block_loss_
 from workings.engines.torch.regions import region
 
 REGION = "logits and loss"
+ALIGNED = 128
+"""Entries of the vocabulary of which a slice has a multiple."""
 
 
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, *, chunk: int,
-                         soft_cap: float, shared: SharedGradient | None = None) -> Tensor:
+                         soft_cap: float, kernel: bool = False, shared: SharedGradient | None = None) -> Tensor:
     """Sum of ``weights * negative log likelihood`` in nats, a float32 scalar.
 
     Args:
@@ -39,12 +43,13 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, weight
             scaled afterwards are rounded twice.
         chunk: positions whose logits exist at one time, or as many elements over a slice of the vocabulary; 0: all.
         soft_cap: logits pass through ``cap * tanh(x / cap)``; 0: they do not.
+        kernel: whether `loss_kernel` does what it can.
         shared: of a tied embedding, which then brings the head's gradient to the weight.
     """
     flat = hidden.reshape(-1, hidden.shape[-1])
     index = _by_position(hidden, targets)
     loss: Tensor = _LinearCrossEntropy.apply(flat, weight, index, weights.reshape(index.shape).float(),
-                                             chunk or flat.shape[0], soft_cap, shared)
+                                             chunk or flat.shape[0], soft_cap, kernel, shared)
     return loss
 
 
@@ -54,16 +59,17 @@ def _by_position(hidden: Tensor, targets: Tensor) -> Tensor:
     return targets.reshape(-1, count).long()
 
 
-def walks_over_positions(hidden: Tensor, weight: Tensor) -> bool:
+def walks_over_positions(hidden: Tensor, weight: Tensor, kernel: bool = False) -> bool:
     """Whether adding up the head's gradient chunk by chunk loses nothing: float32, or no gradient is wanted."""
     if hidden.dtype != weight.dtype:
-        return False
+        return kernel and hidden.dtype == torch.bfloat16 and weight.dtype == torch.float32
     # The walk adds each chunk's part to the stored sum, which bfloat16 would round once a chunk.
     return weight.dtype == torch.float32 or not weight.requires_grad
 
 
 @torch.no_grad()
-def linear_log_probs(hidden: Tensor, weight: Tensor, targets: Tensor, *, chunk: int, soft_cap: float) -> Tensor:
+def linear_log_probs(hidden: Tensor, weight: Tensor, targets: Tensor, *, chunk: int, soft_cap: float,
+                     kernel: bool = False) -> Tensor:
     """Float32 log probabilities of the targets, in their shape; no derivative.
 
     Arguments as in `linear_cross_entropy`.
@@ -72,9 +78,9 @@ def linear_log_probs(hidden: Tensor, weight: Tensor, targets: Tensor, *, chunk: 
     index = _by_position(hidden, targets)
     with region(REGION):
         # Without a gradient nothing is added up, so only a head that must be converted is taken by slices.
-        if hidden.dtype == weight.dtype:
-            size = max(1, chunk or flat.shape[0])
-            parts = [_log_probs(_logits(h, weight, soft_cap), t)
+        if hidden.dtype == weight.dtype or walks_over_positions(hidden, weight, kernel):
+            size, head = max(1, chunk or flat.shape[0]), weight.to(hidden.dtype)
+            parts = [_log_probs(h, head, t, soft_cap, kernel)
                      for h, t in zip(flat.split(size), index.split(size), strict=True)]
             log_probs = torch.cat(parts) if parts else flat.new_zeros(index.shape, dtype=torch.float32)
         else:
@@ -116,9 +122,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int,
-                soft_cap: float, shared: SharedGradient | None) -> Tensor:
+                soft_cap: float, kernel: bool, shared: SharedGradient | None) -> Tensor:
         ctx.shared = shared
-        walk = _over_positions if walks_over_positions(hidden, weight) else _over_vocabulary
+        walk = _over_vocabulary
+        if walks_over_positions(hidden, weight, kernel):
+            walk = _by_kernel if kernel else _over_positions
         wanted = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         with region(REGION):
             loss, ctx.d_hidden, ctx.d_weight = walk(hidden.detach(), weight.detach(), targets, weights,
@@ -136,7 +144,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 ctx.shared.leave(d_weight)
                 # Autograd gets nothing for the head here; the embedding's backward returns the sum of both gradients.
                 d_weight = None
-        return None if d_hidden is None else d_hidden.mul_(outer[0]), d_weight, None, None, None, None, None
+        return None if d_hidden is None else d_hidden.mul_(outer[0]), d_weight, *[None] * 6
 
 
 def _over_positions(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,
@@ -164,6 +172,28 @@ def _over_positions(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Te
                 d_weight.addmm_(d_logits.t(), hidden[here])
             del d_logits
         del logits, slope
+    return loss, d_hidden, d_weight
+
+
+def _by_kernel(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,
+               wanted: tuple[bool, bool]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
+    d_hidden = torch.empty_like(hidden) if wanted[0] else None
+    d_weight = _gradient_of(weight) if wanted[1] else None
+    head = weight.to(hidden.dtype)
+    for start in range(0, hidden.shape[0], chunk):
+        here = slice(start, start + chunk)
+        logits = torch.mm(hidden[here], head.t())
+        picked = _picked(logits, targets[here], soft_cap)
+        log_z = block_loss_(logits, targets[here], weights[here], soft_cap, any(wanted))
+        loss += ((log_z[:, None] - picked) * weights[here]).sum()
+        if d_hidden is not None:
+            torch.mm(logits, head, out=d_hidden[here])
+        if d_weight is not None and weight.dtype != hidden.dtype:
+            add_product_(d_weight, logits, hidden[here])
+        elif d_weight is not None:
+            d_weight.addmm_(logits.t(), hidden[here])
+        del logits
     return loss, d_hidden, d_weight
 
 
@@ -202,7 +232,9 @@ def _slice_width(hidden: Tensor, weight: Tensor, chunk: int) -> int:
     """Vocabulary entries of a slice, so that its logits are as many as those of ``chunk`` whole positions."""
     # Converted slices of the head and their gradient count like logits.
     converted = 2 * weight.shape[1] if weight.dtype != hidden.dtype else 0
-    return max(1, weight.shape[0] * chunk // max(1, hidden.shape[0] + converted))
+    width = weight.shape[0] * chunk // max(1, hidden.shape[0] + converted)
+    # Matrix units read rows that begin at multiples of 16 bytes; others cost up to three times as much on an H200.
+    return max(1, width // ALIGNED * ALIGNED or width)
 
 
 def _normalizer_by_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, width: int,
@@ -221,10 +253,21 @@ def _normalizer_by_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, w
     return log_z, of_target
 
 
-def _log_probs(logits: Tensor, targets: Tensor) -> Tensor:
-    """``[T, K]`` log probabilities of the targets; the logits are overwritten."""
+def _log_probs(hidden: Tensor, head: Tensor, targets: Tensor, soft_cap: float, kernel: bool) -> Tensor:
+    """``[T, K]`` log probabilities of the targets of a block."""
+    if kernel:
+        raw = torch.mm(hidden, head.t())
+        unweighted = torch.zeros(targets.shape, dtype=torch.float32, device=hidden.device)
+        return _picked(raw, targets, soft_cap) - block_loss_(raw, targets, unweighted, soft_cap, False)[:, None]
+    logits = _logits(hidden, head, soft_cap)
     of_target = logits.gather(1, targets)
     return of_target - _normalizer_(logits)[:, None]
+
+
+def _picked(raw: Tensor, targets: Tensor, soft_cap: float) -> Tensor:
+    """Float32 logits of the targets, after the cap, from those before it."""
+    of_target = raw.gather(1, targets).float()
+    return of_target.div_(soft_cap).tanh_().mul_(soft_cap) if soft_cap else of_target
 
 
 def _gradient_of(weight: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ def targets_of(objective: Objective, rows: "Rows") -> Tensor:
 
 
 def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows: "Rows", *, chunk: int,
-                  soft_cap: float) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
+                  soft_cap: float, kernel: bool) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
     """How much the negative log likelihood of each supervised token counts, so that its gradient is the objective's.
 
     Args:
@@ -38,7 +38,7 @@ def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows
         hidden_ND: normed hidden states of the supervised positions.
         head_VD: the matrix that turns them into logits.
         rows: the micro batch.
-        chunk, soft_cap: as in `linear_cross_entropy`.
+        chunk, soft_cap, kernel: as in `linear_cross_entropy`.
 
     Returns:
         ``[N]`` weights (``[N, K]`` of several targets); the objective's value, or None where it is the weighted sum
@@ -51,7 +51,7 @@ def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows
     # A walk over the logits without gradients comes first: an objective may look at a whole row before it says how
     # much each token counts. It costs a third of what cross entropy's walk costs.
     log_probs = linear_log_probs(hidden_ND.detach(), head_VD.detach(), targets_of(objective, rows), chunk=chunk,
-                                 soft_cap=soft_cap)
+                                 soft_cap=soft_cap, kernel=kernel)
 
     def spread(x_N: Tensor) -> Tensor:
         """``[B, S]`` or ``[B, S, K]``, zero at the other positions."""

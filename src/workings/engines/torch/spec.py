@@ -11,6 +11,7 @@ from workings.engines.base import EngineRequest
 from workings.engines.refusals import host_table_refusal
 from workings.engines.torch.attention import FindAttentionLayout, choose, no_attention_layout
 from workings.engines.torch.cpu import optimize_for_cpu
+from workings.engines.torch.loss_kernel import serves
 from workings.engines.torch.optimizers import make_optimizer
 from workings.engines.torch.optimizers.base import Optimizer
 from workings.engines.torch.sharding import ProcessMesh
@@ -39,6 +40,8 @@ class TorchSpec:
     checkpointing: bool
     """Activations of a layer are computed again in backward (`memory.remat: layer`)."""
     loss_chunk: int
+    loss_kernel: bool
+    """Whether one kernel computes the loss of a block of logits (`loss_kernel`)."""
     parameter_dtype: torch.dtype
     compute_dtype: torch.dtype
     rounding: str
@@ -82,6 +85,7 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
         # An unproven model's attention may look at rows in a way of its own.
         share_beginnings=rows_move and shape.proven,
         checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
+        loss_kernel=serves(device),
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.compute],
         rounding=precision.rounding, seed=request.seed,
         optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=request.objective,

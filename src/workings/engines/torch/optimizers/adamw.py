@@ -8,7 +8,6 @@ from torch._subclasses.fake_tensor import is_fake
 
 from workings.config.training import AdamWFields
 from workings.engines.torch.optimizers.base import (
-    BLOCK,
     Optimizer,
     Slots,
     TensorUpdate,
@@ -22,6 +21,8 @@ from workings.engines.torch.optimizers.base import (
 FUSED_BLOCK = 2 ** 16
 """Elements of a block where PyTorch's fused AdamW runs on a CPU: small enough that a block stays in its cache.
 Tensors of fewer share a block, on every device."""
+CARD_BLOCK = 2 ** 24
+"""The same on a card: 64 MiB of old values beside the weights. With a quarter of it a card waited between kernels."""
 
 
 class AdamW(Optimizer):
@@ -72,7 +73,7 @@ class AdamW(Optimizer):
         # The kernel reads a step for each tensor and divides gradients by `grad_scale`: hence the inverse.
         step = torch.tensor(float(context.step), device=param.device)
         inverse = torch.as_tensor(context.scale, dtype=torch.float32, device=param.device).reciprocal()
-        size = self.fused_block or (FUSED_BLOCK if param.device.type == "cpu" else BLOCK)
+        size = self.fused_block or (FUSED_BLOCK if param.device.type == "cpu" else CARD_BLOCK)
         # Vectors that share the tensors' memory; `reshape` copies a gradient that is not contiguous.
         arrays = [(each.param.view(-1), each.grad.reshape(-1), *(each.slots[slot].view(-1) for slot in self.slots))
                   for each in tensors]
@@ -85,7 +86,7 @@ class AdamW(Optimizer):
                 new, grad, first, second, [], [step] * len(new), lr=context.learning_rate, beta1=c.beta1,
                 beta2=c.beta2, weight_decay=self.decay_of(param), eps=c.epsilon, amsgrad=False, maximize=False,
                 grad_scale=inverse)
-            counts.append(old.ne_(new[0] if len(new) == 1 else torch.cat(new)).sum())  # float32, exact below 2 ** 24
+            counts.append(old.ne_(new[0] if len(new) == 1 else torch.cat(new)).sum())  # float32, exact up to 2 ** 24
         return torch.stack(counts).to(torch.int64).sum()
 
 

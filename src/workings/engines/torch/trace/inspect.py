@@ -19,9 +19,9 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from workings.engines.base import EngineRequest, Inspection
 from workings.engines.torch.attention import choose
 from workings.engines.torch.backward_optimizer import refuse_conflicts
+from workings.engines.torch.loss_kernel import FIRST_CAPABILITY
 from workings.engines.torch.mask_check import refuse_unsuited
-from workings.engines.torch.optimizers.adamw import AdamW
-from workings.engines.torch.optimizers.base import BLOCK
+from workings.engines.torch.optimizers.adamw import CARD_BLOCK, AdamW
 from workings.engines.torch.sharding import ProcessMesh, per_layer_table, refuse_unsplit
 from workings.engines.torch.spec import TorchSpec, build_spec
 from workings.engines.torch.step import State, empty_state
@@ -35,8 +35,6 @@ from workings.hardware.memory import gib
 
 CONTEXT = "CUDA context"
 PER_LAYER_TABLE = "per-layer embeddings (frozen)"
-FIRST_TENSOR_CORES_FOR_BF16 = 8
-"""Major compute capability from which PyTorch's fused attention takes bf16."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +45,8 @@ class TracedCard:
     """Compute capability, e.g. ``7.5``; empty where it is not known."""
     limit_bytes: int = 0
     """Memory of the card; 0: not known."""
+    loss_kernel: bool = True
+    """Whether the kernel of the loss runs there, where the card's matrix units are new enough."""
 
 
 def inspect_step(request: EngineRequest, batch: tuple[int, ...], platform: str,
@@ -126,14 +126,14 @@ def _spec(request: EngineRequest, platform: str, card: TracedCard, mesh: Process
         return spec, notes
     if isinstance(spec.optimizer, AdamW):
         # Fake tensors call themselves CPU tensors, and would be updated in the CPU's small blocks.
-        spec.optimizer.fused_block = BLOCK
+        spec.optimizer.fused_block = CARD_BLOCK
     attention = choose(request.memory.attention, "cuda", request.shape.attention_softcap)
-    major = int(card.capability.split(".")[0]) if card.capability else FIRST_TENSOR_CORES_FOR_BF16
-    if attention == "fused" and request.precision.compute == "bf16" and major < FIRST_TENSOR_CORES_FOR_BF16:
+    major = int(card.capability.split(".")[0]) if card.capability else FIRST_CAPABILITY
+    if attention == "fused" and request.precision.compute == "bf16" and major < FIRST_CAPABILITY:
         attention = "plain"
         notes.append(f"fused attention in bf16 needs compute capability 8.0; this card has {card.capability} and "
                      "PyTorch makes the whole square of scores there, which is what was traced")
-    return replace(spec, attention=attention), notes
+    return replace(spec, attention=attention, loss_kernel=card.loss_kernel and major >= FIRST_CAPABILITY), notes
 
 
 def trace(spec: TorchSpec, program: Program, size: Size, platform: str, request: EngineRequest) -> Log:
