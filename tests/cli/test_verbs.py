@@ -5,6 +5,8 @@ import stat
 
 import pytest
 
+from tests.record import synthetic
+
 
 def last_line(done):
     return json.loads(done.stdout.splitlines()[-1])
@@ -26,6 +28,11 @@ def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
     (["plan", "smoke-tiny", "--on", "v5e-8", "precision.rounding=stochastic"], "try:      precision.rounding=nearest"),
     (["plan", "smoke-tiny", "--on", "cpu", "--formula", "--deadline", "9h"], "--formula with --write or --deadline"),
     (["trian"], "No such command"),
+    (["train", "smoke-tiny", "--steps", "5"], "try:      training.steps=…"),
+    (["plan", "smoke-tiny", "--on", "cpu", "--max-steps=5"], "try:      training.steps=…"),
+    (["train", "smoke-tiny", "--nonsense"], "No such option: --nonsense"),
+    (["eval", "nowhere", "--template", "plain", "--items", "none.jsonl"], "no --out"),
+    (["eval", "nowhere", "--items", "none.jsonl"], "nowhere, which is no sealed run"),
     (["ask", "nowhere", "What is 1+1?"], "a sealed run directory"),
     (["verify", "nowhere"], "nowhere"),
     (["train"], "Missing argument 'recipe'. A recipe file, or the name of a shipped recipe"),
@@ -43,6 +50,16 @@ def test_a_mistake_is_exit_code_2_with_a_way_on_and_no_traceback(workings, tmp_p
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_are_no_recipe_and_a_run_is_looked_for_below_runs(workings, tmp_path):
+    (tmp_path / "mine.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n')
+    done = workings("train", "mine.jsonl", cwd=tmp_path, check=False)
+    assert done.returncode == 2
+    assert "mine.jsonl, which holds rows" in done.stderr
+    synthetic.sealed_run(tmp_path / "runs" / "first")
+    done = workings("ask", "first", "1+1?", cwd=tmp_path, check=False)
+    assert "did you mean runs/first?" in done.stderr
 
 
 def test_recipes_are_listed_shown_copied_and_described(workings, tmp_path):

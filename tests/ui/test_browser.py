@@ -172,6 +172,7 @@ def test_text_has_contrast_and_nothing_sticks_out(new_page: NewPage, link: str, 
     """WCAG AA: at least 4.5 to 1 for text (3 to 1 where large); a narrow screen scrolls within tables only."""
     page = new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
     page.goto(link)
+    assert page.get_by_role("button", name="Compare the ticked runs").is_visible()
     base = link.split("?")[0]
     run = "run/runs/with-steps"
     for place in ("", run, f"{run}?tab=items", f"{run}?tab=ask", f"{run}?tab=checks", f"{run}?tab=scorecard", "plan",

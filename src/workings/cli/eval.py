@@ -23,7 +23,6 @@ from workings.cli.output import JsonFlag, answer
 
 
 def eval_command(
-    out: Annotated[Path, typer.Option("--out", help="Directory to make for the sealed evaluation.")],
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help=MODEL_HELP)] = None,
     items: Annotated[Path | None, typer.Option(
         "--items", help="Items: JSON lines with id, prompt, expected_answer; or a shipped set.")] = None,
@@ -33,6 +32,9 @@ def eval_command(
         "--harness-log", help="A sample log of lm-evaluation-harness, imported with its own scores.")] = None,
     harness_filter: Annotated[str, typer.Option("--harness-filter", help="Which of its filters counts.")] = "",
     harness_metric: Annotated[str, typer.Option("--harness-metric", help="Which of its metrics is the score.")] = "",
+    out: Annotated[Path | None, typer.Option(
+        "--out", help="Directory to make for the sealed evaluation.",
+        show_default="of a run, eval/NAME in it, by the name of the items")] = None,
     device: DeviceOption = None,
     template: TemplateOption = None,
     engine: EngineOption = None,
@@ -74,6 +76,7 @@ def eval_command(
         raise misplaced(opening, "without a model")
     recorded = {} if model is None else as_recorded(
         model, opening, f"workings eval {model} --template tokenizer --items ITEMS.jsonl --out DIR")
+    out = _place_in_run(model, items) if out is None else out
     settings = EvaluationSettings(
         temperature=temperature, samples=samples, aggregate=aggregate, seed=seed,
         rules=tuple(rule for rule in rules.split(",") if rule),
@@ -111,6 +114,17 @@ def eval_command(
     warning = EvaluationRecord(out).warning
     answer(values | ({"warning": warning} if warning else {}), as_json=as_json,
            text=scorecard_text(scorecard, out, warning))
+
+
+def _place_in_run(model: str | None, items: Path | None) -> Path:
+    """Where an evaluation goes that nobody named: into the run."""
+    from workings.errors import RequestError
+    from workings.record.layout import MANIFEST
+    from workings.runs.evaluate import free_unit
+
+    if model is None or items is None or not Path(model, MANIFEST).is_file():
+        raise RequestError("no --out", "a directory to make for the evaluation", "--out DIR")
+    return free_unit(Path(model), items.stem)
 
 
 def _check_source(model: str | None, predictions: Path | None, harness_log: Path | None, items: Path | None) -> None:

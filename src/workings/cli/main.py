@@ -45,6 +45,9 @@ from workings.errors import Interrupted, RequestError, WorkingsError
 from workings.record.waiting import heard_by
 from workings.training.stopping import SIGNALS
 
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
+"""What a parameter that is none and an option that does not exist have in common, wherever this Typer keeps it."""
+
 
 class Verbs(typer.core.TyperGroup):
     """The verbs; a signal that ends one becomes an error with a message instead of Typer's bare "Aborted!"."""
@@ -57,6 +60,11 @@ class Verbs(typer.core.TyperGroup):
             # Of a parameter that is missing the name alone is said otherwise; only that error has a `param_type`.
             if hasattr(wrong, "param_type") and not wrong.message:
                 wrong.message = (getattr(wrong.param, "help", None) or "").rstrip(".")
+            raise
+        except USAGE_ERROR as wrong:
+            if key := _meant_key(wrong):
+                raise RequestError(f"the option {wrong.option_name}",  # type: ignore[attr-defined]
+                                   "keys of the recipe behind its name, as KEY=VALUE", f"{key}=…") from None
             raise
         # Caught here, because click would turn it into an abort before it reaches `main`.
         except KeyboardInterrupt as stop:
@@ -77,6 +85,19 @@ class Verbs(typer.core.TyperGroup):
     def _sentence(self, verb: str) -> str:
         command = self.commands[verb]
         return str(command.get_short_help_str(limit=1000))
+
+
+def _meant_key(wrong: Exception) -> str:
+    """The key of a recipe that was typed like an option (`--steps 5`); empty for any other mistake."""
+    option, context = getattr(wrong, "option_name", ""), getattr(wrong, "ctx", None)
+    if not option or context is None or not any(each.name == "overrides" for each in context.command.params):
+        return ""
+    from workings.config.aliases import table
+    from workings.config.keys import known_keys
+
+    typed = option.lstrip("-").replace("-", "_")
+    elsewhere = table().get(typed, {}).get("key", "")
+    return next((key for key in known_keys() if typed in (key, key.rpartition(".")[2])), elsewhere)
 
 
 app = typer.Typer(

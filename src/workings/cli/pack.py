@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 def pack_command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Sealed runs; evaluations beside them.")],
-    out: Annotated[Path, typer.Option("--out", help="Zip to make; it must not exist.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Zip to make; it must not exist.",
+                                             show_default="the first run's name, here")] = None,
     weights: Annotated[str, typer.Option(
         "--weights", help="inside, or digest: checkpoints' tensors are only named by their digests.")] = "inside",
     writeup: Annotated[Path | None, typer.Option("--writeup", help="A text in Markdown to pack and check.")] = None,
@@ -31,6 +32,7 @@ def pack_command(
     from workings.publish.pack import pack
     from workings.record.digest import HashProgress
 
+    out = Path(f"{runs[0].resolve().name}.zip") if out is None else out
     # `show` is called before anything is written: what is about to be published can be read, and stopped.
     done = pack(runs, out, weights=weights, writeup=writeup, notebook=notebook, limit=limit, max_bytes=max_mib << 20,
                 dry_run=dry_run, show=_show, progress=HashProgress(say))
@@ -54,4 +56,4 @@ def _show(planned: "Packed") -> None:
     say(f"  {sum(size for _, size in planned.entries):>14,}  bytes in {len(planned.entries)} files"
         + (f"; {planned.words:,} words of write-up" if planned.words else ""))
     for name, count in planned.unsourced.items():
-        say(f"  {count} numbers of {name} name no source")
+        say(f"  of {name}, {count} {'number names' if count == 1 else 'numbers name'} no source")

@@ -94,6 +94,8 @@ RecipeLike = str | Path | Mapping[str, Any] | LoadedRecipe
 """A file, the name of a shipped recipe, sections and keys as a dict, or a recipe that is loaded already."""
 Overrides = Sequence[str] | Mapping[str, Any]
 """``key=value`` words, or dotted keys with their values."""
+ROWS = (".jsonl", ".csv", ".parquet")
+"""Endings of files that hold rows."""
 GIVEN = "the recipe given in Python"
 """Origin of a recipe that is no file."""
 
@@ -171,6 +173,9 @@ def _place(text: str, origin: str, overrides: Sequence[str], location: tuple[str
 def _find(name: str) -> tuple[str, str, Path]:
     path = Path(name).expanduser()
     if path.is_file():
+        if path.suffix in ROWS:
+            raise RequestError(f"{path}, which holds rows", "a recipe, in which data.traces names them",
+                               f"workings data check {path}, then workings train smoke-tiny data.traces={path}")
         try:
             # Editors on Windows put a byte order mark in front, which would become part of the first key.
             return path.read_text("utf-8-sig"), str(path), path.resolve().parent
@@ -179,8 +184,8 @@ def _find(name: str) -> tuple[str, str, Path]:
     shipped = shipped_recipes()
     if name in shipped:
         return shipped[name], f"shipped:{name}", Path.cwd()
-    near = difflib.get_close_matches(name, shipped, n=1)
-    raise RequestError(f"recipe {name!r}", "a YAML file, or a shipped recipe: " + ", ".join(shipped),
+    near = difflib.get_close_matches(name, shipped, n=3)
+    raise RequestError(f"recipe {name!r}", "a YAML file, or a shipped recipe: " + ", ".join(near or shipped),
                        f"workings recipes show {near[0]}" if near else "workings recipes list")
 
 

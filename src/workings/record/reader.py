@@ -46,7 +46,10 @@ class RunRecord:
             RecordError: manifest or seal cannot be read.
         """
         if not (path / SEAL).is_file() or not (path / MANIFEST).is_file():
+            # People leave out the folder that runs are written to by default.
+            near = Path("runs") / path
             raise RequestError(str(path), f"a sealed run directory (with {MANIFEST} and {SEAL})",
+                               f"did you mean {near}?" if (near / SEAL).is_file() else
                                "the folder that `workings train` named when it ended")
         status = parse_seal(read_plain(path / SEAL))["status"]
         return cls(path=path, manifest=parse_manifest(read_plain(path / MANIFEST)), status=status,

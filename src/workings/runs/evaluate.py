@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,15 @@ class Pieces:
         if len(text) > len(self._told):
             self._tell(text[len(self._told):])
             self._told = text
+
+
+def free_unit(run: Path, name: str) -> Path:
+    """`eval/NAME` of a run, or with the next number: the run's own lies in `eval/items`, as many people's items do.
+
+    One that was interrupted keeps its name, so that it goes on.
+    """
+    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(place for each in names if not (place := run / "eval" / each).exists())
 
 
 def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, settings: EvaluationSettings | None = None,

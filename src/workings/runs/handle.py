@@ -6,7 +6,6 @@ from functools import cached_property
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from workings.errors import RequestError
 from workings.evaluation.settings import settings_of
 from workings.record import reader
 from workings.record.layout import RECIPE
-from workings.runs.evaluate import ask, evaluate_run
+from workings.runs.evaluate import ask, evaluate_run, free_unit
 from workings.runs.given_data import Rows, write_given_items
 from workings.runs.python_words import in_python_words
 
@@ -120,16 +119,13 @@ class Run:
             return evaluate_run(self.path, file, self._unit(name, "given"), settings=settings)
 
     def _unit(self, asked: str, usual: str) -> Path:
-        """Where an evaluation goes. A run's own lies in `eval/items`, and people call their file so, too."""
-        places = self.path / "eval"
+        """Where an evaluation goes."""
         if not asked:
-            names = (usual if number == 1 else f"{usual}-{number}" for number in count(1))
-            # One that was interrupted keeps its name, and goes on.
-            return next(place for name in names if not (place := places / name).exists())
-        if (places / asked).exists():
+            return free_unit(self.path, usual)
+        if (self.path / "eval" / asked).exists():
             raise RequestError(f"name={asked!r}, an evaluation that {self.path} has", "another name",
                                f"name={f'{asked}-2'!r}")
-        return places / asked
+        return self.path / "eval" / asked
 
     def compare(self, other: "str | Path | Run") -> "Comparison":
         """Whether this run is better than another one on the same items, pair by pair.

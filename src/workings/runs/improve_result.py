@@ -124,7 +124,8 @@ class ImproveResult:
                           "never, sometimes, always: questions by how many of their samples were right",
                           f"page: {self.out / PAGE}", "", "Try next:",
                           f"  {program} verify {self.out}",
-                          f"  {program} compare {self.rounds[0].run} {self.rounds[-1].run}",
+                          *([f"  {program} compare {self.rounds[0].run} {self.rounds[-1].run}"]
+                            if len(self.rounds) > 1 else []),
                           *self._further])
 
     @property
@@ -135,7 +136,7 @@ class ImproveResult:
             return [f"  the same command with --rounds {last + 1}, for one round more"]
         if last and self.stopped.startswith(f"round {last} "):
             return ["  the same command with --all-rounds, to go on after a round that did not help"]
-        return []
+        return ["  a start that is right more often (more training.steps, other questions), with another --out"]
 
     @property
     def page(self) -> RoundsPage:
