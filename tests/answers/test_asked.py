@@ -29,6 +29,16 @@ from workings.answers.extract import extract
     ("Of the pens Ann has 9 pens, Ben has 4, and Mia has 2.", "How many pens does Ben have?", "4"),
     ("Ann had $30, spent $12 and saved $18.", "How much did Ann save?", "$18"),
     ("So with $20 she can buy 10 pens.", "How much change does she get?", ""),
+    # A percentage is no money, and money is no count of things.
+    ("She got 15 percent off and paid 34 dollars.", "How much did she pay?", "34 dollars"),
+    ("She spent $12 and got 6 pens.", "How many pens did she get?", "6"),
+    # Two clauses that differ by their tense alone.
+    ("Leo is 7 years old and will be 12 years old in 5 years.", "How old will Leo be in 5 years?", "12 years"),
+    ("Leo is 7 years old now and will be 12 years old in 5 years.", "How old is Leo now?", "7 years"),
+    # What the question gives is not asked for.
+    ("Of the bus's 40 seats 26 are taken.", "A bus has 40 seats, 14 of them free. How many seats are taken?", "26"),
+    # Beside an equation that says nothing itself.
+    ("5 dogs and 8 birds, because 5·4 + 8·2 = 36.", "How many birds are there?", "8"),
     # A remark that says nothing of the question behind the sentence that says all of it.
     ("The fence will cost Tom $30. He needs 6 boards.", "How much will the fence cost Tom?", "$30"),
     ("The fence will cost Tom $30. With paint, it comes to $42.", "How much will the fence cost Tom?", "$42"),

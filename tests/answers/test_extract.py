@@ -24,6 +24,8 @@ from workings.errors import RequestError
     ("<think>1+1=2</think> it is the 3rd", "3", "last_number"),
     ("we get 47+25=72", "72", "last_number"), ("5-3", "", "none"), ("so it is -3", "-3", "last_number"),
     ("costs $1,200.50 in all", "$1,200.50", "last_number"), ("half is 1/2", "1/2", "last_number"),
+    ("3 × 4 = 12, plus 5 is 17.", "17", "last_number"), ("It sank in 1912.", "1912", "last_number"),
+    ("He has 5 now but had 9 before.", "5", "last_number"), ("1,515 exceeds 1,485 by 30.", "30", "last_number"),
     ("no idea", "", "none"), ("", "", "none"), ("\\boxed{never closed", "", "none"),
 ])
 def test_numbers(text: str, found: str, rule: str) -> None:

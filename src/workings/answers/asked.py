@@ -27,24 +27,30 @@ _MONEY = re.compile(r"money|dollar|\$|profit|salary|income|revenue|\b(?:price|co
                     r"|worth|raise)", re.IGNORECASE | re.DOTALL)
 _COINS = re.compile(r"how many (?:more )?(?:dollars|cents|euros|pesos)", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]+")
-_NAME = re.compile(r"[A-Z]")
-_NEXT_WORD = re.compile(r"\W{0,3}([^\W\d_]+)")
+_NAME = re.compile(r"\b[A-Z]\w+")
+_DIGITS = re.compile(r"\d+(?:\.\d+)?")
+_MONEY_UNIT = re.compile(r"[$€£]|\b(?:dollars?|cents?|euros?|pesos?)\b")
+_MONEY_BEHIND = re.compile(r"\W{0,3}(?:[^\W\d_]+\W{1,3})?(?<!per )(?:dollars?|cents?|euros?|pesos?)\b")
+_PARTICIPLE = re.compile(r",\s[a-z]+ing\b")
+_RATE = re.compile(r"(?:\s[^\W\d_]+){0,2}?\s(?:an?|per|each|every)\s([^\W\d_]+)")
+_NEXT_WORD = re.compile(r"\W{0,3}(?:of (?:the |those )?\d+ )?([^\W\d_]+)")
 _SILENT = re.compile(
     "an?|the|of|in|on|at|to|for|from|by|with|and|or|as|if|so|then|there|it|its|s?he|they|them|his|her|their|i|you|we|s"
-    "|this|that|these|those|is|are|was|were|be|been|being|do|does|did|will|would|can|could|should|must|has|have|had"
+    "|this|that|these|those|is|are|was|were|be|been|being|do|does|did|would|can|could|should|must|has|have|had"
     "|how|many|much|what|which|when|number|amount|find|calculate|determine|compute", re.IGNORECASE)
 _SAME = {other: word for word, others in {
-    "left": "remain remains remained remaining leftover", "total": "altogether together combined all",
+    "left": "remain remains remained remaining leftover still", "total": "altogether together combined all",
     "each": "every per", "buy": "bought", "sell": "sold", "spend": "spent", "eat": "ate", "pay": "paid", "make": "made",
     "get": "got gotten", "lose": "lost", "win": "won", "give": "gave given", "take": "took taken", "run": "ran",
     "drive": "drove", "go": "goes went",
     "more": "farther further longer older taller extra additional difference", "few": "fewer", "person": "people",
-    "foot": "feet", "child": "children", "need": "needed"}.items()
+    "foot": "feet", "child": "children kid kids", "need": "needed"}.items()
     for other in others.split()}
 _THE_OTHER = re.compile(r"\bthe (?:remaining|other)\b", re.IGNORECASE)
 _RANGE = re.compile(r"\s*(?:[^\W\d_]+\s)?(?:or|to|through|[-–])\s*")
 _DIFFERENCE = re.compile(r"\s(?:[^\W\d_]+\s)?(?:more|less|fewer) than\b")
-_BOUNDARY = re.compile(r"[;:—–(]|,\s|\s-\s|\b(?:and|while|whereas|but|instead of|so|which|or)\b", re.IGNORECASE)
+_BOUNDARY = re.compile(r"[;:—–(]|,\s|\s-\s|\b(?:and|while|whereas|but|instead of|so|which|or|because|since|when|than|if"
+                       r"|after)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +70,9 @@ class Asked:
     counted: frozenset[str] = frozenset()
     """Words of what is counted: of "how many minutes early will Toby be" minutes and early."""
     other: frozenset[str] = frozenset()
-    names: frozenset[str] = frozenset()
+    many: bool = False
     money: bool = False
+    percent: bool = False
 
 
 @lru_cache(maxsize=1_000)
@@ -79,57 +86,76 @@ def read_question(question: str) -> Asked:
         how = [place for place in places if place.group().casefold() == "how"]
         asking = _SUPPOSED.sub("", sentence[(how[-1] if how else places[0]).start():])
         counted = _COUNTED.search(asking)
-        names = frozenset(_stem(name) for name in _WORD.findall(asking)[1:] if name[0].isupper())
         what = _words(counted[1]) if counted else frozenset()
-        return Asked(what - names, _words(asking) - what - names, names,
-                     (_MONEY if "how many" not in asking.casefold() else _COINS).search(asking) is not None)
+        many = "how many" in asking.casefold()
+        return Asked(what, _words(asking) - what, many, (_COINS if many else _MONEY).search(asking) is not None,
+                     "percent" in question or "%" in question)
     return Asked()
 
 
 def asked_for(sentence: str, numbers: Sequence[NumberAt], question: str, said: str | None) -> str | None:
     """Of several numbers of a sentence the one that its question asks for; ``said`` where the question decides nothing.
 
-    Only one behind it takes the place of the said one: what a sentence comes to stands at its end.
+    A number is asked for the more, the more of the question's words its clause says and the fewer others; if it is of
+    the kind that is asked for, and not given by the question; and the said one more than the others.
     """
     ranges = any(_RANGE.fullmatch(sentence, one.end, other.start) for one, other in pairwise(numbers))
-    if ranges or " between " in sentence or not 1 < len(numbers) <= MAX_NUMBERS:
+    asked, given = read_question(question[-MAX_QUESTION:]), frozenset(_digits(question[-MAX_QUESTION:]))
+    words = asked.counted | asked.other
+    if ranges or " between " in sentence or not 1 < len(numbers) <= MAX_NUMBERS or not words:
         return said
-    asked = read_question(question[-MAX_QUESTION:])
-    texts = _clauses(sentence, numbers)
-    counts = _inherited([_counted(sentence, number, asked) for number in numbers])
-    named = _inherited([_words(text) & asked.names if _NAME.search(text) else None for text in texts])
-    clauses = [_words(text) | word for text, word in zip(texts, counts, strict=True)]
-    scores = [0 if number.circumstance or _in_brackets(sentence, number) else _agreement(clause, asked) + len(names) / 2
-              + 2 * bool(word) + 2 * (asked.money and _is_money(sentence, number))
-              for number, clause, word, names in zip(numbers, clauses, counts, named, strict=True)]
-    *_, second, best = sorted(scores)
-    at = scores.index(best)
-    # Of "32 cards have an A, the other 9 a B" the second clause leaves out what the first one says.
-    sure = best - second >= 1 or len(named[at]) == max(map(len, named))
-    if best <= max(second, 0) or not sure:
-        return said
+    counted = _inherited([_counted(sentence, number, asked) for number in numbers])
+    clauses = _clauses(sentence, numbers)
+    found = [_NAME.findall(clause) for clause in clauses]
+    named = _inherited([_words(" ".join(names)) if names else None for names in found])
     place = next((place for place in reversed(range(len(numbers))) if numbers[place].text == said), -1)
-    return numbers[at].text if at > place and (said is None or place >= 0) else said
+    points = []
+    for at, (number, clause, what, who) in enumerate(zip(numbers, clauses, counted, named, strict=True)):
+        told = _words(clause) | who & words
+        points.append(5 * len(told & words) / len(words) + 2 * len(told & words & _CHOOSING)
+                      - (len(told - words) + len(who - words)) / 2
+                      + 2 * _kind(sentence, number, asked, counts=bool(what))
+                      - (not given.isdisjoint(_digits(number.text))) + (at == place))
+    *_, second, best = sorted(points)
+    return numbers[points.index(best)].text if best - second >= 1 else said
+
+
+def _digits(text: str) -> list[str]:
+    return _DIGITS.findall(text.replace(",", ""))
+
+
+def _kind(sentence: str, number: NumberAt, asked: Asked, *, counts: bool) -> int:
+    """1 for a number of the kind that is asked for, -1 for one of another kind, 0 where nobody knows."""
+    money = _is_money(sentence, number)
+    if counts or (asked.money and money):
+        return 1
+    rate = _RATE.match(sentence, number.end)
+    if rate and not {"each", _stem(rate[1])} & (asked.counted | asked.other):
+        return -1
+    if "%" in number.text or "percent" in number.text:
+        return 0 if asked.percent else -1
+    word = _behind(sentence, number.end)
+    return -1 if (asked.money and word and not money) or (asked.many and not asked.money and (
+        money or (read_unit(number.text.lstrip("0123456789.,/ ")) or NO_UNIT).measure)) else 0
 
 
 def _counted(sentence: str, number: NumberAt, asked: Asked) -> frozenset[str] | None:
     """The word for what a number counts, where that is asked for; None where it says nothing of what it counts."""
     word = _behind(sentence, number.end)
-    return frozenset((word,)) & asked.counted if word else None
+    says = (word and word not in _CHOOSING) or _is_money(sentence, number)
+    return frozenset((word,)) & asked.counted if says else None
 
 
 def _inherited(words: Sequence[frozenset[str] | None]) -> list[frozenset[str]]:
     """Words by clause; a clause that says none has those of the one before it."""
-    found: list[frozenset[str]] = []
-    for each in words:
-        found.append(each if each is not None else found[-1] if found else frozenset())
-    return found
+    found = frozenset[str]()
+    return [found := found if each is None else each for each in words]
 
 
 def answers_before(sentence: str, remark: str, said: str, question: str) -> bool:
     """Whether a sentence says every word of a question, and the remark behind it, which says a number, none."""
     asked = read_question(question[-MAX_QUESTION:])
-    words = asked.counted | asked.other | asked.names
+    words = asked.counted | asked.other
     kind = "$" in said or "dollar" in said if asked.money else bool(_words(said) & asked.counted)
     return len(words) > 1 and not kind and words <= _words(sentence) and not _words(remark) & words
 
@@ -159,20 +185,8 @@ def _behind(sentence: str, end: int) -> str:
     return "" if word is None or _SILENT.fullmatch(word[1]) else _stem(word[1])
 
 
-def _in_brackets(sentence: str, number: NumberAt) -> bool:
-    return sentence.rfind("(", 0, number.start) > sentence.rfind(")", 0, number.start)
-
-
 def _is_money(sentence: str, number: NumberAt) -> bool:
-    return re.search(r"[$€£]|dollar|cent|euro|peso", sentence[number.start:number.end + 20]) is not None
-
-
-def _agreement(clause: frozenset[str], asked: Asked) -> float:
-    """How much of a question a clause says; less where it speaks of what is left, or of each, and no question does."""
-    words = asked.counted | asked.other
-    otherwise = (clause & _CHOOSING) - words - (frozenset() if "each" in words else {"total"})
-    return (2 * len(clause & asked.counted) + len(clause & asked.other)
-            + 4 * len(clause & words & _CHOOSING) - len(otherwise))
+    return _MONEY_UNIT.search(number.text) is not None or _MONEY_BEHIND.match(sentence, number.end) is not None
 
 
 def _clauses(sentence: str, numbers: Sequence[NumberAt]) -> list[str]:
@@ -188,7 +202,7 @@ def _clauses(sentence: str, numbers: Sequence[NumberAt]) -> list[str]:
     head = ""
     for number, start in zip(numbers, cuts, strict=True):
         own = sentence[start:number.start]
-        head = own if _words(own) else head
+        head = own if _words(own) - _CHOOSING and not _PARTICIPLE.match(own) else head + own
         clauses.append(head + sentence[number.start:next((cut for cut in cuts if cut > start), len(sentence))])
     return clauses
 
@@ -204,6 +218,6 @@ def _stem(word: str) -> str:
     return re.sub(r"(?<=..)([^aeiouls])\1$", r"\1", re.sub("i$", "y", word))
 
 
-# They choose among the numbers of one story: a clause that says another one than the question speaks of another number.
+# What chooses among the numbers of one story.
 _CHOOSING = frozenset(map(_stem, ("left", "total", "each", "more", "less", "fewer", "early", "late")))
 _DIFFERENT = frozenset(map(_stem, ("more", "less", "fewer", "than", "exceed", "increase", "above", "below")))

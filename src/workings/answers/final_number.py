@@ -42,6 +42,7 @@ _NO_NUMBER = re.compile(
     r"(?<!\S)\S*(?:://|@|www\.)\S*|(?<![^\W\d])[^\W\d](?:\w*?\d|[-\w./…]{0,200}?[-_./…]\d)\S*"
     r"|\b(?=[0-9a-f]++\b)[0-9a-f]*(?:\d[a-f]|[a-f]\d)[0-9a-f]{4,}\b"
     r"|(?<!\d)\d+(?:\s?:\s?\d+)+|\b\d{4}-\d\d?-\d\d?\b|\b\d{1,2}/\d{1,2}/\d{2,4}\b|(?<!\d)\d+(?:\.\d+){2,}(?::\d+)?|…\d+"
+    r"|\b\d\d?(?:st|nd|rd|th)?(?: of)? (?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?(?=,? \d{4}\b)"
     r"|\bFile \"[^\"\n]{1,200}\", line \d+|\bid ?[=:] ?\d+|(?<!\S)\+\d{1,3}[ -]\d[\d -]{5,20}"
     r"|\b\d+ ?(?P<unit>years?|months?|weeks?|days?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|feet|foot|ft|pounds?|lbs?"
     r"|met(?:er|re)s?)(?:, | and | )\d+ ?(?!(?P=unit)\b)(?:months?|weeks?|days?|hours?|m(?:in(?:ute)?s?)?"
@@ -79,7 +80,7 @@ _NO_CIRCUMSTANCE = re.compile(
     r"|number|product|maximum|minimum"
     r"|remainder|value|cost|all) of|(?:results?|resulted|resulting) in|(?:comes?|came|adds?|amounts?|equal"
     r"|equals|up|down|out|simplifies"
-    rf"|rounds?|rounded|sums|evaluates) (?:to|at)|{VERBS_OF_CHANGE} (?:to|by)|left with"
+    rf"|rounds?|rounded|sums|evaluates) (?:to|at)|{VERBS_OF_CHANGE}(?: [^ ]+)? (?:to|by)|left with"
     r"|leaving \w+ with|end(?:s|ing)? up with"
     r"|(?<!for )(?<!in )(?<!of )(?<!on )(?<!with )(?<!by )the (?:remaining|other)"
     r"|(?:needs?|ha(?:s|ve|d)|wants?|able|going|likely|expected|supposed) to [a-z]+"
@@ -102,11 +103,12 @@ _DENIED_BEHIND = re.compile(r"\s(?:is|are|was|were|would be)\s(?:not|wrong|incor
                             r"|\s(?:isn|aren)['’]t\b", re.IGNORECASE)
 _SECOND_CLAUSE = re.compile(rf"\s(?:and|while|whereas)\s(?!(?:then |now |still )?(?:{VERBS_OF_RESULT}|[a-z]+ed)\b)")
 _SECOND_VERB = re.compile(rf"[^=,]{{0,40}},?\s(?:and|while|whereas)\s(?:{VERBS_OF_THE_PAST})\b")
+_OPERAND = re.compile(r"[^=≈,;:.]*[=≈]")
 _WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i)['’]d\b", re.IGNORECASE)
 # "plus $5 for Monday: $110": what all of it comes to.
 _SUMMED_UP = re.compile(r"[^\W\d_]:\s\W{0,3}$")
-# "27 puppies, 18 of which are black": what is said more about the first number.
-_DETAIL = re.compile(r"\s(?:[^\W\d_]+\s){0,2}of (?:which|whom)\b")
+# "27 puppies, 18 of which are black", "5 now, but 9 before": what is said more about the first number, or what was.
+_DETAIL = re.compile(r"\s(?:[^\W\d_]+\s){0,2}(?:of (?:which|whom)\b|(?:before|previously|originally|at first)\W*$)")
 # "12 is the greatest common divisor of 36 and 48": what the sentence is about stands before the verb.
 _SUBJECT = re.compile(r"\s(?:is|are|was|were) (?:the|our|your|his|her|their)\b")
 
@@ -150,9 +152,10 @@ def final_number(text: str, question: str = "", *, truncated: bool = False) -> s
 def _asked_for(sentence: str, question: str, said: str | None) -> str | None:
     """Of several numbers that a sentence says the one that the question asks for, else the one that it says."""
     sentence = _prepared(sentence)
-    if not question or "=" in sentence or says_nothing(sentence) or is_on_the_way(sentence):
+    if not question or (said and "=" in sentence) or says_nothing(sentence) or is_on_the_way(sentence):
         return said
-    numbers, _ = _numbers(sentence)
+    # What an equals sign follows is an operand of what stands behind it.
+    numbers = [number for number in _numbers(sentence)[0] if not _OPERAND.match(sentence, number.end)]
     at = next((at for at in reversed(range(len(numbers))) if numbers[at].text == said), None)
     if at is not None and counts_otherwise(sentence, numbers, at, question):
         del numbers[at]
@@ -164,7 +167,9 @@ def _concluded(sentence: str, *, alone: bool) -> tuple[str | None, bool]:
     """The number of a sentence in digits or in words, and whether the sentence decides."""
     digits = any(map(str.isdigit, sentence))
     concludes = not digits and (alone or is_conclusion(sentence))
-    if in_words := _said_in_words(sentence if concludes else last_clause(sentence) or without_lead(sentence)):
+    in_words = _said_in_words(sentence if concludes else last_clause(sentence) or without_lead(sentence))
+    # Behind digits "three quarters of the cake" says the same number as a part.
+    if in_words and not (digits and f"{in_words} of " in sentence):
         return in_words, True
     return _said(sentence, strict=not (is_conclusion(sentence) or last_clause(sentence))) if digits else (None, False)
 

@@ -11,10 +11,13 @@ import unicodedata
 from workings.answers.telling_part import VERBS_ELSEWHERE, VERBS_OF_CHANGE, VERBS_OF_RESULT
 
 VERBS_OF_THE_PAST = (
-    "ate|beat|became|began|bent|blew|bought|bred|broke|brought|built|came|caught|chose|cut|did|drank|drew|drove|dug|fed|fell"
-    "|felt|flew|fought|found|gave|got|grew|had|held|hid|hit|hung|kept|knew|laid|led|left|lent|lit|lost|made|met|paid|put|ran"
-    "|rang|read|rode|rose|sang|sat|saw|sent|set|shook|shot|shut|slept|sold|spent|spread|stood|stole|struck|stuck|swam|swept"
-    "|taught|threw|told|took|tore|went|woke|won|wore|wove|wrote")
+    "arose|ate|awoke|beat|became|began|bent|bit|bled|blew|bore|bought|bound|bred|broke|brought|built|burst|came|cast"
+    "|caught|chose|clung|crept|cut|dealt|did|drank|drew|drove|dug|fed|fell|felt|fled|flew|flung|forgave|forgot|fought"
+    "|found|froze|gave|got|grew|ground|had|heard|held|hid|hit|hung|hurt|kept|knelt|knew|laid|lay|leapt|learnt|led"
+    "|left|lent|lit|lost|made|meant|met|mistook|overcame|paid|put|ran|rang|read|rid|rode|rose|sang|sank|sat|saw|sent"
+    "|set|shone|shook|shot|shrank|shut|slept|slid|slung|sold|sought|spat|spent|split|spoke|sprang|spread|spun|stank"
+    "|stole|stood|strode|strove|struck|stuck|stung|swam|swept|swore|swung|taught|thought|threw|thrust|told|took|tore"
+    "|trod|understood|undertook|went|wept|withdrew|withstood|woke|won|wore|wound|wove|wrote|wrung")
 """Irregular past forms, as an alternative of a pattern."""
 _AUXILIARY = "will|can|must|should|would|could|to|they|we|you|i|ll|ve|has|have|had|did|does|do|not"
 _NO_VERB = "(?:the|an?|this|that|these|those|all|both|his|her|its|their|our|my|your|each|every)"
@@ -29,7 +32,7 @@ _FILLER = (r"(?:only|exactly|precisely|about|approximately|around|roughly|nearly
            r"|everybody|\w+self)")
 _OF_NOUN = r"(?:the |a |an |its |her |his |their |our |my )?(?:[a-z]+\s){0,2}of"
 _PRONOUN_IS = "(?:s?he|it|that|there|they|we|you|i)['’](?:s|re|m)"
-_BEHIND_VERB = re.compile(rf"\b(?:{_VERB}|{_PRONOUN_IS}|{VERBS_OF_CHANGE} by)"
+_BEHIND_VERB = re.compile(rf"\b(?:{_VERB}|{_PRONOUN_IS}|{VERBS_OF_CHANGE}(?: [^ ]+)? by)"
                           rf"(?:\s{_FILLER}){{0,4}}:?\s(?:{_OF_NOUN}\s)?\W{{0,3}}$",
                           re.IGNORECASE)
 _RECEIVER = re.compile(r"\b(?:tak(?:e|es|ing)|took|costs?|gives?|gave|earns?|earned|pays?|paid|saves?|saved|leaves?"

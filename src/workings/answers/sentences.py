@@ -37,7 +37,7 @@ _EQUATION = r"[^,;=\d]{1,40}[$€£]?\d[^,;=]{1,60}=[\s*$€£]{0,5}\d"
 _REASON = re.compile(r"(?<![\s,;(—–-])[\s,;(—–-]*\b(?:because|since|due to|given that|, as"
                      r"|so that(?!['’]s|\s(?:is|will|would|be|[a-z]{2,}s|meant|left|made|gave)\b)"
                      r"|i\.\s?e\."
-                     r"|that is,|namely|seeing that|for the reason|in order to(?=[^,]*$)"
+                     r"|that is,|namely|seeing that|for the (?:[a-z]+ )?reason|in order to(?=[^,]*$)"
                      rf"|(?<=, )(?:which(?! {VERBS_OF_CONCLUSION}\b)(?! is {IN_TOTAL})(?! {_EQUATION})"
                      r"|an? (?:average|rate|mean) of|where|as|whereas|while|given|but not|not|and not|rather than"
                      r"|instead of))\b.*", re.IGNORECASE | re.DOTALL)

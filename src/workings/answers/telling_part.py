@@ -29,6 +29,9 @@ _CLAUSE = re.compile(r"\b(?:and|but|so) (?:since|because|as|if)\b[^,]*,"
                      rf"|(?:no )?wait|giving|ending up with|in total|altogether|which {VERBS_OF_CONCLUSION}"
                      rf"|which is(?={IN_TOTAL})|and the (?:final )?answer)\b"
                      rf"|\b{_PART}[^,;=]*, which (?:is|was|will be)\b(?=\s\W{{0,3}}\d)"
+                     # "3 × 4 = 12, plus 5 is 17": the arithmetic goes on in words.
+                     r"|=[^=,;]*,\s(?:and\s|then\s)?(?:plus|minus|times|multiplied by|divided by|twice|half of)\b"
+                     rf"[^=,;]*?\b(?:{VERBS_OF_RESULT})\b(?=\s\W{{0,3}}\d)"
                      r"|\b(?=(?:we|you) (?:get|obtain|end up with)\b)", re.IGNORECASE)
 _SUPPOSES = re.compile(r"^\W*(?:if|had|when|suppose)\b", re.IGNORECASE)
 # Brackets that say more about a number; a pair of numbers is no remark.

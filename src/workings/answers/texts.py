@@ -30,7 +30,8 @@ _COMPOUND = re.compile(r"(?:\d[\d.,]*\s?[a-zA-Z]+\.?,?\s*(?:and\s+)?){2,4}")
 _PASSIVE = re.compile(r"\b(?:is|are|was|were|been)\s(?:[a-z]+ly\s)?[a-z]+\s(?:by|on|in|at|as)\s+(?=\S)")
 _NAME = r"(?:[A-Z][\w.'’-]*\s)(?:(?:[A-Z][\w.'’-]*|da|de|del|van|von|of|the)\s){0,6}"
 _SUBJECT = re.compile(rf"{_NAME}(?=(?:{VERBS_OF_THE_PAST}|[a-z]{{2,}}ed|[a-z]{{2,}}[a-rt-z]s)\b)"
-                      r"|[^,;]{2,60}?\s(?=(?:is|are|was|were)\s(?:the|an?|our|your)\s)")
+                      r"|[^,;]{2,60}?\s(?=(?:is|are|was|were)\s(?:by far\s|[a-z]+ly\s(?:[a-z]+ed\s)?)?"
+                      r"(?:the|an?|our|your)\s)")
 _SECOND_CLAUSE = re.compile(r"\b(?:and|but|while|whereas|although|though|or|than)\b|;", re.IGNORECASE)
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|(?<!\*)\*[^*]+\*(?!\*)")
 # "x = 2 or x = 3" are two solutions, and no doubt.
