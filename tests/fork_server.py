@@ -358,6 +358,7 @@ def _set_again() -> None:
     import jax
     import torch
 
+    tempfile.tempdir = None  # TMPDIR is asked for again
     for name, setting in JAX_SETTINGS.items():
         jax.config.update(setting, os.environ.get(name))
     name, setting = JAX_KEEPS_PROGRAMS

@@ -31,9 +31,9 @@ WIDE = {"width": 128, "mlp_width": 256, "head_dim": 32, "kv_heads": 4}
 
 
 def engine(mesh: str, *, vocab: int = 64, optimizer: str = "adamw", chunk: int = 8) -> JaxEngine:
-    """Five layers, so that the scan is a real loop."""
+    """Three layers, so that the scan is a real loop."""
     rule = AdamWConfig(name="adamw", clip_norm=1.0) if optimizer == "adamw" else AdafactorConfig(name="adafactor")
-    shape = tiny_shape("gemma2", vocab=vocab, layers=5)
+    shape = tiny_shape("gemma2", vocab=vocab, layers=3)
     memory = MemoryConfig(loss_chunk=chunk, remat="layer")
     return JaxEngine.open(request(shape, mesh=MESHES[mesh], optimizer=rule, memory=memory))
 
@@ -95,15 +95,15 @@ def adapters(method: str, folder: Path) -> dict:
     """Curves on a mesh and on one device, and a checkpoint of the mesh that goes on with one."""
     found = {}
     for mesh, chunk in (("4x2", 5) if method == "qlora" else ("8", 8), ("1", 0)):
-        shape = tiny_shape("gemma2", vocab=64, layers=5, **WIDE if method == "qlora" else {})
+        shape = tiny_shape("gemma2", vocab=64, layers=3, **WIDE if method == "qlora" else {})
         e = JaxEngine.open(request(shape, mesh=MESHES[mesh], method=METHODS[method],
                                    memory=MemoryConfig(loss_chunk=chunk, remat="layer")))
-        state, found[mesh] = curve(e, e.init(0), 8)
+        state, found[mesh] = curve(e, e.init(0), 5)
         if mesh == "1":
-            found["1 later"] = curve(e, e.restore(folder), 3, 8)[1]
+            found["1 later"] = curve(e, e.restore(folder), 2, 5)[1]
         else:
             e.save(state, folder)
-            found["later"] = curve(e, state, 3, 8)[1]
+            found["later"] = curve(e, state, 2, 5)[1]
             places = e._shardings["params"]["layers"]
             found["places"] = {name: list(place.shard_shape(x.shape)) for (name, place), x in
                                zip(places.items(), e._abstract["params"]["layers"].values(), strict=True)}
@@ -141,7 +141,7 @@ def places() -> dict:
     e = engine("8", vocab=128)
     compiled = e.compiled_step(Batch.blank((1, 16, 32)))
     batch = compiled.input_shardings[0][1]["tokens"].shard_shape((1, 16, 32))
-    moments = compiled.input_shardings[0][0]["moments"]["exp_avg"]["layers.mlp.up_proj.weight"].shard_shape((5, 48, 32))
+    moments = compiled.input_shardings[0][0]["moments"]["exp_avg"]["layers.mlp.up_proj.weight"].shard_shape((3, 48, 32))
     return {"tokens": batch, "moment": moments, "text": compiled.as_text()}
 
 

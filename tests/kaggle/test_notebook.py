@@ -174,7 +174,7 @@ def play(run_forked, tmp_path: Path) -> Play:
         found = [source for markdown, source in cells(script(request)) if not markdown]
         last = next(index for index, source in enumerate(found) if upto in source)
         code = "\n".join([*found[:last + 1], after])
-        return run_forked("-c", code, cwd=cwd, check=False)
+        return run_forked("-c", code, cwd=cwd, check=False, environment={"TMPDIR": str(tmp_path)})
     return run
 
 
@@ -199,7 +199,7 @@ def test_an_older_jax_is_not_replaced_unasked(run_forked, tmp_path: Path) -> Non
     assert "UPGRADE_JAX = False" in text
     found = [source for markdown, source in cells(text) if not markdown]
     code = "\n".join([found[0].replace("JAX_NEEDED = ", "JAX_NEEDED = '99.0'  # "), found[1]])
-    done = run_forked("-c", code, cwd=tmp_path, check=False)
+    done = run_forked("-c", code, cwd=tmp_path, check=False, environment={"TMPDIR": str(tmp_path)})
     assert done.returncode == 1
     assert "this needs jax 99.0 or newer, the image has" in done.stderr
     assert "set UPGRADE_JAX = True" in done.stderr
@@ -236,10 +236,11 @@ def test_a_command_that_fails_stops_the_notebook(play: Play, tmp_path: Path) -> 
 
 # --- the whole ----------------------------------------------------------------------------------------------------
 
-def test_it_runs_from_the_first_cell_to_the_last(tmp_path: Path, child_environment, fork_server) -> None:
+def test_it_runs_from_the_first_cell_to_the_last(tmp_path: Path, tmp_path_factory, child_environment,
+                                                 fork_server) -> None:
     from nbclient import NotebookClient
 
-    environment = child_environment()
+    environment = child_environment(TMPDIR=str(tmp_path_factory.mktemp("scratch")))
     python, client = fork_server.ready(environment)
     made = nbformat.reads(notebook_text(request_for(smoke=True)), as_version=4)
     own = f'WORKINGS = ["{python}", "{client}", "workings"]'  # its commands are forked children

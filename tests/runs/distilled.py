@@ -1,9 +1,14 @@
 """A tiny teacher that was trained, and a tiny student of another shape that learns from it. For the tests."""
 
+import contextlib
+import os
+import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from workings.record.digest import json_digest
 from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
@@ -38,12 +43,24 @@ checkpoint: {every_steps: 2}
 
 
 def write(folder: Path, teacher: Sequence[str] = ()) -> Path:
-    """The student's recipe beside its teacher, a sealed run, which is trained here with these ``key=value`` words."""
-    recipe, student = folder / "teacher.yaml", folder / "student.yaml"
-    recipe.write_text(TEACHER)
-    train(str(recipe), folder / "teacher", teacher)
+    """The student's recipe beside its teacher, a sealed run, which was trained with these ``key=value`` words."""
+    shutil.copytree(_trained(tuple(teacher)), folder, dirs_exist_ok=True)
+    student = folder / "student.yaml"
     student.write_text(STUDENT)
     return student
+
+
+def _trained(words: Sequence[str]) -> Path:
+    """A folder with the teacher's recipe and run, made once for all tests of a session and only to be copied."""
+    kept = Path(os.environ["TESTS_CACHE"]) / "teachers" / json_digest(list(words))
+    if not kept.exists():
+        kept.parent.mkdir(exist_ok=True)
+        own = Path(tempfile.mkdtemp(dir=kept.parent))
+        (own / "teacher.yaml").write_text(TEACHER)
+        train(str(own / "teacher.yaml"), own / "teacher", words)
+        with contextlib.suppress(OSError):  # another worker has made it meanwhile
+            own.rename(kept)
+    return kept
 
 
 def replayed_with_its_teacher_and_without(run: Path, teacher: Path) -> list[dict[str, Any]]:
