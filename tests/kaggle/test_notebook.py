@@ -12,6 +12,7 @@ from typing import Any
 import nbformat
 import pytest
 
+from tests.fork_server import interpreter
 from tools import make_notebooks
 from workings.config.load import load_recipe
 from workings.errors import RequestError
@@ -243,7 +244,9 @@ def test_it_runs_from_the_first_cell_to_the_last(tmp_path: Path, tmp_path_factor
     environment = child_environment(TMPDIR=str(tmp_path_factory.mktemp("scratch")))
     python, client = fork_server.ready(environment)
     made = nbformat.reads(notebook_text(request_for(smoke=True)), as_version=4)
-    own = f'WORKINGS = ["{python}", "{client}", "workings"]'  # its commands are forked children
+    # Its commands are forked children, and so is what it compiles.
+    own = (f'WORKINGS = ["{python}", "{client}", "workings"]\n'
+           f'sys.executable = "{interpreter(fork_server.folder)}"')
     [helpers] = [cell for cell in made.cells if "WORKINGS = [" in cell.source]
     helpers.source = helpers.source.replace('WORKINGS = [sys.executable, "-m", "workings"]', own)
     assert own in helpers.source
