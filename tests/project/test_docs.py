@@ -46,7 +46,7 @@ write-your-own holds code; what these show is tested from Python too."""
 
 @pytest.mark.parametrize("page", [
     pytest.param(page, id=str(page), marks=pytest.mark.full if str(page) in TYPED_BY_PROOF else ()) for page in PAGES])
-def test_fences_run(page, tmp_path_factory, tmp_path, child_environment, fork_server):
+def test_fences_run(page, tmp_path_factory, tmp_path, child_environment, fork_server, run_forked):
     # Examples are read from the page's own directory, as a reader at the root of the repository would.
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     programs = tmp_path_factory.mktemp("programs")
@@ -56,10 +56,11 @@ def test_fences_run(page, tmp_path_factory, tmp_path, child_environment, fork_se
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = child_environment(PATH=path)
     for fence in (fence for of, fence in FENCES if of == page and not fence.not_run):
-        command = (["bash", "-euo", "pipefail", "-c", fence.code] if fence.language == "bash"
-                   else [sys.executable, "-c", fence.code])
-        done = subprocess.run(command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, check=False)
+        if fence.language == "bash":
+            done = subprocess.run(["bash", "-euo", "pipefail", "-c", fence.code], cwd=tmp_path, env=environment,
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        else:
+            done = run_forked("-c", fence.code, cwd=tmp_path, environment=environment, check=False)
         assert done.returncode == 0, f"{page}:{fence.line}\n{fence.code}\n{done.stdout}\n{done.stderr}"
 
 
