@@ -170,6 +170,23 @@ def test_a_card_has_context_workspaces_and_its_own_attention() -> None:
     assert full.peak_bytes > 420 * MIB
 
 
+def test_the_kernel_of_the_loss_holds_one_block_of_logits_and_the_head_in_bf16() -> None:
+    vocabulary, positions = 30_000, 512
+    asked = request(tiny_shape("gemma", vocab=vocabulary), precision=PrecisionConfig(compute="bf16"),
+                    memory=MemoryConfig(attention="plain"))
+
+    def loss_bytes(capability: str, *, kernel: bool = True) -> int:
+        card = TracedCard(capability=capability, loss_kernel=kernel)
+        return inspect_step(asked, (1, 2, positions // 2), "gpu", card).breakdown["logits and loss"]
+
+    block, width = 2 * positions * vocabulary, asked.shape.width
+    expected = block + 2 * width * (vocabulary + positions)
+    assert expected <= loss_bytes("9.0") < expected + 2 ** 14  # and a few numbers a position
+    # Without it a float32 block and its gradient in bf16 exist beside each other.
+    assert loss_bytes("9.0", kernel=False) > 2.5 * block
+    assert loss_bytes("7.5") == loss_bytes("9.0", kernel=False)
+
+
 def test_evaluation_and_generation_are_traced_beside_the_state() -> None:
     asked = request(SHAPE, optimizer=AdamWConfig(name="adamw"))
     state = 12 * parameter_count(SHAPE)
