@@ -1,13 +1,14 @@
 """What only a real accelerator can answer, measured in one command, a part at a time.
 
     python -m proof.chip [PART…] [--device auto|gpu|tpu|cpu] [--out DIR] [--minutes 9] [--tiny] [--rows TEXT]
-        [--engines jax torch]
+        [--engines jax torch] [--at-once 1]
     python -m proof.chip --list
 
 Parts: doctor, parity with the CPU, predicted against measured memory, speed beside TRL, sampling, kill and resume, ways
 of learning, quickstart. Every row is measured in a process of its own, and kept in DIR/PART.json as soon as it is
 there. A part ends after ``--minutes``; called again, it goes on with the rows that are not finished. `table.md` shows
 all of them, and what went wrong on the way. It needs no network and installs nothing: packages may lie on PYTHONPATH.
+With ``--at-once`` so many rows run beside each other for ``--minutes`` together, before those that need the chip alone.
 
 Exits with 0 (every row is finished and holds), 1 (one failed, or does not hold) or 3 (no accelerator, or rows left).
 """
@@ -20,8 +21,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from proof.chip.beside import ROOT, make_findable
@@ -60,6 +64,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--tiny", action="store_true", help="small models: tries every line, measures nothing")
     parser.add_argument("--engines", nargs="*", default=[], choices=("jax", "torch"))
     parser.add_argument("--rows", default="", help="only rows with this text in their names")
+    parser.add_argument("--at-once", type=int, default=1, help="rows that run beside each other, where that may be")
     parser.add_argument("--list", action="store_true", help="name parts and rows, measure nothing")
     asked = parser.parse_args(arguments)
     platform = next(iter(accelerators()), "") if asked.device == "auto" else asked.device
@@ -73,8 +78,10 @@ def main(arguments: list[str]) -> int:
         return 0
     name = (chip.kind or platform).lower().replace(" ", "-").replace("/", "-") + ("-tiny" if chip.tiny else "")
     out = asked.out or (SCRATCH / name if platform == "cpu" or chip.tiny else RESULTS / name)
+    if asked.at_once > 1:
+        measure_beside(parts, chip, out, asked.minutes * 60, asked.rows, asked.at_once)
     for part in parts:
-        measure_part(part, chip, out, asked.minutes * 60, asked.rows)
+        measure_part(part, chip, out, asked.minutes * 60, asked.rows, alone=asked.at_once > 1)
     print(write_table(out, PARTS.values()))
     print(f"evidence: {out}")
     return exit_code([row for part in parts for row in Evidence(out, part, chip).rows.values()],
@@ -98,10 +105,35 @@ def describe(chip: Chip) -> Chip:
     return chip
 
 
-def measure_part(part: Part, chip: Chip, out: Path, seconds: float, having: str = "") -> None:
-    """The rows of a part that are not finished, as far as the time goes."""
+def measure_beside(parts: Sequence[Part], chip: Chip, out: Path, seconds: float, having: str, count: int) -> None:
+    """Rows of all parts that may run beside others and are not finished, ``count`` at a time, as far as time goes."""
+    ends, lock = time.monotonic() + seconds, Lock()
+    # Each takes what it needs of the chip's memory, and no process all of it at its start.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.95")
+
+    def measure(part: Part, evidence: Evidence, name: str) -> None:
+        if (room := ends - time.monotonic()) <= 0:
+            return
+        row = measured(part, name, chip, room)
+        # One that time ended is not kept: it says nothing, and the next call begins with it.
+        if row["status"] != "stopped":
+            with lock:
+                evidence.add(name, row)
+        print(f"{part.name}: {name}: {row['status']}, {row['seconds']} s"
+              + (f", holds: {row['holds']}" if "holds" in row else ""), flush=True)
+
+    rows = [(part, evidence, name) for part in parts for evidence in [Evidence(out, part, chip)]
+            for name in evidence.left() if having in name and not part.alone(name)]
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(lambda row: measure(*row), rows))
+
+
+def measure_part(part: Part, chip: Chip, out: Path, seconds: float, having: str = "", *, alone: bool = False) -> None:
+    """The rows of a part that are not finished, as far as the time goes; ``alone``: those alone that need the chip."""
     evidence, ends = Evidence(out, part, chip), time.monotonic() + seconds
-    for number, name in enumerate(left := [name for name in evidence.left() if having in name]):
+    left = [name for name in evidence.left() if having in name and (part.alone(name) or not alone)]
+    for number, name in enumerate(left):
         room = ends - time.monotonic()
         if room <= 0:
             print(f"{part.name}: time is over, {len(left) - number} rows are left; the same command goes on",

@@ -107,4 +107,5 @@ def card_bytes() -> int:
 
 
 PART = Part(name="memory", shows="Peak memory of a step as compiler or trace predict it, and as the device counted it.",
-            needs=(), rows=rows, run=run, told=("shape", "predicted_gib", "measured_gib", "measured_over_predicted"))
+            needs=(), alone=lambda row: LARGEST in row, rows=rows, run=run, told=("shape", "predicted_gib",
+            "measured_gib", "measured_over_predicted"))

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,8 @@ class Part:
     """Measures one row. The folder is this part's own, kept between rows, and not part of the evidence."""
     told: tuple[str, ...]
     """Keys of a result that the table shows."""
+    alone: Callable[[str], bool] = field(default=lambda row: False)
+    """Rows that are measured while nothing else runs: seconds count, or all of the chip's memory."""
 
     def measure(self, row: str, chip: Chip, folder: Path) -> dict[str, Any]:
         """One row, or `Absent` where a module that it needs is not installed."""

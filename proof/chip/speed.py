@@ -106,5 +106,5 @@ def make(place: Path, asked: Configuration, chip: Chip, warm: int, steps: int) -
 
 
 PART = Part(name="speed", shows="Tokens a second, share of the peak rate and seconds to the first step, in turns.",
-            needs=(), rows=rows, run=run, told=("tokens_per_second", "share_of_peak", "seconds_to_first_step",
-                                                "device_peak_bytes"))
+            needs=(), alone=lambda row: True, rows=rows, run=run, told=("tokens_per_second", "share_of_peak",
+            "seconds_to_first_step", "device_peak_bytes"))

@@ -134,3 +134,23 @@ def test_every_tiny_row_on_the_cpu(name, row, tmp_path, run_python):
     # A peer may be missing here, and JAX has flash attention on TPUs alone.
     assert found["status"] == ("absent" if "trl" in row and found["status"] != "done" else
                                "refused" if row == "jax flash" else "done"), found
+
+
+def test_rows_run_beside_each_other_but_those_that_need_the_chip_alone(tmp_path, monkeypatch, capsys):
+    ran = []
+
+    def measured(part, name, chip, seconds):
+        ran.append(name)
+        return {"status": "stopped" if name == "slow" else "done", "seconds": 0.0, "holds": True}
+
+    monkeypatch.setattr(command, "measured", measured)
+    monkeypatch.setattr(command.os, "environ", {})
+    part = Part(name="part", shows="Something.", needs=(), rows=lambda chip: ("a", "alone", "b", "slow"), told=(),
+                run=lambda row, chip, folder: {}, alone=lambda row: row == "alone")
+    command.measure_beside([part], TINY, tmp_path, 60.0, "", 2)
+    assert sorted(ran) == ["a", "b", "slow"]
+    # What time ended is kept nowhere and comes again.
+    assert Evidence(tmp_path, part, TINY).left() == ["alone", "slow"]
+    command.measure_part(part, TINY, tmp_path, 60.0, alone=True)
+    assert ran[3:] == ["alone"]
+    assert "part: a: done, 0.0 s, holds: True" in capsys.readouterr().out
