@@ -171,6 +171,8 @@ def test_frames_and_data_sets_are_rows():
     ({"model": "x", "data": {"train": ROWS}, "steps": 1}, r"(?s)a dict with train.*data=data\['train'\]"),
     ({"model": "x", "data": ROWS, "method": "lorra", "steps": 1}, r"(?s)method.name: lorra.*one of full, lora, qlora"),
     ({"recipe": "smoke-tiny", "method": "qlora"}, "a recipe and method"),
+    ({"recipe": "smoke-tiny", "learning_rate": 0.1}, "a recipe and learning_rate"),
+    ({"recipe": ROWS}, "a recipe of type list"),
 ])
 def test_a_request_that_makes_no_run_says_what_would(keywords, said):
     with pytest.raises(RequestError, match=said):
@@ -223,6 +225,30 @@ def test_importing_brings_no_framework(run_python):
             "print(sorted(heavy & set(sys.modules)), dir(workings))")
     assert run_python("-c", code).stdout.strip() == (
         "[] ['Run', '__version__', 'compare', 'evaluate', 'plan', 'train', 'verify']")
+
+
+@pytest.mark.parametrize(("overrides", "buckets"), [
+    ({}, (64, 128, 256, 512)), ({"data.max_length": 200}, (64, 128)), (["data.max_length=64"], ()),
+    ({"data.packing": "best_fit"}, ()), ({"data.buckets": [32]}, (32,))])
+def test_short_rows_are_not_padded_to_the_longest_one_allowed(overrides, buckets):
+    with keyword_recipe(Keywords(model="Qwen/Qwen3-0.6B", data=ROWS, steps=1, overrides=overrides)) as loaded:
+        assert loaded.recipe.data.buckets == buckets
+
+
+def test_a_learning_rate_that_is_given_counts():
+    with keyword_recipe(Keywords(model="Qwen/Qwen3-0.6B", data=ROWS, steps=1, learning_rate=0.5)) as loaded:
+        assert loaded.recipe.training.learning_rate == 0.5
+
+
+def test_items_that_are_trained_on_are_said_before_the_first_step(tmp_path):
+    asked = [{"question": ROWS[0]["prompt"].upper(), "answer": "1"}, {"question": "Something else?", "answer": "1"}]
+    run = workings.train(model=SHAPE, data=ROWS, items=asked, out=tmp_path / "run", method="full", steps=1,
+                         overrides=UNIGRAM)
+    log = (run.path / "train" / "training_log.txt").read_text()
+    assert "leak       1 of 2 held-out items are trained on as well, such as item-00001" in log
+    assert [check.id for check in run.verify().checks if check.verdict == "failed"] == ["consistency.disjoint"]
+    assert repr(run.scorecard) == "<Scorecard: 0.0 % (95 % interval 0.0 to 65.8) on 2 items>"
+    assert repr(run.compare(run)).startswith("<Comparison: Which of run (B) and run (A) is better stays open: 0.0 %")
 
 
 def test_letters_that_end_a_line_elsewhere_are_part_of_a_row(tmp_path):

@@ -112,6 +112,9 @@ def load_recipe(name: RecipeLike, overrides: Overrides = ()) -> LoadedRecipe:
                            f"overrides=[{overrides!r}]")
     if isinstance(overrides, Mapping):
         overrides = [f"{key}={_flow(value)}" for key, value in overrides.items()]
+    if not isinstance(name, str | Path | Mapping):
+        raise RequestError(f"a recipe of type {type(name).__name__}", "a file, a shipped recipe's name, or a dict",
+                           "rows and a model go by name: workings.train(model=…, data=rows, steps=100)")
     text, origin, base = (_dump(name), GIVEN, Path.cwd()) if isinstance(name, Mapping) else _find(str(name))
     return parse_recipe(text, origin, base, overrides)
 

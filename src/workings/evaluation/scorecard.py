@@ -63,7 +63,7 @@ class Cell:
         return {**record, "ci_low": missing, "ci_high": missing, "method": missing}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Scorecard:
     """Overall, per section, per category, per difficulty."""
 
@@ -71,6 +71,10 @@ class Scorecard:
     per_section: dict[str, Cell]
     per_category: dict[str, Cell]
     per_difficulty: dict[str, Cell]
+
+    def __repr__(self) -> str:
+        """One line, as a person who works with it in Python sees it."""
+        return f"<Scorecard: {cell_text(self.overall)} on {self.overall.n} items>"
 
     @property
     def accuracy(self) -> float:

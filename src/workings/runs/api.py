@@ -20,6 +20,7 @@ from workings.runs.train_and_evaluate import train_with_listeners
 def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overrides: Overrides = (), *,
           model: str | Path | Mapping[str, Any] | None = None, data: Rows | None = None, items: Rows | None = None,
           method: Literal["full", "lora", "qlora"] | None = None, steps: int = 0, epochs: float = 0.0,
+          learning_rate: float = 0.0,
           resume: bool = False, smoke: bool | Smoke = False, force: bool = False,
           callbacks: Sequence[Callback] = (), track: str | Sequence[str] = (), notify: str = "") -> Run:
     """Train, seal the record, and ask the model its items before and after.
@@ -40,6 +41,7 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         method: which weights are trained; `lora` if not given.
         steps: updates; or
         epochs: times that every row is learned from.
+        learning_rate: its peak; by default what suits the method.
         resume: go on where a killed, interrupted or failed run stopped.
         smoke: the whole path with a tiny model of the same architecture.
         force: run although the plan says that it does not fit; the record says so.
@@ -66,14 +68,15 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         return Run(path=place, result=result)
 
     if recipe is not None:
-        _refuse_both({"model": model, "data": data, "items": items, "method": method, "steps": steps, "epochs": epochs})
+        _refuse_both({"model": model, "data": data, "items": items, "method": method, "steps": steps, "epochs": epochs,
+                      "learning_rate": learning_rate})
         return run(load_recipe(recipe, overrides))
     if model is None or data is None:
         raise RequestError("train without a recipe", "a recipe, or model and data",
                            'workings.train(model="Qwen/Qwen3-0.6B", data=rows, steps=100)')
     # Around the whole run: the rows lie in a folder that goes with the context, until the run has its own copy.
     with keyword_recipe(Keywords(model=model, data=data, items=items, method=method or "lora", steps=steps,
-                                 epochs=epochs, overrides=overrides)) as loaded:
+                                 epochs=epochs, learning_rate=learning_rate, overrides=overrides)) as loaded:
         return run(loaded)
 
 

@@ -6,8 +6,11 @@ from math import ceil
 from typing import Any
 
 from workings.config.algorithms.base import mean
+from workings.data.rows import prompt_digest
 from workings.evaluation.comparison.paired import PairedDifference, paired_values, points
 from workings.evaluation.statistics.intervals import Interval
+from workings.runs.row_data import TraceData
+from workings.runs.training_data import PromptData, TrainingData
 from workings.scoring.items import Item
 from workings.training.watched import RIGHT
 
@@ -83,6 +86,19 @@ def held_out_change(items: Sequence[Item], lines: Sequence[Mapping[str, Any]],
         reward_before=mean(rewards[:part]), reward_after=mean(rewards[-part:]), step_before=first_step,
         step_after=last_step, difference=paired_values(_scores(first), _scores(last),
                                                        [item.cluster for item in items[:len(first)]]))
+
+
+def trained_on(asked: Sequence[Item], learned: TrainingData) -> list[str]:
+    """Ids of held-out items whose question is learned from as well: their answers measure nothing.
+
+    Questions are compared as `workings verify` compares them, which fails such a run.
+    """
+    if isinstance(learned, PromptData):
+        digests = {prompt_digest(prompt.item.prompt) for prompt in learned.prompts.prompts}
+    else:
+        assert isinstance(learned, TraceData)  # everything else is drawn
+        digests = {each for row in learned.rows.rows for each in (row.prompt_digest, *row.earlier_prompt_digests)}
+    return [item.id for item in asked if prompt_digest(item.prompt) in digests]
 
 
 def _scores(marks: str) -> list[float]:

@@ -15,6 +15,10 @@ from workings.errors import RequestError
 from workings.record.layout import CONFIG, GIVEN_ITEMS, GIVEN_TRACES
 from workings.runs.given_data import Rows, holds_pairs, write_given_items, write_given_traces
 
+MAX_LENGTH = 1024
+"""Tokens of a row at most."""
+BUCKETS = (64, 128, 256, 512)
+"""Lengths that batches of shorter rows are padded to: to the longest one most rows would be padding."""
 FINAL_SHARE = 0.1
 """Of the peak, at the last step: with 0 that step would change nothing, and it may be the only one."""
 LEARNING_RATES = {"scratch": 1e-3, "full": 2e-5, "lora": 2e-4, "qlora": 2e-4}
@@ -36,6 +40,8 @@ class Keywords:
     """Updates; 0: epochs or the overrides say."""
     epochs: float = 0.0
     """Times that every row is learned from; 0: steps or the overrides say."""
+    learning_rate: float = 0.0
+    """Peak learning rate; 0: by the method."""
     overrides: Overrides = ()
     """Any other key of a recipe."""
 
@@ -74,13 +80,15 @@ def _values(asked: Keywords, folder: Path, kept: list[str]) -> dict[str, Any]:
         "name": _name(model, asked.method), "engine": "auto", "model": model,
         **({"tokenizer": "train"} if scratch else {}),
         "data": {"traces": traces, "template": "gemma" if scratch else "tokenizer",
-                 "reasoning": _reasoning(folder / GIVEN_TRACES if form else None), "max_length": 1024},
+                 "reasoning": _reasoning(folder / GIVEN_TRACES if form else None), "max_length": MAX_LENGTH,
+                 **_buckets(asked.overrides)},
         "method": {"name": asked.method}, "batch": {"micro_batch": 4, "accumulation": 4},
         "training": {**({} if _is_constant(asked.overrides) else {"final_share": FINAL_SHARE}),
                      **({"steps": asked.steps} if asked.steps else {}),
                      **({"epochs": asked.epochs} if asked.epochs else {}),
                      # A method that does not exist needs none: the recipe is refused, and those that do are named.
-                     "learning_rate": LEARNING_RATES.get("scratch" if scratch else asked.method, 1e-4)},
+                     "learning_rate": asked.learning_rate or LEARNING_RATES.get(
+                         "scratch" if scratch else asked.method, 1e-4)},
         "optimizer": {"name": "adamw", "clip_norm": 1.0},
         "memory": {"remat": "layer", "loss_chunk": 256}}
     if holds_pairs(form):
@@ -111,6 +119,18 @@ def _check_length(asked: Keywords) -> None:
 def _is_constant(overrides: Overrides) -> bool:
     """Whether a constant learning rate is asked for, which has no end value that could be chosen."""
     return ("training.schedule", "constant") in _pairs(overrides)
+
+
+def _buckets(overrides: Overrides) -> dict[str, list[int]]:
+    """Lengths below the longest row; none where something else is asked for that does not go with them."""
+    asked = dict(_pairs(overrides))
+    if asked.keys() & {"data", "data.packing", "data.buckets"}:
+        return {}
+    try:
+        longest = int(asked.get("data.max_length", MAX_LENGTH))
+    except (TypeError, ValueError):  # the recipe is refused, and says what it may be
+        longest = MAX_LENGTH
+    return {"buckets": [length for length in BUCKETS if length < longest]}
 
 
 def _pairs(overrides: Overrides) -> list[tuple[str, Any]]:

@@ -48,7 +48,7 @@ from workings.runs.describe import (
 from workings.runs.doctor import Examination, doctor
 from workings.runs.find_teacher import refuse_processes
 from workings.runs.guard import MemoryWatch, refusal
-from workings.runs.held_out import BEFORE, HeldOutChange, held_out_change
+from workings.runs.held_out import BEFORE, HeldOutChange, held_out_change, trained_on
 from workings.runs.preference_change import PreferenceChange, preference_change
 from workings.runs.prepare import TrainSetup, prepare
 from workings.runs.resolve import fetch_tensors
@@ -381,6 +381,9 @@ def _introduce(say: Callable[[str], None], start: Start, setup: TrainSetup, exam
             model_id=setup.weights.id, revision=setup.weights.revision, data=setup.learned.sentence(),
             data_digests=setup.learned.digests, memory=setup.verdict.reasons[0], out=out):
         say(line)
+    if both := trained_on(setup.data.items, setup.learned):
+        say(f"leak       {len(both):,} of {len(setup.data.items):,} held-out items are trained on as well, such as "
+            f"{both[0]}: they measure nothing, and `workings verify` will say so; try: other evaluation.items")
     if (left := setup.left_aside) is not None:
         say(f"left aside {', '.join(left.parts) or 'nothing'} of {left.architecture} ({left.tensors} "
             f"tensors, {byte_text(left.size)}): text is trained; `workings export` puts them back")

@@ -62,7 +62,7 @@ class SectionDelta:
         return record if self.p_adjusted is None else {**record, "p_value_holm": self.p_adjusted}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Comparison:
     """What comparing B with A found."""
 
@@ -92,6 +92,9 @@ class Comparison:
     """Why the completions of a side say little about a model; they are part of the sentence."""
     equivalence: Equivalence | str | None = None
     """Within the margin that was asked for, or why nothing is said about it; None: it was not asked for."""
+
+    def __repr__(self) -> str:
+        return f"<Comparison: {self.sentence}>"
 
     def to_json(self) -> dict[str, Any]:
         """The answer of ``compare --json``; what does not exist is left out."""
