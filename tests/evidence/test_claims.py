@@ -17,6 +17,7 @@ from workings.evidence.claims import (
     unsourced,
 )
 from workings.evidence.writeup import published, words_in
+from workings.publish.report_claims import Column, report_claims
 
 SOURCE = ClaimSource(file="a.json", pointer="/x")
 
@@ -115,3 +116,12 @@ def test_a_write_up_loses_its_comments_and_keeps_its_claims() -> None:
 def test_a_write_up_with_a_wrong_number_is_refused(text: str, says: str) -> None:
     with pytest.raises(RequestError, match=says):
         published(text, read)
+
+
+def test_what_a_process_grew_by_is_a_number_of_the_runs_measured_memory() -> None:
+    page = ('<table><tr><th></th><th>s</th></tr>'
+            '<tr><th scope="row">Memory taken by the run</th><td>31.1 MiB</td></tr></table>')
+    claim, = report_claims(page, "", {}, [Column(name="s", place="runs/s", memory={"growth_bytes": 32_624_640})])
+    assert (claim.text, claim.unit) == ("31.1", "MiB")
+    assert (claim.source.file, claim.source.pointer) == ("runs/s/plan/measured.json", "/growth_bytes")
+    assert report_claims(page, "", {}, [Column(name="s", place="runs/s", memory={"growth_bytes": 1})]) == []

@@ -31,6 +31,7 @@ from workings.record.layout import (
     EVALUATION_CONFIG,
     EVALUATION_SUMMARY,
     MANIFEST,
+    MEASURED,
     OVERRIDES,
     README,
     RECIPE,
@@ -230,6 +231,7 @@ def _column(contents: Contents, place: str, comparison: dict[str, Any]) -> Colum
     return Column(
         name=path.resolve().name, place=place, evaluation=shown,
         manifest=loads((path / MANIFEST).read_bytes()) if run else {}, steps=run.metrics() if run else (),
+        memory=loads((path / MEASURED).read_bytes()) if run and (path / MEASURED).is_file() else {},
         summary=loads((names[shown] / EVALUATION_SUMMARY).read_bytes()) if shown else {},
         asked=loads((names[shown] / EVALUATION_CONFIG).read_bytes()) if shown else {})
 

@@ -9,7 +9,7 @@ from typing import Any
 from workings.errors import RecordError
 from workings.evidence.claims import Claim, ClaimSource, agrees, numbers_in, pointer_to, resolve
 from workings.evidence.pack.form import COMPARISON, REPORT
-from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, METRICS
+from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, MEASURED, METRICS
 from workings.reports.run_table import MEASURES
 
 # The confidence level stands in every interval's text and is no result.
@@ -42,6 +42,8 @@ class Column:
     """Empty for an evaluation that stands alone."""
     steps: Sequence[dict[str, Any]] = ()
     """Lines of its metrics."""
+    memory: dict[str, Any] = field(default_factory=dict)
+    """Contents of its `plan/measured.json`; empty where it has none."""
     evaluation: str = ""
     """Place of the evaluation that is shown; empty for none."""
     summary: dict[str, Any] = field(default_factory=dict)
@@ -194,8 +196,12 @@ def _behaviour(heads: list[str], row: Row, comparison: dict[str, Any],
 
 def _facts(heads: list[str], row: Row, comparison: dict[str, Any],
            columns: Sequence[Column]) -> Iterator[Claim | None]:
-    keys = _FACTS.get(html.unescape(row[0][1]), ())
+    words = html.unescape(row[0][1])
+    keys = _FACTS.get(words, ())
     for cell, column in zip(row[1:], columns, strict=False):
+        # Of a CPU: what the process grew by, which the manifest does not have.
+        if words == "Memory taken by the run":
+            yield from _row(cell, ["/growth_bytes"], f"{column.place}/{MEASURED}", column.memory)
         yield from _row(cell, [f"/{key}" for key in keys], f"{column.place}/{MANIFEST}", column.manifest)
 
 
