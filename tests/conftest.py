@@ -5,6 +5,7 @@ Run from anywhere: nothing here depends on the working directory.
 
 import atexit
 import gc
+import importlib
 import os
 import shutil
 import socket
@@ -96,6 +97,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 if os.environ.get("TESTS_QUICK") == "1":
     collect_ignore_glob = ["*test_tunix_*", "*test_browser*"]  # every test of these is slow, and their imports are too
+WHOLE_RUNS = ("workings.runs.train.train_in", "workings.runs.train_and_evaluate.train_in")
+"""Where a run begins to train."""
 STARTS_CHILDREN = {"fork_server", "run_python", "start_forked"}
 """Fixtures that start processes; others that do are built on them."""
 
@@ -117,7 +120,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """In `make quick`, a test that starts a process or trains a whole run is skipped where it begins to."""
     if os.environ.get("TESTS_QUICK") == "1":
-        for name in ("subprocess.Popen", "workings.runs.train.train_in"):
+        for name in ("subprocess.Popen", *WHOLE_RUNS):
             monkeypatch.setattr(name, lambda *what, name=name, **more: pytest.skip(f"not quick: calls {name}"))
 
 
@@ -150,14 +153,15 @@ def clean_environment() -> Iterator[None]:
     _set(clean)
 
 
-@pytest.fixture(autouse=True)
-def forked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trace or a compilation that a test asks for is a forked child, where it would be a new process that imports
-    PyTorch or JAX."""
-    for name in FORKED_AGAIN.values():
-        if FORKS and name in sys.modules:
+@pytest.fixture(scope="session", autouse=True)
+def forked_again() -> Iterator[None]:
+    """A trace or a compilation that a test or a fixture asks for is a forked child, where it would be a new process
+    that imports PyTorch or JAX."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in FORKED_AGAIN.values() if FORKS else ():
             python = interpreter(Path(os.environ["TESTS_FORK_FOLDER"]))
-            monkeypatch.setattr(sys.modules[name], "sys", SimpleNamespace(executable=str(python)))
+            patch.setattr(importlib.import_module(name), "sys", SimpleNamespace(executable=str(python)))
+        yield
 
 
 @pytest.fixture(autouse=True)
