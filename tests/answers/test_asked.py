@@ -39,6 +39,7 @@ from workings.answers.extract import extract
     ("Of the bus's 40 seats 26 are taken.", "A bus has 40 seats, 14 of them free. How many seats are taken?", "26"),
     # Beside an equation that says nothing itself.
     ("5 dogs and 8 birds, because 5·4 + 8·2 = 36.", "How many birds are there?", "8"),
+    ("2c + 4k = 40 and c + k = 16, so k = 4 and c = 12.", "How many cows are there?", ""),
     # A remark that says nothing of the question behind the sentence that says all of it.
     ("The fence will cost Tom $30. He needs 6 boards.", "How much will the fence cost Tom?", "$30"),
     ("The fence will cost Tom $30. With paint, it comes to $42.", "How much will the fence cost Tom?", "$42"),
