@@ -6,7 +6,6 @@ and in which step, if any, two runs of the same recipe with the JAX engine and w
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -19,6 +18,8 @@ from proof.chip.beside import ROOT, make_findable
 from proof.chip.model import Configuration
 from proof.chip.part import XLA_UNTIMED, Chip
 from tools.result_file import write_result
+from workings.record import jsonl
+from workings.record.layout import METRICS
 
 CASES = {
     "gemma-3-270m": Configuration(shape="gemma-3-270m", batch=(1, 16, 1024), memory={"loss_chunk": 4096}),
@@ -85,8 +86,7 @@ def run_twice(engine: str, flags: str) -> dict[str, Any]:
                             f"training.steps={STEPS}", f"checkpoint.every_steps={STEPS}", "mesh.fsdp=1",
                             "evaluation={traces: none, items: none}", "--out", str(out)], check=True,
                            capture_output=True, env=os.environ | ({"XLA_FLAGS": flags} if flags else {}))
-            text = (out / "train" / "metrics.jsonl").read_text(encoding="utf-8")
-            lines.append([(line["loss"], line["grad_norm"]) for line in map(json.loads, text.splitlines())])
+            lines.append([(line["loss"], line["grad_norm"]) for line in jsonl.read(out / METRICS)[0]])
     pairs = list(zip(*lines, strict=True))
     return {"steps": len(pairs), "first_difference": next((i for i, (a, b) in enumerate(pairs) if a != b), "none"),
             "largest_loss_difference": max(abs(a[0] - b[0]) for a, b in pairs)}

@@ -21,11 +21,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import Any
 
 from proof.chip.beside import ROOT, make_findable
@@ -35,6 +36,9 @@ SCRATCH = ROOT / "build" / "chip"
 ONE_DEVICE = {"CUDA_VISIBLE_DEVICES": "0", "TPU_VISIBLE_CHIPS": "0", "TPU_PROCESS_BOUNDS": "1,1,1",
               "TPU_CHIPS_PER_PROCESS_BOUNDS": "1,1,1"}
 """Rows are about one chip, and a peer would spread over all that it sees."""
+SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.95"}
+"""For rows beside each other, unless somebody set them: each takes what it needs of the chip's memory, and no process
+all of it at its start. Rows that have the chip alone are measured as a run has it."""
 # Not where a test imports this: both change what every child of the process sees.
 if __name__ == "__main__":
     make_findable(SCRATCH / "site")
@@ -108,20 +112,16 @@ def describe(chip: Chip) -> Chip:
 def measure_beside(parts: Sequence[Part], chip: Chip, out: Path, seconds: float, having: str, count: int) -> None:
     """Rows of all parts that may run beside others and are not finished, ``count`` at a time, as far as time goes."""
     ends, lock = time.monotonic() + seconds, Lock()
-    # Each takes what it needs of the chip's memory, and no process all of it at its start.
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.95")
 
     def measure(part: Part, evidence: Evidence, name: str) -> None:
         if (room := ends - time.monotonic()) <= 0:
             return
-        row = measured(part, name, chip, room)
-        # One that time ended is not kept: it says nothing, and the next call begins with it.
-        if row["status"] != "stopped":
-            with lock:
+        row = measured(part, name, chip, room, SHARED)
+        with lock:
+            # One that time ended is not kept: it says nothing, and the next call begins with it.
+            if row["status"] != "stopped":
                 evidence.add(name, row)
-        print(f"{part.name}: {name}: {row['status']}, {row['seconds']} s"
-              + (f", holds: {row['holds']}" if "holds" in row else ""), flush=True)
+            show(part, name, row)
 
     rows = [(part, evidence, name) for part in parts for evidence in [Evidence(out, part, chip)]
             for name in evidence.left() if having in name and not part.alone(name)]
@@ -144,16 +144,22 @@ def measure_part(part: Part, chip: Chip, out: Path, seconds: float, having: str 
             print(f"{part.name}: time is over within {name}; the same command begins with it", flush=True)
             return
         evidence.add(name, row)
-        print(f"{part.name}: {name}: {row['status']}, {row['seconds']} s"
-              + (f", holds: {row['holds']}" if "holds" in row else ""), flush=True)
+        show(part, name, row)
 
 
-def measured(part: Part, name: str, chip: Chip, seconds: float) -> dict[str, Any]:
-    """One row, from a process of its own that is ended after ``seconds``."""
+def show(part: Part, name: str, row: dict[str, Any]) -> None:
+    """A line about a row that was measured."""
+    print(f"{part.name}: {name}: {row['status']}, {row['seconds']} s"
+          + (f", holds: {row['holds']}" if "holds" in row else ""), flush=True)
+
+
+def measured(part: Part, name: str, chip: Chip, seconds: float,
+             environment: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """One row, from a process of its own that is ended after ``seconds``; ``environment``: variables besides."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "row.json"
-        code, said, error = child([part.name, name, json.dumps(chip.as_json()), str(result)], seconds)
+        code, said, error = child([part.name, name, json.dumps(chip.as_json()), str(result)], seconds, environment)
         took = {"seconds": round(time.monotonic() - started, 1)}
         if code is None:
             return took | {"status": "stopped", "error": f"{error[-2000:]}\nnot done after {seconds:.0f} s"}
@@ -162,10 +168,12 @@ def measured(part: Part, name: str, chip: Chip, seconds: float) -> dict[str, Any
     return took | {"status": "failed", "error": f"exit code {code}\n{said[-1000:]}\n{error[-4000:]}"}
 
 
-def child(words: list[str], seconds: float) -> tuple[int | None, str, str]:
+def child(words: list[str], seconds: float,
+          environment: Mapping[str, str] = MappingProxyType({})) -> tuple[int | None, str, str]:
     """Exit code (None: ended by the limit), standard output and error of this script for one row."""
     process = subprocess.Popen([sys.executable, "-m", "proof.chip.__main__", "--child", *words], cwd=ROOT, text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                               env={**environment, **os.environ})
     try:
         said, error = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:

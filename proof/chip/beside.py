@@ -41,7 +41,7 @@ def write_metadata(folder: Path) -> None:
 
 
 def put(path: Path, text: str) -> None:
-    """A whole file at every moment: other parts, begun at the same time, read it."""
+    """Write a file that is whole at every moment, also where several processes write and read it at one time."""
     new = path.with_name(f"{path.name}.{os.getpid()}")
     new.write_text(text, encoding="utf-8")
     new.replace(path)

@@ -1,6 +1,5 @@
 """Is everything here, and does a kernel of each engine run on the chip."""
 
-import json
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -10,7 +9,7 @@ from typing import Any
 from packaging.requirements import Requirement
 
 from proof.chip.beside import ROOT
-from proof.chip.part import Chip, Part, ask
+from proof.chip.part import Chip, Part, ask_for_values
 
 
 def rows(chip: Chip) -> list[str]:
@@ -22,8 +21,8 @@ def run(row: str, chip: Chip, folder: Path) -> dict[str, Any]:
     """What lies here, or what `workings doctor` finds with one engine."""
     if row == "machine":
         return about_machine()
-    found = json.loads(ask("doctor", "smoke-tiny", f"engine={row}", f"device={chip.platform}", "--out", str(folder),
-                           "--json", codes=(0, 1)).splitlines()[-1])
+    found = ask_for_values("doctor", "smoke-tiny", f"engine={row}", f"device={chip.platform}", "--out", str(folder),
+                           codes=(0, 1))
     bad = [finding["id"] for finding in found["findings"] if finding["judgement"] == "problem"]
     return {"holds": found["problems"] == 0, "problems": found["problems"], "bad": bad, "findings": found["findings"]}
 

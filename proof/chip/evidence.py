@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from proof.chip.beside import put
 from proof.chip.part import Chip, Part
 from tools.result_file import commit, machine
 from workings.engines.source_digest import library_versions, source_digest
@@ -52,10 +53,8 @@ class Evidence:
         values = {"what": self.part.shows, "command": " ".join(["python -m proof.chip", *sys.argv[1:]]),
                   "chip": self.chip.as_json(), "machine": machine(), "python": platform.python_version(),
                   "versions": library_versions(PACKAGES), "rows": self.rows, "failures": self.failures}
-        new = self.path.with_suffix(".new")
-        new.parent.mkdir(parents=True, exist_ok=True)
-        new.write_text(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-        new.replace(self.path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        put(self.path, json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def code() -> dict[str, str]:

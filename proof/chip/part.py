@@ -1,5 +1,6 @@
 """What a part of the day is: rows with names, each measured in a process of its own."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -86,6 +87,11 @@ def ask(*words: str, codes: tuple[int, ...] = (0,)) -> str:
     if done.returncode not in codes:
         raise RuntimeError(f"workings {' '.join(words)}: exit code {done.returncode}\n{done.stderr[-3000:]}")
     return done.stdout
+
+
+def ask_for_values(*words: str, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
+    """What a command says with ``--json``: its last line, as values."""
+    return dict(json.loads(ask(*words, "--json", codes=codes).splitlines()[-1]))
 
 
 def require(*modules: str) -> None:

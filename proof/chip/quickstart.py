@@ -1,12 +1,11 @@
 """The main job on the chip: data, two runs, evaluation, comparison, seals; then it is verified."""
 
-import json
 import shutil
 import time
 from pathlib import Path
 from typing import Any
 
-from proof.chip.part import Chip, Part, ask
+from proof.chip.part import Chip, Part, ask_for_values
 
 SHORT = ("training.steps=6", "training.warmup_steps=2", "evaluation.every_steps=6", "checkpoint.every_steps=6")
 
@@ -17,10 +16,10 @@ def run(row: str, chip: Chip, folder: Path) -> dict[str, Any]:
     # A try that was stopped leaves half of it.
     shutil.rmtree(out, ignore_errors=True)
     started = time.perf_counter()
-    values = json.loads(ask("quickstart", f"engine={row}", f"device={chip.platform}", "mesh.fsdp=1",
-                            *(SHORT if chip.tiny else ()), "--out", str(out), "--json").splitlines()[-1])
+    values = ask_for_values("quickstart", f"engine={row}", f"device={chip.platform}", "mesh.fsdp=1",
+                            *(SHORT if chip.tiny else ()), "--out", str(out))
     seconds = time.perf_counter() - started
-    checks = json.loads(ask("verify", str(out / "runs"), "--json", codes=(0, 1)).splitlines()[-1])
+    checks = ask_for_values("verify", str(out / "runs"), codes=(0, 1))
     return {"holds": checks["failed"] == 0, "quickstart_seconds": round(seconds, 1),
             "result": values, "verified": checks}
 

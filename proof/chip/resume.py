@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from proof.chip.part import XLA_UNTIMED, Chip, Part, ask
+from proof.chip.part import XLA_UNTIMED, Chip, Part, ask, ask_for_values
 from workings.evidence.replay.judge import MEASURES, line_differences
 from workings.record.layout import CHECKPOINTS, METRICS, PARTIAL_SUFFIX, REPLAY
 from workings.record.metrics import TIME_AND_MEMORY
@@ -76,9 +76,8 @@ def kill(words: list[str], out: Path) -> str:
 
 def replayed(run: Path, start: int) -> dict[str, Any]:
     """Ten steps taken again on the same chip: the verdict, and the largest differences of each measure."""
-    done = ask("replay", str(run), "--from", str(start), "--steps", "10", "--predictions", "0", "--json",
-               codes=(0, 1, 3))
-    values = json.loads(done.splitlines()[-1])
+    values = ask_for_values("replay", str(run), "--from", str(start), "--steps", "10", "--predictions", "0",
+                            codes=(0, 1, 3))
     facts = json.loads((Path(values["unit"]) / REPLAY).read_text(encoding="utf-8"))
     lines = [line_differences(line) for line in facts["lines"]]
     return {"replay": values["verdict"], "replay_mode": values["mode"], "controls": values["controls"],

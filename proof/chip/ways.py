@@ -8,7 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from proof.chip.part import Chip, Part, ask
+from proof.chip.part import Chip, Part, ask, ask_for_values
+from workings.record import jsonl
 from workings.record.layout import METRICS
 
 SHORT = ("training.steps=4", "training.warmup_steps=0", "checkpoint.every_steps=4", "mesh.fsdp=1")
@@ -30,8 +31,8 @@ def run(row: str, chip: Chip, folder: Path) -> dict[str, Any]:
     on_chip = (f"engine={engine}", f"device={chip.platform}", *SHORT)
     out = place / "run"
     ask("train", *words(way, place, on_chip), "--out", str(out))
-    checks = json.loads(ask("verify", str(out), "--level", "2", "--json", codes=(0, 1)).splitlines()[-1])
-    lines = [json.loads(line) for line in (out / METRICS).read_text(encoding="utf-8").splitlines()]
+    checks = ask_for_values("verify", str(out), "--level", "2", codes=(0, 1))
+    lines = jsonl.read(out / METRICS)[0]
     return {"holds": checks["failed"] == 0 and len(lines) == 4, "failed_checks": checks["failed"],
             "losses": [line["loss"] for line in lines], "step_seconds": [line["seconds"] for line in lines]}
 

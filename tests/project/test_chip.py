@@ -139,18 +139,19 @@ def test_every_tiny_row_on_the_cpu(name, row, tmp_path, run_python):
 def test_rows_run_beside_each_other_but_those_that_need_the_chip_alone(tmp_path, monkeypatch, capsys):
     ran = []
 
-    def measured(part, name, chip, seconds):
-        ran.append(name)
+    def measured(part, name, chip, seconds, environment=None):
+        ran.append((name, environment))
         return {"status": "stopped" if name == "slow" else "done", "seconds": 0.0, "holds": True}
 
     monkeypatch.setattr(command, "measured", measured)
-    monkeypatch.setattr(command.os, "environ", {})
     part = Part(name="part", shows="Something.", needs=(), rows=lambda chip: ("a", "alone", "b", "slow"), told=(),
                 run=lambda row, chip, folder: {}, alone=lambda row: row == "alone")
     command.measure_beside([part], TINY, tmp_path, 60.0, "", 2)
-    assert sorted(ran) == ["a", "b", "slow"]
+    assert sorted(name for name, _ in ran) == ["a", "b", "slow"]
+    assert all(environment is command.SHARED for _, environment in ran)
     # What time ended is kept nowhere and comes again.
     assert Evidence(tmp_path, part, TINY).left() == ["alone", "slow"]
     command.measure_part(part, TINY, tmp_path, 60.0, alone=True)
-    assert ran[3:] == ["alone"]
+    # What has the chip alone takes its memory as a run does.
+    assert ran[3:] == [("alone", None)]
     assert "part: a: done, 0.0 s, holds: True" in capsys.readouterr().out
