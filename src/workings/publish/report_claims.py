@@ -28,6 +28,8 @@ _FACTS = {
     "Engine and device": ("actual_device/count",), "Seconds in steps": ("training_seconds",),
 }
 """Rows of the table of runs, and the manifest's values that their numbers are."""
+_MEMORY = {"Memory taken by the run": ("growth_bytes",)}
+"""The same of the run's measured memory, which on a CPU has what the process grew by."""
 _BYTES = ("KiB", "MiB", "GiB")
 
 
@@ -197,12 +199,9 @@ def _behaviour(heads: list[str], row: Row, comparison: dict[str, Any],
 def _facts(heads: list[str], row: Row, comparison: dict[str, Any],
            columns: Sequence[Column]) -> Iterator[Claim | None]:
     words = html.unescape(row[0][1])
-    keys = _FACTS.get(words, ())
     for cell, column in zip(row[1:], columns, strict=False):
-        # Of a CPU: what the process grew by, which the manifest does not have.
-        if words == "Memory taken by the run":
-            yield from _row(cell, ["/growth_bytes"], f"{column.place}/{MEASURED}", column.memory)
-        yield from _row(cell, [f"/{key}" for key in keys], f"{column.place}/{MANIFEST}", column.manifest)
+        for facts, file, value in ((_FACTS, MANIFEST, column.manifest), (_MEMORY, MEASURED, column.memory)):
+            yield from _row(cell, [f"/{key}" for key in facts.get(words, ())], f"{column.place}/{file}", value)
 
 
 def _recipe(heads: list[str], row: Row, comparison: dict[str, Any],

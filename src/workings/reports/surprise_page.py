@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import exp
 from pathlib import Path
 
 from markupsafe import Markup
@@ -22,6 +23,11 @@ class ShadedToken:
     text: str
     probability: float | None
     """None where the row does not learn it."""
+
+    @classmethod
+    def of(cls, text: str, loss: float | None) -> "ShadedToken":
+        """A token with its loss; None where the row does not learn it."""
+        return cls(text, None if loss is None else exp(-loss))
 
     @property
     def level(self) -> int:

@@ -93,8 +93,7 @@ class Surprise:
             title=f"{self.row}: what surprises {self.run}", command=command,
             sentence=f"{self.sentence}. The least likely one, with {percent(worst.probability)}, is "
                      f"{worst.piece.text!r} behind {self.before(place)!r}.",
-            tokens=[ShadedToken(token.piece.text, None if token.loss is None else token.probability)
-                    for token in self.tokens])
+            tokens=[ShadedToken.of(token.piece.text, token.loss) for token in self.tokens])
 
     def text(self) -> str:
         """The mean, and the most surprising tokens."""

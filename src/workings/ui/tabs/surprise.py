@@ -1,7 +1,6 @@
 """How surprising the trained model finds each token of a row: asked by `workings data surprise`, from this page."""
 
 from collections.abc import Mapping
-from math import exp
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -42,8 +41,7 @@ def _values(site: Site, run: OpenedRun, query: NoQuery) -> Mapping[str, Any]:
     found = asked.found
     return {"surprise": asked, "shaded": shaded(SurprisePage(
         title="", sentence="", command="", tokens=[
-            ShadedToken(str(token["text"]), exp(-token["loss"]) if "loss" in token else None)
-            for token in found["tokens"]])) if found else ""}
+            ShadedToken.of(str(token["text"]), token.get("loss")) for token in found["tokens"]])) if found else ""}
 
 
 def _has_weights(run: OpenedRun) -> bool:
