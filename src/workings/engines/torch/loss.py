@@ -17,6 +17,7 @@ Shape suffixes: T positions, D width, V vocabulary, C positions or vocabulary en
 position.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -80,7 +81,8 @@ def linear_log_probs(hidden: Tensor, weight: Tensor, targets: Tensor, *, chunk: 
         # Without a gradient nothing is added up, so only a head that must be converted is taken by slices.
         if hidden.dtype == weight.dtype or walks_over_positions(hidden, weight, kernel):
             size, head = max(1, chunk or flat.shape[0]), weight.to(hidden.dtype)
-            parts = [_log_probs(h, head, t, soft_cap, kernel)
+            block = _block_by_kernel if kernel else _block
+            parts = [block(h, head, t, torch.zeros(t.shape, device=t.device), soft_cap, False)[0]
                      for h, t in zip(flat.split(size), index.split(size), strict=True)]
             log_probs = torch.cat(parts) if parts else flat.new_zeros(index.shape, dtype=torch.float32)
         else:
@@ -124,9 +126,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int,
                 soft_cap: float, kernel: bool, shared: SharedGradient | None) -> Tensor:
         ctx.shared = shared
-        walk = _over_vocabulary
-        if walks_over_positions(hidden, weight, kernel):
-            walk = _by_kernel if kernel else _over_positions
+        walk = partial(_over_positions, kernel=kernel) if walks_over_positions(hidden, weight, kernel) \
+            else _over_vocabulary
         wanted = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         with region(REGION):
             loss, ctx.d_hidden, ctx.d_weight = walk(hidden.detach(), weight.detach(), targets, weights,
@@ -148,53 +149,53 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _over_positions(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,
-                    wanted: tuple[bool, bool]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+                    wanted: tuple[bool, bool], kernel: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
     loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
     d_hidden = torch.empty_like(hidden) if wanted[0] else None
     d_weight = _gradient_of(weight) if wanted[1] else None
+    block, head = _block_by_kernel if kernel else _block, weight.to(hidden.dtype)
     for start in range(0, hidden.shape[0], chunk):
         here = slice(start, start + chunk)
-        logits = _logits(hidden[here], weight, soft_cap)
-        # The target's logit and the cap's slope are read before `_normalizer_` overwrites the logits.
-        picked = logits.gather(1, targets[here])
-        slope = _cap_slope(logits, soft_cap)
-        log_z = _normalizer_(logits)
-        loss += ((log_z[:, None] - picked) * weights[here]).sum()
-        if any(wanted):
-            # `_normalizer_` left exp(logits - top): one buffer serves logits, probabilities and their gradient.
-            logits.mul_((weights[here].sum(-1) / logits.sum(-1))[:, None])
-            # The gradient by the logits: the token's weight times (softmax minus one at the target).
-            logits.scatter_add_(1, targets[here], -weights[here])
-            d_logits = (logits if slope is None else logits.mul_(slope)).to(hidden.dtype)
-            if d_hidden is not None:
-                torch.mm(d_logits, weight, out=d_hidden[here])
-            if d_weight is not None:
-                d_weight.addmm_(d_logits.t(), hidden[here])
-            del d_logits
-        del logits, slope
-    return loss, d_hidden, d_weight
-
-
-def _by_kernel(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,
-               wanted: tuple[bool, bool]) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
-    d_hidden = torch.empty_like(hidden) if wanted[0] else None
-    d_weight = _gradient_of(weight) if wanted[1] else None
-    head = weight.to(hidden.dtype)
-    for start in range(0, hidden.shape[0], chunk):
-        here = slice(start, start + chunk)
-        logits = torch.mm(hidden[here], head.t())
-        picked = _picked(logits, targets[here], soft_cap)
-        log_z = block_loss_(logits, targets[here], weights[here], soft_cap, any(wanted))
-        loss += ((log_z[:, None] - picked) * weights[here]).sum()
+        log_probs, d_logits = block(hidden[here], head, targets[here], weights[here], soft_cap, any(wanted))
+        loss -= (log_probs * weights[here]).sum()
         if d_hidden is not None:
-            torch.mm(logits, head, out=d_hidden[here])
+            torch.mm(d_logits, head, out=d_hidden[here])
         if d_weight is not None and weight.dtype != hidden.dtype:
-            add_product_(d_weight, logits, hidden[here])
+            add_product_(d_weight, d_logits, hidden[here])
         elif d_weight is not None:
-            d_weight.addmm_(logits.t(), hidden[here])
-        del logits
+            d_weight.addmm_(d_logits.t(), hidden[here])
+        # They would be there beside the next block's.
+        del d_logits
     return loss, d_hidden, d_weight
+
+
+def _block(hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor, soft_cap: float,
+           gradient: bool) -> tuple[Tensor, Tensor]:
+    """``[C, K]`` log probabilities of a block's targets and, with ``gradient``, that of the loss by its logits.
+
+    The loss is the sum of ``-weights * log_probs``. Without ``gradient`` the second result is of no use.
+    """
+    logits = _logits(hidden, head, soft_cap)
+    # The target's logit and the cap's slope are read before `_normalizer_` overwrites the logits.
+    picked, slope = logits.gather(1, targets), _cap_slope(logits, soft_cap) if gradient else None
+    log_z = _normalizer_(logits)
+    if gradient:
+        # `_normalizer_` left exp(logits - top): one buffer serves logits, probabilities and their gradient.
+        logits.mul_((weights.sum(-1) / logits.sum(-1))[:, None])
+        # The gradient by the logits: the token's weight times (softmax minus one at the target).
+        logits.scatter_add_(1, targets, -weights)
+        logits = (logits if slope is None else logits.mul_(slope)).to(hidden.dtype)
+    return picked - log_z[:, None], logits
+
+
+def _block_by_kernel(hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor, soft_cap: float,
+                     gradient: bool) -> tuple[Tensor, Tensor]:
+    """What `_block` gives, by the kernel, which puts the gradient in the place of the logits."""
+    logits = torch.mm(hidden, head.t())
+    picked = logits.gather(1, targets).float()
+    if soft_cap:
+        picked.div_(soft_cap).tanh_().mul_(soft_cap)
+    return picked - block_loss_(logits, targets, weights, soft_cap, gradient)[:, None], logits
 
 
 def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,
@@ -251,23 +252,6 @@ def _normalizer_by_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, w
         log_z = torch.logaddexp(log_z, _normalizer_(logits))
         del logits
     return log_z, of_target
-
-
-def _log_probs(hidden: Tensor, head: Tensor, targets: Tensor, soft_cap: float, kernel: bool) -> Tensor:
-    """``[T, K]`` log probabilities of the targets of a block."""
-    if kernel:
-        raw = torch.mm(hidden, head.t())
-        unweighted = torch.zeros(targets.shape, dtype=torch.float32, device=hidden.device)
-        return _picked(raw, targets, soft_cap) - block_loss_(raw, targets, unweighted, soft_cap, False)[:, None]
-    logits = _logits(hidden, head, soft_cap)
-    of_target = logits.gather(1, targets)
-    return of_target - _normalizer_(logits)[:, None]
-
-
-def _picked(raw: Tensor, targets: Tensor, soft_cap: float) -> Tensor:
-    """Float32 logits of the targets, after the cap, from those before it."""
-    of_target = raw.gather(1, targets).float()
-    return of_target.div_(soft_cap).tanh_().mul_(soft_cap) if soft_cap else of_target
 
 
 def _gradient_of(weight: Tensor) -> Tensor:
