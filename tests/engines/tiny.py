@@ -22,7 +22,7 @@ PROMPTS = [[5, 9, 33, 2, 60, 7, 7, 1, 12, 40, 3], [8, 21, 0, 17]]
 
 def tiny_shape(family: str = "gemma", *, vocab: int = 61, layers: int = 0, **changes: Any) -> ModelShape:
     """A model of a few thousand parameters with every feature of its family switched on and in reach."""
-    layers = layers or (6 if family == "gemma4" else 2)
+    layers = layers or {"gemma4": 6, "qwen3_5": 4}.get(family, 2)
     config = ShapeConfig(family=family, layers=layers, width=32, mlp_width=48, heads=4,
                          kv_heads=2 if find_family(family).grouped_heads else 4, head_dim=8, context=128)
     shape = shape_from_config(config, vocab)
@@ -33,6 +33,9 @@ def tiny_shape(family: str = "gemma", *, vocab: int = 61, layers: int = 0, **cha
         changes = {"sliding_window": 4, "sliding_pattern": 2} | changes
         if family != "olmo3":  # it has no scale of its own
             changes = {"query_scale": 12 ** -0.5} | changes
+    elif shape.linear_pattern:  # two turns of a layer with a state and one that attends
+        changes = {"linear_pattern": 2, "linear_key_heads": 2, "linear_value_heads": 4, "linear_key_head_dim": 8,
+                   "linear_value_head_dim": 6, "rotated_part": 0.5} | changes
     elif shape.unrotated_pattern:
         changes = {"unrotated_pattern": 2} | changes
     return ModelShape(**(shape.__dict__ | changes))

@@ -78,6 +78,38 @@ def test_tensor_names_are_hugging_faces() -> None:
     assert tensor_shapes(published_shape("llama-3-8b"))["lm_head.weight"] == (128256, 4096)
 
 
+@pytest.mark.slow
+def test_what_a_config_of_qwen_3_5_leaves_out_is_transformers_default() -> None:
+    """`save_pretrained` writes no key whose value is the class's default."""
+    from transformers import Qwen3_5TextConfig
+
+    theirs, text = Qwen3_5TextConfig().to_dict(), {"model_type": "qwen3_5_text"}
+    for config in (text, {"model_type": "qwen3_5", "text_config": {}}, {"model_type": "qwen3_5", "text_config": text}):
+        ours = to_hf_config(from_hf_config(config))
+        assert {name: ours[name] for name in ours if name in theirs} == {
+            name: theirs[name] for name in ours if name in theirs} | {
+            "architectures": ours["architectures"], "rope_parameters": ours["rope_parameters"]}
+    assert ours["rope_parameters"]["partial_rotary_factor"] == theirs["rope_parameters"]["partial_rotary_factor"]
+    tied = {"model_type": "qwen3_5", "tie_word_embeddings": True, "text_config": text}
+    assert from_hf_config(tied).tied_embeddings, "the outer file says of the head whether it is the embedding"
+
+
+@pytest.mark.parametrize(("changes", "why"), [
+    ({"layer_types": ["linear_attention"] * 32}, "one layer at least that attends"),
+    ({"layer_types": ["sliding_attention"] * 32}, "linear_attention or full_attention for each layer"),
+    ({"linear_num_key_heads": 12}, "linear_num_key_heads divides"),
+    ({"linear_num_key_heads": 0}, "a whole number from 1"),
+    ({"attn_output_gate": False}, "attn_output_gate: True"),
+    ({"attention_bias": True}, "a model without these biases"),
+    ({"head_dim": 4}, "rotary embeddings turn pairs"),
+    ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e7, "factor": 4.0,
+                          "original_max_position_embeddings": 32768}}, "rope scaling of type 'yarn'"),
+])
+def test_a_qwen_3_5_that_would_be_computed_otherwise_is_refused(changes: dict, why: str) -> None:
+    with pytest.raises(RequestError, match=why):
+        from_hf_config({"model_type": "qwen3_5_text"} | changes)
+
+
 def test_unknown_names_and_settings_are_refused_with_what_is_there() -> None:
     with pytest.raises(RequestError, match="gemma-2b") as caught:
         published_shape("gema-2b")

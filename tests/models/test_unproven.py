@@ -51,16 +51,16 @@ def test_its_record_gives_the_very_same_shape() -> None:
 
 
 def test_of_a_model_that_also_sees_the_text_part_is_taken() -> None:
-    outer = {"model_type": "qwen3_5", "architectures": ["Qwen3_5ForConditionalGeneration"], "tie_word_embeddings": True,
-             "vision_config": {"depth": 2}, "text_config": CONFIG | {"model_type": "qwen3_5_text"}}
+    outer = {"model_type": "seeing", "architectures": ["SeeingForConditionalGeneration"], "tie_word_embeddings": True,
+             "vision_config": {"depth": 2}, "text_config": CONFIG}
     renamed = {f"model.language_model.{name.removeprefix('model.')}": size for name, size in STORED.items()
                if name != "lm_head.weight"}
     seen = {"model.visual.blocks.0.attn.qkv.weight": (6, 2), "mtp.layers.0.input_layernorm.weight": (8,)}
     shape = unproven_from_hf(outer, renamed | seen)
-    assert shape.family == "qwen3_5_text"
+    assert shape.family == "phi3"
     assert tensor_shapes(shape) == {name: size for name, size in STORED.items() if name != "lm_head.weight"}
     assert {"vision_config", "workings_text_part_of"}.isdisjoint(to_hf_config(shape))
-    assert family_of(shape).multimodal == {"qwen3_5": {}}, "so that the rest is put back where the run is exported"
+    assert family_of(shape).multimodal == {"seeing": {}}, "so that the rest is put back where the run is exported"
 
 
 def test_a_second_copy_of_a_tied_matrix_is_left_out() -> None:
@@ -131,9 +131,9 @@ def test_without_its_files_there_is_no_plan() -> None:
 
 
 def test_only_an_unproven_model_may_have_projections_of_other_names() -> None:
-    method = "method={name: lora, target_modules: [in_proj_qkv]}"
+    method = "method={name: lora, target_modules: [qkv_proj]}"
     assert load_recipe("smoke-tiny", [*PRETRAINED, "engine=torch", method]).recipe.method.name == "lora"
-    with pytest.raises(RequestError, match=r"method\.target_modules: in_proj_qkv"):
+    with pytest.raises(RequestError, match=r"method\.target_modules: qkv_proj"):
         load_recipe("smoke-tiny", [method])
 
 

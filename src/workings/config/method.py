@@ -8,10 +8,10 @@ from workings.config.section import Section
 
 Projection = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """A linear layer by Hugging Face's module name."""
-KNOWN_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "c_attn", "c_proj",
-                     "c_fc")
-"""Those of this package's families, the last three GPT-2's. A model that is not proven may have others."""
 PROJECTIONS: tuple[Projection, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+KNOWN_PROJECTIONS = (*PROJECTIONS, "in_proj_qkv", "in_proj_z", "out_proj", "c_attn", "c_proj", "c_fc")
+"""Those of this package's families, after the common ones Qwen 3.5's and GPT-2's. A model that is not proven may have
+others."""
 
 
 class FullConfig(Section):
@@ -31,8 +31,9 @@ class AdapterFields(Section):
     alpha: float = Field(default=32.0, gt=0)
     """An adapter's output is scaled by `alpha / rank` (peft: `lora_alpha`)."""
     target_modules: tuple[Projection, ...] = Field(default=PROJECTIONS, min_length=1, strict=False)
-    """Projections that get an adapter, by Hugging Face's names: of this project's families those of the default, and
-    GPT-2's `c_attn`, `c_proj` and `c_fc`; of a model with `model.proven: false` its linear layers."""
+    """Projections that get an adapter, by Hugging Face's names: of this project's families those of the default, Qwen
+    3.5's `in_proj_qkv`, `in_proj_z` and `out_proj` in layers with a state, and GPT-2's `c_attn`, `c_proj` and `c_fc`;
+    of a model with `model.proven: false` its linear layers."""
 
 
 class LoraConfig(AdapterFields):

@@ -194,8 +194,8 @@ class AdafactorConfig(OptimizerFields):
     """Gradients are scaled down to this global norm; 0 switches clipping off."""
 
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
-        """A row and a column of a matrix, the whole of a vector."""
-        if len(size) < 2:
+        """A row and a column of a matrix, the whole of a vector or of filters (three axes)."""
+        if len(size) != 2:
             return {"exp_avg_sq": (tuple(size), moments)}
         # Of a matrix [out, in], out + in numbers instead of out x in: this is what Adafactor is taken for.
         return {"exp_avg_sq_row": ((size[0],), moments), "exp_avg_sq_col": ((size[1],), moments)}

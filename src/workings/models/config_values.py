@@ -15,11 +15,13 @@ _LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "layers")
 _CONTEXTS = ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx", "context")
 _SIZES = (*_LAYERS, *_CONTEXTS, "vocab_size", "vocab_size_per_layer_input", "hidden_size", "n_embd", "d_model", "width",
           "num_attention_heads", "n_head", "num_heads", "n_heads", "heads", "num_key_value_heads", "num_kv_heads",
-          "kv_heads", "head_dim", "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "mlp_width")
+          "kv_heads", "head_dim", "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "mlp_width",
+          "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
+          "linear_conv_kernel_dim")
 """Keys of whole numbers from 1 on: Hugging Face's and those of `ModelShape`."""
 _COUNTS = ("num_kv_shared_layers", "hidden_size_per_layer_input", "no_rope_layer_interval", "global_head_dim",
            "num_global_key_value_heads", "num_experts", "top_k_experts", "moe_intermediate_size", "sliding_window",
-           "sliding_window_pattern")
+           "sliding_window_pattern", "full_attention_interval")
 """Keys of whole numbers from 0 on."""
 _POSITIVE = ("rms_norm_eps", "layer_norm_epsilon", "rope_theta", "rope_local_base_freq", "query_pre_attn_scalar",
              "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings", "beta_fast",

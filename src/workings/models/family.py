@@ -7,7 +7,7 @@ Sizes: V vocabulary, D width, F feed-forward width, N query heads, K key/value h
 Matrices are stored ``[out, in]`` and applied as ``x @ W.T``, unless `Family.matrices_in_out` says otherwise.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -90,6 +90,10 @@ class Family:
     """Terms of the published weights, where all of them have the same."""
     refusals: Mapping[str, FamilyRefusal] = field(default_factory=dict)
     """Engine -> why it cannot run the family."""
+    norms_at_one: tuple[str, ...] = ()
+    """Ends of the names of norms that multiply by their weight itself, where the others multiply by ``1 + weight``."""
+    drawn_vectors: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
+    """Ends of the names of vectors whose first values are drawn -> what an even number from 0 to 1 becomes there."""
     frozen: tuple[str, ...] = ()
     """Ends of the names of tensors that no method trains."""
 
@@ -97,6 +101,11 @@ class Family:
         """Raise `RequestError` for sizes that the family cannot have."""
         if shape.proven and shape.head_dim % 2:
             raise RequestError(f"head_dim: {shape.head_dim}", "an even number: rotary embeddings turn pairs")
+
+    def scratch_switches(self, heads: int, head_dim: int) -> dict[str, Any]:
+        """`switches` of a model from scratch with so many query heads of this size."""
+        del heads, head_dim
+        return dict(self.switches)
 
     def in_reach(self, shape: ModelShape) -> ModelShape:
         """A small model's shape changed so that rows of some dozen tokens meet everything that the family is about.

@@ -7,8 +7,8 @@ from typing import Any
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
 
-SLIDING, GLOBAL = "sliding_attention", "full_attention"
-KINDS = {SLIDING: "sliding", GLOBAL: "global"}
+SLIDING, GLOBAL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
+KINDS = {SLIDING: "sliding", GLOBAL: "global", LINEAR: "linear"}
 """Hugging Face's kinds of layers -> those of `ModelShape.layer_types`."""
 
 
@@ -83,27 +83,42 @@ def read_sliding(config: Mapping[str, Any], usual_pattern: int, *, last_global: 
         usual_pattern: every how many layers one is global, in a file that does not say it.
         last_global: whether the family's last layer is global in any case.
     """
+    return {"sliding_window": int(config["sliding_window"]), **_read_pattern(
+        config, SLIDING, "sliding_pattern", int(config.get("sliding_window_pattern") or usual_pattern),
+        last_global=last_global)}
+
+
+def read_linear(config: Mapping[str, Any], usual_pattern: int) -> dict[str, Any]:
+    """Every how many layers one attends, the others keeping a state; the kind of each only where no pattern gives it.
+
+    Args:
+        config: content of a ``config.json``.
+        usual_pattern: every how many layers one attends, in a file that does not say it.
+    """
+    return _read_pattern(config, LINEAR, "linear_pattern", int(config.get("full_attention_interval") or usual_pattern))
+
+
+def _read_pattern(config: Mapping[str, Any], other: str, field: str, usual: int, *,
+                  last_global: bool = False) -> dict[str, Any]:
+    """``field``: every how many layers one is global and those between ``other``; or the kind of each layer."""
     kinds, layers = config.get("layer_types"), int(config["num_hidden_layers"])
-    usual = int(config.get("sliding_window_pattern") or usual_pattern)
-    fields: dict[str, Any] = {"sliding_window": int(config["sliding_window"])}
     if not kinds:
-        return fields | {"sliding_pattern": usual}
-    if len(kinds) != layers or not {*kinds} <= {*KINDS}:
-        raise RequestError(f"{len(kinds)} layer_types ({', '.join(sorted({*kinds}))}), {layers} layers",
-                           f"{' or '.join(KINDS)} for each layer")
+        return {field: usual}
+    if len(kinds) != layers or not {*kinds} <= {other, GLOBAL}:
+        raise RequestError(f"{len(kinds)} layer_types ({', '.join(sorted(map(str, {*kinds})))}), {layers} layers",
+                           f"{other} or {GLOBAL} for each layer")
     # Few layers fit several patterns: the usual one is meant, or else the one whose end is the first global layer.
     first = kinds.index(GLOBAL) + 1 if GLOBAL in kinds else layers + 1
     for pattern in (usual, first):
         ends = {layers - 1} if last_global else set()
-        said = [GLOBAL if (i + 1) % pattern == 0 or i in ends else SLIDING for i in range(layers)]
-        if list(kinds) == said:
-            return fields | {"sliding_pattern": pattern}
-    return fields | {"sliding_pattern": 0, "layer_types": tuple(KINDS[kind] for kind in kinds)}
+        if list(kinds) == [GLOBAL if (i + 1) % pattern == 0 or i in ends else other for i in range(layers)]:
+            return {field: pattern}
+    return {field: 0, "layer_types": tuple(KINDS[kind] for kind in kinds)}
 
 
 def layer_types(shape: ModelShape) -> list[str]:
     """Hugging Face's kind of every layer."""
-    return [SLIDING if shape.slides(i) else GLOBAL for i in range(shape.layers)]
+    return [LINEAR if shape.is_linear(i) else SLIDING if shape.slides(i) else GLOBAL for i in range(shape.layers)]
 
 
 def require(config: Mapping[str, Any], keys: tuple[str, ...]) -> None:

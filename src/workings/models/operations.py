@@ -67,16 +67,24 @@ def pairs(length: int, window: int = 0) -> int:
     return window * (window + 1) // 2 + (length - window) * window
 
 
+def state_operations(shape: ModelShape) -> int:
+    """Operations of one token's forward through the states of all layers: what it reads, corrects and reads again."""
+    layers = sum(map(shape.is_linear, range(shape.layers)))
+    return layers * 3 * 2 * shape.linear_value_heads * shape.linear_key_head_dim * shape.linear_value_head_dim
+
+
 def attention_operations(shape: ModelShape, length: int, *, square: bool = False) -> int:
-    """Operations of one row's forward attention, all layers: scores and weighted sum.
+    """Operations of one row's forward attention, all layers: scores and weighted sum, or a state.
 
     Args:
         shape: of the model.
         length: tokens of the row.
         square: count every pair, as plain attention computes them, instead of the causal ones that matter.
     """
-    total = 0
+    total = length * state_operations(shape)
     for layer in range(shape.layers):
+        if shape.is_linear(layer):
+            continue
         # For one pair: scores and weighted sum, each a multiplication and an addition for every number of every head.
         each = 2 * 2 * shape.heads * shape.head_dim_of(layer)
         window = shape.sliding_window if shape.slides(layer) else 0

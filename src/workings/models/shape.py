@@ -32,7 +32,7 @@ class ModelShape:
     last_layer_global: bool = False
     """The last layer is global whatever the pattern says (Gemma 4)."""
     layer_types: tuple[str, ...] = ()
-    """``sliding`` or ``global`` for each layer, where no pattern says it; empty: the pattern."""
+    """``sliding``, ``global`` or ``linear`` for each layer, where no pattern says it; empty: the pattern."""
     query_scale: float = 0.0
     """Scores are multiplied by this; 0: ``head_dim ** -0.5``."""
     attention_softcap: float = 0.0
@@ -58,7 +58,7 @@ class ModelShape:
     unrotated_pattern: int = 0
     """Every n-th layer does not rotate its queries and keys (SmolLM3: 4); 0: all do."""
     rotated_part: float = 1.0
-    """Part of each head that global layers rotate, in families whose layers have two bases (Gemma 4: 0.25)."""
+    """Part of each head that is rotated: in global layers (Gemma 4: 0.25), or in all that attend (Qwen 3.5: 0.25)."""
     norm_rounds_once: bool = False
     """Norms multiply by their weight in float32 and round once (Gemma 4, OLMo 3); Llama's round before that, too."""
     pre_norms: bool = True
@@ -89,6 +89,19 @@ class ModelShape:
     """How many of them a token goes through (8)."""
     expert_width: int = 0
     """Feed-forward width of one expert (704)."""
+    linear_pattern: int = 0
+    """Every n-th layer attends, the others keep a state of fixed size instead of keys and values: linear attention
+    (Qwen 3.5: 4); 0: all attend."""
+    linear_key_heads: int = 0
+    """Heads of queries and of keys in layers with a state (16)."""
+    linear_value_heads: int = 0
+    """Heads of values there, a multiple of those (16; 32 from 4B on)."""
+    linear_key_head_dim: int = 0
+    """Size of such a head of queries or keys (128)."""
+    linear_value_head_dim: int = 0
+    """Size of such a head of values (128)."""
+    linear_conv_kernel: int = 0
+    """Positions that are mixed before they reach the state (4)."""
     config: str = ""
     """Of a model that no family of this package stands for (`model.proven: false`): its ``config.json``, from which
     transformers builds it; empty: a proven one (`workings.models.unproven`)."""
@@ -114,9 +127,10 @@ class ModelShape:
         return not self.config
 
     def as_json(self) -> dict[str, Any]:
-        """As a record has it: without what only an unproven model has, where this is none."""
+        """As a record has it: without what only models with a state and unproven ones have, where this is none."""
         values = asdict(self)
-        return {name: x for name, x in values.items() if x or name not in ("config", "tensors")}
+        return {name: x for name, x in values.items()
+                if x or not (name in ("config", "tensors") or name.startswith("linear_"))}
 
     def slides(self, layer: int) -> bool:
         """Whether this layer (from 0) sees only the last ``sliding_window`` positions."""
@@ -125,6 +139,17 @@ class ModelShape:
         if self.last_layer_global and layer == self.layers - 1:
             return False
         return self.sliding_pattern > 0 and (layer + 1) % self.sliding_pattern != 0
+
+    def is_linear(self, layer: int) -> bool:
+        """Whether this layer keeps a state instead of keys and values."""
+        if self.layer_types:
+            return self.layer_types[layer] == "linear"
+        return self.linear_pattern > 0 and (layer + 1) % self.linear_pattern != 0
+
+    @property
+    def has_state(self) -> bool:
+        """Whether some layer keeps a state: it sees all tokens before, and no mask leaves some of them out."""
+        return any(map(self.is_linear, range(self.layers)))
 
     def rotates(self, layer: int) -> bool:
         """Whether this layer turns its queries and keys by their positions."""

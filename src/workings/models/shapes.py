@@ -32,7 +32,7 @@ def check_shape(shape: ModelShape) -> ModelShape:
 
 def shape_from_config(config: ShapeConfig, vocab_size: int) -> ModelShape:
     """The shape that a recipe describes; what it does not say comes from the family's published models."""
-    switches = dict(find_family(config.family).switches)
+    switches = find_family(config.family).scratch_switches(config.heads, config.head_dim)
     switches["tied_embeddings"] = True  # from scratch, a second vocabulary matrix buys nothing at small size
     return check_shape(ModelShape(
         family=config.family, vocab_size=vocab_size, layers=config.layers, width=config.width,
@@ -71,7 +71,8 @@ def from_hf_config(config: Mapping[str, Any]) -> ModelShape:
         for family in families():
             if config.get("model_type") in family.multimodal:
                 # Published files leave out what equals transformers' defaults, so those are filled in first.
-                config = {**family.multimodal[config["model_type"]], **text}
+                tied = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
+                config = {**family.multimodal[config["model_type"]], **tied, **text}
                 break
     return check_shape(find_model_type(config).read_config(config))
 

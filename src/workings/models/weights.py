@@ -54,7 +54,7 @@ def first_value(name: str, size: int, shape: ModelShape) -> float:
     Biases are zero and norms the identity, but for norms of queries in a family without a scale of scores (Gemma 4):
     they bring scores to deviation one, because with the identity attention would begin by seeing one key alone.
     """
-    if name.endswith(".bias") or shape.norm_plus_one:
+    if name.endswith(".bias") or (shape.norm_plus_one and not name.endswith(family_of(shape).norms_at_one)):
         return 0.0
     if name.endswith("self_attn.q_norm.weight") and shape.query_scale:
         return float(size ** -0.5 / shape.query_scale)

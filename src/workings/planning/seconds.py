@@ -16,7 +16,7 @@ from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, Programs
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
-from workings.models.operations import outer_weights_met, weights_met, weights_read
+from workings.models.operations import attention_operations, outer_weights_met, weights_met, weights_read
 from workings.models.weights import PER_LAYER_EMBEDDING
 from workings.planning.communication import communication_seconds
 from workings.planning.parts import checkpoint_bytes, exact_parts, prompts_read
@@ -123,8 +123,7 @@ def step_operations(request: EngineRequest, batch: tuple[int, int, int]) -> floa
     tokens = rows * length
     matrices = weights_met(shape)
     # Two products, scores and weighted values; a position sees itself and what is before it, about half of all.
-    heads = shape.heads * sum(shape.head_dim_of(layer) for layer in range(shape.layers))
-    attention = 2 * 2 * heads * rows * length * (length + 1) / 2
+    attention = float(rows * attention_operations(replace(shape, sliding_window=0), length))
     head = 2.0 * (shape.vocab_size * shape.width + outer_weights_met(shape)) * tokens
     again = 1 if request.memory.remat == "layer" else 0
     weights = 3 if request.method.name == "full" else 2

@@ -44,6 +44,8 @@ class Smoke:
         shape: dict[str, Any] = {"family": family, **TINY}
         if not find_family(family).grouped_heads:
             shape["kv_heads"] = shape["heads"]
+        # One turn at least, where layers with a state stand between those that attend.
+        shape["layers"] = max(shape["layers"], find_family(family).switches.get("linear_pattern", 0))
         values["model"] = {"source": "scratch", "shape": shape}
         # A model of its own vocabulary needs neither the Hub nor a large embedding.
         values["tokenizer"] = "train"

@@ -38,6 +38,7 @@ from workings.engines.torch.environment import environment_files
 from workings.engines.torch.frozen_linear import FrozenLinear
 from workings.engines.torch.generate import MAX_ROWS, Pick, answer, drawn, greedy, order, uniform_numbers
 from workings.engines.torch.inspect import inspection
+from workings.engines.torch.linear_attention import has_linear_state
 from workings.engines.torch.lora import RootWithoutAdapters, fill_adapters, refuse_unknown, trained, weights
 from workings.engines.torch.loss_kernel import finding
 from workings.engines.torch.mask_check import check_masks, refuse_unsuited
@@ -57,7 +58,6 @@ from workings.engines.torch.step import (
     run_step,
     to_rows,
 )
-from workings.engines.torch.unproven import has_linear_state
 from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes

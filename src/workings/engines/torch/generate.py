@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import DynamicCache, PreTrainedModel
+from transformers import PreTrainedModel
 
 from workings.engines.base import Completion
 from workings.engines.prefill import prompts_at_a_time
 from workings.engines.torch.attention import AttentionMask
+from workings.engines.torch.linear_attention import choose_rows, empty_cache, join_caches
 from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.spec import TorchSpec
-from workings.engines.torch.unproven import cache_of
 
 MAX_ROWS = 128
 """Most rows answered at a time."""
@@ -105,8 +105,7 @@ def read_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, length
     """
     last, cache = _read_in_parts(spec, model, tokens[::copies], lengths[::copies])
     if copies > 1:
-        # Layer by layer, so that at most one layer's keys and values exist twice.
-        cache.batch_repeat_interleave(copies)
+        choose_rows(cache, torch.arange(len(last), device=last.device).repeat_interleave(copies))
     return last.repeat_interleave(copies, 0), cache
 
 
@@ -119,22 +118,12 @@ def _read_in_parts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, leng
     if not spec.shape.proven or len(tokens) <= most:  # of an unproven class it is not known what a cache holds
         return _read(spec, model, tokens, lengths)
     parts = [_read(spec, model, *part) for part in zip(tokens.split(most), lengths.split(most), strict=True)]
-    caches = [cache for _, cache in parts]
-    for layers in zip(*(cache.layers for cache in caches), strict=True):
-        if layers[0].keys is None:  # it shares those of another one
-            continue
-        for name in ("keys", "values"):
-            joined = torch.cat([getattr(layer, name) for layer in layers])
-            # Each layer's parts go before the next layer is put together: at most one layer exists twice.
-            for layer in layers:
-                setattr(layer, name, None)
-            setattr(layers[0], name, joined)
-    return torch.cat([last for last, _ in parts]), caches[0]
+    return torch.cat([last for last, _ in parts]), join_caches([cache for _, cache in parts])
 
 
 def _read(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
     index = torch.arange(tokens.shape[1], device=spec.device).expand_as(tokens)
-    cache = DynamicCache() if spec.shape.proven else cache_of(model)
+    cache = empty_cache(spec.shape, model)
     # Padding is on the right: no real token can see it.
     hidden = hidden_states(model, tokens, index, AttentionMask(), cache)
     # Only each prompt's last token meets the head: [B, V] logits, not [B, P, V].
@@ -170,7 +159,7 @@ def _continue(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequenc
         if going <= len(rows) // 2 and spec.shape.proven:
             kept = torch.nonzero(~done)[:, 0]
             rows, done, token, lengths, places, seen = (x[kept] for x in (rows, done, token, lengths, places, seen))
-            cache.batch_select_indices(kept)
+            choose_rows(cache, kept)
         # The first new token follows its own prompt, not the padding behind it.
         position = (lengths + len(written) - 1)[:, None]
         places = torch.cat([places, position], 1)

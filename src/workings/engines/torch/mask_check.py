@@ -25,12 +25,12 @@ from transformers import PreTrainedModel
 
 from workings.engines.base import EngineRequest
 from workings.engines.torch.attention import EVERYTHING, AttentionMask
+from workings.engines.torch.linear_attention import empty_cache, has_linear_state
 from workings.engines.torch.lora import switched_off, weights
 from workings.engines.torch.model import build_model, final_logits, hidden_states
 from workings.engines.torch.sharding import FsdpRoot, ProcessMesh
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.trace.experts import grouped_products
-from workings.engines.torch.unproven import cache_of, has_linear_state
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
 from workings.models.weights import tensor_shapes
@@ -188,7 +188,8 @@ def _check(spec: TorchSpec, model: PreTrainedModel) -> MaskCheck:
         reference = model(input_ids=one, position_ids=places, use_cache=False).logits.float()
     return MaskCheck(
         later=difference(changed[:, :half], hidden[:, :half]), segments=difference(repacked, packed),
-        reference=difference(logits, reference), cache=difference(_with_cache(model, one, places), hidden[:, half]),
+        reference=difference(logits, reference),
+        cache=difference(_with_cache(spec, model, one, places), hidden[:, half]),
         tolerance=TOLERANCE[spec.compute_dtype])
 
 
@@ -197,14 +198,14 @@ def difference(computed: Tensor, expected: Tensor) -> float:
     return float((computed.float() - expected.float()).abs().max() / expected.float().abs().max().clamp_min(1e-30))
 
 
-def _with_cache(model: PreTrainedModel, tokens: Tensor, places: Tensor) -> Tensor:
+def _with_cache(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, places: Tensor) -> Tensor:
     """``[B, D]`` hidden state of the token after the first half, which lies in a cache, with padding behind it."""
     was_training = model.training
     model.eval()  # gradient checkpointing, where it is on, would drop the cache
     try:
         # A state has no slots that a mask could leave out: such models are asked prompts of one length at a time.
         padded = POSITIONS if has_linear_state(model) else POSITIONS + PADDING
-        cache, position = cache_of(model), places[:, POSITIONS:POSITIONS + 1]
+        cache, position = empty_cache(spec.shape, model), places[:, POSITIONS:POSITIONS + 1]
         hidden_states(model, tokens[:, :padded], places[:, :padded], AttentionMask(), cache)
         slots = torch.cat([places[:, :padded], position], 1)
         seen = torch.cat([places[:, :padded] < POSITIONS, torch.ones_like(position, dtype=torch.bool)], 1)

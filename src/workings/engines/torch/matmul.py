@@ -90,6 +90,16 @@ class StoredLayerNorm(nn.LayerNorm):
         return y.to(self.compute)
 
 
+class StoredConv1d(nn.Conv1d):
+    """A filter along positions that computes in ``compute`` whatever its weight is stored in."""
+
+    compute: torch.dtype
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
+        """``[B, C, S]``."""
+        return self._conv_forward(input.to(self.compute), self.weight.to(self.compute), self.bias)
+
+
 def _to_compute(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
     """Forward hook of RMS norms: a float32 weight makes a float32 output in some families."""
     return output.to(module.compute)  # type: ignore[arg-type]
@@ -106,7 +116,7 @@ def mix_formats(model: nn.Module, compute: torch.dtype) -> None:
             continue
         stored = next((mine for theirs, mine in (
             (nn.Linear, StoredLinear), (Conv1D, StoredConv1D), (nn.Embedding, StoredEmbedding),
-            (nn.LayerNorm, StoredLayerNorm)) if isinstance(module, theirs)), None)
+            (nn.LayerNorm, StoredLayerNorm), (nn.Conv1d, StoredConv1d)) if isinstance(module, theirs)), None)
         if stored is not None:
             # The class is exchanged, not the module: names, weights and ties stay.
             module.__class__ = stored

@@ -15,6 +15,7 @@ from transformers.initialization import no_init_weights
 from workings.engines.torch import attention
 from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.embedding import FixedTable, keep_in_place, share_gradient
+from workings.engines.torch.linear_attention import by_own_operations, mix_state_formats
 from workings.engines.torch.lora import add_adapters, put, weights
 from workings.engines.torch.matmul import mix_formats
 from workings.engines.torch.rotation import keep_plain_where_layers_slide
@@ -43,13 +44,15 @@ def empty_model(spec: TorchSpec) -> PreTrainedModel:
     """The model, adapters included, with parameters that have no memory yet (device ``meta``) and real buffers."""
     attention.register()
     # Buffers such as rotary tables are computed when they are made; no file would fill them later.
-    with no_init_weights(), accelerate.init_empty_weights(include_buffers=False):
-        model = AutoModelForCausalLM.from_config(hf_config(spec.shape, spec.attention), dtype=torch.float32)
+    config = hf_config(spec.shape, spec.attention)
+    with no_init_weights(), accelerate.init_empty_weights(include_buffers=False), by_own_operations(config.model_type):
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     # `allocate` gives each object memory once, so tied weights must be one object by then.
     model.tie_weights()
     if not spec.shape.proven:
         prepare_model(model)
     keep_plain_where_layers_slide(model)
+    mix_state_formats(model)
     add_adapters(spec, model)
     # Nothing is drawn at random in a layer, so no generator's state is saved for the second forward.
     if spec.checkpointing:
@@ -111,15 +114,18 @@ def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size, *, tra
     """Float32 random weights of one tensor, on the CPU: the same numbers on every device and any number of them.
 
     The distribution is that of `engines/jax/init.py`: normal of variance 1 / fan-in, smaller where a matrix writes
-    into the residual stream; vectors start as `first_value` says.
+    into the residual stream; vectors start as `first_value` says, or as their family draws them.
     """
+    family = family_of(spec.shape)
+    if drawn := next((of for end, of in family.drawn_vectors.items() if name.endswith(end)), None):
+        return torch.tensor([*map(drawn, torch.rand(size, generator=tensor_generator(seed, name)).tolist())])
     if len(size) == 1:
         return torch.full(size, first_value(name, size[0], spec.shape))
     fan_in = size[0] if transposed else size[-1]
     if name == PER_LAYER_EMBEDDING:  # a row is as many embeddings as there are layers
         fan_in = spec.shape.per_layer_width
     deviation = float(fan_in) ** -0.5
-    if name.endswith(tuple(f"{each}.weight" for each in family_of(spec.shape).residual)):
+    if name.endswith(tuple(f"{each}.weight" for each in family.residual)):
         # A layer adds to the residual stream twice: after attention and after feed-forward.
         deviation *= (2 * spec.shape.layers) ** -0.5
     return torch.randn(size, generator=tensor_generator(seed, name)) * deviation

@@ -66,6 +66,7 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
     if refused := host_table_refusal(memory, shape, "torch"):
         raise refused.error()
     _refuse_with_experts(request)
+    _refuse_packing(request)
     refuse_request(request)
     if memory.attention == "flash" and shape.attention_softcap:
         raise RequestError(f"memory.attention: flash with a {shape.family} model, whose attention scores are capped",
@@ -82,8 +83,8 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
         shape=shape, device=device, mesh=mesh or ProcessMesh(),
         attention=attention, find_attention_layout=find_layout,
         like_lengths=rows_move and isinstance(request.objective, AnyRowOrder),
-        # An unproven model's attention may look at rows in a way of its own.
-        share_beginnings=rows_move and shape.proven,
+        # A state has no distinct positions; an unproven model's attention may look at rows in a way of its own.
+        share_beginnings=rows_move and shape.proven and not shape.has_state,
         checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
         loss_kernel=serves(device),
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.compute],
@@ -106,6 +107,13 @@ def _refuse_with_experts(request: EngineRequest) -> None:
     if request.method.name == "full" and isinstance(optimizer, AdafactorConfig):
         raise RequestError("optimizer.name: adafactor with experts", "an optimizer that does not factor: experts are "
                            "tensors of three axes, and Adafactor has a rule for matrices", "optimizer.name=adamw")
+
+
+def _refuse_packing(request: EngineRequest) -> None:
+    """Raises `RequestError` for rows that share a sequence, where a layer's state would go on from one to the next."""
+    if request.packed and request.shape.proven and request.shape.has_state:
+        raise RequestError(f"data.packing with a {request.shape.family} model, whose layers keep a state: the row "
+                           "before would be seen", "one row a sequence", "data.packing=none")
 
 
 def dtype_name(dtype: Any) -> str:

@@ -30,6 +30,7 @@ from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext, 
 from workings.engines.torch.rounding import MASTER
 from workings.engines.torch.sharding import FsdpRoot, local
 from workings.engines.torch.spec import TorchSpec
+from workings.errors import RequestError
 from workings.models.batch import Batch
 
 
@@ -90,6 +91,9 @@ def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[
         own = {name: x[i, spec.mesh.rows(x.shape[1])] for name, x in batch.arrays.items()}
         # Padding has the id 0 and stands at the end, so causality alone hides it from a row's only segment.
         packed = bool(own["segment_ids"].max() > 1)
+        if packed and spec.shape.has_state:
+            raise RequestError("rows of several segments in a model whose layers keep a state", "one row a sequence",
+                               "data.packing=none")
         # Found on the host: on a card the result's size is data, and the host would have to wait for it.
         index = np.flatnonzero(own["loss_mask"])
         # A batch has int32; PyTorch's lookups and gathers take int64.

@@ -9,8 +9,7 @@ from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
 from torch import nn
-from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from transformers import PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
@@ -90,16 +89,3 @@ def prepare_model(model: PreTrainedModel) -> None:
     if buffers:
         raise RequestError(f"a {config.model_type} model with {sorted(buffers)[0]}, stored and not trained",
                            "a model whose stored tensors are all parameters", "")
-
-
-def has_linear_state(model: PreTrainedModel) -> bool:
-    """Whether some layer keeps a state instead of keys and values."""
-    return any(kind not in ("full_attention", "sliding_attention", "attention")
-               for kind in getattr(model.config, "layer_types", None) or ())
-
-
-def cache_of(model: PreTrainedModel) -> DynamicCache:
-    """An empty cache for generation; layers that slide keep all positions, because our masks count them all."""
-    cache = DynamicCache(config=model.config)
-    cache.layers = [DynamicLayer() if isinstance(layer, DynamicSlidingWindowLayer) else layer for layer in cache.layers]
-    return cache

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from workings.errors import RequestError
+from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 
 FAMILIES = ("gemma", "gemma2", "gemma3")
@@ -16,6 +17,7 @@ EPSILON, BASE, PATTERN = 1e-6, 10_000.0, 6
 
 def check_shape(shape: ModelShape) -> None:
     """Raise `RequestError` for a model that Tunix's classes would compute differently, or not at all."""
+    family_of(shape).check_engine("tunix", shape)
     # Tunix always scales by the root of the head size.
     scale = shape.query_scale or shape.head_dim ** -0.5
     differing = {

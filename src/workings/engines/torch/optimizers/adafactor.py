@@ -30,8 +30,8 @@ class Adafactor(Optimizer):
     config: AdafactorConfig
 
     def init(self, param: Tensor) -> Slots:
-        """A row and a column of moments for a matrix, the whole for a vector."""
-        sizes = {"exp_avg_sq_row": param.shape[:1], "exp_avg_sq_col": param.shape[1:]} if is_matrix(param) \
+        """A row and a column of moments for a matrix, the whole for a vector or for filters (three axes)."""
+        sizes = {"exp_avg_sq_row": param.shape[:1], "exp_avg_sq_col": param.shape[1:]} if param.ndim == 2 \
             else {"exp_avg_sq": param.shape}
         return {slot: torch.zeros(size, dtype=self.moment_dtype, device=param.device) for slot, size in sizes.items()}
 
@@ -42,7 +42,7 @@ class Adafactor(Optimizer):
         decay = 1.0 - context.step ** -c.decay_power
         # Elements of the whole tensor, whichever rows are here.
         count = (context.global_rows or param.shape[0]) * (param.numel() // max(1, param.shape[0]))
-        factor = self._factored(grad, slots, decay, context) if is_matrix(param) else \
+        factor = self._factored(grad, slots, decay, context) if param.ndim == 2 else \
             self._full(grad, slots, decay, context)
         total = torch.zeros((), dtype=torch.float32, device=grad.device)
         for rows in row_blocks(grad):

@@ -113,7 +113,7 @@ def clip_factor(norm: Tensor, limit: float) -> Tensor:
 
 
 def is_matrix(x: Tensor) -> bool:
-    """Whether weight decay and factored moments apply."""
+    """Whether weight decay applies: to matrices and filters."""
     return x.ndim >= 2
 
 

@@ -1,0 +1,233 @@
+"""Qwen 3.5 on the PyTorch engine: its layers with a state, against plain transformers and against themselves.
+
+What it has in common with other families is compared in `test_torch_engine` and `test_more_families_torch`.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers.models.qwen3_5 import modeling_qwen3_5
+
+from tests.engines.tiny import losses, packed_batch, random_batch, request, tiny_shape
+from tests.engines.torch_oracle import gradients, our_logits, plain, roughened, same, their_loss
+from workings.config.method import LoraConfig
+from workings.config.training import AdamW8bitConfig, MemoryConfig, PrecisionConfig
+from workings.engines.torch import generate
+from workings.engines.torch.engine import TorchEngine
+from workings.engines.torch.lora import weights
+from workings.engines.torch.step import State
+from workings.errors import RequestError
+from workings.models.registry import family_of
+
+FORMS: dict[str, dict[str, Any]] = {
+    "2B": {"linear_key_heads": 4}, "4B": {}, "9B": {"tied_embeddings": False}, "state last": {
+        "linear_pattern": 0, "layer_types": ("global", "linear", "linear", "global", "linear"), "layers": 5}}
+"""Changes of a tiny shape that make it the form of a published model; the last one is of models that were cut."""
+STATE = LoraConfig(name="lora", rank=3, alpha=6, target_modules=("in_proj_qkv", "in_proj_z", "out_proj", "q_proj"))
+
+
+def opened(form: str = "4B", *, shape: dict[str, Any] | None = None, **changes: Any) -> TorchEngine:
+    return TorchEngine.open(request(tiny_shape("qwen3_5", **FORMS[form] | (shape or {})), **changes))
+
+
+def rows(count: int, length: int, seed: int = 5) -> np.ndarray:
+    return np.random.default_rng(seed).integers(1, 61, (count, length)).astype(np.int32)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_logits_loss_and_every_gradient_equal_transformers(form: str, tmp_path: Path) -> None:
+    """Rows of more than a chunk of 64 positions, so that a state is handed on; some end in padding.
+
+    With attention that adds up in their order; roundings of another order grow in layers with a state.
+    """
+    engine = opened(form, memory=MemoryConfig(attention="plain"))
+    state, batch = roughened(engine), random_batch(engine.spec.shape, rows=3, length=150)
+    engine.export(state, tmp_path)
+    model = plain(tmp_path)
+    tokens = rows(2, 150)
+    ours = our_logits(engine, state, tokens)
+    with torch.no_grad():
+        theirs = model(torch.from_numpy(tokens).long()).logits.numpy()
+    assert np.abs(theirs).max() > 0.5
+    assert np.abs(ours - theirs).max() < 1e-6 * np.abs(theirs).max()
+    np.testing.assert_array_equal(our_logits(engine, engine.load(tmp_path), tokens), ours)
+    loss = their_loss(model, batch)
+    loss.backward()
+    found = gradients(engine, state, batch)
+    torch.testing.assert_close(found.pop("loss"), loss.detach(), rtol=1e-5, atol=1e-6)
+    expected = {name: x.grad for name, x in model.named_parameters()}
+    assert found.keys() == expected.keys()
+    largest = max(float(x.abs().max()) for x in expected.values())
+    for name, x in expected.items():
+        torch.testing.assert_close(found[name], x, rtol=2e-4, atol=1e-6 * largest, msg=name)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_neither_later_tokens_nor_padding_reach_earlier_positions(form: str) -> None:
+    engine = opened(form)
+    state, tokens = roughened(engine), rows(2, 90)
+    whole = our_logits(engine, state, tokens)
+    for end in (1, 63, 64, 65):
+        changed = np.concatenate([tokens[:, :end], rows(2, 90 - end, seed=7)], 1)
+        np.testing.assert_allclose(our_logits(engine, state, changed)[:, :end], whole[:, :end], atol=2e-5)
+        padded = np.concatenate([tokens[:, :end], np.zeros((2, 90 - end), np.int32)], 1)
+        np.testing.assert_allclose(our_logits(engine, state, padded)[:, :end], whole[:, :end], atol=2e-5)
+    # And what follows does see them: a state holds what came before.
+    first = np.concatenate([rows(2, 1, seed=9), tokens[:, 1:]], 1)
+    assert np.abs(our_logits(engine, state, first)[:, -1] - whole[:, -1]).max() > 1e-4
+
+
+def test_only_supervised_tokens_are_learned_from() -> None:
+    """Targets where nothing is supervised, and all that follows the last supervised position, change no gradient."""
+    engine = opened()
+    batch = random_batch(engine.spec.shape, rows=2, length=20)
+    batch.loss_mask[..., 12:] = 0.0
+    found = gradients(engine, roughened(engine), batch)
+    other = replace(batch, tokens=batch.tokens.copy(), targets=batch.targets.copy())
+    other.tokens[..., 12:] = 7
+    other.targets[batch.loss_mask == 0] = 9
+    again = gradients(engine, roughened(engine), other)
+    assert found.keys() == again.keys()
+    for name, x in found.items():
+        torch.testing.assert_close(again[name], x, rtol=1e-4, atol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_answers_of_prompts_together_are_those_of_each_alone(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several of one prompt, prompts of several lengths (shorter than the filter, and longer than a chunk), and rows
+    that end early: every token is the likeliest of one whole forward without a cache."""
+    engine = opened(form)
+    state = roughened(engine)
+    prompts = [[3, 1], [3, 1], [5], [5], *[rows(1, 70)[0].tolist()] * 2, [9, 8], [9, 8]]
+    taken: list[int] = []
+    read = generate.read_prompts
+
+    def watched(spec: Any, model: Any, tokens: torch.Tensor, lengths: torch.Tensor, copies: int = 1) -> Any:
+        assert len(set(lengths.tolist())) == 1, "padding would enter a state"
+        taken.append(copies)
+        return read(spec, model, tokens, lengths, copies)
+
+    monkeypatch.setattr(generate, "read_prompts", watched)
+    answers = engine.generate(state, prompts, max_new_tokens=9, stop_ids=[])
+    assert taken == [2, 2, 2]
+    for prompt, answer in zip(prompts, answers, strict=True):
+        row = np.array([prompt + answer.tokens], np.int32)
+        assert answer.tokens == our_logits(engine, state, row)[0, len(prompt) - 1:-1].argmax(-1).tolist()
+    # A row that stops is left out, and the others' states go on as they were.
+    stop = answers[0].tokens[2]
+    for answer, whole in zip(engine.generate(state, prompts, max_new_tokens=9, stop_ids=[stop]), answers, strict=True):
+        end = whole.tokens.index(stop) if stop in whole.tokens else 9
+        assert answer.tokens[:end] == whole.tokens[:end]
+        assert answer.finish_reason == ("stop" if stop in whole.tokens else "length")
+
+
+def test_prompts_that_are_read_some_at_a_time_are_answered_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = opened()
+    state, prompts = roughened(engine), rows(5, 9).tolist()
+    together = engine.generate(state, prompts, max_new_tokens=6, stop_ids=[])
+    monkeypatch.setattr(generate, "prompts_at_a_time", lambda *_: 2)
+    assert engine.generate(state, prompts, max_new_tokens=6, stop_ids=[]) == together
+
+
+def test_weights_stored_in_bf16_compute_in_fp32_with_a_cache_as_without() -> None:
+    """What the filter before a state computes in decides, too: transformers takes its weight's format."""
+    engine = opened(precision=PrecisionConfig(parameters="bf16", compute="fp32"))
+    exact = opened()
+    state, other = roughened(engine), exact.init(0)
+    with torch.no_grad():
+        for name, x in weights(other.model).items():
+            assert isinstance(x, torch.Tensor)
+            x.copy_(weights(state.model)[name])
+    tokens = rows(2, 70)
+    np.testing.assert_allclose(our_logits(engine, state, tokens), our_logits(exact, other, tokens), atol=1e-5)
+    prompts = rows(2, 12).tolist()
+    assert engine.generate(state, prompts, max_new_tokens=12, stop_ids=[]) == exact.generate(
+        other, prompts, max_new_tokens=12, stop_ids=[])
+
+
+def test_the_first_states_decay_at_many_rates() -> None:
+    """Rates from 1 to 16, step sizes from a thousandth to a tenth: a token leaves a head 20 to 99.9 % of its state."""
+    engine = opened(shape={"linear_value_heads": 64, "linear_key_heads": 64})
+    found = {name.removeprefix("model.layers.0.linear_attn."): x.detach()
+             for name, x in weights(engine.init(0).model).items() if isinstance(x, torch.Tensor)}
+    rates, steps = found["A_log"].exp(), torch.nn.functional.softplus(found["dt_bias"])
+    assert 1 <= rates.min() < 2 < 15 < rates.max() <= 16
+    assert 1e-3 <= steps.min() < 2e-3 < 0.05 < steps.max() <= 0.1001
+    assert torch.equal(found["norm.weight"], torch.ones(6))
+    assert found["conv1d.weight"].std() == pytest.approx(0.5, rel=0.1)
+    for seed in (0, 1):
+        again = engine.init(seed).trained["model.layers.0.linear_attn.A_log"]
+        assert torch.equal(again, found["A_log"]) == (seed == 0)
+
+
+def test_kernels_of_other_packages_are_not_taken_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With them a run would be another program than the one that a plan traced."""
+    def kernel(*_: Any, **__: Any) -> None:
+        raise AssertionError("a kernel that was installed")
+
+    expected = opened()
+    prompt, tokens = [[3, 1, 4, 1]], rows(1, 20)
+    for name in ("causal_conv1d_fn", "causal_conv1d_update", "chunk_gated_delta_rule",
+                 "fused_recurrent_gated_delta_rule", "FusedRMSNormGated"):
+        assert hasattr(modeling_qwen3_5, name), f"transformers calls {name} otherwise: see linear_attention.py"
+        monkeypatch.setattr(modeling_qwen3_5, name, kernel)
+    engine = opened()
+    state, other = roughened(engine), roughened(expected)
+    np.testing.assert_array_equal(our_logits(engine, state, tokens), our_logits(expected, other, tokens))
+    assert engine.generate(state, prompt, max_new_tokens=4, stop_ids=[]) == expected.generate(
+        other, prompt, max_new_tokens=4, stop_ids=[])
+    assert modeling_qwen3_5.chunk_gated_delta_rule is kernel, "other code finds them as they were"
+
+
+def test_rows_share_neither_a_sequence_nor_their_beginnings() -> None:
+    with pytest.raises(RequestError, match=r"data\.packing with a qwen3_5 model") as caught:
+        TorchEngine.open(replace(request(tiny_shape("qwen3_5")), packed=True))
+    assert caught.value.try_next == "data.packing=none"
+    engine = opened(cpu_optimizations=True)
+    assert not engine.spec.share_beginnings
+    with pytest.raises(RequestError, match="several segments"):
+        engine.step(engine.init(0), packed_batch(rows(1, 7)[0], rows(1, 9)[0]), 1e-3)
+
+
+def test_what_a_cpu_saves_changes_nothing() -> None:
+    batch = random_batch(tiny_shape("qwen3_5"), rows=4, length=80)
+    batch.tokens[:, 1:, :40] = batch.tokens[:, :1, :40]
+    found = [gradients(engine, roughened(engine), batch) for engine in (opened(), opened(cpu_optimizations=True))]
+    for name, x in found[0].items():
+        torch.testing.assert_close(found[1][name], x, rtol=1e-4, atol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("engine", ["jax", "tunix"])
+def test_other_engines_say_which_one_does_it(engine: str) -> None:
+    shape = tiny_shape("qwen3_5")
+    with pytest.raises(RequestError, match=f"a qwen3_5 model with engine: {engine}") as caught:
+        family_of(shape).check_engine(engine, shape)
+    assert (caught.value.try_next, "layers with a state" in caught.value.expected) == ("engine=torch", True)
+
+
+@pytest.mark.parametrize("changes", [
+    {"optimizer": AdamW8bitConfig(name="adamw8bit")}, {"method": STATE, "memory": MemoryConfig(remat="layer")}])
+def test_a_resumed_run_is_the_same_run_bit_for_bit(changes: dict[str, Any], tmp_path: Path) -> None:
+    engine = opened(**changes)
+    state, before = losses(engine, engine.init(0), 6)
+    engine.save(state, tmp_path)
+    state, expected = losses(engine, state, 3, first=6)
+    assert expected[-1] < before[0]
+    again = opened(**changes)
+    resumed, found = losses(again, again.restore(tmp_path), 3, first=6)
+    assert found == expected
+    assert same(state, resumed)
+
+
+def test_adapters_stand_where_layers_have_the_projections() -> None:
+    engine = opened(method=STATE)
+    state: State = engine.init(0)
+    places = {tuple(name.split(".lora_")[0].split(".")[4:]) for name in state.trained}
+    linear = {(str(layer), "linear_attn", name) for layer in (0, 2) for name in STATE.target_modules[:3]}
+    assert places == linear | {(str(layer), "self_attn", "q_proj") for layer in (1, 3)}
+    with pytest.raises(RequestError, match="target_modules: in_proj_a"):
+        opened(method=STATE.model_copy(update={"target_modules": ("in_proj_a",)}))
