@@ -5,6 +5,9 @@ Lies are told in memory and everything is sealed again with all sums right. Thos
 (splices, another seed told everywhere) are told on disk, and steps and answers are taken again. One counts as missed if
 no check fails (of `tests/evidence/lies.py`: the check that is meant to) and the answer names nothing about it.
 
+Beside it lies that follow from the record itself, about every field: keys that nobody knows, values of another type,
+keys left out, and each value told alike in every place (`tests/evidence/told_alike.py`).
+
 Beside it lies about records of other kinds (rewards, pairs, a teacher, adapters, samples, a pack, the runs of the
 repository; `tests/evidence/lies_elsewhere.py`), told in every place that a careful forger would think of. There the
 answer has to name a field that was changed.
@@ -22,7 +25,7 @@ from typing import Any
 import pytest
 
 from proof import splices
-from tests.evidence import every_file, lies, lies_elsewhere, other_records, walk
+from tests.evidence import every_file, lies, lies_elsewhere, other_records, told_alike, walk
 from tests.evidence.trained import score_here, trained_files
 from tools.result_file import write_result
 from workings.evidence.verify import verify
@@ -43,15 +46,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         told, taken_again = lies_told(Path(folder, "lies")), replayed(Path(folder, "replayed"))
         elsewhere = told_elsewhere(Path(folder, "elsewhere"))
+        alike = of_every_field(Path(folder, "alike"))
     write_result(RESULT, what="What finds lies about a real record, by level, and which are only named as not checked.",
                  command="python -m proof.lies", packages=["pydantic", "rfc8785", "numpy"], values={
-        "tried": told["tried"] + taken_again["tried"] + elsewhere["tried"], "told": told, "elsewhere": elsewhere,
-        "taken_again": taken_again})
-    for what, each in (("one run", told), ("records of other kinds", elsewhere)):
+        "tried": told["tried"] + alike["tried"] + taken_again["tried"] + elsewhere["tried"], "told": told,
+        "of_every_field": alike, "elsewhere": elsewhere, "taken_again": taken_again})
+    for what, each in (("one run", told), ("every field", alike), ("records of other kinds", elsewhere)):
         print(f"{each['tried']} lies about {what}: {each['found_by_a_check']} found, {each['marked']} named, "
               f"{each['missed']} missed")
     print(f"{taken_again['tried']} that only a replay finds: {taken_again['missed']} missed")
-    return 1 if told["missed"] or elsewhere["missed"] or taken_again["missed"] else 0
+    return 1 if any(each["missed"] for each in (told, alike, elsewhere, taken_again)) else 0
 
 
 def lies_told(folder: Path) -> dict[str, Any]:
@@ -65,6 +69,21 @@ def lies_told(folder: Path) -> dict[str, Any]:
             found[kind] = {name: _of_kind(record, lie, expected) for name, (lie, expected) in table.items()}
         found["every file"] = {name: _outcome(*every_file.outcome(record, honest, lie))
                                for name, lie in every_file.lies_about(record).items()}
+    return counted(found)
+
+
+def of_every_field(folder: Path) -> dict[str, Any]:
+    """Every lie of `tests/evidence/told_alike.py` about a run and about samples: what finds it, by kind."""
+    found: dict[str, dict[str, str]] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        score_here(patch)
+        (folder / "samples").mkdir(parents=True)
+        for record in (trained_files(folder / "run"), other_records.samples(folder / "samples")):
+            honest = walk.verified(record)
+            for kind in told_alike.KINDS:
+                found.setdefault(kind, {}).update({
+                    name: _outcome(*told_alike.outcome(record, honest, lie))
+                    for name, lie in told_alike.lies_about(record, kind)})
     return counted(found)
 
 

@@ -466,7 +466,7 @@ def _fields(data: bytes, name: str) -> Mapping[str, Any]:
     found: dict[str, list[Any]] = {}
     for value in map(json.loads, data.splitlines() if name.endswith("l") else [data]):
         for place, leaf in _all_leaves(value, ()):
-            found.setdefault(walk.pattern(place), []).append(leaf)
+            found.setdefault(walk.pattern(place), []).append(json.dumps(leaf))
     return found
 
 

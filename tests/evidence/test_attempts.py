@@ -4,12 +4,14 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.evidence import reseal
 from tests.record import synthetic
 from workings.evidence.verify import verify
+from workings.evidence.verify.attempts import _order_problems
 from workings.record import attempts
 
 
@@ -79,3 +81,18 @@ def test_starting_goes_on_beside_a_damaged_list(tmp_path: Path) -> None:
     attempts.append(tmp_path, {"run": "a"})
     assert json.loads((tmp_path / "attempts.jsonl").read_text().splitlines()[1])["after"] == {
         "absent": "the lines before cannot be read"}
+
+
+EARLY, LATE = "2026-11-26T06:00:00.000Z", "2026-11-26T08:00:00.000Z"
+
+
+@pytest.mark.parametrize(("named", "words"), [
+    (("early", "late"), ""), (("late", "early"), "names the start that is listed at"),
+    (("early", "early"), "name one line"), (("late", "late"), "names the start that is listed at"),
+    (("early", None), "others do not")])
+def test_each_start_names_its_own_line(named: tuple[str | None, str | None], words: str) -> None:
+    lines = {"early": {"started_at": EARLY}, "late": {"started_at": LATE}}
+    events = [{"kind": kind, "time": time} | ({} if line is None else {"attempt": line})
+              for kind, time, line in zip(("started", "resumed"), (EARLY, LATE), named, strict=True)]
+    problems = "; ".join(_order_problems(SimpleNamespace(events=events), lines))
+    assert (words in problems) if words else not problems

@@ -97,7 +97,7 @@ def test_numbers_may_differ_in_their_last_bits_only() -> None:
     assert differences({"a": 0.3, "b": 1}, {"a": 0.31, "c": 1}) == [
         "$.b is on one side only", "$.c is on one side only", "$.a is 0.3, computed again 0.31"]
     assert differences([1, 2], [1]) == ["$ is '[1, 2]', computed again '[1]'"]
-    assert differences({"a": True}, {"a": 1}) == []
+    assert differences({"a": True}, {"a": 1}) == ["$.a is 'True', computed again '1'"]
     assert differences({"a": "x"}, {"a": "y"}) == ["$.a is 'x', computed again 'y'"]
 
 

@@ -18,7 +18,7 @@ Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
 """A git commit."""
 Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")]
 """A moment in UTC, ISO 8601 with a Z."""
-Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 DRAWN_FROM = "drawn_from"
 """Key in the metadata of a trace or pair that a model drew: the digest of that model (`workings.samples.candidates`).

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from workings.errors import RecordError
 from workings.record.values import Absent
 
-Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class StepMetrics(BaseModel):

@@ -8,7 +8,7 @@ from typing import Any
 from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
 from workings.errors import RecordError, RequestError
-from workings.evidence.verify.checks import check, each, failed, judged, not_checked, passed, several
+from workings.evidence.verify.checks import alike, check, each, failed, judged, not_checked, passed, several
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.record.digest import bytes_digest
@@ -117,7 +117,7 @@ def _settings_problems(config: dict[str, Any], recipe: Recipe) -> list[str]:
         if not is_absent(config.get("second_opinion", {"absent": ""})):
             expected.append(("second_opinion", config["second_opinion"], "absent"))
     return [f"{EVALUATION_CONFIG}: {name} is {str(there)[:40]}, the recipe says {str(ours)[:40]}"
-            for name, there, ours in expected if there != ours]
+            for name, there, ours in expected if not alike(there, ours)]
 
 
 def _place_problems(run: Unit, config: dict[str, Any]) -> list[str]:
@@ -138,7 +138,7 @@ def _place_problems(run: Unit, config: dict[str, Any]) -> list[str]:
     if template:
         pairs.append(("template.digest", _part(config, "template").get("digest"), template))
     return [f"{EVALUATION_CONFIG}: {name} is {str(there)[:40]!r}, the run's is {str(ours)[:40]!r}"
-            for name, there, ours in pairs if there != ours]
+            for name, there, ours in pairs if not alike(there, ours)]
 
 
 def _template_digest(run: Unit, name: str) -> str:
@@ -168,9 +168,10 @@ def _item_problems(run: Unit, unit: Unit, config: dict[str, Any], said: dict[str
                 ] if known and known != file else []
     if said is not None:
         asked = said.get("items")
-        problems += [] if asked == items else [
+        problems += [] if alike(asked, items) else [
             f"{str(items)[:80]} were asked, {str(asked)[:80]} were announced"]
-        problems += [] if said.get("decoding") == config.get("decoding") else ["asked in another way than announced"]
+        same = alike(said.get("decoding"), config.get("decoding"))
+        problems += [] if same else ["asked in another way than announced"]
         problems += [] if said.get("evaluation") == RECIPE_EVALUATION else ["announced for another place"]
         return "announced before the first step", problems
     # Earlier versions announced the file alone. Where it was written by this package, the lines give it again.

@@ -1,6 +1,7 @@
 """Level 1: the list of attempts beside a run names its start, and no line before that was taken out."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from workings.record.attempts import AFTER, ATTEMPT, line_digest
 from workings.record.layout import ATTEMPTS
 from workings.record.plain import parsed_bytes, refuse_too_large
 from workings.record.values import is_absent
+
+STARTS = ("started", "resumed")
+"""Kinds of events with which a run begins or goes on."""
 
 
 @check("consistency.attempts", level=1, title="the list of attempts beside a run names it, and no earlier line is gone",
@@ -86,10 +90,11 @@ def _missing_lines(listed: list[dict[str, Any]]) -> list[str]:
 
 def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str, Any]]) -> list[str]:
     """The lines that the run's own events name, and that its first start was listed before it ended."""
-    lines = {line_digest(row) for row in listed}
+    lines = {line_digest(row): row for row in listed}
     named = [row[ATTEMPT] for row in unit.events if ATTEMPT in row and not is_absent(row[ATTEMPT])]
     problems = [f"{ATTEMPTS} lacks or changed a line that the run's events name: {several([str(name)[:16] + '…'])}"
                 for name in named if name not in lines]
+    problems += _order_problems(unit, lines) if unit.described else []
     # A run that went on with another batch or mesh has another recipe in its earlier lines, which its events name.
     starts = [moment(str(row.get("started_at"))) for row in listed
               if "started_at" in row and (row in same or line_digest(row) in named)]
@@ -97,6 +102,23 @@ def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str,
         problems.append(f"its first start is listed at {min(starts)}, it ended at {unit.manifest.finished_at}")
     if unit.described and starts and min(starts) > moment(unit.manifest.started_at) + CLOCK_SLACK:
         problems.append(f"its first start is listed at {min(starts)}, it began at {unit.manifest.started_at}")
+    return problems
+
+
+def _order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> list[str]:
+    """Each start of the run is listed just before it, and after the one before; once one is named, all are."""
+    starts = [row for row in unit.events if row.get("kind") in STARTS]
+    listed = [(moment(str(row.get("time"))), moment(str(line.get("started_at")))) for row in starts
+              if (line := lines.get(str(row.get(ATTEMPT))))]
+    problems = [f"an event of {at} names the start that is listed at {start}" for at, start in listed
+                if at < start - CLOCK_SLACK]
+    problems += [f"the start that is listed at {start} stands behind an event of {at}"
+                 for (at, _), (_, start) in pairwise(listed) if start < at - CLOCK_SLACK]
+    names = [str(row[ATTEMPT]) for row in starts if ATTEMPT in row and not is_absent(row[ATTEMPT])]
+    if len(set(names)) < len(names):
+        problems.append("two of its starts name one line of the list")
+    if 0 < len(starts) - sum(ATTEMPT in row for row in starts) < len(starts):
+        problems.append("some of its starts name their line of the list, and others do not")
     return problems
 
 

@@ -5,10 +5,12 @@ A check is a generator of findings about a record; an id is given once and for e
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding, CheckVerdict
+from workings.record.canonical import line
 from workings.record.plain import TooLarge
 
 SHOWN = 5
@@ -72,6 +74,11 @@ def not_checked(text: str, unit: Unit | None = None, *, blocking: bool = True) -
 def judged(problems: list[str], good: str, unit: Unit | None = None) -> CheckFinding:
     """Passed with ``good``, or failed with the problems."""
     return failed(several(problems), unit) if problems else passed(good, unit)
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON: `True == 1` in Python, and in a record they are two values."""
+    return line(one) == line(other)
 
 
 def several(texts: list[str]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from workings.config.training import Scorer
 from workings.errors import RecordError, RequestError
-from workings.evidence.verify.checks import check, each, failed, judged, not_checked, several
+from workings.evidence.verify.checks import alike, check, each, failed, judged, not_checked, several
 from workings.evidence.verify.limits import AT_ONCE
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
@@ -154,7 +154,7 @@ def differences(recorded: Any, again: Any, place: str = "$") -> list[str]:
     if numbers and not isinstance(recorded, bool) and not isinstance(again, bool):
         return [] if math.isclose(recorded, again, rel_tol=1e-12, abs_tol=1e-12) else [
             f"{place} is {recorded!r}, computed again {again!r}"]
-    return [] if recorded == again else [f"{place} is {str(recorded)[:40]!r}, computed again {str(again)[:40]!r}"]
+    return [] if alike(recorded, again) else [f"{place} is {str(recorded)[:40]!r}, computed again {str(again)[:40]!r}"]
 
 
 def _object(unit: Unit, name: str) -> dict[str, Any]:

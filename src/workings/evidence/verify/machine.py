@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from workings.errors import RecordError
-from workings.evidence.verify.checks import check, each_run, judged, not_checked
+from workings.evidence.verify.checks import alike, check, each_run, judged, not_checked
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.record.layout import ENVIRONMENT, MEASURED, PLAN, TOKENIZER
@@ -65,7 +65,11 @@ def machine(record: Record) -> Iterator[CheckFinding]:
                  (PLAN, "recipe", manifest.recipe)]
         problems += [f"{name} has {key} {str(there[key])[:40]}, the manifest {str(mine)[:40]}"
                      for name, key, mine in pairs if key in (there := plan if name == PLAN else measured)
-                     and there[key] != mine]
+                     and not alike(there[key], mine)]
+        axes = manifest.config_snapshot.get("mesh")
+        problems += [f"the recipe's mesh.{axis[:20]} is {str(size)[:20]}, the manifest's {manifest.mesh.get(axis)}"
+                     for axis, size in (axes if isinstance(axes, dict) else {}).items()
+                     if size != "auto" and not alike(size, manifest.mesh.get(axis, 1))]
         if prod(manifest.mesh.values()) != device.count:
             problems.append(f"a mesh of {prod(manifest.mesh.values())} devices, {device.count} were used")
         if manifest.hardware != f"{device.count} x {device.kind}":

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from workings.errors import RecordError
-from workings.evidence.verify.checks import check, each_run, judged, not_checked
+from workings.evidence.verify.checks import alike, check, each_run, judged, not_checked
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.hardware.memory import PROCESS_PEAK, gib
@@ -31,11 +31,10 @@ def plan(record: Record) -> Iterator[CheckFinding]:
             return
         peak, facts = before.get("peak_bytes"), unit.manifest.facts
         problems = []
-        # `is False`: a plan that does not say whether it fits contradicts nothing.
-        if before.get("fits") is False and facts.get("forced") is not True:
-            problems.append(f"{PLAN} says that it does not fit, and facts.forced is {facts.get('forced')}")
-        if before.get("fits") is True and facts.get("forced") is True:
-            problems.append(f"{PLAN} says that it fits, and facts.forced is true")
+        # A plan that does not say whether it fits contradicts nothing.
+        if isinstance(fits := before.get("fits"), bool) and not alike(facts.get("forced", False), not fits):
+            problems.append(f"{PLAN} says that it {'fits' if fits else 'does not fit'}, and facts.forced is "
+                            f"{str(facts.get('forced'))[:20]}")
         if facts.get("predicted_peak_bytes", peak) != peak:
             problems.append(f"{PLAN} predicts {peak}, the manifest {facts['predicted_peak_bytes']}")
         if unit.described:
@@ -112,7 +111,8 @@ def _batch_problems(unit: Unit, batch: Any) -> list[str]:
     rows = recipe.get("batch") or {}
     longest = (recipe.get("data") or {}).get("max_length")
     expected = [rows.get("accumulation"), rows.get("micro_batch", 0) * mesh.get("fsdp", 1)]
-    if not isinstance(batch, list) or batch[:2] != expected or len(batch) != 3 or not 1 <= batch[2] <= longest:
+    if (not isinstance(batch, list) or [type(size) for size in batch] != [int] * 3 or batch[:2] != expected
+            or not 1 <= batch[2] <= longest):
         return [f"{PLAN}: planned for a batch of {str(batch)[:40]}, the recipe gives {expected} of {longest} positions"]
     used = [line["positions"] // (batch[0] * batch[1]) for line in unit.metrics if type(line.get("positions")) is int]
     if used and max(used) > batch[2]:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from workings.rollouts.rollout import Rollout
     from workings.scoring.rewards import RewardProcess, RewardSettings
 
+PROMPT_KEYS = {"id", "status", "item", "tokens", "prompt_digest", "reason"}
+"""Keys of a line of `data/prompts.jsonl`."""
 CALL_SECONDS = 20.0
 """Time limit for one reward of one rollout here, in seconds; a completion takes a millisecond."""
 
@@ -52,6 +54,8 @@ def prompts(record: Record) -> Iterator[CheckFinding]:
         # By these digests questions are found that are also measured with; another one would hide such a question.
         problems += [f"{shown(row['id'])}: its prompt_digest is not that of its prompt" for row in unit.lines(PROMPTS)
                      if row["status"] == "kept" and row["prompt_digest"] != prompt_digest(row["item"]["prompt"])]
+        problems += [f"{shown(str(row.get('id')))}: keys that no prompt has" for row in unit.lines(PROMPTS)
+                     if row.keys() - PROMPT_KEYS]
         if learned.settings is not None:
             problems += _reward_problems(unit.json(REWARDS), learned.settings, said.get("rewards"))
         if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != said:

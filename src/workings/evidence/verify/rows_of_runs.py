@@ -2,6 +2,7 @@
 
 File -> rows of: fields (several with a space between them), id of the check that finds a change, and what the field
 follows from. `~` before an id: held against bounds, or in some lines only. No id: nothing in a record contradicts it.
+`?` behind a field: only some records have it; `?FILE`: all that have that file. All others this version always writes.
 """
 
 Rows = dict[str, tuple[tuple[str, str, str], ...]]
@@ -10,53 +11,58 @@ CLOCK = "a clock said so; it is held against the other times"
 CODE = "the word of the code that ran; a replay by that code says more"
 COPY = "its copy in the manifest"
 TOLD = "told alike in all its places nothing contradicts it; " + REPLAYED
+NAMES = "told alike in all its places nothing contradicts it: a name, or what was shown while it trained"
+ALIKE = "; told alike in all of them nothing contradicts it"
 
 _MANIFEST = (
     ("schema_version", "form.schema", "the forms that there are"),
     ("name", "consistency.attempts", "the list of attempts beside the run"),
-    ("recipe seed requested_device", "consistency.config", "the recipe"),
-    ("engine", "consistency.config", "the recipe"),
+    ("recipe requested_device", "~consistency.config", "the recipe" + ALIKE),
+    ("seed engine", "consistency.config", "the recipe"),
     ("status completed_steps training_steps planned_steps", "consistency.status", "the seal, the recipe, the log"),
-    ("status_reason", "consistency.readme", "the README"),
-    ("workings_version", "consistency.machine", "the packages of the environment"),
+    ("status_reason", "~consistency.readme", "the README, which is made of it"),
+    ("workings_version", "~consistency.machine", "the packages of the environment" + ALIKE),
     ("engine_distribution.version", "~consistency.engine", "this package's version; of another package only its word"),
-    ("engine_distribution.name", "consistency.readme", "the README; an engine from elsewhere is named"),
+    ("engine_distribution.name", "consistency.engine", "this package; of another one there is only its word"),
     ("commit_sha dirty_diff_digest", "", CODE),
     ("config_digest config_snapshot.*", "consistency.config", "the resolved recipe, and its digest"),
-    ("data_digests.rows", "consistency.rows", "the row index"),
+    ("data_digests.rows?data/rows.jsonl", "consistency.rows", "the row index"),
     ("data_digests.tokenizer", "consistency.tokenizer", "the tokenizer's files"),
-    ("data_digests.prompts", "consistency.prompts", "the prompts"),
-    ("data_digests.rewards", "consistency.prompts", "what decides the rewards"),
-    ("data_digests.teacher", "consistency.teacher", "the teacher's facts"),
+    ("data_digests.prompts?data/prompts.jsonl", "consistency.prompts", "the prompts"),
+    ("data_digests.rewards?config/rewards.json", "consistency.prompts", "what decides the rewards"),
+    ("data_digests.teacher?config/teacher.json", "consistency.teacher", "the teacher's facts"),
     ("data_digests.*", "~consistency.rows", "their copy; the files themselves are not in a record"),
     ("model_id", "~consistency.readme", "the README, the recipe; whose weights they were only their digests say"),
     ("model_revision weight_digests weight_digests.*", "", "weights that it began with are not in a record; a replay "
                                                           "takes them by these digests"),
     ("architecture parameters", "consistency.model", "the model's shape"),
-    ("actual_device.platform actual_device.kind actual_device.count", "consistency.device",
-     "the device that was checked"),
-    ("actual_device.reason", "consistency.readme", "the README"),
-    ("requested_dtypes.*", "consistency.model", "the recipe"),
+    ("actual_device.kind", "~consistency.device", "the device that was checked" + ALIKE),
+    ("actual_device.platform actual_device.count", "consistency.device", "the device that was checked"),
+    ("actual_device.reason", "~consistency.readme", "README and training log" + ALIKE),
+    ("requested_dtypes.parameters requested_dtypes.compute requested_dtypes.moments requested_dtypes.*",
+     "consistency.model", "the recipe"),
     ("actual_dtypes.compute", "~consistency.model", "the recipe; of an engine from elsewhere only its word"),
-    ("actual_dtypes.*", "consistency.tensors", "the tensors of the checkpoints"),
+    ("actual_dtypes.parameters actual_dtypes.moments actual_dtypes.gradients actual_dtypes.accumulator "
+     "actual_dtypes.*", "consistency.tensors", "the tensors of the checkpoints"),
     ("mesh.*", "consistency.machine", "the number of devices, the plan"),
     ("global_batch", "consistency.order", "rows, accumulation and devices"),
-    ("memory_limit_bytes", "consistency.machine", "plan and measurement"),
-    ("memory_limit_source", "consistency.plan", "the plan's reasons"),
+    ("memory_limit_bytes", "~consistency.machine", "plan and measurement" + ALIKE),
+    ("memory_limit_source", "~consistency.plan", "the plan's reasons" + ALIKE),
     ("measured_peak_bytes", "~consistency.plan", "the measurement beside the plan, where there is one; the log"),
     ("measured_peak_source", "consistency.machine", "measurement and log"),
-    ("hardware", "consistency.machine", "the device"),
+    ("hardware", "~consistency.machine", "the device" + ALIKE),
     ("vram", "consistency.device", "a CPU has none"),
     ("first_loss final_loss supervised_tokens tokens", "consistency.losses", "the log"),
     ("resumes", "consistency.steps", "the events"),
     ("resumed_from resumed_from.*", "", "the run that it goes on from is another record"),
-    ("started_at", "consistency.time_and_memory", "the event of the start"),
+    ("started_at", "~consistency.time_and_memory", CLOCK),
     ("finished_at", "~consistency.time_and_memory", CLOCK),
-    ("training_seconds", "consistency.time_and_memory", "the log adds up"),
+    ("training_seconds", "~consistency.time_and_memory", "the log adds up; it is at most the time between start and "
+                                                         "end"),
     ("kaggle_notebook_url kaggle_notebook_version kaggle_run_id", "", "what a notebook says of itself"),
     ("facts.forced facts.predicted_peak_bytes", "consistency.plan", "the plan"),
-    ("facts.padding_share_of_first_epoch", "consistency.tokens", "the row index"),
-    ("facts.row_index", "consistency.rows", "the row index, whole"),
+    ("facts.padding_share_of_first_epoch?data/rows.jsonl", "consistency.tokens", "the row index"),
+    ("facts.row_index?data/rows.jsonl", "consistency.rows", "the row index, whole"),
     ("facts.smoke", "~consistency.recipe", "a run that is said to be no smoke run gives its recipe again"),
     ("facts.drawn_from.*", "consistency.drawn_from", "the samples that it names"),
     ("facts.*", "", CODE),
@@ -68,13 +74,13 @@ _METRICS = (
     ("grad_norm share_of_weights_changed", "", REPLAYED),
     ("tokens supervised_tokens positions", "consistency.tokens", "the rows of the step's batch"),
     ("batch_digest", "consistency.order", "seed and row index"),
-    ("seconds", "consistency.time_and_memory", "their sum, and the time between start and end"),
+    ("seconds", "~consistency.time_and_memory", "their sum, and the time between start and end"),
     ("memory_bytes", "~consistency.time_and_memory", "it never falls, and is at most the manifest's peak"),
     ("memory_source", "consistency.machine", "the manifest"),
-    ("evaluation_loss", "consistency.log", "the training log"),
-    ("evaluation_supervised_tokens", "~consistency.tokens", "the other lines"),
-    ("teacher_mass teacher_entropy", "recompute.top_tokens", "what the teacher said"),
-    ("reward kl_teacher", "~consistency.log", "the rollouts; the training log"),
+    ("evaluation_loss?", "consistency.log", "the training log"),
+    ("evaluation_supervised_tokens?", "~consistency.tokens", "the other lines"),
+    ("teacher_mass? teacher_entropy?", "recompute.top_tokens", "what the teacher said"),
+    ("reward? kl_teacher?", "~consistency.log", "the rollouts; the training log"),
     ("*", "", REPLAYED),
 )
 _PLAN = (
@@ -82,7 +88,8 @@ _PLAN = (
     ("fits marginal", "consistency.plan", "peak and limit"),
     ("limit_bytes devices mesh.* recipe", "consistency.machine", "the manifest"),
     ("versions.*", "~consistency.machine", "the packages of the environment, where they are among them"),
-    ("available_bytes batch.*", "consistency.plan", "the measurement, the recipe"),
+    ("available_bytes", "~consistency.plan", "the measurement" + ALIKE),
+    ("batch.*", "consistency.plan", "the measurement, the recipe"),
     ("program peaks.*", "~consistency.plan", "the peak is the largest, that of the program"),
     ("reasons.*", "~consistency.plan", "peak and limit stand in the first; the others are words"),
     ("culprit", "~consistency.plan", "the parts"),
@@ -108,13 +115,15 @@ _RUN: Rows = {
                            ("comments", "", "a person's words")),
     "config/overrides.json": (
         ("overrides overrides.* renamed renamed.*", "consistency.recipe", "with the recipe they give the resolved one"),
-        ("origin base", "consistency.readme", "the command in the README"),
+        ("origin base", "~consistency.readme", "the command in the README, which is made of it"),
         ("*", "", "words about a choice"),
     ),
     "config/resolved.json": (
         ("optimizer.name", "consistency.config", "the recipe as written; the moments of the checkpoints"),
-        ("optimizer.* algorithm.* method.name method.alpha method.dropout precision.rounding memory.* data.max_length "
-         "data.over_length", "~consistency.config", TOLD),
+        ("optimizer.* algorithm.* method.name method.alpha? method.dropout? precision.rounding memory.* "
+         "data.max_length data.over_length", "~consistency.config", TOLD),
+        ("name device data.traces tokenizer model.id? model.revision? evaluation.items evaluation.traces "
+         "evaluation.base evaluation.samples evaluation.every_steps evaluation.watch?", "~consistency.config", NAMES),
         ("*", "consistency.config", "the manifest's snapshot, and its digest; what it decides")),
     "config/model_shape.json": (
         ("family layers width heads kv_heads head_dim mlp_width vocab_size", "consistency.model",
@@ -130,8 +139,12 @@ _RUN: Rows = {
     "config/rewards.json": (("*", "consistency.prompts", "its digest in the manifest"),),
     "config/teacher.json": (("*", "~consistency.teacher", "its digest in the manifest; that it was asked, only a "
                                                           "replay says"),),
-    "env/env_info.json": (("packages.workings", "consistency.machine", "the manifest"),
-                          ("*", "consistency.views", "the same as text"),),
+    "env/env_info.json": (
+        ("packages.workings", "consistency.machine", "the manifest"),
+        ("packages.*", "~consistency.announced", "plan and evaluation, where they name it" + ALIKE),
+        ("machine.cpu_model machine.memory_bytes", "~consistency.machine", "of a run on a CPU the manifest" + ALIKE),
+        ("*", "~consistency.views", "the same as text, which is made of it"),
+    ),
     "env/env_info.txt": (("", "consistency.views", "made again from the JSON"),),
     "env/device_checks.json": (
         ("platform kind count", "consistency.device", "the manifest"),
@@ -155,7 +168,7 @@ _RUN: Rows = {
         ("id digest", "~consistency.rows", "the digest of the index, the batches; the data are not in a record"),
         ("tokens", "consistency.tokens", "the log's counts of every step"),
         ("supervised_tokens", "consistency.log", "the sum over all rows; of rows that were reached, the steps' counts"),
-        ("status reason", "consistency.tokens", "the recipe's longest row"),
+        ("status reason?", "consistency.tokens", "the recipe's longest row"),
         ("prompt_digest earlier_prompt_digests.*", "~consistency.rows", "the digest of the whole index, where the run "
                                                                        "recorded it; the data are not in a record"),
         ("learned_turns.*", "consistency.rows", "the row's supervised tokens"),
@@ -174,7 +187,7 @@ _RUN: Rows = {
         ("time", "~consistency.time_and_memory", CLOCK),
         ("items.*", "~consistency.announced", "the evaluation; where both are changed only the items' file says so"),
         ("decoding.*", "consistency.announced", "the recipe, and the evaluation"),
-        ("evaluation", "consistency.announced", "where the evaluation stands"),
+        ("evaluation?", "consistency.announced", "where the evaluation stands"),
         ("*", "", "what happened, in the run's words"),
     ),
     "train/training_log.txt": (
@@ -191,7 +204,7 @@ _RUN: Rows = {
 }
 _BESIDE: Rows = {
     "attempts.jsonl": (
-        ("run config_digest", "consistency.attempts", "the runs, and the lines that follow"),
+        ("run config_digest", "~consistency.attempts", "the runs that are here; of others only the lines that follow"),
         ("started_at", "~consistency.attempts", "the start of its run, the lines that follow"),
         ("after", "consistency.attempts", "the line before"),
         ("*", "~consistency.attempts", "the digest in the run's events, where it has one"),

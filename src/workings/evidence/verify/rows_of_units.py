@@ -24,7 +24,12 @@ _ANSWERS: Rows = {
         ("extraction.version scorer.version scorer.name steps.version", "recompute.scores",
          "this version scores again"),
         ("engine.versions.*", "~consistency.announced", "the run's packages, where they are among them"),
-        ("*", "consistency.announced", ANNOUNCED),
+        ("form aggregate template.name template.digest decoding.batch_size decoding.max_new_tokens decoding.samples "
+         "decoding.seed decoding.temperature limits.item_seconds limits.child_bytes limits.max_completion_chars "
+         "extraction.rules extraction.rules.* source.* second_opinion second_opinion.* software.workings "
+         "engine.platform engine.device engine.devices model model.run? model.step tokenizer template engine decoding",
+         "consistency.announced", ANNOUNCED),
+        ("*", "", "no check knows it"),
     ),
     "eval_summary.json": (
         ("schema", "form.schema", "the forms that there are"),
@@ -33,16 +38,16 @@ _ANSWERS: Rows = {
     ),
     "samples.md": (("", "recompute.scorecard", "made again from the predictions"),),
     "predictions.jsonl": (
-        ("id section category difficulty prompt gold aliases.* tolerance cluster item_extra", "recompute.items",
+        ("id section category difficulty prompt gold aliases.* tolerance? cluster? item_extra?", "recompute.items",
          "the digest of the items"),
         ("completion", "~recompute.scores", "scored again: a text that scores as the recorded one passes; a replay "
                                             "writes it again"),
         ("extracted rule score format_ok reasoning_chars steps_checked steps_valid wrong_steps.*", "recompute.scores",
          "the completion, scored again"),
-        ("sample seed", "consistency.seeds", "the seed of the evaluation"),
+        ("sample seed?", "consistency.seeds", "the seed of the evaluation"),
         ("truncated empty finish_reason", "consistency.answers", "each other, and the completion"),
         ("completion_tokens", "~recompute.scorecard", "their mean, and the longest that was asked for"),
-        ("error completion_chars completion_sha256", "~recompute.scores", "what fails here as well"),
+        ("error? completion_chars? completion_sha256?", "~recompute.scores", "what fails here as well"),
         ("*", "", "no check knows it"),
     ),
 }

@@ -27,6 +27,8 @@ from workings.record.layout import (
 )
 from workings.record.values import is_absent
 
+EVALUATIONS = "eval/"
+"""Where evaluations stand in a run."""
 NOT_THERE = "it is not there, and this version always writes it"
 ALWAYS = {
     "run": (ENVIRONMENT, ENVIRONMENT_TEXT, DEVICE_CHECKS, DOCTOR, PLAN, MEASURED, DATA_DIGESTS, OVERRIDES, RECIPE, LOG),
@@ -72,11 +74,15 @@ def said(record: Record, made: Made) -> tuple[UncheckedField, ...]:
     for unit in record.units:
         for file in _left_out(unit):
             fields[UncheckedField(unit=unit.title, file=file, field="", why=NOT_THERE)] = None
+        there: dict[str, set[str]] = {}
         for file, field, absent in _fields(unit):
+            there.setdefault(file, set()).add(field)
             if why := _why(unit, file, field, made, absent=absent):
                 fields[UncheckedField(unit=unit.title, file=shown(file), field=shown(field), why=why)] = None
                 if len(fields) >= MAX_SAID:
                     return tuple(fields)
+        for file, field in _fields_left_out(unit, there):
+            fields[UncheckedField(unit=unit.title, file=file, field=field, why=NOT_THERE)] = None
     for place, listed in read_lists(record).items():
         for field in sorted({key for row in listed for key in row}):
             row = witness_of("beside", "attempts.jsonl", field)
@@ -98,6 +104,21 @@ def _left_out(unit: Unit) -> list[str]:
     return [file for file in ALWAYS.get(kind, ()) if not unit.has(file) and file not in unit.elsewhere]
 
 
+def _fields_left_out(unit: Unit, there: Mapping[str, set[str]]) -> Iterator[tuple[str, str]]:
+    """File and field of what this version always writes and no line of the file has."""
+    if unit.is_run and not unit.described:
+        return
+    for row in rows_of("run" if unit.is_run else unit.kind):
+        seen = there.get(row.file, set())
+        if "*" in row.field or not row.file.endswith((".json", ".jsonl")) or not row.field or not seen \
+                or row.needs is None or (row.needs and not unit.has(row.needs)):
+            continue
+        # Where a whole section is absent, and says why, its keys are not missed.
+        outer = {row.field[:place] for place, sign in enumerate(row.field + ".") if sign == "."}
+        if not outer & seen and not any(field.startswith(row.field + ".") for field in seen):
+            yield row.file, row.field
+
+
 def _why(unit: Unit, file: str, field: str, made: Made, *, absent: bool) -> str:
     """Why a field is not checked; empty where it is."""
     kind = "run" if unit.is_run else unit.kind
@@ -113,8 +134,10 @@ def _why(unit: Unit, file: str, field: str, made: Made, *, absent: bool) -> str:
 
 def _was_made(row: Witness, unit: Unit, made: Made) -> bool:
     verdicts = made.get(row.check, {})
-    verdict = verdicts.get(unit.title, verdicts.get(""))
-    return verdict in (CheckVerdict.PASSED, CheckVerdict.FAILED)
+    # What a run announces is held against its evaluations, and the check speaks of those.
+    inside = [verdict for title, verdict in verdicts.items() if unit.is_run and title.startswith(
+        EVALUATIONS if unit.title == "." else f"{unit.title}/{EVALUATIONS}")]
+    return bool({CheckVerdict.PASSED, CheckVerdict.FAILED} & {verdicts.get(unit.title, verdicts.get("")), *inside})
 
 
 def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:

@@ -39,7 +39,7 @@ def seeds(record: Record) -> Iterator[CheckFinding]:
         # `groupby` joins neighbours only: an item whose samples stand apart shows as two groups that are too short.
         for name, group in groupby(rows, key=lambda row: str(row["id"])):
             numbers = [row.get("sample") for row in group]
-            if len(numbers) != asked or numbers != list(range(len(numbers))):
+            if len(numbers) != asked or any(type(one) is not int or one != at for at, one in enumerate(numbers)):
                 problems.append(f"{name[:60]}: samples {str(numbers[:8])[1:-1]}, asked for {asked}")
         # Evaluations of earlier versions do not name their seeds.
         if drawn and (unit.kind == SAMPLED or any("seed" in row for row in rows)):

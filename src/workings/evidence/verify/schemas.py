@@ -67,6 +67,8 @@ def strict_json(record: Record) -> Iterator[CheckFinding]:
         for name in lines:
             try:
                 _nulls_of(unit, name)
+                if b"\r" in unit.read(name):
+                    problems.append(f"{name}: a line that ends otherwise than with a newline")
             except RecordError as error:
                 problems.append(str(error))
         yield judged(problems, f"{len(names)} files and {len(lines)} files of lines", unit)

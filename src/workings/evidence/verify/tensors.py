@@ -31,6 +31,8 @@ from workings.record.plain import parsed_bytes
 # The header is read into memory before its claims can be judged, so it gets a limit of its own.
 MAX_HEADER_BYTES = 16 << 20
 MAX_NAME_CHARS = 200
+FORMATS = {"parameters", "compute", "moments", "gradients", "accumulator"}
+"""What an engine of this project says the number format of."""
 BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I64": 64, "I32": 32, "U32": 32, "I16": 16, "U16": 16, "U8": 8,
         "I8": 8, "BOOL": 8}
 """Bits of one number, by the names of safetensors."""
@@ -244,6 +246,7 @@ def _shape(unit: Unit) -> ModelShape | str:
         return f"{MODEL_SHAPE} has {unknown[0][:40]!r}, which this version does not know"
     # Before `tensor_shapes`, which makes an entry for every layer.
     large = [key for key, size in value.items() if isinstance(size, int | float) and not 0 <= size <= MAX_SIZE]
+    large += [key for key, size in value.items() if isinstance(size, bool) is not (known[key] in (bool, "bool"))]
     if large or type(value.get("layers")) is not int or value["layers"] > MAX_LAYERS:
         raise RecordError(f"{MODEL_SHAPE}: sizes that no model has")
     try:
@@ -310,6 +313,9 @@ def _format_problems(unit: Unit) -> list[str]:
         return []
     problems = [f"requested_dtypes has {part} {str(said)[:20]!r}, the recipe {str(precision.get(part))[:20]!r}"
                 for part, said in manifest.requested_dtypes.items() if precision.get(part) != said]
+    if manifest.engine_distribution.name == "workings":
+        problems += [f"actual_dtypes has {shown(part)!r}, which no engine of this project names"
+                     for part in sorted(manifest.actual_dtypes.keys() - FORMATS)]
     compute = LONG_NAMES.get(CODES.get(str(precision.get("compute")), ""), "")
     if manifest.engine_distribution.name == "workings" and manifest.actual_dtypes.get("compute", compute) != compute:
         problems.append(f"computed in {manifest.actual_dtypes['compute'][:20]!r}, the recipe asks for {compute!r}")

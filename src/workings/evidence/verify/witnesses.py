@@ -29,6 +29,8 @@ class Witness:
     """Id of the check that fails when it alone is changed; empty: nothing does."""
     how: str
     """What it follows from; or why nothing in a record contradicts it."""
+    needs: str | None = ""
+    """File beside which the field is always written; empty: everywhere; None: only some records have it."""
     partly: bool = False
     """Whether there are changes that the check does not find: it is held against bounds, or in some lines."""
 
@@ -45,9 +47,10 @@ def rows_of(kind: str) -> tuple[Witness, ...]:
     rows = []
     for file, fields in tables.get(kind, {}).items():
         for names, check, how in fields:
-            # `~` before a check: it finds some changes of the field and not all.
-            rows += [Witness(file=file, field=name, check=check.removeprefix("~"), how=how, partly=check[:1] == "~")
-                     for name in names.split() or [""]]
+            # `~` before a check: it finds some changes and not all. `?` behind a field: it is not always written.
+            for name, optional, needs in (each.partition("?") for each in names.split() or [""]):
+                rows.append(Witness(file=file, field=name, check=check.removeprefix("~"), how=how,
+                                    partly=check[:1] == "~", needs=(needs or None) if optional else ""))
     return tuple(rows)
 
 

@@ -1,0 +1,84 @@
+"""Lies that follow from a record itself, about some of its fields; `proof/lies.py` tells those about all."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.evidence import told_alike, walk
+from tests.evidence.lies import edit, put, rows
+from tests.evidence.lies_elsewhere import recipe_everywhere
+from tests.evidence.trained import score_here, trained_files
+
+SOME = 25
+"""Lies of each kind that are told here."""
+NOT_THERE = "(it is not there, and this version always writes it)"
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, bytes]]:
+    with pytest.MonkeyPatch.context() as patch:
+        score_here(patch)
+        yield trained_files(tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture(scope="module")
+def honest(record: dict[str, bytes]) -> walk.Verification:
+    return walk.verified(record)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", told_alike.KINDS)
+def test_found_or_named(record: dict[str, bytes], honest: walk.Verification, kind: str) -> None:
+    told = dict(told_alike.lies_about(record, kind))
+    assert len(told) > 150
+    chosen = random.Random(17).sample(sorted(told), SOME)
+    assert [name for name in chosen if not any(told_alike.outcome(record, honest, told[name]))] == []
+
+
+def found_by(record: dict[str, bytes], honest: walk.Verification, lie: told_alike.Lie) -> list[str]:
+    return told_alike.outcome(record, honest, lie)[0]
+
+
+@pytest.mark.parametrize(("lie", "check"), [
+    (edit("a/checkpoints/step_000012/COMMIT.json", lambda found: found | {"note": "the best"}),
+     "integrity.checkpoints"),
+    (put("a/plan/plan.json", "devices", True), "consistency.machine"),
+    (put("a/eval/items/eval_summary.json", "scorecard.overall.errors", False), "recompute.scorecard"),
+    (rows("a/eval/items/predictions.jsonl", lambda found: [each | {"sample": False} for each in found]),
+     "consistency.seeds"),
+    (rows("a/train/metrics.jsonl", lambda found: [each | {"grad_norm": "1.0"} for each in found]), "form.schema"),
+    (rows("a/train/metrics.jsonl", lambda found: [each | {"seconds": True} for each in found]), "form.schema"),
+    (lambda files: files.update({"a/train/metrics.jsonl": files["a/train/metrics.jsonl"].replace(b"\n", b"\r\n")}),
+     "form.json"),
+    (recipe_everywhere("a", "evaluation.items", "none"), "consistency.config"),
+    (recipe_everywhere("a", "mesh.tp", 2), "consistency.machine"),
+])
+def test_each_is_found_by_its_check(record: dict[str, bytes], honest: walk.Verification, lie: told_alike.Lie,
+                                    check: str) -> None:
+    assert check in found_by(record, honest, lie)
+
+
+def test_a_number_format_that_no_engine_of_this_project_names() -> None:
+    files = walk.files_of(Path("examples/runs/quickstart/runs.zip"))
+    put("runs/with-steps/run_manifest.json", "actual_dtypes.everything", "float64")(files)
+    assert "consistency.model" in {one.id for one in walk.verified(walk.resealed(files), level=1).checks
+                                   if one.verdict == "failed"}
+
+
+@pytest.mark.parametrize(("field", "file"), [
+    ("positions", "a/train/metrics.jsonl"), ("attempt", "a/train/events.jsonl")])
+def test_a_key_that_is_gone_from_every_line_is_named(record: dict[str, bytes], field: str, file: str) -> None:
+    changed = dict(record)
+    rows(file, lambda found: [{key: value for key, value in each.items() if key != field} for each in found])(changed)
+    found = walk.verified(walk.resealed(changed))
+    assert f"{file}: {field} {NOT_THERE}" in {one.text for one in found.said}
+
+
+def test_what_is_announced_is_named_only_where_no_evaluation_answers_it(record: dict[str, bytes],
+                                                                       honest: walk.Verification) -> None:
+    assert not any(one.file == "train/events.jsonl" and one.field == "decoding.seed" for one in honest.said)
+    without = {name: data for name, data in record.items() if "/eval/" not in name}
+    found = walk.verified(walk.resealed(without))
+    assert any(one.file == "train/events.jsonl" and one.field == "decoding.seed" for one in found.said)
