@@ -32,7 +32,8 @@ that device, without the device. `e`: estimated by formula. In the {rows} compil
 {median:.1%} in the middle, by at most {percentile_90:.0%} in nine of ten, and by {largest:+.0%} in the worst ({row});
 in {too_low} of them it said too little. It was corrected by these very rows, so it may be off by more in others: ask
 `workings plan` before you count on one. A GPU is planned with the share of its memory that a run with JAX takes.
-Of Gemma 4 the text part is meant. Its 26B-A4B is missing: its experts run with PyTorch alone, and these rows are JAX's.
+Of Gemma 4 the text part is meant. Its 26B-A4B is missing, and so is
+Qwen 3.5: experts and layers with a state run with PyTorch alone, and these rows are JAX's.
 """
 
 

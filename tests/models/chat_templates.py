@@ -21,6 +21,17 @@ QWEN3 = """{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n'
 {%- if message.role == 'assistant' and loop.last and '<think>' not in message.content %}
 {{- '<think>\\n\\n</think>\\n\\n' }}{% endif %}{{ message.content + '<|im_end|>\\n' }}{% endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+QWEN3_5 = """{% for message in messages %}{% set text = message.content | trim %}
+{{- '<|im_start|>' + message.role + '\\n' }}
+{%- if message.role == 'assistant' and loop.last %}{% set thought = '' %}{% if '</think>' in text %}
+{%- set thought = text.split('</think>')[0].split('<think>')[-1] | trim %}
+{%- set text = text.split('</think>')[-1] | trim %}{% endif %}
+{{- '<think>\\n' + thought + '\\n</think>\\n\\n' }}{% endif %}{{ text + '<|im_end|>\\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}
+{%- if enable_thinking is defined and enable_thinking is false %}{{ '<think>\\n\\n</think>\\n\\n' }}
+{%- else %}{{ '<think>\\n' }}{% endif %}{% endif %}"""
+QWEN3_5_SMALL = QWEN3_5.replace("is false %}{{ '<think>\\n\\n</think>\\n\\n' }}\n{%- else %}{{ '<think>\\n' }}",
+                                "is true %}{{ '<think>\\n' }}\n{%- else %}{{ '<think>\\n\\n</think>\\n\\n' }}")
 R1 = """{{ bos_token }}{% for message in messages %}{% if message.role == 'assistant' %}
 {{- '<|Assistant|>' + message.content.split('</think>')[-1] + eos_token }}{% else %}{{ '<|User|>' + message.content }}
 {%- endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|Assistant|><think>\\n' }}{% endif %}"""
@@ -40,10 +51,10 @@ def llama(**settings: object) -> ChatTemplate:
         "bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>", "chat_template": LLAMA} | settings)))
 
 
-def qwen(template: str = QWEN) -> ChatTemplate:
+def qwen(template: str = QWEN, reasoning: str = "") -> ChatTemplate:
     """A template like Qwen 2.5's."""
     return ChatTemplate.for_config("tokenizer", tokenizer(("<|im_start|>", "<|im_end|>", "<|endoftext|>"),
-                                                          eos_token="<|im_end|>", chat_template=template))
+                                                          eos_token="<|im_end|>", chat_template=template), reasoning)
 
 
 def gpt2() -> ChatTemplate:

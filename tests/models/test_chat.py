@@ -2,7 +2,19 @@
 
 import pytest
 
-from tests.models.chat_templates import CASES, LLAMA, QWEN, QWEN3, R1, gemma, llama, qwen, tokenizer
+from tests.models.chat_templates import (
+    CASES,
+    LLAMA,
+    QWEN,
+    QWEN3,
+    QWEN3_5,
+    QWEN3_5_SMALL,
+    R1,
+    gemma,
+    llama,
+    qwen,
+    tokenizer,
+)
 from workings.config.data import DataConfig
 from workings.data.rows import build_rows
 from workings.data.traces import Trace
@@ -65,6 +77,23 @@ def test_text_that_the_template_writes_before_the_answer_is_learned() -> None:
     template = qwen(QWEN3)
     assert template.completion_text("1+1?", "2") == "<think>\n\n</think>\n\n2<|im_end|>"
     assert template.completion_text("1+1?", STYLES["think"]) == STYLES["think"] + "<|im_end|>"
+
+
+@pytest.mark.parametrize("source", [QWEN3_5, QWEN3_5_SMALL], ids=["4B", "2B"])
+def test_thoughts_of_qwen_3_5_are_learned_behind_the_tag_that_ends_its_prompt(source: str) -> None:
+    """The small models are asked not to think unless they are told to; `data.reasoning: think` tells them."""
+    template = qwen(source, "think")
+    asked = "<|im_start|>user\nWhat is 1+1?<|im_end|>\n<|im_start|>assistant\n"
+    assert template.prompt_text("What is 1+1?") == asked + "<think>\n"
+    row = build_rows([TRACE], template.tokenizer, template,
+                     DataConfig(traces="x", max_length=200, reasoning="think")).rows[0]
+    masked, learned = (template.tokenizer.decode(row.tokens[row.loss_mask == value].tolist()) for value in (0, 1))
+    assert (masked, learned) == (asked + "<think>\n", "1+1=2\n</think>\n\n2<|im_end|>")
+    # What is not thought is answered behind an empty block, which the small models' prompts end with.
+    other = qwen(source, "answer_only")
+    prompt, answer = other.prompt_text("What is 1+1?"), other.completion_text("What is 1+1?", "2")
+    assert prompt + answer == asked + "<think>\n\n</think>\n\n2<|im_end|>"
+    assert (answer == "2<|im_end|>") == (source == QWEN3_5_SMALL)
 
 
 def test_a_prompt_that_opens_the_thinking_itself() -> None:

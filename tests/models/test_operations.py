@@ -55,6 +55,16 @@ def test_layers_that_differ_by_hand() -> None:
     assert weights_read(shape) == parameter_count(shape) - 262144 * 35 * 256
 
 
+def test_layers_with_a_state_by_hand() -> None:
+    """Qwen 3.5 4B: 24 layers with 32 heads of 128 x 128, and 8 that attend with 16 heads of 256 and gated queries."""
+    shape = published_shape("qwen3.5-4b")
+    state = 2560 * (2 * 16 * 128 + 2 * 32 * 128 + 2 * 32) + 32 * 128 * 2560  # in (qkv, z, b, a) and out
+    attention = 2560 * (2 * 16 + 2 * 4) * 256 + 16 * 256 * 2560
+    assert weights_met(shape) == 24 * state + 8 * attention + 32 * 3 * 2560 * 9216
+    # A token's key meets the matrix, what it lacks is added, its query meets it: two operations a number each.
+    assert attention_operations(shape, 4) == 4 * 24 * 32 * 6 * 128 * 128 + 8 * 10 * 4 * 16 * 256
+
+
 def test_of_experts_only_those_count_that_a_token_goes_through() -> None:
     """Gemma 4 26B-A4B: 8 of 128 experts, three matrices of 704 x 2816 each."""
     shape = published_shape("gemma-4-26b-a4b")

@@ -16,7 +16,7 @@ from workings.planning.breakdown import split_parts
 from workings.planning.changes import changed, difference
 from workings.planning.frozen import TeacherModel, teacher_bytes, teacher_request
 from workings.planning.inspecting import not_shallow, refused_parts
-from workings.planning.parts import beside_the_step, cached_numbers, checkpoint_bytes, exact_parts
+from workings.planning.parts import beside_the_step, cached_numbers, checkpoint_bytes, exact_parts, state_bytes
 from workings.planning.phases import estimated_parts
 from workings.planning.plan import device_of, explain
 from workings.planning.request import engine_request, longest_batch
@@ -121,6 +121,10 @@ def test_the_cache_has_no_slots_for_layers_that_share_and_none_beyond_the_window
     assert found["cache of keys and values"] == 2 * 16 * cached_numbers(E2B, 2048)
     assert found[PER_LAYER_TABLE] == 2 * TABLE
     # Global layers of Gemma 4 31B have 4 heads of 512 in place of 16 of 256; both keep keys and values.
+    # Layers with a state have no keys: of Qwen 3.5 2B six attend, with two heads of 256, and 18 keep 16 matrices.
+    qwen = published_shape("qwen3.5-2b")
+    assert cached_numbers(qwen, 2048) == 2 * 6 * 2048 * 2 * 256
+    assert state_bytes(qwen, 2) == 18 * (4 * 16 * 128 * 128 + 2 * 4 * 3 * 2048)
     assert cached_numbers(published_shape("gemma-4-31b"), 4096) == 2 * (50 * 1024 * 16 * 256 + 10 * 4096 * 4 * 512)
 
 
@@ -225,7 +229,8 @@ def test_the_shipped_recipe_for_two_t4_says_what_lies_on_the_host() -> None:
 @pytest.mark.parametrize(("name", "target"), [
     ("gemma-4-e2b-lora-t4x2", "t4x2"), ("gemma-4-e2b-lora-rtx5090", "rtx5090"),
     ("gemma-4-e2b-t4x2", "t4x2"), ("gemma-4-e2b-rtx5090", "rtx5090"),
-    ("gemma-4-e4b-qlora-rtx5090", "rtx5090"), ("gemma-3-270m-t4", "t4"), ("qwen3-1.7b-lora-t4", "t4")])
+    ("gemma-4-e4b-qlora-rtx5090", "rtx5090"), ("gemma-3-270m-t4", "t4"), ("qwen3-1.7b-lora-t4", "t4"),
+    ("qwen3.5-2b-lora-t4", "t4")])
 def test_shipped_recipes_of_pytorch_fit_by_trace(name: str, target: str) -> None:
     pytest.importorskip("torch")
     found = plan(name, target, nearest=False)

@@ -11,15 +11,19 @@ from itertools import groupby
 from math import gcd
 
 from workings.models.shape import ModelShape
+from workings.models.weights import state_channels
 
 LARGEST_ACTIVATION = 256 << 20
 """Bytes of the inner activation of one feed-forward, on one device. Smaller batches are read whole: their results are
 those that earlier versions recorded, to the bit."""
+STATE_WIDTH = 4
+"""A layer with a state holds so many times its queries, keys and values for each number of such an activation."""
 
 
 def prompts_at_a_time(shape: ModelShape, length: int, bytes_a_number: int) -> int:
     """Most prompts of so many tokens that one device reads at a time; at least 1."""
-    widest = max(shape.mlp_width_of(layer) for layer in range(shape.layers))
+    widest = max(STATE_WIDTH * state_channels(shape) if shape.is_linear(layer) else shape.mlp_width_of(layer)
+                 for layer in range(shape.layers))
     return max(1, LARGEST_ACTIVATION // max(1, length * widest * bytes_a_number))
 
 

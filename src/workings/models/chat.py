@@ -34,6 +34,8 @@ turns of Gemma 4 are those of its published prompt format, without tools."""
 
 THINK = "<think>\n"
 """Begins a completion that reasons before it answers, as templates of thinking models write it."""
+NO_THOUGHTS = "<think>\n\n</think>\n\n"
+"""Ends the prompt of models that are asked not to think (Qwen 3.5's small ones, unless they are told to)."""
 CHANNEL = "channel"
 """The value of the recipe key `data.reasoning` that switches on Gemma 4's thinking."""
 THOUGHT, THOUGHT_END = "<|channel>thought\n", "<channel|>"
@@ -68,14 +70,17 @@ class ChatTemplate:
         Args:
             template: the value of that key.
             tokenizer: writes the tokens.
-            reasoning: the value of `data.reasoning`; `channel` switches on Gemma 4's thinking, the others nothing.
+            reasoning: the value of `data.reasoning`; `channel` switches on Gemma 4's thinking, `think` that of models
+                whose prompts end it before it begins (Qwen 3.5 0.8B and 2B), the others nothing.
 
         Raises:
             RequestError: when the tokenizer lacks the template or the tokens that it needs, or `channel` is asked of
                 a template that is not Gemma 4's.
         """
         made = cls._named(template, tokenizer)
-        return made._thinking() if reasoning == CHANNEL else made
+        if reasoning == CHANNEL:
+            return made._thinking()
+        return made._opened() if reasoning == "think" else made
 
     @classmethod
     def _named(cls, template: str, tokenizer: Tokenizer) -> "ChatTemplate":
@@ -98,6 +103,13 @@ class ChatTemplate:
                                "a token that tells the model to stop", "data.template=tokenizer")
         source = files("workings.models").joinpath(f"templates/{template}.jinja").read_text(encoding="utf-8")
         return cls(template, source.removesuffix("\n"), tokenizer)
+
+    def _opened(self) -> "ChatTemplate":
+        """The same template, told to think where its prompts end the thinking before it begins."""
+        if not self.prompt_text("1+1?").endswith(NO_THOUGHTS):
+            return self
+        told = replace(self, source=_THINKING_ON + self.source)
+        return told if told.prompt_text("1+1?").endswith(THINK) else self
 
     def _thinking(self) -> "ChatTemplate":
         """The same template with Gemma 4's thinking switched on."""
@@ -213,8 +225,10 @@ class ChatTemplate:
         before = self._render(turns, True)
         rest, opened = self._rest(before, self._render([*turns, ("assistant", completion)], False))
         # The prompt ends with the opening tag already, so generation begins behind it.
-        if opened and completion.startswith(THINK):
-            return completion.removeprefix(THINK) + self._stop_text
+        if before.endswith(THINK) and completion.startswith(THINK):
+            completion = completion.removeprefix(THINK)
+            if opened:
+                return completion + self._stop_text
         # The answer has to stand there letter by letter: some templates drop or trim reasoning.
         start = rest.find(completion)
         if opened or start < 0:

@@ -23,7 +23,8 @@ from workings.models.shape import ModelShape
 
 __all__ = ["EMBEDDING", "FINAL_NORM", "HEAD", "LAYER_SCALAR", "PER_LAYER_EMBEDDING", "PER_LAYER_NORM",
            "PER_LAYER_PROJECTION", "PROJECTIONS", "RESIDUAL", "Loop", "first_value", "is_frozen", "layer_loops",
-           "layer_name", "layer_shapes", "outer_shapes", "parameter_count", "projections", "tensor_shapes"]
+           "layer_name", "layer_shapes", "outer_shapes", "parameter_count", "projections", "state_channels",
+           "tensor_shapes"]
 
 
 def projections(shape: ModelShape) -> tuple[str, ...]:
@@ -76,6 +77,12 @@ def tensor_shapes(shape: ModelShape) -> dict[str, tuple[int, ...]]:
 def parameter_count(shape: ModelShape) -> int:
     """Number of stored parameters; a tied embedding counts once."""
     return sum(prod(size) for size in tensor_shapes(shape).values())
+
+
+def state_channels(shape: ModelShape) -> int:
+    """Numbers of one token's queries, keys and values in a layer with a state."""
+    return (2 * shape.linear_key_heads * shape.linear_key_head_dim
+            + shape.linear_value_heads * shape.linear_value_head_dim)
 
 
 @dataclass(frozen=True)

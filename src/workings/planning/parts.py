@@ -10,7 +10,7 @@ from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import ANSWERING, EngineRequest, ProgramName
 from workings.engines.prefill import largest_divisor, prompts_at_a_time
 from workings.models.shape import ModelShape
-from workings.models.weights import layer_loops, layer_shapes
+from workings.models.weights import layer_loops, layer_shapes, state_channels
 from workings.planning.tensors import (
     PER_LAYER_TABLE,
     adapters,
@@ -30,6 +30,9 @@ DRAWN_ARRAYS = 3
 FEED_FORWARD_POSITIONS, FEED_FORWARD_CHUNKS = 2048, 8
 """Least positions of a chunk and most chunks of a recomputed layer's feed-forward."""
 WEIGHTS_AT_HAND = "weights of the layer at hand"
+STATE_CHUNK, STATE_COPIES, STATE_PAIRS = 64, 10, 6
+"""In a layer with a state: positions of a chunk, and how often its queries, keys and values, and the pairs of positions
+of a chunk, exist at one time while it is differentiated (what a trace showed)."""
 QUERIES = 256
 """Query positions whose scores exist at one time with chunked attention."""
 
@@ -119,17 +122,34 @@ def beside_the_step(request: EngineRequest, program: ProgramName, batch: tuple[i
     read = min(prompts_read(request, program, rows), prompts_at_a_time(shape, length, number)) if (
         program in ANSWERING) else rows
     # Half of what is handed to layers, which counts its gradient as well: without a step there is none.
-    layer = number * read * length * (4 * shape.width + widest + handed_to_layers(shape) // 2)
+    layer = read * length * (number * (4 * shape.width + widest + handed_to_layers(shape) // 2)
+                             + inside_state(shape) // 2)
     scores = 4 * read * max(1, shape.heads // tp) * score_elements(request, length, platform)
     inside = {"activations of the layer at hand": layer, "attention scores": scores,
               WEIGHTS_AT_HAND: weights_at_hand(request, read * length, fsdp, tp)}
     if program in ANSWERING:
         # One position a row: only the newest token's logits exist.
         return state | inside | {"logits": 4 * (DRAWN_ARRAYS if program == "drawing" else 1) * rows * shape.vocab_size,
-                                 "cache of keys and values": number * rows * cached_numbers(shape, sum(batch[1:]))}
+                                 "cache of keys and values": rows * (
+                                     number * cached_numbers(shape, sum(batch[1:])) + state_bytes(shape, number))}
     chunk = min(request.memory.loss_chunk or rows * length, rows * length)
     # Without a gradient of theirs beside them, which only a step makes.
     return state | inside | {"logits": 4 * chunk * shape.vocab_size}
+
+
+def inside_state(shape: ModelShape) -> int:
+    """Bytes of one token inside a layer with a state, in float32 whatever is computed in; 0 for other models.
+
+    Queries, keys and values, what is made of them for a chunk of 64 positions, and what pairs of positions have.
+    """
+    return 4 * (STATE_COPIES * state_channels(shape) + STATE_PAIRS * STATE_CHUNK * shape.linear_value_heads)
+
+
+def state_bytes(shape: ModelShape, number: int) -> int:
+    """Bytes of the states of one row in a cache: matrices in float32, and the last tokens before each filter."""
+    matrices = shape.linear_value_heads * shape.linear_key_head_dim * shape.linear_value_head_dim
+    layers = sum(map(shape.is_linear, range(shape.layers)))
+    return layers * (4 * matrices + number * shape.linear_conv_kernel * state_channels(shape))
 
 
 def prompts_read(request: EngineRequest, program: ProgramName, rows: int) -> int:
@@ -146,7 +166,7 @@ def cached_numbers(shape: ModelShape, tokens: int) -> int:
     alike = [len(loop.places) for loop in layer_loops(shape)] == [1]
     numbers = 0
     for layer in range(shape.layers):
-        if not shape.shares_keys(layer):
+        if not shape.shares_keys(layer) and not shape.is_linear(layer):
             slots = min(shape.sliding_window, tokens) if shape.slides(layer) and not alike else tokens
             numbers += 2 * slots * shape.kv_heads_of(layer) * shape.head_dim_of(layer)
     return numbers

@@ -17,6 +17,7 @@ from workings.planning.parts import (
     exact_parts,
     feed_forward_numbers,
     handed_to_layers,
+    inside_state,
     score_elements,
     weights_at_hand,
 )
@@ -149,9 +150,12 @@ class _Device:
         shape, tokens = self.request.shape, self.tokens
         chunked = max(min(tokens, FEED_FORWARD_POSITIONS), tokens // FEED_FORWARD_CHUNKS)
         wide = chunked if self.request.memory.remat == "layer" else tokens
+        feed_forward = self.computed * wide * feed_forward_numbers(shape, layer, self.tp)
+        if shape.is_linear(layer):
+            return tokens * (self.computed * 4 * shape.width + inside_state(shape)) + feed_forward
         keys = 0 if shape.shares_keys(layer) else shape.kv_heads_of(layer)
         numbers = 4 * shape.width + (2 * shape.heads + 2 * keys) * shape.head_dim_of(layer) // self.tp
-        return self.computed * (tokens * numbers + wide * feed_forward_numbers(shape, layer, self.tp))
+        return self.computed * tokens * numbers + feed_forward
 
     def _scores(self) -> int:
         heads = max(1, self.request.shape.heads // self.tp)

@@ -3,6 +3,9 @@
 transformers computes gated DeltaNet (Qwen 3.5) by PyTorch's own operations, or by the kernels of `fla` and
 `causal_conv1d` where those are installed: other numbers, and other memory than a plan has traced. Here it is always
 PyTorch's operations, whatever is installed, so that a run and its plan are the same program everywhere.
+
+Rows of many tokens are computed by `delta_rule`, with one triangular system a chunk where transformers' own function
+goes through the chunk's positions one by one, in sixty times as many operations.
 """
 
 from collections.abc import Iterator
@@ -12,6 +15,7 @@ from importlib import import_module
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
@@ -24,6 +28,8 @@ KERNELS = ("causal_conv1d_fn", "causal_conv1d_update", "chunk_gated_delta_rule",
 """What transformers' module takes from other packages; None where it has to use PyTorch's operations."""
 FAST_PATH = "is_fast_path_available"
 """Whether all of them are there; where not, transformers advises to install them with every model that is made."""
+CHUNK = 64
+"""Positions of a chunk, as in transformers: within it a product a pair, between chunks the state."""
 HELD = ("keys", "values", "conv_states", "recurrent_states")
 """What a layer of a cache may hold, a row of each for a row of the batch."""
 
@@ -44,11 +50,12 @@ def by_own_operations(model_type: str) -> Iterator[None]:
         vars(module).update(kept)
 
 
-def mix_state_formats(model: PreTrainedModel) -> None:
-    """Let the filter before a state compute in the format of what it filters, with a cache as without one."""
+def compute_states(model: PreTrainedModel) -> None:
+    """Let layers with a state compute it by `delta_rule`, and its filter in the format of what is filtered."""
     if model.config.model_type == MODEL_TYPE:
         for layer in model.base_model.layers:
             if hasattr(layer, "linear_attn"):
+                layer.linear_attn.chunk_gated_delta_rule = delta_rule
                 layer.linear_attn.causal_conv1d_update = partial(_filter_one, layer.linear_attn.causal_conv1d_update)
 
 
@@ -56,6 +63,57 @@ def _filter_one(update: Any, hidden: Tensor, held: Tensor, weight: Tensor, *othe
     """transformers' filter of one new token, which computes in the format of its weight."""
     filtered: Tensor = update(hidden, held, weight.to(hidden.dtype), *others)
     return filtered
+
+
+def delta_rule(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tensor, *,
+               initial_state: Tensor | None = None, output_final_state: bool = False,
+               **others: Any) -> tuple[Tensor, Tensor | None]:
+    """The gated delta rule (Yang et al., 2024) over whole rows, in float32; arguments as of transformers' function.
+
+    A token's share of the state is its value less what the state, decayed, says of its key. Within a chunk these shares
+    depend on those before them: a triangular system (section 3.3 of the paper).
+
+    Args:
+        query, key: ``[B, S, H, K]``, brought to length one here.
+        value: ``[B, S, H, V]``.
+        g: ``[B, S, H]`` logarithms of decay.
+        beta: ``[B, S, H]`` how much of its share each token writes.
+        initial_state: ``[B, H, K, V]``; None: zeros.
+        output_final_state: whether the state after the last token comes back.
+        others: what transformers' kernels take further, which says nothing here.
+    """
+    del others
+    length = query.shape[1]
+    q, k, v, g, beta = (_chunks(x) for x in (_unit(query), _unit(key), value, g, beta))
+    decay = g.cumsum(-1)
+    # [B, H, N, C, C]: what of an earlier token's share is left at a later one; the upper half must not overflow.
+    left = (decay[..., :, None] - decay[..., None, :]).tril().exp().tril()
+    written = k * beta[..., None]
+    wanted = torch.cat([v * beta[..., None], written * decay.exp()[..., None]], -1)
+    solved = torch.linalg.solve_triangular(((written @ k.mT) * left).tril(-1), wanted, upper=False, unitriangular=True)
+    share, known = solved.split([v.shape[-1], k.shape[-1]], -1)
+    q = q * q.shape[-1] ** -0.5
+    inside, before = (q @ k.mT) * left, q * decay.exp()[..., None]
+    end = decay[..., -1:]
+    kept = (k * (end - decay).exp()[..., None]).mT
+    state = q.new_zeros((*q.shape[:2], k.shape[-1], v.shape[-1])) if initial_state is None else initial_state.float()
+    out = []
+    for i in range(q.shape[2]):
+        new = share[:, :, i] - known[:, :, i] @ state
+        out.append(before[:, :, i] @ state + inside[:, :, i] @ new)
+        state = state * end[:, :, i, :, None].exp() + kept[:, :, i] @ new
+    rows = torch.stack(out, 2).flatten(2, 3)[:, :, :length]
+    return rows.transpose(1, 2).contiguous().to(query.dtype), state if output_final_state else None
+
+
+def _unit(x: Tensor) -> Tensor:
+    return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)
+
+
+def _chunks(x: Tensor) -> Tensor:
+    """``[B, H, N, C, ...]`` float32 of ``[B, S, H, ...]``; places behind the last token are zero, and write nothing."""
+    padding = (0, 0) * (x.ndim - 3) + (0, -x.shape[1] % CHUNK)
+    return F.pad(x.transpose(1, 2).float(), padding).unflatten(2, (-1, CHUNK))
 
 
 def has_linear_state(model: PreTrainedModel) -> bool:

@@ -15,7 +15,7 @@ from transformers.initialization import no_init_weights
 from workings.engines.torch import attention
 from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.embedding import FixedTable, keep_in_place, share_gradient
-from workings.engines.torch.linear_attention import by_own_operations, mix_state_formats
+from workings.engines.torch.linear_attention import by_own_operations, compute_states
 from workings.engines.torch.lora import add_adapters, put, weights
 from workings.engines.torch.matmul import mix_formats
 from workings.engines.torch.rotation import keep_plain_where_layers_slide
@@ -52,7 +52,7 @@ def empty_model(spec: TorchSpec) -> PreTrainedModel:
     if not spec.shape.proven:
         prepare_model(model)
     keep_plain_where_layers_slide(model)
-    mix_state_formats(model)
+    compute_states(model)
     add_adapters(spec, model)
     # Nothing is drawn at random in a layer, so no generator's state is saved for the second forward.
     if spec.checkpointing:

@@ -71,7 +71,7 @@ class Qwen35(Family):
         shapes = {name: size for name, size in shapes.items() if not name.startswith("self_attn.")}
         heads, width = shape.linear_value_heads, shape.width
         values = heads * shape.linear_value_head_dim
-        mixed = 2 * shape.linear_key_heads * shape.linear_key_head_dim + values
+        mixed = 2 * shape.linear_key_heads * shape.linear_key_head_dim + values  # queries, keys, values
         return shapes | {
             "linear_attn.in_proj_qkv.weight": (mixed, width), "linear_attn.in_proj_z.weight": (values, width),
             "linear_attn.in_proj_b.weight": (heads, width), "linear_attn.in_proj_a.weight": (heads, width),
