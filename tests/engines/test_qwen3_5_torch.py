@@ -20,7 +20,11 @@ from workings.engines.torch import generate
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.linear_attention import delta_rule
 from workings.engines.torch.lora import weights
-from workings.engines.torch.step import State
+from workings.engines.torch.spec import build_spec
+from workings.engines.torch.step import State, empty_state
+from workings.engines.torch.trace.events import live_peak
+from workings.engines.torch.trace.inspect import TracedCard, follow, inspect_program, trace
+from workings.engines.torch.trace.programs import PROGRAMS
 from workings.errors import RequestError
 from workings.models.registry import family_of
 
@@ -206,6 +210,8 @@ def test_rows_share_neither_a_sequence_nor_their_beginnings() -> None:
     with pytest.raises(RequestError, match=r"data\.packing with a qwen3_5 model") as caught:
         TorchEngine.open(replace(request(tiny_shape("qwen3_5")), packed=True))
     assert caught.value.try_next == "data.packing=none"
+    [refused] = TorchEngine.refusals(replace(request(tiny_shape("qwen3_5")), packed=True))
+    assert (str(refused.error()), TorchEngine.refusals(request(tiny_shape("qwen3_5")))) == (str(caught.value), [])
     engine = opened(cpu_optimizations=True)
     assert not engine.spec.share_beginnings
     with pytest.raises(RequestError, match="several segments"):
@@ -250,3 +256,22 @@ def test_adapters_stand_where_layers_have_the_projections() -> None:
     assert places == linear | {(str(layer), "self_attn", "q_proj") for layer in (1, 3)}
     with pytest.raises(RequestError, match="target_modules: in_proj_a"):
         opened(method=STATE.model_copy(update={"target_modules": ("in_proj_a",)}))
+
+
+def test_a_trace_sees_what_a_real_step_allocates() -> None:
+    """The same counter on real tensors and on fake ones, over two chunks of a state."""
+    asked, size = request(tiny_shape("qwen3_5", vocab=3000)), (1, 2, 100)
+    spec = build_spec(asked, torch.device("cpu"))
+    fake = live_peak(trace(spec, "step", size, "cpu", asked).events, 512)
+    state = empty_state(spec)
+    with torch.no_grad():
+        for x in state.model.parameters():
+            x.normal_(std=0.02)
+    real = live_peak(follow(state, lambda: PROGRAMS["step"](spec, state, size, asked), {}).events, 512)
+    assert abs(fake.size - real.size) < 0.03 * real.size
+
+
+@pytest.mark.parametrize("program", ["generation", "drawing", "evaluation", "log_probs"])
+def test_every_program_is_traced(program: Any) -> None:
+    asked = replace(request(tiny_shape("qwen3_5")), completions_of_a_prompt=2)
+    assert inspect_program(asked, program, (2, 8, 8), "cpu", TracedCard()).peak_bytes > 0

@@ -1,4 +1,4 @@
-"""Why an engine of ours does not take an optimizer or a place for a table, asked without its framework."""
+"""Why an engine of ours does not take an optimizer, a place for a table or packed rows, asked without its framework."""
 
 from typing import Any
 
@@ -38,3 +38,15 @@ def host_table_refusal(memory: MemoryConfig, shape: ModelShape, engine: str) -> 
                        expected="device: this engine holds all weights on the device",
                        try_next="memory.per_layer_embeddings=device, or engine=torch")
     return None
+
+
+def packing_refusal(packed: bool, shape: ModelShape) -> Refusal | None:
+    """Why rows cannot share a sequence; None where they can, or where that is not asked for.
+
+    What an unproven model does of packed rows is found when it is asked.
+    """
+    if not (packed and shape.proven and shape.has_state):
+        return None
+    return Refusal(feature="packed rows in layers with a state",
+                   given=f"data.packing with a {shape.family} model, whose layers keep a state: the row before would "
+                         "be seen", expected="one row a sequence", try_next="data.packing=none")

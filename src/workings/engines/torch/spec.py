@@ -8,7 +8,7 @@ import torch
 from workings.config.method import FrozenBits, FullConfig, LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig
 from workings.engines.base import EngineRequest
-from workings.engines.refusals import host_table_refusal
+from workings.engines.refusals import host_table_refusal, packing_refusal
 from workings.engines.torch.attention import FindAttentionLayout, choose, no_attention_layout
 from workings.engines.torch.cpu import optimize_for_cpu
 from workings.engines.torch.loss_kernel import serves
@@ -63,10 +63,9 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
     if memory.remat not in ("none", "layer"):
         raise RequestError(f"memory.remat: {memory.remat} with engine torch", "none or layer",
                            "memory.remat=layer, or engine=jax")
-    if refused := host_table_refusal(memory, shape, "torch"):
+    if refused := host_table_refusal(memory, shape, "torch") or packing_refusal(request.packed, shape):
         raise refused.error()
     _refuse_with_experts(request)
-    _refuse_packing(request)
     refuse_request(request)
     if memory.attention == "flash" and shape.attention_softcap:
         raise RequestError(f"memory.attention: flash with a {shape.family} model, whose attention scores are capped",
@@ -107,13 +106,6 @@ def _refuse_with_experts(request: EngineRequest) -> None:
     if request.method.name == "full" and isinstance(optimizer, AdafactorConfig):
         raise RequestError("optimizer.name: adafactor with experts", "an optimizer that does not factor: experts are "
                            "tensors of three axes, and Adafactor has a rule for matrices", "optimizer.name=adamw")
-
-
-def _refuse_packing(request: EngineRequest) -> None:
-    """Raises `RequestError` for rows that share a sequence, where a layer's state would go on from one to the next."""
-    if request.packed and request.shape.proven and request.shape.has_state:
-        raise RequestError(f"data.packing with a {request.shape.family} model, whose layers keep a state: the row "
-                           "before would be seen", "one row a sequence", "data.packing=none")
 
 
 def dtype_name(dtype: Any) -> str:
