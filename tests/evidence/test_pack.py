@@ -360,6 +360,18 @@ def test_a_write_up_that_is_not_published(runs: Path, tmp_path: Path, text: str,
 
 
 @pytest.mark.slow
+def test_the_report_of_a_run_that_is_called_like_its_recipe(tmp_path: Path) -> None:
+    """The page names the recipe that stands in the pack, and not where it stood while the pack was made."""
+    with zipfile.ZipFile(EXAMPLE) as archive:
+        archive.extractall(tmp_path)
+    pack([tmp_path / "runs" / "with-steps"], tmp_path / "pack.zip")
+    folder = unpacked(tmp_path / "pack.zip", tmp_path / "opened")
+    assert "workings train recipes/with-steps.yaml" in (folder / "report.html").read_text()
+    assert text_of_check(verify(folder, report=is_drawn_again), "recompute.report")[0] == "passed"
+
+
+
+@pytest.mark.slow
 def test_every_number_of_a_report_of_real_runs_has_a_source(tmp_path: Path) -> None:
     """One run, and two that were compared: no number is left to be believed."""
     with zipfile.ZipFile(EXAMPLE) as archive:

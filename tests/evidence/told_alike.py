@@ -49,7 +49,8 @@ def outcome(files: Files, honest: walk.Verification, lie: Lie) -> tuple[list[str
     before = {check.id: check.verdict for check in honest.checks}
     open_now = [check.id for check in found.checks if check.verdict == "failed" or (
         check.verdict == "not_checked" and before.get(check.id) == "passed")]
-    fields = {each for each in changed_fields(files, changed) if not each[1].endswith(MADE) and each[2] not in DIGESTS}
+    fields = {each for each in changed_fields(files, changed) if not each[1].endswith(MADE) and not (
+        each[2] in DIGESTS and json.dumps(each[2]).encode() in changed["/".join(filter(None, each[:2]))])}
     fields |= {(*walk.unit_of(name, changed)[::2], MORE) for name in files if name.endswith("COMMIT.json")
                and json.loads(files[name]).keys() != json.loads(changed[name]).keys()}
     return open_now, [one.text for one in found.said if any(
@@ -106,9 +107,9 @@ def _alike(files: Files, name: str) -> Iterator[tuple[str, Lie]]:
         return
     run = name.rpartition("/config/resolved.json")[0]
     for place, value in walk.fields(files[name], name):
-        if run:
+        if run and "*." not in walk.pattern(place):
             yield f"{name}: {walk.pattern(place)} everywhere", _recipe(run, walk.pattern(place), walk.another(value))
-        elif not (isinstance(value, dict | list | bool) or "config_snapshot" in place):
+        elif not run and not (isinstance(value, dict | list | bool) or "config_snapshot" in place):
             key = next(part for part in reversed(place) if isinstance(part, str))
             yield f"{name}: {walk.pattern(place)} everywhere", _value(key, value)
 

@@ -269,6 +269,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "index: a name above the folder": (_index({"weight_map": {NORM: "../model.safetensors"}}), INDEX),
     "index: an absolute name": (_index({"weight_map": {NORM: "/dev/zero"}}), INDEX),
     "index: a shard that is missing": (_index({"weight_map": {NORM: "part-9.safetensors"}}), "part-9.safetensors"),
+    "index: a name that no file can have": (_index({"weight_map": {NORM: "é" * 200}}), INDEX),
     "index: an empty name": (_index({"weight_map": {NORM: ""}}), INDEX),
     "index: two shards with the same tensors": (
         _index({"weight_map": {NORM: "part-0.safetensors", "x": "part-1.safetensors"}}, shards=2),

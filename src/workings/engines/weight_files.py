@@ -17,6 +17,9 @@ INDEX = "model.safetensors.index.json"
 PREFIXES = ("", "language_model.", "model.language_model.")
 """What stands before Hugging Face's text names: nothing, or (multimodal Gemma 3) an outer model's name."""
 
+MAX_NAME_BYTES = 255
+"""Longest name of a file that file systems take."""
+
 
 class WeightFiles:
     """The safetensors of a directory in Hugging Face's format, read by the names of `models.weights`.
@@ -101,7 +104,8 @@ def _shards(index: Path) -> list[str]:
     # The index alone says here which files there are; which tensor lies where is taken from their own headers.
     places = read_object(index).get("weight_map")
     names = list(places.values()) if isinstance(places, dict) else []
-    if not names or not all(isinstance(name, str) and name == Path(name).name and name for name in names):
+    if not names or not all(isinstance(name, str) and name == Path(name).name
+                            and 0 < len(name.encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES for name in names):
         raise RequestError(f"{index}: weight_map {str(places)[:80]}",
                            "a JSON object: name of a tensor -> name of a file in this folder",
                            "download the file again")

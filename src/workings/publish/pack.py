@@ -204,6 +204,10 @@ def _pages(contents: Contents, documents: dict[str, bytes]) -> tuple[list[str], 
         Path(folder, "runs").mkdir()
         for place, path in places.items():
             Path(folder, place).symlink_to(path.resolve())
+        # As in the pack that is unpacked: the page names them, and verification draws it again there.
+        for name in [name for name in documents if name.startswith("recipes/")]:
+            Path(folder, name).parent.mkdir(exist_ok=True)
+            Path(folder, name).write_bytes(documents[name])
         with contextlib.chdir(folder):
             compared = _compared(sides)
             value = compared.to_json() if compared else {}

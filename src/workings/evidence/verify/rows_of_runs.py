@@ -122,7 +122,7 @@ _RUN: Rows = {
         ("optimizer.name", "consistency.config", "the recipe as written; the moments of the checkpoints"),
         ("optimizer.* algorithm.* method.name method.alpha? method.dropout? precision.rounding memory.* "
          "data.max_length data.over_length", "~consistency.config", TOLD),
-        ("name device data.traces tokenizer model.id? model.revision? evaluation.items evaluation.traces "
+        ("name engine device data.traces tokenizer model.id? model.revision? evaluation.items evaluation.traces "
          "evaluation.base evaluation.samples evaluation.every_steps evaluation.watch?", "~consistency.config", NAMES),
         ("*", "consistency.config", "the manifest's snapshot, and its digest; what it decides")),
     "config/model_shape.json": (

@@ -136,11 +136,12 @@ def model(record: Record) -> Iterator[CheckFinding]:
         if shape.family != manifest.architecture:
             problems.append(f"{MODEL_SHAPE} is of {shape.family}, the manifest of {manifest.architecture[:40]!r}")
         section = manifest.config_snapshot.get("model")
-        asked = section.get("shape") if isinstance(section, dict) else None
+        asked, source = (section.get("shape"), section.get("source")) if isinstance(section, dict) else (None, "")
         sizes = shape.as_json()
         problems += [f"the recipe's model has {key} {str(asked[key])[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
-                     for key in asked or () if key != "family" and sizes.get(key, asked[key]) != asked[key]] \
-            if isinstance(asked, dict) else []
+                     for key in asked or () if sizes.get(key, asked[key]) != asked[key]
+                     # Weights from elsewhere bring their own family.
+                     and (key != "family" or source == "scratch")] if isinstance(asked, dict) else []
         problems += _format_problems(unit)
         yield judged(problems, f"{shape.family}, {count:,} parameters", unit)
     return each_run(record, find)
