@@ -13,6 +13,9 @@ from workings.hardware.catalog import targets
 
 XLA_UNTIMED = "--xla_gpu_autotune_level=0"
 """Flags of XLA with which it chooses kernels for a GPU without timing them."""
+XLA_CHOICES = {"kernels not timed": XLA_UNTIMED,
+               "kernels not timed, all products by cuBLAS": f"{XLA_UNTIMED} --xla_gpu_enable_triton_gemm=false"}
+"""Ways in which XLA can choose kernels for a GPU, beside its own: the same in every run, as timing is not."""
 
 
 class Absent(Exception):

@@ -17,7 +17,7 @@ import numpy as np
 
 from proof.chip.beside import ROOT
 from proof.chip.model import VOCABULARY, Configuration
-from proof.chip.part import XLA_UNTIMED, Absent, Chip, Part, require
+from proof.chip.part import XLA_CHOICES, Absent, Chip, Part, require
 from workings.models.operations import step_operations
 from workings.models.tokenizer_training import train_tokenizer
 
@@ -30,8 +30,7 @@ CASES = {
 }
 LARGE = 100 * 2**30
 """Memory from which a card keeps all activations of the last case, whoever trains."""
-FLAGS = {"jax, kernels not timed": XLA_UNTIMED,
-         "jax, kernels not timed, all products by cuBLAS": f"{XLA_UNTIMED} --xla_gpu_enable_triton_gemm=false"}
+FLAGS = {f"jax, {choice}": flags for choice, flags in XLA_CHOICES.items()}
 """Flags of XLA under which the JAX engine runs once more on a GPU."""
 CONTENDERS = ("torch", "trl", "jax", "trl with liger", *FLAGS)
 TURNS, WARM, STEPS = 2, 3, 20

@@ -65,7 +65,7 @@ def test_the_loss_in_chunks_equals_the_plain_loss(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("chunk", [0, 5, 48])
 @pytest.mark.parametrize("cap", [0.0, 3.0])
 def test_the_loss_by_the_kernel_of_a_card_equals_the_plain_loss(cap: float, chunk: int) -> None:
-    """Its plain version for a CPU, which a card's version is held against in `test_loss_kernel`."""
+    """Its plain version for a CPU, which a card's version is held against in `test_card_kernels`."""
     hidden, head, targets, weights = loss_inputs()
     expected = plain_loss(hidden, head, targets, weights, cap)
     ours = linear_cross_entropy(hidden, head, targets, weights, chunk=chunk, soft_cap=cap, kernel=True) / 7

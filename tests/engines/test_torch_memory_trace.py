@@ -176,7 +176,7 @@ def test_the_kernel_of_the_loss_holds_one_block_of_logits_and_the_head_in_bf16()
                     memory=MemoryConfig(attention="plain"))
 
     def loss_bytes(capability: str, *, kernel: bool = True) -> int:
-        card = TracedCard(capability=capability, loss_kernel=kernel)
+        card = TracedCard(capability=capability, kernels=kernel)
         return inspect_step(asked, (1, 2, positions // 2), "gpu", card).breakdown["logits and loss"]
 
     block, width = 2 * positions * vocabulary, asked.shape.width

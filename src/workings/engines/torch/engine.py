@@ -25,6 +25,7 @@ from workings.engines.like_lengths import LikeLengths
 from workings.engines.prefill import copies_of_each
 from workings.engines.torch import checkpoint, compare
 from workings.engines.torch.backward_optimizer import refuse_conflicts
+from workings.engines.torch.card.check import finding
 from workings.engines.torch.device import (
     Device,
     check_kernels,
@@ -40,7 +41,6 @@ from workings.engines.torch.generate import MAX_ROWS, Pick, answer, drawn, greed
 from workings.engines.torch.inspect import inspection
 from workings.engines.torch.linear_attention import has_linear_state
 from workings.engines.torch.lora import RootWithoutAdapters, fill_adapters, refuse_unknown, trained, weights
-from workings.engines.torch.loss_kernel import finding
 from workings.engines.torch.mask_check import check_masks, refuse_unsuited
 from workings.engines.torch.model import fill_random
 from workings.engines.torch.planning import TorchPlanning
@@ -97,7 +97,7 @@ class TorchEngine(TorchPlanning):
         limit, source = memory_limit(self.device.device)
         notes = slow_formats(device_name(self.device.device), self.request.precision.compute)
         if self.device.platform == "gpu" and (why := finding(self.device.device)):
-            notes.append(f"the loss is computed by PyTorch's own operations, which takes longer: {why}")
+            notes.append(f"PyTorch's own operations compute instead of kernels, which takes longer: {why}")
         return DeviceFacts(
             platform=self.device.platform, kind=device_name(self.device.device), count=self.spec.mesh.fsdp,
             memory_limit_bytes=limit, memory_limit_source=source, mesh={"fsdp": self.spec.mesh.fsdp, "tp": 1},

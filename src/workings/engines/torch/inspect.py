@@ -6,8 +6,8 @@ import torch
 
 from workings.config.training import MeshConfig
 from workings.engines.base import EngineRequest, Inspection
+from workings.engines.torch.card.check import serves
 from workings.engines.torch.device import Device
-from workings.engines.torch.loss_kernel import serves
 from workings.engines.torch.trace.inspect import TracedCard, inspect_step
 from workings.engines.torch.trace.target import trace_for
 
@@ -18,7 +18,7 @@ def inspection(request: EngineRequest, batch: tuple[int, ...], device: Device, f
     if device.platform == "gpu":
         facts = torch.cuda.get_device_properties(device.device)
         card = TracedCard(capability=f"{facts.major}.{facts.minor}", limit_bytes=facts.total_memory,
-                          loss_kernel=serves(device.device))
+                          kernels=serves(device.device))
     request = replace(request, mesh=MeshConfig(fsdp=fsdp, tp=1))
     if fsdp == 1:
         return inspect_step(request, batch, device.platform, card)

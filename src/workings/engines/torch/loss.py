@@ -4,7 +4,7 @@ The gradient is computed in the forward pass, so the logits of a block are made,
 array of positions by vocabulary. Two walks with the same result:
 
 - over positions: ``chunk`` positions by the whole vocabulary at a time. The head's gradient is added up in place, which
-  is exact enough in float32 only. With the kernel of `loss_kernel` also for a float32 head and bf16 arithmetic: the
+  is exact enough in float32 only. With the kernel of `card.loss` also for a float32 head and bf16 arithmetic: the
   head is then converted once, as a whole.
 - over the vocabulary: all positions by a slice of the vocabulary at a time, at most as many elements as the other walk
   has; one pass for the normalizer, one for the gradients. Each row of the head's gradient is one matrix product,
@@ -23,8 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from workings.engines.torch.card.loss import add_product_, block_loss_
 from workings.engines.torch.embedding import SharedGradient
-from workings.engines.torch.loss_kernel import add_product_, block_loss_
 from workings.engines.torch.regions import region
 
 REGION = "logits and loss"
@@ -44,7 +44,7 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, weight
             scaled afterwards are rounded twice.
         chunk: positions whose logits exist at one time, or as many elements over a slice of the vocabulary; 0: all.
         soft_cap: logits pass through ``cap * tanh(x / cap)``; 0: they do not.
-        kernel: whether `loss_kernel` does what it can.
+        kernel: whether `card.loss` does what it can.
         shared: of a tied embedding, which then brings the head's gradient to the weight.
     """
     flat = hidden.reshape(-1, hidden.shape[-1])

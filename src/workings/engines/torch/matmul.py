@@ -12,6 +12,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
+from workings.engines.torch.card.operations import wide_product
 from workings.engines.torch.embedding import FixedTable
 
 
@@ -19,30 +20,32 @@ class _Product(torch.autograd.Function):
     """``x @ W.T`` (or ``x @ W``) with W cast to x's dtype, twice instead of kept."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, transposed: bool) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, transposed: bool, unrounded: bool) -> Tensor:
         # Only the stored weight is kept, which exists anyway; the cast one dies with this call.
         ctx.save_for_backward(x, weight)
-        ctx.transposed = transposed
+        ctx.transposed, ctx.unrounded = transposed, unrounded
         wide = weight.to(x.dtype)
         return x @ wide if transposed else F.linear(x, wide)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, weight = ctx.saved_tensors
         dy, d_x, d_weight = grads[0], None, None
         if ctx.needs_input_grad[0]:
             wide = weight.to(dy.dtype)
             d_x = F.linear(dy, wide) if ctx.transposed else dy @ wide
         if ctx.needs_input_grad[1]:
-            # Summed over all positions in the format of computation, then rounded once to that of storage.
             rows, out = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
-            d_weight = (rows.T @ out if ctx.transposed else out.T @ rows).to(weight.dtype)
-        return d_x, d_weight, None
+            left, right = (rows, out) if ctx.transposed else (out, rows)
+            # Summed over all positions, then rounded once to the format of computation, or not at all.
+            d_weight = wide_product(left, right) if ctx.unrounded else (left.T @ right).to(weight.dtype)
+        return d_x, d_weight, None, None
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None, compute: torch.dtype, *, transposed: bool) -> Tensor:
-    """``[..., out]`` in the format of computation."""
-    y: Tensor = _Product.apply(x.to(compute), weight, transposed)
+def product(x: Tensor, weight: Tensor, bias: Tensor | None, compute: torch.dtype, *, transposed: bool,
+            unrounded: bool = False) -> Tensor:
+    """``[..., out]`` in the format of computation; ``unrounded``: the weight's gradient is float32 from the start."""
+    y: Tensor = _Product.apply(x.to(compute), weight, transposed, unrounded)
     return y if bias is None else y + bias.to(compute)
 
 
@@ -50,10 +53,13 @@ class StoredLinear(nn.Linear):
     """A linear layer that computes in ``compute`` whatever its weight is stored in."""
 
     compute: torch.dtype
+    unrounded = False
+    """Whether products of bf16 give the gradient of a float32 weight in float32, as a card can."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
         """``x @ W.T + b``."""
-        return product(input, self.weight, self.bias, self.compute, transposed=False)
+        return product(input, self.weight, self.bias, self.compute, transposed=False,
+                       unrounded=self.unrounded)
 
 
 class StoredConv1D(Conv1D):  # type: ignore[misc]
@@ -105,8 +111,14 @@ def _to_compute(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
     return output.to(module.compute)  # type: ignore[arg-type]
 
 
-def mix_formats(model: nn.Module, compute: torch.dtype) -> None:
-    """Let every layer of a transformers model compute in ``compute`` from weights stored in another format."""
+def mix_formats(model: nn.Module, compute: torch.dtype, *, unrounded: bool = False) -> None:
+    """Let every layer of a transformers model compute in ``compute`` from weights stored in another format.
+
+    Args:
+        model: from `allocate`.
+        compute: format of products and of what passes from layer to layer.
+        unrounded: gradients of float32 matrices are float32 from the start (`StoredLinear.unrounded`).
+    """
     for module in model.modules():
         weight = getattr(module, "weight", None)
         # peft's wrapper shows its base layer's weight as its own; the base layer comes by itself in this walk.
@@ -121,6 +133,8 @@ def mix_formats(model: nn.Module, compute: torch.dtype) -> None:
             # The class is exchanged, not the module: names, weights and ties stay.
             module.__class__ = stored
             module.compute = compute  # type: ignore[assignment]
+            if stored is StoredLinear:
+                module.unrounded = unrounded and weight.dtype == torch.float32  # type: ignore[assignment]
         elif type(module).__name__.endswith("RMSNorm"):
             module.compute = compute  # type: ignore[assignment]
             module.register_forward_hook(_to_compute)

@@ -14,6 +14,7 @@ from transformers.initialization import no_init_weights
 
 from workings.engines.torch import attention
 from workings.engines.torch.attention import AttentionMask
+from workings.engines.torch.card.layers import use_kernels
 from workings.engines.torch.embedding import FixedTable, keep_in_place, share_gradient
 from workings.engines.torch.linear_attention import by_own_operations, compute_states
 from workings.engines.torch.lora import add_adapters, put, weights
@@ -98,8 +99,12 @@ def build_model(spec: TorchSpec) -> FsdpRoot:
     if table is not None and spec.device.type != "meta":
         place = torch.device("cpu") if spec.table_on_host else spec.device
         table.weight = nn.Parameter(torch.empty_like(table.weight, device=place), requires_grad=False)
+    # An unknown class may do more than its name says.
+    by_kernel = spec.card_kernels and spec.compute_dtype == torch.bfloat16 and spec.shape.proven
+    if by_kernel:
+        use_kernels(model)
     # Formats are read from the weights, so after `allocate`; a tied embedding's class replaces the one set here.
-    mix_formats(model, spec.compute_dtype)
+    mix_formats(model, spec.compute_dtype, unrounded=by_kernel)
     # An unknown class may have an embedding that does more than look up, which must not be exchanged.
     if spec.shape.proven or type(model.get_input_embeddings()) is nn.Embedding:
         share_gradient(model, spec.compute_dtype)

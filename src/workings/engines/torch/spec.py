@@ -10,9 +10,10 @@ from workings.config.training import AdafactorConfig
 from workings.engines.base import EngineRequest
 from workings.engines.refusals import host_table_refusal, packing_refusal
 from workings.engines.torch.attention import FindAttentionLayout, choose, no_attention_layout
+from workings.engines.torch.card.check import serves
 from workings.engines.torch.cpu import optimize_for_cpu
-from workings.engines.torch.loss_kernel import serves
 from workings.engines.torch.optimizers import make_optimizer
+from workings.engines.torch.optimizers.adamw import AdamW
 from workings.engines.torch.optimizers.base import Optimizer
 from workings.engines.torch.sharding import ProcessMesh
 from workings.engines.torch.unproven import refuse_request
@@ -40,8 +41,8 @@ class TorchSpec:
     checkpointing: bool
     """Activations of a layer are computed again in backward (`memory.remat: layer`)."""
     loss_chunk: int
-    loss_kernel: bool
-    """Whether one kernel computes the loss of a block of logits (`loss_kernel`)."""
+    card_kernels: bool
+    """Whether the kernels of `card` compute what they can."""
     parameter_dtype: torch.dtype
     compute_dtype: torch.dtype
     rounding: str
@@ -72,12 +73,15 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
                            "a function that caps scores; PyTorch's fused kernels do not", "memory.attention=chunked")
     find_layout: FindAttentionLayout = no_attention_layout
     attention = choose(memory.attention, device.type, shape.attention_softcap)
-    on_cpu = device.type == "cpu" and memory.cpu_optimizations
+    on_cpu, kernels = device.type == "cpu" and memory.cpu_optimizations, serves(device)
     # Last, because what a CPU does instead depends on what was chosen for it.
     if on_cpu:
         attention, find_layout = optimize_for_cpu(memory.attention, attention)
     # Several processes share each micro batch by rows, which would have to be of like length, too.
     rows_move = on_cpu and (mesh or ProcessMesh()).fsdp == 1
+    optimizer = make_optimizer(request.optimizer, DTYPES[precision.moments])
+    if isinstance(optimizer, AdamW):
+        optimizer.by_kernel = kernels
     return TorchSpec(
         shape=shape, device=device, mesh=mesh or ProcessMesh(),
         attention=attention, find_attention_layout=find_layout,
@@ -85,10 +89,10 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
         # A state has no distinct positions; an unproven model's attention may look at rows in a way of its own.
         share_beginnings=rows_move and shape.proven and not shape.has_state,
         checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
-        loss_kernel=serves(device),
+        card_kernels=kernels,
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.compute],
         rounding=precision.rounding, seed=request.seed,
-        optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=request.objective,
+        optimizer=optimizer, objective=request.objective,
         clip_norm=request.optimizer.clip_norm, optimizer_in_backward=memory.optimizer_in_backward,
         table_on_host=memory.per_layer_embeddings == "host", method=request.method,
         frozen_bits=request.frozen_bits)

@@ -167,14 +167,14 @@ def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Ten
     """Sum of the negative log likelihoods of one micro batch, whatever the objective, a float32 scalar."""
     hidden, head = supervised(spec, model, rows), unembedding(model)
     return linear_cross_entropy(hidden, head, rows.targets, torch.ones(rows.targets.shape, device=hidden.device),
-                                chunk=spec.loss_chunk, soft_cap=spec.shape.final_softcap, kernel=spec.loss_kernel)
+                                chunk=spec.loss_chunk, soft_cap=spec.shape.final_softcap, kernel=spec.card_kernels)
 
 
 @torch.no_grad()
 def micro_batch_log_probs(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     """``[N]`` float32 log probabilities of the targets of one micro batch."""
     return linear_log_probs(supervised(spec, model, rows), unembedding(model), rows.targets, chunk=spec.loss_chunk,
-                            soft_cap=spec.shape.final_softcap, kernel=spec.loss_kernel)
+                            soft_cap=spec.shape.final_softcap, kernel=spec.card_kernels)
 
 
 @torch.no_grad()
@@ -194,14 +194,14 @@ def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
     """
     hidden, head = supervised(spec, model, rows), unembedding(model)
     weights, value, metrics, log_probs = token_weights(spec.objective, hidden, head, rows, chunk=spec.loss_chunk,
-                                                       soft_cap=spec.shape.final_softcap, kernel=spec.loss_kernel)
+                                                       soft_cap=spec.shape.final_softcap, kernel=spec.card_kernels)
     if rows.index.shape[0] == 0:  # a share without supervised tokens still takes part in communication
         # Sums over nothing: their zero gradients run through every layer, and with them FSDP's collective calls.
         loss = hidden.float().sum() + head[:0].float().sum()
     else:
         # Divided before, not after: the head's gradient is then rounded once.
         loss = linear_cross_entropy(hidden, head, targets_of(spec.objective, rows), weights / divisor,
-                                    chunk=spec.loss_chunk, soft_cap=spec.shape.final_softcap, kernel=spec.loss_kernel,
+                                    chunk=spec.loss_chunk, soft_cap=spec.shape.final_softcap, kernel=spec.card_kernels,
                                     shared=shared_gradient(model))
     return loss, loss.detach() if value is None else value / divisor, metrics, log_probs
 

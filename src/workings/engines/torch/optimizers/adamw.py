@@ -7,6 +7,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import is_fake
 
 from workings.config.training import AdamWFields
+from workings.engines.torch.card.operations import adamw
 from workings.engines.torch.optimizers.base import (
     Optimizer,
     Slots,
@@ -34,6 +35,8 @@ class AdamW(Optimizer):
 
     def __init__(self, config: AdamWFields, moment_dtype: torch.dtype) -> None:
         super().__init__(config, moment_dtype)
+        self.by_kernel = False
+        """Whether `fused` is the kernel for a card, which counts changes in the same pass."""
         self.fused_block = 0
         """Elements of a block of `fused`; 0: as the parameter's device has it. A trace says what its device would."""
 
@@ -65,18 +68,22 @@ class AdamW(Optimizer):
         return self.config.weight_decay if (is_matrix(param) if matrix is None else matrix) else 0.0
 
     def fused(self, tensors: Sequence[TensorUpdate], context: UpdateContext) -> Tensor:
-        """The same update by PyTorch's one kernel, where everything is float32; returns how many weights changed.
+        """The same update by a kernel, PyTorch's or ours, where all is float32; returns how many weights changed.
 
         Several tensors have the same decay and one block's elements at most.
         """
         c, param = self.config, tensors[0].param
-        # The kernel reads a step for each tensor and divides gradients by `grad_scale`: hence the inverse.
-        step = torch.tensor(float(context.step), device=param.device)
-        inverse = torch.as_tensor(context.scale, dtype=torch.float32, device=param.device).reciprocal()
-        size = self.fused_block or (FUSED_BLOCK if param.device.type == "cpu" else CARD_BLOCK)
         # Vectors that share the tensors' memory; `reshape` copies a gradient that is not contiguous.
         arrays = [(each.param.view(-1), each.grad.reshape(-1), *(each.slots[slot].view(-1) for slot in self.slots))
                   for each in tensors]
+        if self.by_kernel:
+            return adamw(arrays, scale=context.scale, step=context.step, rate=context.learning_rate, beta1=c.beta1,
+                         beta2=c.beta2, epsilon=c.epsilon, decay=self.decay_of(param))
+        # The kernel reads a step for each tensor and divides gradients by `grad_scale`: hence the inverse.
+        # A fill, not a copy from the host, for which the host would wait.
+        step = torch.full((), float(context.step), device=param.device)
+        inverse = torch.as_tensor(context.scale, dtype=torch.float32, device=param.device).reciprocal()
+        size = self.fused_block or (FUSED_BLOCK if param.device.type == "cpu" else CARD_BLOCK)
         counts = []
         for start in range(0, size if is_fake(param) else param.numel(), size):  # a trace's first block stands for all
             new, grad, first, second = ([x[start:start + size] for x in column] for column in zip(*arrays, strict=True))

@@ -19,7 +19,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from workings.engines.base import EngineRequest, Inspection
 from workings.engines.torch.attention import choose
 from workings.engines.torch.backward_optimizer import refuse_conflicts
-from workings.engines.torch.loss_kernel import FIRST_CAPABILITY
+from workings.engines.torch.card.check import FIRST_CAPABILITY
 from workings.engines.torch.mask_check import refuse_unsuited
 from workings.engines.torch.optimizers.adamw import CARD_BLOCK, AdamW
 from workings.engines.torch.sharding import ProcessMesh, per_layer_table, refuse_unsplit
@@ -45,8 +45,8 @@ class TracedCard:
     """Compute capability, e.g. ``7.5``; empty where it is not known."""
     limit_bytes: int = 0
     """Memory of the card; 0: not known."""
-    loss_kernel: bool = True
-    """Whether the kernel of the loss runs there, where the card's matrix units are new enough."""
+    kernels: bool = True
+    """Whether the kernels of `card` run there, where the card's matrix units are new enough."""
 
 
 def inspect_step(request: EngineRequest, batch: tuple[int, ...], platform: str,
@@ -124,16 +124,17 @@ def _spec(request: EngineRequest, platform: str, card: TracedCard, mesh: Process
                      "gathers and the gradients on their way, and without the communication library's own buffers")
     if platform != "gpu":
         return spec, notes
-    if isinstance(spec.optimizer, AdamW):
-        # Fake tensors call themselves CPU tensors, and would be updated in the CPU's small blocks.
-        spec.optimizer.fused_block = CARD_BLOCK
     attention = choose(request.memory.attention, "cuda", request.shape.attention_softcap)
     major = int(card.capability.split(".")[0]) if card.capability else FIRST_CAPABILITY
+    kernels = card.kernels and major >= FIRST_CAPABILITY
+    if isinstance(spec.optimizer, AdamW):
+        # Fake tensors call themselves CPU tensors, and would be updated in the CPU's small blocks.
+        spec.optimizer.fused_block, spec.optimizer.by_kernel = CARD_BLOCK, kernels
     if attention == "fused" and request.precision.compute == "bf16" and major < FIRST_CAPABILITY:
         attention = "plain"
         notes.append(f"fused attention in bf16 needs compute capability 8.0; this card has {card.capability} and "
                      "PyTorch makes the whole square of scores there, which is what was traced")
-    return replace(spec, attention=attention, loss_kernel=card.loss_kernel and major >= FIRST_CAPABILITY), notes
+    return replace(spec, attention=attention, card_kernels=kernels), notes
 
 
 def trace(spec: TorchSpec, program: Program, size: Size, platform: str, request: EngineRequest) -> Log:

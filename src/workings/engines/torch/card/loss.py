@@ -2,8 +2,7 @@
 
 PyTorch's own operations read and write them about ten times, and in float32: on an H200 that was more than half of a
 step of Gemma 3 270M (`benchmarks/results/card_profile.json`). Where the kernel does not run they are used, and the run
-says so. Two operators, each with a plain version for a CPU that
-says what it computes:
+says so. Two operators, each with a plain version for a CPU that says what it computes:
 
 - ``workings::block_loss_`` puts the gradient by the logits in their place;
 - ``workings::add_product_`` adds a product of bf16 matrices to a float32 matrix, unrounded.
@@ -13,47 +12,11 @@ Being operators, they can be traced: fake tensors see no temporaries, and the ke
 Shape suffixes: C positions of a block, V vocabulary, K targets of a position, D width.
 """
 
-from functools import cache
-from importlib.util import find_spec
-
 import torch
 from torch import Tensor
 
-from workings.engines.framework_errors import first_line
-
-FIRST_CAPABILITY = 8
-"""Major compute capability from which cards multiply bf16, the format that this is about."""
 BLOCK, WARPS = 8192, 16
 """Logits that one program has in registers at a time: the fastest of 4,096 to 32,768 on an H200."""
-
-
-def serves(device: torch.device) -> bool:
-    """Whether the kernel runs on a device."""
-    return device.type == "cuda" and not finding(device)
-
-
-@cache
-def finding(device: torch.device) -> str:
-    """Why a card computes the loss by PyTorch's own operations; empty where the kernel does, and gives the same."""
-    if find_spec("triton") is None:
-        return "Triton is not installed"
-    if torch.cuda.get_device_capability(device)[0] < FIRST_CAPABILITY:
-        return "it has no bf16"
-    random = torch.Generator().manual_seed(0)
-    logits, right = (torch.randn(8, size, generator=random).bfloat16() for size in (600, 16))
-    targets, weights = torch.arange(8)[:, None], torch.rand(8, 1, generator=random)
-    found = []
-    try:
-        for place in (torch.device("cpu"), device):
-            block, total = logits.clone().to(place), torch.zeros(600, 16, device=place)
-            log_z = block_loss_(block, targets.to(place), weights.to(place), 5.0, True)
-            add_product_(total, block, right.to(place))
-            found.append(torch.cat([x.cpu().float().flatten() for x in (log_z, block, total)]))
-    except Exception as error:  # noqa: BLE001 - Triton, its C compiler and the driver raise what they like
-        return first_line(error)
-    apart = float((found[0] - found[1]).abs().max())
-    # Written this way NaN is refused as well. One unit of the last place of bf16 below 1.
-    return "" if apart < 2**-7 else f"the kernel's results are off by {apart:g}"
 
 
 @torch.library.custom_op("workings::block_loss_", mutates_args={"logits_CV"}, device_types="cpu")
@@ -81,7 +44,7 @@ def _(logits_CV: Tensor, targets_CK: Tensor, weights_CK: Tensor, soft_cap: float
 @block_loss_.register_kernel("cuda")
 def _on_card(logits_CV: Tensor, targets_CK: Tensor, weights_CK: Tensor, soft_cap: float, gradient: bool) -> Tensor:
     # Only a machine with a card has Triton.
-    from workings.engines.torch.triton_kernels import block_loss
+    from workings.engines.torch.card.kernels import block_loss
 
     rows, vocabulary = logits_CV.shape
     log_z = torch.empty(rows, dtype=torch.float32, device=logits_CV.device)

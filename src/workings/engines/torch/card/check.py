@@ -1,0 +1,94 @@
+"""Whether a card computes by the kernels: each is held against its plain version on a few numbers first."""
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from workings.engines.framework_errors import first_line
+from workings.engines.torch.card.loss import add_product_, block_loss_
+from workings.engines.torch.card.operations import GELU, SILU, adamw, gate, norm, rotate, wide_product
+
+FIRST_CAPABILITY = 8
+"""Major compute capability from which cards multiply bf16, the format that the kernels are about."""
+CLOSE = 2 ** -6
+"""Results that are further apart than this, as a share of their largest, are not roundings of one value to bf16."""
+
+
+def serves(device: torch.device) -> bool:
+    """Whether the kernels run on a device."""
+    return device.type == "cuda" and not finding(device)
+
+
+@cache
+def finding(device: torch.device) -> str:
+    """Why a card computes by PyTorch's own operations; empty where the kernels run, and give the same."""
+    if find_spec("triton") is None:
+        return "Triton is not installed"
+    if torch.cuda.get_device_capability(device)[0] < FIRST_CAPABILITY:
+        return "it has no bf16"
+    for name, compute in CASES.items():
+        try:
+            here, there = (compute(place) for place in (torch.device("cpu"), device))
+        except Exception as error:  # noqa: BLE001 - Triton, its C compiler and the driver raise what they like
+            return f"{name}: {first_line(error)}"
+        apart = max(float((a - b.cpu()).abs().max() / a.abs().max()) for a, b in zip(here, there, strict=True))
+        # Written this way NaN is refused as well.
+        if not apart < CLOSE:
+            return f"{name}: the kernel's results are off by {apart:g}"
+    return ""
+
+
+def _drawn(device: torch.device, *sizes: tuple[int, ...], dtype: torch.dtype = torch.bfloat16) -> list[Tensor]:
+    """The same numbers on every device."""
+    random = torch.Generator().manual_seed(0)
+    return [torch.randn(*size, generator=random).to(dtype).to(device) for size in sizes]
+
+
+def _loss(device: torch.device) -> Sequence[Tensor]:
+    logits, right = _drawn(device, (8, 600), (8, 16))
+    targets, weights = torch.arange(8, device=device)[:, None], torch.linspace(0.1, 1, 8, device=device)[:, None]
+    total = torch.zeros(600, 16, device=device)
+    log_z = block_loss_(logits, targets, weights, 5.0, True)
+    add_product_(total, logits, right)
+    return log_z, logits.float(), total, wide_product(logits, right)
+
+
+def _differentiated(function: Callable[..., Tensor], inputs: list[Tensor], gradient: Tensor) -> Sequence[Tensor]:
+    """The value of a function, and its gradients by all of its inputs."""
+    with torch.enable_grad():
+        wanted = [x.detach().requires_grad_() for x in inputs]
+        value = function(*wanted)
+        return [value.detach().float(), *(x.float() for x in torch.autograd.grad(value, wanted, gradient))]
+
+
+def _norm(device: torch.device) -> Sequence[Tensor]:
+    # Axes in the order of a model's norms of heads, whose rows do not lie in the order of the axes.
+    x, d = (each.transpose(1, 2) for each in _drawn(device, (2, 5, 3, 40), (2, 5, 3, 40)))
+    (weight,) = _drawn(device, (40,), dtype=torch.float32)
+    return _differentiated(lambda a, w: norm(a, w, 1, 1e-6), [x, weight], d)
+
+
+def _gates(device: torch.device) -> Sequence[Tensor]:
+    left, right, d = _drawn(device, (5, 300), (5, 300), (5, 300))
+    return [each for kind in (GELU, SILU) for each in _differentiated(partial(gate, kind=kind), [left, right], d)]
+
+
+def _rotation(device: torch.device) -> Sequence[Tensor]:
+    x, cos, sin, d = _drawn(device, (2, 5, 3, 16), (2, 5, 16), (2, 5, 16), (2, 3, 5, 16))
+    return _differentiated(lambda a: rotate(a, cos, sin), [x.transpose(1, 2)], d)
+
+
+def _update(device: torch.device) -> Sequence[Tensor]:
+    param, grad, mean, square = _drawn(device, *[(5000,)] * 4, dtype=torch.float32)
+    square.square_()
+    changed = adamw([(param, grad, mean, square)], scale=0.5, step=3, rate=0.1, beta1=0.9, beta2=0.95, epsilon=1e-8,
+                    decay=0.1)
+    return param, mean, square, changed.float()
+
+
+CASES: dict[str, Callable[[torch.device], Sequence[Tensor]]] = {
+    "loss": _loss, "norm": _norm, "gate": _gates, "rotation": _rotation, "AdamW": _update}
+"""What is tried, by name."""

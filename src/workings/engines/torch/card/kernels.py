@@ -1,0 +1,156 @@
+"""Kernels in Triton, imported on a machine with an NVIDIA card only; the modules beside this one say what they compute.
+
+Triton reads annotations as constants of the program, so arguments that are none have none. Arithmetic is in float32.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def capped(x, cap):
+    """``cap * tanh(x / cap)``; tanh by the sigmoid, which Triton has on every card."""
+    return cap * (2 * tl.sigmoid(2 * x / cap) - 1)
+
+
+@triton.jit
+def block_loss(logits, targets, weights, totals, log_z, stride, cap, VOCABULARY: tl.constexpr, TARGETS: tl.constexpr,
+               CAPPED: tl.constexpr, GRADIENT: tl.constexpr, BLOCK: tl.constexpr):
+    """One program a row of logits: once through it for the normalizer, once more for the gradient in its place."""
+    # All rows together have more elements than 32 bits count.
+    row = tl.program_id(0).to(tl.int64)
+    logits += row * stride
+    top, total = -float("inf"), 0.0
+    for start in range(0, VOCABULARY, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        x = tl.load(logits + at, mask=at < VOCABULARY, other=-float("inf")).to(tl.float32)
+        if CAPPED:
+            x = tl.where(at < VOCABULARY, capped(x, cap), -float("inf"))
+        # What was added up so far counts from the largest logit seen, which may rise.
+        larger = tl.maximum(top, tl.max(x))
+        total = total * tl.exp(top - larger) + tl.sum(tl.exp(x - larger))
+        top = larger
+    z = top + tl.log(total)
+    tl.store(log_z + row, z)
+    if GRADIENT:
+        weight = tl.load(totals + row)
+        for start in range(0, VOCABULARY, BLOCK):
+            at = start + tl.arange(0, BLOCK)
+            x = tl.load(logits + at, mask=at < VOCABULARY, other=0.0).to(tl.float32)
+            if CAPPED:
+                x = capped(x, cap)
+            d = tl.exp(x - z) * weight
+            for k in tl.static_range(TARGETS):
+                d -= tl.where(at == tl.load(targets + row * TARGETS + k), tl.load(weights + row * TARGETS + k), 0.0)
+            if CAPPED:
+                d *= 1 - (x / cap) * (x / cap)
+            tl.store(logits + at, d.to(logits.dtype.element_ty), mask=at < VOCABULARY)
+
+
+@triton.jit
+def norm(x, weight, y, inverse, rows, epsilon, SIZE: tl.constexpr, OFFSET: tl.constexpr, BLOCK: tl.constexpr,
+         TILE: tl.constexpr):
+    """One program `TILE` rows: divided by the root of their mean square, times the weight."""
+    row = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
+    column = tl.arange(0, BLOCK)
+    at, there = row[:, None] * SIZE + column[None, :], (row < rows)[:, None] & (column < SIZE)[None, :]
+    wide = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
+    w = tl.load(weight + column, mask=column < SIZE, other=0.0).to(tl.float32) + OFFSET
+    r = 1 / tl.sqrt(tl.sum(wide * wide, 1) / SIZE + epsilon)
+    tl.store(y + at, (wide * r[:, None] * w[None, :]).to(y.dtype.element_ty), mask=there)
+    tl.store(inverse + row, r, mask=row < rows)
+
+
+@triton.jit
+def norm_gradient(x, weight, inverse, dy, dx, parts, rows, SIZE: tl.constexpr, OFFSET: tl.constexpr,
+                  BLOCK: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr, OF_WEIGHT: tl.constexpr):
+    """One program `TILES` tiles of rows, whose sum for the weight is one row of `parts`."""
+    column = tl.arange(0, BLOCK)
+    w = tl.load(weight + column, mask=column < SIZE, other=0.0).to(tl.float32) + OFFSET
+    total = tl.zeros([BLOCK], dtype=tl.float32)
+    for tile in range(TILES):
+        row = (tl.program_id(0).to(tl.int64) * TILES + tile) * TILE + tl.arange(0, TILE)
+        at, there = row[:, None] * SIZE + column[None, :], (row < rows)[:, None] & (column < SIZE)[None, :]
+        r = tl.load(inverse + row, mask=row < rows, other=0.0)[:, None]
+        normed = tl.load(x + at, mask=there, other=0.0).to(tl.float32) * r
+        d = tl.load(dy + at, mask=there, other=0.0).to(tl.float32)
+        weighted = d * w[None, :]
+        back = r * (weighted - normed * (tl.sum(weighted * normed, 1) / SIZE)[:, None])
+        tl.store(dx + at, back.to(dx.dtype.element_ty), mask=there)
+        if OF_WEIGHT:
+            total += tl.sum(d * normed, 0)
+    if OF_WEIGHT:
+        tl.store(parts + tl.program_id(0) * SIZE + column, total, mask=column < SIZE)
+
+
+@triton.jit
+def bend(x, GELU: tl.constexpr):
+    """What a gate's sigmoid is taken of, and its slope: x itself, or what makes GELU by tanh of ``x * sigmoid``."""
+    if GELU:
+        return 1.5957691216057308 * (x + 0.044715 * x * x * x), 1.5957691216057308 * (1 + 0.134145 * x * x)
+    return x, x * 0 + 1
+
+
+@triton.jit
+def gate(left, right, y, count, GELU: tl.constexpr, BLOCK: tl.constexpr):
+    """``left * sigmoid(bend(left)) * right``."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    a = tl.load(left + at, mask=at < count, other=0.0).to(tl.float32)
+    b = tl.load(right + at, mask=at < count, other=0.0).to(tl.float32)
+    bent, _ = bend(a, GELU)
+    tl.store(y + at, (a * tl.sigmoid(bent) * b).to(y.dtype.element_ty), mask=at < count)
+
+
+@triton.jit
+def gate_gradient(left, right, dy, d_left, d_right, count, GELU: tl.constexpr, BLOCK: tl.constexpr):
+    """The gradients by both sides of `gate`."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    there = at < count
+    a = tl.load(left + at, mask=there, other=0.0).to(tl.float32)
+    b = tl.load(right + at, mask=there, other=0.0).to(tl.float32)
+    d = tl.load(dy + at, mask=there, other=0.0).to(tl.float32)
+    bent, slope = bend(a, GELU)
+    open_ = tl.sigmoid(bent)
+    tl.store(d_left + at, (d * b * open_ * (1 + a * (1 - open_) * slope)).to(d_left.dtype.element_ty), mask=there)
+    tl.store(d_right + at, (d * a * open_).to(d_right.dtype.element_ty), mask=there)
+
+
+@triton.jit
+def rotate(x, cos, sin, y, heads, positions, row_stride, head_stride, position_stride, angle_stride,
+           HALF: tl.constexpr, BLOCK: tl.constexpr, HEADS: tl.constexpr, BACK: tl.constexpr):
+    """One program a position: all its heads turned by the position's angles, or back."""
+    row, position = tl.program_id(0) // positions, tl.program_id(0) % positions
+    column, head = tl.arange(0, BLOCK), tl.arange(0, HEADS)
+    at = (row.to(tl.int64) * row_stride + position.to(tl.int64) * position_stride
+          + head[:, None].to(tl.int64) * head_stride + column[None, :])
+    there = (head < heads)[:, None] & (column < HALF)[None, :]
+    angle = row.to(tl.int64) * angle_stride + position * 2 * HALF + column
+    c1 = tl.load(cos + angle, mask=column < HALF, other=0.0).to(tl.float32)[None, :]
+    c2 = tl.load(cos + angle + HALF, mask=column < HALF, other=0.0).to(tl.float32)[None, :]
+    s1 = tl.load(sin + angle, mask=column < HALF, other=0.0).to(tl.float32)[None, :]
+    s2 = tl.load(sin + angle + HALF, mask=column < HALF, other=0.0).to(tl.float32)[None, :]
+    a = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
+    b = tl.load(x + at + HALF, mask=there, other=0.0).to(tl.float32)
+    if BACK:
+        first, second = a * c1 + b * s2, b * c2 - a * s1
+    else:
+        first, second = a * c1 - b * s1, b * c2 + a * s2
+    tl.store(y + at, first.to(y.dtype.element_ty), mask=there)
+    tl.store(y + at + HALF, second.to(y.dtype.element_ty), mask=there)
+
+
+@triton.jit
+def adamw(param, grad, mean, square, changed, scale, count, kept, rate, beta1, rest1, beta2, rest2, root, epsilon,
+          BLOCK: tl.constexpr):
+    """One update of a block of elements, in place, and how many of them moved."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    there = at < count
+    p = tl.load(param + at, mask=there, other=0.0)
+    g = tl.load(grad + at, mask=there, other=0.0) * tl.load(scale)
+    m = beta1 * tl.load(mean + at, mask=there, other=0.0) + rest1 * g
+    v = beta2 * tl.load(square + at, mask=there, other=0.0) + rest2 * g * g
+    new = kept * p - rate * m / (tl.sqrt(v) * root + epsilon)
+    tl.store(param + at, new, mask=there)
+    tl.store(mean + at, m, mask=there)
+    tl.store(square + at, v, mask=there)
+    tl.atomic_add(changed, tl.sum(((new != p) & there).to(tl.int64)))

@@ -1,0 +1,236 @@
+"""Norm, gate, rotation and AdamW's update, each by one kernel or by PyTorch's operations, which say what it computes.
+
+A function makes its results, then fills them: a card by the kernel, a CPU by the plain operations, a trace (fake
+tensors) not at all, because the kernel needs no memory beside the results.
+
+Shape suffixes: R rows, D elements of a row or width, B rows of tokens, N heads, S positions, H head size,
+C positions of a product, V outputs.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import is_fake
+from torch.autograd import Function
+
+TILES = 16
+"""Tiles of rows for which one program of a norm's gradient adds up the weight's, in an order that is fixed."""
+ELEMENTS = 1024
+"""Elements of a program where every element is for itself."""
+GELU, SILU = "gelu", "silu"
+"""Gates: GELU by tanh, and ``x * sigmoid(x)``."""
+
+
+def _power_of_two(size: int) -> int:
+    return 1 << max(0, size - 1).bit_length()
+
+
+def _fill(x: Tensor, kernel: Callable[[Any], None], plain: Callable[[], None]) -> None:
+    """Compute results by what the tensors' place has."""
+    if x.is_cuda:  # a trace's tensors call themselves a CPU's
+        # Only a machine with a card has Triton.
+        from workings.engines.torch.card import kernels
+
+        kernel(kernels)
+    elif not is_fake(x):
+        plain()
+
+
+def _dense(x: Tensor) -> Tensor:
+    """``x`` if its elements fill one piece of memory, its last axis innermost, in whatever order of rows; or a copy."""
+    return x if x.stride(-1) == 1 and torch.empty_like(x).stride() == x.stride() else x.contiguous()
+
+
+def _laid_out_as(x: Tensor, like: Tensor) -> Tensor:
+    return x if x.stride() == like.stride() else torch.empty_like(like, dtype=x.dtype).copy_(x)
+
+
+def _rows(x: Tensor) -> Tensor:
+    """``[R, D]`` of a dense tensor, rows as they lie in memory."""
+    return x.as_strided((x.numel() // x.shape[-1], x.shape[-1]), (x.shape[-1], 1), x.storage_offset())
+
+
+def norm(x: Tensor, weight: Tensor, offset: int, epsilon: float) -> Tensor:
+    """``x / root(mean(x * x) + epsilon) * (weight + offset)`` over the last axis, in the format of x."""
+    y: Tensor = _Norm.apply(x, weight, offset, epsilon)
+    return y
+
+
+class _Norm(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, offset: int, epsilon: float) -> Tensor:
+        x = _dense(x)
+        y, count = torch.empty_like(x), x.numel() // x.shape[-1]
+        inverse_R = torch.empty(count, dtype=torch.float32, device=x.device)
+        block, tile, warps = _tiles(x.shape[-1])
+
+        def plain() -> None:
+            wide = _rows(x).float()
+            inverse_R.copy_(wide.square().mean(-1).add_(epsilon).rsqrt_())
+            _rows(y).copy_(wide * inverse_R[:, None] * (weight.float() + offset))
+
+        _fill(x, lambda kernels: kernels.norm[(-(-count // tile),)](
+            x, weight, y, inverse_R, count, epsilon, SIZE=x.shape[-1], OFFSET=offset, BLOCK=block, TILE=tile,
+            num_warps=warps), plain)
+        ctx.save_for_backward(x, weight, inverse_R)
+        ctx.offset = offset
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, inverse_R = ctx.saved_tensors
+        dy, dx = _laid_out_as(outer[0], x), torch.empty_like(x)
+        block, tile, warps = _tiles(x.shape[-1])
+        programs = -(-inverse_R.shape[0] // (tile * TILES))
+        of_weight = ctx.needs_input_grad[1]
+        parts = torch.empty((programs if of_weight else 1, x.shape[-1]), dtype=torch.float32, device=x.device)
+
+        def plain() -> None:
+            normed, d = _rows(x).float() * inverse_R[:, None], _rows(dy).float()
+            weighted = d * (weight.float() + ctx.offset)
+            back = weighted - normed * (weighted * normed).mean(-1, keepdim=True)
+            _rows(dx).copy_(back * inverse_R[:, None])
+            parts.zero_()[0] = (d * normed).sum(0)
+
+        _fill(x, lambda kernels: kernels.norm_gradient[(programs,)](
+            x, weight, inverse_R, dy, dx, parts, inverse_R.shape[0], SIZE=x.shape[-1], OFFSET=ctx.offset, BLOCK=block,
+            TILE=tile, TILES=TILES, OF_WEIGHT=of_weight, num_warps=warps), plain)
+        return dx, parts.sum(0).to(weight.dtype) if of_weight else None, None, None
+
+
+def _tiles(size: int) -> tuple[int, int, int]:
+    """Columns of a program, rows of it, and warps."""
+    block = _power_of_two(size)
+    return block, max(1, 1024 // block), 4 if block <= 2048 else 8 if block <= 4096 else 16
+
+
+def gate(left: Tensor, right: Tensor, kind: str) -> Tensor:
+    """``activation(left) * right``, element by element; ``kind``: `GELU` or `SILU`."""
+    y: Tensor = _Gate.apply(left, right, kind)
+    return y
+
+
+class _Gate(Function):
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor, kind: str) -> Tensor:
+        left, right = left.contiguous(), right.contiguous()
+        y, count = torch.empty_like(left), left.numel()
+
+        def plain() -> None:
+            y.copy_(left.float() * _bent(left.float(), kind)[0].sigmoid() * right.float())
+
+        _fill(left, lambda kernels: kernels.gate[(-(-count // ELEMENTS),)](
+            left, right, y, count, GELU=kind == GELU, BLOCK=ELEMENTS), plain)
+        ctx.save_for_backward(left, right)
+        ctx.kind = kind
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, Tensor, None]:
+        left, right = ctx.saved_tensors
+        dy, d_left, d_right = outer[0].contiguous(), torch.empty_like(left), torch.empty_like(right)
+
+        def plain() -> None:
+            a, b, d = left.float(), right.float(), dy.float()
+            bent, slope = _bent(a, ctx.kind)
+            open_ = bent.sigmoid()
+            d_left.copy_(d * b * open_ * (1 + a * (1 - open_) * slope))
+            d_right.copy_(d * a * open_)
+
+        _fill(left, lambda kernels: kernels.gate_gradient[(-(-left.numel() // ELEMENTS),)](
+            left, right, dy, d_left, d_right, left.numel(), GELU=ctx.kind == GELU, BLOCK=ELEMENTS), plain)
+        return d_left, d_right, None
+
+
+def _bent(x: Tensor, kind: str) -> tuple[Tensor, Tensor]:
+    """What the sigmoid is taken of, and its slope: GELU by tanh is ``x * sigmoid`` of a polynomial."""
+    if kind == SILU:
+        return x, torch.ones_like(x)
+    root = 2 * (2 / torch.pi) ** 0.5
+    return root * (x + 0.044715 * x ** 3), root * (1 + 3 * 0.044715 * x ** 2)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Queries or keys ``[B, N, S, H]`` turned by the angles whose cosines and sines are ``[B or 1, S, H]``."""
+    y: Tensor = _Rotate.apply(x, cos, sin)
+    return y
+
+
+class _Rotate(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        return _turned(x, cos, sin, back=False)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, None, None]:
+        return _turned(outer[0], *ctx.saved_tensors, back=True), None, None
+
+
+def _turned(x: Tensor, cos: Tensor, sin: Tensor, *, back: bool) -> Tensor:
+    x, cos, sin = _dense(x), cos.contiguous(), sin.contiguous()
+    y, (rows, heads, positions, size) = torch.empty_like(x), x.shape
+
+    def plain() -> None:
+        c, s = cos[:, None].float(), sin[:, None].float()
+        wide = x.float()
+        # The inverse of a rotation is its transpose.
+        first, second = (wide * s if back else wide).chunk(2, -1)
+        y.copy_(wide * c + (torch.cat((second, -first), -1) if back else torch.cat((-second, first), -1) * s))
+
+    _fill(x, lambda kernels: kernels.rotate[(rows * positions,)](
+        x, cos, sin, y, heads, positions, *x.stride()[:3], cos.stride(0) if cos.shape[0] > 1 else 0, HALF=size // 2,
+        BLOCK=_power_of_two(size // 2), HEADS=_power_of_two(heads), BACK=back, num_warps=4), plain)
+    return y
+
+
+def wide_product(left_CV: Tensor, right_CD: Tensor) -> Tensor:
+    """``left.T @ right`` of bf16 matrices as a float32 matrix ``[V, D]``, never rounded to bf16."""
+    if left_CV.is_cuda:
+        return torch.mm(left_CV.t(), right_CD, out_dtype=torch.float32)
+    if is_fake(left_CV):
+        return left_CV.new_empty((left_CV.shape[1], right_CD.shape[1]), dtype=torch.float32)
+    return left_CV.t().float() @ right_CD.float()
+
+
+def adamw(tensors: Sequence[tuple[Tensor, ...]], *, scale: Tensor | float, step: int, rate: float,
+          beta1: float, beta2: float, epsilon: float, decay: float) -> Tensor:
+    """Update float32 parameters in place, given each with its gradient and its two moments, all dense and flat.
+
+    Args:
+        tensors: ``(parameter, gradient, mean, mean square)`` each.
+        scale: every gradient is multiplied by it.
+        step: from 1.
+        rate: the learning rate.
+        beta1: decay of the mean.
+        beta2: decay of the mean square.
+        epsilon: added to the root, after the correction.
+        decay: decoupled weight decay.
+
+    Returns:
+        How many elements changed, an int64 scalar on the device.
+    """
+    device = tensors[0][0].device
+    changed = torch.zeros((), dtype=torch.int64, device=device)
+    # A fill, not a copy from the host: that would make the host wait for the card.
+    factor = scale if isinstance(scale, Tensor) else torch.full((), scale, device=device)
+    kept, rate_now, root = 1 - rate * decay, rate / (1 - beta1 ** step), (1 - beta2 ** step) ** -0.5
+    for param, grad, mean, square in tensors:
+        def plain(param: Tensor = param, grad: Tensor = grad, mean: Tensor = mean, square: Tensor = square) -> None:
+            g = grad * factor
+            mean.mul_(beta1).add_(g, alpha=1 - beta1)
+            square.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+            new = kept * param - rate_now * mean / (square.sqrt() * root + epsilon)
+            changed.add_((new != param).sum())
+            param.copy_(new)
+
+        def on_card(kernels: Any, each: tuple[Tensor, ...] = (param, grad, mean, square)) -> None:
+            count = each[0].numel()
+            kernels.adamw[(-(-count // (4 * ELEMENTS)),)](
+                *each, changed, factor, count, kept, rate_now, beta1, 1 - beta1, beta2, 1 - beta2, root, epsilon,
+                BLOCK=4 * ELEMENTS, num_warps=8)
+
+        _fill(param, on_card, plain)
+    return changed

@@ -1,0 +1,258 @@
+"""The kernels for NVIDIA cards: on a card, or in Triton's interpreter, against their plain versions; those against
+PyTorch; and which modules of transformers compute by them."""
+
+import json
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra `torch`")
+
+from tests.engines.tiny import random_batch, request, tiny_shape  # noqa: E402
+from workings.config.training import PrecisionConfig  # noqa: E402
+from workings.engines.torch.card import check, layers, operations  # noqa: E402
+from workings.engines.torch.engine import TorchEngine  # noqa: E402
+from workings.engines.torch.step import micro_batch_objective, to_rows  # noqa: E402
+from workings.engines.torch.trace.inspect import TracedCard, inspect_step  # noqa: E402
+
+ON_CARD = torch.cuda.is_available()
+CPU = torch.device("cpu")
+BLOCKS_OF_LOSS = """
+import json, torch
+from workings.engines.torch.card import loss
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+found = []
+for vocabulary, targets, cap, dtype in ((37, 1, 0.0, torch.float32), (300, 3, 5.0, torch.float32),
+                                        (9000, 1, 0.0, torch.bfloat16), (20000, 2, 30.0, torch.bfloat16)):
+    for gradient in (False, True):
+        random = torch.Generator().manual_seed(0)
+        logits = torch.randn(4, vocabulary, generator=random).mul(3).to(dtype)
+        index = torch.randint(0, vocabulary, (4, targets), generator=random)
+        weights = torch.rand(4, targets, generator=random)
+        plain, there = logits.clone(), logits.clone().to(device)
+        expected = loss.block_loss_(plain, index, weights, cap, gradient)
+        log_z = loss._on_card(there, index.to(device), weights.to(device), cap, gradient)
+        apart = (there.cpu().float() - plain.float()).abs().max() / plain.float().abs().max()
+        found.append({"narrow": dtype == torch.bfloat16, "changed": not torch.equal(plain, logits), "of": gradient,
+                      "log_z": float((log_z.cpu() - expected).abs().max()), "logits": float(apart)})
+print(json.dumps(found))
+"""
+INTERPRETED = """
+import json, torch
+from workings.engines.torch.card import check, operations
+from workings.engines.torch.card import kernels
+cpu, fill, apart = torch.device("cpu"), operations._fill, {}
+for name, compute in check.CASES.items():
+    if name != "loss":
+        operations._fill = fill
+        plain = compute(cpu)
+        operations._fill = lambda x, kernel, plain: kernel(kernels)
+        apart[name] = max(float((a - b).abs().max() / a.abs().max()) for a, b in zip(plain, compute(cpu), strict=True))
+print(json.dumps(apart))
+"""
+needs_triton = pytest.mark.skipif(not find_spec("triton"), reason="needs Triton, which PyTorch for CUDA brings")
+
+
+@needs_triton
+def test_the_kernel_of_the_loss_computes_what_its_plain_version_does(run_python) -> None:
+    # Triton looks for its interpreter when it is imported, so this takes a child.
+    done = run_python("-c", BLOCKS_OF_LOSS, environment={} if ON_CARD else {"TRITON_INTERPRET": "1"})
+    found = json.loads(done.stdout)
+    assert len(found) == 8
+    for case in found:
+        assert case["changed"] is case["of"]
+        assert case["log_z"] < 1e-5
+        assert case["logits"] <= (2 ** -7 if case["narrow"] else 1e-6)
+
+
+@needs_triton
+def test_the_other_kernels_compute_what_their_plain_versions_do(run_python) -> None:
+    if ON_CARD:
+        assert check.finding(torch.device("cuda")) == ""
+        return
+    apart = json.loads(run_python("-c", INTERPRETED, environment={"TRITON_INTERPRET": "1"}).stdout)
+    assert apart.keys() == check.CASES.keys() - {"loss"}
+    assert all(each < check.CLOSE for each in apart.values())
+    assert apart["AdamW"] < 1e-5
+
+
+@pytest.mark.skipif(not ON_CARD, reason="needs an NVIDIA card")
+def test_products_are_not_rounded() -> None:
+    from workings.engines.torch.card.loss import add_product_
+
+    random = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(64, size, generator=random).bfloat16() for size in (48, 32))
+    total = torch.randn(48, 32, generator=random)
+    there = total.cuda()
+    add_product_(total, left, right)
+    add_product_(there, left.cuda(), right.cuda())
+    assert (there.cpu() - total).abs().max() < 1e-4
+    wide = operations.wide_product(left.cuda(), right.cuda()).cpu()
+    assert (wide - operations.wide_product(left, right)).abs().max() < 1e-4
+
+
+def test_gradients_are_those_that_pytorch_finds() -> None:
+    random = torch.Generator().manual_seed(1)
+
+    def drawn(*size: int) -> torch.Tensor:
+        return torch.randn(*size, generator=random).requires_grad_()
+
+    def plain_norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.rms_norm(x, x.shape[-1:], eps=1e-6) * (1 + weight)
+
+    def plain_rotation(x: torch.Tensor) -> torch.Tensor:
+        first, second = x.chunk(2, -1)
+        return x * cos[:, None] + torch.cat((-second, first), -1) * sin[:, None]
+
+    cos, sin = drawn(2, 3, 4).detach(), drawn(2, 3, 4).detach()
+    gelu = torch.nn.functional.gelu
+    for ours, plain, inputs in (
+            (lambda x, w: operations.norm(x, w, 1, 1e-6), plain_norm, (drawn(2, 3, 5), drawn(5))),
+            (lambda x, w: operations.norm(x.transpose(0, 1), w, 1, 1e-6),
+             lambda x, w: plain_norm(x.transpose(0, 1), w), (drawn(2, 3, 5), drawn(5))),
+            (lambda a, b: operations.gate(a, b, operations.GELU), lambda a, b: gelu(a, approximate="tanh") * b,
+             (drawn(7), drawn(7))),
+            (lambda a, b: operations.gate(a, b, operations.SILU), lambda a, b: torch.nn.functional.silu(a) * b,
+             (drawn(7), drawn(7))),
+            (lambda x: operations.rotate(x, cos, sin), plain_rotation, (drawn(2, 2, 3, 4),))):
+        value, expected = ours(*inputs), plain(*inputs)
+        assert torch.allclose(value, expected, atol=1e-6)
+        outer = torch.randn(value.shape, generator=random)
+        for mine, theirs in zip(*(torch.autograd.grad(x, inputs, outer) for x in (value, expected)), strict=True):
+            assert torch.allclose(mine, theirs, atol=1e-5)
+
+
+def test_adamw_updates_as_pytorch_does_and_counts_what_changed() -> None:
+    random = torch.Generator().manual_seed(0)
+    param = torch.randn(40, generator=random)
+    still = param.clone().requires_grad_()
+    theirs = torch.optim.AdamW([still], lr=0.1, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.01)
+    mean, square = torch.zeros(40), torch.zeros(40)
+    for step in (1, 2, 3):
+        grad = torch.randn(40, generator=random)
+        grad[:10] = 0  # and no decay of zeros, so that these stay
+        param[:10] = 0
+        with torch.no_grad():
+            still[:10] = 0
+        still.grad = grad * 0.5
+        theirs.step()
+        changed = operations.adamw([(param, grad, mean, square)], scale=0.5, step=step, rate=0.1, beta1=0.9, beta2=0.95,
+                                   epsilon=1e-8, decay=0.01)
+        assert changed.item() == 30
+        assert torch.allclose(param, still, atol=1e-6)
+
+
+@pytest.mark.parametrize(("installed", "capability", "said"), [
+    (None, (9, 0), "Triton is not installed"), ("triton", (7, 5), "no bf16")])
+def test_why_a_card_has_no_kernels_is_said(monkeypatch: pytest.MonkeyPatch, installed: str | None,
+                                           capability: tuple[int, int], said: str) -> None:
+    monkeypatch.setattr(check, "find_spec", lambda name: installed)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    check.finding.cache_clear()
+    try:
+        assert said in check.finding(torch.device("cuda"))
+        assert not check.serves(torch.device("cuda"))
+    finally:
+        check.finding.cache_clear()
+
+
+@pytest.mark.parametrize("case", check.CASES)
+def test_a_kernel_that_fails_or_computes_something_else_is_found(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    """On the CPU as the card, whose plain version is right, and then is not."""
+    monkeypatch.setattr(check, "find_spec", lambda name: name)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    right, calls = check.CASES[case], []
+
+    def second_is_wrong(device: torch.device) -> object:
+        calls.append(1)
+        return [x * (1 + 0.1 * (len(calls) - 1)) for x in right(device)]
+
+    def fails(device: torch.device) -> object:
+        raise RuntimeError("Failed to find C compiler.\nMore of it.")
+
+    for compute, said in ((right, ""), (second_is_wrong, "off by 0.1"), (fails, "Failed to find C compiler.")):
+        monkeypatch.setitem(check.CASES, case, compute)
+        check.finding.cache_clear()
+        try:
+            found = check.finding(CPU)
+        finally:
+            check.finding.cache_clear()
+        assert said in found
+        assert found.startswith(case if said else "")
+        assert bool(found) is bool(said)
+
+
+def _gradients(family: str, *, kernels: bool) -> dict[str, torch.Tensor]:
+    engine = TorchEngine.open(request(tiny_shape(family)))
+    state = engine.init(0)
+    if kernels:
+        layers.use_kernels(state.model)
+        of_ours = (layers.NormByKernel, layers.FeedForwardByKernel)
+        assert {type(each) for each in state.model.modules() if isinstance(each, of_ours)} == set(of_ours)
+        # Gemma 4's norms of values have no weight, and Qwen 3.5's of a state are no such norms.
+        left = {type(each).__name__ for each in state.model.modules() if type(each).__name__.endswith(("Norm", "MLP"))}
+        assert left <= {"Gemma4RMSNorm", "Qwen3_5RMSNormGated"}
+        turn = getattr(import_module(type(state.model).__module__), layers.ROTATION)
+        # Gemma 4's function takes queries and keys one by one.
+        assert hasattr(turn, "by_kernel") is (family != "gemma4")
+    for rows in to_rows(engine.spec, random_batch(engine.spec.shape)):
+        micro_batch_objective(engine.spec, state.model, rows, 10.0)[0].backward()
+    return {name: param.grad for name, param in state.trained.items() if param.grad is not None}
+
+
+@pytest.mark.parametrize("family", ["gemma", "gemma2", "gemma3", "gemma4", "llama", "qwen2", "qwen3", "smollm3",
+                                    "olmo3", "qwen3_5"])
+def test_a_model_by_kernels_has_the_gradients_of_transformers_own(family: str) -> None:
+    own, by_kernels = _gradients(family, kernels=False), _gradients(family, kernels=True)
+    assert own.keys() == by_kernels.keys()
+    for name, gradient in own.items():
+        assert (gradient - by_kernels[name]).abs().max() <= 1e-4 * gradient.abs().max(), name
+
+
+def test_another_formula_keeps_its_own_operations() -> None:
+    class HalfRMSNorm(torch.nn.Module):
+        def __init__(self, size: int) -> None:
+            super().__init__()
+            self.weight, self.eps = torch.nn.Parameter(torch.ones(size)), 1e-6
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return operations.norm(x, self.weight, 0, self.eps) / 2
+
+    class SumMLP(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.down_proj(self.act_fn(self.gate_proj(x)) + self.up_proj(x))
+
+    assert layers.norm_offset(HalfRMSNorm) is None
+    assert layers.norm_offset(torch.nn.LayerNorm) is None
+    assert not layers._is_gated(SumMLP)
+    assert layers.gate_kind(torch.nn.functional.relu) == ""
+    assert layers.gate_kind(torch.nn.functional.silu) == operations.SILU
+    assert not layers._turns(lambda q, k, cos, sin: (q, k))
+
+
+def test_a_step_of_a_float32_model_with_bf16_products_takes_the_kernels_everywhere() -> None:
+    engine = TorchEngine.open(request(tiny_shape("gemma3"), precision=PrecisionConfig(compute="bf16")))
+    losses = []
+    for kernels in (False, True):
+        engine.spec = replace(engine.spec, card_kernels=kernels)
+        engine.spec.optimizer.by_kernel = kernels
+        state, seen = engine.init(0), []
+        for seed in range(3):
+            state, result = engine.step(state, random_batch(engine.spec.shape, seed=seed), 1e-3)
+            seen.append(result.loss)
+        losses.append(seen)
+    assert losses[0] != losses[1]
+    assert losses[0] == pytest.approx(losses[1], rel=2e-2)
+
+
+def test_a_traced_step_keeps_less_for_backward_by_kernels() -> None:
+    """Of a norm its input in bf16 and a number a row are kept, of a gate its two sides."""
+    asked = request(tiny_shape("gemma", layers=8), precision=PrecisionConfig(compute="bf16"))
+
+    def activations(*, kernels: bool) -> int:
+        return inspect_step(asked, (1, 4, 512), "gpu", TracedCard(capability="9.0", kernels=kernels)).breakdown[
+            "activations"]
+
+    assert activations(kernels=True) < 0.75 * activations(kernels=False)
