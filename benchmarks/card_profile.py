@@ -16,7 +16,7 @@ from typing import Any
 
 from proof.chip.beside import ROOT, make_findable
 from proof.chip.model import Configuration
-from proof.chip.part import XLA_UNTIMED, Chip
+from proof.chip.part import XLA_CHOICES, XLA_TIMED, Chip
 from tools.result_file import write_result
 from workings.record import jsonl
 from workings.record.layout import METRICS
@@ -29,8 +29,9 @@ WHAT = ("Where a step's time goes on an NVIDIA card: kernels of one step of the 
         "loss, and whether a run is the same run again.")
 BLOCK = (4096, 262_144, 640)
 """Positions, vocabulary and width of the block of logits that is timed."""
-TWICE = {"jax": ("jax", ""), "jax, kernels not timed": ("jax", XLA_UNTIMED),
-         "jax, deterministic operations": ("jax", "--xla_gpu_deterministic_ops=true"), "torch": ("torch", "")}
+TWICE = {"jax": ("jax", XLA_TIMED), **{f"jax, {choice}": ("jax", flags) for choice, flags in XLA_CHOICES.items()},
+         "jax, deterministic operations": ("jax", f"{XLA_TIMED} --xla_gpu_deterministic_ops=true"),
+         "torch": ("torch", "")}
 STEPS = 100
 
 

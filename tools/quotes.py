@@ -80,6 +80,11 @@ def wrong(quote: Quote) -> str:
 
 def value_at(document: Any, place: str) -> Any:
     """The value at a dotted path, with + for a space. Raises `KeyError` or `IndexError` where there is none."""
-    for part in place.replace("+", " ").split("."):
-        document = document[int(part)] if isinstance(document, list) else document[part]
+    parts = place.replace("+", " ").split(".")
+    while parts:
+        # A key may have dots of its own, as in a model's name.
+        count = next((count for count in range(1, len(parts) + 1)
+                      if isinstance(document, dict) and ".".join(parts[:count]) in document), 1)
+        key, parts = ".".join(parts[:count]), parts[count:]
+        document = document[int(key)] if isinstance(document, list) else document[key]
     return document

@@ -22,6 +22,7 @@ from workings.config.load import load_recipe
 from workings.errors import RequestError
 from workings.runs.parity import (
     TOLERANCES,
+    Case,
     comparable,
     course,
     first_losses,
@@ -95,8 +96,19 @@ def one_side(place: Path, side: Path, asked: dict[str, Any]) -> None:
     # Before the course: the CPU's side makes what the chip's only reads.
     logits, losses = trained_logits(case, engine), first_losses(case, engine)
     _, curve = course(case, opened, case.begin(opened, case.request.optimizer), 0, len(case.batches))
-    np.savez(side / "numbers.npz", logits=logits, losses=losses, curve=curve,
+    np.savez(side / "numbers.npz", logits=logits, losses=losses, curve=curve, **stored(case, engine),
              **{f"gradient.{name}": x for name, x in gradients(case, engine).items()})
+
+
+def stored(case: Case, engine: str) -> dict[str, np.ndarray]:
+    """Of a PyTorch model in four bits the codes, the scales and the values of its first matrix; else nothing."""
+    opened = case.engine(engine)
+    modules = getattr(getattr(case.begin(opened, case.request.optimizer), "model", None), "modules", tuple)()
+    first = next((module for module in modules if hasattr(module, "codes")), None)
+    if first is None:
+        return {}
+    arrays = {"codes": first.codes, "scales": first.absmax, "values": first.full(first.absmax.dtype)}
+    return {f"stored.{name}": x.cpu().numpy() for name, x in arrays.items()}
 
 
 def read(side: Path) -> dict[str, np.ndarray]:
@@ -111,7 +123,10 @@ def differences(cpu: dict[str, np.ndarray], chip: dict[str, np.ndarray]) -> dict
                                              if name.startswith("gradient.")} for side in (cpu, chip)))
     found = {"logit": largest(cpu["logits"], chip["logits"]), "loss": largest(cpu["losses"], chip["losses"]),
              "curve": largest(cpu["curve"], chip["curve"]), "gradient": gradient}
-    return {"holds": all(value <= TOLERANCES[name] for name, value in found.items()), **found,
+    # Where a model in four bits differs, this tells whether it is stored or multiplied in another way.
+    kept = {name: {"differ": int((cpu[name] != chip[name]).sum()), "of": cpu[name].size} for name in cpu
+            if name.startswith("stored.")}
+    return {"holds": all(value <= TOLERANCES[name] for name, value in found.items()), **found, **kept,
             "worst_gradient": worst, "tolerances": {name: TOLERANCES[name] for name in found},
             "first_loss": float(cpu["curve"][0]), "last_loss": float(cpu["curve"][-1])}
 

@@ -11,11 +11,12 @@ from typing import Any
 
 from workings.hardware.catalog import targets
 
+XLA_TIMED = "--xla_gpu_autotune_level=4"
+"""With which XLA times kernels for a GPU and takes the fastest, as it does of itself; the product does not let it."""
 XLA_UNTIMED = "--xla_gpu_autotune_level=0"
-"""Flags of XLA with which it chooses kernels for a GPU without timing them."""
-XLA_CHOICES = {"kernels not timed": XLA_UNTIMED,
+XLA_CHOICES = {"kernels not timed": f"{XLA_UNTIMED} --xla_gpu_enable_triton_gemm=true",
                "kernels not timed, all products by cuBLAS": f"{XLA_UNTIMED} --xla_gpu_enable_triton_gemm=false"}
-"""Ways in which XLA can choose kernels for a GPU, beside its own: the same in every run, as timing is not."""
+"""Ways in which XLA chooses kernels without timing, so that every run has the same. The last one is the product's."""
 
 
 class Absent(Exception):

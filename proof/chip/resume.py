@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from proof.chip.part import XLA_CHOICES, Chip, Part, ask, ask_for_values
+from proof.chip.part import XLA_CHOICES, XLA_TIMED, Chip, Part, ask, ask_for_values
 from workings.evidence.replay.judge import MEASURES, line_differences
 from workings.record.layout import CHECKPOINTS, METRICS, PARTIAL_SUFFIX, REPLAY
 from workings.record.metrics import TIME_AND_MEMORY
@@ -22,7 +22,7 @@ STEPS, EVERY = 400, 50
 def rows(chip: Chip) -> list[str]:
     """Each number format with each engine, and on a GPU JAX by other choices of kernels; in a trial one format.
 
-    XLA otherwise takes the kernels that were fastest when it compiled, and these differ from run to run.
+    Of itself XLA takes the kernels that were fastest when it compiled, and these differ from run to run.
     """
     names = list(FORMATS)[:1 if chip.tiny else None]
     again = [f"jax: {name}, {choice}" for choice in XLA_CHOICES for name in names
@@ -34,9 +34,9 @@ def run(row: str, chip: Chip, folder: Path) -> dict[str, Any]:
     """Train whole, train and kill, resume, compare, replay."""
     engine, rest = row.split(": ")
     name = next(name for name in sorted(FORMATS, key=len, reverse=True) if rest.startswith(name))
-    if choice := rest.removeprefix(name).removeprefix(", "):
+    if chip.platform == "gpu":
         # For the children: this process is the row's own.
-        os.environ["XLA_FLAGS"] = XLA_CHOICES[choice]
+        os.environ["XLA_FLAGS"] = XLA_CHOICES.get(rest.removeprefix(name).removeprefix(", "), XLA_TIMED)
     steps, every = (40, 5) if chip.tiny else (STEPS, EVERY)
     place = folder / row.replace(": ", "-").replace(" ", "-").replace(",", "")
     words = ["smoke-tiny", f"engine={engine}", f"device={chip.platform}", f"training.steps={steps}",

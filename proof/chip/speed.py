@@ -17,7 +17,7 @@ import numpy as np
 
 from proof.chip.beside import ROOT
 from proof.chip.model import VOCABULARY, Configuration
-from proof.chip.part import XLA_CHOICES, Absent, Chip, Part, require
+from proof.chip.part import XLA_CHOICES, XLA_TIMED, Absent, Chip, Part, require
 from workings.models.operations import step_operations
 from workings.models.tokenizer_training import train_tokenizer
 
@@ -30,16 +30,16 @@ CASES = {
 }
 LARGE = 100 * 2**30
 """Memory from which a card keeps all activations of the last case, whoever trains."""
-FLAGS = {f"jax, {choice}": flags for choice, flags in XLA_CHOICES.items()}
-"""Flags of XLA under which the JAX engine runs once more on a GPU."""
-CONTENDERS = ("torch", "trl", "jax", "trl with liger", *FLAGS)
+FLAGS = {"jax": XLA_TIMED} | {f"jax, {choice}": flags for choice, flags in XLA_CHOICES.items()}
+"""Flags of XLA under which the JAX engine runs on a GPU."""
+CONTENDERS = ("torch", "trl", "jax", "trl with liger", *list(FLAGS)[1:])
 TURNS, WARM, STEPS = 2, 3, 20
 
 
 def rows(chip: Chip) -> list[str]:
     """Turns of all contenders on each model; in a trial one turn on one model."""
     names = [name for name in CONTENDERS if ("jax" if name.startswith("jax") else "torch") in chip.engines
-             and (chip.platform == "gpu" or name not in FLAGS)]
+             and (chip.platform == "gpu" or name == "jax" or name not in FLAGS)]
     return [f"{case}: {name}, turn {turn + 1}" for case in list(CASES)[:1 if chip.tiny else None]
             for turn in range(1 if chip.tiny else TURNS) for name in names]
 
@@ -70,7 +70,7 @@ def run(row: str, chip: Chip, folder: Path) -> dict[str, Any]:
         settings |= {"engine": name.split(",")[0], "compute": asked.precision["compute"], "memory": asked.memory}
     done = subprocess.run([*command, str(place), json.dumps(settings)], capture_output=True, text=True, check=False,
                           cwd=ROOT, env=os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "0"}
-                          | ({"XLA_FLAGS": FLAGS[name]} if name in FLAGS else {}))
+                          | ({"XLA_FLAGS": FLAGS[name]} if name in FLAGS and chip.platform == "gpu" else {}))
     if done.returncode:
         raise RuntimeError(f"{row}: exit code {done.returncode}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}")
     return judged(json.loads(done.stdout.splitlines()[-1]), asked, chip) | {"settings": settings}

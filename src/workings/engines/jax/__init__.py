@@ -2,7 +2,7 @@
 
 import os
 
-from workings.engines.gpu_memory import settle
+from workings.engines.gpu_settings import settle
 
 # An installed CUDA plugin tells every CPU host, at level "info", that there is no driver.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")

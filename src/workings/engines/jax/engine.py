@@ -21,7 +21,7 @@ from workings.engines.base import (
     require_adapters,
     require_signals,
 )
-from workings.engines.gpu_memory import gpu_share
+from workings.engines.gpu_settings import gpu_share
 from workings.engines.jax import checkpoint, compare
 from workings.engines.jax.device import (
     Devices,

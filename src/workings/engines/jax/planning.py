@@ -16,7 +16,7 @@ from workings.engines.base import (
     Programs,
     Refusal,
 )
-from workings.engines.gpu_memory import gpu_share
+from workings.engines.gpu_settings import gpu_share
 from workings.engines.jax.target import PACKAGES, CompilerAbsent, Unimplemented, compile_for
 from workings.engines.refusals import host_table_refusal, optimizer_refusal
 from workings.engines.source_digest import library_versions, source_digest

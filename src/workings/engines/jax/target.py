@@ -16,6 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from workings.engines.base import EngineRequest, Inspection, ProgramName
+from workings.engines.gpu_settings import same_kernels
 from workings.errors import RequestError, WorkingsError
 from workings.hardware.compile_target import CompileTarget, CudaTarget, TpuTarget
 from workings.hints import pip_install
@@ -78,7 +79,10 @@ def compile_for(request: EngineRequest, batch: tuple[int, int, int], target: Com
     with tempfile.TemporaryDirectory(prefix="workings-compile-") as dump:
         ask = {"request": replace(request, device=target.platform).to_json(), "batch": list(batch),
                "target": asdict(target), "devices": devices, "program": program, "dump": dump}
-        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={dump} --xla_dump_hlo_as_text".strip()
+        own = os.environ.get("XLA_FLAGS", "")
+        # A run on such a card chooses its kernels so, and each choice has its own memory.
+        chosen = same_kernels(own) if target.platform == "gpu" else own
+        flags = f"{chosen} --xla_dump_to={dump} --xla_dump_hlo_as_text".strip()
         # The child's own platform is the CPU: the target is described to its compiler and never opened.
         environment = dict(os.environ) | compiler_environment(target) | {
             "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "1",
