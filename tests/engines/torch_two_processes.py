@@ -7,6 +7,7 @@ Goes on from the checkpoints in LOAD/CASE for three steps, evaluates, generates,
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -45,12 +46,19 @@ CASES["qwen3_5"] = {"shape": tiny_shape("qwen3_5"), "memory": MemoryConfig(remat
                     "optimizer": AdafactorConfig(name="adafactor", clip_norm=1.0, weight_decay=0.1)}
 CASES["qwen3_5 lora"] = {"shape": tiny_shape("qwen3_5"), "method": LoraConfig(
     name="lora", rank=3, target_modules=("in_proj_qkv", "out_proj", "q_proj")), "memory": MemoryConfig(remat="layer")}
+# What cards compute by kernels, here by their plain versions.
+CASES["kernels"] = {"shape": tiny_shape("gemma3"), "optimizer": AdamWConfig(name="adamw", clip_norm=1.0),
+                    "precision": PrecisionConfig(compute="bf16")}
 PROMPTS = [[1, 2, 3], [4], [5, 6, 7, 8, 9]]
 
 
 def engine(case: str, fsdp: int) -> TorchEngine:
     """A vocabulary of 61 or 63 and vectors of 8 do not come out even on two processes, some tensors do."""
-    return TorchEngine.open(request(mesh=MeshConfig(fsdp=fsdp), **CASES[case]))
+    opened = TorchEngine.open(request(mesh=MeshConfig(fsdp=fsdp), **CASES[case]))
+    if case == "kernels":
+        opened.spec = replace(opened.spec, card_kernels=True)
+        opened.spec.optimizer.by_kernel = True
+    return opened
 
 
 def curve(opened: TorchEngine, state: State, steps: int, first: int = 0) -> tuple[State, list[list[float]]]:
