@@ -1,5 +1,6 @@
 """LoRA and QLoRA of the PyTorch engine against peft and bitsandbytes, and what is kept and refused."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from tests.engines.torch_oracle import our_logits, same, with_adapter
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import MemoryConfig, PrecisionConfig
 from workings.engines.safetensors_file import TensorFile
+from workings.engines.torch import four_bit
 from workings.engines.torch.checkpoint import write
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.four_bit import FourBitLinear
 from workings.engines.torch.lora import weights
-from workings.errors import RecordError, RequestError
+from workings.errors import DeviceError, RecordError, RequestError
 
 TARGETS = ("q_proj", "v_proj", "o_proj", "gate_proj", "down_proj")
 LORA = LoraConfig(name="lora", rank=3, alpha=7.5, target_modules=TARGETS)
@@ -169,3 +171,30 @@ def test_bf16_storage_and_arithmetic_keep_float32_adapters(method: Any, tmp_path
 def test_what_does_not_go_together_is_refused(family: str, method: Any, precision: dict, message: str) -> None:
     with pytest.raises(RequestError, match=message):
         TorchEngine.open(request(tiny_shape(family), method=method, precision=PrecisionConfig(**precision)))
+
+
+def test_four_bits_on_a_device_are_held_against_those_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = torch.device("cpu")
+    four_bit.finding.cache_clear()
+    assert four_bit.finding(cpu) == ""
+    right, calls = four_bit._tried, []
+
+    def other(change: Callable[[dict[str, torch.Tensor]], None]) -> Callable[..., dict[str, torch.Tensor]]:
+        def tried(*arguments: object) -> dict[str, torch.Tensor]:
+            found = right(*arguments)
+            calls.append(1)
+            if len(calls) % 2 == 0:  # the device, after the CPU
+                change(found)
+            return found
+        return tried
+
+    try:
+        monkeypatch.setattr(four_bit, "_tried", other(lambda found: found["codes"][:3].add_(1)))
+        four_bit.finding.cache_clear()
+        assert "3 of 3072 bytes differ" in four_bit.finding(cpu)
+        monkeypatch.setattr(four_bit, "_tried", other(lambda found: found["values"].neg_()))
+        four_bit.finding.cache_clear()
+        with pytest.raises(DeviceError, match="comes back off by"):
+            four_bit.finding(cpu)
+    finally:
+        four_bit.finding.cache_clear()

@@ -23,7 +23,7 @@ from workings.engines.base import (
 )
 from workings.engines.like_lengths import LikeLengths
 from workings.engines.prefill import copies_of_each
-from workings.engines.torch import checkpoint, compare
+from workings.engines.torch import checkpoint, compare, four_bit
 from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.card.check import finding
 from workings.engines.torch.device import (
@@ -98,6 +98,9 @@ class TorchEngine(TorchPlanning):
         notes = slow_formats(device_name(self.device.device), self.request.precision.compute)
         if self.device.platform == "gpu" and (why := finding(self.device.device)):
             notes.append(f"PyTorch's own operations compute instead of kernels, which takes longer: {why}")
+        if self.device.platform == "gpu" and self.request.method.name == "qlora" and self.spec.frozen_bits == "nf4" \
+                and (how := four_bit.finding(self.device.device)):
+            notes.append(how)
         return DeviceFacts(
             platform=self.device.platform, kind=device_name(self.device.device), count=self.spec.mesh.fsdp,
             memory_limit_bytes=limit, memory_limit_source=source, mesh={"fsdp": self.spec.mesh.fsdp, "tp": 1},
