@@ -5,17 +5,15 @@ A trace is a question, the steps that lead to its answer, and the answer. Files 
 a model learns to write, and compared.
 """
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workings.errors import RecordError, RequestError
-from workings.record import atomic, canonical
+from workings.data.lines import Labelled, iterate_lines, labels_of, lines_bytes, object_of, texts_of
+from workings.errors import RequestError
+from workings.record import atomic
 
-LABELS = ("section", "category", "difficulty", "source", "licence")
-"""Optional text fields of a trace. An empty text means that the file does not have it; it is not written back."""
 STYLES = ("tags", "think", "channel", "hashes", "answer_only")
 """The values of the recipe key `data.reasoning`."""
 # The line break belongs to the opening tag of `think` and of `channel`: `workings.models.chat` compares with what
@@ -27,7 +25,7 @@ _MARKS = {"tags": ("<reasoning>", "</reasoning><answer>", "</answer>"),
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trace:
+class Trace(Labelled):
     """One question with its worked answer."""
 
     id: str
@@ -38,59 +36,25 @@ class Trace:
     """The reasoning, a text a step; empty where the source has none."""
     answer: str
     """The final answer alone."""
-    history: tuple[tuple[str, str], ...] = ()
-    """Earlier turns of a conversation as (role, text), role `system`, `user` or `assistant`; the assistant's are
-    learned where the recipe says `data.learn: all`, the others never."""
-    section: str = ""
-    """Part of the data set, e.g. `core`."""
-    category: str = ""
-    """Kind of problem."""
-    difficulty: str = ""
-    """How hard it is, e.g. `easy`."""
-    source: str = ""
-    """Where it comes from: a file, a data set id with revision, a generator with version and seed."""
-    licence: str = ""
-    """Licence of the source, as an SPDX id where there is one."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever else the source said; kept, never interpreted."""
 
     def to_json(self) -> dict[str, Any]:
         """The trace as one flat JSON object; metadata stands beside the known keys, empty labels are left out."""
-        record: dict[str, Any] = {"id": self.id, "prompt": self.prompt, "steps": list(self.steps),
-                                  "answer": self.answer}
-        if self.history:
-            record["history"] = [{"role": role, "content": text} for role, text in self.history]
-        record |= {name: getattr(self, name) for name in LABELS if getattr(self, name)}
-        return record | {key: value for key, value in self.metadata.items() if key not in record}
+        return self.with_labels({"id": self.id, "prompt": self.prompt, "steps": list(self.steps),
+                                 "answer": self.answer})
 
 
 def trace_from_json(record: object, *, escapes: bool = True) -> Trace:
-    """The trace that a parsed line holds.
-
-    Args:
-        record: the line's JSON value.
-        escapes: whether the line may have held escaped characters, which alone can be half a surrogate pair.
+    """The trace that a parsed line holds; arguments and errors as of `workings.data.lines.object_of`.
 
     Raises:
-        ValueError: with a reason that fits behind `file:line:`, when a field is missing or has the wrong type.
+        ValueError: when a field is missing or has the wrong type, too.
     """
-    if not isinstance(record, dict):
-        raise ValueError(f"a JSON object was expected, not {kind_of(record)}")
-    steps = record.get("steps", [])
+    line = object_of(record, escapes=escapes)
+    steps = line.get("steps", [])
     if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
         raise ValueError("`steps` must be a list of texts")
-    if escapes:
-        refuse_half_surrogates(record)
-    known = {"id", "prompt", "steps", "answer", "history", *LABELS}
-    return Trace(
-        id=text_of(record, "id"),
-        prompt=text_of(record, "prompt"),
-        steps=tuple(steps),
-        answer=text_of(record, "answer"),
-        history=history_of(record.get("history", [])),
-        **{name: text_of(record, name) if name in record else "" for name in LABELS},
-        metadata={key: value for key, value in record.items() if key not in known},
-    )
+    return Trace(**texts_of(line, ("id", "prompt", "answer")), steps=tuple(steps),
+                 **labels_of(line, ("id", "prompt", "steps", "answer")))
 
 
 def iterate_traces(path: Path) -> Iterator[Trace]:
@@ -102,18 +66,9 @@ def iterate_traces(path: Path) -> Iterator[Trace]:
     if not path.is_file():
         raise RequestError(f"traces: {path}", "a file of traces, one JSON object a line",
                            "workings data make addition --out traces.jsonl")
-    seen: set[str] = set()
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                # UTF-8 cannot hold half a surrogate pair, so lines without an escape are spared the check.
-                trace = trace_from_json(canonical.loads(line), escapes=b"\\u" in line)
-            except (ValueError, RecordError) as error:
-                raise _bad_line(path, number, str(error)) from None
-            if trace.id in seen:
-                raise _bad_line(path, number, f"id {trace.id!r} stands in an earlier line already")
-            seen.add(trace.id)
-            yield trace
+    yield from iterate_lines(path, trace_from_json, lambda wrong: RequestError(
+        wrong, "one trace a line: id, prompt, steps, answer",
+        f"workings data import --format traces {path} --out traces.jsonl --on-error skip"))
 
 
 def read_traces(path: Path) -> list[Trace]:
@@ -131,59 +86,12 @@ def read_traces(path: Path) -> list[Trace]:
 
 def traces_bytes(traces: Iterable[Trace]) -> bytes:
     """The traces as JSON lines, keys in a fixed order, so that equal traces give equal bytes."""
-    # Digests of the shipped sets are of these bytes: another spacing would be other data.
-    return b"".join(json.dumps(trace.to_json(), ensure_ascii=False).encode() + b"\n" for trace in traces)
+    return lines_bytes(trace.to_json() for trace in traces)
 
 
 def write_traces(path: Path, traces: Iterable[Trace]) -> None:
     """Write traces as JSON lines, atomically."""
     atomic.write_bytes(path, traces_bytes(traces))
-
-
-def _bad_line(path: Path, number: int, reason: str) -> RequestError:
-    return RequestError(f"{path}:{number}: {reason}",
-                        "one trace a line: id, prompt, steps, answer",
-                        f"workings data import --format traces {path} --out traces.jsonl --on-error skip")
-
-
-def refuse_half_surrogates(record: object) -> None:
-    """Raise `ValueError` where a text of a JSON value, however deep, is no valid Unicode."""
-    try:
-        # Encoding reaches every nested text, keys and metadata included; half a surrogate pair has no UTF-8.
-        json.dumps(record, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise ValueError("half a surrogate pair, which is not text") from None
-
-
-def text_of(record: Mapping[str, Any], key: str) -> str:
-    """A text of a line. Raises `ValueError` where it is missing, is no text, or is empty and must not be."""
-    if key not in record:
-        raise ValueError(f"`{key}` is missing")
-    value = record[key]
-    if not isinstance(value, str):
-        raise ValueError(f"`{key}` must be a text, not {kind_of(value)}")
-    if key in ("id", "prompt", "answer", "chosen", "rejected") and not value.strip():
-        raise ValueError(f"`{key}` is empty")
-    return value
-
-
-def history_of(turns: object) -> tuple[tuple[str, str], ...]:
-    """Earlier turns as (role, text). Raises `ValueError` where they are none."""
-    if not isinstance(turns, list):
-        raise ValueError("`history` must be a list of turns")
-    history = []
-    for turn in turns:
-        if not isinstance(turn, dict) or turn.get("role") not in ("system", "user", "assistant"):
-            raise ValueError("a turn of `history` must have a role (system, user or assistant) and content")
-        history.append((turn["role"], text_of(turn, "content")))
-    return tuple(history)
-
-
-def kind_of(value: object) -> str:
-    """The kind of a JSON value, for messages."""
-    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number",
-             float: "a number", type(None): "null"}
-    return names.get(type(value), type(value).__name__)
 
 
 def completion_text(trace: Trace, reasoning: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from workings.data.importing.completion import lines_of
 from workings.data.importing.media import refuse_media
-from workings.data.traces import kind_of
+from workings.data.lines import kind_of
 
 _ROLES = {"system": "system", "user": "user", "human": "user", "assistant": "assistant", "gpt": "assistant",
           "model": "assistant", "bot": "assistant", "chatgpt": "assistant"}

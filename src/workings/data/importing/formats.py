@@ -13,7 +13,7 @@ from typing import Any
 from workings.data.importing import fields
 from workings.data.importing.completion import lines_of, split_any, split_hashes, split_tagged
 from workings.data.importing.fields import SHAREGPT, Parts, Turn
-from workings.data.traces import kind_of
+from workings.data.lines import kind_of
 
 _QUESTIONS = ("prompt", "question", "instruction", "problem")
 _TAGGED = ("completion", "response", "output", "answer", "text")

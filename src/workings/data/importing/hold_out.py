@@ -26,7 +26,8 @@ from workings.data.checking.overlap import (
     words,
 )
 from workings.data.checking.reading import earlier_texts
-from workings.data.traces import LABELS, Trace, iterate_traces
+from workings.data.lines import LABELS
+from workings.data.traces import Trace, iterate_traces
 from workings.errors import RequestError
 from workings.record import atomic
 from workings.record.digest import file_digest

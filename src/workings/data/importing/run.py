@@ -20,8 +20,9 @@ from workings.data.importing.pair_formats import PAIR_FORMATS, PairParts
 from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.sources import Progress, RecordSource
 from workings.data.importing.verdicts import Half, HalfPair, Waiting, joined, kto
+from workings.data.lines import kind_of
 from workings.data.preferences import PreferencePair
-from workings.data.traces import Trace, kind_of
+from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.record import atomic
 from workings.record.digest import file_digest
