@@ -39,7 +39,7 @@ class AskedQuestion(BaseModel):
     problem: str = Field(default="", description="Why an answer is missing, as the command said it")
 
 
-class Asked(BaseModel):
+class Questions(BaseModel):
     """Questions of a run, the newest first."""
 
     questions: list[AskedQuestion]

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from workings.record.layout import CHECKPOINTS
-from workings.ui.asked import SHOWN, Asked, read_question
+from workings.ui.asked import SHOWN, Questions, read_question
 from workings.ui.site import Site
 from workings.ui.tab import NoQuery, OpenedRun, Tab
 
 
-def questions(site: Site, name: str) -> Asked:
+def questions(site: Site, name: str) -> Questions:
     """Questions that were put to a run from this page, the newest first, with the answers that are there."""
-    return Asked(questions=[read_question(job, (line for _, line in site.jobs.lines(job.id, 0)))
+    return Questions(questions=[read_question(job, (line for _, line in site.jobs.lines(job.id, 0)))
                             for job in site.jobs.about("ask", name, SHOWN)])
 
 
