@@ -35,6 +35,16 @@ from workings.answers.extract import extract
     # Two clauses that differ by their tense alone.
     ("Leo is 7 years old and will be 12 years old in 5 years.", "How old will Leo be in 5 years?", "12 years"),
     ("Leo is 7 years old now and will be 12 years old in 5 years.", "How old is Leo now?", "7 years"),
+    # Names choose where several are told of, and what something is "for each" is one word.
+    ("Ann's rope is 9 feet long and Ben's is 4 feet long.", "How long, in feet, is Ben's rope?", "4 feet"),
+    ("7 people chose #3, 9 chose #5, and 4 chose #8.", "How many people chose runner #5?", "9"),
+    ("So each cup costs $2 and each set costs $8.", "How much does each set of cups cost?", "$8"),
+    ("Of the 80 cars 30 are red and 12 of those are new.", "How many new red cars are there?", "12"),
+    ("Ivo read 210 pages, an average of 30 a day.", "On average, how many pages did he read a day?", "30"),
+    # An entry of a list.
+    ("Tom 10, Ann 20, Ben 35", "How many stickers does Ann have?", "20"),
+    ("Here are the costs:\n- **Bread:** $4\n- **Milk:** $3", "How much does the bread cost?", "$4"),
+    ("| Name | Points |\n|---|---|\n| Ann | 12 |\n| Ben | 15 |", "How many points does Ann have?", "12"),
     # What the question gives is not asked for.
     ("Of the bus's 40 seats 26 are taken.", "A bus has 40 seats, 14 of them free. How many seats are taken?", "26"),
     # Beside an equation that says nothing itself.

@@ -17,8 +17,8 @@ ROWS, HELD_OUT = ([json.loads(line) for line in Path(__file__).with_name(name).r
                   for name in ("answers.jsonl", "held_out.jsonl"))
 
 
-MISSED = {"sixth": 5, "seventh": 4, "eighth": 5, "ninth": 4, "tenth": 8, "eleventh": 12, "twelfth": 14,
-          "thirteenth": 29}
+MISSED = {"sixth": 2, "seventh": 4, "eighth": 5, "ninth": 2, "tenth": 7, "eleventh": 12, "twelfth": 13,
+          "thirteenth": 26}
 """Right answers in wordings of their own, by set, that are not seen to be right without a question: no rule was made
 for a single one."""
 

@@ -26,8 +26,8 @@ _MONEY = re.compile(r"money|dollar|\$|profit|salary|income|revenue|\b(?:price|co
                     r"|how much\b.*\b(?:cost|pay|spen[dt]|earn|save|owe|charge|profit|change|price|make"
                     r"|worth|raise)", re.IGNORECASE | re.DOTALL)
 _COINS = re.compile(r"how many (?:more )?(?:dollars|cents|euros|pesos)", re.IGNORECASE)
-_WORD = re.compile(r"[^\W\d_]+")
-_NAME = re.compile(r"\b[A-Z]\w+")
+_WORD = re.compile(r"#\d+|[^\W\d_]+")
+_NAME = re.compile(r"#\d+|\b(?![AI]\b|[A-Z]\s?=)[A-Z]\w*")
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
 _MONEY_UNIT = re.compile(r"[$€£]|\b(?:dollars?|cents?|euros?|pesos?)\b")
 _MONEY_BEHIND = re.compile(r"\W{0,3}(?:[^\W\d_]+\W{1,3})?(?<!per )(?:dollars?|cents?|euros?|pesos?)\b")
@@ -39,13 +39,18 @@ _SILENT = re.compile(
     "|this|that|these|those|is|are|was|were|be|been|being|do|does|did|would|can|could|should|must|has|have|had"
     "|how|many|much|what|which|when|number|amount|find|calculate|determine|compute", re.IGNORECASE)
 _SAME = {other: word for word, others in {
-    "left": "remain remains remained remaining leftover still", "total": "altogether together combined all",
-    "each": "every per", "buy": "bought", "sell": "sold", "spend": "spent", "eat": "ate", "pay": "paid", "make": "made",
+    "left": "remain remains remained remaining leftover still now currently",
+    "total": "altogether together combined all", "each": "every per",
+    "buy": "bought", "sell": "sold", "spend": "spent", "eat": "ate", "pay": "paid", "make": "made",
     "get": "got gotten", "lose": "lost", "win": "won", "give": "gave given", "take": "took taken", "run": "ran",
     "drive": "drove", "go": "goes went",
-    "more": "farther further longer older taller extra additional difference", "few": "fewer", "person": "people",
+    "more": "farther further longer older taller extra additional difference exceed exceeds",
+    "average": "mean", "few": "fewer", "person": "people",
     "foot": "feet", "child": "children kid kids", "need": "needed"}.items()
     for other in others.split()}
+_OF_THOSE = re.compile(r"\s(?:[^\W\d_]+\s)?of (?:those|these|them|which|whom)\b")
+_SUBJECT = re.compile(r"(?:\s[^\W\d_]+){0,2}?\s(?:is|are|was|were|has|have|had|will|can)\b")
+_EACH = re.compile(r"\b(?:each|every|per) ([^\W\d_]+)", re.IGNORECASE)
 _THE_OTHER = re.compile(r"\bthe (?:remaining|other)\b", re.IGNORECASE)
 _RANGE = re.compile(r"\s*(?:[^\W\d_]+\s)?(?:or|to|through|[-–])\s*")
 _DIFFERENCE = re.compile(r"\s(?:[^\W\d_]+\s)?(?:more|less|fewer) than\b")
@@ -73,6 +78,7 @@ class Asked:
     many: bool = False
     money: bool = False
     percent: bool = False
+    names: frozenset[str] = frozenset()
 
 
 @lru_cache(maxsize=1_000)
@@ -88,8 +94,9 @@ def read_question(question: str) -> Asked:
         counted = _COUNTED.search(asking)
         what = _words(counted[1]) if counted else frozenset()
         many = "how many" in asking.casefold()
-        return Asked(what, _words(asking) - what, many, (_COINS if many else _MONEY).search(asking) is not None,
-                     "percent" in question or "%" in question)
+        words = _words(asking) | _words(sentence) & _MEAN  # "On average, how many …"
+        return Asked(what, words - what, many, (_COINS if many else _MONEY).search(asking) is not None,
+                     "percent" in question or "%" in question, _named(asking[1:]))
     return Asked()
 
 
@@ -106,18 +113,22 @@ def asked_for(sentence: str, numbers: Sequence[NumberAt], question: str, said: s
         return said
     counted = _inherited([_counted(sentence, number, asked) for number in numbers])
     clauses = _clauses(sentence, numbers)
-    found = [_NAME.findall(clause) for clause in clauses]
-    named = _inherited([_words(" ".join(names)) if names else None for names in found])
+    names = [_named(clause) for clause in clauses]
+    named = _inherited([each or None for each in names])
+    # One name alone chooses nothing: the other clauses may be about the same person.
+    choosing = _CHOOSING | asked.names if sum(map(bool, names)) > 1 else _CHOOSING
     place = next((place for place in reversed(range(len(numbers))) if numbers[place].text == said), -1)
     points = []
     for at, (number, clause, what, who) in enumerate(zip(numbers, clauses, counted, named, strict=True)):
         told = _words(clause) | who & words
-        points.append(5 * len(told & words) / len(words) + 2 * len(told & words & _CHOOSING)
+        points.append(5 * len(told & words) / len(words) + 2 * len(told & words & choosing)
                       - (len(told - words) + len(who - words)) / 2
                       + 2 * _kind(sentence, number, asked, counts=bool(what))
                       - (not given.isdisjoint(_digits(number.text))) + (at == place))
-    *_, second, best = sorted(points)
-    return numbers[points.index(best)].text if best - second >= 1 else said
+    best = max(points)
+    chosen = numbers[points.index(best)].text
+    others = [each for each, number in zip(points, numbers, strict=True) if number.text != chosen]
+    return chosen if best - max(others, default=best - 1) >= 1 else said
 
 
 def _digits(text: str) -> list[str]:
@@ -150,6 +161,13 @@ def _inherited(words: Sequence[frozenset[str] | None]) -> list[frozenset[str]]:
     """Words by clause; a clause that says none has those of the one before it."""
     found = frozenset[str]()
     return [found := found if each is None else each for each in words]
+
+
+def how_much_asked(name: str, question: str) -> float:
+    """How much of a question a name says; what else it says counts against it."""
+    asked = read_question(question[-MAX_QUESTION:])
+    told, words = _words(name), asked.counted | asked.other
+    return len(told & words) + 2 * len(told & words & (_CHOOSING | asked.names)) - len(told - words) / 2
 
 
 def answers_before(sentence: str, remark: str, said: str, question: str) -> bool:
@@ -202,13 +220,25 @@ def _clauses(sentence: str, numbers: Sequence[NumberAt]) -> list[str]:
     head = ""
     for number, start in zip(numbers, cuts, strict=True):
         own = sentence[start:number.start]
-        head = own if _words(own) - _CHOOSING and not _PARTICIPLE.match(own) else head + own
+        # "88 are ruins and 44 of those are unmanned": what those are stands in the clause before.
+        if clauses and _OF_THOSE.match(sentence, number.end):
+            head = clauses[-1] + own
+        elif (_words(own) - _CHOOSING and not _PARTICIPLE.match(own)) or _SUBJECT.match(sentence, number.end):
+            head = own
+        else:
+            head += own
         clauses.append(head + sentence[number.start:next((cut for cut in cuts if cut > start), len(sentence))])
     return clauses
 
 
 def _words(text: str) -> frozenset[str]:
-    return frozenset(_stem(word) for word in _WORD.findall(_THE_OTHER.sub("", text)) if not _SILENT.fullmatch(word))
+    text = _THE_OTHER.sub("", text)
+    found = [_stem(word) for word in _WORD.findall(text) if not _SILENT.fullmatch(word)]
+    return frozenset((*found, *(f"each {_stem(word)}" for word in _EACH.findall(text))))
+
+
+def _named(text: str) -> frozenset[str]:
+    return _words(" ".join(_NAME.findall(text)))
 
 
 def _stem(word: str) -> str:
@@ -219,5 +249,8 @@ def _stem(word: str) -> str:
 
 
 # What chooses among the numbers of one story.
-_CHOOSING = frozenset(map(_stem, ("left", "total", "each", "more", "less", "fewer", "early", "late")))
+_CHOOSING = frozenset(map(_stem, (
+    "left", "total", "each", "more", "less", "fewer", "early", "late", "average", "highest", "lowest", "largest",
+    "smallest", "longest", "shortest", "oldest", "youngest", "most", "least")))
+_MEAN = frozenset((_stem("average"),))
 _DIFFERENT = frozenset(map(_stem, ("more", "less", "fewer", "than", "exceed", "increase", "above", "below")))

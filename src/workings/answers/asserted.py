@@ -44,7 +44,7 @@ _RESULT = re.compile(rf"[=≈]|\b(?:{VERBS_OF_RESULT}|obtain(?:ing)?|getting|res
 _ASKED_BACK = re.compile(rf"\b{ASKED_BACK}\b", re.IGNORECASE)
 _QUESTION = re.compile(r"\?\W*$")
 _BOUND = re.compile(
-    r"(?:(?:less|more|fewer|greater|larger|smaller|higher|lower) than|at (?:most|least)|up to"
+    r"(?:(?:less|more|fewer|greater|larger|smaller|higher|lower) than|at (?:most|least)|(?<!add )(?<!adds )up to"
     r"|(?<!handed )(?<!hand )over|under|above|below"
     r"|beyond|except(?: for)?|limit of)\s\W{0,3}$", re.IGNORECASE)
 # "She needs to sell at least 40": what is needed is asked for.

@@ -12,6 +12,7 @@ from workings.answers.choices import TRUTHS, choice_in, truth_in
 from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.final_number import final_number, sentence_number
 from workings.answers.latex import plain
+from workings.answers.listed import listed_for
 from workings.answers.numbers import parse_number, parse_words
 from workings.answers.sentences import (
     bold_opening,
@@ -224,8 +225,11 @@ def last_number(text: AfterThinking, kind: Kind) -> str | None:
     whole = _tidy(text.text) if len(text.text) <= MAX_LINE and "=" not in text.text and not text.truncated else ""
     if whole and _is_answer(whole, "number"):
         return whole
-    opening = "" if text.truncated else _tidy(bold_opening(last_lines(text.text)))
-    return opening if parse_number(opening) else final_number(text.text, text.question, truncated=text.truncated)
+    lines = [] if text.truncated else last_lines(text.text)
+    opening = _tidy(bold_opening(lines))
+    if parse_number(opening):
+        return opening
+    return listed_for(lines, text.question) or final_number(text.text, text.question, truncated=text.truncated)
 
 
 def whole(text: AfterThinking, kind: Kind) -> str | None:

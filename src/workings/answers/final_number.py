@@ -42,12 +42,15 @@ _NO_NUMBER = re.compile(
     r"(?<!\S)\S*(?:://|@|www\.)\S*|(?<![^\W\d])[^\W\d](?:\w*?\d|[-\w./…]{0,200}?[-_./…]\d)\S*"
     r"|\b(?=[0-9a-f]++\b)[0-9a-f]*(?:\d[a-f]|[a-f]\d)[0-9a-f]{4,}\b"
     r"|(?<!\d)\d+(?:\s?:\s?\d+)+|\b\d{4}-\d\d?-\d\d?\b|\b\d{1,2}/\d{1,2}/\d{2,4}\b|(?<!\d)\d+(?:\.\d+){2,}(?::\d+)?|…\d+"
-    r"|\b\d\d?(?:st|nd|rd|th)?(?: of)? (?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?(?=,? \d{4}\b)"
     r"|\bFile \"[^\"\n]{1,200}\", line \d+|\bid ?[=:] ?\d+|(?<!\S)\+\d{1,3}[ -]\d[\d -]{5,20}"
     r"|\b\d+ ?(?P<unit>years?|months?|weeks?|days?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|feet|foot|ft|pounds?|lbs?"
     r"|met(?:er|re)s?)(?:, | and | )\d+ ?(?!(?P=unit)\b)(?:months?|weeks?|days?|hours?|m(?:in(?:ute)?s?)?"
     r"|s(?:ec(?:ond)?s?)?|inch(?:es)?|ounces?|oz|centimet(?:er|re)s?|cm)\b",
     re.IGNORECASE)
+_MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
+# Of "on 15 April 1912" a number is the year.
+_DAY = re.compile(rf"\b(?:\d\d?(?:st|nd|rd|th)?(?: of)? {_MONTH}[.,]? |{_MONTH}\.? \d\d?(?:st|nd|rd|th)?, )"
+                  r"(?=\d{4}\b)", re.IGNORECASE)
 _OPERATOR = r"[-+*/·×÷^]"
 _ALGEBRA_BEHIND = re.compile(
     rf"\s?(?:[\^_√π∞∈≤≥<>±]|\+(?![\s\d])|(?:choose|mod|times) \d"
@@ -104,6 +107,8 @@ _DENIED_BEHIND = re.compile(r"\s(?:is|are|was|were|would be)\s(?:not|wrong|incor
 _SECOND_CLAUSE = re.compile(rf"\s(?:and|while|whereas)\s(?!(?:then |now |still )?(?:{VERBS_OF_RESULT}|[a-z]+ed)\b)")
 _SECOND_VERB = re.compile(rf"[^=,]{{0,40}},?\s(?:and|while|whereas)\s(?:{VERBS_OF_THE_PAST})\b")
 _OPERAND = re.compile(r"(?:(?!\s(?:and|or)\s)[^=≈,;:.])*[=≈]")
+_OPERAND_OF = re.compile(r"\b(?:average|mean|sum|total|product|difference) (?:of|between) (?:[^\W\d_]+\s){0,2}\W?$",
+                         re.IGNORECASE)
 _WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i)['’]d\b", re.IGNORECASE)
 # "plus $5 for Monday: $110": what all of it comes to.
 _SUMMED_UP = re.compile(r"[^\W\d_]:\s\W{0,3}$")
@@ -152,10 +157,14 @@ def final_number(text: str, question: str = "", *, truncated: bool = False) -> s
 def _asked_for(sentence: str, question: str, said: str | None) -> str | None:
     """Of several numbers that a sentence says the one that the question asks for, else the one that it says."""
     sentence = _prepared(sentence)
-    if not question or (said and "=" in sentence) or says_nothing(sentence) or is_on_the_way(sentence):
+    if not question or (said and ("=" in sentence or in_two_units(said))) or says_nothing(sentence) or is_on_the_way(
+            sentence):
         return said
-    # What an equals sign follows is an operand of what stands behind it.
-    numbers = [number for number in _numbers(sentence)[0] if not _OPERAND.match(sentence, number.end)]
+    # What an equals sign follows is an operand of what stands behind it; a number in brackets says one again.
+    numbers = [number for number in _numbers(sentence)[0] if not (
+        _OPERAND.match(sentence, number.end) or (sentence[:number.start].endswith("(") and sentence.startswith(
+            ")", number.end)) or (sentence.startswith(" and ", number.end) and _OPERAND_OF.search(
+                sentence[:number.start][-60:])))]
     at = next((at for at in reversed(range(len(numbers))) if numbers[at].text == said), None)
     if at is not None and counts_otherwise(sentence, numbers, at, question):
         del numbers[at]
@@ -254,6 +263,7 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
 def _prepared(sentence: str) -> str:
     """A sentence in one spelling of numbers, signs and powers."""
     # Of a chain of equations the last one counts.
+    sentence = _DAY.sub("", sentence)
     sentence = _DASH.sub(": ", re.sub(r"^.*[→⇒⟹](?=[^→⇒⟹]*\d)", "", sentence))
     sentence = _DASHED.sub(": ", decimal_points(spaced_digits(plain(sentence))))
     # Of "$3/4$" the signs are no currency.

@@ -28,7 +28,8 @@ _CONCLUSION = re.compile(rf"^{_MARKUP}(?:so|therefore|thus|hence|in total|in con
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*\\$(\[\"'“]|\d)|(?<=[.!?]\*\*)\s+|(?<=[。！？])")
 VERBS_OF_CONCLUSION = ("(?:gives|makes|means|leaves|equals|brings|totals|(?:\\w+ ){0,3}round(?: up| down)? to"
                        "|(?:simplifies|reduces|comes|works out"
-                       "|rounds(?: up| down)?|amounts|adds up|is equal|is equivalent) to|is the same as)")
+                       "|rounds(?: up| down)?|amounts|adds up|is equal|is equivalent) to|is the same as"
+                       "|is enough (?:for|to \\w+)(?= \\d))")
 """Behind "which": what follows them is the result, and no remark about it."""
 IN_TOTAL = r"[^,;=]*\b(?:in (?:total|all)|altogether)\b"
 """Behind "which is": what is said once more, summed up."""

@@ -20,7 +20,7 @@ VERBS_ELSEWHERE = ("ist|sind|betragt|hat|haben|kostet|braucht|bezahlt|es|son|tie
 _LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however)?,?\s*)(?P<lead>after|in|for|if"
                    r"|when|since|because|with|given|on|at"
                    r"|from|to|as|during|over|within|by|out of|of|among|once|while|although|though|instead of"
-                   r"|because of)\b[^,:]*,\s+(?=\D)(?!(?P=lead)\b|or\b)",
+                   r"|because of)\b(?:[^,:]|,(?=\d))*,\s+(?=\D)(?!(?P=lead)\b|or\b)",
                    re.IGNORECASE)
 # Of what a part is taken, which is worked out behind it: "80% of $50, which is $40".
 _PART = r"(?:half|thirds?|quarters?|fourths?|fifths?|\d/\d{1,3}|\d[\d.]{0,5}\s?%|times|twice|double)\s(?:of\s)?"
@@ -29,6 +29,8 @@ _CLAUSE = re.compile(r"\b(?:and|but|so) (?:since|because|as|if)\b[^,]*,"
                      rf"|(?:no )?wait|giving|ending up with|in total|altogether|which {VERBS_OF_CONCLUSION}"
                      rf"|which is(?={IN_TOTAL})|and the (?:final )?answer)\b"
                      rf"|\b{_PART}[^,;=]*, which (?:is|was|will be)\b(?=\s\W{{0,3}}\d)"
+                     # Nor is what comes of a rate: "$4 on each of the 40 bags, which is $160."
+                     rf"|\b(?:each|every|per)\b[^,;=]*, which (?:is|was)\b(?=\s\W{{0,3}}\d[\d,.]*(?:\s[^\W\d_]+)?\W*$)"
                      # "3 × 4 = 12, plus 5 is 17": the arithmetic goes on in words.
                      r"|=[^=,;]*,\s(?:and\s|then\s)?(?:plus|minus|times|multiplied by|divided by|twice|half of)\b"
                      rf"[^=,;]*?\b(?:{VERBS_OF_RESULT})\b(?=\s\W{{0,3}}\d)"
@@ -48,6 +50,7 @@ _TRAIL = re.compile(
 # "So they need 4 buses: 3 full ones and …": what follows the colon is of what the number is made.
 _COUNTED = re.compile(rf"\b(?:{VERBS_OF_RESULT}|needs?|takes?|there are)(?: (?:only|exactly|about))? \W{{0,3}}"
                       r"\d[\d,.]*\W{0,3}\s[^:=\d]{2,60}$", re.IGNORECASE)
+_CLAUSE_OF_ITS_OWN = re.compile(r"(?:s?he|it|they|we|you|the|her|his|its|their)\s")
 _DIGITS = re.compile(r"\d[\d,]{0,20}(?:\.\d{1,20})?")
 
 
@@ -89,12 +92,18 @@ def _adds_up(head: str, parts: str) -> bool:
     return len(values) > 1 and "=" not in parts and whole[-1:] == [sum(values)]
 
 
+def _explains(head: str, parts: str) -> bool:
+    """Whether a clause behind a colon says why: "She loses $11: she gets back $24 of her $32 and pays $3"."""
+    said = _DIGITS.findall(head)
+    return _CLAUSE_OF_ITS_OWN.match(parts) is not None and bool(said) and said[-1] not in _DIGITS.findall(parts)
+
+
 def _without_details(sentence: str) -> str:
     told, _, more = sentence.partition("; ")
     if re.search(r"\bwould\b", more):
         return told
     head, colon, parts = told.partition(": ")
-    if _adds_up(head, parts):
+    if _adds_up(head, parts) or _explains(head, parts):
         return head
     if not is_conclusion(head):
         return sentence

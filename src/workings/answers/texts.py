@@ -32,7 +32,11 @@ _NAME = r"(?:[A-Z][\w.'’-]*\s)(?:(?:[A-Z][\w.'’-]*|da|de|del|van|von|of|the)
 _SUBJECT = re.compile(rf"{_NAME}(?=(?:{VERBS_OF_THE_PAST}|[a-z]{{2,}}ed|[a-z]{{2,}}[a-rt-z]s)\b)"
                       r"|[^,;]{2,60}?\s(?=(?:is|are|was|were)\s(?:by far\s|[a-z]+ly\s(?:[a-z]+ed\s)?)?"
                       r"(?:the|an?|our|your)\s)")
-_SECOND_CLAUSE = re.compile(r"\b(?:and|but|while|whereas|although|though|or|than)\b|;", re.IGNORECASE)
+# "Tokyo is the capital, and one of the largest cities": no second clause.
+_SECOND_CLAUSE = re.compile(r"\b(?:and(?! one of\b)|but|while|whereas|although|though|or|than)\b|;", re.IGNORECASE)
+_CONCEDED = re.compile(r", (?:although|though|even though)\b[^;]*$")
+# "formulated by Isaac Newton in 1687", "on 4 July 1776".
+_WHEN = re.compile(r"(?<=[^\W\d_]{2}),? (?:in|on|around|during) (?:[^\W\d_]+ )?(?:\d\d?,? (?:[^\W\d_]+ )?)?\d{4}\W*$")
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|(?<!\*)\*[^*]+\*(?!\*)")
 # "x = 2 or x = 3" are two solutions, and no doubt.
 _SOLUTIONS = re.compile(r"(?<![^\W\d_])([a-zA-Z])\s*=[^=]{1,40}?\bor\b(?=\W{0,6}\1\s*=)")
@@ -59,7 +63,8 @@ def normalise_text(text: str) -> str:
     text = re.sub(r"(?<=[a-z])\.(?= )|(?<=\b[a-z])\.(?=[a-z])", " ", text)  # "Dr. Smith", "J.R.R. Tolkien"
     text = " ".join(text.split()).strip(" \"'`*_.,;:!?$“”")
     text = re.sub(r"^(\d+) to (\d+)$", r"\1:\2", text)  # a ratio
-    return re.sub(r"^(?:the|an|a) (?=.)|(?<=^infinitely many) solutions$", "", text)
+    return re.sub(r"^(?:(?:the|an|a|sir|dr|mr|mrs|ms|prof|professor) )+(?=.)|(?<=^infinitely many) solutions$", "",
+                  text)
 
 
 def same_text(given: str, expected: str, tolerance: float = 0.0) -> bool:
@@ -93,6 +98,7 @@ def variants(given: str) -> Iterator[str]:
         return
     sentence = _SOLUTIONS.sub(lambda first: f"{first[0][:-2]},", _LED_IN.sub("", without_reason(told[0])))
     yield sentence
+    sentence = _CONCEDED.sub("", sentence)
     sentence = _SAME_AGAIN.sub("", sentence if " would " in sentence else without_lead(sentence))
     if _HEDGED.search(sentence):
         return
@@ -107,6 +113,7 @@ def variants(given: str) -> Iterator[str]:
     yield re.split(r":\W{0,3}\s", sentence)[-1]
     if passive := _PASSIVE.search(sentence):
         yield sentence[passive.end():]
+        yield _WHEN.sub("", sentence[passive.end():])
     if (subject := _SUBJECT.match(sentence)) and not _SECOND_CLAUSE.search(_QUOTED.sub("", sentence)):
         yield subject[0]
     yield _PREPOSITION.sub("", normalise_text(sentence))

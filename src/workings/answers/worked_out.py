@@ -9,7 +9,7 @@ LOOKED_AT = 200
 _VALUE = rf"(?:{CURRENCY}\s?)?(?:\d[\d,]*+(?:\.\d+)?|\.\d+)(?:\s\d+/\d+)?+(?:\s?%|[¢°€£$])?"
 # What is counted, up to the operator: "24 green apples", "$2 per box", "5 miles/hour"; a single letter is a name.
 _COUNTED = (r"(?:\s?[/-]?\s?(?!times\b|plus\b|minus\b|divided\b|equals?\b)"
-            r"(?:[^\W\d_]{2,}(?:['’&-]\w+)*|[^\W\d_][-&][^\W\d_]+|a|g|m|L)\b\.?){0,8}+")
+            r"(?:[^\W\d_]{2,}(?:['’&-]\w+)*|[^\W\d_][-&][^\W\d_]+|a|g|m|L|h)\b\.?){0,8}+")
 _OPERAND = rf"\(?-?{_VALUE}{_COUNTED}\)?"
 _OPERATOR = r"(?:[-+*/×·÷–]|x(?![^\W\d_])|(?:times|plus|minus|divided by)\b)"
 _BEGIN = r"(?:^|(?<=[^\W\d_]{2}\s)|(?<=\ba\s)|(?<=\bI\s)|(?<=[,:;.(*~]\s)|(?<=['’]\w\s)|(?<=[(*:]))"

@@ -1,0 +1,39 @@
+"""Which entry of a list its question asks for: "Tom 10, Ann 20", lines of "- Ann: 20", rows of a table of two columns.
+
+An entry is a name and its number. The one is asked for whose name says clearly more of the question than the others.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import takewhile
+
+from workings.answers.asked import how_much_asked
+from workings.answers.numbers import parse_number
+
+MAX_ENTRIES = 30
+MAX_CHARACTERS = 120
+"""Of an entry; a longer line is prose."""
+# A name is a few words with a sign behind them, or words with capital letters.
+_ENTRY = re.compile(r"[^\w$€£]*((?:[^\W\d_][^\s\d:=|]*[^\S\n]?){1,4}(?=[\s*]*[:=|])|(?:[A-Z][^\W\d_]*\s){1,3})"
+                    r"[:=|\s*]*([-$€£]{0,2}\d[^=]*?)[\s*|.]*")
+_BETWEEN = re.compile(r"[,;]\s+(?:and\s+)?|\s+and\s+")
+
+
+def listed_for(lines: Sequence[str], question: str) -> str | None:
+    """The number that the question asks for, of the entries with which a text ends; None where there are not two."""
+    entries = [entry for line in takewhile(bool, map(_entries, reversed(lines[-MAX_ENTRIES:]))) for entry in line]
+    if not question or len(entries) < 2:
+        return None
+    *_, second, best = sorted((how_much_asked(name, question), number) for name, number in entries)
+    return best[1] if best[0] - max(second[0], 0) >= 1 else None
+
+
+def _entries(line: str) -> list[tuple[str, str]]:
+    """The names of a line with their numbers; empty where it says anything else."""
+    found = []
+    for part in _BETWEEN.split(line):
+        entry = _ENTRY.fullmatch(part) if len(part) <= MAX_CHARACTERS else None
+        if entry is None or parse_number(entry[2]) is None:
+            return []
+        found.append((entry[1], entry[2]))
+    return found
