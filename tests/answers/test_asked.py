@@ -45,6 +45,12 @@ from workings.answers.extract import extract
     ("Tom 10, Ann 20, Ben 35", "How many stickers does Ann have?", "20"),
     ("Here are the costs:\n- **Bread:** $4\n- **Milk:** $3", "How much does the bread cost?", "$4"),
     ("| Name | Points |\n|---|---|\n| Ann | 12 |\n| Ben | 15 |", "How many points does Ann have?", "12"),
+    # What the clause before says is meant of the next name too.
+    ("Lena sold 17 tickets in all, Max 22 and Ida 9.", "How many tickets did Ida sell?", "9"),
+    ("Lena sold 17 tickets in all, Max 22 and Ida 9.", "How many tickets did Lena sell in all?", "17"),
+    ("- Lena: 14 tickets\n- Ida: 9 tickets\n- Max: 22 - 5 = 17 tickets", "How many tickets has Ida?", "9 tickets"),
+    # What comes of the first part stands behind "so".
+    ("512 seats in total, 391 taken, so 121 are still free.", "How many seats are still free?", "121"),
     # What the question gives is not asked for.
     ("Of the bus's 40 seats 26 are taken.", "A bus has 40 seats, 14 of them free. How many seats are taken?", "26"),
     # Beside an equation that says nothing itself.

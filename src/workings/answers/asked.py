@@ -50,6 +50,9 @@ _SAME = {other: word for word, others in {
     for other in others.split()}
 _OF_THOSE = re.compile(r"\s(?:[^\W\d_]+\s)?of (?:those|these|them|which|whom)\b")
 _SUBJECT = re.compile(r"(?:\s[^\W\d_]+){0,2}?\s(?:is|are|was|were|has|have|had|will|can)\b")
+_SO = re.compile(r"[,;]\s(?:so|therefore|thus|hence)\b")
+ELLIPTIC = re.compile(r"(?:,|\band)\s[A-Z][^\W\d_]+\s$")
+"""What stands before a number of "Ann has 5 pens, Ben 7 and Mia 9", behind the first one."""
 _EACH = re.compile(r"\b(?:each|every|per) ([^\W\d_]+)", re.IGNORECASE)
 _THE_OTHER = re.compile(r"\bthe (?:remaining|other)\b", re.IGNORECASE)
 _RANGE = re.compile(r"\s*(?:[^\W\d_]+\s)?(?:or|to|through|[-–])\s*")
@@ -118,13 +121,14 @@ def asked_for(sentence: str, numbers: Sequence[NumberAt], question: str, said: s
     # One name alone chooses nothing: the other clauses may be about the same person.
     choosing = _CHOOSING | asked.names if sum(map(bool, names)) > 1 else _CHOOSING
     place = next((place for place in reversed(range(len(numbers))) if numbers[place].text == said), -1)
+    so = max((word.end() for word in _SO.finditer(sentence)), default=len(sentence))
     points = []
     for at, (number, clause, what, who) in enumerate(zip(numbers, clauses, counted, named, strict=True)):
         told = _words(clause) | who & words
         points.append(5 * len(told & words) / len(words) + 2 * len(told & words & choosing)
                       - (len(told - words) + len(who - words)) / 2
                       + 2 * _kind(sentence, number, asked, counts=bool(what))
-                      - (not given.isdisjoint(_digits(number.text))) + (at == place))
+                      - (not given.isdisjoint(_digits(number.text))) + (at == place) * (1 + (number.start > so)))
     best = max(points)
     chosen = numbers[points.index(best)].text
     others = [each for each, number in zip(points, numbers, strict=True) if number.text != chosen]
@@ -167,7 +171,7 @@ def how_much_asked(name: str, question: str) -> float:
     """How much of a question a name says; what else it says counts against it."""
     asked = read_question(question[-MAX_QUESTION:])
     told, words = _words(name), asked.counted | asked.other
-    return len(told & words) + 2 * len(told & words & (_CHOOSING | asked.names)) - len(told - words) / 2
+    return len(told & words) + 2 * len(told & words & _CHOOSING) - len(told - words) / 2
 
 
 def answers_before(sentence: str, remark: str, said: str, question: str) -> bool:
@@ -223,6 +227,9 @@ def _clauses(sentence: str, numbers: Sequence[NumberAt]) -> list[str]:
         # "88 are ruins and 44 of those are unmanned": what those are stands in the clause before.
         if clauses and _OF_THOSE.match(sentence, number.end):
             head = clauses[-1] + own
+        elif clauses and ELLIPTIC.search(sentence[:number.start]):
+            # What the clause before says of another one is meant of this one too.
+            head = _NAME.sub("", clauses[-1]) + own
         elif (_words(own) - _CHOOSING and not _PARTICIPLE.match(own)) or _SUBJECT.match(sentence, number.end):
             head = own
         else:

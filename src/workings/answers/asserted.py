@@ -10,7 +10,8 @@ from workings.answers.sentences import ASKED_BACK
 from workings.answers.telling_part import VERBS_ELSEWHERE, VERBS_OF_RESULT
 
 _GUESS = (r"might|maybe|perhaps|possibly|(?:could|may) (?:also |still |even )?be(?=\s\W{0,3}(?:\d|[A-J]\b))"
-          r"|could it|not (?:\w+ )?sure|unsure|unclear|(?:i|i'd|i would|my) guess|hard to (?:say|tell)|unlikely"
+          r"|(?:could|may|might) be (?:possible|right|correct|true)|could it|not (?:\w+ )?sure|unsure|unclear"
+          r"|(?:i|i'd|i would|my) guess|hard to (?:say|tell)|unlikely"
           r"|depend(?:s|ing) on|(?:may|might|could) claim|for (?:example|instance)|could (?:\w+ )?estimate"
           r"|wouldn['’]t say")
 _TO_ANSWER = (r"(?:\w+ly )?(?:be\b|answer|solve|determine|tell|say|calculate|compute|find|give|provide|help|assist"

@@ -99,5 +99,7 @@ def truth_in(text: str) -> str | None:
             said = [match for match in _TRUTH_LAST.finditer(cleaned)
                     if not _DENIED.search(cleaned[max(0, match.start(1) - 40):match.start(1)])]
             if said:
-                return said[-1][1].casefold()
+                # Behind a colon stands why: "It is true: false it would be only …".
+                first = cleaned.find(":", said[0].end())
+                return (said[0] if 0 <= first < said[-1].start() else said[-1])[1].casefold()
     return None

@@ -155,7 +155,8 @@ def _brace_end(text: str, start: int, limit: int) -> int:
     return -1
 
 
-_ANNOUNCED = re.compile(r"(?:\b|_)(?:answer|option|choice)\b", re.IGNORECASE)
+_ANNOUNCED = re.compile(r"(?:\b|_)(?:answer|option|choice|antwort|respuesta|resposta|risposta|réponse)\b",
+                        re.IGNORECASE)
 _MARK = re.compile(
     r"[\s*_\"]{0,6}(?:,?\s*(?:then|therefore|thus|hence|here|to (?:the|this|your) (?:question|problem)|for "
     r"(?:the|this) (?:question|problem))\s*,?)?[\s*_]{0,4}"
@@ -174,7 +175,7 @@ def answer_phrase(text: AfterThinking, kind: Kind) -> str | None:
             continue
         if text.truncated and not closed:
             segment = re.sub(r"[^\s]*\s*$", "", segment)
-        is_answer = match.group().casefold().strip("_") == "answer"
+        is_answer = match.group().casefold().strip("_") not in ("option", "choice")
         if kind in ("number", "text") and not is_answer and choice_in(segment) is None:
             continue
         answer = _meant(segment, kind)

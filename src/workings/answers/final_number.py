@@ -6,7 +6,7 @@ A sentence that says an expression (`4x + 7`), a pair or a choice between number
 import re
 from itertools import pairwise
 
-from workings.answers.asked import NumberAt, answers_before, asked_for, counts_otherwise
+from workings.answers.asked import ELLIPTIC, NumberAt, answers_before, asked_for, counts_otherwise
 from workings.answers.asserted import (
     asks_back,
     is_bound,
@@ -161,7 +161,7 @@ def _asked_for(sentence: str, question: str, said: str | None) -> str | None:
             sentence):
         return said
     # What an equals sign follows is an operand of what stands behind it; a number in brackets says one again.
-    numbers = [number for number in _numbers(sentence)[0] if not (
+    numbers = [number for number in _numbers(sentence, elliptic=True)[0] if not (
         _OPERAND.match(sentence, number.end) or (sentence[:number.start].endswith("(") and sentence.startswith(
             ")", number.end)) or (sentence.startswith(" and ", number.end) and _OPERAND_OF.search(
                 sentence[:number.start][-60:])))]
@@ -178,7 +178,7 @@ def _concluded(sentence: str, *, alone: bool) -> tuple[str | None, bool]:
     concludes = not digits and (alone or is_conclusion(sentence))
     in_words = _said_in_words(sentence if concludes else last_clause(sentence) or without_lead(sentence))
     # Behind digits "three quarters of the cake" says the same number as a part.
-    if in_words and not (digits and f"{in_words} of " in sentence):
+    if in_words and not (digits and re.search(rf"{in_words} of (?!them\b)", sentence)):
         return in_words, True
     return _said(sentence, strict=not (is_conclusion(sentence) or last_clause(sentence))) if digits else (None, False)
 
@@ -211,10 +211,12 @@ def _said_in_words(sentence: str) -> str:
     if len(runs) != 1 or runs[0][1].value == 1:
         return ""
     begin, number = runs[0]
-    behind = words[begin + number.taken:begin + number.taken + 1]
+    behind = words[begin + number.taken:begin + number.taken + 2]
     said = " ".join(words[max(0, begin - 4):begin])
-    if (behind == ["of"] and number.value.denominator == 1) or not (not begin or _SAYS.search(said) or (
-            is_conclusion(sentence) and not _CIRCUMSTANCE.search(f"{said} ") and not said.endswith(" of"))):
+    of_them = behind == ["of", "them"] and said.endswith("there are")
+    part_of = behind[:1] == ["of"] and not of_them and number.value.denominator == 1
+    concluded = is_conclusion(sentence) and not _CIRCUMSTANCE.search(f"{said} ") and not said.endswith(" of")
+    if part_of or not (not begin or _SAYS.search(said) or concluded):
         return ""
     return sentence[places[begin].start():places[begin + number.taken - 1].end()]
 
@@ -301,8 +303,11 @@ def _right_side(sentence: str, at: int, numbers: list[NumberAt]) -> tuple[str | 
     return behind[0].text, True
 
 
-def _numbers(sentence: str, *, first: bool = False) -> tuple[list[NumberAt], bool]:
-    """The numbers of a sentence that are values of their own, and whether there are expressions; or only ``first``."""
+def _numbers(sentence: str, *, first: bool = False, elliptic: bool = False) -> tuple[list[NumberAt], bool]:
+    """The numbers of a sentence that are values of their own, and whether there are expressions; or only ``first``.
+
+    Elliptically the number of "Ann has 5 pens and Ben 7" is one as well, and no name.
+    """
     masked = _NO_NUMBER.sub(lambda name: "\0" * len(name.group()), sentence)
     numbers: list[NumberAt] = []
     algebra = False
@@ -321,7 +326,8 @@ def _numbers(sentence: str, *, first: bool = False) -> tuple[list[NumberAt], boo
             continue
         end, unit = _unit_end(masked, end)
         plainly = match.group()[-1].isdigit() and match.group()[0].isdigit() and not unit
-        if end < 0 or masked[end:end + 1] == "\0" or is_bound(before) or (plainly and is_name(before)):
+        if end < 0 or masked[end:end + 1] == "\0" or is_bound(before) or (
+                plainly and is_name(before) and not (elliptic and numbers and ELLIPTIC.search(before))):
             algebra = True
             continue
         if _ALGEBRA_BEHIND.match(masked[end:end + 40]) or _ALGEBRA_BEFORE.search(sentence[max(0, start - 60):start]):

@@ -28,8 +28,8 @@ _VERB = (rf"(?:{VERBS_OF_RESULT}|{VERBS_OF_THE_PAST}|{_BASE}|{VERBS_ELSEWHERE}|[
 _FILLER = (r"(?:only|exactly|precisely|about|approximately|around|roughly|nearly|almost|just|now|still|already|then"
            r"|therefore|thus|another|additional|back|up|out|down|away|off|over|equal|in total|altogether|a total of|a"
            r"|an|at least|on average|size|number|floor|page|worth|as much as|to|with|at|donc|also"
-           r"|entonces|quindi|portanto|[a-z]+ly|him|her|them|us|me|it|each|the remaining|the other|everyone"
-           r"|everybody|\w+self)")
+           r"|entonces|quindi|portanto|zusammen|insgesamt|[a-z]+ly|him|her|them|us|me|it|each|the remaining|the other"
+           r"|everyone|everybody|\w+self)")
 _OF_NOUN = r"(?:the |a |an |its |her |his |their |our |my )?(?:[a-z]+\s){0,2}of"
 _PRONOUN_IS = "(?:s?he|it|that|there|they|we|you|i)['’](?:s|re|m)"
 _BEHIND_VERB = re.compile(rf"\b(?:{_VERB}|{_PRONOUN_IS}|{VERBS_OF_CHANGE}(?: [^ ]+)? by)"
@@ -38,8 +38,8 @@ _BEHIND_VERB = re.compile(rf"\b(?:{_VERB}|{_PRONOUN_IS}|{VERBS_OF_CHANGE}(?: [^ 
 _RECEIVER = re.compile(r"\b(?:tak(?:e|es|ing)|took|costs?|gives?|gave|earns?|earned|pays?|paid|saves?|saved|leaves?"
                        r"|left|owes?|owed|lends?|lent|charges?|charged|sends?|sent|bezahlt|kostet)"
                        r"\s(?:[^\W\d_]+\s){1,3}\W{0,3}$", re.IGNORECASE)
-_OPENING = re.compile(r"(?:^|[,;:.→]\s|\([A-J]\)\s|\b(?:and|so|then|that|thus|therefore|hence|only|exactly|about|nearly"
-                      r"|almost|roughly|approximately|around)\s)[^\w\[#]{0,3}$", re.IGNORECASE)
+_OPENING = re.compile(r"(?:^|[,;:.→]\**\s|\([A-J]\)\s|\b(?:and|so|then|that|thus|therefore|hence|only|exactly|about"
+                      r"|nearly|almost|roughly|approximately|around)\s)[^\w\[#]{0,3}$", re.IGNORECASE)
 _ALONE = re.compile(r"(?!\s(?:or|and|to|minus|plus|times)\b)(?:\s?[^\W\d_]+){0,4}[^\w(]*(?:$|[,;:(])")
 _AGAIN = re.compile(r",\s(?:or|i\.e\.|that is,?|namely)\s\W{0,3}$")
 _SUBJECT_OF = re.compile(rf"(?:\s|%)(?:[^\W\d_]+\s|of the (?:\w+\s)?\d*\s?|\W\s?){{0,6}}?{_VERB}\b", re.IGNORECASE)

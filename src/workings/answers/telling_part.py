@@ -14,8 +14,9 @@ VERBS_OF_CHANGE = ("(?:(?:increas|decreas|reduc|chang|rais|exceed|differ|lower|d
                    "|ris(?:es?|en|ing)|rose|grew|fall(?:s|en)?|fell"
                    "|shrank|short|ahead|behind|loses?|lost|wins?|won|go(?:es)? (?:up|down)|went (?:up|down))")
 """Verbs that say by how much something changes, as an alternative of a pattern."""
-VERBS_ELSEWHERE = ("ist|sind|betragt|hat|haben|kostet|braucht|bezahlt|es|son|tiene|tienen|hay|queda|quedan|est|sont|ont"
-                   "|reste|restent|coute|e|sono|ha|hanno|sao|tem|restam|custa")
+VERBS_ELSEWHERE = ("ist|sind|betragt|hat|haben|kostet|kosten|braucht|brauchen|bezahlt|es|son|tiene|tienen|hay|queda"
+                   "|quedan|cuesta|cuestan|est|sont|ont|reste|restent|coute|coutent|e|sono|ha|hanno|costano|sao|tem"
+                   "|restam|custa|custam")
 """What "is", "has", "remain" and "cost" are in German, Spanish, French, Italian and Portuguese, without accents."""
 _LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however)?,?\s*)(?P<lead>after|in|for|if"
                    r"|when|since|because|with|given|on|at"
@@ -26,11 +27,13 @@ _LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however
 _PART = r"(?:half|thirds?|quarters?|fourths?|fifths?|\d/\d{1,3}|\d[\d.]{0,5}\s?%|times|twice|double)\s(?:of\s)?"
 _CLAUSE = re.compile(r"\b(?:and|but|so) (?:since|because|as|if)\b[^,]*,"
                      r"|(?:[,;:]|\.\.\.|…|\s[-–—])\s*(?:and\s)?(?:so|therefore|thus|hence|meaning(?: that)?|then"
-                     rf"|(?:no )?wait|giving|ending up with|in total|altogether|which {VERBS_OF_CONCLUSION}"
+                     r"|(?:no )?wait|giving|leaving(?: [a-z]+ with)?|ending up with|in total|altogether"
+                     rf"|which {VERBS_OF_CONCLUSION}"
                      rf"|which is(?={IN_TOTAL})|and the (?:final )?answer)\b"
                      rf"|\b{_PART}[^,;=]*, which (?:is|was|will be)\b(?=\s\W{{0,3}}\d)"
                      # Nor is what comes of a rate: "$4 on each of the 40 bags, which is $160."
-                     rf"|\b(?:each|every|per)\b[^,;=]*, which (?:is|was)\b(?=\s\W{{0,3}}\d[\d,.]*(?:\s[^\W\d_]+)?\W*$)"
+                     r"|\b(?:each|every|per)\b[^,;=]*, which (?:is|was)\b(?=\s\W{0,3}\d[\d,.]*(?:\s[^\W\d_]+)?\W*$)"
+                     r"|\b\d+ (?:out )?of [^,;=]*, which (?:is|was)\b(?=\s\W{0,3}\d[\d.]*\s?(?:%|percent)\W*$)"
                      # "3 × 4 = 12, plus 5 is 17": the arithmetic goes on in words.
                      r"|=[^=,;]*,\s(?:and\s|then\s)?(?:plus|minus|times|multiplied by|divided by|twice|half of)\b"
                      rf"[^=,;]*?\b(?:{VERBS_OF_RESULT})\b(?=\s\W{{0,3}}\d)"
@@ -51,6 +54,7 @@ _TRAIL = re.compile(
 _COUNTED = re.compile(rf"\b(?:{VERBS_OF_RESULT}|needs?|takes?|there are)(?: (?:only|exactly|about))? \W{{0,3}}"
                       r"\d[\d,.]*\W{0,3}\s[^:=\d]{2,60}$", re.IGNORECASE)
 _CLAUSE_OF_ITS_OWN = re.compile(r"(?:s?he|it|they|we|you|the|her|his|its|their)\s")
+_ITEM = re.compile(r",\s(?:and\s)?|\sand\s")
 _DIGITS = re.compile(r"\d[\d,]{0,20}(?:\.\d{1,20})?")
 
 
@@ -92,6 +96,12 @@ def _adds_up(head: str, parts: str) -> bool:
     return len(values) > 1 and "=" not in parts and whole[-1:] == [sum(values)]
 
 
+def _counts_up(head: str, parts: str) -> bool:
+    """Whether so many things stand behind a colon as a number before it says: "There are 3 primes: 2, 3 and 5"."""
+    items = [item for item in _ITEM.split(parts) if item.strip(" .*")]
+    return len(items) > 1 and str(len(items)) in _DIGITS.findall(head)
+
+
 def _explains(head: str, parts: str) -> bool:
     """Whether a clause behind a colon says why: "She loses $11: she gets back $24 of her $32 and pays $3"."""
     said = _DIGITS.findall(head)
@@ -103,7 +113,7 @@ def _without_details(sentence: str) -> str:
     if re.search(r"\bwould\b", more):
         return told
     head, colon, parts = told.partition(": ")
-    if _adds_up(head, parts) or _explains(head, parts):
+    if _adds_up(head, parts) or _counts_up(head, parts) or _explains(head, parts):
         return head
     if not is_conclusion(head):
         return sentence

@@ -45,6 +45,16 @@ _LED_IN = re.compile(r"^(?:(?:[=⇒→∴:]|=>|->|\s)+|(?:So|Therefore|Thus|Henc
 # A single letter is a unit only as a text within a formula.
 _FORMULA_WITH_UNIT = re.compile(r"(.*[\w)}°])\s*?(?:\s((?:square |cubic )?[a-zA-Z]{2,}(?:\s?\^?[23])?)"
                                 r"|\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z ]+)\}(\^\{?[23]\}?)?)\.?")
+# "Many believe it is Sydney, but the capital is Canberra": what some believe is not said.
+_BELIEVED = re.compile(r"^[^,;]{0,40}\b(?:people|many|some|most|might|may)\b[^,;]{0,40}\b(?:think|believe|assume|say"
+                       r"|expect|guess)\b[^,;]{0,100}[,;]\s(?:but|however),?\s", re.IGNORECASE)
+_MONTH = (r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
+          r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?")
+_DATE = re.compile(rf"(?:\b(?P<day>\d\d?)(?:st|nd|rd|th)?(?: of)? {_MONTH},? |\b{_MONTH.replace('month', 'first')} "
+                   r"(?P<second>\d\d?)(?:st|nd|rd|th)?,? )(?P<year>\d{4})\b", re.IGNORECASE)
+# "the Italian artist Leonardo da Vinci".
+_WHO = re.compile(r"^(?:the|an?)\s(?:[^\W\d_]+\s){0,3}?[a-z]+\s(?=[A-Z])")
+_FACTORS = re.compile(r"(?:\([^()]+\)(?:\^\d)?){2,}")
 _PREPOSITION = re.compile(r"^(?:on|in|at|to|by|from|for) ")
 
 
@@ -58,6 +68,7 @@ def normalise_text(text: str) -> str:
     text = "".join(character for character in unicodedata.normalize("NFKD", text).casefold()
                    if not unicodedata.combining(character))
     text = re.sub(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}", r"\1", text)
+    text = _DATE.sub(_day_first, text)
     text = re.sub(r"^\W*((?:[a-z]\.)+[a-z])\.?\W*$", lambda letters: letters[1].replace(".", ""), text)  # "U.S.A."
     text = re.sub(r"(?<=[a-z]{2})-(?=[a-z]{2})", " ", text)
     text = re.sub(r"(?<=[a-z])\.(?= )|(?<=\b[a-z])\.(?=[a-z])", " ", text)  # "Dr. Smith", "J.R.R. Tolkien"
@@ -65,6 +76,11 @@ def normalise_text(text: str) -> str:
     text = re.sub(r"^(\d+) to (\d+)$", r"\1:\2", text)  # a ratio
     return re.sub(r"^(?:(?:the|an|a|sir|dr|mr|mrs|ms|prof|professor) )+(?=.)|(?<=^infinitely many) solutions$", "",
                   text)
+
+
+def _day_first(date: re.Match[str]) -> str:
+    """`July 20, 1969` as `20 jul 1969`."""
+    return f"{date['day'] or date['second']} {(date['month'] or date['first'])[:3].casefold()} {date['year']}"
 
 
 def same_text(given: str, expected: str, tolerance: float = 0.0) -> bool:
@@ -98,7 +114,7 @@ def variants(given: str) -> Iterator[str]:
         return
     sentence = _SOLUTIONS.sub(lambda first: f"{first[0][:-2]},", _LED_IN.sub("", without_reason(told[0])))
     yield sentence
-    sentence = _CONCEDED.sub("", sentence)
+    sentence = _CONCEDED.sub("", _BELIEVED.sub("", sentence, count=1))
     sentence = _SAME_AGAIN.sub("", sentence if " would " in sentence else without_lead(sentence))
     if _HEDGED.search(sentence):
         return
@@ -108,12 +124,14 @@ def variants(given: str) -> Iterator[str]:
     times = _TIME.findall(sentence)
     if times and (len(times) == 1 or re.search(rf"(?:\bat|\bis|=)\s+{re.escape(times[-1])}\W*$", sentence)):
         yield times[-1]
+    if len(dates := [*_DATE.finditer(sentence)]) == 1:
+        yield dates[0][0]
     if said := [*_COPULA.finditer(sentence)]:
         yield sentence[said[-1].end():]
     yield re.split(r":\W{0,3}\s", sentence)[-1]
     if passive := _PASSIVE.search(sentence):
         yield sentence[passive.end():]
-        yield _WHEN.sub("", sentence[passive.end():])
+        yield _WHO.sub("", _WHEN.sub("", sentence[passive.end():]))
     if (subject := _SUBJECT.match(sentence)) and not _SECOND_CLAUSE.search(_QUOTED.sub("", sentence)):
         yield subject[0]
     yield _PREPOSITION.sub("", normalise_text(sentence))
@@ -138,7 +156,7 @@ def _same(given: str, expected: str, tolerance: float) -> bool:
     if not same_units(unit, in_unit):
         return False
     left, right = normal_form(formula), normal_form(wanted)
-    if left == right:
+    if left == right or _factors(left) == _factors(right) != []:
         return bool(left)
     # "y = 2x+3" for "2x+3": the name on the left says nothing, where only one side has it.
     if bool(_NAME_BEFORE.match(left)) != bool(_NAME_BEFORE.match(right)) and (
@@ -153,7 +171,14 @@ def value_of(given: str, expected: str) -> str:
         return given
     exact = re.split(r"≈|\\approx(?![a-z])", given, maxsplit=1)[0] if "=" in given else given
     left, equals, right = exact.rpartition("=")
-    return right if equals and names_a_value(plain(left)) else given
+    # "x^2 + 3x = x(x + 3)" is the same in other words where one side is a product and the other a sum.
+    rewritten = (_FACTORS.fullmatch(normal_form(left)) is None) != (_FACTORS.fullmatch(normal_form(right)) is None)
+    return right if equals and (names_a_value(plain(left)) or rewritten) else given
+
+
+def _factors(formula: str) -> list[str]:
+    """The factors of a product of brackets, in one order; empty for anything else."""
+    return sorted(re.findall(r"\([^()]+\)(?:\^\d)?", formula)) if _FACTORS.fullmatch(formula) else []
 
 
 def without_unit(text: str) -> tuple[str, MeasureUnit]:
