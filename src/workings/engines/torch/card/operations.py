@@ -39,8 +39,12 @@ def _fill(x: Tensor, kernel: Callable[[Any], None], plain: Callable[[], None]) -
 
 
 def _dense(x: Tensor) -> Tensor:
-    """``x`` if its elements fill one piece of memory, its last axis innermost, in whatever order of rows; or a copy."""
-    return x if x.stride(-1) == 1 and torch.empty_like(x).stride() == x.stride() else x.contiguous()
+    """``x`` if its elements fill one piece of memory, its last axis innermost; or a copy.
+
+    Heads may stand before positions in ``x`` and behind them in memory: such results keep that order (`empty_like`).
+    """
+    heads_behind = x.dim() == 4 and x.transpose(1, 2).is_contiguous()
+    return x if heads_behind or x.is_contiguous() else x.contiguous()
 
 
 def _laid_out_as(x: Tensor, like: Tensor) -> Tensor:
