@@ -9,13 +9,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from workings.engines.gpu_settings import same_kernels
 from workings.hardware.catalog import targets
 
 XLA_TIMED = "--xla_gpu_autotune_level=4"
 """With which XLA times kernels for a GPU and takes the fastest, as it does of itself; the product does not let it."""
 XLA_UNTIMED = "--xla_gpu_autotune_level=0"
 XLA_CHOICES = {"kernels not timed": f"{XLA_UNTIMED} --xla_gpu_enable_triton_gemm=true",
-               "kernels not timed, all products by cuBLAS": f"{XLA_UNTIMED} --xla_gpu_enable_triton_gemm=false"}
+               "kernels not timed, all products by cuBLAS": same_kernels("")}
 """Ways in which XLA chooses kernels without timing, so that every run has the same. The last one is the product's."""
 
 
