@@ -4,6 +4,7 @@ import re
 
 from workings.answers.latex import plain
 from workings.answers.sentences import last_lines, sentences, without_markup
+from workings.answers.telling_part import last_clause
 
 TRUTHS = frozenset(("yes", "no", "true", "false"))
 _LETTER_ALONE = re.compile(r"[(\[]?([A-Ja-j])[)\]]?[.:)]?")
@@ -28,12 +29,21 @@ _BOTH = re.compile(r"^\W*none of\b|\b(?:both|either|neither|not|isn't|isn’t|ca
                    r"|nor|or|between)\W{0,3}\s*(?:be\s+)?(?:option |choice )?[(\[]?[A-J](?![\w'’])",
                    re.IGNORECASE)
 
+_OPTION = re.compile(r"(?<!\S)[(\[]?([A-J])[).\]:]\s*(\S[^\n]{0,200}?)(?=\s+[(\[]?[A-J][).\]:]\s|\s*\n|\s*$)")
 _TRUTH_FIRST = re.compile(r"(?:(?:so|therefore|thus|hence|well|then|in short)\b,?\s*)?(yes|no|true|false)(?![\w'’])"
                           r"(?=\W*$|[*_\"”]*\s*[,.;:!(—–]|\s-|\W*\s(?:because|since|as|it|he|she|they|we|this"
                           r"|that)\b)(?!,?\s*(?:and|or)\s)", re.IGNORECASE)
 _TRUTH_LAST = re.compile(r"\b(?:is|are|answer|be|say|would be|conclude)\s*:?\s*[\"'*_“]*(yes|no|true"
                          r"|false)(?![\w'’])(?!\s*(?:and|or)\s)", re.IGNORECASE)
 _TRUTH_CONCLUDED = re.compile(r"(?:[:,]|,?\s(?:so|then)\b,?)\s*[\"'*_“]*(yes|no|true|false)(?:\W*$|,\s)", re.IGNORECASE)
+# "**No.** Although …": it is said once, and in bold.
+_TRUTH_BOLD = re.compile(r"\*\*(yes|no|true|false)[.,!]?\*\*", re.IGNORECASE)
+# "so it is not prime", "It cannot": where the question asks for just that.
+_DENIES = re.compile(r"^\W*(?:(?:so|therefore|thus|hence),?\s)?(?:it|this|that|they|he|she|[\d,.]+|the [a-z]+)\s"
+                     r"(?:(?:is|are|was|were|can|could|does|do|did|will|has|have|would)(?:n['’]t|\snot)|cannot)"
+                     r"(?:\s(?:an?|the))?(?:\s(?P<what>[^\W\d_]+)|\W*$|[,:;])", re.IGNORECASE)
+_ASKS = re.compile(r"(?:is|are|was|were|can|could|does|do|did|will|has|have|would)\s(?!.{0,60}(?:\bnot\b|n['’]t\b))",
+                   re.IGNORECASE)
 _DENIED = re.compile(r"(?:\b(?:not|never|hard to|whether|if)|n['’]t)\s(?:\w+\s){0,3}$", re.IGNORECASE)
 
 
@@ -55,6 +65,18 @@ def choice_in(text: str) -> str | None:
             if (letter := _sentence_choice(_bare(sentence))) is not None:
                 return None if _listed(lines, letter.upper()) else letter.upper()
     return None
+
+
+def option_of(letter: str, question: str) -> str:
+    """What stands behind this letter among the choices of a question; empty where it lists none.
+
+    >>> option_of("B", "Which is red? A) Venus B) Mars"), option_of("B", "What is a vitamin?")
+    ('Mars', '')
+    """
+    wanted = _LETTER_ALONE.fullmatch(letter.strip())
+    options = {option[1]: option[2].strip(" ,;.\n") for option in _OPTION.finditer(question)} if wanted else {}
+    # One letter with a bracket is a word of the question.
+    return options.get(wanted[1].upper(), "") if wanted and len(options) > 1 and "A" in options else ""
 
 
 def _bare(text: str) -> str:
@@ -90,6 +112,8 @@ def truth_in(text: str) -> str | None:
     ('yes', None, None)
     """
     lines = last_lines(text)
+    if (bold := _TRUTH_BOLD.findall(text[-20_000:])) and len(bold) == 1 and lines and _TRUTH_BOLD.match(lines[0]):
+        return str(bold[0]).casefold()
     for line in [*reversed(lines[-3:]), *lines[:1]]:
         # Only then the first sentence: "No, wait. So the answer is yes."
         for sentence in reversed(sentences(line)):
@@ -103,3 +127,20 @@ def truth_in(text: str) -> str | None:
                 first = cleaned.find(":", said[0].end())
                 return (said[0] if 0 <= first < said[-1].start() else said[-1])[1].casefold()
     return None
+
+
+def denial_in(text: str, question: str) -> str | None:
+    """`no` where the last sentence denies what the question asks; None where it does not, or for other questions.
+
+    >>> denial_in("91 is 7 × 13, so it is not prime.", "Is 91 prime?"), denial_in("It is not even.", "Is 91 prime?")
+    ('no', None)
+    """
+    asks = _ASKS.match(sentences(question.strip())[-1] if question.strip() else "")
+    told = sentences((last_lines(text) or [""])[-1])
+    if asks is None or not told:
+        return None
+    denied = _DENIES.match(last_clause(told[-1]) or told[-1])
+    if denied is None:
+        return None
+    what = denied["what"]
+    return "no" if what is None or re.search(rf"\b{what}\b", question, re.IGNORECASE) else None

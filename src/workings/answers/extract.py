@@ -8,13 +8,14 @@ the expected answer (`answer_kind`), never at the answer itself.
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from workings.answers.choices import TRUTHS, choice_in, truth_in
+from workings.answers.choices import TRUTHS, choice_in, denial_in, truth_in
 from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.final_number import final_number, sentence_number
-from workings.answers.latex import plain
+from workings.answers.latex import plain, whole_fractions
 from workings.answers.listed import listed_for
 from workings.answers.numbers import parse_number, parse_words
 from workings.answers.sentences import (
+    bare_opening,
     bold_opening,
     is_conclusion,
     last_definition,
@@ -227,9 +228,9 @@ def last_number(text: AfterThinking, kind: Kind) -> str | None:
     if whole and _is_answer(whole, "number"):
         return whole
     lines = [] if text.truncated else last_lines(text.text)
-    opening = _tidy(bold_opening(lines))
-    if parse_number(opening):
-        return opening
+    for opening in map(_tidy, (bold_opening(lines), bare_opening(lines))):
+        if parse_number(opening):
+            return opening
     return listed_for(lines, text.question) or final_number(text.text, text.question, truncated=text.truncated)
 
 
@@ -240,6 +241,8 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
         return None
     if kind in ("choice", "yes_no") and (answer := _meant(stripped[-20_000:], kind)) is not None and len(answer) <= 5:
         return answer
+    if kind == "yes_no" and (denied := denial_in(stripped, text.question)):
+        return denied
     lines = last_lines(stripped) if "\n" in stripped else [stripped]
     last = lines[-1] if lines else ""
     if len(last) > MAX_LINE:
@@ -258,11 +261,11 @@ _LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?=\S)")
 
 
 def _listed(lines: Sequence[str]) -> str:
-    """The items of a list with which a text ends, behind a line that ends with a colon; empty where there is none."""
+    """The items of a list that a text is, or ends with behind a line with a colon; empty where there is none."""
     start = len(lines)
     while start and _LIST_ITEM.match(lines[start - 1]):
         start -= 1
-    if start == 0 or len(lines) - start < 2 or not lines[start - 1].rstrip(" *_").endswith(":"):
+    if len(lines) - start < 2 or (start and not lines[start - 1].rstrip(" *_").endswith(":")):
         return ""
     return ", ".join(_tidy(_LIST_ITEM.sub("", line, count=1)) for line in lines[start:])
 
@@ -294,7 +297,7 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
         truncated: the completion was cut off by the limit on new tokens; then what stands at its very end is no answer.
         question: what is answered: where a last sentence says several numbers its words choose; empty: nobody knows it.
     """
-    spoken = said(text, truncated=truncated, question=question)
+    spoken = said(whole_fractions(text), truncated=truncated, question=question)
     for name in rules or DEFAULT_RULES[kind]:
         answer = RULES[name](spoken, kind)
         if answer is not None and answer.strip():

@@ -114,6 +114,8 @@ _WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i)['’
 _SUMMED_UP = re.compile(r"[^\W\d_]:\s\W{0,3}$")
 # "27 puppies, 18 of which are black", "5 now, but 9 before": what is said more about the first number, or what was.
 _DETAIL = re.compile(r"\s(?:[^\W\d_]+\s){0,2}(?:of (?:which|whom)\b|(?:before|previously|originally|at first)\W*$)")
+# "$2,088 over the 4 weeks, or $522 per week": a rate is no other unit of the same.
+_RATE_BEHIND = re.compile(r"\W{0,3}(?:per|each|every|an?)\b", re.IGNORECASE)
 # "12 is the greatest common divisor of 36 and 48": what the sentence is about stands before the verb.
 _SUBJECT = re.compile(r"\s(?:is|are|was|were) (?:the|our|your|his|her|their)\b")
 
@@ -384,7 +386,7 @@ def _in_two_units(sentence: str, chosen: NumberAt, numbers: list[NumberAt]) -> s
     place = numbers.index(chosen)
     for one, other in pairwise(numbers[max(0, place - 1):place + 2]):
         text = sentence[one.start:other.end].replace("*", "")
-        if in_two_units(text):
+        if in_two_units(text) and not _RATE_BEHIND.match(sentence, other.end):
             return text
     return ""
 

@@ -32,6 +32,12 @@ _MATH = re.compile(r"[\\\^_√π∞=<>≤≥≠±∈∪∩{}\[\]()*+/]|\d\s*[-:,
                    r"|\b[a-zA-Z]\s*[-+]\s*\d")
 
 
+def whole_fractions(text: str) -> str:
+    """Fractions of one character in digits: "1½" as ``1 1/2``."""
+    return text if text.isascii() else re.sub(r"(?<=\d)?[¼-¾⅐-⅞]", lambda sign: (" " if sign.start() and text[
+        sign.start() - 1].isdigit() else "") + unicodedata.normalize("NFKC", sign[0]).replace("⁄", "/"), text)
+
+
 def signs(text: str) -> str:
     """Unicode in one spelling: raised and lowered digits as ``^2`` and ``_2``, one minus, no compatibility forms."""
     if text.isascii():

@@ -15,7 +15,7 @@ MAX_CHARACTERS = 120
 """Of an entry; a longer line is prose."""
 # A name is a few words with a sign behind them, or words with capital letters.
 _ENTRY = re.compile(r"[^\w$€£]*((?:[^\W\d_][^\s\d:=|]*[^\S\n]?){1,4}(?=[\s*]*[:=|])|(?:[A-Z][^\W\d_]*\s){1,3})"
-                    r"[:=|\s*]*([-$€£]{0,2}\d.*?)[\s*|.]*")
+                    r"[:=|\s*]*([-$€£]{0,2}\d[^→⇒]*?)[\s*|.]*")
 _BETWEEN = re.compile(r"[,;]\s+(?:and\s+)?|\s+and\s+")
 
 

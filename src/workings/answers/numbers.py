@@ -50,7 +50,8 @@ _NAMED = re.compile(rf"(?:∠|Δ)?\s*{_NAME}\.?(?:\s+{_NAME}\.?){{0,9}}\s*(?:_\{
                     r"['’′]{0,3}(?:\([^()=]{0,40}\))?\s*:?"
                     r"|d[a-z]\s?/\s?d[a-z]|[A-Z](?:\s*(?:[∩∪]|\\c[au]p)\s*[A-Z]){1,5}|[a-w](?:\s*\+\s*[a-w]){1,5}")
 _ARITHMETIC = re.compile(r"(?:[\d\s.,+\-*/×·÷()%$€£¥₹^°{}√!_]"
-                         r"|\\?(?:frac|binom|sqrt|log|ln|exp|sin|cos|tan|gcd|lcm|max|min)(?![a-z]))+")
+                         r"|\\?(?:frac|binom|sqrt|log|ln|exp|sin|cos|tan|gcd|lcm|max|min|[cl]?dots)"
+                         r"(?![a-z]))+")
 # Integrals, limits, sums and derivatives: what they are equal to is their value, with unknowns too.
 _OPERATION = re.compile(r"\W*(?:\\(?:int|lim|sum|prod|frac\s*\{d\}\s*\{d[a-z]\})(?![a-z])|∫|∑|\(?d\)?/\(?d[a-z]\)?)")
 _UNKNOWN = re.compile(r"(?<![^\W\d_])[^\W\d_](?![^\W\d_])|\\|[\d)][^\W\d_](?![^\W\d_])|[\^_√π]")

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 _MARKUP = r"[\s*_#>✅✓✔️–—•-]*"
 _VERIFICATION = re.compile(
-    rf"^{_MARKUP}(?:(?:let'?s|let us|let me|to|we can|you can|now|i will|i'll)\s+)?(?:also\s+)?(?:quickly\s+)?"
+    rf"^{_MARKUP}(?:actually,?\s+)?(?:(?:let'?s|let us|let me|to|we can|you can|now|i will|i'll)\s+)?"
+    r"(?:also\s+)?(?:quickly\s+)?"
     r"(?:double[- ]?)?(?:verif(?:y|ication|ying)|check(?:ing)?|sanity check|proof|p\.? ?s|note|explanation"
     r"|justification|rationale|hint|reasoning"
     r"|source|why|key (?:points?|takeaways?|idea)|takeaways?|remember|tip|important(?:ly)?)\b", re.IGNORECASE)
@@ -105,6 +106,20 @@ def bold_opening(lines: list[str]) -> str:
     if not others or not re.fullmatch(r"\*\*[^*]+[^*:]\*\*\.?", first):
         return ""
     return "" if any("**" in line or is_conclusion(line) or _CORRECTION.search(line) for line in others) else first
+
+
+def bare_opening(lines: list[str]) -> str:
+    """The first sentence of a text of one line where it is a number of two digits or more; or "".
+
+    None where a later sentence concludes, calculates or corrects.
+
+    >>> bare_opening(["206. At birth there are about 300."])
+    '206.'
+    """
+    told = sentences(lines[0]) if len(lines) == 1 else []
+    if len(told) < 2 or not re.fullmatch(r"\W*\d[\d,.]*\d\W*\.\W*", told[0]):
+        return ""
+    return "" if any("=" in each or is_conclusion(each) or _CORRECTION.search(each) for each in told[1:]) else told[0]
 
 
 def last_definition(told: list[str]) -> str:

@@ -8,7 +8,7 @@ from workings.answers.governed import VERBS_OF_THE_PAST
 from workings.answers.latex import is_mathematics, normal_form, plain, signs
 from workings.answers.numbers import Number, equal_numbers, names_a_value, parse_number
 from workings.answers.sentences import sentences, without_markup, without_reason
-from workings.answers.telling_part import without_lead
+from workings.answers.telling_part import last_clause, without_lead
 from workings.answers.units import NO_UNIT, MeasureUnit, read_unit, same_units
 
 MAX_CHARACTERS = 2_000
@@ -55,6 +55,8 @@ _DATE = re.compile(rf"(?:\b(?P<day>\d\d?)(?:st|nd|rd|th)?(?: of)? {_MONTH},? |\b
 # "the Italian artist Leonardo da Vinci".
 _WHO = re.compile(r"^(?:the|an?)\s(?:[^\W\d_]+\s){0,3}?[a-z]+\s(?=[A-Z])")
 _FACTORS = re.compile(r"(?:\([^()]+\)(?:\^\d)?){2,}")
+# "Jane Austen (1775–1817)": no pair of numbers, and no argument of a function.
+_REMARK_BEHIND = re.compile(r"(?<=[^\W\d_]{2})\s+\([^(),=]*\)\W*$")
 _PREPOSITION = re.compile(r"^(?:on|in|at|to|by|from|for) ")
 
 
@@ -119,10 +121,13 @@ def variants(given: str) -> Iterator[str]:
     if _HEDGED.search(sentence):
         return
     yield re.sub(r"\s*\([^()]*\)\s*$", "", sentence)
+    yield last_clause(sentence)
+    sentence = _REMARK_BEHIND.sub("", sentence)
     if len(bold := re.findall(r"\*\*([^*]+)\*\*", sentence)) == 1:
         yield bold[0]
     times = _TIME.findall(sentence)
-    if times and (len(times) == 1 or re.search(rf"(?:\bat|\bis|=)\s+{re.escape(times[-1])}\W*$", sentence)):
+    if times and (len(times) == 1 or re.search(
+            rf"(?:\bat|\bis|=|\d)\s+\(?{re.escape(times[-1])}\W*$", sentence)):
         yield times[-1]
     if len(dates := [*_DATE.finditer(sentence)]) == 1:
         yield dates[0][0]
@@ -149,6 +154,8 @@ def _same(given: str, expected: str, tolerance: float) -> bool:
         return _same_parts(given, expected, tolerance)
     if _TIME.fullmatch(given) and _TIME.fullmatch(expected):
         time, wanted = ("".join(normalise_text(text).split()) for text in (given, expected))
+        if time.endswith("m") != wanted.endswith("m"):
+            time, wanted = _half_of_day(time), _half_of_day(wanted)
         # Where only one of them says which half of the day it is, the other means it.
         return time == wanted or (
             time.endswith("m") != wanted.endswith("m") and time.rstrip("apm") == wanted.rstrip("apm"))
@@ -163,6 +170,12 @@ def _same(given: str, expected: str, tolerance: float) -> bool:
             _NAME_BEFORE.sub("", left) == _NAME_BEFORE.sub("", right)):
         return True
     return _same_parts(plain(formula.strip("$ ")), plain(wanted.strip("$ ")), tolerance)
+
+
+def _half_of_day(time: str) -> str:
+    """`22:05` as ``10:05pm``; a time that names its half, or does not tell, as it is."""
+    hour, _, minutes = time.partition(":")
+    return f"{int(hour) - 12}:{minutes}pm" if time[-1:].isdigit() and 12 < int(hour) < 24 else time
 
 
 def value_of(given: str, expected: str) -> str:

@@ -1,8 +1,9 @@
 """Everything that is said about one completion: extracted answer, rule, score, form, steps. Pure; runs in the child."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from workings.answers.choices import option_of
 from workings.answers.extract import answer_kind, extract
 from workings.answers.extraction import NO_RULE, Extraction
 from workings.scoring import mathematics
@@ -75,6 +76,8 @@ def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringS
     Raises what the scorer raises.
     """
     extraction = find_answer(item, text, settings, truncated=truncated)
+    if settings.extraction_version > 1 and (option := option_of(item.expected_answer, item.prompt)):
+        item = replace(item, aliases=(*item.aliases, option))
     return extraction, score(extraction.text, item) if extraction.text else 0.0
 
 
