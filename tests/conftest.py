@@ -4,7 +4,6 @@ Run from anywhere: nothing here depends on the working directory.
 """
 
 import atexit
-import gc
 import importlib
 import os
 import shutil
@@ -20,7 +19,16 @@ from typing import Any
 import pytest
 
 from tests import kept_traces
-from tests.fork_server import FORKED_AGAIN, FORKS, ForkedChild, Server, do_not_wait_for_the_disk, interpreter
+from tests.fork_server import (
+    FORKED_AGAIN,
+    FORKS,
+    ForkedChild,
+    Server,
+    collect_seldom,
+    do_not_wait_for_the_disk,
+    fork_scoring,
+    interpreter,
+)
 from tests.kept_programs import KeptPrograms
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,7 +37,9 @@ FOREIGN = ("WORKINGS_", "HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_",
            "LIBTPU_", "TF_", "CUDA_", "NVIDIA_", "TORCH_", "PYTORCH_", "OMP_", "MKL_", "WANDB_", "MLFLOW_")
 """A person's own settings with these prefixes must not change what a test sees."""
 
-OURS = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "120"}
+OURS = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "120",
+        # Threads of OpenMP that wait for work would hold a core that another worker could use.
+        "OMP_WAIT_POLICY": "passive"}
 """Set for every test and child: nothing is fetched, and texts look the same on every terminal."""
 
 CORRECTNESS_FLAGS = " ".join((
@@ -111,9 +121,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # The quick tests alone reach more than the coverage that is asked for; counting the rest takes minutes.
         if {"slow", "children"} & {mark.name for mark in item.iter_markers()}:
             item.add_marker("no_cover")
-    # What was imported stays: the collector need not walk over a million objects each time again.
-    gc.collect()
-    gc.freeze()
+    collect_seldom()
 
 
 @pytest.fixture(autouse=True)
@@ -155,13 +163,22 @@ def clean_environment() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_again() -> Iterator[None]:
-    """A trace or a compilation that a test or a fixture asks for is a forked child, where it would be a new process
-    that imports PyTorch or JAX."""
+    """What a test or a fixture asks for is a forked child, where it would be a new process: a trace or a compilation,
+    which imports PyTorch or JAX, and scoring, which imports the rules."""
     with pytest.MonkeyPatch.context() as patch:
+        folder, owner = Path(os.environ["TESTS_FORK_FOLDER"]), int(os.environ["TESTS_FORK_OWNER"])
         for name in FORKED_AGAIN.values() if FORKS else ():
-            python = interpreter(Path(os.environ["TESTS_FORK_FOLDER"]))
+            python = interpreter(folder)
             patch.setattr(importlib.import_module(name), "sys", SimpleNamespace(executable=str(python)))
+        if FORKS and os.environ.get("TESTS_QUICK") != "1":  # there whatever starts a process is skipped
+            patch.setattr("workings.scoring.child_process.subprocess", fork_scoring(folder, owner))
         yield
+
+
+@pytest.fixture
+def new_scoring_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scoring processes of this test are new ones, as a person's are."""
+    monkeypatch.setattr("workings.scoring.child_process.subprocess", subprocess)
 
 
 @pytest.fixture(autouse=True)

@@ -4,10 +4,14 @@ A whole command in a process of its own takes ten seconds, most of it imports. T
 tests, starts no thread and no backend, and forks a copy of itself for every child. What a child sees is what a new
 process would see: its own arguments, working directory, environment, standard streams and default signal handlers.
 
+Scoring processes are forked as well, from a second server which has imported nothing but the rules: every score of a
+test and every verification starts one, nine hundred in all, and compiling the patterns takes a tenth of a second.
+
 Two things it cannot show: which modules a command imports, and what libraries read from the environment while they are
 imported. Tests of those start a real process (`run_python`).
 
     python -m tests.fork_server FOLDER OWNER     serve at FOLDER/socket until the process OWNER has ended
+    python -m tests.fork_server FOLDER/scoring OWNER     the same for scoring processes
 """
 
 import contextlib
@@ -26,6 +30,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, BinaryIO, NoReturn
 
 from tests import kept_traces
@@ -46,6 +51,9 @@ PRELOADED = (
     "workings.runs.quickstart", "workings.runs.replay", "workings.runs.train", "workings.runs.train_and_evaluate",
 )
 """Imported before the first fork. None of them may start a thread or a backend."""
+
+SCORING = ("workings.scoring.child", "workings.scoring.reward_child")
+"""What scoring processes run, imported before the first of them is forked, and no framework beside it."""
 
 READ_AT_IMPORT = ("HF_", "TRANSFORMERS_", "TORCH_", "MKL_", "PYTHONHASHSEED", "PYTHONOPTIMIZE", "LD_", "GLIBC_")
 """Variables that a library reads once while it is imported: a child that wants them otherwise is a real process."""
@@ -133,6 +141,19 @@ class ForkedChild:
         self.returncode = json.loads(answer)["code"]
 
 
+class ForkedScoring(ForkedChild):
+    """A scoring process, with the parts of `subprocess.Popen` that the product uses of one."""
+
+    def __init__(self, connection: socket.socket, pid: int, arguments: Sequence[str], stdin: BinaryIO,
+                 stdout: BinaryIO) -> None:
+        super().__init__(connection, pid, arguments, ())
+        self.stdin, self.stdout = stdin, stdout
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
+
+
 def died(folder: Path) -> RuntimeError:
     """The error of everybody who asks a server that is gone, with what it said last."""
     return RuntimeError(f"the server that forks children has died: {(folder / 'log').read_text()[-2000:]}")
@@ -158,25 +179,42 @@ class Server:
         Raises:
             ValueError: libraries read one of these variables while they are imported, which was before the fork.
         """
-        for name in {*environment, *os.environ}:
-            if name.startswith(READ_AT_IMPORT) and environment.get(name) != os.environ.get(name):
-                raise ValueError(f"{name} is read at import: start a real process with `run_python`")
+        if name := _read_at_import(environment):
+            raise ValueError(f"{name} is read at import: start a real process with `run_python`")
         if not FORKS:
             return _new_process(arguments, cwd, environment, stdin)
         given, *written = (os.fdopen(os.memfd_create(name), "w+b") for name in ("in", "out", "error"))
         with given:
             given.write(stdin.encode())
             given.seek(0)
-            request = json.dumps({"arguments": list(arguments), "cwd": str(cwd or Path.cwd()),
-                                  "environment": dict(environment)}).encode()
-            connection = self._connect(environment)
-            connection.sendall(len(request).to_bytes(8, "big") + request)
-            socket.send_fds(connection, [b"f"], [file.fileno() for file in (given, *written)])
-            try:
-                pid = int.from_bytes(_exactly(connection, 8), "big")
-            except ConnectionError:
-                raise died(self.folder) from None
+            connection, pid = self._fork(arguments, cwd, environment, [file.fileno() for file in (given, *written)])
         return ForkedChild(connection, pid, arguments, written)
+
+    def start_scoring(self, command: Sequence[str], *, env: Mapping[str, str], stdin: int,
+                      stdout: int) -> "ForkedScoring | subprocess.Popen[bytes]":
+        """What `subprocess.Popen` does for a scoring process, by a fork; arguments as there."""
+        if _read_at_import(env):
+            return subprocess.Popen(command, env=env, stdin=stdin, stdout=stdout)
+        (read, given), (answers, write) = os.pipe(), os.pipe()
+        try:
+            connection, pid = self._fork(command[1:], None, env, [read, write, 2])
+        finally:
+            os.close(read)
+            os.close(write)
+        return ForkedScoring(connection, pid, command[1:], os.fdopen(given, "wb"), os.fdopen(answers, "rb"))
+
+    def _fork(self, arguments: Sequence[str], cwd: Path | None, environment: Mapping[str, str],
+              streams: Sequence[int]) -> tuple[socket.socket, int]:
+        """The connection that tells how the child ended, and its process number."""
+        request = json.dumps({"arguments": list(arguments), "cwd": str(cwd or Path.cwd()),
+                              "environment": dict(environment)}).encode()
+        connection = self._connect(environment)
+        connection.sendall(len(request).to_bytes(8, "big") + request)
+        socket.send_fds(connection, [b"f"], streams)
+        try:
+            return connection, int.from_bytes(_exactly(connection, 8), "big")
+        except ConnectionError:
+            raise died(self.folder) from None
 
     def _connect(self, environment: Mapping[str, str]) -> socket.socket:
         with contextlib.suppress(FileExistsError):
@@ -201,6 +239,18 @@ class Server:
                                      cwd=ROOT, env=own, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                      start_new_session=True)
         child.returncode = 0  # it ends with its owner, and nobody here waits for it
+
+
+def fork_scoring(folder: Path, owner: int) -> SimpleNamespace:
+    """What stands for `subprocess` where the product starts scoring processes."""
+    (folder / "scoring").mkdir(exist_ok=True)
+    return SimpleNamespace(Popen=Server(folder / "scoring", owner).start_scoring, PIPE=subprocess.PIPE)
+
+
+def _read_at_import(environment: Mapping[str, str]) -> str:
+    """A variable that libraries would have read while they were imported, and that is another one here; or ""."""
+    return next((name for name in {*environment, *os.environ}
+                 if name.startswith(READ_AT_IMPORT) and environment.get(name) != os.environ.get(name)), "")
 
 
 def _new_process(arguments: Sequence[str], cwd: Path | None, environment: Mapping[str, str],
@@ -230,18 +280,34 @@ def do_not_wait_for_the_disk() -> None:
     os.fsync = lambda descriptor: None
 
 
+def collect_seldom() -> None:
+    """From here on look for unreachable cycles seldom, and never among what exists now.
+
+    With Python's own numbers a thirteenth of the suite's time was spent on it: tracing a program makes objects by the
+    hundred thousand, nearly all of which die by their count of references.
+    """
+    gc.collect()
+    gc.freeze()  # what is imported stays, and a collection in a forked child does not copy its pages
+    gc.set_threshold(50_000, 20, 20)
+
+
 def serve(folder: Path, owner: int) -> None:
     """Import everything, then fork a child for every connection until ``owner`` has ended."""
     import threading
 
     do_not_wait_for_the_disk()
     before = dict(os.environ)
-    for name in PRELOADED:
-        importlib.import_module(name)
-    kept_traces.keep()
+    if folder.name == "scoring":
+        for name in SCORING:
+            importlib.import_module(name)
+    else:
+        for name in PRELOADED:
+            importlib.import_module(name)
+        kept_traces.keep()
+        importlib.import_module("workings.scoring.child_process").subprocess = fork_scoring(folder, owner)
     set_by_imports.update({name: value for name, value in os.environ.items() if before.get(name) != value})
     assert threading.active_count() == 1, "a fork would copy one thread and leave the others' locks locked"
-    gc.freeze()  # what is imported is never collected, so that a collection in a child does not copy its pages
+    collect_seldom()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(folder / "socket.new"))
     listener.listen(64)
@@ -331,7 +397,7 @@ def _child(request: dict[str, Any], streams: Sequence[int]) -> int:
     sys.path[:0] = [request["cwd"] if option == "-m" else "", *extra]
     importlib.invalidate_caches()
     sys.orig_argv = [sys.executable, *request["arguments"]]
-    if "TESTS_FORK_FOLDER" in os.environ:
+    if "TESTS_FORK_FOLDER" in os.environ and "jax" in sys.modules:
         sys.executable = str(interpreter(Path(os.environ["TESTS_FORK_FOLDER"])))
     code: object = 0
     try:
@@ -357,10 +423,12 @@ def _child(request: dict[str, Any], streams: Sequence[int]) -> int:
 
 def _set_again() -> None:
     """Settings that were read from the server's environment when it imported, from this child's."""
+    tempfile.tempdir = None  # TMPDIR is asked for again
+    if "jax" not in sys.modules:
+        return
     import jax
     import torch
 
-    tempfile.tempdir = None  # TMPDIR is asked for again
     for name, setting in JAX_SETTINGS.items():
         jax.config.update(setting, os.environ.get(name))
     name, setting = JAX_KEEPS_PROGRAMS

@@ -15,6 +15,7 @@ from workings.scoring.items import Item
 from workings.scoring.process import ScoringProcess
 from workings.scoring.settings import ScoringSettings
 
+pytestmark = pytest.mark.usefixtures("new_scoring_processes")
 ITEM = Item(id="one", prompt="1+1?", expected_answer="2")
 
 
