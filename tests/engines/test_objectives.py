@@ -32,7 +32,8 @@ OBJECTIVES = {
     "ppo": PolicyGradient(),
     "grpo with a reference": PolicyGradient(kl_beta=0.3, normalize="sequences"),
     "cispo": PolicyGradient(bound="detached", clip_high=0.1),
-    "gspo": PolicyGradient(ratio="sequence", normalize="sequences", clip_low=0.05, clip_high=0.05)}
+    "gspo": PolicyGradient(ratio="sequence", normalize="sequences", clip_low=0.05, clip_high=0.05),
+    "hot": PolicyGradient(temperature=1.7)}
 
 
 def opened(name: str, **changes: Any) -> tuple[Any, Any, EngineRequest]:
@@ -69,7 +70,8 @@ def expected_step(engine: JaxEngine, state: Any, batch: Batch) -> tuple[float, f
             hidden = hidden_states(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
                                    attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype,
                                    layout=spec.layout)
-            softmax = jax.nn.log_softmax(final_logits(hidden, unembedding(params), spec.shape))
+            logits = final_logits(hidden, unembedding(params), spec.shape)
+            softmax = jax.nn.log_softmax(logits / getattr(spec.objective, "temperature", 1.0))
             log_probs = jnp.take_along_axis(softmax, rows["targets"][..., None], -1)[..., 0] * rows["loss_mask"]
             terms = spec.objective.terms(ARRAY, log_probs, rows["loss_mask"], rows)
             value += terms.total
@@ -84,7 +86,7 @@ def expected_step(engine: JaxEngine, state: Any, batch: Batch) -> tuple[float, f
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "chunk"), [
-    ("grpo with a reference", 5), ("gspo", 5),
+    ("grpo with a reference", 5), ("gspo", 5), ("hot", 5),
     *(pytest.param(name, chunk, marks=pytest.mark.full) for name, chunk in (("ppo", 0), ("ppo", 5), ("cispo", 5)))])
 def test_a_step_has_value_gradient_and_metrics_of_the_objective(name: str, chunk: int) -> None:
     engine, state, asked = opened("jax", objective=OBJECTIVES[name], memory=MemoryConfig(loss_chunk=chunk))
@@ -128,9 +130,9 @@ def test_a_step_of_cross_entropy_says_none(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ppo", pytest.param("gspo", marks=pytest.mark.slow),
+@pytest.mark.parametrize("name", ["ppo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gspo", "hot")),
                                   *(pytest.param(name, marks=pytest.mark.full) for name in OBJECTIVES
-                                    if name not in ("ppo", "gspo"))])
+                                    if name not in ("ppo", "gspo", "hot"))])
 def test_both_engines_take_the_same_step(name: str, tmp_path: Any) -> None:
     ours, state, asked = opened("jax", objective=OBJECTIVES[name])
     ours.export(state, tmp_path)
@@ -218,11 +220,13 @@ def test_a_model_without_adapters_is_nothing_below_them(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ENGINES)
-def test_what_was_drawn_has_the_log_probability_it_is_given(name: str) -> None:
-    engine, state, _ = opened(name)
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_what_was_drawn_has_the_log_probability_it_is_given(name: str, temperature: float) -> None:
+    """So that the ratio of a fresh completion is 1, whatever the temperature."""
+    engine, state, _ = opened(name, objective=PolicyGradient(temperature=temperature))
     prompts = [[1, 2, 3], [4, 5], [6, 7, 8, 9]]
-    drawn = engine.sample(state, prompts, max_new_tokens=6, stop_ids=[11, 12, 13, 14, 15], temperature=1.0,
-                          seeds=[1, 2, 3])
+    drawn = engine.sample(state, prompts, max_new_tokens=6, stop_ids=[11, 12, 13, 14, 15],
+                          temperature=temperature, seeds=[1, 2, 3])
     for prompt, completion in zip(prompts, drawn, strict=True):
         ended = [] if completion.stop_token is None else [completion.stop_token]
         assert (completion.finish_reason == "stop") == bool(ended)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from workings.errors import RequestError
-from workings.objectives.base import Array, ArrayFunctions, Terms
+from workings.objectives.base import Array, ArrayFunctions, Objective, Terms
 
 LARGEST_LOG_RATIO = 20.0
 """Nats: logarithms of ratios are bounded to plus and minus this before they become ratios. A float32 overflows from
@@ -43,12 +43,16 @@ class PolicyGradient:
     """`tokens`: every token counts alike. `sequences`: every row counts alike, its tokens share its weight (GRPO)."""
     kl_beta: float = 0.0
     """Weight of the divergence from the reference; 0: none, and no reference is needed."""
+    temperature: float = 1.0
+    """At which completions were drawn: all log probabilities are those of ``softmax(logits / temperature)``, so that
+    the ratio of a fresh completion is 1 (as in TRL and verl)."""
 
     def __post_init__(self) -> None:
-        if not (0 < self.clip_low <= 1 and self.clip_high > 0 and self.kl_beta >= 0):
+        if not (0 < self.clip_low <= 1 and self.clip_high > 0 and self.kl_beta >= 0 and self.temperature > 0):
             raise RequestError(
-                f"clip_low {self.clip_low:g}, clip_high {self.clip_high:g}, kl_beta {self.kl_beta:g}",
-                "clip_low above 0 and at most 1, clip_high above 0, kl_beta of at least 0")
+                f"clip_low {self.clip_low:g}, clip_high {self.clip_high:g}, kl_beta {self.kl_beta:g}, "
+                f"temperature {self.temperature:g}",
+                "clip_low above 0 and at most 1, clip_high above 0, kl_beta of at least 0, temperature above 0")
         if self.ratio == "sequence" and self.normalize != "sequences":
             raise RequestError("a ratio of whole sequences, normalized by tokens",
                                "normalize sequences: the ratio is one number a row")
@@ -109,6 +113,11 @@ def _divergence(array: ArrayFunctions, log_ratio: Array) -> Array:
     # where this model is the less likely one it points away from the reference.
     log_ratio = _within_range(array, log_ratio)
     return array.exp(log_ratio) - 1 - log_ratio
+
+
+def temperature_of(objective: Objective) -> float:
+    """What logits are divided by before they become log probabilities: 1 for all other objectives."""
+    return objective.temperature if isinstance(objective, PolicyGradient) else 1.0
 
 
 OBJECTIVE = PolicyGradient

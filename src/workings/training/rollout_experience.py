@@ -33,9 +33,6 @@ from workings.scoring.rewards import CompletionToReward, RewardSettings, total
 from workings.training.experience import PreparedBatch
 from workings.training.health import Health
 
-TEMPERATURE = 1.0
-"""At which completions are drawn: at any other the update would improve another distribution than was drawn from."""
-
 
 @runtime_checkable
 class RolloutEngine(SamplingEngine, LikelihoodEngine, Protocol):
@@ -120,7 +117,7 @@ class Drawing:
         prompts = [place.prompt for place in places for _ in range(size)]
         completions = self.engine.sample(
             state, [prompt.tokens for prompt in prompts], max_new_tokens=self.algorithm.max_new_tokens,
-            stop_ids=self.stop_ids, temperature=TEMPERATURE, seeds=seeds)
+            stop_ids=self.stop_ids, temperature=self.algorithm.drawn_at, seeds=seeds)
         values, rewards = self._rewards(prompts, completions)
         groups = []
         for number, place in enumerate(places):

@@ -49,9 +49,9 @@ class Taught(Section):
 
 
 class DrawingAlgorithm(Section):
-    """Completions are drawn at temperature 1 from the whole vocabulary, and learned from.
+    """Completions are drawn from the whole vocabulary, and learned from.
 
-    Any other temperature, top-k or top-p would draw from another distribution than the one that the update improves.
+    Top-k or top-p would draw from another distribution than the one that the update improves.
     """
 
     group: int = Field(default=8, ge=2)
@@ -75,6 +75,11 @@ class DrawingAlgorithm(Section):
     @abstractmethod
     def objective(self) -> PolicyGradient:
         """What an update minimizes."""
+
+    @property
+    def drawn_at(self) -> float:
+        """Temperature at which completions are drawn."""
+        return self.objective.temperature
 
     def divisor(self, *, rows: int, tokens: int) -> float:
         """What the sum over an update is divided by.
@@ -119,6 +124,10 @@ class RewardAlgorithm(DrawingAlgorithm):
     """Weight of the divergence from the model that training began with (TRL: `beta`); 0: there is no such reference.
     With adapters it is the model with them switched off; otherwise a second copy of the weights, frozen, without
     moments."""
+    temperature: float = Field(default=1.0, ge=0.1, le=10, strict=False)
+    """At which completions are drawn (TRL: `temperature`). Above 1 they differ more, below 1 less. Log probabilities in
+    the update are of the same distribution, the logits divided by it: what is learned is how the model writes at this
+    temperature. Held-out items are answered as `evaluation` says."""
 
     @property
     def has_reference(self) -> bool:
@@ -127,7 +136,8 @@ class RewardAlgorithm(DrawingAlgorithm):
 
     def bounded(self, **form: Any) -> PolicyGradient:
         """Policy gradients with this recipe's bounds and divergence; ``form``: the other fields of `PolicyGradient`."""
-        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta, **form)
+        return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta,
+                              temperature=self.temperature, **form)
 
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """How much better each completion of one group was than the group: here in units of the group's own spread."""

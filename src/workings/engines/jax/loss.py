@@ -10,7 +10,7 @@ A position may have several targets, each with a weight of its own: its loss is 
 Shape suffixes: B rows, S positions, D width, V vocabulary, C positions of a chunk, K targets of a position.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -78,6 +78,14 @@ def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: ja
     """
     partition = LossPartition.of(head, shape, layout, chunk)
     return split_loss_sum(partition, hidden, head.astype(hidden.dtype), targets, weights)
+
+
+def tempered(hidden: jax.Array, shape: ModelShape, temperature: float) -> tuple[jax.Array, ModelShape]:
+    """Hidden states and a shape whose logits are those of the given ones, divided by ``temperature``."""
+    if temperature == 1:
+        return hidden, shape
+    # c tanh(x / c) / T is c' tanh(x' / c') with c' = c / T and x' = x / T: a soft cap is divided as the logits are.
+    return hidden / temperature, replace(shape, final_softcap=shape.final_softcap / temperature)
 
 
 def target_log_probs(hidden: jax.Array, head: jax.Array, targets: jax.Array, shape: ModelShape, layout: Layout,

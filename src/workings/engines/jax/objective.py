@@ -9,11 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workings.engines.jax.loss import loss_sum, target_log_probs
+from workings.engines.jax.loss import loss_sum, target_log_probs, tempered
 from workings.engines.jax.sharding import Layout
 from workings.models.shape import ModelShape
 from workings.objectives.base import ArrayFunctions, Objective, SeveralTargets
 from workings.objectives.cross_entropy import CrossEntropy
+from workings.objectives.policy_gradient import temperature_of
 
 ARRAY = ArrayFunctions(exp=jnp.exp, log=jnp.log, minimum=jnp.minimum, clip=jnp.clip, log_sigmoid=jax.nn.log_sigmoid,
                        stop_gradient=jax.lax.stop_gradient, stack=partial(jnp.stack, axis=-1))
@@ -40,6 +41,7 @@ def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows
         entropy the two sums are one.
     """
     targets, mask = rows["targets"], rows["loss_mask"]
+    hidden, shape = tempered(hidden, shape, temperature_of(objective))
     if isinstance(objective, CrossEntropy):
         total = loss_sum(hidden, head, targets, mask, shape, layout, chunk)
         return total, (total, jnp.zeros((0, 2)), None)

@@ -14,7 +14,7 @@ import numpy as np
 
 from workings.engines.jax.attention import Attention
 from workings.engines.jax.lora import Lora
-from workings.engines.jax.loss import loss_sum, target_log_probs
+from workings.engines.jax.loss import loss_sum, target_log_probs, tempered
 from workings.engines.jax.model import hidden_states, unembedding
 from workings.engines.jax.objective import objective_sum
 from workings.engines.jax.optimizers.base import Optimizer, clip_factor, global_norm
@@ -29,6 +29,7 @@ from workings.models.shape import ModelShape
 from workings.models.weights import is_frozen
 from workings.objectives.base import Objective
 from workings.objectives.cross_entropy import CROSS_ENTROPY
+from workings.objectives.policy_gradient import temperature_of
 
 Arrays = dict[str, jax.Array]
 """A batch on the device: the fields of `workings.models.batch.Batch` by name, ``[A, B, S]``."""
@@ -277,8 +278,9 @@ def make_log_probs(spec: StepSpec) -> Callable[[Params, Arrays], jax.Array]:
     """``[A, B, S]`` float32 log probabilities of a batch's targets; 0 where they are not supervised."""
     def log_probs(params: Params, batch: Arrays) -> jax.Array:
         def of_micro_batch(rows: Arrays) -> jax.Array:
-            log_probs_BS = target_log_probs(all_hidden_states(spec, params, rows), unembedding(params), rows["targets"],
-                                            spec.shape, spec.layout, spec.loss_chunk)
+            hidden, shape = tempered(all_hidden_states(spec, params, rows), spec.shape, temperature_of(spec.objective))
+            log_probs_BS = target_log_probs(hidden, unembedding(params), rows["targets"], shape, spec.layout,
+                                            spec.loss_chunk)
             return jnp.where(rows["loss_mask"] > 0, log_probs_BS, 0.0)
 
         return jax.lax.map(of_micro_batch, batch)

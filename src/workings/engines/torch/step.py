@@ -32,6 +32,7 @@ from workings.engines.torch.sharding import FsdpRoot, local
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
 from workings.models.batch import Batch
+from workings.objectives.policy_gradient import temperature_of
 
 
 @dataclass(kw_only=True)
@@ -170,11 +171,19 @@ def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Ten
                                 chunk=spec.loss_chunk, soft_cap=spec.shape.final_softcap, kernel=spec.card_kernels)
 
 
+def tempered(spec: TorchSpec, hidden: Tensor) -> tuple[Tensor, float]:
+    """Hidden states and a soft cap whose logits are those of the given ones, divided by the objective's temperature."""
+    temperature = temperature_of(spec.objective)
+    # c tanh(x / c) / T is c' tanh(x' / c') with c' = c / T and x' = x / T: a soft cap is divided as the logits are.
+    return hidden if temperature == 1 else hidden / temperature, spec.shape.final_softcap / temperature
+
+
 @torch.no_grad()
 def micro_batch_log_probs(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     """``[N]`` float32 log probabilities of the targets of one micro batch."""
-    return linear_log_probs(supervised(spec, model, rows), unembedding(model), rows.targets, chunk=spec.loss_chunk,
-                            soft_cap=spec.shape.final_softcap, kernel=spec.card_kernels)
+    hidden, soft_cap = tempered(spec, supervised(spec, model, rows))
+    return linear_log_probs(hidden, unembedding(model), rows.targets, chunk=spec.loss_chunk, soft_cap=soft_cap,
+                            kernel=spec.card_kernels)
 
 
 @torch.no_grad()
@@ -192,16 +201,17 @@ def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
     Last come ``[N]`` log probabilities, None for cross entropy and for several targets. No logits of other positions
     are made.
     """
-    hidden, head = supervised(spec, model, rows), unembedding(model)
+    head = unembedding(model)
+    hidden, soft_cap = tempered(spec, supervised(spec, model, rows))
     weights, value, metrics, log_probs = token_weights(spec.objective, hidden, head, rows, chunk=spec.loss_chunk,
-                                                       soft_cap=spec.shape.final_softcap, kernel=spec.card_kernels)
+                                                       soft_cap=soft_cap, kernel=spec.card_kernels)
     if rows.index.shape[0] == 0:  # a share without supervised tokens still takes part in communication
         # Sums over nothing: their zero gradients run through every layer, and with them FSDP's collective calls.
         loss = hidden.float().sum() + head[:0].float().sum()
     else:
         # Divided before, not after: the head's gradient is then rounded once.
         loss = linear_cross_entropy(hidden, head, targets_of(spec.objective, rows), weights / divisor,
-                                    chunk=spec.loss_chunk, soft_cap=spec.shape.final_softcap, kernel=spec.card_kernels,
+                                    chunk=spec.loss_chunk, soft_cap=soft_cap, kernel=spec.card_kernels,
                                     shared=shared_gradient(model))
     return loss, loss.detach() if value is None else value / divisor, metrics, log_probs
 
