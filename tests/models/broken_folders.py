@@ -97,6 +97,16 @@ def _index(value: Any, *, shards: int = 0) -> Break:
     return write
 
 
+def _listed(keep: Callable[[str], bool], *, norm: str = WEIGHTS) -> Break:
+    """An index of the weights, and of a second shard with one more tensor; ``norm``: where it says one tensor is."""
+    def write(place: Path) -> None:
+        write_tensors(place / "part-1.safetensors", {"x": (np.dtype(np.float32), (1,))},
+                      lambda name: np.zeros(1, np.float32), {})
+        places = {name: WEIGHTS for name in tensor_shapes(SHAPE) if keep(name)} | {"x": "part-1.safetensors"}
+        (place / INDEX).write_text(json.dumps({"weight_map": places | ({NORM: norm} if keep(NORM) else {})}))
+    return write
+
+
 def _without(file: str) -> Break:
     return lambda place: (place / file).unlink()
 
@@ -211,6 +221,11 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "config: text_config with lists": (
         _config(model_type="gemma3", text_config={"model_type": "gemma3_text", "hidden_size": [1]}), CONFIG),
     "config: another family than the tensors": (_config(model_type="qwen3"), "without tensor model.layers.0"),
+    "config: tied embeddings a text": (_config(tie_word_embeddings="no"), CONFIG),
+    "config: quantized": (_config(quantization_config={"quant_method": "awq", "bits": 4}), CONFIG),
+    "config: quantized by nonsense": (_config(quantization_config=7), CONFIG),
+    "config: a number format that is none": (_config(torch_dtype="float7"), CONFIG),
+    "config: a number format that is a number": (_config(dtype=16), CONFIG),
     # the weights as a file
     "weights: missing": (_without(WEIGHTS), ""),
     "weights: empty": (_written(WEIGHTS, b""), WEIGHTS),
@@ -274,6 +289,8 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "index: two shards with the same tensors": (
         _index({"weight_map": {NORM: "part-0.safetensors", "x": "part-1.safetensors"}}, shards=2),
         "part-1.safetensors"),
+    "index: without a tensor that is needed": (_listed(lambda name: name != NORM), INDEX),
+    "index: a tensor in another shard": (_listed(lambda name: True, norm="part-1.safetensors"), INDEX),
     # the tokenizer beside them
     "tokenizer: settings a list": (_written("tokenizer_config.json", "[1]"), "tokenizer_config.json"),
     "tokenizer: settings nested deep": (_written("tokenizer_config.json", DEEP), "tokenizer_config.json"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,7 @@ class WeightFiles:
         # Headers alone are read here: a wrong file is found before any memory is taken.
         self._where = self._find()
         self._names = {name: self._stored_name(name) for name in expected}
+        self._check_index()
         wrong = [f"{name}: {self._file(name).shape(self._names[name])}, expected {size}"
                  for name, size in expected.items() if self._file(name).shape(self._names[name]) != size]
         if wrong:
@@ -52,7 +54,7 @@ class WeightFiles:
     def _find(self) -> dict[str, TensorFile]:
         index = self.directory / INDEX
         # Hugging Face writes an index only where weights are too large for one file.
-        parts = _shards(index) if index.exists() else ["model.safetensors"]
+        parts = sorted(set(_places(index).values())) if index.exists() else ["model.safetensors"]
         missing = [part for part in parts if not (self.directory / part).is_file()]
         if missing:
             raise RequestError(f"{self.directory} without {', '.join(missing)}",
@@ -70,6 +72,16 @@ class WeightFiles:
                                    "download the directory again, whole")
             files |= dict.fromkeys(file.names(), file)
         return files
+
+    def _check_index(self) -> None:
+        """Other libraries find tensors by the index: what it does not say of a needed one is new and random to them."""
+        index = self.directory / INDEX
+        places = _places(index) if index.exists() and self._names else {}
+        for stored in self._names.values() if places else ():
+            if places.get(stored) != self._where[stored].path.name:
+                raise RequestError(f"{index}: {stored} in {places.get(stored, 'no file')}, while it stands in "
+                                   f"{self._where[stored].path.name}", "the index of these very files",
+                                   "download the directory again, whole")
 
     def _stored_name(self, name: str) -> str:
         if name.removeprefix(self._optional_prefix) in self._where:
@@ -99,17 +111,17 @@ class WeightFiles:
         return {name: file for name, file in self._where.items() if name not in needed}
 
 
-def _shards(index: Path) -> list[str]:
-    """Names of the files that an index names, each once."""
-    # The index alone says here which files there are; which tensor lies where is taken from their own headers.
-    places = read_object(index).get("weight_map")
-    names = list(places.values()) if isinstance(places, dict) else []
+def _places(index: Path) -> dict[str, str]:
+    """Of each tensor that an index names the name of its file."""
+    found = read_object(index).get("weight_map")
+    places: dict[str, Any] = found if isinstance(found, dict) else {}
+    names = list(places.values())
     if not names or not all(isinstance(name, str) and name == Path(name).name
                             and 0 < len(name.encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES for name in names):
-        raise RequestError(f"{index}: weight_map {str(places)[:80]}",
+        raise RequestError(f"{index}: weight_map {str(found)[:80]}",
                            "a JSON object: name of a tensor -> name of a file in this folder",
                            "download the file again")
-    return sorted(set(names))
+    return places
 
 
 def read_shape(directory: Path, *, proven: bool = True) -> ModelShape:

@@ -29,6 +29,11 @@ _POSITIVE = ("rms_norm_eps", "layer_norm_epsilon", "rope_theta", "rope_local_bas
 """Keys of numbers above 0."""
 _NUMBERS = ("final_logit_softcapping", "attn_logit_softcapping")
 """Keys of numbers from 0 on."""
+_SWITCHES = ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_qk_norm", "attention_k_eq_v",
+             "use_double_wide_mlp", "attn_output_gate")
+"""Keys that are true or false: a text such as "no" would count as true."""
+_DTYPES = ("float32", "float16", "bfloat16", "float64", "auto")
+"""What ``torch_dtype``, or ``dtype``, may be, with ``torch.`` before it or without."""
 _LISTS = ("layer_types", "no_rope_layers", "architectures")
 """Keys of lists of texts or whole numbers."""
 _OBJECTS = ("rope_parameters", "rope_scaling", "full_attention", "sliding_attention", "text_config")
@@ -73,6 +78,13 @@ def _expected(key: str, value: Any) -> str:
     if key in _LISTS:
         plain = isinstance(value, list | tuple) and all(type(entry) in (int, str) for entry in value)
         return "" if plain else "a list of texts or whole numbers"
+    if key in _SWITCHES:
+        return "" if isinstance(value, bool) else "true or false"
+    if key in ("torch_dtype", "dtype"):
+        named = isinstance(value, str) and value.removeprefix("torch.") in _DTYPES
+        return "" if named else f"one of {', '.join(_DTYPES)}"
+    if key == "quantization_config":
+        return "a model in float32, bfloat16 or float16; method.name=qlora quantizes it itself"
     if key in _OBJECTS:
         return "" if isinstance(value, Mapping) else "a JSON object"
     return "the name of an architecture" if key == "model_type" and not isinstance(value, str) else ""
