@@ -73,17 +73,18 @@ def lies_told(folder: Path) -> dict[str, Any]:
 
 
 def of_every_field(folder: Path) -> dict[str, Any]:
-    """Every lie of `tests/evidence/told_alike.py` about a run and about samples: what finds it, by kind."""
+    """Every lie of `tests/evidence/told_alike.py` about a run and records of other kinds: what finds it, by kind."""
     found: dict[str, dict[str, str]] = {}
     with pytest.MonkeyPatch.context() as patch:
         score_here(patch)
-        (folder / "samples").mkdir(parents=True)
-        for record in (trained_files(folder / "run"), other_records.samples(folder / "samples")):
+        for name, make in {"run": trained_files, **other_records.KINDS}.items():
+            (folder / name).mkdir(parents=True)
+            record = make(folder / name)
             honest = walk.verified(record)
             for kind in told_alike.KINDS:
                 found.setdefault(kind, {}).update({
-                    name: _outcome(*told_alike.outcome(record, honest, lie))
-                    for name, lie in told_alike.lies_about(record, kind)})
+                    f"{name}: {what}": _outcome(*told_alike.outcome(record, honest, lie))
+                    for what, lie in told_alike.lies_about(record, kind)})
     return counted(found)
 
 

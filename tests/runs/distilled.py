@@ -44,20 +44,28 @@ checkpoint: {every_steps: 2}
 
 def write(folder: Path, teacher: Sequence[str] = ()) -> Path:
     """The student's recipe beside its teacher, a sealed run, which was trained with these ``key=value`` words."""
-    shutil.copytree(_trained(tuple(teacher)), folder, dirs_exist_ok=True)
+    if cache := os.environ.get("TESTS_CACHE"):
+        shutil.copytree(_kept(Path(cache) / "teachers", teacher), folder, dirs_exist_ok=True)
+    else:  # a script of `proof`
+        _train(folder, teacher)
     student = folder / "student.yaml"
     student.write_text(STUDENT)
     return student
 
 
-def _trained(words: Sequence[str]) -> Path:
+def _train(folder: Path, words: Sequence[str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "teacher.yaml").write_text(TEACHER)
+    train(str(folder / "teacher.yaml"), folder / "teacher", words)
+
+
+def _kept(place: Path, words: Sequence[str]) -> Path:
     """A folder with the teacher's recipe and run, made once for all tests of a session and only to be copied."""
-    kept = Path(os.environ["TESTS_CACHE"]) / "teachers" / json_digest(list(words))
+    kept = place / json_digest(list(words))
     if not kept.exists():
-        kept.parent.mkdir(exist_ok=True)
-        own = Path(tempfile.mkdtemp(dir=kept.parent))
-        (own / "teacher.yaml").write_text(TEACHER)
-        train(str(own / "teacher.yaml"), own / "teacher", words)
+        place.mkdir(exist_ok=True)
+        own = Path(tempfile.mkdtemp(dir=place))
+        _train(own, words)
         with contextlib.suppress(OSError):  # another worker has made it meanwhile
             own.rename(kept)
     return kept

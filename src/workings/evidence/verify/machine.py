@@ -10,6 +10,7 @@ from workings.errors import RecordError
 from workings.evidence.verify.checks import alike, check, each_run, judged, not_checked
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
+from workings.hardware.memory import PROCESS_PEAK
 from workings.record.layout import ENVIRONMENT, MEASURED, PLAN, TOKENIZER
 
 SPECIAL = ("bos_token", "eos_token", "pad_token")
@@ -92,6 +93,8 @@ def _host_problems(unit: Unit, host: dict[str, Any]) -> list[str]:
     if ours and host.get("cpu_model", manifest.actual_device.kind) != manifest.actual_device.kind:
         problems.append(f"{ENVIRONMENT} has processor {str(host['cpu_model'])[:40]!r}, the manifest "
                         f"{manifest.actual_device.kind[:40]!r}")
+    if ours and isinstance(manifest.measured_peak_source, str) and manifest.measured_peak_source != PROCESS_PEAK:
+        problems.append(f"measured_peak_source is {manifest.measured_peak_source[:40]!r}, on a CPU {PROCESS_PEAK!r}")
     for name, size in (("memory_limit_bytes", manifest.memory_limit_bytes), ("measured_peak_bytes", peak)):
         if isinstance(size, int) and isinstance(memory, int) and size > memory:
             problems.append(f"{name} is {size:,} on a machine with {memory:,}")

@@ -136,7 +136,11 @@ def model(record: Record) -> Iterator[CheckFinding]:
         if shape.family != manifest.architecture:
             problems.append(f"{MODEL_SHAPE} is of {shape.family}, the manifest of {manifest.architecture[:40]!r}")
         section = manifest.config_snapshot.get("model")
-        asked, source = (section.get("shape"), section.get("source")) if isinstance(section, dict) else (None, "")
+        section = section if isinstance(section, dict) else {}
+        asked, source = section.get("shape"), section.get("source")
+        if section.get("proven", shape.proven) != shape.proven:
+            problems.append(f"the recipe's model.proven is {str(section['proven'])[:20]}, of the family "
+                            f"{shape.family} it is {shape.proven}")
         sizes = shape.as_json()
         problems += [f"the recipe's model has {key} {str(asked[key])[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
                      for key in asked or () if sizes.get(key, asked[key]) != asked[key]
