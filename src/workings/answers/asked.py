@@ -216,7 +216,7 @@ def _clauses(sentence: str, numbers: Sequence[NumberAt]) -> list[str]:
 
     Of "she makes $26 from lawns and $54 from juice" the second clause begins as the first one does.
     """
-    cuts = [0]
+    cuts = [_WHEN.match(sentence).end()]  # type: ignore[union-attr]
     for one, other in pairwise(numbers):
         between = list(_BOUNDARY.finditer(sentence, one.end, other.start))
         cuts.append(between[-1].start() if between else cuts[-1])
@@ -255,6 +255,8 @@ def _stem(word: str) -> str:
     return re.sub(r"(?<=..)([^aeiouls])\1$", r"\1", re.sub("i$", "y", word))
 
 
+# Of a whole sentence: "Right now, Sara is 36 and her son is 12."
+_WHEN = re.compile(r"(?:\W*(?:(?:right )?now|currently|today|at present|at the moment),)?", re.IGNORECASE)
 # What chooses among the numbers of one story.
 _CHOOSING = frozenset(map(_stem, (
     "left", "total", "each", "more", "less", "fewer", "early", "late", "average", "highest", "lowest", "largest",

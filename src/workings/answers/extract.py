@@ -279,6 +279,10 @@ DEFAULT_RULES: dict[Kind, tuple[str, ...]] = {
     "choice": _TEXT_RULES, "yes_no": _TEXT_RULES, "text": _TEXT_RULES}
 
 
+# GSM8K's notes for a calculator: "5 x 12 = <<5*12=60>>60".
+_CALCULATOR = re.compile(r"<<[^<>\n]{0,200}>>")
+
+
 def check_rules(names: Sequence[str]) -> None:
     """Raise `RequestError` for a rule that does not exist."""
     unknown = [name for name in names if name not in RULES]
@@ -297,7 +301,7 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
         truncated: the completion was cut off by the limit on new tokens; then what stands at its very end is no answer.
         question: what is answered: where a last sentence says several numbers its words choose; empty: nobody knows it.
     """
-    spoken = said(whole_fractions(text), truncated=truncated, question=question)
+    spoken = said(whole_fractions(_CALCULATOR.sub("", text)), truncated=truncated, question=question)
     for name in rules or DEFAULT_RULES[kind]:
         answer = RULES[name](spoken, kind)
         if answer is not None and answer.strip():

@@ -116,6 +116,8 @@ _SUMMED_UP = re.compile(r"[^\W\d_]:\s\W{0,3}$")
 _DETAIL = re.compile(r"\s(?:[^\W\d_]+\s){0,2}(?:of (?:which|whom)\b|(?:before|previously|originally|at first)\W*$)")
 # "$2,088 over the 4 weeks, or $522 per week": a rate is no other unit of the same.
 _RATE_BEHIND = re.compile(r"\W{0,3}(?:per|each|every|an?)\b", re.IGNORECASE)
+# What stands around the number of which a part is taken, up to the verb.
+_PART_OF = re.compile(r"^.*\bof \W{0,3}(?=\d)|(?<=\d)[^\d,.].*$")
 # "12 is the greatest common divisor of 36 and 48": what the sentence is about stands before the verb.
 _SUBJECT = re.compile(r"\s(?:is|are|was|were) (?:the|our|your|his|her|their)\b")
 
@@ -394,8 +396,12 @@ def _in_two_units(sentence: str, chosen: NumberAt, numbers: list[NumberAt]) -> s
 def _is_second(sentence: str, chosen: NumberAt, said: list[NumberAt]) -> bool:
     """Whether the clause before says a number as well: of "He is 9, and she is 16" nobody knows which is asked for."""
     earlier = [number for number in said if number.end <= chosen.start and not number.circumstance]
-    return bool(earlier) and not chosen.circumstance and _SECOND_CLAUSE.search(
-        sentence[earlier[-1].end:chosen.start]) is not None
+    if not earlier or chosen.circumstance:
+        return False
+    # "15% of 400 is 60, and 15% of 60 is 9": the second clause goes on with what the first one says.
+    clause = _SECOND_CLAUSE.search(sentence, earlier[-1].end, chosen.start)
+    return clause is not None and _PART_OF.sub("", sentence[clause.end():chosen.start]) not in [
+        each.text.lstrip("$") for each in earlier]
 
 
 def _goes_on(sentence: str, numbers: list[NumberAt]) -> bool:
