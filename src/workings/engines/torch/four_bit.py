@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workings.engines.torch.frozen_linear import FrozenLinear
@@ -35,23 +36,44 @@ class FourBitLinear(FrozenLinear):
         from bitsandbytes.functional import QuantState
 
         # Nothing is copied; `dtype` is the format that dequantizing gives.
-        return QuantState(absmax=self.absmax, shape=torch.Size((self.out_features, self.in_features)),
-                          code=self.level, blocksize=BLOCK, quant_type="nf4", dtype=dtype)
+        return QuantState(absmax=self.absmax, shape=torch.Size(self._rows()), code=self.level, blocksize=BLOCK,
+                          quant_type="nf4", dtype=dtype)
+
+    def _rows(self) -> tuple[int, int]:
+        """The weight's shape where each of its rows is whole blocks, else one block a row.
+
+        On a CPU with AVX-512 bitsandbytes 0.50 takes wrong scales for rows that begin within a block.
+        """
+        return (self.out_features, self.in_features) if self.in_features % BLOCK == 0 else (self.absmax.numel(), BLOCK)
 
     def full(self, dtype: torch.dtype) -> Tensor:
         """The weight ``[out, in]`` that the codes stand for."""
         from bitsandbytes.functional import dequantize_4bit
 
-        return dequantize_4bit(self.codes, self._state(dtype))
+        return dequantize_4bit(self.codes, self._state(dtype)).view(self.out_features, self.in_features)
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
         """``x @ W.T + b`` in x's dtype; backward dequantizes again."""
         from bitsandbytes import matmul_4bit
 
         # The transposed codes are a view, in the form in which bitsandbytes' own layer hands them over.
-        out: Tensor = matmul_4bit(input, self.codes.t(), quant_state=self._state(input.dtype))
+        out: Tensor = (matmul_4bit(input, self.codes.t(), quant_state=self._state(input.dtype))
+                       if self.in_features % BLOCK == 0 else _Product.apply(input, self))
         bias = self._parameters["bias"]
         return out if bias is None else out + bias.to(out.dtype)
+
+
+class _Product(torch.autograd.Function):
+    """``x @ W.T`` of a layer whose rows are no whole blocks, which bitsandbytes' own product does not take right."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layer: FourBitLinear) -> Tensor:
+        ctx.layer = layer
+        return F.linear(x, layer.full(x.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad @ ctx.layer.full(grad.dtype), None
 
 
 def to_four_bits(linear: nn.Linear, rounded_to: torch.dtype) -> None:

@@ -5,7 +5,8 @@ the plain version of the kernel stays as it is. So a release of transformers tha
 not its results.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -51,6 +52,16 @@ class FeedForwardByKernel(nn.Module):
         return y
 
 
+@contextmanager
+def _tried_out() -> Iterator[None]:
+    """Real numbers on the CPU, also within a trace or while a model without memory is built.
+
+    A formula is judged once for the whole process: where it was first asked for must not decide.
+    """
+    with unset_fake_temporarily(), torch.no_grad(), torch.device("cpu"):
+        yield
+
+
 def use_kernels(model: PreTrainedModel) -> None:
     """Let every module whose formula a kernel has compute by it. Classes are exchanged: names and weights stay."""
     for module in model.modules():
@@ -81,7 +92,7 @@ def _epsilon(module: Any) -> float:
 @cache
 def norm_offset(kind: type[nn.Module]) -> int | None:
     """What a class of norms adds to its weight, 0 or 1; None where it computes something else than `norm`."""
-    with unset_fake_temporarily(), torch.no_grad(), torch.device("cpu"):
+    with _tried_out():
         try:
             tried: Any = kind(TRIED)
             epsilon = _epsilon(tried)
@@ -97,7 +108,7 @@ def norm_offset(kind: type[nn.Module]) -> int | None:
 
 def gate_kind(activation: Callable[[Tensor], Tensor]) -> str:
     """The name by which `gate` has an activation; empty where it has not."""
-    with unset_fake_temporarily(), torch.no_grad():
+    with _tried_out():
         x = torch.linspace(-4, 4, 33)
         expected, ones = activation(x), torch.ones_like(x)
         return next((kind for kind in (GELU, SILU)
@@ -122,8 +133,8 @@ def _is_gated(kind: type[nn.Module]) -> bool:
     nn.Module.__init__(block)
     block.gate_proj, block.up_proj, block.down_proj = _Noted(2.0), _Noted(3.0), _Noted(5.0)
     block.act_fn = torch.sin  # type: ignore[assignment]
-    x = torch.linspace(-1, 1, 5)
-    with unset_fake_temporarily():
+    with _tried_out():
+        x = torch.linspace(-1, 1, 5)
         try:
             return torch.allclose(block(x), 5 * torch.sin(2 * x) * 3 * x)
         except Exception:  # noqa: BLE001 - an unknown class may ask for anything of its settings
@@ -151,7 +162,7 @@ def turn_by_kernel(module: Any) -> None:
 
 def _turns(function: Callable[..., Any]) -> bool:
     """Whether a function of transformers turns queries and keys as `rotate` does."""
-    with unset_fake_temporarily():
+    with _tried_out():
         random = torch.Generator().manual_seed(0)
         q, k = (torch.randn(2, heads, 3, TRIED, generator=random) for heads in (2, 1))
         cos, sin = (torch.randn(2, 3, TRIED, generator=random) for _ in range(2))
