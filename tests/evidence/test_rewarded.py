@@ -106,6 +106,17 @@ def easier_prompt(run: Path) -> None:
     _say(run, "prompts", read_prompts(rows, 7).digest)
 
 
+def another_conversation(run: Path) -> None:
+    """A turn before a question that the model never read, its digest made again."""
+    from workings.rollouts.prompts import read_prompts
+    def change(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        rows[0]["item"]["history"] = [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}]
+        return rows
+    reseal.edit_lines(run / "data/prompts.jsonl", change)
+    rows = [json.loads(line) for line in (run / "data/prompts.jsonl").read_text().splitlines()]
+    _say(run, "prompts", read_prompts(rows, 7).digest)
+
+
 def _say(run: Path, name: str, digest: str) -> None:
     digests = json.loads((run / "data/digests.json").read_bytes()) | {name: digest}
     reseal.edit_json(run / "data/digests.json", lambda value: digests)
@@ -188,6 +199,7 @@ FORGERIES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "the trainer agrees more": (change_rollout(trainer_agrees_more), {"consistency.rollout_metrics"}),
     "a completion that was cut off": (no_stop_token, {"recompute.prompts"}),
     "an easier prompt": (easier_prompt, {"recompute.rewards"}),
+    "another conversation before a question": (another_conversation, {"recompute.prompts"}),
     "another weight of a reward": (another_weight, {"consistency.prompts"}),
     "a question that is measured with as well, hidden": (hide_a_question, {"consistency.prompts"}),
     "no rollouts": (no_rollouts, {"consistency.rollouts", "consistency.rollout_batches"}),

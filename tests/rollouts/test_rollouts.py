@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.record import synthetic
 from tests.rollouts.making import PROMPTS, TWO, rollout, sample
 from workings.config.algorithms import AlgorithmConfig, RewardAlgorithm
 from workings.config.algorithms.cispo import Cispo
@@ -25,9 +26,9 @@ from workings.errors import RecordError, RequestError
 from workings.record.canonical import dumps, loads
 from workings.rollouts import arithmetic
 from workings.rollouts.lines import from_json, to_json
-from workings.rollouts.prompts import PromptSet, refuse_evaluation_items
+from workings.rollouts.prompts import Prompt, PromptSet, build_prompts, refuse_evaluation_items
 from workings.rollouts.rollout import Group, Rollout, RolloutShape, Sample, batch_of, choose, digest_of, sample_seed
-from workings.scoring.items import Item
+from workings.scoring.items import Item, item_from_json
 
 SHAPE = RolloutShape(micro_batches=1, rows=4, updates=1, buckets=(8, 12), pad_id=0)
 
@@ -53,6 +54,25 @@ def test_a_seed_follows_from_what_a_sample_is_drawn_for() -> None:
     assert len(told) == 6
     assert all(0 <= seed < 2**32 for seed in told)
     assert sample_seed(1, 1, 0, "a", 0) == 2839221619, "the records of earlier runs say so"
+
+
+def test_earlier_turns_stand_before_the_question_and_belong_to_the_digest() -> None:
+    plain = {"id": "a", "prompt": "And 2+2?", "expected_answer": "4"}
+    turns = [{"role": "user", "content": "What is 1+1?"}, {"role": "assistant", "content": "2"}]
+    told = [item_from_json(plain), item_from_json({**plain, "id": "b", "history": turns})]
+    alone, after = build_prompts(told, synthetic.template(), seed=1, longest=200, drop=False).prompts
+    said = synthetic.tokenizer().decode(list(after.tokens))
+    assert said.index("What is 1+1?") < said.index("And 2+2?"), "read in the order of the conversation"
+    assert tuple(synthetic.template().prompt_ids("And 2+2?")) == alone.tokens != after.tokens
+    record = json.loads(json.dumps(after.to_json()))
+    assert Prompt.from_json(record) == after
+    other = [turns[0], {**turns[1], "content": "3"}]
+    assert Prompt.from_json({**record, "item": {**record["item"], "history": other}}).digest != after.digest
+    with pytest.raises(RecordError, match="not a prompt"):
+        Prompt.from_json({**record, "item": {**record["item"], "history": "1+1"}})
+    with pytest.raises(RequestError, match="prompt b: `history` must be a list of turns"):
+        build_prompts([item_from_json({**plain, "id": "b", "history": "1+1"})], synthetic.template(), seed=1,
+                      longest=200, drop=False)
 
 
 def test_an_evaluation_item_is_not_learned_from() -> None:

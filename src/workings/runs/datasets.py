@@ -98,7 +98,12 @@ def read_prompts(name: str, base: Path = Path()) -> list[Item]:
                            "workings data list")
     if holds_items(name, base):
         return read_items(path if path.is_file() else Path(name))
-    return [question_of(trace) for trace in open_traces(name, base).traces]
+    traces = open_traces(name, base).traces
+    for trace in traces:
+        if trace.history:  # what is kept of samples has no place for them
+            raise RequestError(f"trace {trace.id} with earlier turns, to draw samples of", "a single question",
+                               "traces without `history`")
+    return [question_of(trace) for trace in traces]
 
 
 def holds_items(name: str, base: Path) -> bool:
@@ -121,17 +126,15 @@ def _first_record(path: Path) -> dict[str, Any]:
 
 
 def question_of(trace: Trace) -> Item:
-    """A trace's question with its answer as the expected one; its steps are left out.
+    """A trace's question and the turns before it, with its answer as the expected one; its steps are left out.
 
     Raises:
-        RequestError: the trace has earlier turns, which an item cannot hold.
+        RequestError: its answer cannot be compared.
     """
-    if trace.history:
-        raise RequestError(f"trace {trace.id} with earlier turns, to learn from rewards", "a single question",
-                           "traces without `history`")
+    history = {"history": [{"role": role, "content": text} for role, text in trace.history]} if trace.history else {}
     labels = {name: getattr(trace, name) for name in ("section", "category", "difficulty") if getattr(trace, name)}
     try:
-        return item_from_json({**trace.metadata, **labels, "id": trace.id, "prompt": trace.prompt,
+        return item_from_json({**trace.metadata, **labels, **history, "id": trace.id, "prompt": trace.prompt,
                                "expected_answer": final_answer(trace.answer)})
     except ValueError as error:
         raise RequestError(f"trace {trace.id}: {error}", "a trace whose answer can be compared") from None
