@@ -14,7 +14,7 @@ from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.seal import parse_seal
-from workings.scoring.items import Item
+from workings.scoring.items import Item, item_from_json
 from workings.testing import adding_model
 
 
@@ -51,6 +51,15 @@ def test_a_unit_holds_all_that_happened(tmp_path: Path) -> None:
     assert behaviour["step_validity"]["mean"] == 1
     assert summary(unit)["rules"] == {"answer_tag": 10}
     assert "i0: wrong" in (unit / "samples.md").read_text()
+
+
+def test_earlier_turns_of_an_item_are_asked_with_it_and_recorded(tmp_path: Path) -> None:
+    turns = [{"role": "user", "content": "Add. "}, {"role": "assistant", "content": "Yes. "}]
+    fake, asked = adding_model(), {"id": "a", "prompt": "What is 1+7?", "expected_answer": "8", "history": turns}
+    ask(fake, [item_from_json(asked)], tmp_path / "out")
+    assert fake.engine.calls[0]["prompts"] == ["Add. Yes. What is 1+7?"]
+    line = records(tmp_path / "out")[0]
+    assert (line["score"], json.loads(line["item_extra"])) == (1, {"history": turns})
 
 
 def test_truncation_is_counted(tmp_path: Path) -> None:

@@ -70,9 +70,6 @@ def test_earlier_turns_stand_before_the_question_and_belong_to_the_digest() -> N
     assert Prompt.from_json({**record, "item": {**record["item"], "history": other}}).digest != after.digest
     with pytest.raises(RecordError, match="not a prompt"):
         Prompt.from_json({**record, "item": {**record["item"], "history": "1+1"}})
-    with pytest.raises(RequestError, match="prompt b: `history` must be a list of turns"):
-        build_prompts([item_from_json({**plain, "id": "b", "history": "1+1"})], synthetic.template(), seed=1,
-                      longest=200, drop=False)
 
 
 def test_an_evaluation_item_is_not_learned_from() -> None:

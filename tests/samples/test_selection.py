@@ -1,11 +1,12 @@
 """Which samples are kept and paired, from lines of predictions written by hand."""
 
+import json
 from typing import Any
 
 import pytest
 
 from workings.data.traces import STYLES, Trace, completion_text, split_completion
-from workings.errors import RequestError
+from workings.errors import RecordError, RequestError
 from workings.samples.candidates import SampleOrigin
 from workings.samples.pairs import PairRule, make_pairs
 from workings.samples.selection import Selection, select, similarity
@@ -33,6 +34,16 @@ def test_a_kept_sample_is_a_trace_that_says_where_it_comes_from() -> None:
                           source="samples of a 0123",
                           metadata={"sample": 3, "seed": 10, "score": 1, "drawn_from": "0123"})
     assert completion_text(trace, "tags") == row("a/b", 3, "one\ntwo", "2")["completion"]
+
+
+def test_earlier_turns_of_a_prompt_go_with_what_is_learned_from_it() -> None:
+    extra = json.dumps({"history": [{"role": "system", "content": "Be brief."}], "more": None})
+    rows = [row("a", 0, item_extra=extra), row("a", 1, answer="3", score=0, item_extra=extra)]
+    assert select([rows], Selection(), ORIGIN).traces[0].history == (("system", "Be brief."),)
+    assert make_pairs([rows], PairRule(), ORIGIN)[0].history == (("system", "Be brief."),)
+    for wrong in ('{"history": "before"}', "[]"):
+        with pytest.raises(RecordError, match="sample 0 of 'a'"):
+            select([[row("a", 0, item_extra=wrong)]], Selection(), ORIGIN)
 
 
 def test_each_sample_that_is_left_out_has_its_reason() -> None:

@@ -42,6 +42,7 @@ def test_every_bad_line_is_named(tmp_path: Path) -> None:
                     '{"id": "d", "prompt": "p", "expected_answer": " "}\n'
                     '{"id": "a", "prompt": "q", "expected_answer": "2"}\n'
                     '{"id": "e", "prompt": "q", "expected_answer": "2", "tolerance": -1}\n'
+                    '{"id": "g", "prompt": "q", "expected_answer": "2", "history": "before"}\n'
                     + "[" * 100_000 + "\n"
                     + '{"id": "f", "prompt": "q", "expected_answer": "2", "tolerance": 1' + "0" * 400 + "}\n",
                     encoding="utf-8")
@@ -50,7 +51,8 @@ def test_every_bad_line_is_named(tmp_path: Path) -> None:
     message = str(caught.value)
     for text in ("line 2: not JSON", "line 3: a JSON list", "line 4: has no 'expected_answer'",
                  "line 5: expected_answer is nan", "line 6: expected_answer is ' '", "line 8: tolerance is -1",
-                 "line 9: nested too deeply", "line 10: tolerance is 1000", "id 'a' comes 2 times"):
+                 "line 9: `history` must be a list of turns", "line 10: nested too deeply",
+                 "line 11: tolerance is 1000", "id 'a' comes 2 times"):
         assert text in message
 
 

@@ -44,7 +44,7 @@ def test_the_scoring_process_says_the_same():
 def test_the_observer_puts_it_into_the_line_of_a_step():
     said = []
     items = watched(Judge())
-    observer = HeldOutObserver(engine=items.engine, batches=[], prompts=[], tokenizer=items.tokenizer,
+    observer = HeldOutObserver(engine=items.engine, batches=[], questions=[], tokenizer=items.tokenizer,
                                template=items.template, max_new_tokens=100, every_steps=2, last_step=3,
                                tell=said.append, watched=items)
     assert [observer.due(step) for step in (1, 2, 3)] == [False, True, True]

@@ -22,7 +22,8 @@ def generate_batch(session: "ModelSession", items: Sequence[Item], settings: Eva
     """
     seeds = [sample_seed(settings.seed, item.id, sample) if settings.temperature else -1
              for item in items for sample in range(settings.samples)]
-    prompts = [prompt for item in items for prompt in [session.template.prompt_ids(item.prompt)] * settings.samples]
+    asked = [session.template.prompt_ids(item.prompt, item.history) for item in items]
+    prompts = [prompt for prompt in asked for _ in range(settings.samples)]
     completions: list[Completion] = []
     # Memory is planned for so many at a time, and one item may have more samples.
     for start in range(0, len(prompts), settings.batch_size):

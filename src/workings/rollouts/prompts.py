@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from workings.data.batches import Position
-from workings.data.lines import history_of
 from workings.data.order import epoch_order
 from workings.data.rows import Dropped, index_digest, prompt_digest
 from workings.errors import RecordError, RequestError
@@ -20,15 +19,6 @@ from workings.scoring.items import Item, item_from_json
 
 SHOWN = 3
 """Questions that an error names."""
-
-
-def earlier_turns(item: Item) -> tuple[tuple[str, str], ...]:
-    """The turns before an item's question, from the key `history` of its record, as (role, text).
-
-    Raises:
-        ValueError: the key holds something else.
-    """
-    return history_of(item.extra.get("history", []))
 
 
 @dataclass(frozen=True)
@@ -55,7 +45,6 @@ class Prompt:
         """From a line of the record. Raises `RecordError`."""
         try:
             item, tokens = item_from_json(record["item"]), record["tokens"]
-            earlier_turns(item)  # asked again when its tokens are verified
         except (ValueError, KeyError, TypeError) as error:
             raise RecordError(f"not a prompt: {str(error)[:80]}") from None
         if item.id != record.get("id") or not isinstance(tokens, list) or not tokens or any(
@@ -147,12 +136,7 @@ def build_prompts(items: Sequence[Item], template: ChatTemplate, *, seed: int, l
     prompts: list[Prompt] = []
     dropped: list[Dropped] = []
     for item in items:
-        try:
-            history = earlier_turns(item)
-        except ValueError as error:
-            raise RequestError(f"prompt {item.id}: {error}", "earlier turns, each with role and content",
-                               "turns of that form in `history`, or the key under another name") from None
-        tokens = template.prompt_ids(item.prompt, history)
+        tokens = template.prompt_ids(item.prompt, item.history)
         if len(tokens) <= longest:
             prompts.append(Prompt(item, tuple(tokens)))
             continue

@@ -98,12 +98,7 @@ def read_prompts(name: str, base: Path = Path()) -> list[Item]:
                            "workings data list")
     if holds_items(name, base):
         return read_items(path if path.is_file() else Path(name))
-    traces = open_traces(name, base).traces
-    for trace in traces:
-        if trace.history:  # what is kept of samples has no place for them
-            raise RequestError(f"trace {trace.id} with earlier turns, to draw samples of", "a single question",
-                               "traces without `history`")
-    return [question_of(trace) for trace in traces]
+    return [question_of(trace) for trace in open_traces(name, base).traces]
 
 
 def holds_items(name: str, base: Path) -> bool:

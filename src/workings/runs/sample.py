@@ -79,7 +79,7 @@ def _sized(opened: TrainedModel | OpenedWeights, items: Sequence[Item], out: Pat
         why = f"{rows} completions at a time, as where it was interrupted"
     else:
         session = opened.session
-        longest = max(len(session.template.prompt_ids(item.prompt)) for item in items)
+        longest = max(len(session.template.prompt_ids(item.prompt, item.history)) for item in items)
         rows, why = drawn_at_a_time(opened.request, session.engine.describe(), longest=longest,
                                     new_tokens=request.settings.max_new_tokens,
                                     can_train=isinstance(opened, TrainedModel))

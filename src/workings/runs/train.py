@@ -61,7 +61,7 @@ from workings.runs.start import (
     progress_facts,
     same_request,
 )
-from workings.scoring.items import items_digest
+from workings.scoring.items import Item, items_digest
 from workings.scoring.process import ScoringProcess
 from workings.scoring.scorers import scorer_version
 from workings.scoring.settings import ScoringSettings
@@ -112,7 +112,7 @@ class LoopSettings:
     save_every: int
     keep_last: int
     look_every: int = 0
-    prompts: tuple[str, ...] = ()
+    questions: tuple[Item, ...] = ()
     """Questions whose answers are shown each time."""
     max_new_tokens: int = 0
     evaluation: EvaluationSettings | None = None
@@ -133,7 +133,7 @@ class LoopSettings:
         if items:
             asking = settings_of(recipe)
             scorer_version(asking.scorer)  # one whose library is missing is refused now, and not after training
-            settings = replace(settings, prompts=tuple(item.prompt for item in items[:recipe.evaluation.samples]),
+            settings = replace(settings, questions=tuple(items[:recipe.evaluation.samples]),
                                max_new_tokens=asking.max_new_tokens, evaluation=asking, base=recipe.evaluation.base)
             if recipe.draws:
                 settings = replace(settings, watch=min(recipe.evaluation.watch, len(items)))
@@ -438,10 +438,10 @@ def _preference_change(start: Start, setup: TrainSetup) -> PreferenceChange | No
 
 def _observer(setup: TrainSetup, settings: LoopSettings, sampled: Callable[[LoggedSample], None],
               watched: WatchedItems | None) -> Observer:
-    if not setup.held_out and not settings.prompts and watched is None:
+    if not setup.held_out and not settings.questions and watched is None:
         return NoObserver()
     return HeldOutObserver(
-        engine=setup.engine, batches=setup.held_out, prompts=settings.prompts, tokenizer=setup.tokenizer,
+        engine=setup.engine, batches=setup.held_out, questions=settings.questions, tokenizer=setup.tokenizer,
         template=setup.template, max_new_tokens=settings.max_new_tokens, every_steps=settings.look_every,
         last_step=setup.schedule.steps, tell=sampled, watched=watched)
 

@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from workings.data.lines import history_of
 from workings.data.traces import split_completion
+from workings.errors import RecordError
+from workings.record.canonical import loads
 from workings.record.digest import json_digest
 from workings.scoring.items import UNSPECIFIED
 
@@ -52,7 +55,7 @@ class Candidate:
     """What it was drawn from; -1 where it was not drawn."""
     tokens: int
     labels: Mapping[str, Any]
-    """Section, category and difficulty of its item as texts, where it names them."""
+    """Section, category, difficulty and earlier turns of its item, where it names them."""
     problem: str
     """`NO_TEXT`, `CUT_OFF`, `CONTROL`, `WHITE_SPACE` or `OTHER_FORM`; empty where it can be learned from."""
     has_wrong_step: bool = False
@@ -82,8 +85,17 @@ class Candidate:
         return {"sample": self.number, **({"seed": self.seed} if self.seed >= 0 else {}), "score": self.score}
 
 
+def _earlier_turns(row: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Those of the item, which a line keeps among the keys that no score needs."""
+    extra = loads(row["item_extra"]) if isinstance(row.get("item_extra"), str) else {}
+    try:
+        return history_of(extra.get("history", []))
+    except (ValueError, AttributeError) as error:
+        raise RecordError(f"sample {row['sample']} of {row['id'][:60]!r}: {str(error)[:80]}") from None
+
+
 def sample_of(row: Mapping[str, Any], form: str) -> Candidate:
-    """The sample that a line of predictions holds, in a form (see `SampleOrigin`)."""
+    """The sample that a line of predictions holds, in a form (see `SampleOrigin`). Raises `RecordError`."""
     text = row["completion"]
     # A record counts a sample under one reason only, so the first one that holds ends the search.
     problem, parts = "", None
@@ -102,6 +114,8 @@ def sample_of(row: Mapping[str, Any], form: str) -> Candidate:
         problem = OTHER_FORM
     steps, answer = parts or ((), "")
     labels = {name: row[name] for name in _LABELS if row.get(name, UNSPECIFIED) not in (UNSPECIFIED, "")}
+    if history := _earlier_turns(row):
+        labels["history"] = history
     return Candidate(prompt_id=row["id"], number=row["sample"], prompt=row["prompt"], text=text, score=row["score"],
                      seed=row.get("seed", -1), tokens=row["completion_tokens"], labels=labels, problem=problem,
                      has_wrong_step=row["steps_valid"] < row["steps_checked"], steps=steps, answer=answer)

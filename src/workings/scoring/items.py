@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from workings.data.lines import history_of
 from workings.errors import RequestError
 from workings.record.canonical import record_line
 from workings.scoring.lines import read_lines
@@ -40,7 +41,12 @@ class Item:
     tolerance: float = 0.0
     """A number this far from the expected one still counts as right (absolute)."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Keys that mean nothing here; they belong to the digest."""
+    """Keys that mean nothing to a score; they belong to the digest."""
+
+    @property
+    def history(self) -> tuple[tuple[str, str], ...]:
+        """The turns before the question as (role, text), from the key `history` of its line."""
+        return history_of(self.extra.get("history", []))
 
     def to_json(self) -> dict[str, Any]:
         """The item as one JSON object; keys that say nothing are left out."""
@@ -60,8 +66,8 @@ def read_items(path: Path) -> list[Item]:
     """Items of a JSON lines file, in its order; or those of a shipped set, where its name is given and no file has it.
 
     A line is our own form (``id``, ``prompt``, ``expected_answer``, optional ``section``, ``category``,
-    ``difficulty``, ``cluster``, ``aliases``, ``tolerance``) or GSM8K's (``question``, ``answer`` ending in
-    ``#### n``; its id is then the file's name and the line's number).
+    ``difficulty``, ``cluster``, ``aliases``, ``tolerance``, ``history``: earlier turns) or GSM8K's (``question``,
+    ``answer`` ending in ``#### n``; its id is then the file's name and the line's number).
 
     Raises:
         RequestError: no such file or shipped set, an empty file; or it names every line (first ten) that is not an
@@ -124,6 +130,7 @@ def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
     texts = {name: _text(record, name) for name in ("id", "prompt", *_TEXT_FIELDS) if name in record}
     if not texts["id"] or not texts["prompt"]:
         raise ValueError("id or prompt is empty")
+    history_of(record.get("history", []))  # an error now, and not where the question is asked
     return Item(expected_answer=str(answer), aliases=_aliases(record), tolerance=_tolerance(record),
                 extra={key: value for key, value in record.items() if key not in _KNOWN}, **texts)
 

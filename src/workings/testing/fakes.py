@@ -31,15 +31,15 @@ class CharacterTokenizer:
 
 
 class PlainTemplate:
-    """The prompt and nothing else; code point 0 stops."""
+    """Earlier turns and the prompt, and nothing else; code point 0 stops."""
 
     name = "plain"
     source = "{{ prompt }}"
     stop_ids: Sequence[int] = (0,)
 
-    def prompt_ids(self, prompt: str) -> list[int]:
-        """The code points of a prompt."""
-        return [ord(character) for character in prompt]
+    def prompt_ids(self, prompt: str, history: Sequence[tuple[str, str]] = ()) -> list[int]:
+        """The code points of earlier turns and a prompt."""
+        return [ord(character) for text in (*(text for _, text in history), prompt) for character in text]
 
     def forges_turns(self, ids: Sequence[int]) -> bool:
         """No: there is no control token."""
@@ -76,7 +76,7 @@ class AddingEngine:
         ``sampling`` changes nothing and is remembered: a subclass with a ``sample`` of its own can pass on what it got.
 
         Raises:
-            ValueError: a prompt does not read "What is a+b?" with two whole numbers.
+            ValueError: a prompt does not end with "What is a+b?" and two whole numbers.
             KeyboardInterrupt: this is call ``die_at_call``.
         """
         # Before the call is remembered, so that `calls` holds those that were answered.
@@ -87,7 +87,7 @@ class AddingEngine:
         return [self._answer(text, max_new_tokens) for text in texts]
 
     def _answer(self, text: str, max_new_tokens: int) -> Completion:
-        a, b = (int(number) for number in text.removeprefix("What is ").removesuffix("?").split("+"))
+        a, b = (int(number) for number in text.rpartition("What is ")[2].removesuffix("?").split("+"))
         # Only the answer is off and never the step, so that validity of steps and accuracy can be told apart.
         off = 1 if self._wrong_every and a % self._wrong_every == 0 else 0
         answer = f"<reasoning>{a}+{b}={a + b}</reasoning><answer>{a + b + off}</answer>"

@@ -9,6 +9,7 @@ from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.record.waiting import waiting
+from workings.scoring.items import Item
 from workings.training.watched import WatchedItems
 
 
@@ -32,12 +33,12 @@ class HeldOutObserver:
     """Looks every ``every_steps`` steps and at the last one.
 
     The loss is the mean negative log likelihood over all supervised tokens of ``batches`` (nats), added up in the
-    order given so that it repeats exactly. Samples are greedy completions of ``prompts``.
+    order given so that it repeats exactly. Samples are greedy completions of ``questions``.
     """
 
     engine: Engine
     batches: Sequence[Batch]
-    prompts: Sequence[str]
+    questions: Sequence[Item]
     tokenizer: Tokenizer
     template: ChatTemplate
     max_new_tokens: int
@@ -69,11 +70,11 @@ class HeldOutObserver:
                 "evaluation_supervised_tokens": tokens}
 
     def _sample(self, state: State, step: int) -> None:
-        if not self.prompts:
+        if not self.questions:
             return
         completions = self.engine.generate(
-            state, [self.template.prompt_ids(prompt) for prompt in self.prompts],
+            state, [self.template.prompt_ids(item.prompt, item.history) for item in self.questions],
             max_new_tokens=self.max_new_tokens, stop_ids=self.template.stop_ids)
-        for prompt, completion in zip(self.prompts, completions, strict=True):
-            self.tell(LoggedSample(step=step, prompt=prompt, text=self.tokenizer.decode(completion.tokens),
+        for item, completion in zip(self.questions, completions, strict=True):
+            self.tell(LoggedSample(step=step, prompt=item.prompt, text=self.tokenizer.decode(completion.tokens),
                              finish_reason=completion.finish_reason))

@@ -50,8 +50,8 @@ class WatchedItems:
         for start in range(0, len(self.items), self.batch_size):
             some = self.items[start:start + self.batch_size]
             completions = self.engine.generate(
-                state, [self.template.prompt_ids(item.prompt) for item in some], max_new_tokens=self.max_new_tokens,
-                stop_ids=self.template.stop_ids)
+                state, [self.template.prompt_ids(item.prompt, item.history) for item in some],
+                max_new_tokens=self.max_new_tokens, stop_ids=self.template.stop_ids)
             judged = self.judge.judge([(item, self.tokenizer.decode(completion.tokens), completion.stop_token is None)
                                        for item, completion in zip(some, completions, strict=True)])
             marks += "".join(RIGHT if judgement.score == 1 else WRONG for judgement in judged)

@@ -69,13 +69,11 @@ def prompts(record: Record) -> Iterator[CheckFinding]:
        example="a completion that ended by itself, said to be cut off")
 def prompt_tokens(record: Record) -> Iterator[CheckFinding]:
     """Tokens against the record's tokenizer; a completion ends with a stop token or at the limit and nowhere else."""
-    from workings.rollouts.prompts import earlier_turns  # needs NumPy, as nothing else does before a record is read
-
     def find(unit: Unit) -> Iterator[CheckFinding]:
         learned, template = learned_of(unit), template_of(unit)
         problems = [f"prompt {prompt.item.id[:60]!r}: other tokens than its question gives"
                     for prompt in learned.prompts.prompts
-                    if tuple(template.prompt_ids(prompt.item.prompt, earlier_turns(prompt.item))) != prompt.tokens]
+                    if tuple(template.prompt_ids(prompt.item.prompt, prompt.item.history)) != prompt.tokens]
         yield judged(problems + _again(unit).ends, f"{len(learned.prompts.prompts):,} prompts", unit)
     return each_that_draws(record, find)
 
