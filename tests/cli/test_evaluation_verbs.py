@@ -34,6 +34,16 @@ def make(workings: Workings, folder: Path, name: str, right: int, count: int = 6
     return folder / name
 
 
+def test_a_file_of_traces_asks_their_questions(tmp_path: Path, workings: Workings) -> None:
+    asked = items(4)
+    write_lines(tmp_path / "traces.jsonl", [{"id": item.id, "prompt": item.prompt, "steps": ["a step"],
+                                             "answer": item.expected_answer} for item in asked])
+    write_lines(tmp_path / "p.jsonl", completions(asked, [True, True, True, False]))
+    done = workings("eval", "--predictions", tmp_path / "p.jsonl", "--items", tmp_path / "traces.jsonl",
+                    "--out", tmp_path / "out", "--json")
+    assert (answer(done)["items"], answer(done)["accuracy"]) == (4, 0.75)
+
+
 def test_from_predictions_to_a_gate(tmp_path: Path, workings: Workings) -> None:
     a, b = make(workings, tmp_path, "a", 20), make(workings, tmp_path, "b", 50)
     found = workings("compare", a, b, "--html", tmp_path / "page.html", "--json")

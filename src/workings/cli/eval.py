@@ -25,7 +25,7 @@ from workings.cli.output import JsonFlag, answer
 def eval_command(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help=MODEL_HELP)] = None,
     items: Annotated[Path | None, typer.Option(
-        "--items", help="Items: JSON lines with id, prompt, expected_answer; or a shipped set.")] = None,
+        "--items", help="Items: JSON lines with id, prompt, expected_answer; or traces, or a shipped set.")] = None,
     predictions: Annotated[Path | None, typer.Option(
         "--predictions", help="Completions from elsewhere: JSON lines with id and completion.")] = None,
     harness_log: Annotated[Path | None, typer.Option(
@@ -68,7 +68,7 @@ def eval_command(
     from workings.evaluation.scorecard import scorecard_text
     from workings.evaluation.settings import EvaluationSettings
     from workings.evaluation.unit import EvaluationRecord
-    from workings.scoring.items import read_items
+    from workings.runs.datasets import read_questions
 
     _check_source(model, predictions, harness_log, items)
     opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer, revision=revision)
@@ -89,7 +89,7 @@ def eval_command(
 
             scorecard = import_harness_log(harness_log, out, metric=harness_metric, filter_name=harness_filter)
         elif predictions is not None and items is not None:
-            scorecard = evaluate_predictions(predictions, read_items(items), out, settings=settings)
+            scorecard = evaluate_predictions(predictions, read_questions(items), out, settings=settings)
         elif opening:
             from workings.runs.evaluate import evaluate_weights
 

@@ -96,9 +96,21 @@ def read_prompts(name: str, base: Path = Path()) -> list[Item]:
     if not path.is_file() and name not in shipped_sets():
         raise RequestError(f"prompts: {name}; {no_file(path)}", "a file of items or of traces, or a shipped set",
                            "workings data list")
-    if holds_items(name, base):
-        return read_items(path if path.is_file() else Path(name))
-    return [question_of(trace) for trace in open_traces(name, base).traces]
+    if not path.is_file() and not holds_items(name, base):
+        return [question_of(trace) for trace in open_traces(name, base).traces]
+    return read_questions(path if path.is_file() else Path(name))
+
+
+def read_questions(path: Path) -> list[Item]:
+    """Items of a file or of a shipped set; of a file of traces, their questions with their answers.
+
+    Raises:
+        RequestError: there is no such file or set, or a line of it is no question with an answer.
+    """
+    keys = _first_keys(path) if path.is_file() else set()
+    if {"prompt", "answer"} <= keys and "expected_answer" not in keys:
+        return [question_of(trace) for trace in open_traces(str(path)).traces]
+    return read_items(path)
 
 
 def holds_items(name: str, base: Path) -> bool:
@@ -172,7 +184,7 @@ def _items(loaded: LoadedRecipe, name: str, made: list[ItemRecord], label: str,
     path = loaded.path(name)
     if name != ADDITION and path.is_file():
         digests[label] = file_digest(path)
-        return read_items(path)
+        return read_questions(path)
     records = made if name == ADDITION else shipped_items(name, path, f", none, {ADDITION}")
     digests[label] = bytes_digest(items_bytes(records))
     return [item_from_json(vars(record)) for record in records]

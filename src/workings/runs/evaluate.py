@@ -15,8 +15,8 @@ from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.models.tokenizer import Tokenizer
 from workings.record.waiting import waiting
+from workings.runs.datasets import read_questions
 from workings.runs.open_model import AS_RECORDED, WeightsRequest, open_run, open_untrained, open_weights
-from workings.scoring.items import read_items
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, setting
 
     Args:
         run: a sealed run directory.
-        items: JSON lines with id, prompt and expected_answer.
+        items: JSON lines with id, prompt and expected_answer; or traces, whose answers are then expected.
         out: directory to make for the evaluation.
         settings: decoding, extraction and scoring; greedy and with the built-in scorer by default.
         device: where to generate; by default what the run's recipe asked for.
@@ -132,7 +132,7 @@ def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, setting
         RecordError: the run has no intact checkpoint.
     """
     # First, because a bad line is found at once, and to open a model may take minutes.
-    questions = read_items(Path(items))
+    questions = read_questions(Path(items))
     with waiting("opening the model"):
         opened = open_run(Path(run), device)
     return evaluate(opened.session, questions, Path(out), settings=settings or EvaluationSettings(),
@@ -146,7 +146,7 @@ def evaluate_weights(model: str, items: Path, out: Path, *, request: WeightsRequ
 
     Args:
         model: a folder with ``config.json``, safetensors and tokenizer, or an id such as ``google/gemma-2b``.
-        items: JSON lines with id, prompt and expected_answer.
+        items: as in `evaluate_run`.
         out: directory to make for the evaluation.
         request: chat template, engine, device and number format: there is no recipe to take them from.
         settings: as in `evaluate_run`.
@@ -154,7 +154,7 @@ def evaluate_weights(model: str, items: Path, out: Path, *, request: WeightsRequ
     Raises:
         RequestError: as `workings.runs.open_model.open_weights`, or as `evaluate_run`.
     """
-    questions = read_items(items)
+    questions = read_questions(items)
     opened = open_weights(model, request)
     return evaluate(opened.session, questions, out, settings=settings or EvaluationSettings(), made_from=None,
                     facts=opened.facts)
