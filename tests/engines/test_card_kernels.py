@@ -2,7 +2,6 @@
 PyTorch; and which modules of transformers compute by them."""
 
 import json
-from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -16,6 +15,7 @@ from tests.engines.tiny import random_batch, request, tiny_shape  # noqa: E402
 from workings.config.training import PrecisionConfig  # noqa: E402
 from workings.engines.torch.card import check, layers, operations  # noqa: E402
 from workings.engines.torch.engine import TorchEngine  # noqa: E402
+from workings.engines.torch.spec import with_kernels  # noqa: E402
 from workings.engines.torch.step import micro_batch_objective, to_rows  # noqa: E402
 from workings.engines.torch.trace.inspect import TracedCard, inspect_step  # noqa: E402
 
@@ -253,8 +253,7 @@ def test_a_step_of_a_float32_model_with_bf16_products_takes_the_kernels_everywhe
     engine = TorchEngine.open(request(tiny_shape("gemma3"), precision=PrecisionConfig(compute="bf16")))
     losses = []
     for kernels in (False, True):
-        engine.spec = replace(engine.spec, card_kernels=kernels)
-        engine.spec.optimizer.by_kernel = kernels
+        engine.spec = with_kernels(kernels, engine.spec)
         state, seen = engine.init(0), []
         for seed in range(3):
             state, result = engine.step(state, random_batch(engine.spec.shape, seed=seed), 1e-3)

@@ -7,7 +7,6 @@ Goes on from the checkpoints in LOAD/CASE for three steps, evaluates, generates,
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -18,6 +17,7 @@ from tests.engines.tiny import random_batch, request, rewarded_adapters, tiny_sh
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.engines.torch.engine import TorchEngine
+from workings.engines.torch.spec import with_kernels
 from workings.engines.torch.step import State
 from workings.objectives.policy_gradient import PolicyGradient
 
@@ -56,8 +56,7 @@ def engine(case: str, fsdp: int) -> TorchEngine:
     """A vocabulary of 61 or 63 and vectors of 8 do not come out even on two processes, some tensors do."""
     opened = TorchEngine.open(request(mesh=MeshConfig(fsdp=fsdp), **CASES[case]))
     if case == "kernels":
-        opened.spec = replace(opened.spec, card_kernels=True)
-        opened.spec.optimizer.by_kernel = True
+        opened.spec = with_kernels(True, opened.spec)
     return opened
 
 

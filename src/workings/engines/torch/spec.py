@@ -1,6 +1,6 @@
 """From a request to the pieces of the step: dtypes, attention, checkpointing, optimizer, processes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -79,23 +79,27 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
         attention, find_layout = optimize_for_cpu(memory.attention, attention)
     # Several processes share each micro batch by rows, which would have to be of like length, too.
     rows_move = on_cpu and (mesh or ProcessMesh()).fsdp == 1
-    optimizer = make_optimizer(request.optimizer, DTYPES[precision.moments])
-    if isinstance(optimizer, AdamW):
-        optimizer.by_kernel = kernels
-    return TorchSpec(
+    return with_kernels(kernels, TorchSpec(
         shape=shape, device=device, mesh=mesh or ProcessMesh(),
         attention=attention, find_attention_layout=find_layout,
         like_lengths=rows_move and isinstance(request.objective, AnyRowOrder),
         # A state has no distinct positions; an unproven model's attention may look at rows in a way of its own.
         share_beginnings=rows_move and shape.proven and not shape.has_state,
         checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
-        card_kernels=kernels,
+        card_kernels=False,
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.compute],
         rounding=precision.rounding, seed=request.seed,
-        optimizer=optimizer, objective=request.objective,
+        optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=request.objective,
         clip_norm=request.optimizer.clip_norm, optimizer_in_backward=memory.optimizer_in_backward,
         table_on_host=memory.per_layer_embeddings == "host", method=request.method,
-        frozen_bits=request.frozen_bits)
+        frozen_bits=request.frozen_bits))
+
+
+def with_kernels(kernels: bool, spec: TorchSpec) -> TorchSpec:
+    """The step by our kernels for cards, its optimizer included, or by PyTorch's own operations."""
+    if isinstance(spec.optimizer, AdamW):
+        spec.optimizer.by_kernel = kernels
+    return replace(spec, card_kernels=kernels)
 
 
 def _refuse_with_experts(request: EngineRequest) -> None:

@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
@@ -64,21 +64,28 @@ def rows(record: Record) -> Iterator[CheckFinding]:
     return each_run(record, find)
 
 
-@check("consistency.order", level=1, title="every step's batch is the one that seed and row index imply",
-       example="another seed in recipe and manifest, over the batches of the old one")
-def order(record: Record) -> Iterator[CheckFinding]:
-    """Plan the epochs again from ids, lengths and seed, and compare each step's batch digest."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
+def _each_planned(record: Record, find: Callable[[Unit], Iterator[CheckFinding]]) -> Iterator[CheckFinding]:
+    """`each_run` of the runs whose batches follow from rows, and the reason where those are too many to plan again."""
+    def found(unit: Unit) -> Iterator[CheckFinding]:
         if draws(unit):
             return
         if (many := too_many_sequences(unit)) is not None:
             yield many
             return
+        yield from find(unit)
+    return each_run(record, found)
+
+
+@check("consistency.order", level=1, title="every step's batch is the one that seed and row index imply",
+       example="another seed in recipe and manifest, over the batches of the old one")
+def order(record: Record) -> Iterator[CheckFinding]:
+    """Plan the epochs again from ids, lengths and seed, and compare each step's batch digest."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
         problems = [f"step {line.get('step')}: another batch than seed and row index imply"
                     for line, planned in planned_steps(unit) if planned.digest != line.get("batch_digest")]
         epoch = planned_steps(unit)[-1][1].at.epoch if unit.metrics else 0
         yield judged(problems, f"{len(unit.metrics)} batches of seed {unit.manifest.seed}, to epoch {epoch}", unit)
-    return each_run(record, find)
+    return _each_planned(record, find)
 
 
 @check("consistency.tokens", level=1, title="tokens and positions of every step are those of the rows in its batch",
@@ -86,11 +93,6 @@ def order(record: Record) -> Iterator[CheckFinding]:
 def tokens(record: Record) -> Iterator[CheckFinding]:
     """Counts of the log against the row index; where in the data a checkpoint stands; padding of the first epoch."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
-        if draws(unit):
-            return
-        if (many := too_many_sequences(unit)) is not None:
-            yield many
-            return
         problems = [f"step {line.get('step')}: {name} {str(line[name])[:20]}, its rows have {value}"
                     for line, planned in planned_steps(unit) for name, value in planned.counts.items()
                     if name in line and line[name] != value]
@@ -102,7 +104,7 @@ def tokens(record: Record) -> Iterator[CheckFinding]:
             problems.append(f"facts.padding_share_of_first_epoch is {str(share)[:20]}, the rows give another")
         problems += _dropped_problems(unit)
         yield judged(problems, f"{sum(line.tokens for line in unit.steps):,} tokens in {len(unit.steps)} steps", unit)
-    return each_run(record, find)
+    return _each_planned(record, find)
 
 
 def _place_problems(unit: Unit) -> list[str]:

@@ -23,7 +23,7 @@ from workings.engines.torch.card.check import FIRST_CAPABILITY
 from workings.engines.torch.mask_check import refuse_unsuited
 from workings.engines.torch.optimizers.adamw import CARD_BLOCK, AdamW
 from workings.engines.torch.sharding import ProcessMesh, per_layer_table, refuse_unsplit
-from workings.engines.torch.spec import TorchSpec, build_spec
+from workings.engines.torch.spec import TorchSpec, build_spec, with_kernels
 from workings.engines.torch.step import State, empty_state
 from workings.engines.torch.trace.allocator import MIN_BLOCK, CachingAllocator, OutOfMemory
 from workings.engines.torch.trace.events import PAGE, Event, Log, live_peak
@@ -129,12 +129,12 @@ def _spec(request: EngineRequest, platform: str, card: TracedCard, mesh: Process
     kernels = card.kernels and major >= FIRST_CAPABILITY
     if isinstance(spec.optimizer, AdamW):
         # Fake tensors call themselves CPU tensors, and would be updated in the CPU's small blocks.
-        spec.optimizer.fused_block, spec.optimizer.by_kernel = CARD_BLOCK, kernels
+        spec.optimizer.fused_block = CARD_BLOCK
     if attention == "fused" and request.precision.compute == "bf16" and major < FIRST_CAPABILITY:
         attention = "plain"
         notes.append(f"fused attention in bf16 needs compute capability 8.0; this card has {card.capability} and "
                      "PyTorch makes the whole square of scores there, which is what was traced")
-    return replace(spec, attention=attention, card_kernels=kernels), notes
+    return with_kernels(kernels, replace(spec, attention=attention)), notes
 
 
 def trace(spec: TorchSpec, program: Program, size: Size, platform: str, request: EngineRequest) -> Log:
