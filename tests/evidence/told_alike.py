@@ -50,7 +50,8 @@ def outcome(files: Files, honest: walk.Verification, lie: Lie) -> tuple[list[str
     open_now = [check.id for check in found.checks if check.verdict == "failed" or (
         check.verdict == "not_checked" and before.get(check.id) == "passed")]
     fields = {each for each in changed_fields(files, changed) if not each[1].endswith(MADE) and not (
-        each[2] in DIGESTS and json.dumps(each[2]).encode() in changed["/".join(filter(None, each[:2]))])}
+        each[2] in DIGESTS and any(json.dumps(each[2]).encode() in data for name, data in changed.items()
+                                   if name.endswith(each[1])))}
     fields |= {(*walk.unit_of(name, changed)[::2], MORE) for name in files if name.endswith("COMMIT.json")
                and json.loads(files[name]).keys() != json.loads(changed[name]).keys()}
     return open_now, [one.text for one in found.said if any(
