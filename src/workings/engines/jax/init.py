@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workings.engines.jax.params_tree import Params, stacks, unflatten_params
+from workings.engines.jax.params_tree import stacks
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.weights import PER_LAYER_EMBEDDING, first_value, layer_shapes, outer_shapes
@@ -25,26 +25,21 @@ def parameter_shapes(shape: ModelShape, dtype: Any) -> dict[str, jax.ShapeDtypeS
     return {name: jax.ShapeDtypeStruct(size, dtype) for name, size in (outer_shapes(shape) | stacked).items()}
 
 
-def init_params(seed: jax.Array, shape: ModelShape, dtype: Any) -> Params:
+def random_tensor(seed: jax.Array, name: str, size: tuple[int, ...], shape: ModelShape, dtype: Any) -> jax.Array:
     """Normal weights of variance 1 / fan-in, so that every matrix keeps the scale of what it is given.
 
     Matrices that write into the residual stream are smaller by ``(2 * layers) ** 0.5``: the sum of all layers then has
     the scale of one. Vectors start as `first_value` says. An embedding has deviation ``width ** -0.5``; Gemma's
     factor brings it to one, and tied logits start with deviation one.
     """
-    params, residual = {}, tuple(f"{name}.weight" for name in family_of(shape).residual)
-    for name, spec in parameter_shapes(shape, dtype).items():
-        # The layer axis of a stack makes no matrix of a vector.
-        rank = len(spec.shape) - name.startswith("layers.")
-        if rank == 1:
-            params[name] = jnp.full(spec.shape, first_value(name, spec.shape[-1], shape), dtype)
-        else:
-            # The last axis of `[out, in]` is the fan-in; that of the embedding `[V, D]` is the width.
-            # A row of per-layer embeddings is many embeddings side by side.
-            deviation = (shape.per_layer_width if name == PER_LAYER_EMBEDDING else spec.shape[-1]) ** -0.5
-            if name.endswith(residual):
-                deviation *= (2 * shape.layers) ** -0.5
-            # Drawn in float32 and rounded last, so every number format starts from the same draws.
-            noise = jax.random.normal(tensor_key(seed, name), spec.shape, jnp.float32)
-            params[name] = (noise * deviation).astype(dtype)
-    return unflatten_params(params)
+    # The layer axis of a stack makes no matrix of a vector.
+    if len(size) - name.startswith("layers.") == 1:
+        return jnp.full(size, first_value(name, size[-1], shape), dtype)
+    # The last axis of `[out, in]` is the fan-in; that of the embedding `[V, D]` is the width.
+    # A row of per-layer embeddings is many embeddings side by side.
+    deviation = (shape.per_layer_width if name == PER_LAYER_EMBEDDING else size[-1]) ** -0.5
+    if name.endswith(tuple(f"{each}.weight" for each in family_of(shape).residual)):
+        deviation *= (2 * shape.layers) ** -0.5
+    # Drawn in float32 and rounded last, so every number format starts from the same draws.
+    noise = jax.random.normal(tensor_key(seed, name), size, jnp.float32)
+    return (noise * deviation).astype(dtype)

@@ -13,7 +13,7 @@ from workings.engines.base import EngineRequest
 from workings.engines.jax.attention import Attention, chunked_attention, plain_attention
 from workings.engines.jax.cpu import optimize_for_cpu
 from workings.engines.jax.flash_attention import flash_refusal, make_flash_attention
-from workings.engines.jax.init import init_params
+from workings.engines.jax.init import parameter_shapes, random_tensor
 from workings.engines.jax.lora import init_adapters, make_lora
 from workings.engines.jax.optimizers import make_optimizer
 from workings.engines.jax.params_tree import Params, flatten_params, layer_tensor, unflatten_params
@@ -70,18 +70,20 @@ def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> 
 
 def initial_params(spec: StepSpec, seed: Any) -> Params:
     """Random weights, as this step holds them: with its adapters and, for QLoRA, projections in fewer bits."""
-    params = flatten_params(init_params(seed, spec.shape, spec.parameter_dtype))
-    if spec.lora is None:
-        return unflatten_params(params)
-    stored = spec.lora.stored
-    if stored is not None:
-        matrices = {f"{projection}.weight" for projection in PROJECTIONS}
-        for name in [name for name in params if layer_tensor(name) in matrices]:
-            # One layer after the other: the float32 blocks are those of one matrix and not of the stack.
-            codes, scales = jax.lax.map(partial(stored.quantize, xp=jnp), params.pop(name))
-            stem = name.removesuffix("weight")
-            params |= {stem + stored.codes: codes, stem + stored.scales: scales}
-    return unflatten_params(params | init_adapters(seed, spec.lora, spec.shape))
+    stored, matrices = spec.lora.stored if spec.lora else None, {f"{projection}.weight" for projection in PROJECTIONS}
+    params, of_stack = {}, seed
+    for name, made in parameter_shapes(spec.shape, spec.parameter_dtype).items():
+        if stored is None or layer_tensor(name) not in matrices:
+            params[name] = random_tensor(seed, name, made.shape, spec.shape, made.dtype)
+            continue
+        drawn = random_tensor(of_stack, name, made.shape, spec.shape, made.dtype)
+        # One layer after the other: the float32 blocks are those of one matrix and not of the stack.
+        codes, scales = jax.lax.map(partial(stored.quantize, xp=jnp), drawn)
+        # And one stack after the other: the seed of the next waits for this one, or all would be in memory in full.
+        of_stack, codes, scales = jax.lax.optimization_barrier((of_stack, codes, scales))
+        stem = name.removesuffix("weight")
+        params |= {stem + stored.codes: codes, stem + stored.scales: scales}
+    return unflatten_params(params if spec.lora is None else params | init_adapters(seed, spec.lora, spec.shape))
 
 
 def abstract_state(spec: StepSpec, request: EngineRequest) -> dict[str, Any]:
