@@ -51,6 +51,12 @@ _SAME = {other: word for word, others in {
 _OF_THOSE = re.compile(r"\s(?:[^\W\d_]+\s)?of (?:those|these|them|which|whom)\b")
 _SUBJECT = re.compile(r"(?:\s[^\W\d_]+){0,2}?\s(?:is|are|was|were|has|have|had|will|can)\b")
 _SO = re.compile(r"[,;]\s(?:so|therefore|thus|hence)\b")
+# "So Ann is", "Ann's share is".
+_SOMEBODY = re.compile(r"\W*(?:(?:[Ss]o|[Tt]hus|[Tt]herefore|[Hh]ence|[Tt]hen|[Nn]ow|[Ff]inally)\b,?\s)?([A-Z][a-z]+)"
+                       r"(?:['’]s(?:\s[a-z]+){1,2})?\s(?:is|was|has|had|will (?:be|have)|gets|got|earns|earned|pays"
+                       r"|paid|needs|spends|spent)\b")
+_COMPARED = re.compile(r"\b(?:than|as|times|older|younger|taller|shorter|more|fewer|less|both|each|together|total)\b",
+                       re.IGNORECASE)
 ELLIPTIC = re.compile(r"(?:,|\band)\s[A-Z][^\W\d_]+\s$")
 """What stands before a number of "Ann has 5 pens, Ben 7 and Mia 9", behind the first one."""
 _EACH = re.compile(r"\b(?:each|every|per) ([^\W\d_]+)", re.IGNORECASE)
@@ -86,8 +92,11 @@ class Asked:
 
 @lru_cache(maxsize=1_000)
 def read_question(question: str) -> Asked:
-    """What a question asks for, by the last of its sentences that asks; nothing where none does."""
-    for sentence in reversed(re.split(r"(?<=[.?!])\s+", question)):
+    """What a question asks for, by the last of its sentences that asks; nothing where none does.
+
+    One with a question mark comes before "Use E for how much Evan earned."
+    """
+    for sentence in sorted(re.split(r"(?<=[.?!])\s+", question), key=lambda each: not each.endswith("?")):
         places = list(_ASKING.finditer(sentence))
         if not places:
             continue
@@ -172,6 +181,25 @@ def how_much_asked(name: str, question: str) -> float:
     asked = read_question(question[-MAX_QUESTION:])
     told, words = _words(name), asked.counted | asked.other
     return len(told & words) + 2 * len(told & words & _CHOOSING) - len(told - words) / 2
+
+
+def asks_of(name: str, question: str) -> bool:
+    """Whether a text names the only one that a question asks about, and nobody else in the question."""
+    names = read_question(question[-MAX_QUESTION:]).names
+    return len(names) == 1 and _named(name) & _named(question) == names
+
+
+def is_of_another(sentence: str, question: str) -> bool:
+    """Whether a sentence says of somebody in the question what it asks of another one, and compares nothing.
+
+    >>> is_of_another("So Ann is 12 years old.", "Ann is older than Ben. How old is Ben?")
+    True
+    """
+    names, subject = read_question(question[-MAX_QUESTION:]).names, _SOMEBODY.match(sentence)
+    if len(names) != 1 or subject is None or _SILENT.fullmatch(subject[1]) or "=" in sentence or _COMPARED.search(
+            sentence):
+        return False
+    return subject[1] in _NAME.findall(question) and not names & _named(sentence)
 
 
 def answers_before(sentence: str, remark: str, said: str, question: str) -> bool:

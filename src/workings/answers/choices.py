@@ -79,6 +79,12 @@ def option_of(letter: str, question: str) -> str:
     return options.get(wanted[1].upper(), "") if wanted and len(options) > 1 and "A" in options else ""
 
 
+def letter_of(option: str, question: str) -> str:
+    """The letter before this text among the choices of a question; empty where it is none of them, or twice there."""
+    letters = [letter for letter in "ABCDEFGHIJ" if option_of(letter, question).casefold() == option.strip().casefold()]
+    return letters[0] if len(letters) == 1 else ""
+
+
 def _bare(text: str) -> str:
     return without_markup(plain(text).replace("$", " "))
 
@@ -139,7 +145,8 @@ def denial_in(text: str, question: str) -> str | None:
     told = sentences((last_lines(text) or [""])[-1])
     if asks is None or not told:
         return None
-    denied = _DENIES.match(last_clause(told[-1]) or told[-1])
+    last = told[-1].replace("*", "")
+    denied = _DENIES.match(last_clause(last) or last)
     if denied is None:
         return None
     what = denied["what"]

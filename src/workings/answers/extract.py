@@ -305,8 +305,19 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
     for name in rules or DEFAULT_RULES[kind]:
         answer = RULES[name](spoken, kind)
         if answer is not None and answer.strip():
-            return Extraction(answer.strip(), name)
+            return Extraction(_in_dollars(answer.strip(), question) if kind == "number" else answer.strip(), name)
     return Extraction("", NO_RULE)
+
+
+_CENTS = re.compile(r"\W*(\d{1,9})\s?(?:cents?|¢)\W*", re.IGNORECASE)
+
+
+def _in_dollars(answer: str, question: str) -> str:
+    """`10 cents` as ``$0.10`` where a question speaks of dollars and nowhere of cents; else the answer as it is."""
+    cents = _CENTS.fullmatch(answer)
+    if cents is None or not re.search(r"\$|\bdollars?\b", question) or re.search(r"\bcents?\b|¢", question):
+        return answer
+    return f"${int(cents[1]) // 100}.{int(cents[1]) % 100:02}"
 
 
 def _tidy(text: str) -> str:

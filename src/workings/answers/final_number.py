@@ -6,7 +6,15 @@ A sentence that says an expression (`4x + 7`), a pair or a choice between number
 import re
 from itertools import pairwise
 
-from workings.answers.asked import ELLIPTIC, NumberAt, answers_before, asked_for, counts_otherwise
+from workings.answers.asked import (
+    ELLIPTIC,
+    NumberAt,
+    answers_before,
+    asked_for,
+    asks_of,
+    counts_otherwise,
+    is_of_another,
+)
 from workings.answers.asserted import (
     asks_back,
     is_bound,
@@ -20,7 +28,7 @@ from workings.answers.asserted import (
 from workings.answers.governed import VERBS_OF_THE_PAST, is_said
 from workings.answers.latex import plain, spaced_digits
 from workings.answers.number_words import WORDS as NUMBER_WORDS
-from workings.answers.number_words import read_words
+from workings.answers.number_words import InWords, read_words
 from workings.answers.numbers import CURRENCY, decimal_points, equal_numbers, in_two_units, names_a_value, parse_number
 from workings.answers.sentences import is_conclusion, last_lines, sentences, up_to_bold
 from workings.answers.telling_part import VERBS_OF_CHANGE, VERBS_OF_RESULT, last_clause, telling_part, without_lead
@@ -33,6 +41,8 @@ _NUMBER = re.compile(
     r"|\s?/\s?\d+(?!\d|\.\d))?"
     r"(?(currency)(?:(?:[kKmMbB]|[mb]n)(?!\w))?)"
     r"(?:\s?(?:%|percent\b|per cent\b)|\s?°[CF]?(?![A-Za-z]))?(?:\s(?:hundred|thousand|million|billion|trillion)\b)?")
+# "1,0000" is no number.
+_MALFORMED = re.compile(r"\d")
 _SCIENTIFIC = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3}(?!\w)"
                          r"|\s?[*×·]\s?10\s?\^\s?(?:\{[+-]?\d{1,3}\}|[+-]?\d{1,3}(?!\d)))(?!\s*[-+*/·×÷^(]\s*\(?[\d\w])")
 # Addresses, paths, mail, times, dates, versions, names with digits: no numbers.
@@ -132,7 +142,7 @@ def final_number(text: str, question: str = "", *, truncated: bool = False) -> s
         # What stands behind the last end of a sentence was cut: its number may be the beginning of another one.
         ends = [stop.end() for stop in re.finditer(r"\n|[.!?](?=\s)", text[-20_000:])]
         text = text[-20_000:][:ends[-1]] if ends else ""
-    asked = asked_back = False
+    asked = asked_back = of_another = False
     for line in reversed(last_lines(text)):
         if (truncated or asked) and not is_conclusion(line):
             continue
@@ -151,7 +161,10 @@ def final_number(text: str, question: str = "", *, truncated: bool = False) -> s
             if place and _is_supposition(sentence) and _said(told[place - 1], strict=True)[0] is not None:
                 continue
             number, decided = _concluded(sentence, alone=len(sentence) == len(text.strip()))
-            if place and number and answers_before(told[place - 1], sentence, number, question):
+            # "Ben is 12. Ann is 16." says of Ben what is asked of him; "So Ann is 12." alone says nothing of him.
+            of_another = of_another or (number is not None and is_of_another(sentence, question))
+            if (of_another and not asks_of(sentence, question)) or (
+                    place and number and answers_before(told[place - 1], sentence, number, question)):
                 continue
             if number is not None or decided:
                 return _asked_for(sentence, question, number)
@@ -210,6 +223,8 @@ def _said_in_words(sentence: str) -> str:
         if number is not None:
             runs.append((at, number))
         at += number.taken if number is not None else 1
+    if len(runs) == 2 and (coins := _in_coins(words, *runs)):
+        return sentence[places[runs[0][0]].start():places[coins].end()]
     if len(runs) > 1:  # "nine dollars in two weeks"
         runs = [run for run in runs if not _CIRCUMSTANCE.search(f"{' '.join(words[max(0, run[0] - 4):run[0]])} ")]
     if len(runs) != 1 or runs[0][1].value == 1:
@@ -223,6 +238,13 @@ def _said_in_words(sentence: str) -> str:
     if part_of or not (not begin or _SAYS.search(said) or concluded):
         return ""
     return sentence[places[begin].start():places[begin + number.taken - 1].end()]
+
+
+def _in_coins(words: list[str], one: tuple[int, InWords], other: tuple[int, InWords]) -> int:
+    """Place of the last word where two numbers are one amount, "ten dollars and fifty cents"; else 0."""
+    behind = other[0] + other[1].taken
+    between = words[one[0] + one[1].taken:other[0]]
+    return behind if between == ["dollars", "and"] and words[behind:behind + 1] == ["cents"] else 0
 
 
 def sentence_number(sentence: str) -> str | None:
@@ -327,6 +349,9 @@ def _numbers(sentence: str, *, first: bool = False, elliptic: bool = False) -> t
         start, end = match.start(), match.end()
         before = masked[max(0, start - 60):start].replace("**", "")
         if before[-1:].isalpha() or before[-1:] in ("\0", "_", "\\", "#"):
+            continue
+        if _MALFORMED.match(masked, end) and "," in match.group():
+            algebra = True
             continue
         end, unit = _unit_end(masked, end)
         plainly = match.group()[-1].isdigit() and match.group()[0].isdigit() and not unit

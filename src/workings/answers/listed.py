@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from itertools import takewhile
 
-from workings.answers.asked import how_much_asked
+from workings.answers.asked import asks_of, how_much_asked
 from workings.answers.numbers import parse_number
 
 MAX_ENTRIES = 30
@@ -24,6 +24,9 @@ def listed_for(lines: Sequence[str], question: str) -> str | None:
     entries = [entry for line in takewhile(bool, map(_entries, reversed(lines[-MAX_ENTRIES:]))) for entry in line]
     if not question or len(entries) < 2:
         return None
+    of_whom = [number for name, number in entries if asks_of(name, question)]
+    if len(of_whom) == 1:
+        return of_whom[0]
     *_, second, best = sorted((how_much_asked(name, question), number) for name, number in entries)
     return best[1] if best[0] - max(second[0], 0) >= 1 else None
 

@@ -99,6 +99,8 @@ def parse_words(text: str) -> Number | None:
             for one, other in pairwise(places[:words.taken])):
         return None
     rest = tokens[words.taken:]
+    if rest[:2] == ["dollars", "and"] and (cents := read_words(rest[2:])) and rest[2 + cents.taken:] == ["cents"]:
+        return Number(words.value + cents.value / 100, False, read_unit("dollars") or NO_UNIT)
     percent = rest[:1] == ["percent"] or rest[:2] == ["per", "cent"]
     unit = read_unit(" ".join(rest[(1 if rest[0] == "percent" else 2) if percent else 0:]))
     return None if unit is None else Number(words.value, percent, unit)

@@ -46,6 +46,10 @@ _REASON = re.compile(r"(?<![\s,;(—–-])[\s,;(—–-]*\b(?:because|since|due 
 # A period behind it ends no sentence: "Dr. Smith", "J. K. Rowling", "Samuel L. Jackson"; behind "Answer: B" it does.
 _ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|vs)\.$"
                           r"|(?:^|\b[A-Z]\. |\b(?!Answer|Option|Choice|Letter)[A-Z][a-z]+ )[A-Z]\.$")
+# "15% of 240 is **36**." and then "Here's how: …": why it is so.
+_EXPLAINED = re.compile(rf"^{_MARKUP}here(?:['’]s| is) (?:how|why|the (?:breakdown|calculation|reasoning"
+                        r"|explanation))\b", re.IGNORECASE)
+_ASIDE = re.compile(r"\b(?:for (?:comparison|reference)|by (?:comparison|the way)|incidentally)\b", re.IGNORECASE)
 # A whole line in brackets, and one that goes on with a reason: "(7 days later …)", "since 2^9 = 512".
 _REMARK = re.compile(rf"^{_MARKUP}(?:\((?=[^()]*[^\W\d_]{{3}})(?:[^()\s]+ ){{3,}}[^()]*\)\W*$|(?-i:since|because)\b)")
 _BOLD = re.compile(r"\*\*[^*]+[^*:]\*\*(?!:)")
@@ -67,10 +71,11 @@ def last_lines(text: str) -> list[str]:
     for index in range(len(lines) - 1, 0, -1):
         if _CONCLUSION.match(lines[index]):
             break
-        if _VERIFICATION.match(lines[index]):
+        if _VERIFICATION.match(lines[index]) or (
+                _EXPLAINED.match(lines[index]) and re.search(r"\*\*[^*\n]*\d[^*\n]*\*\*", lines[index - 1])):
             cut = index
     kept = [line for line in lines[:cut] if not _FRIENDLY.match(line)]
-    while len(kept) > 1 and _REMARK.match(kept[-1]):
+    while len(kept) > 1 and (_REMARK.match(kept[-1]) or _ASIDE.search(kept[-1])):
         kept.pop()
     return kept
 
@@ -79,7 +84,8 @@ def sentences(line: str) -> list[str]:
     """The sentences of a line, without friendly ones, and verifications and remarks in brackets behind another one."""
     split = list(_split(line))
     kept = [sentence for index, sentence in enumerate(split) if not _FRIENDLY.match(sentence) and not (
-        index and (_VERIFICATION.match(sentence) or (sentence.startswith("(") and sentence.endswith(")"))))]
+        index and (_VERIFICATION.match(sentence) or _ASIDE.search(sentence)
+                   or (sentence.startswith("(") and sentence.endswith(")"))))]
     return kept or split[:1]
 
 

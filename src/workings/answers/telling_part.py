@@ -34,6 +34,7 @@ _CLAUSE = re.compile(r"\b(?:and|but|so) (?:since|because|as|if)\b[^,]*,"
                      # Nor is what comes of a rate: "$4 on each of the 40 bags, which is $160."
                      r"|\b(?:each|every|per)\b[^,;=]*, which (?:is|was)\b(?=\s\W{0,3}\d[\d,.]*(?:\s[^\W\d_]+)?\W*$)"
                      r"|\b\d+ (?:out )?of [^,;=]*, which (?:is|was)\b(?=\s\W{0,3}\d[\d.]*\s?(?:%|percent)\W*$)"
+                     r"|(?:\.\.\.|…|[,;])\s*simplifying(?: further)? (?:gives|yields)\b"
                      # "3 × 4 = 12, plus 5 is 17": the arithmetic goes on in words.
                      r"|=[^=,;]*,\s(?:and\s|then\s)?(?:plus|minus|times|multiplied by|divided by|twice|half of)\b"
                      rf"[^=,;]*?\b(?:{VERBS_OF_RESULT})\b(?=\s\W{{0,3}}\d)"

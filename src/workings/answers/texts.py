@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator
+from itertools import pairwise
 
 from workings.answers.governed import VERBS_OF_THE_PAST
 from workings.answers.latex import is_mathematics, normal_form, plain, signs
@@ -43,11 +44,17 @@ _SOLUTIONS = re.compile(r"(?<![^\W\d_])([a-zA-Z])\s*=[^=]{1,40}?\bor\b(?=\W{0,6}
 _SAME_AGAIN = re.compile(r"\s*\(or\s[^()]*\)")
 _LED_IN = re.compile(r"^(?:(?:[=⇒→∴:]|=>|->|\s)+|(?:So|Therefore|Thus|Hence)\b,?\s*)")
 # A single letter is a unit only as a text within a formula.
-_FORMULA_WITH_UNIT = re.compile(r"(.*[\w)}°])\s*?(?:\s((?:square |cubic )?[a-zA-Z]{2,}(?:\s?\^?[23])?)"
+_FORMULA_WITH_UNIT = re.compile(r"(.*?[\w)}°])\s*?(?:\s((?:square |cubic )?[a-zA-Z]{2,}(?:\s?\^?[23])?)"
                                 r"|\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z ]+)\}(\^\{?[23]\}?)?)\.?")
 # "Many believe it is Sydney, but the capital is Canberra": what some believe is not said.
 _BELIEVED = re.compile(r"^[^,;]{0,40}\b(?:people|many|some|most|might|may)\b[^,;]{0,40}\b(?:think|believe|assume|say"
                        r"|expect|guess)\b[^,;]{0,100}[,;]\s(?:but|however),?\s", re.IGNORECASE)
+# "…, or about 153.94": the same once more.
+_ROUNDED = re.compile(r",?\s(?:or|which is) (?:about|approximately|roughly|around)\s[^,;]*$")
+_FORMULA = re.compile(r"(?<!\\)\$([^$]+)\$|\\\((.+?)\\\)")
+# A formula that goes on in words.
+_COUNTED_ON = re.compile(r"\s*(?:[-+*/×·÷=^]|(?:times|plus|minus|more|less|of|per|divided|multiplied)\b)")
+_PLUS_MINUS = re.compile(r"([a-zA-Z]\s*=\s*)?(?:±|\\pm)\s*([^\s+±\\-][^+±,=-]*|\\sqrt[^+±,=-]*)")
 _MONTH = (r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
           r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?")
 _DATE = re.compile(rf"(?:\b(?P<day>\d\d?)(?:st|nd|rd|th)?(?: of)? {_MONTH},? |\b{_MONTH.replace('month', 'first')} "
@@ -98,6 +105,19 @@ def same_text(given: str, expected: str, tolerance: float = 0.0) -> bool:
     return any(_same(variant, wanted, tolerance) for wanted in _expected(expected) for variant in variants(given))
 
 
+def _in_formulas(sentence: str) -> Iterator[str]:
+    """What a sentence says in its only formula, or in several side by side: "The solutions are $x = 2$ and $x = 3$"."""
+    formulas = [*_FORMULA.finditer(sentence)]
+    between = [sentence[one.end():other.start()].strip() for one, other in pairwise(formulas)]
+    if formulas and all(each in (",", "and", "or", ", and", ", or") for each in between) and not _COUNTED_ON.match(
+            sentence, formulas[-1].end()):
+        said, behind = ", ".join(formula[1] or formula[2] for formula in formulas), sentence[formulas[-1].end():]
+        unit = read_unit(behind.strip(" ."))
+        yield f"{said} {behind.strip(' .')}" if unit is not None and unit.measure else said
+    elif formulas and "\\pm" in formulas[-1][0]:
+        yield formulas[-1][1] or formulas[-1][2]
+
+
 def _expected(text: str) -> Iterator[str]:
     yield text
     # "(B) Paris" is answered by its letter and by its text.
@@ -116,11 +136,13 @@ def variants(given: str) -> Iterator[str]:
         return
     sentence = _SOLUTIONS.sub(lambda first: f"{first[0][:-2]},", _LED_IN.sub("", without_reason(told[0])))
     yield sentence
+    sentence = _ROUNDED.sub("", sentence)
     sentence = _CONCEDED.sub("", _BELIEVED.sub("", sentence, count=1))
     sentence = _SAME_AGAIN.sub("", sentence if " would " in sentence else without_lead(sentence))
     if _HEDGED.search(sentence):
         return
     yield re.sub(r"\s*\([^()]*\)\s*$", "", sentence)
+    yield from _in_formulas(sentence)
     yield last_clause(sentence)
     sentence = _REMARK_BEHIND.sub("", sentence)
     if len(bold := re.findall(r"\*\*([^*]+)\*\*", sentence)) == 1:
@@ -142,8 +164,14 @@ def variants(given: str) -> Iterator[str]:
     yield _PREPOSITION.sub("", normalise_text(sentence))
 
 
+def _both_signs(text: str) -> str:
+    r"""`x = \pm 2` as ``x = 2, x = -2``; anything else as it is."""
+    signs_of = _PLUS_MINUS.fullmatch(text.strip("$. "))
+    return f"{signs_of[1] or ''}{signs_of[2]}, {signs_of[1] or ''}-{signs_of[2]}" if signs_of else text
+
+
 def _same(given: str, expected: str, tolerance: float) -> bool:
-    given, expected = given.strip(), expected.strip()
+    given, expected = _both_signs(given.strip()), _both_signs(expected.strip())
     if not given:
         return False
     if _unpaired(normalise_text(given)) == _unpaired(normalise_text(expected)):
@@ -225,7 +253,7 @@ def _unpaired(text: str) -> str:
 def _same_parts(given: str, expected: str, tolerance: float) -> bool:
     """Lists and sets by their parts in any order; tuples and intervals in theirs."""
     (one, opened), (other, wanted) = without_brackets(given), without_brackets(expected)
-    if opened != wanted:
+    if opened != wanted and {opened, wanted} != {"", "{}"}:  # a set may be written without its braces
         return False
     left, right = _parts(one, words=not opened), _parts(other, words=not wanted)
     if not 2 <= len(left) == len(right) <= MAX_PARTS:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workings.answers.choices import option_of
+from workings.answers.choices import letter_of, option_of
 from workings.answers.extract import answer_kind, extract
 from workings.answers.extraction import NO_RULE, Extraction
 from workings.scoring import mathematics
@@ -78,7 +78,12 @@ def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringS
     extraction = find_answer(item, text, settings, truncated=truncated)
     if settings.extraction_version > 1 and (option := option_of(item.expected_answer, item.prompt)):
         item = replace(item, aliases=(*item.aliases, option))
-    return extraction, score(extraction.text, item) if extraction.text else 0.0
+    value = score(extraction.text, item) if extraction.text else 0.0
+    if settings.extraction_version > 1 and not value and (letter := letter_of(item.expected_answer, item.prompt)):
+        chosen = extract(text, "choice", settings.rules, truncated=truncated, question=item.prompt)
+        if chosen.text == letter:
+            return chosen, score(item.expected_answer, item)
+    return extraction, value
 
 
 def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: bool) -> Extraction:
