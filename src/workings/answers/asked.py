@@ -96,7 +96,8 @@ def read_question(question: str) -> Asked:
 
     One with a question mark comes before "Use E for how much Evan earned."
     """
-    for sentence in sorted(re.split(r"(?<=[.?!])\s+", question), key=lambda each: not each.endswith("?")):
+    from_the_end = re.split(r"(?<=[.?!])\s+", question)[::-1]
+    for sentence in sorted(from_the_end, key=lambda each: not each.endswith("?")):
         places = list(_ASKING.finditer(sentence))
         if not places:
             continue

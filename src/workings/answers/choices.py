@@ -44,6 +44,10 @@ _DENIES = re.compile(r"^\W*(?:(?:so|therefore|thus|hence),?\s)?(?:it|this|that|t
                      r"(?:\s(?:an?|the))?(?:\s(?P<what>[^\W\d_]+)|\W*$|[,:;])", re.IGNORECASE)
 _ASKS = re.compile(r"(?:is|are|was|were|can|could|does|do|did|will|has|have|would)\s(?!.{0,60}(?:\bnot\b|n['’]t\b))",
                    re.IGNORECASE)
+_WORDS = re.compile(r"[\d.,/:%]*\d%?|[^\W\d_]+(?:['’]t)?")
+_WITHOUT_WEIGHT = frozenset((
+    "is", "are", "was", "were", "can", "does", "do", "did", "will", "has", "have", "so", "thus", "therefore", "hence",
+    "a", "an", "the", "indeed"))
 _DENIED = re.compile(r"(?:\b(?:not|never|hard to|whether|if)|n['’]t)\s(?:\w+\s){0,3}$", re.IGNORECASE)
 
 
@@ -151,3 +155,19 @@ def denial_in(text: str, question: str) -> str | None:
         return None
     what = denied["what"]
     return "no" if what is None or re.search(rf"\b{what}\b", question, re.IGNORECASE) else None
+
+
+def affirmed_in(text: str, question: str) -> str | None:
+    """`yes` where the last sentence says what the question asks, in its words and in their order; else None.
+
+    >>> affirmed_in("So Ann is older than Ben.", "Is Ann older than Ben?"), affirmed_in("Ben is old.", "Is Ann old?")
+    ('yes', None)
+    """
+    asked, told = sentences(question.strip())[-1:], sentences((last_lines(text) or [""])[-1])
+    if not asked or not told or _ASKS.match(asked[0]) is None:
+        return None
+    words, said = (_WORDS.findall(plain(each).replace("*", "").casefold()) for each in (asked[0], told[-1]))
+    said = [word for word in said if word not in _WITHOUT_WEIGHT]
+    rest = iter(words)
+    same_order = all(word in rest for word in said)
+    return "yes" if len(said) > 1 and same_order and said[-1] == words[-1] else None

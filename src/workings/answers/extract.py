@@ -8,7 +8,7 @@ the expected answer (`answer_kind`), never at the answer itself.
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from workings.answers.choices import TRUTHS, choice_in, denial_in, truth_in
+from workings.answers.choices import TRUTHS, affirmed_in, choice_in, denial_in, truth_in
 from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.final_number import final_number, sentence_number
 from workings.answers.latex import plain, whole_fractions
@@ -241,13 +241,13 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
         return None
     if kind in ("choice", "yes_no") and (answer := _meant(stripped[-20_000:], kind)) is not None and len(answer) <= 5:
         return answer
-    if kind == "yes_no" and (denied := denial_in(stripped, text.question)):
-        return denied
+    if kind == "yes_no" and (said_so := denial_in(stripped, text.question) or affirmed_in(stripped, text.question)):
+        return said_so
     lines = last_lines(stripped) if "\n" in stripped else [stripped]
     last = lines[-1] if lines else ""
     if len(last) > MAX_LINE:
         return None
-    if kind == "text" and (listed := _listed(lines)):
+    if kind == "text" and (listed := _listed(lines) or _assigned(lines)):
         return listed
     if opening := bold_opening(lines):
         return _tidy(opening)
@@ -268,6 +268,20 @@ def _listed(lines: Sequence[str]) -> str:
     if len(lines) - start < 2 or (start and not lines[start - 1].rstrip(" *_").endswith(":")):
         return ""
     return ", ".join(_tidy(_LIST_ITEM.sub("", line, count=1)) for line in lines[start:])
+
+
+_ASSIGNED = re.compile(r"([a-zA-Z])\s*=\s*[^=]+")
+
+
+def _assigned(lines: Sequence[str]) -> str:
+    """Lines `x = 7` and `y = 3` at the end of a text as one answer; empty where there are not two, of other names."""
+    found: dict[str, str] = {}
+    for line in reversed(lines):
+        assigned = _ASSIGNED.fullmatch(_tidy(line))
+        if assigned is None or assigned[1] in found:
+            break
+        found[assigned[1]] = assigned[0]
+    return ", ".join(reversed(found.values())) if len(found) > 1 else ""
 
 
 RULES: dict[str, Rule] = {rule.__name__: rule for rule in (

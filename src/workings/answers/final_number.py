@@ -30,7 +30,7 @@ from workings.answers.latex import plain, spaced_digits
 from workings.answers.number_words import WORDS as NUMBER_WORDS
 from workings.answers.number_words import InWords, read_words
 from workings.answers.numbers import CURRENCY, decimal_points, equal_numbers, in_two_units, names_a_value, parse_number
-from workings.answers.sentences import is_conclusion, last_lines, sentences, up_to_bold
+from workings.answers.sentences import is_conclusion, last_lines, sentences, up_to_bold, without_reason
 from workings.answers.telling_part import VERBS_OF_CHANGE, VERBS_OF_RESULT, last_clause, telling_part, without_lead
 from workings.answers.units import read_unit
 from workings.answers.worked_out import is_worked_out
@@ -59,8 +59,12 @@ _NO_NUMBER = re.compile(
     re.IGNORECASE)
 _MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
 # Of "on 15 April 1912" a number is the year.
+# "2 out of 5" is a number where a share is asked for.
+_SHARE = re.compile(r"\b(?:probability|chance|fraction|proportion)\b", re.IGNORECASE)
+_OUT_OF = re.compile(r"(?<![\d./])(\d{1,6}) (?:out of|in) (\d{1,6})(?![\d./%])")
 _DAY = re.compile(rf"\b(?:\d\d?(?:st|nd|rd|th)?(?: of)? {_MONTH}[.,]? |{_MONTH}\.? \d\d?(?:st|nd|rd|th)?, )"
                   r"(?=\d{4}\b)", re.IGNORECASE)
+_IMPLIES = re.compile(r"\\(?:implies|Rightarrow|Longrightarrow|Leftrightarrow|iff|longrightarrow)(?![a-zA-Z])")
 _OPERATOR = r"[-+*/·×÷^]"
 _ALGEBRA_BEHIND = re.compile(
     rf"\s?(?:[\^_√π∞∈≤≥<>±]|\+(?![\s\d])|(?:choose|mod|times) \d"
@@ -138,10 +142,8 @@ def final_number(text: str, question: str = "", *, truncated: bool = False) -> s
     Of several numbers that a sentence says, the words of the question choose. Of a text that was cut off, only a whole
     sentence that is a conclusion counts.
     """
-    if truncated:
-        # What stands behind the last end of a sentence was cut: its number may be the beginning of another one.
-        ends = [stop.end() for stop in re.finditer(r"\n|[.!?](?=\s)", text[-20_000:])]
-        text = text[-20_000:][:ends[-1]] if ends else ""
+    text = _OUT_OF.sub(r"\1/\2", text) if _SHARE.search(question) else text
+    text = _whole_sentences(text) if truncated else text
     asked = asked_back = of_another = False
     for line in reversed(last_lines(text)):
         if (truncated or asked) and not is_conclusion(line):
@@ -169,6 +171,12 @@ def final_number(text: str, question: str = "", *, truncated: bool = False) -> s
             if number is not None or decided:
                 return _asked_for(sentence, question, number)
     return None
+
+
+def _whole_sentences(text: str) -> str:
+    """A text up to its last end of a sentence: a number behind it may be the beginning of another one."""
+    ends = [stop.end() for stop in re.finditer(r"\n|[.!?](?=\s)", text[-20_000:])]
+    return text[-20_000:][:ends[-1]] if ends else ""
 
 
 def _asked_for(sentence: str, question: str, said: str | None) -> str | None:
@@ -209,11 +217,11 @@ def _said_in_words(sentence: str) -> str:
     """The number that a conclusion without digits says in words behind a verb; empty where it says none or several."""
     if any(map(str.isdigit, sentence)):
         return ""
+    sentence = without_reason(re.split(r"\b(?:that is|i\.e\.),\s", sentence)[-1])
     if _NONE_LEFT.search(sentence):
         return "0"
     if _NOT_PLAIN.search(sentence) or says_nothing(sentence):
         return ""
-    sentence = re.split(r"\b(?:that is|i\.e\.),\s", sentence)[-1]
     places = list(_ATTACHED.finditer(sentence))
     words = [place.group().casefold() for place in places]
     runs, at = [], 0
@@ -291,7 +299,7 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
 def _prepared(sentence: str) -> str:
     """A sentence in one spelling of numbers, signs and powers."""
     # Of a chain of equations the last one counts.
-    sentence = _DAY.sub("", sentence)
+    sentence = _IMPLIES.sub("⇒", _DAY.sub("", sentence))
     sentence = _DASH.sub(": ", re.sub(r"^.*[→⇒⟹](?=[^→⇒⟹]*\d)", "", sentence))
     sentence = _DASHED.sub(": ", decimal_points(spaced_digits(plain(sentence))))
     # Of "$3/4$" the signs are no currency.

@@ -56,7 +56,8 @@ _BOLD = re.compile(r"\*\*[^*]+[^*:]\*\*(?!:)")
 _CORRECTION = re.compile(r"^\W*(?:wait|actually|hmm|no|but|however|correction|sorry|oops)\b"
                          r"|\b(?:wrong|incorrect|mistaken?|not (?:right|correct|true|sure))\b", re.IGNORECASE)
 _DEFINITION = re.compile(r"(?!(?:Its|Their|His|Her|There)\b|.*\b(?:not|might|may|if)\b)"
-                         r"[^,;?]{2,80}\s(?:is|are|was|were)\s(?:(?:the|an?)\s|[A-Z\d*])[^?]*$")
+                         r"(?:[^,;?]{2,80}\s(?:is|are|was|were)\s(?:(?:the|an?)\s|[A-Z\d*])"
+                         r"|(?:[^,;?]{2,40},\s)?[Ii]t['’]s\s(?:an?\s)?[*A-Z])[^?]*$")
 MAX_LINE = 2_000
 """Characters of a line that are looked at: its end."""
 MAX_LINES = 2_000

@@ -26,6 +26,8 @@ _HEDGED = re.compile(r"\b(?:not|n't|n’t|never|whether|if|might|may|maybe|perha
 _NAME_BEFORE = re.compile(r"^(?:[A-Za-zθαβ](?:_\w|\([^()]*\))?(?:=|∈))+")
 _TIME = re.compile(r"(?<![\d:])\d{1,3} ?: ?\d{1,3}(?::\d\d)?(?: ?[ap]\.?m\b\.?)?(?![\d:])", re.IGNORECASE)
 """The time of a clock, or a ratio."""
+_HALF_SAID = re.compile(r"(?<![\d:])(\d{1,2}:\d\d) (?:(in the morning)|in the (?:afternoon|evening)|at night)\b",
+                        re.IGNORECASE)
 _COMPOUND = re.compile(r"(?:\d[\d.,]*\s?[a-zA-Z]+\.?,?\s*(?:and\s+)?){2,4}")
 # "was written by", "is celebrated on": what follows is what the sentence says.
 _PASSIVE = re.compile(r"\b(?:is|are|was|were|been)\s(?:[a-z]+ly\s)?[a-z]+\s(?:by|on|in|at|as)\s+(?=\S)")
@@ -129,6 +131,7 @@ def _expected(text: str) -> Iterator[str]:
 def variants(given: str) -> Iterator[str]:
     """What a text may mean as an answer, from the whole of it to what its sentence says last."""
     yield given
+    given = _HALF_SAID.sub(lambda half: f"{half[1]} {'am' if half[2] else 'pm'}", given)
     if (choice := _CHOICE.match(without_markup(given))) and not _HEDGED.search(given):
         yield without_markup(given)[choice.end():]
     told = sentences(given.strip())
