@@ -9,6 +9,7 @@ from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding
 from workings.hardware.memory import PROCESS_PEAK, gib
 from workings.planning.verdict import CPU_MARGINAL_SHARE, GROUPS, MARGINAL_SHARE
+from workings.record.canonical import dumps
 from workings.record.layout import MEASURED, PLAN
 from workings.record.memory_use import growth, memory_sentence
 from workings.record.values import Absent
@@ -45,7 +46,8 @@ def plan(record: Record) -> Iterator[CheckFinding]:
         after = _object(unit, MEASURED) or {}
         problems += _measured_problems(unit, peak, after)
         problems += _growth_problems(unit, peak, after)
-        if after.get("predicted_for_batch", before.get("batch")) != before.get("batch"):
+        # As JSON: to Python `true` is 1.
+        if dumps([after.get("predicted_for_batch", before.get("batch"))]) != dumps([before.get("batch")]):
             problems.append(f"{MEASURED} is of another batch than {PLAN}")
         if after.get("predicted_source", before.get("source")) != before.get("source"):
             problems.append(f"{MEASURED} names another source of the prediction than {PLAN}")

@@ -124,6 +124,8 @@ _RUN: Rows = {
          "data.max_length data.over_length", "~consistency.config", TOLD),
         ("name engine device data.traces tokenizer model.id? model.revision? evaluation.items evaluation.traces "
          "evaluation.base evaluation.samples evaluation.every_steps evaluation.watch?", "~consistency.config", NAMES),
+        ("checkpoint.every_steps checkpoint.keep_last training.warmup_steps", "~consistency.config",
+         "the checkpoints, and the rates of the log, where the run is long enough to tell" + ALIKE),
         ("*", "consistency.config", "the manifest's snapshot, and its digest; what it decides")),
     "config/model_shape.json": (
         ("family layers width heads kv_heads head_dim mlp_width vocab_size", "consistency.model",
