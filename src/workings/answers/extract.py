@@ -293,8 +293,8 @@ DEFAULT_RULES: dict[Kind, tuple[str, ...]] = {
     "choice": _TEXT_RULES, "yes_no": _TEXT_RULES, "text": _TEXT_RULES}
 
 
-# GSM8K's notes for a calculator: "5 x 12 = <<5*12=60>>60".
-_CALCULATOR = re.compile(r"<<[^<>\n]{0,200}>>")
+# GSM8K's notes for a calculator ("5 x 12 = <<5*12=60>>60"), and drawings.
+_CALCULATOR = re.compile(r"<<[^<>\n]{0,200}>>|\[asy\].{0,20000}?\[/asy\]", re.DOTALL)
 
 
 def check_rules(names: Sequence[str]) -> None:

@@ -315,7 +315,7 @@ def _right_side(sentence: str, at: int, numbers: list[NumberAt]) -> tuple[str | 
     left = sentence[:at]
     # The equation begins behind the last word that leads to it.
     begin = max((word.end() for word in re.finditer(
-        r"(?:\b(?:is|are|so|that|have|get|gives|then|thus|hence|therefore|where|by|total of|have got|was|were|be)\b"
+        r"(?:\b(?:is|are|so|that|and|have|get|gives|then|thus|hence|therefore|where|by|total of|have got|was|were|be)\b"
         r"|[:;]|,\s(?!\d{3}))\s*", left, re.IGNORECASE)), default=0)
     part = left[begin:].strip(" *$")
     behind = [number for number in numbers if number.start > at]

@@ -105,6 +105,7 @@ def normal_form(text: str) -> str:
     text = re.sub(r"\^\s*\{?\\(?:circ|degree)\}?", "°", text)
     text = _SIGN.sub(lambda sign: _SIGNS[sign[1]], text).replace("\\{", "{").replace("\\}", "}").replace("$", "")
     text = re.sub(r"\s+", "", text)
+    text = re.sub(r"(?<=[,(\[])\+(?=∞|\\infty)", "", text)
     text = re.sub(r"√\{(\d+)\}", r"√\1", text)
     # A product needs no sign before a root or a letter.
     text = re.sub(r"(?<=[\w)])\*(?=[√π(]|[a-zA-Z](?![a-zA-Z]))", "", text)

@@ -44,6 +44,7 @@ _SUPPOSES = re.compile(r"^\W*(?:if|had|when|suppose)\b", re.IGNORECASE)
 _BRACKETS = re.compile(r"(?<=[\w*%. ])\((?!\s*-?[\d./]+\s*(?:,\s*-?[\d./]+\s*)+\))[^()]*\)")
 # "1/6, or about 16.7%": the same once more.
 _RESTATED = re.compile(r"(?<=\d),?\s+or\s+(?:about|approximately|roughly|around)\b.*"
+                       r"|(?<=\d),\sor\s[\d ./%]+\sas\san?\s(?:mixed number|decimal|fraction|percentage)\b.*"
                        # "$2,088 over the 4 weeks, or $522 per week".
                        r"|, or \W{0,3}\d[\d,.]* (?:[^\W\d_]+ )?(?:per|each|every|an?) [^\W\d_]+\W*$")
 # "9 marbles left after giving away 15", "5 yards of cloth to make 8 napkins": when, how and for what.
