@@ -25,13 +25,13 @@ from workings.answers.asserted import (
     is_question,
     says_nothing,
 )
+from workings.answers.circumstances import is_circumstance
 from workings.answers.governed import VERBS_OF_THE_PAST, is_said
 from workings.answers.latex import plain, spaced_digits
-from workings.answers.number_words import WORDS as NUMBER_WORDS
-from workings.answers.number_words import InWords, read_words
 from workings.answers.numbers import CURRENCY, decimal_points, equal_numbers, in_two_units, names_a_value, parse_number
-from workings.answers.sentences import is_conclusion, last_lines, sentences, up_to_bold, without_reason
-from workings.answers.telling_part import VERBS_OF_CHANGE, VERBS_OF_RESULT, last_clause, telling_part, without_lead
+from workings.answers.said_in_words import said_in_words
+from workings.answers.sentences import is_conclusion, last_lines, sentences, up_to_bold
+from workings.answers.telling_part import VERBS_OF_RESULT, last_clause, telling_part, without_lead
 from workings.answers.units import read_unit
 from workings.answers.worked_out import is_worked_out
 
@@ -85,31 +85,6 @@ _MINUS = re.compile(r"(?<![\d)] )\b(?:minus|negative) (?=\d)", re.IGNORECASE)
 _LED_IN = re.compile(r"^(?:=>|->|[⇒→∴:]|\s)+")
 _UNKNOWN = r"[^\W\d_](?:_\{?\w{1,3}\}?)?"
 _ORDINALS = frozenset(("st", "nd", "rd", "th", "am", "pm"))
-# Prepositions before a number that make it a circumstance of the answer.
-_CIRCUMSTANCE = re.compile(
-    r"\b(?:for|per|after|over|within|every|each|from|than|during|through|across|among|between|using|at|if|when"
-    r"|by|with|on|until|(?:hal(?:f|ves)|thirds?|quarters?|fourths?|fifths?|sixths?|eighths?|tenths?) of"
-    r"|before|those|these|the|all|my|our|their|his|her|its|a|an|both|another|other|out of|\d+%? of|in"
-    r"|to)\s+(?:[^\W\d_]+(?:['’]s?)?\s+){0,1}$|\bthan\s+(?:[^\W\d_]+(?:['’]s?)?\s+){2}$",
-    re.IGNORECASE)
-_NO_CIRCUMSTANCE = re.compile(
-    r"\b(?:(?:total|sum|average|mean|profit|loss|rate|amount|price|speed|distance|difference|result|answer"
-    r"|number|product|maximum|minimum"
-    r"|remainder|value|cost|all) of|(?:results?|resulted|resulting) in|(?:comes?|came|adds?|amounts?|equal"
-    r"|equals|up|down|out|simplifies"
-    rf"|rounds?|rounded|sums|evaluates) (?:to|at)|{VERBS_OF_CHANGE}(?: [^ ]+)? (?:to|by)|left with"
-    r"|leaving \w+ with|end(?:s|ing)? up with"
-    r"|(?<!for )(?<!in )(?<!of )(?<!on )(?<!with )(?<!by )the (?:remaining|other)"
-    r"|(?:needs?|ha(?:s|ve|d)|wants?|able|going|likely|expected|supposed) to [a-z]+"
-    rf"|remains? with|are left|to be|(?:the|a|an|her|his|their|my|our) (?:{VERBS_OF_RESULT})|(?:all|each|both"
-    rf"|these|those|other)\s(?:{VERBS_OF_RESULT}))\s+$", re.IGNORECASE)
-_SAYS = re.compile(rf"\b(?:{VERBS_OF_RESULT}|needs?|takes?|there are|left with|with|total of)"
-                   r"(?: (?:only|exactly|about|just|a total of|now))?$")
-_NOT_PLAIN = re.compile(r"\b(?:not|no|or|nor|never|either|if|whether|than)\b|n['’]t\b|\?", re.IGNORECASE)
-_NONE_LEFT = re.compile(r"\b(?:has|have|are|is|with|leaving)\s(?:no|zero)\s(?:[^\W\d_]+\s){0,3}(?:left|remaining)\b"
-                        r"|\bnone (?:is|are) left\b", re.IGNORECASE)
-_PARTICIPLE = re.compile(r",\s+(?:\w+ly\s+)?(?!leaving|making|giving|total|yielding|bringing|costing|earning"
-                         r"|saving|losing|gaining|being|having)[a-z]{2,}ing\s+(?:\w+\s+)?$", re.IGNORECASE)
 _JOINED = re.compile(r"^(?!\s?(?:is|are|was|were|equals?)\b)"
                      r"[^\W\d]*(?:\s?[^\W\d_]+){0,2}\s*(?:,?\s?(?:or|and|to|through)\s(?:(?!\w+ing\b|ha[sd]\b|have\b)[^\W\d_]+\s)?"
                      r"|[–-]\s*|,\s*"
@@ -201,7 +176,7 @@ def _concluded(sentence: str, *, alone: bool) -> tuple[str | None, bool]:
     """The number of a sentence in digits or in words, and whether the sentence decides."""
     digits = any(map(str.isdigit, sentence))
     concludes = not digits and (alone or is_conclusion(sentence))
-    in_words = _said_in_words(sentence if concludes else last_clause(sentence) or without_lead(sentence))
+    in_words = said_in_words(sentence if concludes else last_clause(sentence) or without_lead(sentence))
     # Behind digits "three quarters of the cake" says the same number as a part.
     if in_words and not (digits and re.search(rf"{in_words} of (?!them\b)", sentence)):
         return in_words, True
@@ -211,48 +186,6 @@ def _concluded(sentence: str, *, alone: bool) -> tuple[str | None, bool]:
 def _is_supposition(sentence: str) -> bool:
     """Whether a sentence says what would be: behind one that says what is, it is a remark."""
     return _WOULD.search(sentence) is not None and "=" not in sentence and not is_conclusion(sentence)
-
-
-def _said_in_words(sentence: str) -> str:
-    """The number that a conclusion without digits says in words behind a verb; empty where it says none or several."""
-    if any(map(str.isdigit, sentence)):
-        return ""
-    sentence = without_reason(re.split(r"\b(?:that is|i\.e\.),\s", sentence)[-1])
-    if _NONE_LEFT.search(sentence):
-        return "0"
-    if _NOT_PLAIN.search(sentence) or says_nothing(sentence):
-        return ""
-    places = list(_ATTACHED.finditer(sentence))
-    words = [place.group().casefold() for place in places]
-    runs, at = [], 0
-    while at < len(words):
-        begins = words[at] in NUMBER_WORDS or words[at] in ("a", "minus", "negative")
-        number = read_words(words[at:]) if begins else None
-        if number is not None:
-            runs.append((at, number))
-        at += number.taken if number is not None else 1
-    if len(runs) == 2 and (coins := _in_coins(words, *runs)):
-        return sentence[places[runs[0][0]].start():places[coins].end()]
-    if len(runs) > 1:  # "nine dollars in two weeks"
-        runs = [run for run in runs if not _CIRCUMSTANCE.search(f"{' '.join(words[max(0, run[0] - 4):run[0]])} ")]
-    if len(runs) != 1 or runs[0][1].value == 1:
-        return ""
-    begin, number = runs[0]
-    behind = words[begin + number.taken:begin + number.taken + 2]
-    said = " ".join(words[max(0, begin - 4):begin])
-    of_them = behind == ["of", "them"] and said.endswith("there are")
-    part_of = behind[:1] == ["of"] and not of_them and number.value.denominator == 1
-    concluded = is_conclusion(sentence) and not _CIRCUMSTANCE.search(f"{said} ") and not said.endswith(" of")
-    if part_of or not (not begin or _SAYS.search(said) or concluded):
-        return ""
-    return sentence[places[begin].start():places[begin + number.taken - 1].end()]
-
-
-def _in_coins(words: list[str], one: tuple[int, InWords], other: tuple[int, InWords]) -> int:
-    """Place of the last word where two numbers are one amount, "ten dollars and fifty cents"; else 0."""
-    behind = other[0] + other[1].taken
-    between = words[one[0] + one[1].taken:other[0]]
-    return behind if between == ["dollars", "and"] and words[behind:behind + 1] == ["cents"] else 0
 
 
 def sentence_number(sentence: str) -> str | None:
@@ -349,7 +282,7 @@ def _numbers(sentence: str, *, first: bool = False, elliptic: bool = False) -> t
         before = sentence[max(0, match.start() - 60):match.start()].replace("**", "")
         if not re.search(r"[-+*/·×÷^(]\s*$", before) and not _NOT.search(before):
             numbers.append(NumberAt(match.group().strip(), match.start(), match.end(),
-                                     _is_circumstance(before, numbers)))
+                                     is_circumstance(before, numbers)))
         masked = masked[:match.start()] + "\0" * len(match.group()) + masked[match.end():]
     for match in _NUMBER.finditer(masked):
         if first and numbers:
@@ -374,7 +307,7 @@ def _numbers(sentence: str, *, first: bool = False, elliptic: bool = False) -> t
         if _NOT.search(before) or _DENIED_BEHIND.match(masked, end):
             continue
         numbers.append(NumberAt(sentence[start:end].strip() if unit else match.group().strip(), start, end,
-                                _is_circumstance(before, numbers) or _DETAIL.match(masked, end) is not None))
+                                is_circumstance(before, numbers) or _DETAIL.match(masked, end) is not None))
     return sorted(numbers, key=lambda number: number.start), algebra
 
 
@@ -395,18 +328,6 @@ def _unit_end(text: str, end: int) -> tuple[int, bool]:
     if rest is None or unit is None or not unit.measure:
         return -1, False
     return rest.end(), True
-
-
-def _is_circumstance(before: str, earlier: list[NumberAt]) -> bool:
-    # Each of the patterns asks for a word with white space behind it; a line of nothing but numbers has none.
-    if not before[-1:].isspace() or not any(map(str.isalpha, before)):
-        return False
-    if _NO_CIRCUMSTANCE.search(before):
-        return False
-    if _CIRCUMSTANCE.search(before) or _PARTICIPLE.search(before):
-        return True
-    # "on 3 books and 1 pen": what is joined to a circumstance is one.
-    return bool(earlier and earlier[-1].circumstance and re.search(r"\d\s(?:[^\W\d_]+\s){0,3}(?:and|or)\s$", before))
 
 
 def _chosen(numbers: list[NumberAt]) -> NumberAt | None:

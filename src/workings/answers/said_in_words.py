@@ -1,0 +1,58 @@
+"""The number that a conclusion says in words and not in digits: "So she has thirty-eight stickers"."""
+
+import re
+
+from workings.answers.asserted import says_nothing
+from workings.answers.circumstances import CIRCUMSTANCE
+from workings.answers.number_words import WORDS, InWords, read_words
+from workings.answers.sentences import is_conclusion, without_reason
+from workings.answers.telling_part import VERBS_OF_RESULT
+
+_SAYS = re.compile(rf"\b(?:{VERBS_OF_RESULT}|needs?|takes?|there are|left with|with|total of)"
+                   r"(?: (?:only|exactly|about|just|a total of|now))?$")
+_NOT_PLAIN = re.compile(r"\b(?:not|no|or|nor|never|either|if|whether|than)\b|n['’]t\b|\?", re.IGNORECASE)
+_NONE_LEFT = re.compile(r"\b(?:has|have|are|is|with|leaving)\s(?:no|zero)\s(?:[^\W\d_]+\s){0,3}(?:left|remaining)\b"
+                        r"|\bnone (?:is|are) left\b", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def said_in_words(sentence: str) -> str:
+    """The number that a conclusion without digits says in words behind a verb; empty where it says none or several."""
+    if any(map(str.isdigit, sentence)):
+        return ""
+    sentence = without_reason(re.split(r"\b(?:that is|i\.e\.),\s", sentence)[-1])
+    if _NONE_LEFT.search(sentence):
+        return "0"
+    if _NOT_PLAIN.search(sentence) or says_nothing(sentence):
+        return ""
+    places = list(_WORD.finditer(sentence))
+    words = [place.group().casefold() for place in places]
+    runs, at = [], 0
+    while at < len(words):
+        begins = words[at] in WORDS or words[at] in ("a", "minus", "negative")
+        number = read_words(words[at:]) if begins else None
+        if number is not None:
+            runs.append((at, number))
+        at += number.taken if number is not None else 1
+    if len(runs) == 2 and (coins := _in_coins(words, *runs)):
+        return sentence[places[runs[0][0]].start():places[coins].end()]
+    if len(runs) > 1:  # "nine dollars in two weeks"
+        runs = [run for run in runs if not CIRCUMSTANCE.search(f"{' '.join(words[max(0, run[0] - 4):run[0]])} ")]
+    if len(runs) != 1 or runs[0][1].value == 1:
+        return ""
+    begin, number = runs[0]
+    behind = words[begin + number.taken:begin + number.taken + 2]
+    said = " ".join(words[max(0, begin - 4):begin])
+    of_them = behind == ["of", "them"] and said.endswith("there are")
+    part_of = behind[:1] == ["of"] and not of_them and number.value.denominator == 1
+    concluded = is_conclusion(sentence) and not CIRCUMSTANCE.search(f"{said} ") and not said.endswith(" of")
+    if part_of or not (not begin or _SAYS.search(said) or concluded):
+        return ""
+    return sentence[places[begin].start():places[begin + number.taken - 1].end()]
+
+
+def _in_coins(words: list[str], one: tuple[int, InWords], other: tuple[int, InWords]) -> int:
+    """Place of the last word where two numbers are one amount, "ten dollars and fifty cents"; else 0."""
+    behind = other[0] + other[1].taken
+    between = words[one[0] + one[1].taken:other[0]]
+    return behind if between == ["dollars", "and"] and words[behind:behind + 1] == ["cents"] else 0
