@@ -48,6 +48,8 @@ _WORDS = re.compile(r"[\d.,/:%]*\d%?|[^\W\d_]+(?:['’]t)?")
 _WITHOUT_WEIGHT = frozenset((
     "is", "are", "was", "were", "can", "does", "do", "did", "will", "has", "have", "so", "thus", "therefore", "hence",
     "a", "an", "the", "indeed"))
+MAX_QUESTION = 2_000
+"""Characters of a question that are looked at: its end."""
 _DENIED = re.compile(r"(?:\b(?:not|never|hard to|whether|if)|n['’]t)\s(?:\w+\s){0,3}$", re.IGNORECASE)
 
 
@@ -78,15 +80,19 @@ def option_of(letter: str, question: str) -> str:
     ('Mars', '')
     """
     wanted = _LETTER_ALONE.fullmatch(letter.strip())
-    options = {option[1]: option[2].strip(" ,;.\n") for option in _OPTION.finditer(question)} if wanted else {}
-    # One letter with a bracket is a word of the question.
-    return options.get(wanted[1].upper(), "") if wanted and len(options) > 1 and "A" in options else ""
+    return _options(question).get(wanted[1].upper(), "") if wanted else ""
 
 
 def letter_of(option: str, question: str) -> str:
     """The letter before this text among the choices of a question; empty where it is none of them, or twice there."""
-    letters = [letter for letter in "ABCDEFGHIJ" if option_of(letter, question).casefold() == option.strip().casefold()]
+    letters = [letter for letter, text in _options(question).items() if text.casefold() == option.strip().casefold()]
     return letters[0] if len(letters) == 1 else ""
+
+
+def _options(question: str) -> dict[str, str]:
+    """Choices by their letters; one letter with a bracket is a word of the question."""
+    options = {option[1]: option[2].strip(" ,;.\n") for option in _OPTION.finditer(question)}
+    return options if len(options) > 1 and "A" in options else {}
 
 
 def _bare(text: str) -> str:
@@ -163,7 +169,7 @@ def affirmed_in(text: str, question: str) -> str | None:
     >>> affirmed_in("So Ann is older than Ben.", "Is Ann older than Ben?"), affirmed_in("Ben is old.", "Is Ann old?")
     ('yes', None)
     """
-    asked, told = sentences(question.strip())[-1:], sentences((last_lines(text) or [""])[-1])
+    asked, told = sentences(question.strip()[-MAX_QUESTION:])[-1:], sentences((last_lines(text) or [""])[-1])
     if not asked or not told or _ASKS.match(asked[0]) is None:
         return None
     words, said = (_WORDS.findall(plain(each).replace("*", "").casefold()) for each in (asked[0], told[-1]))

@@ -293,8 +293,8 @@ DEFAULT_RULES: dict[Kind, tuple[str, ...]] = {
     "choice": _TEXT_RULES, "yes_no": _TEXT_RULES, "text": _TEXT_RULES}
 
 
-# GSM8K's notes for a calculator ("5 x 12 = <<5*12=60>>60"), and drawings.
-_CALCULATOR = re.compile(r"<<[^<>\n]{0,200}>>|\[asy\].{0,20000}?\[/asy\]", re.DOTALL)
+# GSM8K's notes for a calculator: "5 x 12 = <<5*12=60>>60".
+_CALCULATOR = re.compile(r"<<[^<>\n]{0,200}>>")
 
 
 def check_rules(names: Sequence[str]) -> None:
@@ -315,7 +315,7 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
         truncated: the completion was cut off by the limit on new tokens; then what stands at its very end is no answer.
         question: what is answered: where a last sentence says several numbers its words choose; empty: nobody knows it.
     """
-    spoken = said(whole_fractions(_CALCULATOR.sub("", text)), truncated=truncated, question=question)
+    spoken = said(whole_fractions(_CALCULATOR.sub("", _without_drawings(text))), truncated=truncated, question=question)
     for name in rules or DEFAULT_RULES[kind]:
         answer = RULES[name](spoken, kind)
         if answer is not None and answer.strip():
@@ -332,6 +332,12 @@ def _in_dollars(answer: str, question: str) -> str:
     if cents is None or not re.search(r"\$|\bdollars?\b", question) or re.search(r"\bcents?\b|¢", question):
         return answer
     return f"${int(cents[1]) // 100}.{int(cents[1]) % 100:02}"
+
+
+def _without_drawings(text: str) -> str:
+    """A text without `[asy]…[/asy]`; not by a pattern, which would look for each end again."""
+    first, *others = text.split("[asy]")
+    return first + "".join(other.partition("[/asy]")[2] if "[/asy]" in other else other for other in others)
 
 
 def _tidy(text: str) -> str:
