@@ -44,6 +44,11 @@ _DENIES = re.compile(r"^\W*(?:(?:so|therefore|thus|hence),?\s)?(?:it|this|that|t
                      r"(?:\s(?:an?|the))?(?:\s(?P<what>[^\W\d_]+)|\W*$|[,:;])", re.IGNORECASE)
 _ASKS = re.compile(r"(?:is|are|was|were|can|could|does|do|did|will|has|have|would)\s(?!.{0,60}(?:\bnot\b|n['’]t\b))",
                    re.IGNORECASE)
+# "so it is indeed a leap year".
+_STATES = re.compile(r"^\W*(?:(?:so|therefore|thus|hence),?\s)?(?:it|this|that|they|he|she)\s(?:is|are|was|were)"
+                     r"(?:\s(?:indeed|in fact|actually|also))?(?:\s(?:an?|the))?\s"
+                     r"(?!not\b|number\b|only\b)(?P<what>[^\W\d_]+)\b"
+                     r"(?!.*\b(?:not|but|if)\b)", re.IGNORECASE)
 _WORDS = re.compile(r"[\d.,/:%]*\d%?|[^\W\d_]+(?:['’]t)?")
 _WITHOUT_WEIGHT = frozenset((
     "is", "are", "was", "were", "can", "does", "do", "did", "will", "has", "have", "so", "thus", "therefore", "hence",
@@ -172,6 +177,10 @@ def affirmed_in(text: str, question: str) -> str | None:
     asked, told = sentences(question.strip()[-MAX_QUESTION:])[-1:], sentences((last_lines(text) or [""])[-1])
     if not asked or not told or _ASKS.match(asked[0]) is None:
         return None
+    clause = last_clause(told[-1].replace("*", "")) or told[-1].replace("*", "")
+    states = _STATES.match(clause)
+    if states is not None and states["what"].casefold() in _WORDS.findall(asked[0].casefold())[-4:]:
+        return "yes"
     words, said = (_WORDS.findall(plain(each).replace("*", "").casefold()) for each in (asked[0], told[-1]))
     said = [word for word in said if word not in _WITHOUT_WEIGHT]
     rest = iter(words)

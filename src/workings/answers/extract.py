@@ -168,11 +168,17 @@ _NO_ANSWER = re.compile(r"(?:correct|right|helpful|above|as follows|below|clear|
                         r"|consistent|verified|confirmed)\b", re.IGNORECASE)
 
 
+# "…, so the answer is 156. Wait, that is wrong": it is none any more.
+_TAKEN_BACK = re.compile(r"(?:^|[.!\n]\s*)(?:(?:no|hmm|oh),?\s)?(?:wait|correction|oops)\b"
+                         r"|\bthat(?:['’]s| is| was) (?:wrong|incorrect|not right)\b"
+                         r"|\bI (?:made a mistake|forgot)\b", re.IGNORECASE)
+
+
 def answer_phrase(text: AfterThinking, kind: Kind) -> str | None:
     """What follows the last "Answer:", "the answer is" or heading "Final answer" that is followed by an answer."""
     for match in reversed([*_ANNOUNCED.finditer(text.text)][-LOOKED_AT:]):
         segment, closed = _announced(text.text, match.end())
-        if not segment or _NO_ANSWER.match(segment):
+        if not segment or _NO_ANSWER.match(segment) or _TAKEN_BACK.search(text.text, match.end()):
             continue
         if text.truncated and not closed:
             segment = re.sub(r"[^\s]*\s*$", "", segment)
@@ -219,7 +225,7 @@ def after_think(text: AfterThinking, kind: Kind) -> str | None:
         return None
     if kind == "number":
         return _tidy(rest) if parse_number(_tidy(rest)) is not None else None
-    return _meant(rest, kind)
+    return whole(text, kind) if kind == "text" and "\n" in rest else _meant(rest, kind)
 
 
 def last_number(text: AfterThinking, kind: Kind) -> str | None:
@@ -297,6 +303,9 @@ DEFAULT_RULES: dict[Kind, tuple[str, ...]] = {
 _CALCULATOR = re.compile(r"<<[^<>\n]{0,200}>>")
 
 
+_SMILES = re.compile("[\U0001F1E6-\U0001F1FF\U0001F300-\U0001FAFF\uFE0F\u200D✅✔✓]")
+
+
 def check_rules(names: Sequence[str]) -> None:
     """Raise `RequestError` for a rule that does not exist."""
     unknown = [name for name in names if name not in RULES]
@@ -315,7 +324,8 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
         truncated: the completion was cut off by the limit on new tokens; then what stands at its very end is no answer.
         question: what is answered: where a last sentence says several numbers its words choose; empty: nobody knows it.
     """
-    spoken = said(whole_fractions(_CALCULATOR.sub("", _without_drawings(text))), truncated=truncated, question=question)
+    plainer = _SMILES.sub("", _CALCULATOR.sub("", _without_drawings(text)))
+    spoken = said(whole_fractions(plainer), truncated=truncated, question=question)
     for name in rules or DEFAULT_RULES[kind]:
         answer = RULES[name](spoken, kind)
         if answer is not None and answer.strip():

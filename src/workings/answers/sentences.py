@@ -51,7 +51,9 @@ _EXPLAINED = re.compile(rf"^{_MARKUP}here(?:['’]s| is) (?:how|why|the (?:break
                         r"|explanation))\b", re.IGNORECASE)
 _ASIDE = re.compile(r"\b(?:for (?:comparison|reference)|by (?:comparison|the way)|incidentally)\b", re.IGNORECASE)
 # A whole line in brackets, and one that goes on with a reason: "(7 days later …)", "since 2^9 = 512".
-_REMARK = re.compile(rf"^{_MARKUP}(?:\((?=[^()]*[^\W\d_]{{3}})(?:[^()\s]+ ){{3,}}[^()]*\)\W*$|(?-i:since|because)\b)")
+_REMARK = re.compile(rf"^{_MARKUP}(?:\((?=[^()]*[^\W\d_]{{3}})(?:[^()\s]+ ){{3,}}[^()]*\)\W*$|(?-i:since|because)\b"
+                     r"|(?i:that(?:['’]s| is) (?:the|in) (?:[a-z-]+ ){1,2}form)\b"
+                     r"|[^=/\\]*\bno common (?:factors?|divisors?)\b[^=/\\]*$)")
 _BOLD = re.compile(r"\*\*[^*]+[^*:]\*\*(?!:)")
 _CORRECTION = re.compile(r"^\W*(?:wait|actually|hmm|no|but|however|correction|sorry|oops)\b"
                          r"|\b(?:wrong|incorrect|mistaken?|not (?:right|correct|true|sure))\b", re.IGNORECASE)

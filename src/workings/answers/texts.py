@@ -52,11 +52,14 @@ _FORMULA_WITH_UNIT = re.compile(r"(.*?[\w)}°])\s*?(?:\s((?:square |cubic )?[a-z
 _BELIEVED = re.compile(r"^[^,;]{0,40}\b(?:people|many|some|most|might|may)\b[^,;]{0,40}\b(?:think|believe|assume|say"
                        r"|expect|guess)\b[^,;]{0,100}[,;]\s(?:but|however),?\s", re.IGNORECASE)
 # "…, or about 153.94": the same once more.
-_ROUNDED = re.compile(r",?\s(?:or|which is) (?:about|approximately|roughly|around)\s[^,;]*$")
+_ROUNDED = re.compile(r",?\s(?:or|which is) (?:about|approximately|roughly|around)\s[^,;]*$"
+                      r"|,?\sor,? equivalently,?\s.*$")
 _FORMULA = re.compile(r"(?<!\\)\$([^$]+)\$|\\\((.+?)\\\)")
 # A formula that goes on in words.
 _COUNTED_ON = re.compile(r"\s*(?:[-+*/×·÷=^]|(?:times|plus|minus|more|less|of|per|divided|multiplied)\b)")
 _PLUS_MINUS = re.compile(r"([a-zA-Z]\s*=\s*)?(?:±|\\pm)\s*([^\s+±\\-][^+±,=-]*|\\sqrt[^+±,=-]*)")
+_MEMBER = re.compile(r"^[a-zA-Z]\s*(?:∈|\\in\b)\s*")
+_INEQUALITY = re.compile(r"[a-zA-Z]\s*([<>≤≥])\s*(-?[\w./]+)")
 _MONTH = (r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
           r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?")
 _DATE = re.compile(rf"(?:\b(?P<day>\d\d?)(?:st|nd|rd|th)?(?: of)? {_MONTH},? |\b{_MONTH.replace('month', 'first')} "
@@ -80,6 +83,7 @@ def normalise_text(text: str) -> str:
                    if not unicodedata.combining(character))
     text = re.sub(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}", r"\1", text)
     text = _DATE.sub(_day_first, text)
+    text = re.sub(rf"\b({_MONTH.replace('?P<month>', '?:')} \d\d?)(?:st|nd|rd|th)\b", r"\1", text)
     text = re.sub(r"^\W*((?:[a-z]\.)+[a-z])\.?\W*$", lambda letters: letters[1].replace(".", ""), text)  # "U.S.A."
     text = re.sub(r"(?<=[a-z]{2})-(?=[a-z]{2})", " ", text)
     text = re.sub(r"(?<=[a-z])\.(?= )|(?<=\b[a-z])\.(?=[a-z])", " ", text)  # "Dr. Smith", "J.R.R. Tolkien"
@@ -147,6 +151,9 @@ def variants(given: str) -> Iterator[str]:
     yield re.sub(r"\s*\([^()]*\)\s*$", "", sentence)
     yield from _in_formulas(sentence)
     yield last_clause(sentence)
+    yield from _in_formulas(last_clause(sentence))
+    if undecided := re.search(r"\bcannot be [a-z]+\W*$", sentence):
+        yield undecided[0]
     sentence = _REMARK_BEHIND.sub("", sentence)
     if len(bold := re.findall(r"\*\*([^*]+)\*\*", sentence)) == 1:
         yield bold[0]
@@ -158,6 +165,7 @@ def variants(given: str) -> Iterator[str]:
         yield dates[0][0]
     if said := [*_COPULA.finditer(sentence)]:
         yield sentence[said[-1].end():]
+        yield re.split(r",\s(?:an?|the)\s", sentence[said[-1].end():])[0]
     yield re.split(r":\W{0,3}\s", sentence)[-1]
     if passive := _PASSIVE.search(sentence):
         yield sentence[passive.end():]
@@ -173,8 +181,21 @@ def _both_signs(text: str) -> str:
     return f"{signs_of[1] or ''}{signs_of[2]}, {signs_of[1] or ''}-{signs_of[2]}" if signs_of else text
 
 
+def _as_interval(text: str) -> str:
+    """`x >= 5` as ``[5, ∞)``; anything else as it is."""
+    bound = _INEQUALITY.fullmatch(signs(text).strip("$. ").replace(">=", "≥").replace("<=", "≤"))
+    if bound is None:
+        return text
+    sign, value = bound[1], bound[2].strip()
+    return f"{'[' if sign == '≥' else '('}{value}, ∞)" if sign in ">≥" else f"(-∞, {value}{']' if sign == '≤' else ')'}"
+
+
 def _same(given: str, expected: str, tolerance: float) -> bool:
-    given, expected = _both_signs(given.strip()), _both_signs(expected.strip())
+    given, expected = (_both_signs(_MEMBER.sub("", text.strip())) for text in (given, expected))
+    if expected[:1] in ("(", "["):
+        given = _as_interval(given)
+    elif given[:1] in ("(", "["):
+        expected = _as_interval(expected)
     if not given:
         return False
     if _unpaired(normalise_text(given)) == _unpaired(normalise_text(expected)):
