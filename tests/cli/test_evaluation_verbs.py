@@ -63,6 +63,8 @@ def test_from_predictions_to_a_gate(tmp_path: Path, workings: Workings) -> None:
     workings("baseline", "set", "best", b, "--dir", folder)
     failed = workings("gate", a, "--baseline", "best", "--dir", folder, "--json", check=False)
     assert (failed.returncode, answer(failed)["verdict"]) == (1, "fail")
+    never = workings("gate", a, "--baseline", "best", "--dir", folder, "--max-drop", "2", check=False)
+    assert (never.returncode, "try:      --max-drop 0.02" in never.stderr) == (2, True)
     unsure = ("gate", b, "--baseline", "best", "--dir", folder)
     assert workings(*unsure, check=False).returncode == 3
     assert workings(*unsure, "--inconclusive", "pass").returncode == 0

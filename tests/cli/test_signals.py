@@ -37,6 +37,22 @@ def test_a_verb_that_is_stopped_says_so(number: signal.Signals, name: str, start
     assert "Traceback" not in said
 
 
+def test_an_interruption_that_python_drops_comes_again(start_forked, tmp_path: Path) -> None:
+    """A signal is handled between any two instructions, also in a finalizer, whose exceptions Python only prints."""
+    in_a_finalizer = WAITING.replace("""    open("started", "w").close()
+""", """    import signal
+    class Dying:
+        def __del__(self):
+            signal.raise_signal(signal.SIGTERM)
+    Dying()
+""")
+    child = start_forked("-c", in_a_finalizer, cwd=tmp_path)
+    _, said = child.communicate()
+    assert child.returncode == 130
+    assert said.startswith("stopped by SIGTERM: nothing half-written took effect")
+    assert "Traceback" not in said
+
+
 def test_many_signals_end_in_one_sentence(start_forked, tmp_path: Path) -> None:
     # "started" is written where a signal already leads to clearing up: for one before that nothing would be cleared.
     clearing_up = WAITING.replace("""    open("started", "w").close()

@@ -61,7 +61,7 @@ def test_lower_is_better(tmp_path: Path) -> None:
     tokens = gate(tmp_path / "worse", baseline="main", folder=folder, metric="completion_tokens", max_drop=1)
     assert tokens.verdict == "pass"
     with pytest.raises(RequestError, match="not measured"):
-        gate(tmp_path / "worse", baseline="main", folder=folder, metric="step_validity", max_drop=1)
+        gate(tmp_path / "worse", baseline="main", folder=folder, metric="step_validity", max_drop=0.5)
 
 
 def test_wrong_requests_are_named(tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 import signal
 import sys
+from _thread import interrupt_main
+from collections.abc import Sequence
+from functools import partial
+from threading import Timer, main_thread
 from types import FrameType
 from typing import Annotated, Any
 
@@ -45,6 +49,9 @@ from workings.errors import Interrupted, RequestError, WorkingsError
 from workings.record.waiting import heard_by
 from workings.training.stopping import SIGNALS
 
+pthread_kill = getattr(signal, "pthread_kill", None)
+AGAIN_SECONDS = 0.05
+"""After which an interruption is raised once more that Python dropped."""
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """What a parameter that is none and an option that does not exist have in common, wherever this Typer keeps it."""
 
@@ -169,9 +176,10 @@ def main() -> None:
     While a run trains, `StopRequest` takes the first one.
     """
     # Before the verb is known: a scheduler may end the process while it still imports.
-    for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as a shell leaves them for what runs in its background
-            signal.signal(number, _interrupt)
+    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as a shell leaves them
+    for number in heard:
+        signal.signal(number, _interrupt)
+    sys.unraisablehook = partial(_interrupt_again, heard)
     try:
         app()
     except WorkingsError as error:
@@ -187,6 +195,23 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     for each in SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
+
+
+def _interrupt_again(heard: Sequence[int], ignored: "sys.UnraisableHookArgs") -> None:
+    """An interruption that came while a finalizer or a callback ran, where Python drops it, comes once more.
+
+    By a timer: raised here it would be dropped as well.
+    """
+    if not isinstance(ignored.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(ignored)
+        return
+    for number in heard:
+        signal.signal(number, _interrupt)
+    name = str(ignored.exc_value)
+    number = signal.Signals[name] if name in signal.Signals.__members__ else signal.SIGINT
+    # To the main thread itself, which may sleep; Windows has no such signals.
+    again = partial(pthread_kill, main_thread().ident, number) if pthread_kill else partial(interrupt_main, number)
+    Timer(AGAIN_SECONDS, again).start()
 
 
 def _stopped(stop: KeyboardInterrupt) -> str:

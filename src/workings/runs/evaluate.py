@@ -1,12 +1,13 @@
 """Ask a model, a sealed run's or weights that were not trained here: one question, or a file of items."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from workings.data.rows import prompt_digest
 from workings.engines.base import StreamingEngine
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
@@ -14,9 +15,12 @@ from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.models.tokenizer import Tokenizer
+from workings.record import jsonl
+from workings.record.layout import PROMPTS, ROWS
 from workings.record.waiting import waiting
 from workings.runs.datasets import read_questions
 from workings.runs.open_model import AS_RECORDED, WeightsRequest, open_run, open_untrained, open_weights
+from workings.scoring.items import Item
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,11 +137,31 @@ def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, setting
     """
     # First, because a bad line is found at once, and to open a model may take minutes.
     questions = read_questions(Path(items))
+    refuse_learned(Path(run), questions, Path(out))
     with waiting("opening the model"):
         opened = open_run(Path(run), device)
     return evaluate(opened.session, questions, Path(out), settings=settings or EvaluationSettings(),
                     made_from=opened.root, progress=progress,
                     facts={"run": opened.run.path.resolve().name, "step": opened.checkpoint.step})
+
+
+def refuse_learned(run: Path, questions: Sequence[Item], out: Path) -> None:
+    """Refuse to keep answers to questions that the run was trained on inside of it: it would not verify any more.
+
+    Raises:
+        RequestError: ``out`` lies in the run, and a question was trained on.
+    """
+    there = next((run / name for name in (ROWS, PROMPTS) if (run / name).is_file()), None)
+    if there is None or run.resolve() not in out.resolve().parents:
+        return
+    learned = {digest for row in jsonl.read(there)[0]
+               for digest in (row.get("prompt_digest"), *row.get("earlier_prompt_digests", ()))}
+    both = [item.id for item in questions if prompt_digest(item.prompt) in learned]
+    if both:
+        raise RequestError(f"{len(both):,} of {len(questions):,} items that {run} was trained on, such as {both[0]}, "
+                           "for an evaluation in it, with which it would not verify any more",
+                           "questions that it has not seen",
+                           "other --items, or --out DIR outside of the run, to see what it has learned by heart")
 
 
 def evaluate_weights(model: str, items: Path, out: Path, *, request: WeightsRequest,
