@@ -37,6 +37,17 @@ def test_a_verb_that_is_stopped_says_so(number: signal.Signals, name: str, start
     assert "Traceback" not in said
 
 
+def test_a_place_without_permission_is_named(start_forked, tmp_path: Path) -> None:
+    denied = WAITING.replace("""    open("started", "w").close()
+    time.sleep(10 ** 6)
+""", """    raise PermissionError(13, "Permission denied", "secret.jsonl")
+""")
+    child = start_forked("-c", denied, cwd=tmp_path)
+    _, said = child.communicate()
+    assert child.returncode == 2
+    assert said.startswith("given:    secret.jsonl, which this user may not read or write")
+
+
 def test_an_interruption_that_python_drops_comes_again(start_forked, tmp_path: Path) -> None:
     """A signal is handled between any two instructions, also in a finalizer, whose exceptions Python only prints."""
     in_a_finalizer = WAITING.replace("""    open("started", "w").close()

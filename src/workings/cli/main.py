@@ -185,6 +185,10 @@ def main() -> None:
     except WorkingsError as error:
         say_error(str(error))
         sys.exit(error.exit_code)
+    except PermissionError as denied:  # of a file that somebody named; where a verb knows more, it says so itself
+        say_error(str(RequestError(f"{denied.filename or denied}, which this user may not read or write",
+                                   "a place with permission", "another path, or chmod")))
+        sys.exit(RequestError.exit_code)
     except KeyboardInterrupt as stop:  # while the verb was looked for, or had ended
         say_error(_stopped(stop))
         sys.exit(Interrupted.exit_code)
