@@ -17,7 +17,8 @@ def test_questions_that_a_run_learned_are_not_evaluated_in_it(tmp_path: Path) ->
     learned = Item(id="seen", prompt="What is  1+1?", expected_answer="2")
     other = Item(id="new", prompt="What is 2+2?", expected_answer="4")
     row = {"id": "t", "prompt_digest": prompt_digest("what is 1+1?"), "earlier_prompt_digests": [prompt_digest("Hi")]}
-    (run / "data/rows.jsonl").write_text(json.dumps(row) + "\n")
+    dropped = {"id": "u", "status": "dropped", "prompt_digest": prompt_digest(other.prompt)}
+    (run / "data/rows.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(dropped) + "\n")
     with pytest.raises(RequestError, match=r"1 of 2 items that .* was trained on, such as seen"):
         refuse_learned(run, [learned, other], run / "eval" / "items")
     refuse_learned(run, [other], run / "eval" / "items")

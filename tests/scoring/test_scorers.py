@@ -9,7 +9,9 @@ from workings.answers.extract import answer_kind, extract
 from workings.answers.texts import normalise_text
 from workings.errors import RequestError
 from workings.scoring.items import Item, read_items
+from workings.scoring.judge import judge
 from workings.scoring.scorers import answer, exact, get_scorer, register
+from workings.scoring.settings import ScoringSettings
 
 
 def item(gold: str, **more: object) -> Item:
@@ -63,3 +65,11 @@ def test_every_gsm8k_solution_is_right_in_every_form(shared: Path, rule: str) ->
     for one, steps in zip(read_items(path), solutions, strict=True):
         found = extract(FORMS[rule].format(steps=steps, gold=one.expected_answer), answer_kind(one.expected_answer))
         assert (found.rule, answer(found.text, one)) == (rule, 1), one.id
+
+
+def test_a_list_is_compared_in_its_order_where_the_question_asks_for_one_and_by_scorers_that_compare() -> None:
+    asked = Item(id="a", prompt="Sort 0.5, 1/3 and 0.45 from smallest to largest.", expected_answer="1/3, 0.45, 0.5")
+    text, settings = "Sorted: **0.5, 0.45, 1/3**", ScoringSettings()
+    assert get_scorer("answer").score("1/3, 0.45, 0.5", asked) == 1
+    assert judge(asked, text, get_scorer("answer").score, settings).score == 0
+    assert judge(asked, text, lambda given, item: 1.0, settings).score == 1, "a person's own function decides itself"

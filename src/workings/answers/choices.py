@@ -3,7 +3,7 @@
 import re
 
 from workings.answers.latex import plain
-from workings.answers.sentences import last_lines, sentences, without_markup
+from workings.answers.sentences import MAX_LINE, last_lines, sentences, without_markup
 from workings.answers.telling_part import last_clause
 
 TRUTHS = frozenset(("yes", "no", "true", "false"))
@@ -53,8 +53,6 @@ _WORDS = re.compile(r"[\d.,/:%]*\d%?|[^\W\d_]+(?:['’]t)?")
 _WITHOUT_WEIGHT = frozenset((
     "is", "are", "was", "were", "can", "does", "do", "did", "will", "has", "have", "so", "thus", "therefore", "hence",
     "a", "an", "the", "indeed"))
-MAX_QUESTION = 2_000
-"""Characters of a question that are looked at: its end."""
 _DENIED = re.compile(r"(?:\b(?:not|never|hard to|whether|if)|n['’]t)\s(?:\w+\s){0,3}$", re.IGNORECASE)
 
 
@@ -150,37 +148,26 @@ def truth_in(text: str) -> str | None:
     return None
 
 
-def denial_in(text: str, question: str) -> str | None:
-    """`no` where the last sentence denies what the question asks; None where it does not, or for other questions.
+def stated_in(text: str, question: str) -> str | None:
+    """`yes` or `no` where the last sentence states or denies what the question asks; None where it does neither.
 
-    >>> denial_in("91 is 7 × 13, so it is not prime.", "Is 91 prime?"), denial_in("It is not even.", "Is 91 prime?")
+    >>> stated_in("91 is 7 × 13, so it is not prime.", "Is 91 prime?"), stated_in("It is not even.", "Is 91 prime?")
     ('no', None)
-    """
-    asks = _ASKS.match(sentences(question.strip())[-1] if question.strip() else "")
-    told = sentences((last_lines(text) or [""])[-1])
-    if asks is None or not told:
-        return None
-    last = told[-1].replace("*", "")
-    denied = _DENIES.match(last_clause(last) or last)
-    if denied is None:
-        return None
-    what = denied["what"]
-    return "no" if what is None or re.search(rf"\b{what}\b", question, re.IGNORECASE) else None
-
-
-def affirmed_in(text: str, question: str) -> str | None:
-    """`yes` where the last sentence says what the question asks, in its words and in their order; else None.
-
-    >>> affirmed_in("So Ann is older than Ben.", "Is Ann older than Ben?"), affirmed_in("Ben is old.", "Is Ann old?")
+    >>> stated_in("So Ann is older than Ben.", "Is Ann older than Ben?"), stated_in("Ben is old.", "Is Ann old?")
     ('yes', None)
     """
-    asked, told = sentences(question.strip()[-MAX_QUESTION:])[-1:], sentences((last_lines(text) or [""])[-1])
+    asked, told = sentences(question.strip()[-MAX_LINE:])[-1:], sentences((last_lines(text) or [""])[-1])
     if not asked or not told or _ASKS.match(asked[0]) is None:
         return None
-    clause = last_clause(told[-1].replace("*", "")) or told[-1].replace("*", "")
+    last = told[-1].replace("*", "")
+    clause = last_clause(last) or last
+    if (denied := _DENIES.match(clause)) is not None and (denied["what"] is None or re.search(
+            rf"\b{denied['what']}\b", question, re.IGNORECASE)):
+        return "no"
     states = _STATES.match(clause)
     if states is not None and states["what"].casefold() in _WORDS.findall(asked[0].casefold())[-4:]:
         return "yes"
+    # In the question's words and in their order: "2/3 is greater than 0.66".
     words, said = (_WORDS.findall(plain(each).replace("*", "").casefold()) for each in (asked[0], told[-1]))
     said = [word for word in said if word not in _WITHOUT_WEIGHT]
     rest = iter(words)

@@ -8,7 +8,7 @@ the expected answer (`answer_kind`), never at the answer itself.
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from workings.answers.choices import TRUTHS, affirmed_in, choice_in, denial_in, truth_in
+from workings.answers.choices import TRUTHS, choice_in, stated_in, truth_in
 from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.final_number import final_number, sentence_number
 from workings.answers.latex import plain, whole_fractions
@@ -247,8 +247,8 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
         return None
     if kind in ("choice", "yes_no") and (answer := _meant(stripped[-20_000:], kind)) is not None and len(answer) <= 5:
         return answer
-    if kind == "yes_no" and (said_so := denial_in(stripped, text.question) or affirmed_in(stripped, text.question)):
-        return said_so
+    if kind == "yes_no" and (stated := stated_in(stripped, text.question)):
+        return stated
     lines = last_lines(stripped) if "\n" in stripped else [stripped]
     last = lines[-1] if lines else ""
     if len(last) > MAX_LINE:
@@ -303,7 +303,7 @@ DEFAULT_RULES: dict[Kind, tuple[str, ...]] = {
 _CALCULATOR = re.compile(r"<<[^<>\n]{0,200}>>")
 
 
-_SMILES = re.compile("[\U0001F1E6-\U0001F1FF\U0001F300-\U0001FAFF\uFE0F\u200D✅✔✓]")
+_EMOJI = re.compile("[\U0001F1E6-\U0001F1FF\U0001F300-\U0001FAFF\uFE0F\u200D✅✔✓]")
 
 
 def check_rules(names: Sequence[str]) -> None:
@@ -324,7 +324,7 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
         truncated: the completion was cut off by the limit on new tokens; then what stands at its very end is no answer.
         question: what is answered: where a last sentence says several numbers its words choose; empty: nobody knows it.
     """
-    plainer = _SMILES.sub("", _CALCULATOR.sub("", _without_drawings(text)))
+    plainer = _EMOJI.sub("", _CALCULATOR.sub("", _without_drawings(text)))
     spoken = said(whole_fractions(plainer), truncated=truncated, question=question)
     for name in rules or DEFAULT_RULES[kind]:
         answer = RULES[name](spoken, kind)

@@ -41,8 +41,6 @@ _NUMBER = re.compile(
     r"|\s?/\s?\d+(?!\d|\.\d))?"
     r"(?(currency)(?:(?:[kKmMbB]|[mb]n)(?!\w))?)"
     r"(?:\s?(?:%|percent\b|per cent\b)|\s?°[CF]?(?![A-Za-z]))?(?:\s(?:hundred|thousand|million|billion|trillion)\b)?")
-# "1,0000" is no number.
-_MALFORMED = re.compile(r"\d")
 _SCIENTIFIC = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3}(?!\w)"
                          r"|\s?[*×·]\s?10\s?\^\s?(?:\{[+-]?\d{1,3}\}|[+-]?\d{1,3}(?!\d)))(?!\s*[-+*/·×÷^(]\s*\(?[\d\w])")
 # Addresses, paths, mail, times, dates, versions, names with digits: no numbers.
@@ -291,7 +289,7 @@ def _numbers(sentence: str, *, first: bool = False, elliptic: bool = False) -> t
         before = masked[max(0, start - 60):start].replace("**", "")
         if before[-1:].isalpha() or before[-1:] in ("\0", "_", "\\", "#"):
             continue
-        if _MALFORMED.match(masked, end) and "," in match.group():
+        if "," in match.group() and masked[end:end + 1].isdecimal():  # "1,0000" is no number
             algebra = True
             continue
         end, unit = _unit_end(masked, end)

@@ -64,6 +64,7 @@ _MONTH = (r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?
           r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?")
 _DATE = re.compile(rf"(?:\b(?P<day>\d\d?)(?:st|nd|rd|th)?(?: of)? {_MONTH},? |\b{_MONTH.replace('month', 'first')} "
                    r"(?P<second>\d\d?)(?:st|nd|rd|th)?,? )(?P<year>\d{4})\b", re.IGNORECASE)
+_DAY = re.compile(rf"\b({_MONTH.replace('?P<month>', '?:')} \d\d?)(?:st|nd|rd|th)\b")
 # "the Italian artist Leonardo da Vinci".
 _WHO = re.compile(r"^(?:the|an?)\s(?:[^\W\d_]+\s){0,3}?[a-z]+\s(?=[A-Z])")
 _FACTORS = re.compile(r"(?:\([^()]+\)(?:\^\d)?){2,}")
@@ -83,7 +84,7 @@ def normalise_text(text: str) -> str:
                    if not unicodedata.combining(character))
     text = re.sub(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}", r"\1", text)
     text = _DATE.sub(_day_first, text)
-    text = re.sub(rf"\b({_MONTH.replace('?P<month>', '?:')} \d\d?)(?:st|nd|rd|th)\b", r"\1", text)
+    text = _DAY.sub(r"\1", text)
     text = re.sub(r"^\W*((?:[a-z]\.)+[a-z])\.?\W*$", lambda letters: letters[1].replace(".", ""), text)  # "U.S.A."
     text = re.sub(r"(?<=[a-z]{2})-(?=[a-z]{2})", " ", text)
     text = re.sub(r"(?<=[a-z])\.(?= )|(?<=\b[a-z])\.(?=[a-z])", " ", text)  # "Dr. Smith", "J.R.R. Tolkien"
@@ -150,8 +151,9 @@ def variants(given: str) -> Iterator[str]:
         return
     yield re.sub(r"\s*\([^()]*\)\s*$", "", sentence)
     yield from _in_formulas(sentence)
-    yield last_clause(sentence)
-    yield from _in_formulas(last_clause(sentence))
+    concluded = last_clause(sentence)
+    yield concluded
+    yield from _in_formulas(concluded)
     if undecided := re.search(r"\bcannot be [a-z]+\W*$", sentence):
         yield undecided[0]
     sentence = _REMARK_BEHIND.sub("", sentence)
@@ -177,8 +179,8 @@ def variants(given: str) -> Iterator[str]:
 
 def _both_signs(text: str) -> str:
     r"""`x = \pm 2` as ``x = 2, x = -2``; anything else as it is."""
-    signs_of = _PLUS_MINUS.fullmatch(text.strip("$. "))
-    return f"{signs_of[1] or ''}{signs_of[2]}, {signs_of[1] or ''}-{signs_of[2]}" if signs_of else text
+    found = _PLUS_MINUS.fullmatch(text.strip("$. "))
+    return f"{found[1] or ''}{found[2]}, {found[1] or ''}-{found[2]}" if found else text
 
 
 def _as_interval(text: str) -> str:

@@ -5,7 +5,7 @@ dropped and listed where the recipe says `over_length: drop`.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -185,6 +185,21 @@ def index_digest(digests: Iterable[tuple[str, str]]) -> str:
 def prompt_digest(prompt: str) -> str:
     """SHA-256, as hex, of a question in lower case with single spaces: equal for questions that only look different."""
     return hashlib.sha256(" ".join(prompt.split()).casefold().encode()).hexdigest()
+
+
+def learned_questions(rows: Iterable[Mapping[str, Any]]) -> set[str | None]:
+    """`prompt_digest` of every question whose answer the rows or prompts of a run's index teach.
+
+    Those of rows that were dropped are left out; None is among them where a row does not say its own.
+    """
+    return {digest for row in rows if row.get("status", "kept") == "kept" for digest in question_digests(row)}
+
+
+def question_digests(row: Mapping[str, Any]) -> list[str | None]:
+    """Of every question whose answer a row teaches, the last one first; None where the row does not say it."""
+    earlier = row.get("earlier_prompt_digests", [])
+    digests = [row.get("prompt_digest"), *(earlier if isinstance(earlier, list) else [None])]
+    return [digest if isinstance(digest, str) and digest else None for digest in digests]
 
 
 def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemplate,

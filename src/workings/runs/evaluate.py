@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from workings.data.rows import prompt_digest
+from workings.data.rows import learned_questions, prompt_digest
 from workings.engines.base import StreamingEngine
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
@@ -154,8 +154,7 @@ def refuse_learned(run: Path, questions: Sequence[Item], out: Path) -> None:
     there = next((run / name for name in (ROWS, PROMPTS) if (run / name).is_file()), None)
     if there is None or run.resolve() not in out.resolve().parents:
         return
-    learned = {digest for row in jsonl.read(there)[0]
-               for digest in (row.get("prompt_digest"), *row.get("earlier_prompt_digests", ()))}
+    learned = learned_questions(jsonl.read(there)[0])
     both = [item.id for item in questions if prompt_digest(item.prompt) in learned]
     if both:
         raise RequestError(f"{len(both):,} of {len(questions):,} items that {run} was trained on, such as {both[0]}, "

@@ -1,6 +1,5 @@
 """Everything that is said about one completion: extracted answer, rule, score, form, steps. Pure; runs in the child."""
 
-import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,20 +82,8 @@ def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringS
     if settings.extraction_version > 1 and not value and (letter := letter_of(item.expected_answer, item.prompt)):
         chosen = extract(text, "choice", settings.rules, truncated=truncated, question=item.prompt)
         if chosen.text == letter:
-            return chosen, score(item.expected_answer, item)
-    if value and _ORDERED.search(item.prompt) and not _in_order(extraction.text, item.expected_answer):
-        return extraction, 0.0
+            return chosen, score(letter, replace(item, aliases=(*item.aliases, letter)))
     return extraction, value
-
-
-_ORDERED = re.compile(r"\b(?:in order|order (?:the|these|from)|sort|arrange (?:the numbers|in|from)|smallest to largest"
-                      r"|largest to smallest|least to greatest|greatest to least)\b", re.IGNORECASE)
-
-
-def _in_order(given: str, expected: str) -> bool:
-    """Whether the parts of a list stand in the expected order, as far as they stand there to the letter."""
-    places = [given.find(part.strip()) for part in expected.split(",")]
-    return -1 in places or places == sorted(places)
 
 
 def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: bool) -> Extraction:

@@ -4,6 +4,7 @@ Scorecards of different versions are not comparable. A person's file is executed
 only in the scoring process; nothing that reads a scorecard later executes it. Its version is the digest of its bytes.
 """
 
+import re
 import runpy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -106,9 +107,10 @@ def answer(given: str, item: Item) -> float:
     """Numbers by value (within the item's tolerance), everything else as the same text; aliases count as well.
 
     Where a number is expected, a sentence that says one stands for it; one that says an expression or several does not.
+    A list is compared in its order where the question asks for one.
     """
-    return float(any(same_answer(given, expected, item.tolerance)
-                     for expected in (item.expected_answer, *item.aliases)))
+    return float(_in_order(given, item) and any(same_answer(given, expected, item.tolerance)
+                                                for expected in (item.expected_answer, *item.aliases)))
 
 
 @register("exact", "1")
@@ -124,5 +126,16 @@ def math(given: str, item: Item) -> float:
     Raises:
         TimeoutError: math-verify took too long over one answer.
     """
-    return answer(given, item) or float(
-        any(same_mathematics(given, expected) for expected in (item.expected_answer, *item.aliases)))
+    return answer(given, item) or float(_in_order(given, item) and any(
+        same_mathematics(given, expected) for expected in (item.expected_answer, *item.aliases)))
+
+
+_ORDERED = re.compile(r"\b(?:in order|order (?:the|these|from)|sort|arrange (?:the numbers|in|from)|smallest to largest"
+                      r"|largest to smallest|least to greatest|greatest to least)\b", re.IGNORECASE)
+
+
+def _in_order(given: str, item: Item) -> bool:
+    """Whether a list stands in the expected order, where one is asked for, as far as it stands there to the letter."""
+    places = [given.find(part.strip()) for part in item.expected_answer.split(",")]
+    return -1 in places or places == sorted(places) or not _ORDERED.search(item.prompt)
+

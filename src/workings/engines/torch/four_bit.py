@@ -44,7 +44,11 @@ class FourBitLinear(FrozenLinear):
 
         On a CPU with AVX-512 bitsandbytes 0.50 takes wrong scales for rows that begin within a block.
         """
-        return (self.out_features, self.in_features) if self.in_features % BLOCK == 0 else (self.absmax.numel(), BLOCK)
+        return (self.out_features, self.in_features) if self._has_whole_blocks else (self.absmax.numel(), BLOCK)
+
+    @property
+    def _has_whole_blocks(self) -> bool:
+        return self.in_features % BLOCK == 0
 
     def full(self, dtype: torch.dtype) -> Tensor:
         """The weight ``[out, in]`` that the codes stand for."""
@@ -58,7 +62,7 @@ class FourBitLinear(FrozenLinear):
 
         # The transposed codes are a view, in the form in which bitsandbytes' own layer hands them over.
         out: Tensor = (matmul_4bit(input, self.codes.t(), quant_state=self._state(input.dtype))
-                       if self.in_features % BLOCK == 0 else _Product.apply(input, self))
+                       if self._has_whole_blocks else _Product.apply(input, self))
         bias = self._parameters["bias"]
         return out if bias is None else out + bias.to(out.dtype)
 

@@ -151,11 +151,10 @@ def disjoint(record: Record) -> Iterator[CheckFinding]:
         if run is None:
             yield not_checked("the run that it was made from is not here", unit, blocking=False)
             return
-        from workings.data.rows import prompt_digest
+        from workings.data.rows import learned_questions, prompt_digest
         # Digests of the normalised questions stand in the row index, so that nobody needs the data to look for leaks.
-        rows = run.lines(PROMPTS) if draws(run) else kept_rows(run)
-        trained = {digest for row in rows if row.get("status", "kept") == "kept" for digest in _question_digests(row)}
-        if not all(isinstance(digest, str) for digest in trained):
+        trained = learned_questions(run.lines(PROMPTS) if draws(run) else kept_rows(run))
+        if None in trained:
             yield not_checked(f"the index of {run.title} has no digests of questions", unit)
             return
         asked = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines(PREDICTIONS)}
@@ -208,23 +207,17 @@ def _kept_file_problems(unit: Unit) -> list[str]:
 
 def _turns_agree(row: dict[str, Any], every_turn: bool) -> bool:
     """Whether the turns that a row of the index learned, where it learned several, are its supervised tokens."""
+    from workings.data.rows import question_digests  # needs NumPy, as nothing else does before a record is read
     if "learned_turns" not in row:
         return True
     turns = row["learned_turns"]
-    if not every_turn or not isinstance(turns, list) or len(turns) < 2 or len(_question_digests(row)) != len(turns):
+    if not every_turn or not isinstance(turns, list) or len(turns) < 2 or len(question_digests(row)) != len(turns):
         return False
     # Something that is not learned stands before each turn, and the last turn ends the row.
     borders = [0, *(border for turn in turns if isinstance(turn, list) and len(turn) == 2 for border in turn)]
     return (len(borders) == 1 + 2 * len(turns) and all(type(border) is int for border in borders)
             and all(before < after for before, after in pairwise(borders)) and borders[-1] == row["tokens"]
             and sum(end - start for start, end in turns) == row["supervised_tokens"])
-
-
-def _question_digests(row: dict[str, Any]) -> list[str | None]:
-    """Of every question whose answer a row learned, the last one first; None where the row does not say it."""
-    earlier = row.get("earlier_prompt_digests", [])
-    digests = [row.get("prompt_digest"), *(earlier if isinstance(earlier, list) else [None])]
-    return [digest if isinstance(digest, str) and digest else None for digest in digests]
 
 
 def kept_rows(unit: Unit) -> list[dict[str, Any]]:
