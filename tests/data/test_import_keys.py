@@ -101,7 +101,8 @@ def test_where_all_are_rejected_the_other_format_is_named(tmp_path: Path) -> Non
     record = {"messages": TURNS}
     result = run(tmp_path, "gsm8k", "", record, record, on_error="skip")
     assert (result.written, result.looks_like, result.to_json()["looks_like"]) == (0, "messages", "messages")
-    (tmp_path / "out.jsonl").unlink()
+    assert result.sha256 == ""
+    assert not result.out.exists()
     # A bad record among good ones says nothing about the format.
     mixed = run(tmp_path, "gsm8k", "", {"question": "1+1?", "answer": "#### 2"}, record, on_error="skip")
     assert (mixed.written, mixed.looks_like) == (1, "")

@@ -108,7 +108,7 @@ def test_a_model_card_is_what_the_hub_reads(packed: Path) -> None:
         text = archive.read("model_cards/b.md").decode()
     data = ModelCard(text).data
     result = data.eval_results[0]
-    assert (data.model_name, result.metric_type, result.metric_value) == ("b", "exact_match", 0.6667)
+    assert (data.model_name, result.metric_type, result.metric_value) == ("b", "accuracy", 0.6667)
     assert (data.library_name, result.task_type, result.dataset_name) == ("transformers", "text-generation", "items")
     assert yaml.safe_load(text.split("---")[1])["model-index"][0]["name"] == "b"
 

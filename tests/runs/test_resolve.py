@@ -115,7 +115,6 @@ def test_a_file_that_is_not_there_is_told_with_the_folder_where_it_was_looked_fo
     (tmp_path / "recipes").mkdir()
     recipe = tmp_path / "recipes" / "mine.yaml"
     recipe.write_text(shipped_recipes()["smoke-tiny"])
-    (tmp_path / "mine.jsonl").write_text("{}")  # there where the command is typed, and not where the recipe lies
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RequestError, match=f"there is no file {tmp_path}/recipes/mine.jsonl"):
         find_data(load_recipe(str(recipe), words))

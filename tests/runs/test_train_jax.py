@@ -28,7 +28,7 @@ def begun(tmp_path_factory, start_forked):
 ])
 def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(begun, point):
     recipe, start, straight = begun
-    out = straight.with_name(f"killed at {len(point)}")
+    out = straight.with_name(f"killed-at-{len(point)}")
     assert killed.was_killed(killed.train(recipe, out, SETTING, start, point))
     assert not out.exists()
     assert killed.resume(recipe, out, SETTING, start) == []

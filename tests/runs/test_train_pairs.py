@@ -63,7 +63,7 @@ def test_a_report_draws_rewards_and_calls_no_objective_a_loss(begun, tmp_path):
 ])
 def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(begun, point):
     recipe, start, straight = begun
-    out = straight.with_name(f"killed at {point.replace('/', ' ')}")
+    out = straight.with_name(f"killed-at-{point.replace('/', '-').replace(' ', '-')}")
     assert killed.was_killed(killed.train(recipe, out, (), start, point))
     assert killed.resume(recipe, out, (), start) == []
     assert killed.problems(out, killed.contents(straight)) == []

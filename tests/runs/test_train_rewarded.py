@@ -34,7 +34,7 @@ def begun(tmp_path_factory, start_forked):
 ])
 def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(begun, point):
     recipe, start, straight = begun
-    out = straight.with_name(f"killed at {point.replace('/', ' ')}")
+    out = straight.with_name(f"killed-at-{point.replace('/', '-').replace(' ', '-')}")
     assert killed.was_killed(killed.train(recipe, out, DYNAMIC, start, point))
     assert killed.resume(recipe, out, DYNAMIC, start) == []
     assert killed.problems(out, killed.contents(straight)) == []

@@ -57,7 +57,8 @@ def import_command(
     # A wrong format rejects every record, often for a few reasons; the file of rejects has all of them.
     for reason, count in list(result.reasons.items())[:10]:
         say(f"rejected {count}: {reason}")
-    text = f"{result.read} read, {result.written} written to {out}, {result.rejected} rejected"
+    text = f"{result.read} read, " + (f"{result.written} written to {out}" if result.sha256 else "nothing written")
+    text += f", {result.rejected} rejected"
     text += f" (see {result.rejects})" if result.rejects else ""
     lines = [text, *(result.held_out.text() if result.held_out else ()),
              *(result.learned.text() if result.learned else ())]

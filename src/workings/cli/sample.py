@@ -1,5 +1,6 @@
 """`workings sample`: draw completions of prompts, and keep those that are worth learning from."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -138,4 +139,4 @@ def _text(unit: "SampleUnit", with_pairs: bool) -> str:
         lines.append(f"{len(unit.pairs)} preference pairs: {unit.path / PAIRS}")
     if not counts.kept:
         lines.append("nothing was kept: these prompts are too hard for this model, or it writes another form")
-    return "\n".join([*lines, f"to verify: workings verify {unit.path}"])
+    return "\n".join([*lines, f"to verify: workings verify {shlex.quote(str(unit.path))}"])

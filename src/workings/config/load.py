@@ -2,7 +2,7 @@
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from workings.config.aliases import rename
 from workings.config.explain import Place, explain, together
+from workings.config.places import is_place, moved_places, relative_place
 from workings.config.recipe import Recipe
 from workings.config.section import AS_WRITTEN
 from workings.config.yaml_reader import key_lines, parse_yaml
@@ -32,7 +33,7 @@ class LoadedRecipe:
     base: Path
     """Directory that relative paths in the recipe start from."""
     overrides: tuple[str, ...]
-    """The ``key=value`` words of the command line."""
+    """The ``key=value`` words of the command line, with names of files as seen from `base`."""
     renamed: tuple[str, ...] = ()
     """What was written in another trainer's words, and what it is called here."""
     chosen: tuple[str, ...] = ()
@@ -72,15 +73,16 @@ def _dump(values: Mapping[str, Any]) -> str:
     return yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True)
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
     """A value as it is written in an override."""
     if isinstance(value, Path):
         value = str(value)
     # A text that YAML would read as something else (`1e-3`, `true`) is put in quotes; JSON is YAML.
     try:
-        return value if isinstance(value, str) and parse_yaml(value, "an override") == value else json.dumps(value)
+        is_plain = isinstance(value, str) and parse_yaml(value, "an override") == value
     except RequestError:
-        return json.dumps(value)
+        is_plain = False
+    return str(value) if is_plain else json.dumps(value, sort_keys=True)
 
 
 def shipped_recipes() -> dict[str, str]:
@@ -103,7 +105,10 @@ GIVEN = "the recipe given in Python"
 def load_recipe(name: RecipeLike, overrides: Overrides = ()) -> LoadedRecipe:
     """Read, override, check; a recipe that is loaded already stays as it is, and ``overrides`` count for nothing.
 
-    Raises `RequestError` for anything that is not a recipe, and for a key that decides nothing.
+    A relative name of a file in an override is looked for in the current folder, then beside the recipe.
+
+    Raises `RequestError` for anything that is not a recipe, for a key that decides nothing, and for an override that
+    names a file here and another one beside the recipe.
     """
     if isinstance(name, LoadedRecipe):
         return name
@@ -111,12 +116,12 @@ def load_recipe(name: RecipeLike, overrides: Overrides = ()) -> LoadedRecipe:
         raise RequestError(f"overrides={overrides!r}", "a dict, or a list of key=value words",
                            f"overrides=[{overrides!r}]")
     if isinstance(overrides, Mapping):
-        overrides = [f"{key}={_flow(value)}" for key, value in overrides.items()]
+        overrides = [f"{key}={flow(value)}" for key, value in overrides.items()]
     if not isinstance(name, str | Path | Mapping):
         raise RequestError(f"a recipe of type {type(name).__name__}", "a file, a shipped recipe's name, or a dict",
                            "rows and a model go by name: workings.train(model=…, data=rows, steps=100)")
     text, origin, base = (_dump(name), GIVEN, Path.cwd()) if isinstance(name, Mapping) else _find(str(name))
-    return parse_recipe(text, origin, base, overrides)
+    return parse_recipe(text, origin, base, [_seen_from(base, override) for override in overrides])
 
 
 def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = ()) -> LoadedRecipe:
@@ -199,6 +204,40 @@ def _apply(values: dict[str, Any], override: str) -> None:
         raise RequestError(override, "an override of the form key=value", "e.g. training.steps=100")
     # The value is read as in a file, so `[]`, `true` and `1e-3` mean the same in both.
     set_key(values, key, parse_yaml(written, f"override {override!r}"), override)
+
+
+def _seen_from(base: Path, override: str) -> str:
+    """An override in which files of the current folder are named as seen from the recipe's folder."""
+    key, equals, _ = override.partition("=")
+    if not equals or not key or base.resolve() == Path.cwd().resolve():
+        return override
+
+    def change(name: str) -> str:
+        here, beside = Path(name).absolute(), base / name
+        if not is_place(here):
+            return name
+        seen = relative_place(here, base)
+        if is_place(beside) and not beside.samefile(here):
+            raise RequestError(f"the override {override}", f"one file; there is one here and another in {base}",
+                               f"{seen} for the one here, {beside} for the other")
+        return seen
+
+    return moved_override(override, change)
+
+
+def moved_override(override: str, change: Callable[[str], str]) -> str:
+    """An override with the relative names of files in it changed; as it was typed where it names none.
+
+    Raises `RequestError` where its value cannot be read.
+    """
+    key, _, written = override.partition("=")
+    value = parse_yaml(written, f"override {override!r}")
+    values: dict[str, Any] = {}
+    set_key(values, key, value, override)
+    moved: Any = moved_places(values, change)
+    for part in key.split("."):
+        moved = moved[part]
+    return override if moved == value else f"{key}={flow(moved)}"
 
 
 def set_key(values: dict[str, Any], key: str, value: Any, given: str) -> None:

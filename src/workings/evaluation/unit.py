@@ -32,6 +32,7 @@ from workings.record.layout import (
     SEAL,
     SUMS,
     partial_unit_path,
+    refuse_unit_name,
 )
 from workings.record.lock import DirectoryLock
 from workings.record.plain import open_plain, read_plain
@@ -192,6 +193,7 @@ def _object(path: Path) -> dict[str, Any]:
 
 def refuse_existing(out: Path) -> None:
     """Raise `RequestError` where a unit cannot be made because something stands there."""
+    refuse_unit_name(out)
     if out.exists():
         raise RequestError(f"--out {out}, which exists", "a new directory; evaluations are never overwritten",
                            f"--out {out}-2")

@@ -14,7 +14,7 @@ from workings.record.layout import EVALUATION_SUMMARY, MANIFEST
 from workings.record.manifest import RunManifest
 from workings.record.values import Absent
 
-FORM = "model_card/1"
+FORM = "model_card/2"
 """How a card is written. Another text gets another number, so that cards of earlier packs are not called wrong."""
 SCRATCH = "random weights"
 
@@ -37,7 +37,7 @@ def model_card(document: str, place: str, manifest: RunManifest, root: str,
     text.say(f"\n# {_code(manifest.name)}\n\n")
     _training(text, f"{place}/{MANIFEST}", manifest)
     for name, card in cards.items():
-        _scorecard(text, f"{place}/eval/{name}/{EVALUATION_SUMMARY}", name, card["summary"]["scorecard"])
+        _scorecard(text, f"{place}/eval/{name}/{EVALUATION_SUMMARY}", name, card)
     if not cards:
         text.say("\n## Evaluation\n\nIt was not evaluated.\n")
     text.say(f"\n## Check it\n\nEvery number above has its source in `claims.json`. The record's root digest:\n\n"
@@ -59,7 +59,8 @@ def _metadata(text: ClaimedText, place: str, manifest: RunManifest, cards: Mappi
         digest = config.get("items", {}).get("digest", "") if isinstance(config, dict) else ""
         text.say(f"  - task:\n      type: text-generation\n    dataset:\n      name: {json.dumps(name)}\n"
                  f"      type: workings-items\n      args:\n        sha256: {json.dumps(str(digest))}\n"
-                 "    metrics:\n    - type: exact_match\n      name: accuracy\n      value: ")
+                 f"    metrics:\n    - type: accuracy\n      name: {json.dumps(_metric(config))}"
+                 "\n      value: ")
         overall = card["summary"]["scorecard"]["overall"]
         text.number(overall["mean"], _source(place, name, "mean"), digits=4).say("\n")
     text.say("---\n")
@@ -85,9 +86,20 @@ def _training(text: ClaimedText, file: str, manifest: RunManifest) -> None:
         text.say(f"\n{said}\n")
 
 
-def _scorecard(text: ClaimedText, file: str, name: str, card: Mapping[str, Any]) -> None:
-    text.say(f"\n## Evaluation {_code(name)}\n\nExact match with its 95 % interval.\n\n"
-             "| part | items | right | accuracy % | from % | to % |\n|---|---|---|---|---|---|\n")
+def _scorer(config: Any) -> str:
+    """The name that the evaluation records; empty where it records none (scores from elsewhere)."""
+    scorer = config.get("scorer") if isinstance(config, dict) else None
+    return str(scorer.get("name", "")) if isinstance(scorer, dict) else ""
+
+
+def _metric(config: Any) -> str:
+    return f"accuracy by the scorer {_scorer(config)}" if _scorer(config) else "accuracy"
+
+
+def _scorecard(text: ClaimedText, file: str, name: str, evaluation: Mapping[str, Any]) -> None:
+    card: Mapping[str, Any] = evaluation["summary"]["scorecard"]
+    text.say(f"\n## Evaluation {_code(name)}\n\nMetric: {_code(_metric(evaluation['config']))}, with its 95 % "
+             "interval.\n\n| part | items | right | accuracy % | from % | to % |\n|---|---|---|---|---|---|\n")
     rows: list[tuple[str, tuple[str, ...], Any]] = [("all", ("overall",), card["overall"])]
     rows += [(f"section {_code(section)}", ("per_section", section), cell)
              for section, cell in sorted(card.get("per_section", {}).items())]

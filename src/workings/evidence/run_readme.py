@@ -3,8 +3,9 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from workings.config.load import GIVEN
+from workings.config.load import GIVEN, flow
 from workings.models.unproven import said_of_recipe
 from workings.record.layout import DATA_DIGESTS, RECIPE, SUMS
 from workings.record.manifest import RunManifest
@@ -59,7 +60,8 @@ Verify it, offline, without any ML library; every file is listed in `{SUMS}`:
 """
 
 
-def command_again(name: str, origin: str, base: str | Mapping[str, str], overrides: Sequence[str]) -> str:
+def command_again(name: str, origin: str, base: str | Mapping[str, str], overrides: Sequence[str],
+                  files: Mapping[str, Any]) -> str:
     """The command that asks for a run again, typed inside its directory.
 
     A recipe file is named where it stood, because what it names is relative to that place; a place far away is not
@@ -70,12 +72,31 @@ def command_again(name: str, origin: str, base: str | Mapping[str, str], overrid
         origin: the recipe's file, or ``shipped:<name>``.
         base: folder of the file as seen from the run; absent where it is far away.
         overrides: words of the command line.
+        files: what to write, in that directory, for each key that names files.
     """
+    stays = False
     if origin.startswith(SHIPPED):
         recipe = origin.removeprefix(SHIPPED)
     elif origin == GIVEN or not isinstance(base, str):
         recipe = RECIPE
     else:
-        recipe = Path(base, Path(origin).name).as_posix()
+        recipe, stays = Path(base, Path(origin).name).as_posix(), True
     # Beside the run and under another name: `train` refuses a folder that exists.
-    return shlex.join(["workings", "train", recipe, "--out", f"../{name}-again", *overrides])
+    return shlex.join(["workings", "train", recipe, "--out", f"../{name}-again",
+                       *with_files(overrides, files, recipe_stays=stays)])
+
+
+def with_files(overrides: Sequence[str], files: Mapping[str, Any], *, recipe_stays: bool) -> list[str]:
+    """Overrides for a command that is typed in another folder.
+
+    Args:
+        overrides: as they were typed.
+        files: what to write for each key that names files.
+        recipe_stays: the recipe is read where it stood, and finds by itself what no override names.
+    """
+    if recipe_stays:
+        typed = {override.partition("=")[0] for override in overrides}
+        files = {key: name for key, name in files.items() if typed & {key, key.partition(".")[0]}}
+    rest = [override for override in overrides if override.partition("=")[0] not in files]
+    # Behind the others, so that they count where an override sets a whole section.
+    return [*rest, *(f"{key}={flow(value)}" for key, value in sorted(files.items()))]

@@ -1,9 +1,11 @@
 """Names and places inside a run directory."""
 
 import re
+import shlex
+import unicodedata
 from pathlib import Path, PurePosixPath
 
-from workings.errors import RecordError
+from workings.errors import RecordError, RequestError
 
 MANIFEST = "run_manifest.json"
 README = "README.md"
@@ -139,12 +141,27 @@ def check_relative(text: str) -> PurePosixPath:
     Raises:
         RecordError: for an absolute path, `..`, a hidden or empty name, a space, a backslash, another script.
     """
-    parts = text.split("/")
-    # Windows takes a dot at the end of a name away, and the listed file would not be found there.
-    if not all(_NAME.fullmatch(part) and not part.endswith(".") for part in parts):
+    if not all(map(_is_plain, text.split("/"))):
         raise RecordError(f"not a path that a record may hold: {text[:200]!r} (letters, digits and ._+=@- only, "
                           "no hidden names, no '..')")
     return PurePosixPath(text)
+
+
+def _is_plain(name: str) -> bool:
+    # Windows takes a dot at the end of a name away, and the listed file would not be found there.
+    return _NAME.fullmatch(name) is not None and not name.endswith(".")
+
+
+def refuse_unit_name(out: Path) -> None:
+    """Raise `RequestError` for a new run or evaluation whose name `check_relative` would refuse in a pack."""
+    name = out.name
+    if _is_plain(name):
+        return
+    letters = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    plain = re.sub(r"[^A-Za-z0-9._+=@-]+", "-", letters).strip("-.") or "run"
+    raise RequestError(f"--out {shlex.quote(str(out))}, a folder named {name!r}",
+                       "a name of at most 200 letters from a to z, digits and ._+=@-, which does not begin or end with "
+                       "a dot: packs and lists of sums hold it", f"--out {shlex.quote(str(out.with_name(plain)))}")
 
 
 def unit_of(relative: PurePosixPath) -> str:

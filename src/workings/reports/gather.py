@@ -1,18 +1,22 @@
 """What a page shows, read from run directories and evaluation units."""
 
+import os
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workings.config.places import moved_places
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.unit import EvaluationRecord, find_units
+from workings.evidence.run_readme import SHIPPED, with_files
 from workings.record.canonical import read_json
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, MEASURED, OVERRIDES, PREDICTIONS, RECIPE
 from workings.record.manifest import RunManifest
 from workings.record.memory_use import MemoryUse, memory_use
 from workings.record.reader import RunRecord
-from workings.record.values import leaves
+from workings.record.values import leaves, nested
 from workings.reports.reinforcement import logged
 
 
@@ -124,16 +128,25 @@ def commands(runs: list[RunView]) -> list[tuple[str, str]]:
 
 
 def train_again(run: Path) -> str:
-    """The command that trains a run again: its recipe where it stood, if that is known, and its overrides.
+    """The command that trains a run again, typed in the current folder: its recipe, its overrides, its files."""
+    asked: dict[str, Any] = read_json(run / OVERRIDES) if (run / OVERRIDES).is_file() else {}
+    origin, overrides = str(asked.get("origin", "")), [str(override) for override in asked.get("overrides", [])]
+    is_shipped = origin.startswith(SHIPPED)
+    recipe = origin.removeprefix(SHIPPED) if is_shipped else _recipe_file(run, asked)
+    files = moved_places(nested(asked.get("files", {})), lambda name: os.path.normpath(run / name))
+    overrides = with_files(overrides, dict(leaves(files)),
+                           recipe_stays=not is_shipped and recipe != str(run / RECIPE))
+    return shlex.join(["workings", "train", recipe, "--out", f"{run}-again", *overrides])
 
-    A recipe names its data relative to its own place, so the copy in the run is shown only if the original is gone.
-    """
-    asked = read_json(run / OVERRIDES) if (run / OVERRIDES).is_file() else {}
+
+def _recipe_file(run: Path, asked: Mapping[str, Any]) -> str:
+    """The recipe of a run where it stood, below the current folder or beside the runs; else the copy in the run."""
+    base, name = asked.get("base"), Path(str(asked.get("origin", ""))).name
+    # By the letters of the path: a pack draws its report where links stand for runs, whose targets lie elsewhere.
+    stood = Path(os.path.normpath(run / base / name)) if isinstance(base, str) else run
     # The layout that quickstart and packs make: runs and recipes side by side.
-    original = run.parent.parent / "recipes" / Path(str(asked.get("origin", ""))).name
-    recipe = original if original.is_file() else run / RECIPE
-    overrides = [str(override) for override in asked.get("overrides", [])]
-    return shlex.join(["workings", "train", str(recipe), "--out", f"{run}-again", *overrides])
+    near = [run.parent.parent / "recipes" / name, *([] if ".." in stood.parts else [stood])]
+    return str(next((path for path in near if path.is_file()), run / RECIPE))
 
 
 def _answer(sample: dict[str, Any]) -> dict[str, Any]:

@@ -4,9 +4,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+from workings.config.load import LoadedRecipe
+from workings.config.places import is_place, leads_above_home, moved_places
 from workings.engines.base import Memory, ReportingEngine
 from workings.evidence.run_readme import NEAR, command_again
 from workings.models.weights import parameter_count
+from workings.record.canonical import line, loads
 from workings.record.environment import collect
 from workings.record.layout import (
     CONFIG,
@@ -22,7 +25,7 @@ from workings.record.layout import (
 )
 from workings.record.manifest import DeviceRecord, Distribution, Origin, RunManifest
 from workings.record.redact import redact
-from workings.record.values import Absent, absent, now, text_view
+from workings.record.values import Absent, absent, leaves, now, text_view
 from workings.record.writer import RunWriter
 from workings.runs.code_version import code_version
 from workings.runs.guard import plan_here
@@ -45,10 +48,30 @@ def base_from(run: Path, base: Path) -> str | dict[str, str]:
     # The final folder does not exist while the run is written, so only its parent is resolved.
     place, start = run.parent.resolve() / run.name, base.resolve()
     relative = Path(os.path.relpath(start, place)).as_posix()
-    # A path that climbs above the home folder names that home on its way down.
-    common = Path(os.path.commonpath([start, place]))
-    above_home = common in Path.home().resolve().parents or common == Path("/")
-    return relative if relative.count("..") <= NEAR and not above_home else {"absent": "far away from the run"}
+    near = relative.count("..") <= NEAR and not leads_above_home(start, place)
+    return relative if near else {"absent": "far away from the run"}
+
+
+def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
+    """What to write for each key of a recipe that names files, where it is typed in the run's folder.
+
+    Absolute names, and names of data sets and models, mean the same everywhere and are left out, and so are files that
+    the run keeps a copy of, and those that are far away.
+    """
+    def change(name: str) -> str:
+        path = loaded.path(name)
+        if not is_place(path) or (loaded.kept and path.is_relative_to(loaded.base.parent.resolve())):
+            return name
+        seen = base_from(run, path)
+        # With a dot in front, so that it is never taken for the name of a data set or a model.
+        return name if not isinstance(seen, str) else seen if seen.startswith("..") else f"./{seen}"
+
+    values = loaded.recipe.model_dump(mode="json")
+    written, moved = dict(leaves(values)), dict(leaves(moved_places(values, change)))
+    files = {key: name for key, name in moved.items() if name != written[key]}
+    # As they stand in the record, which writes a weight of 1.0 as 1: a verifier makes the command of that.
+    read: dict[str, Any] = loads(line(files))
+    return read
 
 
 def write_request(writer: RunWriter, setup: TrainSetup) -> None:
@@ -59,7 +82,8 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     writer.write_json(OVERRIDES, {"origin": Path(loaded.origin).name, "overrides": list(loaded.overrides),
                                   "renamed": list(loaded.renamed), "chosen": list(loaded.chosen),
                                   "base": Path(RECIPE).parent.as_posix() if loaded.kept
-                                  else base_from(writer.final, loaded.base)})
+                                  else base_from(writer.final, loaded.base),
+                                  "files": files_from(writer.final, loaded)})
     for name in loaded.kept:
         writer.write_cleaned(name, (loaded.base.parent / name).read_bytes())
     writer.write_json(CONFIG, setup.config)
@@ -125,4 +149,5 @@ def _weight_digests(directory: Path | None) -> dict[str, str] | Absent:
 def reproduce_command(setup: TrainSetup, out: Path) -> str:
     """The command that asks for this run again, typed inside its directory."""
     loaded = setup.loaded
-    return command_again(out.name, loaded.origin, base_from(out, loaded.base), loaded.overrides)
+    return command_again(out.name, loaded.origin, base_from(out, loaded.base), loaded.overrides,
+                         files_from(out, loaded))

@@ -32,6 +32,7 @@ from workings.record.layout import (
     METRICS,
     README,
     RECIPE_EVALUATION,
+    refuse_unit_name,
 )
 from workings.record.manifest import DRAWN_FROM, LEFT_ASIDE, NOT_PROVEN
 from workings.record.memory_use import memory_sentence
@@ -280,6 +281,8 @@ def _worked(ended: Mapping[str, Any], processes: ProcessGroup, setup: TrainSetup
 
 def _check_out(out: Path, resume: bool) -> None:
     """Refuse a run directory that cannot be made before a minute is spent on preparing; `RunWriter` checks it again."""
+    if not resume:
+        refuse_unit_name(out)
     if out.exists() and not resume:
         raise RequestError(f"--out {out}, which exists", "a directory that does not exist yet",
                            "choose another --out, or add --resume if that run did not finish")

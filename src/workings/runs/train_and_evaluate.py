@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
@@ -89,11 +90,13 @@ class TrainAndEvaluateResult:
         if self.base is not None:
             lines += [f"against the untrained model: {self.base.comparison.sentence}", *self.base.notes,
                       f"{self.base.path.name} is what the untrained model answered, kept for further runs of it",
-                      f"to see both: workings compare {self.base.path} {training.run} --html page.html"]
+                      f"to see both: workings compare {quote(str(self.base.path))} {quote(str(training.run))} "
+                      "--html page.html"]
         # Said and not left out: a table without its base would look as if none was wanted.
         if self.base_missing:
             lines.append(f"the untrained model was not asked: {self.base_missing}")
-        lines += [f"to look at it: workings ui {training.run.parent}", f"to verify: workings verify {training.run}"]
+        lines += [f"to look at it: workings ui {quote(str(training.run.parent))}",
+                  f"to verify: workings verify {quote(str(training.run))}"]
         return "\n".join(lines)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from workings.scoring.child_side import ANSWER_TAG
+from workings.scoring.child_side import ANSWER_TAG, held_back
 
 START_SECONDS = 120.0
 """Longest time until the process is ready: importing a person's libraries on a busy machine."""
@@ -83,8 +83,9 @@ class ChildProcess:
         self._stop()
         # New with every child: answers of one that was killed may still arrive in the old queue.
         self._answers, self._rest, self._tag = queue.Queue(MOST_PIECES), bytearray(), secrets.token_hex(8)
-        child = subprocess.Popen([sys.executable, "-m", self._module], env=_environment(),
-                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        with held_back():
+            child = subprocess.Popen([sys.executable, "-m", self._module], env=_environment(),
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         # A thread, because reading from a pipe knows no time limit and waiting for a queue does.
         threading.Thread(target=_forward, args=(child.stdout, self._answers), daemon=True).start()
         self._child = child

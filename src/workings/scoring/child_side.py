@@ -4,6 +4,8 @@ import contextlib
 import json
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TextIO
 
 STOPPED_BY_THE_PARENT = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
@@ -36,9 +38,30 @@ class AnswerStream:
 
 def ignore_signals() -> None:
     """Leave signals to the parent: it ends this process when it has decided what becomes of the completions here."""
-    for name in STOPPED_BY_THE_PARENT:
-        if hasattr(signal, name):  # Windows has fewer
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    for number in _stopped_by_the_parent():
+        signal.signal(number, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):  # not on Windows
+        # What `ChildProcess` had held back; a program that is started here finds none blocked.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _stopped_by_the_parent())
+
+
+def held_back() -> AbstractContextManager[None]:
+    """While a child is started: its signals wait until `ignore_signals`, for Ctrl-C reaches it while it imports."""
+    return _held_back() if hasattr(signal, "pthread_sigmask") else nullcontext()
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    # A child has the mask of the thread that starts it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _stopped_by_the_parent())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _stopped_by_the_parent() -> list[int]:
+    return [getattr(signal, name) for name in STOPPED_BY_THE_PARENT if hasattr(signal, name)]
 
 
 def request_stream() -> TextIO:

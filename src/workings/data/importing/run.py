@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -75,10 +76,11 @@ class ImportResult:
     reasons: Mapping[str, int]
     """How often each reason was given, most frequent first; values in a reason are cut."""
     out: Path
+    """The file that was asked for. Where every record was rejected it was not written; what stood there stays."""
     rejects: Path | None
     """File of the rejected records; None when there is none."""
     sha256: str
-    """Digest of the written file."""
+    """Digest of the written file; empty where none was written."""
     learned: LearnedCounts | None
     """What is learned of the traces under each value of `data.learn`; None for pairs."""
     held_out: HeldOut | None = None
@@ -124,13 +126,16 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
         with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
             all_traces = Path(folder, "traces.jsonl")
             importer.to_files(all_traces, rejects)
-            held = split(all_traces, out, request.hold_out, request.seed)
+            if not importer.nothing_left:
+                held = split(all_traces, out, request.hold_out, request.seed)
     else:
         importer.to_files(out, rejects)
     rejected = importer.reasons.total()
+    is_there = not importer.nothing_left
     return ImportResult(read=importer.read, written=importer.written - (held.items + held.left_out if held else 0),
                         rejected=rejected, reasons=dict(importer.reasons.most_common()), out=out,
-                        rejects=rejects if rejected else None, sha256=file_digest(out), held_out=held,
+                        rejects=rejects if rejected else None, sha256=file_digest(out) if is_there else "",
+                        held_out=held,
                         looks_like="" if importer.written else importer.looks_like,
                         learned=None if request.format in ALL_PAIR_FORMATS else
                         importer.learned.of_file(out) if held else importer.learned)
@@ -151,6 +156,10 @@ def _check(request: ImportRequest, out: Path) -> None:
         raise RequestError(f"--out {out}", "a file in a directory that exists", f"mkdir -p {out.parent}")
 
 
+class _NothingToWrite(Exception):
+    """No error: it leaves a file as it is."""
+
+
 class _Importer:
     """One pass over a source: counts, and the ids seen so far."""
 
@@ -169,10 +178,22 @@ class _Importer:
 
     def to_files(self, out: Path, rejects: Path) -> None:
         """Write what the records give and, beside it, those that were rejected."""
-        atomic.write_with(out, lambda good: atomic.write_with(rejects, lambda bad: self._run(good, bad)))
+        def write(good: BinaryIO) -> None:
+            atomic.write_with(rejects, lambda bad: self._run(good, bad))
+            if self.nothing_left:
+                raise _NothingToWrite
+
+        # Where all were rejected, what stood in the file's place stays.
+        with suppress(_NothingToWrite):
+            atomic.write_with(out, write)
         # The file had to be open before the first record was read.
         if not self.reasons:
             rejects.unlink()
+
+    @property
+    def nothing_left(self) -> bool:
+        """Whether there were records and all were rejected."""
+        return bool(self.reasons) and not self.written
 
     def _run(self, good: BinaryIO, rejects: BinaryIO) -> None:
         for record in self._source.records(self._progress):

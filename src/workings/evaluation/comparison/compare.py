@@ -17,6 +17,7 @@ from workings.evaluation.comparison.paired import (
     paired_difference,
     paired_equivalence,
     steps_versions,
+    way_to_compare,
 )
 from workings.evaluation.comparison.pass_at_k import PassAtK, pass_table
 from workings.evaluation.scorecard import Cell, ItemResult, cell, cell_text
@@ -213,6 +214,8 @@ def not_comparable_sentence(name_a: str, name_b: str, reasons: Sequence[str]) ->
 def comparison_text(comparison: Comparison) -> str:
     """A comparison for the terminal."""
     lines = [comparison.sentence]
+    if comparison.reasons:
+        lines.append(f"try: {way_to_compare(comparison.reasons)}")
     if comparison.difference is not None:
         pair_difference = comparison.difference
         lines += ["items by what changed from A to B:", *flips_text(comparison.flips)]

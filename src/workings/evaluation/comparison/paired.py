@@ -28,6 +28,11 @@ _MUST_AGREE = (
     ("decoding", "temperature", "decoding: temperature"),
     ("decoding", "samples", "decoding: samples"),
 )
+# By the same words: what `workings eval` takes to answer or to score alike.
+_OPTIONS = {"items": "--items", "scorer": "--scorer", "extraction rules": "--rules",
+            "decoding: max_new_tokens": "--max-new-tokens", "decoding: temperature": "--temperature",
+            "decoding: samples": "--samples"}
+_BY_VERSION = ("scorer version", "extraction version")
 
 
 def compare_configs(a: dict[str, Any], b: dict[str, Any]) -> tuple[list[str], list[str], list[str]]:
@@ -45,6 +50,17 @@ def compare_configs(a: dict[str, Any], b: dict[str, Any]) -> tuple[list[str], li
         else:
             equal.append(f"{words}: {_short(value_a)}")
     return different, unknown, equal
+
+
+def way_to_compare(reasons: Sequence[str]) -> str:
+    """What to type so that two evaluations can be compared, by the reasons of `compare_configs` against it."""
+    different = [words for _, _, words in _MUST_AGREE
+                 if any(reason.startswith(f"{words} differ") for reason in reasons)]
+    if "chat template" in different:
+        return "nothing: answers under two chat templates are answers to different prompts"
+    words = " ".join(f"{_OPTIONS[name]} …" for name in different if name in _OPTIONS)
+    which = "both runs" if set(_BY_VERSION) & set(different) else "one of the runs as the other was"
+    return f"evaluate {which}: workings eval RUN{' ' * bool(words)}{words} --out EVALUATION"
 
 
 def steps_versions(configs: Iterable[dict[str, Any]]) -> str:

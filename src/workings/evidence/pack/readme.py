@@ -3,11 +3,15 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
+from workings.config.places import moved_places
+from workings.evidence.run_readme import with_files
 from workings.record.manifest import RunManifest
+from workings.record.values import leaves, nested
 
-FORM = "pack_readme/1"
+FORM = "pack_readme/2"
 """Raised whenever the text changes; a verifier writes only its own form again."""
 
 
@@ -59,8 +63,8 @@ def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[st
         lines += _indented(train_command(place, run))
     if compared:
         lines += _indented(f"workings compare {' '.join(map(shlex.quote, compared))}")
-    lines += ["", "A recipe names its data relative to its own place; `data_digests` in each run's manifest say which "
-              "bytes they were.", ""]
+    lines += ["", "Data that were somebody's own are not in the pack: put each file that a command or a recipe names "
+              "at its place. `data_digests` in each run's manifest say which bytes they were.", ""]
     return "\n".join(lines)
 
 
@@ -70,7 +74,11 @@ def train_command(place: str, run: PackedRun) -> str:
     name = place.rpartition("/")[2]
     # A shipped recipe is asked for by its name; any other one lies in the pack.
     recipe = origin.removeprefix("shipped:") if origin.startswith("shipped:") else f"recipes/{name}.yaml"
-    words = ["workings", "train", recipe, "--out", f"again/{name}", *map(str, run.asked.get("overrides", []))]
+    files = run.asked.get("files", {})
+    named = moved_places(nested(files), lambda file: f"data/{name}/{PurePath(file).name}")
+    overrides = with_files([str(override) for override in run.asked.get("overrides", [])], dict(leaves(named)),
+                           recipe_stays=False)
+    words = ["workings", "train", recipe, "--out", f"again/{name}", *overrides]
     # A smoke run trains a smaller model than its recipe names, and only the flag makes that model again.
     if run.manifest.facts.get("smoke") is True:
         words += ["--smoke-steps", str(run.manifest.planned_steps)]

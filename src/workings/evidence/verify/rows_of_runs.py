@@ -115,7 +115,7 @@ _RUN: Rows = {
                            ("comments", "", "a person's words")),
     "config/overrides.json": (
         ("overrides overrides.* renamed renamed.*", "consistency.recipe", "with the recipe they give the resolved one"),
-        ("origin base", "~consistency.readme", "the command in the README, which is made of it"),
+        ("origin base files.*?", "~consistency.readme", "the command in the README, which is made of it"),
         ("*", "", "words about a choice"),
     ),
     "config/resolved.json": (

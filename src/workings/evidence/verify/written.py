@@ -167,7 +167,8 @@ def _readme_lines(unit: Unit, there: list[str]) -> list[str]:
     name, overrides = manifest.name, [str(word) for word in words.get("overrides", ())]
     # Earlier versions did not write down where the recipe stood.
     base = words.get("base", UNKNOWN)
-    command = UNKNOWN if base == UNKNOWN else command_again(name, _origin(unit, words), base, overrides)
+    command = UNKNOWN if base == UNKNOWN else command_again(
+        name, _origin(unit, words), base, overrides, words.get("files", {}))
     memory = UNKNOWN if not isinstance(measured, dict) else memory_sentence(measured)
     if isinstance(measured, dict) and any(line.startswith("- Memory: predicted") for line in there):
         memory = _earlier_memory_sentence(measured)

@@ -1,0 +1,54 @@
+"""The commands that a run gives for training it again find its recipe and its files, wherever they are typed."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from workings.config.load import load_recipe, shipped_recipes
+from workings.data.generators.addition import make
+from workings.data.traces import write_traces
+from workings.evidence.pack.readme import PackedRun, train_command
+from workings.record.canonical import read_json
+from workings.record.layout import OVERRIDES, README
+from workings.record.reader import RunRecord
+from workings.reports.gather import train_again
+from workings.runs.datasets import find_data
+from workings.runs.train import train
+
+
+def _found(command: str) -> tuple[str, dict[str, str]]:
+    """What a command would train: where its recipe came from, and the digests of the data."""
+    recipe, _, _, *overrides = shlex.split(command)[2:]
+    loaded = load_recipe(recipe, overrides)
+    return loaded.origin, find_data(loaded).digests
+
+
+@pytest.mark.parametrize("asked", ["a shipped recipe", "a file", "keys"])
+def test_typed_in_the_run_in_the_working_folder_and_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                              asked: str) -> None:
+    for folder in ("data", "recipes", "elsewhere"):
+        (tmp_path / folder).mkdir()
+    write_traces(tmp_path / "data" / "sums.jsonl", make(20, 1, 3)[0])
+    (tmp_path / "recipes" / "mine.yaml").write_text(shipped_recipes()["smoke-tiny"])
+    monkeypatch.chdir(tmp_path)
+    words = ["data.traces=data/sums.jsonl", "training.steps=1"]
+    recipe: object = {"a shipped recipe": "smoke-tiny", "a file": "recipes/mine.yaml"}.get(asked)
+    if recipe is None:
+        recipe = load_recipe("smoke-tiny", words).recipe.model_dump(mode="json", exclude_unset=True)
+        words = []
+    loaded = load_recipe(recipe, words)  # type: ignore[arg-type]
+    digests = find_data(loaded).digests
+    run = train(loaded, Path("runs/again")).run
+    origin = {"a shipped recipe": "shipped:smoke-tiny", "a file": "recipes/mine.yaml"}.get(
+        asked, "runs/again/config/recipe.yaml")
+    assert _found(train_again(run)) == (origin, digests)
+    # A pack has the recipes beside the runs, and its reader puts the data where the commands name them.
+    packed = train_command("runs/again", PackedRun(
+        root="", manifest=RunRecord.open(run).manifest, asked=read_json(run / OVERRIDES)))
+    assert "data.traces=data/again/sums.jsonl" in shlex.split(packed)
+    [typed] = [line for line in (run / README).read_text().splitlines() if line.startswith("    workings train")]
+    monkeypatch.chdir(run)
+    assert _found(typed)[1] == digests
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert _found(train_again(Path("../runs/again")))[1] == digests
