@@ -78,11 +78,15 @@ def test_recipes_are_listed_shown_copied_and_described(workings, tmp_path):
 
 
 def test_what_cannot_be_opened_is_one_finding(workings, tmp_path):
-    (tmp_path / "traces.jsonl").write_text("{}\n")
-    done = workings("verify", tmp_path / "traces.jsonl", check=False)
+    (tmp_path / "pack.zip").write_text("{}\n")
+    done = workings("verify", tmp_path / "pack.zip", check=False)
     assert done.returncode == 1
     assert len(done.stdout.splitlines()) == 2, "what is wrong, and the summary"
-    assert "nothing could be read" in workings("verify", "-v", tmp_path / "traces.jsonl", check=False).stdout
+    assert "nothing could be read" in workings("verify", "-v", tmp_path / "pack.zip", check=False).stdout
+    # A file that was never a record is a mistake in what was typed, and no finding about a record.
+    (tmp_path / "traces.jsonl").write_text("{}\n")
+    mistaken = workings("verify", tmp_path / "traces.jsonl", check=False)
+    assert (mistaken.returncode, "a packed .zip" in mistaken.stderr) == (2, True)
 
 
 def test_train_ask_verify_and_score_again(workings, tmp_path):

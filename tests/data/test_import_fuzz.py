@@ -39,9 +39,9 @@ OF_BYTES = ["gsm8k", "tagged", "hh", "kto"]
 BYTES = [DRAWN, *(pytest.param(kind, marks=pytest.mark.full) for kind in OF_BYTES)]
 
 
-def check(content: bytes, kind: str) -> None:
+def check(content: bytes, kind: str, name: str = "file.jsonl") -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path, out = Path(folder, "file.jsonl"), Path(folder, "out.jsonl")
+        path, out = Path(folder, name), Path(folder, "out.jsonl")
         path.write_bytes(content)
         try:
             result = import_records(open_file(path), out, ImportRequest(format=kind, labels={}, on_error="skip"))
@@ -50,11 +50,13 @@ def check(content: bytes, kind: str) -> None:
             assert not out.exists()
             return
         assert result.read == (2 if kind == "kto" else 1) * result.written + result.rejected
-        written = iterate_pairs(out) if kind in ALL_PAIR_FORMATS else iterate_traces(out)
-        assert sum(1 for _ in written) == result.written
+        assert out.exists() == (result.written > 0 or not result.read)
+        if out.exists():
+            written = iterate_pairs(out) if kind in ALL_PAIR_FORMATS else iterate_traces(out)
+            assert sum(1 for _ in written) == result.written
         rejects = rejects_path(out).read_bytes().splitlines() if result.rejects else []
         assert len([json.loads(line) for line in rejects]) == result.rejected == sum(result.reasons.values())
-        if not content.lstrip().startswith((b"[", b"\xef\xbb\xbf", b"PAR1")):
+        if name.endswith(".jsonl") and not content.lstrip().startswith((b"[", b"\xef\xbb\xbf", b"PAR1")):
             assert result.read == sum(1 for line in content.split(b"\n") if line.strip())
 
 
@@ -72,6 +74,14 @@ def test_any_json(kind: str | None, drawn: str, records: list[object]) -> None:
     b"1", b'"', b"\\u", b"\x00", b" "]), max_size=12).map(b"".join))
 def test_any_bytes(kind: str | None, drawn: str, content: bytes) -> None:
     check(content, kind or drawn)
+
+
+@FEW
+@given(content=st.binary(max_size=100) | st.lists(st.sampled_from([
+    b"question", b"answer", b"#### 1", b",", b"\n", b"\r\n", b'"', b'""', b"\xef\xbb\xbf", b"\xff", b"\x00", b" ",
+    b"{"]), max_size=16).map(b"".join))
+def test_any_table(content: bytes) -> None:
+    check(content, "gsm8k", "file.csv")
 
 
 @pytest.mark.parametrize("kind", FORMATS)

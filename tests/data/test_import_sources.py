@@ -145,13 +145,31 @@ def test_requests_that_cannot_be_met(tmp_path: Path) -> None:
 
 
 def test_what_holds_no_json_is_told_with_the_line_that_makes_some_of_it(tmp_path: Path) -> None:
-    (tmp_path / "pairs.csv").write_text("prompt,chosen,rejected\n2+2?,4,5\n")
-    with pytest.raises(RequestError, match=r"(?s)a table of text.*pandas.read_csv\('.*pairs.csv'\).to_json"):
-        open_file(tmp_path / "pairs.csv")
     with pytest.raises(RequestError, match=r"(?s)is a folder.*datasets.load_from_disk"):
         open_file(tmp_path)
     with pytest.raises(RequestError, match=r"there is no file .*absent.jsonl"):
         open_file(tmp_path / "absent.jsonl")
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("pairs.csv", "\ufeffprompt,chosen,rejected\r\n2+2?,4,5\r\n\r\n\"a, b\nor c?\",c,\r\n3+3?,6\r\n"),
+    ("pairs.tsv", "prompt\tchosen\trejected\n2+2?\t4\t5\n\"a, b\nor c?\"\tc\t\n3+3?\t6\n"),
+])
+def test_a_table_of_text_is_read_cell_by_cell(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, newline="")
+    first, second, third = open_file(tmp_path / name).records(lambda _: None)
+    assert first == SourceRecord(1, {"prompt": "2+2?", "chosen": "4", "rejected": "5"})
+    assert second == SourceRecord(2, {"prompt": "a, b\nor c?", "chosen": "c"})  # an empty cell is a missing key
+    assert isinstance(third, Unreadable)
+    assert third.reason == "2 cells under 3 columns"
+
+
+@pytest.mark.parametrize(("data", "said"), [
+    (b"a,a\n1,2\n", "each once"), (b"a,b\n1,\"2\" 3\n", "line 2"), (b"a,b\n1,\xff\n", "line 2.*utf-8")])
+def test_a_table_that_is_none_is_told(tmp_path: Path, data: bytes, said: str) -> None:
+    (tmp_path / "table.csv").write_bytes(data)
+    with pytest.raises(RequestError, match=said):
+        list(open_file(tmp_path / "table.csv").records(lambda _: None))
 
 
 def test_only_bad_records_leave_rejects_and_no_file(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings
 from workings.planning.preflight import rate_text
 from workings.record.waiting import Nobody, heard_by
+from workings.runs.datasets import find_data
 from workings.runs.evaluate import Pieces, ask
 from workings.runs.given_data import rows_of
 from workings.runs.keyword_recipe import Keywords, keyword_recipe
@@ -24,6 +25,7 @@ SHAPE = {"source": "scratch", "shape": {"layers": 1, "width": 8, "mlp_width": 8,
 UNIGRAM = {"engine": "unigram", "device": "cpu", "memory": {}, "data.max_length": 64, "batch.accumulation": 1,
            "optimizer": {"name": "adamw"}, "evaluation.max_new_tokens": 4}
 ROWS = [{"prompt": f"What is {n}+1?", "steps": [f"{n}+1={n + 1}"], "answer": str(n + 1)} for n in range(20)]
+QUESTIONS = [{"prompt": f"What is {n}+1?", "expected_answer": n + 1} for n in range(20)]
 ITEMS = [{"question": f"What is {n}+2?", "answer": n + 2} for n in range(10)]
 
 
@@ -173,6 +175,11 @@ def test_frames_and_data_sets_are_rows():
     ({"recipe": "smoke-tiny", "method": "qlora"}, "a recipe and method"),
     ({"recipe": "smoke-tiny", "learning_rate": 0.1}, "a recipe and learning_rate"),
     ({"recipe": ROWS}, "a recipe of type list"),
+    ({"recipe": "smoke-tiny", "overrides": {"rewards": [rows_of]}},
+     r'(?s)the function rows_of in a recipe.*FILE\.py:FUNCTION.*"scorer": "mine\.py:rows_of"'),
+    ({"recipe": {"name": "a", "rewards": [{"scorer": rows_of}]}}, "the function rows_of in a recipe"),
+    ({"recipe": "smoke-tiny", "overrides": {"data.max_length": {1, 2}}}, "a value of type set in a recipe"),
+    ({"model": "x", "data": QUESTIONS, "steps": 1}, r"(?s)of which nothing can be imitated.*algorithm\.name.*grpo"),
 ])
 def test_a_request_that_makes_no_run_says_what_would(keywords, said):
     with pytest.raises(RequestError, match=said):
@@ -233,6 +240,20 @@ def test_importing_brings_no_framework(run_python):
 def test_short_rows_are_not_padded_to_the_longest_one_allowed(overrides, buckets):
     with keyword_recipe(Keywords(model="Qwen/Qwen3-0.6B", data=ROWS, steps=1, overrides=overrides)) as loaded:
         assert loaded.recipe.data.buckets == buckets
+
+
+def test_questions_are_rewarded_by_a_file_of_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("def brevity(prompts, completions, **columns):\n    return [0.0] * len(prompts)\n")
+    asked = Keywords(model=SHAPE, data=QUESTIONS, method="full", steps=1, overrides={
+        "algorithm.name": "grpo", "rewards": [{"scorer": "mine.py:brevity"}]})
+    with keyword_recipe(asked) as loaded:
+        data = find_data(loaded)
+        # The recipe lies in a folder of its own, and the reward is still found.
+        assert loaded.recipe.rewards[0].scorer == f"{tmp_path}/mine.py:brevity"
+    assert [(item.prompt, item.expected_answer) for item in data.prompts[:2]] == [
+        ("What is 0+1?", "1"), ("What is 1+1?", "2")]
+    assert not data.traces
 
 
 def test_a_learning_rate_that_is_given_counts():

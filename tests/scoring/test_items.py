@@ -32,6 +32,27 @@ def test_gsm8k_as_it_comes(shared: Path) -> None:
     assert items[0].difficulty == "2 steps"
 
 
+def test_questions_with_a_line_as_answer(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "qa.jsonl", [
+        {"question": "Capital?", "answer": "Paris"}, {"id": "b", "prompt": "2+2?", "answer": 4, "section": "sums"}])
+    assert read_items(path) == [Item(id="qa-00001", prompt="Capital?", expected_answer="Paris"),
+                                Item(id="b", prompt="2+2?", expected_answer="4", section="sums")]
+
+
+@pytest.mark.parametrize(("name", "text", "said"), [
+    ("qa.csv", "question,answer\n1+1?,2\n", "workings data import .*qa.csv --out questions.jsonl --format question-ans"),
+    ("chat.jsonl", '{"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}]}',
+     "--format messages"),
+    ("odd.jsonl", '{"q": "1+1?", "a": "2"}', "--map KEY=KEY; the records have `q`, `a`"),
+    ("long.jsonl", '{"question": "1+1?", "answer": "1+1 = 2\\nso 2"}', "no '#### n' at its end"),
+])
+def test_a_file_of_another_format_is_told_with_what_brings_it_in(tmp_path: Path, name: str, text: str,
+                                                                 said: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(RequestError, match=said):
+        read_items(tmp_path / name)
+
+
 def test_every_bad_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "items.jsonl"
     path.write_text('{"id": "a", "prompt": "p", "expected_answer": "1"}\n'

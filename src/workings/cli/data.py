@@ -18,7 +18,8 @@ ForceFlag = Annotated[bool, typer.Option("--force", help="Replace files that exi
 
 @app.command("import")
 def import_command(
-    file: Annotated[str, typer.Argument(help="A file (JSON lines, JSON array, parquet), or OWNER/NAME on the Hub.")],
+    file: Annotated[str, typer.Argument(
+        help="A file (JSON lines, JSON array, CSV, parquet), or OWNER/NAME on the Hub.")],
     out: Annotated[Path, typer.Option("--out", help="File of traces or pairs to write (JSON lines).")],
     format_name: Annotated[str, typer.Option("--format", help="What a record is; `workings data list` names all.",
                                              show_default="none: the error says what it looks like")] = "",

@@ -1,8 +1,7 @@
 """From a file or a shipped name, plus ``key=value`` overrides, to a checked `Recipe`."""
 
 import difflib
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
@@ -14,7 +13,7 @@ from pydantic import ValidationError
 
 from workings.config.aliases import rename
 from workings.config.explain import Place, explain, together
-from workings.config.places import is_place, moved_places, relative_place
+from workings.config.overrides import Overrides, apply_override, no_value, override_words, seen_from
 from workings.config.recipe import Recipe
 from workings.config.section import AS_WRITTEN
 from workings.config.yaml_reader import key_lines, parse_yaml
@@ -69,20 +68,11 @@ class LoadedRecipe:
 
 
 def _dump(values: Mapping[str, Any]) -> str:
-    """Sections and keys as YAML."""
-    return yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True)
-
-
-def flow(value: Any) -> str:
-    """A value as it is written in an override."""
-    if isinstance(value, Path):
-        value = str(value)
-    # A text that YAML would read as something else (`1e-3`, `true`) is put in quotes; JSON is YAML.
+    """Sections and keys as YAML. Raises `RequestError` for a value that no file holds."""
     try:
-        is_plain = isinstance(value, str) and parse_yaml(value, "an override") == value
-    except RequestError:
-        is_plain = False
-    return str(value) if is_plain else json.dumps(value, sort_keys=True)
+        return yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True)
+    except yaml.representer.RepresenterError:
+        raise no_value(values) from None
 
 
 def shipped_recipes() -> dict[str, str]:
@@ -94,8 +84,6 @@ def shipped_recipes() -> dict[str, str]:
 
 RecipeLike = str | Path | Mapping[str, Any] | LoadedRecipe
 """A file, the name of a shipped recipe, sections and keys as a dict, or a recipe that is loaded already."""
-Overrides = Sequence[str] | Mapping[str, Any]
-"""``key=value`` words, or dotted keys with their values."""
 ROWS = (".jsonl", ".csv", ".parquet")
 """Endings of files that hold rows."""
 GIVEN = "the recipe given in Python"
@@ -112,16 +100,12 @@ def load_recipe(name: RecipeLike, overrides: Overrides = ()) -> LoadedRecipe:
     """
     if isinstance(name, LoadedRecipe):
         return name
-    if isinstance(overrides, str):  # a sequence of letters, which nobody means
-        raise RequestError(f"overrides={overrides!r}", "a dict, or a list of key=value words",
-                           f"overrides=[{overrides!r}]")
-    if isinstance(overrides, Mapping):
-        overrides = [f"{key}={flow(value)}" for key, value in overrides.items()]
+    words = override_words(overrides)
     if not isinstance(name, str | Path | Mapping):
         raise RequestError(f"a recipe of type {type(name).__name__}", "a file, a shipped recipe's name, or a dict",
                            "rows and a model go by name: workings.train(model=…, data=rows, steps=100)")
     text, origin, base = (_dump(name), GIVEN, Path.cwd()) if isinstance(name, Mapping) else _find(str(name))
-    return parse_recipe(text, origin, base, [_seen_from(base, override) for override in overrides])
+    return parse_recipe(text, origin, base, [seen_from(base, word) for word in words])
 
 
 def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = ()) -> LoadedRecipe:
@@ -133,7 +117,7 @@ def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = 
     # Before the overrides, which are written in our words alone.
     moved = rename(values, frozenset(Recipe.model_fields), origin)
     for override in overrides:
-        _apply(values, override)
+        apply_override(values, override)
     _one_length(values, overrides)
     try:
         # Foreign keys without a counterpart are out of `values` by now, so their errors and these are told in one
@@ -195,61 +179,6 @@ def _find(name: str) -> tuple[str, str, Path]:
     near = difflib.get_close_matches(name, shipped, n=3)
     raise RequestError(f"recipe {name!r}", "a YAML file, or a shipped recipe: " + ", ".join(near or shipped),
                        f"workings recipes show {near[0]}" if near else "workings recipes list")
-
-
-def _apply(values: dict[str, Any], override: str) -> None:
-    """Set one dotted key in place."""
-    key, equals, written = override.partition("=")
-    if not equals or not key:
-        raise RequestError(override, "an override of the form key=value", "e.g. training.steps=100")
-    # The value is read as in a file, so `[]`, `true` and `1e-3` mean the same in both.
-    set_key(values, key, parse_yaml(written, f"override {override!r}"), override)
-
-
-def _seen_from(base: Path, override: str) -> str:
-    """An override in which files of the current folder are named as seen from the recipe's folder."""
-    key, equals, _ = override.partition("=")
-    if not equals or not key or base.resolve() == Path.cwd().resolve():
-        return override
-
-    def change(name: str) -> str:
-        here, beside = Path(name).absolute(), base / name
-        if not is_place(here):
-            return name
-        seen = relative_place(here, base)
-        if is_place(beside) and not beside.samefile(here):
-            raise RequestError(f"the override {override}", f"one file; there is one here and another in {base}",
-                               f"{seen} for the one here, {beside} for the other")
-        return seen
-
-    return moved_override(override, change)
-
-
-def moved_override(override: str, change: Callable[[str], str]) -> str:
-    """An override with the relative names of files in it changed; as it was typed where it names none.
-
-    Raises `RequestError` where its value cannot be read.
-    """
-    key, _, written = override.partition("=")
-    value = parse_yaml(written, f"override {override!r}")
-    values: dict[str, Any] = {}
-    set_key(values, key, value, override)
-    moved: Any = moved_places(values, change)
-    for part in key.split("."):
-        moved = moved[part]
-    return override if moved == value else f"{key}={flow(moved)}"
-
-
-def set_key(values: dict[str, Any], key: str, value: Any, given: str) -> None:
-    """Set a dotted key in place. Raises `RequestError`, which begins with ``given``, where a part is no section."""
-    *parents, last = key.split(".")
-    here = values
-    for parent in parents:
-        inner = here.setdefault(parent, {})
-        if not isinstance(inner, dict):
-            raise RequestError(given, f"`{parent}` to be a section; it is {inner!r}", "leave out the part after it")
-        here = inner
-    here[last] = value
 
 
 def _one_length(values: dict[str, Any], overrides: Sequence[str]) -> None:

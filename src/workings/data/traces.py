@@ -66,9 +66,18 @@ def iterate_traces(path: Path) -> Iterator[Trace]:
     if not path.is_file():
         raise RequestError(f"traces: {path}", "a file of traces, one JSON object a line",
                            "workings data make addition --out traces.jsonl")
-    yield from iterate_lines(path, trace_from_json, lambda wrong: RequestError(
+    yield from iterate_lines(path, trace_from_json, lambda wrong: _no_trace(path, wrong))
+
+
+def _no_trace(path: Path, wrong: str) -> RequestError:
+    # Imported for an error alone: the importer knows traces.
+    from workings.data.importing.hints import import_command
+
+    # A first line that is none says that the file holds something else.
+    return RequestError(
         wrong, "one trace a line: id, prompt, steps, answer",
-        f"workings data import --format traces {path} --out traces.jsonl --on-error skip"))
+        import_command(path, "traces.jsonl") if wrong.startswith(f"{path}:1:") else
+        f"workings data import --format traces {path} --out traces.jsonl --on-error skip")
 
 
 def read_traces(path: Path) -> list[Trace]:

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workings.config.load import GIVEN, flow
+from workings.config.load import GIVEN
+from workings.config.overrides import flow
 from workings.models.unproven import said_of_recipe
 from workings.record.layout import DATA_DIGESTS, RECIPE, SUMS
 from workings.record.manifest import RunManifest

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from workings.config.load import LoadedRecipe, check_recipe, set_key
+from workings.config.load import LoadedRecipe, check_recipe
+from workings.config.overrides import set_key
 from workings.config.recipe import Recipe
 from workings.record.values import leaves
 

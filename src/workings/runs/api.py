@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from workings.config.load import LoadedRecipe, Overrides, RecipeLike, load_recipe
+from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
+from workings.config.overrides import Overrides
 from workings.errors import RequestError
 from workings.reports.live.listeners import RunListeners
 from workings.runs.given_data import Rows

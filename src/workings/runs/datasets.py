@@ -108,7 +108,7 @@ def read_questions(path: Path) -> list[Item]:
         RequestError: there is no such file or set, or a line of it is no question with an answer.
     """
     keys = _first_keys(path) if path.is_file() else set()
-    if {"prompt", "answer"} <= keys and "expected_answer" not in keys:
+    if {"id", "prompt", "answer"} <= keys and "expected_answer" not in keys:
         return [question_of(trace) for trace in open_traces(str(path)).traces]
     return read_items(path)
 

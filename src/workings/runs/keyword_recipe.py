@@ -9,16 +9,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from workings.config.load import LoadedRecipe, Overrides, load_recipe
+from workings.config.load import LoadedRecipe, load_recipe
+from workings.config.overrides import Overrides, moved_override, override_words
 from workings.engines.hardware_probe import accelerators
 from workings.errors import RequestError
 from workings.record.layout import CONFIG, GIVEN_ITEMS, GIVEN_TRACES
-from workings.runs.given_data import Rows, holds_pairs, write_given_items, write_given_traces
+from workings.runs.given_data import Rows, holds_pairs, rows_of, write_given_items, write_given_traces
 
 MAX_LENGTH = 1024
 """Tokens of a row at most."""
 BUCKETS = (64, 128, 256, 512)
 """Lengths that batches of shorter rows are padded to: to the longest one most rows would be padding."""
+QUESTIONS = "items"
+"""Format of rows that are questions with expected answers, which learning from rewards asks."""
 FINAL_SHARE = 0.1
 """Of the peak, at the last step: with 0 that step would change nothing, and it may be the only one."""
 LEARNING_RATES = {"scratch": 1e-3, "full": 2e-5, "lora": 2e-4, "qlora": 2e-4}
@@ -59,29 +62,42 @@ def keyword_recipe(asked: Keywords) -> Iterator[LoadedRecipe]:
         config = Path(folder, CONFIG).parent
         for place in (config, Path(folder, GIVEN_TRACES).parent):
             place.mkdir(exist_ok=True)
-        kept: list[str] = []
-        values = _values(asked, Path(folder), kept)
-        loaded = load_recipe(values, asked.overrides)
+        traces, form = _traces(asked, Path(folder))
+        kept = [GIVEN_TRACES] if form else []
+        values = _values(asked, traces, form, Path(folder), kept)
+        # Absolute, because a recipe's paths begin in its own folder, and this one has a temporary one.
+        loaded = load_recipe(values, [moved_override(word, lambda name: _existing(name) or name)
+                                      for word in override_words(asked.overrides)])
+        if form == QUESTIONS and not loaded.recipe.draws:
+            raise RequestError("data: rows with expected_answer, of which nothing can be imitated",
+                               "rows with steps and answer, or an algorithm that rewards answers",
+                               'overrides={"algorithm.name": "grpo", "rewards": [{"scorer": "answer"}]}')
         yield replace(loaded, base=config, kept=tuple(kept))
 
 
-def _values(asked: Keywords, folder: Path, kept: list[str]) -> dict[str, Any]:
-    traces, form = _file(asked.data, "traces"), ""
-    if not traces:
-        form = write_given_traces(asked.data, folder / GIVEN_TRACES)
-        traces = f"../{GIVEN_TRACES}"
-        kept.append(GIVEN_TRACES)
+def _traces(asked: Keywords, folder: Path) -> tuple[str, str]:
+    """What `data.traces` names, and the format of the rows that were given; empty for a file or a shipped set."""
+    if named := _file(asked.data, "traces"):
+        return named, ""
+    rows = rows_of(asked.data, "data")
+    if "expected_answer" in rows[0] and "steps" not in rows[0]:
+        write_given_items(rows, folder / GIVEN_TRACES)
+        return f"../{GIVEN_TRACES}", QUESTIONS
+    return f"../{GIVEN_TRACES}", write_given_traces(rows, folder / GIVEN_TRACES)
+
+
+def _values(asked: Keywords, traces: str, form: str, folder: Path, kept: list[str]) -> dict[str, Any]:
     model: dict[str, Any] = dict(asked.model) if isinstance(asked.model, Mapping) else {
         # Absolute, because a recipe's paths begin in its own folder, and this one has a temporary one.
         "source": "pretrained", "id": _existing(str(asked.model)) or str(asked.model)}
     scratch = model.get("source") == "scratch"
     on_accelerator = bool(accelerators())
+    reasoning = _reasoning(folder / GIVEN_TRACES if form not in ("", QUESTIONS) else None)
     values: dict[str, Any] = {
         "name": _name(model, asked.method), "engine": "auto", "model": model,
         **({"tokenizer": "train"} if scratch else {}),
         "data": {"traces": traces, "template": "gemma" if scratch else "tokenizer",
-                 "reasoning": _reasoning(folder / GIVEN_TRACES if form else None), "max_length": MAX_LENGTH,
-                 **_buckets(asked.overrides)},
+                 "reasoning": reasoning, "max_length": MAX_LENGTH, **_buckets(asked.overrides)},
         "method": {"name": asked.method}, "batch": {"micro_batch": 4, "accumulation": 4},
         "training": {**({} if _is_constant(asked.overrides) else {"final_share": FINAL_SHARE}),
                      **({"steps": asked.steps} if asked.steps else {}),

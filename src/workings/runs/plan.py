@@ -4,7 +4,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workings.config.load import LoadedRecipe, Overrides, RecipeLike, load_recipe
+from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
+from workings.config.overrides import Overrides
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target, find_target
 from workings.hardware.memory import gib

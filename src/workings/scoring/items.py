@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -67,9 +66,9 @@ def read_items(path: Path) -> list[Item]:
     """Items of a JSON lines file, in its order; or those of a shipped set, where its name is given and no file has it.
 
     A line is our own form (``id``, ``prompt``, ``expected_answer``, optional ``section``, ``category``,
-    ``difficulty``, ``cluster``, ``aliases``, ``tolerance``, ``history``: earlier turns); or ``question`` and
-    ``answer``, a line of text, a number, or GSM8K's solution that ends in ``#### n``. An id that such a line does not
-    have is the file's name and the line's number.
+    ``difficulty``, ``cluster``, ``aliases``, ``tolerance``, ``history``: earlier turns); or ``question`` (or
+    ``prompt``) and ``answer``, a line of text, a number, or GSM8K's solution that ends in ``#### n``. An id that such
+    a line does not have is the file's name and the line's number.
 
     Raises:
         RequestError: no such file or shipped set, an empty file; or it names every line (first ten) that is not an
@@ -107,14 +106,9 @@ def read_items(path: Path) -> list[Item]:
 def _way_in(path: Path) -> str:
     """What to type for a file in which no line is an item: a table, parquet, or records of another format."""
     # Imported for an error alone, see `read_items`.
-    from workings.data.importing.hints import looks_like
+    from workings.data.importing.hints import import_command
 
-    first = next((record for _, record in read_lines(path) if isinstance(record, dict)), {})
-    form = looks_like(first)
-    if first and not form:
-        return "rename the keys in that file: id, prompt, expected_answer; or question, answer"
-    return (f"workings data import {shlex.quote(str(path))} --out questions.jsonl" + f" --format {form}" * bool(form)
-            + ", and name questions.jsonl in its place: traces are asked as questions")
+    return f"{import_command(path, 'questions.jsonl')}; a file of traces is asked as questions"
 
 
 def items_digest(items: Sequence[Item]) -> str:
@@ -129,9 +123,10 @@ def items_digest(items: Sequence[Item]) -> str:
 
 def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
     """One item from one JSON object. Raises ``ValueError`` that says what is wrong with it."""
-    if "question" in record and "answer" in record and "prompt" not in record:
-        # Told by its keys: GSM8K calls `answer` what holds the worked solution too.
-        record = _from_question(record, fallback_id)
+    asked = "question" if "question" in record else "prompt"
+    # A trace has steps; without them its answer is the expected one.
+    if asked in record and "answer" in record and not {"expected_answer", "steps"} & record.keys():
+        record = _from_question(record, asked, fallback_id)
     for name in ("id", "prompt", "expected_answer"):
         if name not in record:
             raise ValueError(f"has no {name!r}")
@@ -150,17 +145,17 @@ def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
                 extra={key: value for key, value in record.items() if key not in _KNOWN}, **texts)
 
 
-def _from_question(record: Mapping[str, Any], fallback_id: str) -> dict[str, Any]:
+def _from_question(record: Mapping[str, Any], asked: str, fallback_id: str) -> dict[str, Any]:
     solution = record["answer"]
     if not isinstance(solution, str) or "####" not in solution:
         # Of several lines the expected answer is one, and nothing says which.
         if isinstance(solution, str) and "\n" in solution.strip():
             raise ValueError("answer has several lines and no '#### n' at its end (GSM8K's form)")
-        rest = {key: value for key, value in record.items() if key not in ("question", "answer")}
-        return {"id": fallback_id, **rest, "prompt": record["question"], "expected_answer": solution}
+        rest = {key: value for key, value in record.items() if key not in (asked, "answer")}
+        return {"id": fallback_id, **rest, "prompt": record[asked], "expected_answer": solution}
     answer = solution.rsplit("####", 1)[1].strip()
     steps = len(re.findall(r"<<[^<>]*>>", solution))
-    return {"id": record.get("id", fallback_id), "prompt": record["question"], "expected_answer": answer,
+    return {"id": record.get("id", fallback_id), "prompt": record[asked], "expected_answer": answer,
             "difficulty": f"{steps} steps" if steps != 1 else "1 step"}
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from workings.data.checking.findings import CheckReport, DataFinding
+from workings.data.importing.hints import import_command
 from workings.data.importing.records import Unreadable
 from workings.data.importing.sources import open_file
 from workings.data.preferences import PreferencePair
 from workings.data.traces import Trace
+from workings.errors import RequestError
 from workings.record import atomic
 
 Entry = Trace | PreferencePair
@@ -64,6 +66,11 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
             continue
         seen[entry.id] = position
         entries.append((position, entry))
+    # One bad line is a finding; a file in which no line is one holds something else.
+    if count and all(finding.kind == "unreadable" for finding in findings) and not entries:
+        raise RequestError(f"{findings[0].id}: {findings[0].text}, and no other line is better" if count > 1 else
+                           f"{findings[0].id}: {findings[0].text}", "traces, or preference pairs",
+                           import_command(path, "traces.jsonl"))
     return Numbered(entries, findings, count)
 
 

@@ -1,6 +1,8 @@
 """Which format a record looks like, where it was asked for under another one, or under none."""
 
+import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from workings.data.importing.fields import keys_of
@@ -8,7 +10,7 @@ from workings.data.importing.formats import FORMATS
 from workings.data.importing.key_map import KeyMap
 from workings.data.importing.pair_formats import PAIR_FORMATS
 from workings.data.importing.records import SourceRecord
-from workings.data.importing.sources import RecordSource
+from workings.data.importing.sources import RecordSource, open_file
 from workings.data.importing.verdicts import kto
 from workings.errors import RequestError
 
@@ -39,6 +41,27 @@ def advice(record: Mapping[str, Any], keys: KeyMap, asked: str) -> str:
     if hint := looks_like(keys.renamed(record), asked):
         return f"these keys look like format {hint}: --format {hint}"
     return f"--map says what the keys are called here, as in --map prompt=KEY; the record has {keys_of(record)}"
+
+
+def import_command(path: Path, out: str) -> str:
+    """What to type to bring a file, in which no line is what is wanted, into our form.
+
+    Args:
+        path: of the file.
+        out: name of the file to write.
+    """
+    typed = f"workings data import {shlex.quote(str(path))} --out {out}"
+    try:
+        first = next(open_file(path).records(lambda _: None), None)
+    except RequestError:  # typed, it says what is wrong with the file as a whole
+        return typed
+    value = first.value if isinstance(first, SourceRecord) else None
+    if not isinstance(value, dict):
+        return typed
+    form = looks_like(value)
+    if not form:
+        return f"{typed} --format FORMAT --map KEY=KEY; the records have {keys_of(value)}"
+    return f"{typed} --format {form}"
 
 
 def refuse_without_format(source: RecordSource, keys: KeyMap) -> None:

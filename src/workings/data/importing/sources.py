@@ -1,9 +1,10 @@
-"""Where records come from: JSON lines, a JSON array, parquet, or a data set on the Hugging Face Hub.
+"""Where records come from: JSON lines, a JSON array, CSV, parquet, or a data set on the Hugging Face Hub.
 
 Everything streams: memory holds one record, or one batch of parquet rows, whatever the size of the file.
 """
 
 import codecs
+import csv
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ _WRONG_ENCODINGS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_L
 _PARQUET_MAGIC = b"PAR1"
 _PARQUET_ROWS = 256
 """Rows of parquet in memory at a time."""
-_TABLES = (".csv", ".tsv")
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _AS_LINES = "python -c \"import {0}; {0}.{1}.to_json('records.jsonl', orient='records', lines=True)\""
 
 Progress = Callable[[int], object]
@@ -50,13 +51,13 @@ class RecordSource:
 
 
 def open_file(path: Path) -> RecordSource:
-    """A file of JSON lines, a JSON array or parquet; which one, its first bytes say.
+    """A file of JSON lines, a JSON array or parquet, which its first bytes say; or CSV, by its name.
 
     Raises:
         RequestError: when there is no such file, it is empty, or it is not UTF-8 text.
     """
     if not path.is_file():
-        raise RequestError(f"file: {no_file(path)}", "a file of JSON lines, a JSON array or parquet",
+        raise RequestError(f"file: {no_file(path)}", "a file of JSON lines, a JSON array, CSV or parquet",
                            _AS_LINES.format("datasets", f"load_from_disk({str(path)!r})") if path.is_dir() else
                            "for a data set of the Hugging Face Hub: OWNER/NAME with --revision")
     with path.open("rb") as stream:
@@ -66,12 +67,12 @@ def open_file(path: Path) -> RecordSource:
     if head.startswith(_WRONG_ENCODINGS):
         raise RequestError(f"file: {path} is UTF-16 or UTF-32", "UTF-8",
                            f"iconv -f UTF-16 -t UTF-8 {path} > utf8.jsonl")
-    if path.suffix.lower() in _TABLES and not head.lstrip().startswith((b"{", b"[", _PARQUET_MAGIC)):
-        raise RequestError(f"file: {path}, a table of text", "a file of JSON lines, a JSON array or parquet",
-                           _AS_LINES.format("pandas", f"read_csv({str(path)!r})"))
     # The bytes decide and not the name: files called `.json` hold JSON lines as often as an array.
     text = head.removeprefix(codecs.BOM_UTF8).lstrip()
     read = _parquet if head.startswith(_PARQUET_MAGIC) else _array if text.startswith(b"[") else _lines
+    # A table of text begins with the names of its columns, which nothing tells from other text.
+    if read is _lines and path.suffix.lower() in _DELIMITERS and not text.startswith(b"{"):
+        read = _table
     return RecordSource(str(path), path.name.split(".")[0], path.stat().st_size, lambda progress: read(path, progress))
 
 
@@ -167,6 +168,35 @@ def _array(path: Path, progress: Progress) -> Records:
             raise RequestError(f"{path}: record {number}: {reason}",
                                "one JSON array; after a broken element nothing says where the next one begins",
                                f"repair it, or write one record a line: jq -c '.[]' {path} > lines.jsonl") from None
+
+
+def _table(path: Path, progress: Progress) -> Records:
+    """CSV with a line of column names; a cell that is empty is a key that is missing. Records are numbered from 1."""
+    csv.field_size_limit(MAX_RECORD_BYTES)
+    with path.open("rb") as binary:
+        text = (_told(line, progress).decode("utf-8-sig" if number == 0 else "utf-8")
+                for number, line in enumerate(binary))
+        rows = csv.reader(text, delimiter=_DELIMITERS[path.suffix.lower()], strict=True)
+        try:
+            names = next(rows)
+            if len(set(names)) < len(names) or not all(names):
+                raise RequestError(f"{path}: columns {', '.join(map(repr, names))}",
+                                   "a first line with a name for each column, each once", "correct the first line")
+            for number, row in enumerate((row for row in rows if row), start=1):
+                if len(row) != len(names):
+                    yield Unreadable(number, f"{len(row)} cells under {len(names)} columns", ",".join(row), 0)
+                else:
+                    yield SourceRecord(number, {name: cell for name, cell in zip(names, row, strict=True) if cell})
+        except (csv.Error, UnicodeDecodeError) as error:
+            # A line that is not UTF-8 was not counted.
+            number = rows.line_num + isinstance(error, UnicodeDecodeError)
+            raise RequestError(f"{path}: line {number}: {error}", "a table in UTF-8, cells with a line end "
+                               "or a delimiter in quotes", "correct that line, or write the table anew") from None
+
+
+def _told(line: bytes, progress: Progress) -> bytes:
+    progress(len(line))
+    return line
 
 
 class _Characters:

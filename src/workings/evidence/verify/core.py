@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workings.errors import RecordError
+from workings.errors import RecordError, RequestError
 from workings.evidence.verify import (
     announced,
     attempts,
@@ -92,6 +92,9 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
     """
     if not 0 <= level <= HIGHEST_LEVEL:
         raise ValueError(f"level must be 0 to {HIGHEST_LEVEL}, not {level}")
+    if Path(path).is_file() and not _may_be_zip(Path(path)):
+        raise RequestError(str(path), "a run directory, a folder of runs, or a packed .zip",
+                           "the folder that `workings train` named when it ended")
     try:
         record = replace(load(open_tree(Path(path)), expect_root, progress, trusted), replay=replay,
                          authorities=authorities, report=report)
@@ -102,6 +105,14 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
         first = Check(id=READABLE.id, level=0, verdict=CheckVerdict.FAILED, text=str(error))
         return Verification(path=str(path), checks=(first, *unread), asked_level=level, root="", claims=())
     return verified(record, level)
+
+
+def _may_be_zip(path: Path) -> bool:
+    """By its name, or by its first bytes: a pack that was damaged is a record that fails."""
+    if path.suffix.lower() == ".zip":
+        return True
+    with path.open("rb") as stream:
+        return stream.read(2) == b"PK"
 
 
 def verified(record: Record, level: int = DEFAULT_LEVEL) -> Verification:

@@ -1,0 +1,115 @@
+"""Overrides: ``key=value`` words of a command line, or dotted keys with their values in Python."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workings.config.places import is_place, moved_places, relative_place
+from workings.config.yaml_reader import parse_yaml
+from workings.errors import RequestError
+
+Overrides = Sequence[str] | Mapping[str, Any]
+"""``key=value`` words, or dotted keys with their values."""
+
+
+def override_words(overrides: Overrides) -> list[str]:
+    """Overrides as ``key=value`` words. Raises `RequestError` for a single text, and for a value that no file holds."""
+    if isinstance(overrides, str):  # a sequence of letters, which nobody means
+        raise RequestError(f"overrides={overrides!r}", "a dict, or a list of key=value words",
+                           f"overrides=[{overrides!r}]")
+    if not isinstance(overrides, Mapping):
+        return list(overrides)
+    return [f"{key}={flow(value)}" for key, value in overrides.items()]
+
+
+def flow(value: Any) -> str:
+    """A value as it is written in an override."""
+    if isinstance(value, Path):
+        value = str(value)
+    # A text that YAML would read as something else (`1e-3`, `true`) is put in quotes; JSON is YAML.
+    try:
+        is_plain = isinstance(value, str) and parse_yaml(value, "an override") == value
+    except RequestError:
+        is_plain = False
+    try:
+        return str(value) if is_plain else json.dumps(value, sort_keys=True)
+    except TypeError:
+        raise no_value(value) from None
+
+
+def apply_override(values: dict[str, Any], override: str) -> None:
+    """Set one dotted key in place."""
+    key, equals, written = override.partition("=")
+    if not equals or not key:
+        raise RequestError(override, "an override of the form key=value", "e.g. training.steps=100")
+    # The value is read as in a file, so `[]`, `true` and `1e-3` mean the same in both.
+    set_key(values, key, parse_yaml(written, f"override {override!r}"), override)
+
+
+def seen_from(base: Path, override: str) -> str:
+    """An override in which files of the current folder are named as seen from the recipe's folder."""
+    key, equals, _ = override.partition("=")
+    if not equals or not key or base.resolve() == Path.cwd().resolve():
+        return override
+
+    def change(name: str) -> str:
+        here, beside = Path(name).absolute(), base / name
+        if not is_place(here):
+            return name
+        seen = relative_place(here, base)
+        if is_place(beside) and not beside.samefile(here):
+            raise RequestError(f"the override {override}", f"one file; there is one here and another in {base}",
+                               f"{seen} for the one here, {beside} for the other")
+        return seen
+
+    return moved_override(override, change)
+
+
+def moved_override(override: str, change: Callable[[str], str]) -> str:
+    """An override with the relative names of files in it changed; as it was typed where it names none.
+
+    Raises `RequestError` where its value cannot be read.
+    """
+    key, _, written = override.partition("=")
+    value = parse_yaml(written, f"override {override!r}")
+    values: dict[str, Any] = {}
+    set_key(values, key, value, override)
+    moved: Any = moved_places(values, change)
+    for part in key.split("."):
+        moved = moved[part]
+    return override if moved == value else f"{key}={flow(moved)}"
+
+
+def set_key(values: dict[str, Any], key: str, value: Any, given: str) -> None:
+    """Set a dotted key in place. Raises `RequestError`, which begins with ``given``, where a part is no section."""
+    *parents, last = key.split(".")
+    here = values
+    for parent in parents:
+        inner = here.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise RequestError(given, f"`{parent}` to be a section; it is {inner!r}", "leave out the part after it")
+        here = inner
+    here[last] = value
+
+
+def no_value(value: Any) -> RequestError:
+    """Of something in a recipe given in Python that no recipe can hold, such as a function among the rewards."""
+    inner = next((each for each in _inside(value) if not isinstance(each, str | int | float | None)), value)
+    if callable(inner):
+        name = getattr(inner, "__name__", "function")
+        return RequestError(f"the function {name} in a recipe",
+                            "FILE.py:FUNCTION: it runs in a process of its own, and its file's digest is recorded",
+                            f'"rewards": [{{"scorer": "mine.py:{name}"}}]')
+    return RequestError(f"a value of type {type(inner).__name__} in a recipe", "texts, numbers, lists and dicts")
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    """What is no list and no mapping, at any depth."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _inside(each)
+    else:
+        yield value
