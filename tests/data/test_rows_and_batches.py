@@ -77,6 +77,10 @@ def test_a_long_row_is_an_error_or_a_listed_drop() -> None:
     long = Trace(id="long", prompt="What is 1+1?", steps=("1+1=2 " * 20,), answer="2")
     with pytest.raises(RequestError, match=r"trace long: \d+ tokens, and data.max_length is 48"):
         build_rows([TRACES[0], long], TOKENIZER, TEMPLATE, config())
+    # Of several the longest: the limit that it asks for takes all of them.
+    longer = Trace(id="longer", prompt="What is 1+1?", steps=("1+1=2 " * 25,), answer="2")
+    with pytest.raises(RequestError, match=r"trace longer: (\d+) tokens.*; 2 of 3 are too long(?s:.*)max_length=\1 "):
+        build_rows([long, longer, TRACES[0]], TOKENIZER, TEMPLATE, config())
     rows = build_rows([TRACES[0], long], TOKENIZER, TEMPLATE, config(over_length="drop"))
     assert [kept.id for kept in rows.rows] == [TRACES[0].id]
     assert [(gone["id"], gone["status"]) for gone in rows.index[1:]] == [("long", "dropped")]

@@ -244,7 +244,7 @@ def test_short_rows_are_not_padded_to_the_longest_one_allowed(overrides, buckets
 
 def test_questions_are_rewarded_by_a_file_of_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text("def brevity(prompts, completions, **columns):\n    return [0.0] * len(prompts)\n")
+    (tmp_path / "mine.py").write_text("def brevity(prompts, **columns):\n    return [0.0] * len(prompts)\n")
     asked = Keywords(model=SHAPE, data=QUESTIONS, method="full", steps=1, overrides={
         "algorithm.name": "grpo", "rewards": [{"scorer": "mine.py:brevity"}]})
     with keyword_recipe(asked) as loaded:

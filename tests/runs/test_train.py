@@ -196,7 +196,10 @@ def test_resuming_something_else_is_refused(child, recipe, tmp_path):
 def test_a_refused_resumption_leaves_a_sealed_run_where_it_stands(recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("UNIGRAM_NAN_AT", "8")
     sealed = RunRecord.open(train(str(recipe), tmp_path / "run").run)
+    train(str(recipe), tmp_path / "typed", ["training.learning_rate=0.25"])
     monkeypatch.delenv("UNIGRAM_NAN_AT")
+    with pytest.raises(RequestError, match=r"0\.25 before, 0\.5 now(?s:.*)with: training\.learning_rate=0\.25;"):
+        train(str(recipe), tmp_path / "typed", resume=True)
     before = sorted(path.name for path in tmp_path.iterdir())
     with pytest.raises(RequestError, match=r"training\.learning_rate: 0\.5 before, 0\.1 now"):
         train(str(recipe), tmp_path / "run", ["training.learning_rate=0.1"], resume=True)

@@ -40,7 +40,7 @@ def test_questions_with_a_line_as_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "text", "said"), [
-    ("qa.csv", "question,answer\n1+1?,2\n", "workings data import .*qa.csv --out questions.jsonl --format question-ans"),
+    ("qa.csv", "question,answer\n1+1?,2\n", "data import .*qa.csv --out questions.jsonl --format question-ans"),
     ("chat.jsonl", '{"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}]}',
      "--format messages"),
     ("odd.jsonl", '{"q": "1+1?", "a": "2"}', "--map KEY=KEY; the records have `q`, `a`"),

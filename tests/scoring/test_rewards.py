@@ -164,6 +164,7 @@ def single(completions, **columns): return 1.0
 def nothing(completions, **columns): pass
 def raises(completions, **columns): return {}[completions[0]]
 def no_columns(prompts, completions): return [1.0, 1.0]
+def wants_more(prompts, completions, gold, **columns): return [1.0, 1.0]
 def hangs(completions, **columns): time.sleep(600)
 def dies(completions, **columns): os._exit(9)
 def eats(completions, **columns): return [len(bytearray(10**12))] * 2
@@ -211,6 +212,8 @@ def test_values_come_by_name_for_each_completion(own):
     ("nothing", "returned NoneType, not a list of 2 numbers"),
     ("raises", r"raised KeyError: .*7\+5=12.* \(own.py, line \d+\)"),
     ("no_columns", "raised TypeError: .*unexpected keyword argument"),
+    ("wants_more", "raised TypeError: missing a required argument: 'gold'; it is called with prompts, completions, "
+     "answer, .*history, .*topic.*expected_answer.*completion_ids$"),
     ("dies", r"its process died \(exit code 9\) over 2 completions"),
     ("eats", r"raised MemoryError: .*\(the limit is 4294967296 bytes\)"),
 ])

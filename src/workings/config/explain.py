@@ -61,7 +61,8 @@ def explain(errors: list[ErrorDetails], place: Place) -> RequestError:
             hints.append(_near_choice(error, dotted) or _empty_section(error, location))
     if missing:
         hints.append("what is missing, in the file or at the end of the command: " + " ".join(missing))
-    hints = [hint for hint in hints if hint] or ["workings recipes show smoke-tiny"]
+    hints = [hint for hint in hints if hint] or [
+        "correct that key; `workings recipes show smoke-tiny` prints a whole recipe"]
     # Further lines stand below the first one, behind the ten characters of its label.
     return RequestError(*("\n          ".join(dict.fromkeys(lines)) for lines in (given, expected, hints)))
 

@@ -113,7 +113,7 @@ def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = 
     values = parse_yaml(text, origin)
     if not isinstance(values, dict):
         raise RequestError(f"{origin}: {type(values).__name__}", "a mapping of recipe keys",
-                           "workings recipes show smoke-tiny")
+                           "workings recipes show smoke-tiny, which prints one")
     # Before the overrides, which are written in our words alone.
     moved = rename(values, frozenset(Recipe.model_fields), origin)
     for override in overrides:

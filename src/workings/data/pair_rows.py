@@ -15,7 +15,7 @@ import numpy as np
 from workings.config.data import DataConfig
 from workings.data.encode import Encoded, Example, encoded
 from workings.data.preferences import PreferencePair
-from workings.data.rows import Dropped, Row, RowSet, refuse_other_template, refuse_repeated_ids, row_of
+from workings.data.rows import Dropped, Row, RowSet, refuse_long, refuse_other_template, refuse_repeated_ids, row_of
 from workings.errors import RecordError, RequestError
 from workings.models.chat import THINK, THOUGHT, THOUGHT_END, ChatTemplate
 from workings.models.tokenizer import Tokenizer
@@ -90,6 +90,7 @@ def build_pair_rows(pairs: Sequence[PreferencePair], tokenizer: Tokenizer, templ
     refuse_other_template(template, data_config)
     rows: list[Row] = []
     dropped: list[Dropped] = []
+    too_long: list[Dropped] = []
     limit = data_config.max_length
     sides = encoded(_examples(pairs, template), tokenizer, template)
     # One generator twice: each pair takes its chosen example and then its rejected one.
@@ -102,10 +103,10 @@ def build_pair_rows(pairs: Sequence[PreferencePair], tokenizer: Tokenizer, templ
             continue
         reason = f"{longest} tokens in its longer row, and data.max_length is {limit}"
         # Never cut, and never one without the other: half a pair prefers nothing.
-        if data_config.over_length == "error":
-            raise RequestError(f"pair {pair.id}: {reason}", "both completions inside the window",
-                               f"data.max_length={longest} or data.over_length=drop")
+        too_long.append(Dropped(pair.id, longest, reason))
         dropped += [Dropped(row.id, len(row.tokens), f"its pair has {reason}") for row in both]
+    if data_config.over_length == "error":
+        refuse_long(too_long, "pair", len(pairs), "both completions inside the window")
     if not rows:
         raise RequestError(f"{len(pairs)} pairs, none of which gives rows", "at least one pair",
                            "a larger data.max_length" if dropped else "a file with pairs")

@@ -211,7 +211,7 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
     """
     rows: list[Row] = []
     dropped: list[Dropped] = []
-    limit, over_length = data_config.max_length, data_config.over_length
+    limit = data_config.max_length
     refuse_other_template(template, data_config)
     for example in encoded((_example(trace, data_config) for trace in traces), tokenizer, template):
         row = row_of(example)
@@ -220,15 +220,31 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
             continue
         reason = f"{len(row.tokens)} tokens, and data.max_length is {limit}"
         # Never cut: a shortened row would teach reasoning without its answer, and never the stop token.
-        if over_length == "error":
-            raise RequestError(f"trace {row.id}: {reason}", "reasoning and answer inside the window",
-                               f"data.max_length={len(row.tokens)} or data.over_length=drop")
         dropped.append(Dropped(row.id, len(row.tokens), reason))
+    if data_config.over_length == "error":
+        refuse_long(dropped, "trace", len(traces), "reasoning and answer inside the window")
     refuse_repeated_ids([row.id for row in rows], "trace")
     if not rows:
         raise RequestError(f"{len(dropped)} traces, none of which gives a row", "at least one row",
                            "a larger data.max_length" if dropped else "a file with traces")
     return RowSet(tuple(rows), tuple(dropped), tokenizer.pad_id, limit)
+
+
+def refuse_long(dropped: Sequence[Dropped], kind: str, count: int, expected: str) -> None:
+    """Raise `RequestError` where some are too long, and name the longest: its length is the limit that takes all.
+
+    Args:
+        dropped: what gives no row, a trace or the longer side of a pair each.
+        kind: `trace` or `pair`.
+        count: how many there are in all.
+        expected: what should be.
+    """
+    if not dropped:
+        return
+    longest = max(dropped, key=lambda each: each.tokens)
+    others = f"; {len(dropped):,} of {count:,} are too long, and this is the longest" if len(dropped) > 1 else ""
+    raise RequestError(f"{kind} {longest.id}: {longest.reason}{others}", expected,
+                       f"data.max_length={longest.tokens} or data.over_length=drop")
 
 
 def row_problems(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemplate,

@@ -4,6 +4,7 @@ Ours are registered in `pyproject.toml` in the same way as another package would
 """
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.metadata import EntryPoint
 
 from workings.config.recipe import DEFAULT_ENGINE
@@ -45,7 +46,9 @@ def find_engine(name: str) -> RegisteredEngine:
     """
     point = find_plugin(GROUP, name, given=f"engine: {name}", task="register")
     if point is None:
+        near = get_close_matches(name, engine_names(), n=1)
         raise RequestError(f"engine: {name}", "a registered engine: " + ", ".join(engine_names()),
+                           f"did you mean {near[0]}?" if near else
                            "set `engine:` to one of them, or install the package that brings it")
     try:
         # Imports the engine's framework, which takes seconds.

@@ -145,18 +145,20 @@ def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, setting
                     facts={"run": opened.run.path.resolve().name, "step": opened.checkpoint.step})
 
 
+def learned_items(run: Path, questions: Sequence[Item]) -> list[str]:
+    """Ids of the questions that a run was trained on; empty of what is no run of ours."""
+    there = next((run / name for name in (ROWS, PROMPTS) if (run / name).is_file()), None)
+    learned = learned_questions(jsonl.read(there)[0]) if there is not None else set()
+    return [item.id for item in questions if prompt_digest(item.prompt) in learned]
+
+
 def refuse_learned(run: Path, questions: Sequence[Item], out: Path) -> None:
     """Refuse to keep answers to questions that the run was trained on inside of it: it would not verify any more.
 
     Raises:
         RequestError: ``out`` lies in the run, and a question was trained on.
     """
-    there = next((run / name for name in (ROWS, PROMPTS) if (run / name).is_file()), None)
-    if there is None or run.resolve() not in out.resolve().parents:
-        return
-    learned = learned_questions(jsonl.read(there)[0])
-    both = [item.id for item in questions if prompt_digest(item.prompt) in learned]
-    if both:
+    if run.resolve() in out.resolve().parents and (both := learned_items(run, questions)):
         raise RequestError(f"{len(both):,} of {len(questions):,} items that {run} was trained on, such as {both[0]}, "
                            "for an evaluation in it, with which it would not verify any more",
                            "questions that it has not seen",

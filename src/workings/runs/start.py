@@ -1,5 +1,6 @@
 """Where a run begins: in a new directory, or where a killed, interrupted or failed one stopped."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from workings.record.layout import (
     EVALUATION_CONFIG,
     EVENTS,
     MODEL_SHAPE,
+    OVERRIDES,
     PARTIAL_SUFFIX,
     RECIPE_EVALUATION,
     SEAL,
@@ -26,6 +28,8 @@ from workings.record.values import Absent, now
 from workings.record.writer import RunWriter
 from workings.training.loop import Progress
 
+SHOWN = 6
+"""Differences that an error names."""
 PLACES = {"batch.micro_batch", "mesh.fsdp", "mesh.tp"}
 """Keys of a recipe that say where rows lie, and nothing about the course of training but by their product."""
 
@@ -145,7 +149,7 @@ def _asked(unit: Path) -> dict[str, Any]:
 def same_request(out: Path, request: dict[str, dict[str, Any]]) -> RunRecord:
     """A sealed run. Raises `RequestError` where it was asked for something else (as `begin_again`)."""
     for relative, values in request.items():
-        _refuse(_said(_differences(loads((out / relative).read_bytes()), values, "")))
+        _refuse(_said(_differences(loads((out / relative).read_bytes()), values, "")), [])
     return RunRecord.open(out)
 
 
@@ -189,7 +193,7 @@ def _refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, 
             _refuse_other_rows(_rows(before, meshes), _rows(values, mesh), int(mesh["fsdp"]))
             moved += said + ([f"mesh: {meshes} before, {dict(mesh)} now"] if meshes != dict(mesh) else [])
         else:
-            _refuse(said)
+            _refuse(said, (_before(folders, OVERRIDES) or {}).get("overrides", []) if relative == CONFIG else [])
     return moved
 
 
@@ -197,11 +201,15 @@ def _said(differing: Sequence[tuple[str, Any, Any]]) -> list[str]:
     return [f"{key}: {old!r} before, {new!r} now" for key, old, new in differing]
 
 
-def _refuse(said: Sequence[str]) -> None:
+def _refuse(said: Sequence[str], overrides: Sequence[str]) -> None:
+    """Raise `RequestError` where something differs; ``overrides`` are the words that the run was started with."""
     if said:
-        raise RequestError("; ".join(said),
-                           "the same recipe and data as the run that is resumed",
-                           "resume with the recipe it was started with, or start a new run with another --out")
+        more = [f"and {len(said) - SHOWN} more"] if len(said) > SHOWN else []
+        again = f"resume with what it was started with: {shlex.join(overrides)}" if overrides else (
+            "resume with the recipe it was started with")
+        raise RequestError("; ".join([*said[:SHOWN], *more]),
+                           "the same recipe and data as the run that is resumed; a reward's file counts as data",
+                           f"{again}; or start a new run with another --out")
 
 
 def _before(folders: Sequence[Path], relative: str) -> dict[str, Any] | None:

@@ -82,6 +82,7 @@ class TrainAndEvaluateResult:
             saved = any((training.run / CHECKPOINTS).glob("*"))
             state = "the last checkpoint in the run is the last good state" if saved else "there is no checkpoint"
             lines.append(f"reason: {training.reason}; {state}")
+            lines += self._after_a_reward(saved) if training.reason.startswith("reward ") else []
         if training.status == "interrupted":
             lines.append(f"to go on: {again}")
         if self.scorecard is not None:
@@ -98,6 +99,17 @@ class TrainAndEvaluateResult:
         lines += [f"to look at it: workings ui {quote(str(training.run.parent))}",
                   f"to verify: workings verify {quote(str(training.run))}"]
         return "\n".join(lines)
+
+
+    def _after_a_reward(self, saved: bool) -> list[str]:
+        """How to go on where a reward function failed: a run has one reward from its first step to its last."""
+        lines = ["once its file is mended: the same command with another --out; "
+                 "`workings reward check` with its words tries the reward first"]
+        if saved:
+            export = f"workings export {quote(str(self.training.run))} --out WEIGHTS"
+            lines.append(f"to begin with the weights of this run: {export}, then "
+                         "'model={source: pretrained, id: WEIGHTS}' tokenizer=model")
+        return lines
 
 
 def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,

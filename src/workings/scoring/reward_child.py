@@ -7,6 +7,7 @@ compiled extensions that call the system themselves, and `multiprocessing` with 
 and written. It is a guard against mistakes; code that is not trusted belongs into a container.
 """
 
+import inspect
 import json
 import math
 import runpy
@@ -92,16 +93,28 @@ def _load(reward: RewardConfig, version: str, settings: RewardSettings) -> Compu
     function = runpy.run_path(str(path)).get(reward.function)
     if not callable(function):
         raise RequestError(f"no function {reward.function} in {path}", "a function of that name")
-    return lambda samples: function(
-        prompts=[sample.item.prompt for sample in samples], completions=[sample.text for sample in samples],
-        **columns(samples))
+    return lambda samples: _called(function, {
+        "prompts": [sample.item.prompt for sample in samples],
+        "completions": [sample.text for sample in samples], **columns(samples)})
+
+
+def _called(function: Callable[..., object], given: dict[str, list[Any]]) -> object:
+    """What a function gives back. Raises ``TypeError`` with what there is, where it asks for something else."""
+    try:
+        inspect.signature(function).bind(**given)
+    except TypeError as error:
+        raise TypeError(f"{error}; it is called with {', '.join(given)}") from None
+    except ValueError:  # compiled functions may have no signature that can be read
+        pass
+    return function(**given)
 
 
 def columns(samples: Sequence[CompletionToReward]) -> dict[str, list[Any]]:
     """What a function gets beside prompts and completions, each a list with one value for each completion.
 
-    Every key of the prompts' records, None where one has no such key; the expected answer also as ``answer``, unless
-    the record has a key of that name itself; and ``completion_ids``, lists of token ids.
+    Every key of the prompts' records, None where one has no such key; ``history``, the turns before the question; the
+    expected answer also as ``answer``, unless the record has a key of that name itself; and ``completion_ids``, lists
+    of token ids.
     """
     records = [_record(sample.item) for sample in samples]
     # A dictionary instead of a set keeps the order.
@@ -112,7 +125,7 @@ def columns(samples: Sequence[CompletionToReward]) -> dict[str, list[Any]]:
 
 
 def _record(item: Item) -> dict[str, Any]:
-    always = {"aliases": [], "tolerance": 0.0, "cluster": "", "section": UNSPECIFIED}
+    always = {"aliases": [], "tolerance": 0.0, "cluster": "", "section": UNSPECIFIED, "history": []}
     return {"answer": item.expected_answer, **always, **item.to_json()}
 
 
