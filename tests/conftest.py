@@ -11,12 +11,15 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from coverage import Coverage
 
 from tests import kept_traces
 from tests.fork_server import (
@@ -173,6 +176,30 @@ def forked_again() -> Iterator[None]:
         if FORKS and os.environ.get("TESTS_QUICK") != "1":  # there whatever starts a process is skipped
             patch.setattr("workings.scoring.child_process.subprocess", fork_scoring(folder, owner))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def trainings_are_not_counted() -> Iterator[None]:
+    """Where lines are counted, those of whole trainings are not: a step's Python would take half as long again."""
+    counting = Coverage.current()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in WHOLE_RUNS if counting is not None else ():
+            module, _, function = name.rpartition(".")
+            patch.setattr(name, _not_counted(getattr(importlib.import_module(module), function), counting))
+        yield
+
+
+def _not_counted(function: Callable[..., Any], counting: Coverage) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():  # counted there by a tracer of its own
+            return function(*args, **keywords)
+        counting.stop()
+        try:
+            return function(*args, **keywords)
+        finally:
+            counting.start()
+    return call
 
 
 @pytest.fixture

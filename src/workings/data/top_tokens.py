@@ -10,9 +10,10 @@ Shape suffixes: A accumulation, B rows, S positions, N learned positions, K toke
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
 from workings.data.batches import Batches, Position
@@ -35,7 +36,29 @@ class TopTokensOfRow:
     """float32 natural logarithms."""
 
 
-Said = Mapping[str, TopTokensOfRow]
+    def load(self) -> "TopTokensOfRow":
+        """Itself: it is in memory."""
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeptRow:
+    """A row of a file of the run, read when it is learned from: what is said of all rows may be larger than memory."""
+
+    path: Path
+    start: int
+    """Of the file's positions the row's first."""
+    end: int
+
+    def load(self) -> TopTokensOfRow:
+        """What was said of it."""
+        # The file is mapped and only these positions are read.
+        with safe_open(self.path, framework="numpy") as file:  # type: ignore[no-untyped-call]
+            return TopTokensOfRow(file.get_slice(TOKENS)[self.start:self.end],
+                                  file.get_slice(LOG_PROBS)[self.start:self.end])
+
+
+Said = Mapping[str, TopTokensOfRow | KeptRow]
 """By a row's id."""
 
 
@@ -109,6 +132,13 @@ class TopTokenFiles:
         ends = np.cumsum(sizes)[:-1]
         return {name: TopTokensOfRow(tokens, log_probs) for name, tokens, log_probs in zip(
             names, np.split(arrays[TOKENS], ends), np.split(arrays[LOG_PROBS], ends), strict=True)}
+
+    def kept(self, path: Path, part: range) -> dict[str, KeptRow]:
+        """The rows of a file, of which nothing stays in memory. Raises `RecordError` as `read` does."""
+        sizes = {name: len(row.tokens_NK) for name, row in self.read(path.read_bytes(), part).items()}
+        ends = np.cumsum(list(sizes.values())).tolist()
+        return {name: KeptRow(path=path, start=end - size, end=end)
+                for (name, size), end in zip(sizes.items(), ends, strict=True)}
 
     def _row_ids(self, number: int) -> list[str]:
         return [name for ids in self.batches.row_ids(Position(0, number)) for name in ids]

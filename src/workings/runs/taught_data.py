@@ -1,12 +1,13 @@
 """What a run learns from that distills on traces: their rows, and what its teacher finds the most likely there."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
 
 from workings.config.algorithms import TraceDistill
-from workings.data.top_tokens import Said, TopTokenFiles, to_bytes
+from workings.data.top_tokens import KeptRow, TopTokenFiles, TopTokensOfRow, to_bytes
 from workings.engines.base import Engine, TeachingEngine
 from workings.errors import RequestError
 from workings.record import atomic
@@ -61,17 +62,17 @@ class TaughtData(TraceData):
         """Batches by their position, once the teacher was asked."""
         started = perf_counter()
 
-        def recorded(number: int, part: range) -> Said | None:
+        def kept(number: int, part: range) -> dict[str, KeptRow] | None:
             place = writer.path(top_tokens_file(number))
-            return self.files.read(place.read_bytes(), part) if place.is_file() else None
+            return self.files.kept(place, part) if place.is_file() else None
 
-        def record(number: int, said: Said) -> None:
+        def keep(number: int, said: Mapping[str, TopTokensOfRow]) -> None:
             atomic.write_bytes(writer.path(top_tokens_file(number)), to_bytes(said.values()))
             writer.event("teacher_asked", part=number, rows=len(said), seconds=perf_counter() - started)
 
         return nullcontext(TaughtExperience(
-            self.batches, self.algorithm.objective, opened=lambda: self.opened(engine), recorded=recorded,
-            record=record, parts=self.files.parts))
+            self.batches, self.algorithm.objective, opened=lambda: self.opened(engine), kept=kept, keep=keep,
+            parts=self.files.parts))
 
 
 def taught_data(resolved: ResolvedRun, learned: TraceData, teacher: Teacher) -> TaughtData:
