@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
+from workings.answers.numbers import parse_number
 from workings.answers.units import NO_UNIT, read_unit
 
 MAX_QUESTION = 600
@@ -228,6 +229,27 @@ def counts_otherwise(sentence: str, numbers: Sequence[NumberAt], at: int, questi
         read_unit(word[1]) or NO_UNIT).measure
 
 
+def measure_asked(question: str) -> str:
+    """The measure that a question wants its answer in: "How many minutes …" minutes; empty where it says none."""
+    asked = list(_MEASURE_ASKED.finditer(question[-MAX_QUESTION:]))
+    unit = read_unit(asked[-1][1]) if asked else None
+    return unit.measure if unit is not None and not unit.words else ""
+
+
+def is_in_another(said: str | None, measure: str) -> bool:
+    """Whether a number is in another measure than the one that is asked for; a rate of that measure is none."""
+    number = parse_number(said or "") if measure else None
+    own = "" if number is None else number.unit.measure
+    return bool(own) and own.partition("/")[0] != measure
+
+
+def year_asked(sentence: str, said: str, question: str) -> str:
+    """Where a question asks for a year and a sentence says another number, the first year in it; else empty."""
+    if not _YEAR_ASKED.search(question[-MAX_QUESTION:]) or _YEAR.search(said):
+        return ""
+    return next((year[0] for year in _YEAR.finditer(sentence) if year[0] not in question), "")
+
+
 def _behind(sentence: str, end: int) -> str:
     """The word that ends a number or stands right behind it; empty where it does not say what is counted."""
     if sentence[end - 1].isalpha():
@@ -284,6 +306,10 @@ def _stem(word: str) -> str:
     return re.sub(r"(?<=..)([^aeiouls])\1$", r"\1", re.sub("i$", "y", word))
 
 
+_MEASURE_ASKED = re.compile(r"\bhow many (?:more |fewer |total )?((?:square |cubic )?[a-z]+)\b(?! per\b| an? )",
+                            re.IGNORECASE)
+_YEAR_ASKED = re.compile(r"\b(?:which|what) year\b|^\W*when (?:did|was|were)\b", re.IGNORECASE)
+_YEAR = re.compile(r"(?<![\d.,$€£])[12]\d{3}(?![\d%]|[.,]\d)")
 # Of a whole sentence: "Right now, Sara is 36 and her son is 12."
 _WHEN = re.compile(r"(?:\W*(?:(?:right )?now|currently|today|at present|at the moment),)?", re.IGNORECASE)
 # What chooses among the numbers of one story.

@@ -13,7 +13,7 @@ _GUESS = (r"might|maybe|perhaps|possibly|(?:could|may) (?:also |still |even )?be
           r"|(?:could|may|might) be (?:possible|right|correct|true)|could it|not (?:\w+ )?sure|unsure|unclear"
           r"|(?:i|i'd|i would|my) guess|hard to (?:say|tell)|unlikely"
           r"|depend(?:s|ing) on|(?:may|might|could) claim|for (?:example|instance)|could (?:\w+ )?estimate"
-          r"|wouldn['’]t say")
+          r"|wouldn['’]t say|either \W{0,3}[\d.,]+(?:\s[^\W\d]+)? or \W{0,3}\d")
 _TO_ANSWER = (r"(?:\w+ly )?(?:be\b|answer|solve|determine|tell|say|calculate|compute|find|give|provide|help|assist"
               r"|access|see|know|proceed|continue|complete|work|verify|confirm|make|generate|fulfill|process)")
 _REFUSAL = (rf"(?:cannot|can['’]t|unable to|(?:not|im)possible to|not able to) {_TO_ANSWER}|(?:don['’]t|do not) know"

@@ -13,10 +13,11 @@ from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.final_number import final_number, sentence_number
 from workings.answers.latex import plain, whole_fractions
 from workings.answers.listed import listed_for
-from workings.answers.numbers import parse_number, parse_words
+from workings.answers.numbers import parse_number, parse_words, with_decimal_points
 from workings.answers.sentences import (
     bare_opening,
     bold_opening,
+    explained_opening,
     is_conclusion,
     last_definition,
     last_lines,
@@ -51,9 +52,10 @@ def answer_kind(expected: str) -> Kind:
 
 
 def answer_tag(text: AfterThinking, kind: Kind) -> str | None:
-    """Text of the last closed ``<answer>…</answer>``."""
-    # The closing tag is looked for first, so a tag that is open at the end of a cut text is no answer.
+    """Text of the last ``<answer>…</answer>``; one that is open at the end of a cut text is no answer."""
     end = text.text.rfind("</answer>")
+    if text.text.rfind("<answer>") > end and not text.truncated:
+        end = len(text.text)
     start = text.text.rfind("<answer>", 0, end) if end >= 0 else -1
     return _meant(text.text[start + len("<answer>"):end], kind) if start >= 0 else None
 
@@ -234,7 +236,7 @@ def last_number(text: AfterThinking, kind: Kind) -> str | None:
     if whole and _is_answer(whole, "number"):
         return whole
     lines = [] if text.truncated else last_lines(text.text)
-    for opening in map(_tidy, (bold_opening(lines), bare_opening(lines))):
+    for opening in map(_tidy, (bold_opening(lines), bare_opening(lines), explained_opening(lines, text.question))):
         if parse_number(opening):
             return opening
     return listed_for(lines, text.question) or final_number(text.text, text.question, truncated=text.truncated)
@@ -325,6 +327,8 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
         question: what is answered: where a last sentence says several numbers its words choose; empty: nobody knows it.
     """
     plainer = _EMOJI.sub("", _CALCULATOR.sub("", _without_drawings(text)))
+    if kind == "number":
+        plainer = with_decimal_points(plainer)
     spoken = said(whole_fractions(plainer), truncated=truncated, question=question)
     for name in rules or DEFAULT_RULES[kind]:
         answer = RULES[name](spoken, kind)

@@ -4,6 +4,7 @@ A sentence that says an expression (`4x + 7`), a pair or a choice between number
 """
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 
 from workings.answers.asked import (
@@ -13,7 +14,10 @@ from workings.answers.asked import (
     asked_for,
     asks_of,
     counts_otherwise,
+    is_in_another,
     is_of_another,
+    measure_asked,
+    year_asked,
 )
 from workings.answers.asserted import (
     asks_back,
@@ -80,6 +84,9 @@ _DASHED = re.compile(r"(?<=answer|result) - |(?<=total) - ", re.IGNORECASE)
 # "11 males — 5 more females" says no -5.
 _DASH = re.compile(r"(?<=[^\W\d_])\s?—\s?(?=\W{0,4}\d)")
 _MINUS = re.compile(r"(?<![\d)] )\b(?:minus|negative) (?=\d)", re.IGNORECASE)
+# "7 degrees below zero".
+_BELOW_ZERO = re.compile(r"(?<![-−\d.])(\d+(?:\.\d+)?(?:\s?°[CF]?|\sdegrees?(?:\s(?:Celsius|Fahrenheit|C|F))?)?)"
+                         r"\sbelow zero\b", re.IGNORECASE)
 _LED_IN = re.compile(r"^(?:=>|->|[⇒→∴:]|\s)+")
 _UNKNOWN = r"[^\W\d_](?:_\{?\w{1,3}\}?)?"
 _ORDINALS = frozenset(("st", "nd", "rd", "th", "am", "pm"))
@@ -116,13 +123,25 @@ def final_number(text: str, question: str = "", *, truncated: bool = False) -> s
     sentence that is a conclusion counts.
     """
     text = _OUT_OF.sub(r"\1/\2", text) if _SHARE.search(question) else text
-    text = _whole_sentences(text) if truncated else text
+    measure, other = measure_asked(question), None
+    for sentence, number in _from_the_end(_whole_sentences(text) if truncated else text, question, truncated):
+        if other is None and not is_in_another(number, measure):
+            return number
+        # "In other words, about 144 million kilometers": the meters that were asked for stand before it.
+        if same := _in_measure(sentence, measure):
+            return same
+        other = other or number
+    return other
+
+
+def _from_the_end(text: str, question: str, truncated: bool) -> Iterator[tuple[str, str | None]]:
+    """The sentences that say a number, the last one first, with it; None where one decides that there is none."""
     asked = asked_back = of_another = False
     for line in reversed(last_lines(text)):
         if (truncated or asked) and not is_conclusion(line):
             continue
         if is_failure(line):
-            return None
+            return
         told = up_to_bold(line)
         for place, sentence in reversed([*enumerate(told)]):
             if is_question(sentence):
@@ -132,7 +151,7 @@ def final_number(text: str, question: str = "", *, truncated: bool = False) -> s
             if asked_back and not is_conclusion(sentence):
                 continue
             if says_nothing(sentence):
-                return None
+                return
             if place and _is_supposition(sentence) and _said(told[place - 1], strict=True)[0] is not None:
                 continue
             number, decided = _concluded(sentence, alone=len(sentence) == len(text.strip()))
@@ -142,8 +161,14 @@ def final_number(text: str, question: str = "", *, truncated: bool = False) -> s
                     place and number and answers_before(told[place - 1], sentence, number, question)):
                 continue
             if number is not None or decided:
-                return _asked_for(sentence, question, number)
-    return None
+                yield sentence, _asked_for(sentence, question, number)
+
+
+def _in_measure(sentence: str, measure: str) -> str:
+    """The last number of a sentence in a measure, in brackets too; empty where there is none."""
+    numbers = [number.text for number in _numbers(_prepared(sentence), elliptic=True)[0]]
+    return next((text for text in reversed(numbers) if (read := parse_number(text)) and read.unit.measure == measure),
+                "")
 
 
 def _whole_sentences(text: str) -> str:
@@ -154,6 +179,8 @@ def _whole_sentences(text: str) -> str:
 
 def _asked_for(sentence: str, question: str, said: str | None) -> str | None:
     """Of several numbers that a sentence says the one that the question asks for, else the one that it says."""
+    if said and (year := year_asked(sentence, said, question)):
+        return year
     sentence = _prepared(sentence)
     if not question or (said and ("=" in sentence or in_two_units(said))) or says_nothing(sentence) or is_on_the_way(
             sentence):
@@ -230,7 +257,7 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
 def _prepared(sentence: str) -> str:
     """A sentence in one spelling of numbers, signs and powers."""
     # Of a chain of equations the last one counts.
-    sentence = _IMPLIES.sub("⇒", _DAY.sub("", sentence))
+    sentence = _BELOW_ZERO.sub(r"-\1", _IMPLIES.sub("⇒", _DAY.sub("", sentence)))
     sentence = _DASH.sub(": ", re.sub(r"^.*[→⇒⟹](?=[^→⇒⟹]*\d)", "", sentence))
     sentence = _DASHED.sub(": ", decimal_points(spaced_digits(plain(sentence))))
     # Of "$3/4$" the signs are no currency.

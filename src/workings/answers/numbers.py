@@ -42,6 +42,10 @@ _COMMA_DECIMAL = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d{1,2})(?![\d.,
 _COMMA_CENTS = re.compile(
     r"(?:(?<=R\$)|(?<=€)|(?<=R\$ )|(?<=€ ))(\d{1,3}(?:\.\d{3})+|\d+),(\d\d)(?!\d)"
     r"|(?<![\d.,])(\d{1,3}(?:\.\d{3})+|\d+),(\d\d)(?=\s?(?:€|EUR\b|[Ee]uros?\b|reais\b))")
+# Not of a pair in brackets, nor of a list.
+_DECIMAL_COMMA = re.compile(r"(?<![\d.,({\[])(\d{1,3}(?:\.\d{3})+|\d+),(\d{1,2})(?![\d)}\]]|,\d|\.\d)")
+_DECIMAL_POINT = re.compile(r"\d\.(?:\d{1,2}|\d{4,})(?!\d)")
+_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![\d.]|,\d)")
 _AND_CENTS = re.compile(r"(?:\$\s?(\d[\d,]*+)|(?<![\d.,])(\d[\d,]*+) dollars?),? and (\d\d?) cents\b", re.IGNORECASE)
 _CYCLE = re.compile(r"(\d*)\.(\d*?)(?:\\overline\s*\{?(\d+)\}?|(\d+?)\4+(?:\.\.\.|…|\\ldots|\\dots))")
 _NAME = r"[^\W\d_]+(?:['’-][^\W\d_]+)*"
@@ -169,6 +173,15 @@ def decimal_points(text: str) -> str:
     """`R$ 1.045,00`, `45,50 €` and `15 dollars and 50 cents` with a point before the cents."""
     text = _AND_CENTS.sub(lambda money: f"${money[1] or money[2]}.{money[3]:>02}", text)
     return _COMMA_CENTS.sub(lambda cents: f"{(cents[1] or cents[3]).replace('.', '')}.{cents[2] or cents[4]}", text)
+
+
+def with_decimal_points(text: str) -> str:
+    """A text in which decimals stand behind commas with points: `3.600 l : 1.000 = 3,6 m³` is 3.6; else as it is."""
+    # Of `1,5` alone nobody knows whether it is one number.
+    if not _DECIMAL_COMMA.search(text) or _DECIMAL_POINT.search(text) or not re.search(r"[^\W\d_]{2}", text):
+        return text
+    text = _DECIMAL_COMMA.sub(lambda number: f"{number[1].replace('.', '')}.{number[2]}", text)
+    return _GROUPED.sub(lambda number: number[0].replace(".", ""), text)
 
 
 def _repeating(decimal: re.Match[str]) -> str:

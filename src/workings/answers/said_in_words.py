@@ -1,6 +1,7 @@
 """The number that a conclusion says in words and not in digits: "So she has thirty-eight stickers"."""
 
 import re
+from fractions import Fraction
 
 from workings.answers.asserted import says_nothing
 from workings.answers.circumstances import CIRCUMSTANCE
@@ -8,11 +9,13 @@ from workings.answers.number_words import WORDS, InWords, read_words
 from workings.answers.sentences import is_conclusion, without_reason
 from workings.answers.telling_part import VERBS_OF_RESULT
 
-_SAYS = re.compile(rf"\b(?:{VERBS_OF_RESULT}|needs?|takes?|there are|left with|with|total of)"
-                   r"(?: (?:only|exactly|about|just|a total of|now))?$")
+_SAYS = re.compile(rf"\b(?:{VERBS_OF_RESULT}|that s|needs?|takes?|there are|left with|with|total of)"
+                   r"(?: (?:only|exactly|about|just|simply|a total of|now))?$")
 _NOT_PLAIN = re.compile(r"\b(?:not|no|or|nor|never|either|if|whether|than)\b|n['’]t\b|\?", re.IGNORECASE)
 _NONE_LEFT = re.compile(r"\b(?:has|have|are|is|with|leaving)\s(?:no|zero)\s(?:[^\W\d_]+\s){0,3}(?:left|remaining)\b"
                         r"|\bnone (?:is|are) left\b", re.IGNORECASE)
+_CONDITION = re.compile(r"^\W*if\b[^,]*,\s(?:then\s)?", re.IGNORECASE)
+_DOZEN = {("a", "dozen"): 12, ("one", "dozen"): 12, ("half", "a", "dozen"): 6}
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -21,6 +24,7 @@ def said_in_words(sentence: str) -> str:
     if any(map(str.isdigit, sentence)):
         return ""
     sentence = without_reason(re.split(r"\b(?:that is|i\.e\.),\s", sentence)[-1])
+    sentence = _CONDITION.sub("", sentence)
     if _NONE_LEFT.search(sentence):
         return "0"
     if _NOT_PLAIN.search(sentence) or says_nothing(sentence):
@@ -30,10 +34,12 @@ def said_in_words(sentence: str) -> str:
     runs, at = [], 0
     while at < len(words):
         begins = words[at] in WORDS or words[at] in ("a", "minus", "negative")
-        number = read_words(words[at:]) if begins else None
+        number = _dozen(words[at:]) or (read_words(words[at:]) if begins else None)
         if number is not None:
             runs.append((at, number))
         at += number.taken if number is not None else 1
+    if len({number.value for _, number in runs}) == 1:  # "a dozen is twelve"
+        runs = runs[-1:]
     if len(runs) == 2 and (coins := _in_coins(words, *runs)):
         return sentence[places[runs[0][0]].start():places[coins].end()]
     if len(runs) > 1:  # "nine dollars in two weeks"
@@ -49,6 +55,12 @@ def said_in_words(sentence: str) -> str:
     if part_of or not (not begin or _SAYS.search(said) or concluded):
         return ""
     return sentence[places[begin].start():places[begin + number.taken - 1].end()]
+
+
+def _dozen(words: list[str]) -> InWords | None:
+    """`a dozen` and `half a dozen`; "two dozen" is a number with its unit."""
+    taken = next((said for said in _DOZEN if tuple(words[:len(said)]) == said), ())
+    return InWords(Fraction(_DOZEN[taken]), len(taken)) if taken else None
 
 
 def _in_coins(words: list[str], one: tuple[int, InWords], other: tuple[int, InWords]) -> int:

@@ -44,7 +44,7 @@ _REASON = re.compile(r"(?<![\s,;(—–-])[\s,;(—–-]*\b(?:because|since|due 
                      r"|an? (?:average|rate|mean) of|where|as|whereas|while|given|but not|not|and not|rather than"
                      r"|instead of))\b.*", re.IGNORECASE | re.DOTALL)
 # A period behind it ends no sentence: "Dr. Smith", "J. K. Rowling", "Samuel L. Jackson"; behind "Answer: B" it does.
-_ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|vs)\.$"
+_ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|vs|i\.e|e\.g|approx)\.$"
                           r"|(?:^|\b[A-Z]\. |\b(?!Answer|Option|Choice|Letter)[A-Z][a-z]+ )[A-Z]\.$")
 # "15% of 240 is **36**." and then "Here's how: …": why it is so.
 _EXPLAINED = re.compile(rf"^{_MARKUP}here(?:['’]s| is) (?:how|why|the (?:breakdown|calculation|reasoning"
@@ -127,6 +127,23 @@ def bare_opening(lines: list[str]) -> str:
     """
     told = sentences(lines[0]) if len(lines) == 1 else []
     if len(told) < 2 or not re.fullmatch(r"\W*\d[\d,.]*\d\W*\.\W*", told[0]):
+        return ""
+    return "" if any("=" in each or is_conclusion(each) or _CORRECTION.search(each) for each in told[1:]) else told[0]
+
+
+def explained_opening(lines: list[str], question: str) -> str:
+    """The first sentence of a text of one line where it is a number and what is counted, and the rest explains it.
+
+    The rest says numbers of the question alone, and no result.
+
+    >>> explained_opening(["288 apples. Each crate holds 36, so we multiply by 8."], "8 crates, 36 apples each?")
+    '288 apples.'
+    """
+    told = sentences(lines[0]) if len(lines) == 1 else []
+    if len(told) < 2 or not re.fullmatch(r"\W*\d[\d,.]*\d\W{0,3}(?:\s[a-z]+){1,3}\W*\.\W*", told[0]):
+        return ""
+    given, said, more = (set(re.findall(r"\d+", text)) for text in (question, told[0], " ".join(told[1:])))
+    if not more or not more <= given or said <= given:
         return ""
     return "" if any("=" in each or is_conclusion(each) or _CORRECTION.search(each) for each in told[1:]) else told[0]
 

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import pairwise
 
 from workings.answers.governed import VERBS_OF_THE_PAST
@@ -20,9 +21,15 @@ _CHOICE = re.compile(r"\(?([A-Ja-j])\)[\s.:]*(?=\S)|([A-J])[.:]\s+(?=\S)")
 _COPULA = re.compile(r"\b(?:is|are|was|were|equals?|be|called|named|means|it's|it’s|that's"
                      r"|that’s)\s+(?:therefore |thus |then |simply |the name |called "
                      r"|named |probably )*", re.IGNORECASE)
-_HEDGED = re.compile(r"\b(?:not|n't|n’t|never|whether|if|might|may|maybe|perhaps|possibly|could|either|neither"
+HEDGED = re.compile(r"n['’]t\b|\b(?:not|never|whether|if|might|may|maybe|perhaps|possibly|could|either|neither"
                      r"|or|unsure|unclear|doubt|unlikely"
                      r"|think|guess|wrong|incorrect|false|except|unless|probably|hardly|no longer)\b", re.IGNORECASE)
+_SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
+# "0.05 < 0.4 < 0.5", and "10-14 hours".
+_CHAIN = re.compile(r"\W{0,3}[^<>=]+(?:(?:<[^<>=]+){2,}|(?:>[^<>=]+){2,})")
+_SPAN = re.compile(r"^(\d[\d.]*)\s?[-–]\s?(\d[\d.]*)(?=\s?[a-zA-Z%]|$)")
+_LASTING = re.compile(r"(?<![\d.,])\d[\d.,]*\s(?:second|minute|hour|day|week)s?(?=\W*$)")
+_ARROW = re.compile(r"\\(?:to|rightarrow|mapsto|longrightarrow)(?![a-zA-Z])|[→↦]")
 _NAME_BEFORE = re.compile(r"^(?:[A-Za-zθαβ](?:_\w|\([^()]*\))?(?:=|∈))+")
 _TIME = re.compile(r"(?<![\d:])\d{1,3} ?: ?\d{1,3}(?::\d\d)?(?: ?[ap]\.?m\b\.?)?(?![\d:])", re.IGNORECASE)
 """The time of a clock, or a ratio."""
@@ -57,13 +64,15 @@ _ROUNDED = re.compile(r",?\s(?:or|which is) (?:about|approximately|roughly|aroun
 _FORMULA = re.compile(r"(?<!\\)\$([^$]+)\$|\\\((.+?)\\\)")
 # A formula that goes on in words.
 _COUNTED_ON = re.compile(r"\s*(?:[-+*/×·÷=^]|(?:times|plus|minus|more|less|of|per|divided|multiplied)\b)")
-_PLUS_MINUS = re.compile(r"([a-zA-Z]\s*=\s*)?(?:±|\\pm)\s*([^\s+±\\-][^+±,=-]*|\\sqrt[^+±,=-]*)")
+_PLUS_MINUS = re.compile(r"([a-zA-Z]\s*=\s*)?([^=±,]*?)(?:±|\\pm)\s*([^\s+±\\-][^+±,=-]*|\\sqrt[^+±,=-]*)")
 _MEMBER = re.compile(r"^[a-zA-Z]\s*(?:∈|\\in\b)\s*")
 _INEQUALITY = re.compile(r"[a-zA-Z]\s*([<>≤≥])\s*(-?[\w./]+)")
 _MONTH = (r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
           r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?")
 _DATE = re.compile(rf"(?:\b(?P<day>\d\d?)(?:st|nd|rd|th)?(?: of)? {_MONTH},? |\b{_MONTH.replace('month', 'first')} "
                    r"(?P<second>\d\d?)(?:st|nd|rd|th)?,? )(?P<year>\d{4})\b", re.IGNORECASE)
+_LAST_DAY = re.compile(rf"\b(?:to|on|is|be|until|till) ({_MONTH.replace('?P<month>', '?:')} \d\d?)(?:st|nd|rd|th)?\W*$",
+                       re.IGNORECASE)
 _DAY = re.compile(rf"\b({_MONTH.replace('?P<month>', '?:')} \d\d?)(?:st|nd|rd|th)\b")
 # "the Italian artist Leonardo da Vinci".
 _WHO = re.compile(r"^(?:the|an?)\s(?:[^\W\d_]+\s){0,3}?[a-z]+\s(?=[A-Z])")
@@ -137,7 +146,7 @@ def variants(given: str) -> Iterator[str]:
     """What a text may mean as an answer, from the whole of it to what its sentence says last."""
     yield given
     given = _HALF_SAID.sub(lambda half: f"{half[1]} {'am' if half[2] else 'pm'}", given)
-    if (choice := _CHOICE.match(without_markup(given))) and not _HEDGED.search(given):
+    if (choice := _CHOICE.match(without_markup(given))) and not HEDGED.search(given):
         yield without_markup(given)[choice.end():]
     told = sentences(given.strip())
     if len(told) != 1 and len({normalise_text(sentence) for sentence in told}) != 1:
@@ -147,7 +156,7 @@ def variants(given: str) -> Iterator[str]:
     sentence = _ROUNDED.sub("", sentence)
     sentence = _CONCEDED.sub("", _BELIEVED.sub("", sentence, count=1))
     sentence = _SAME_AGAIN.sub("", sentence if " would " in sentence else without_lead(sentence))
-    if _HEDGED.search(sentence):
+    if HEDGED.search(sentence):
         return
     yield re.sub(r"\s*\([^()]*\)\s*$", "", sentence)
     yield from _in_formulas(sentence)
@@ -157,14 +166,11 @@ def variants(given: str) -> Iterator[str]:
     if undecided := re.search(r"\bcannot be [a-z]+\W*$", sentence):
         yield undecided[0]
     sentence = _REMARK_BEHIND.sub("", sentence)
-    if len(bold := re.findall(r"\*\*([^*]+)\*\*", sentence)) == 1:
-        yield bold[0]
-    times = _TIME.findall(sentence)
-    if times and (len(times) == 1 or re.search(
-            rf"(?:\bat|\bis|=|\d)\s+\(?{re.escape(times[-1])}\W*$", sentence)):
-        yield times[-1]
-    if len(dates := [*_DATE.finditer(sentence)]) == 1:
-        yield dates[0][0]
+    if bold := re.findall(r"\*\*([^*]+)\*\*", sentence):
+        between = re.split(r"\*\*[^*]+\*\*", sentence)[1:-1]
+        if all(re.fullmatch(r"[\s,]*(?:and)?\s*", each) for each in between):
+            yield ", ".join(bold)
+    yield from _times(sentence)
     if said := [*_COPULA.finditer(sentence)]:
         yield sentence[said[-1].end():]
         yield re.split(r",\s(?:an?|the)\s", sentence[said[-1].end():])[0]
@@ -177,10 +183,28 @@ def variants(given: str) -> Iterator[str]:
     yield _PREPOSITION.sub("", normalise_text(sentence))
 
 
+def _times(sentence: str) -> Iterator[str]:
+    """The time of a clock, the time that something lasts, and the date that a sentence says."""
+    times = _TIME.findall(sentence)
+    if times and (len(times) == 1 or re.search(
+            rf"(?:\bat|\bis|=|\d)\s+\(?{re.escape(times[-1])}\W*$", sentence)):
+        yield times[-1]
+    if lasting := _LASTING.search(sentence):
+        yield lasting[0]
+    if len(dates := [*_DATE.finditer(sentence)]) == 1:
+        yield dates[0][0]
+    if last_day := _LAST_DAY.search(sentence):
+        yield last_day[1]
+
+
 def _both_signs(text: str) -> str:
-    r"""`x = \pm 2` as ``x = 2, x = -2``; anything else as it is."""
+    r"""`x = \pm 2` as ``x = 2, x = -2``, and `1 \pm i` as ``1 + i, 1 - i``; anything else as it is."""
     found = _PLUS_MINUS.fullmatch(text.strip("$. "))
-    return f"{found[1] or ''}{found[2]}, {found[1] or ''}-{found[2]}" if found else text
+    if found is None:
+        return text
+    name, before, behind = found[1] or "", found[2].strip(), found[3]
+    return f"{name}{before}{' + ' * bool(before)}{behind}, {name}{before} - {behind}" if before else (
+        f"{name}{behind}, {name}-{behind}")
 
 
 def _as_interval(text: str) -> str:
@@ -192,18 +216,28 @@ def _as_interval(text: str) -> str:
     return f"{'[' if sign == '≥' else '('}{value}, ∞)" if sign in ">≥" else f"(-∞, {value}{']' if sign == '≤' else ')'}"
 
 
-def _same(given: str, expected: str, tolerance: float) -> bool:
+def _spelt_alike(given: str, expected: str) -> tuple[str, str]:
+    """Both, with two signs as two values, bounds as an interval where one is one, chains as lists, spans in words."""
     given, expected = (_both_signs(_MEMBER.sub("", text.strip())) for text in (given, expected))
     if expected[:1] in ("(", "["):
         given = _as_interval(given)
     elif given[:1] in ("(", "["):
         expected = _as_interval(expected)
+    if not set("<>") & set(expected) and _CHAIN.fullmatch(plain(given)):
+        given = re.sub("[<>]", ",", plain(given))
+    return (_SPAN.sub(r"\1 to \2", given) if " to " in expected else given), expected
+
+
+def _same(given: str, expected: str, tolerance: float) -> bool:
+    given, expected = _spelt_alike(given, expected)
     if not given:
         return False
     if _unpaired(normalise_text(given)) == _unpaired(normalise_text(expected)):
         return True
     if (one := _measures(given)) and (other := _measures(expected)):
         return len(one) == len(other) and all(map(equal_numbers, one, other))
+    if (seconds := _seconds(given)) and _COMPOUND.fullmatch(expected):
+        return seconds == _seconds(expected)
     if not (is_mathematics(given) or is_mathematics(expected)):
         return _same_parts(given, expected, tolerance)
     if _TIME.fullmatch(given) and _TIME.fullmatch(expected):
@@ -234,6 +268,8 @@ def _half_of_day(time: str) -> str:
 
 def value_of(given: str, expected: str) -> str:
     """The side of an equation that answers where no equation is expected: "f'(x) = 3x^2 ≈ …" says 3x^2."""
+    if not _ARROW.search(expected):
+        given = _ARROW.split(given)[-1]
     if "=" in expected or "≈" in expected:
         return given
     exact = re.split(r"≈|\\approx(?![a-z])", given, maxsplit=1)[0] if "=" in given else given
@@ -267,6 +303,13 @@ def _measures(text: str) -> list[Number]:
     read = [parse_number(part) for part in re.findall(r"\d[\d.,]*\s?[a-zA-Z]+", text)]
     numbers = [number for number in read if number is not None and number.unit.measure]
     return numbers if len(numbers) == len(read) else []
+
+
+def _seconds(text: str) -> Fraction:
+    """How long "145 minutes" and "2 hours 25 minutes" last; 0 for anything else."""
+    numbers = _measures(text) or [number for number in (parse_number(text),) if number is not None]
+    known = [number.value * _SECONDS[number.unit.measure] for number in numbers if number.unit.measure in _SECONDS]
+    return sum(known, Fraction()) if len(known) == len(numbers) else Fraction()
 
 
 def _unpaired(text: str) -> str:

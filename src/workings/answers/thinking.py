@@ -20,6 +20,8 @@ _CONTROL = re.compile(r"<\|\w{2,30}\|>|\[END FINAL RESPONSE\]|</?(?:conclusion|r
                       re.IGNORECASE)
 _NEXT_QUESTION = re.compile(r"\n\s*(?:###\s*(?:question|problem|instruction|input)\b"
                             r"|(?:question|q|problem|human|user|instruction)\s*\d{0,4}\s*:)", re.IGNORECASE)
+SHORT = 100
+"""Characters of a line that may be an answer as a whole."""
 _ANSWERED = re.compile(r"####|\\boxed|\banswer\b|</answer>|=\s*\W{0,3}\d", re.IGNORECASE)
 # A display of one line and a matrix, whose marks stand on lines of their own.
 _DISPLAY = re.compile(r"(\\\[|\$\$)[^\S\n]*\n([^\n]*)\n[^\S\n]*(?=\\\]|\$\$)")
@@ -73,6 +75,10 @@ def _before_next_question(text: str) -> str:
     """Without the questions with which a model that was not tuned goes on behind its answer."""
     answered = _ANSWERED.search(text)
     mark = _NEXT_QUESTION.search(text, answered.end()) if answered else None
+    # A short line and then a question: "Au", and "Q: What is the chemical symbol for silver?"
+    if (first := _NEXT_QUESTION.search(text)) and 0 < len(text[:first.start()].strip()) <= SHORT and (
+            "\n" not in text[:first.start()].strip() and not text[:first.start()].rstrip().endswith((":", "?"))):
+        mark = first
     return text[:mark.start()] if mark else text
 
 
@@ -80,6 +86,9 @@ _OPENED = (("\\boxed{", "}"), ("<answer>", "</answer>"), ("\\[", "\\]"), ("\\(",
 
 
 def _open_at_end(text: str) -> bool:
-    """Whether a text ends within a mark that it opened."""
+    """Whether a text ends within a mark that it opened; an answer of one short line needs no closing tag."""
+    _, tag, answer = text.rpartition("<answer>")
+    if tag and "\n" not in answer.strip() and 0 < len(answer.strip()) <= SHORT and "</" not in answer:
+        return False
     return any((at := text.rfind(opening)) >= 0 and closing not in text[at + len(opening):]
                for opening, closing in _OPENED)

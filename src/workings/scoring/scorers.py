@@ -12,6 +12,7 @@ from pathlib import Path
 
 from workings.answers.equal import same_answer
 from workings.answers.extract import EXTRACTION_VERSION
+from workings.answers.named import names_what_is_asked
 from workings.errors import RequestError
 from workings.record.digest import file_digest
 from workings.scoring.items import Item
@@ -109,8 +110,9 @@ def answer(given: str, item: Item) -> float:
     Where a number is expected, a sentence that says one stands for it; one that says an expression or several does not.
     A list is compared in its order where the question asks for one.
     """
-    return float(_in_order(given, item) and any(same_answer(given, expected, item.tolerance)
-                                                for expected in (item.expected_answer, *item.aliases)))
+    return float(_in_order(given, item) and any(
+        same_answer(given, expected, item.tolerance) or names_what_is_asked(given, expected, item.prompt)
+        for expected in (item.expected_answer, *item.aliases)))
 
 
 @register("exact", "1")

@@ -1,0 +1,46 @@
+"""A sentence that says one name which its question does not say; and those that say another one, or none."""
+
+import pytest
+
+from workings.answers.named import names_what_is_asked
+
+RED = "Which planet is known as the Red Planet?"
+WROTE = "Who wrote Don Quixote?"
+MORE = "Anna has 27 marbles and Ben has 24. Who has more marbles?"
+
+
+@pytest.mark.parametrize(("given", "expected", "question"), [
+    ("Pacific", "Pacific Ocean", "What is the largest ocean on Earth?"),
+    ("The Pacific Ocean", "Pacific", "What is the largest ocean on Earth?"),
+    ("The Red Planet is the nickname of Mars; it looks reddish.", "Mars", RED),
+    ("Constantinople is known today as İstanbul, the largest city in Türkiye.", "Istanbul",
+     "What is the modern name of Constantinople?"),
+    ("It was written by the Spanish author Miguel de Cervantes Saavedra.", "Cervantes", WROTE),
+    ("Albert Einstein.", "Einstein", "Which physicist published general relativity?"),
+    ("Anna has more: she has 27, while Ben only has 24.", "Anna", MORE),
+])
+def test_names_that_answer(given: str, expected: str, question: str) -> None:
+    assert names_what_is_asked(given, expected, question)
+
+
+@pytest.mark.parametrize(("given", "expected", "question"), [
+    ("Venus is known as the Red Planet.", "Mars", RED),
+    ("It isn't Mars.", "Mars", RED),
+    ("It might be Mars.", "Mars", RED),
+    ("It would be Mars.", "Mars", RED),
+    ("Jupiter is larger than Mars.", "Mars", RED),
+    ("Either Venus or Mars.", "Mars", RED),
+    ("Mars is red. But the answer is Venus.", "Mars", RED),
+    ("York is a city in England.", "New York", "Which city never sleeps?"),
+    ("New York.", "York", "Which city has the oldest walls?"),
+    ("Shakespeare, not Cervantes, wrote it.", "Cervantes", WROTE),
+    ("Ben has more: he has 27.", "Anna", MORE),
+    ("Anna has fewer marbles.", "Anna", MORE),
+    ("Anna has more friends or Ben does.", "Anna", MORE),
+    ("I would eliminate B.", "B", "Which option is wrong here?"),
+    ("Mars", "Mars 2", RED),
+    ("Planet", "Red Planet", RED),
+    ("Mars.", "Mars", ""),  # nobody knows what is asked
+])
+def test_names_that_do_not(given: str, expected: str, question: str) -> None:
+    assert not names_what_is_asked(given, expected, question)
