@@ -1,6 +1,7 @@
 """Rewards: values by hand, in a process that survives whatever a person's function does."""
 
 import hashlib
+import signal
 import subprocess
 import sys
 from concurrent.futures import CancelledError
@@ -13,6 +14,7 @@ from workings.config.rewards import RewardConfig
 from workings.errors import RequestError, RewardError
 from workings.scoring import child_process
 from workings.scoring import judge as judging
+from workings.scoring.child_side import held_back
 from workings.scoring.items import Item
 from workings.scoring.judge import judge
 from workings.scoring.rewards import (
@@ -344,3 +346,15 @@ def test_the_child_imports_no_framework():
     code = ("import sys, workings.scoring.reward_child\n"
             "print([name for name in ('jax', 'torch', 'transformers', 'tunix', 'flax') if name in sys.modules])")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.children
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows has no masks of signals")
+def test_ctrl_c_waits_until_a_scoring_process_has_begun():
+    """A terminal sends it to all processes, and this one may still be importing: its parent says what is scored."""
+    code = ("import os, signal; os.kill(os.getpid(), signal.SIGINT); "
+            "from workings.scoring.child_side import ignore_signals; ignore_signals(); print('goes on')")
+    with held_back():
+        begun = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (begun.returncode, begun.stdout, begun.stderr) == (0, "goes on\n", "")
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
