@@ -18,7 +18,7 @@ from workings.config.method import LoraConfig
 from workings.config.training import AdamW8bitConfig, MemoryConfig, PrecisionConfig
 from workings.engines.torch import generate
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.linear_attention import delta_rule
+from workings.engines.torch.linear_attention import MODEL_TYPE, by_own_operations, delta_rule
 from workings.engines.torch.lora import weights
 from workings.engines.torch.spec import build_spec
 from workings.engines.torch.step import State, empty_state
@@ -204,6 +204,13 @@ def test_kernels_of_other_packages_are_not_taken_where_they_are(monkeypatch: pyt
     assert engine.generate(state, prompt, max_new_tokens=4, stop_ids=[]) == expected.generate(
         other, prompt, max_new_tokens=4, stop_ids=[])
     assert modeling_qwen3_5.chunk_gated_delta_rule is kernel, "other code finds them as they were"
+
+
+def test_a_transformers_that_calls_its_kernels_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(modeling_qwen3_5, "chunk_gated_delta_rule")
+    with (pytest.raises(RequestError, match=r"which has no chunk_gated_delta_rule(?s:.*)pip install 'transformers==5"),
+          by_own_operations(MODEL_TYPE)):
+        pass
 
 
 def test_rows_share_neither_a_sequence_nor_their_beginnings() -> None:

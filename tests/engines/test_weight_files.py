@@ -24,7 +24,7 @@ def write(path: Path, tensors: dict[str, np.ndarray]) -> None:
 def test_the_library_reads_what_we_write_and_we_read_what_it_writes(tmp_path: Path) -> None:
     library = pytest.importorskip("safetensors.numpy")
     tensors = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "empty": np.zeros((0, 4), np.float32),
-               "count": np.int32(7).reshape(())}
+               "count": np.array(7, np.int32)}
     write(tmp_path / "ours", tensors)
     theirs = library.load_file(tmp_path / "ours")
     library.save_file(tensors, tmp_path / "theirs")

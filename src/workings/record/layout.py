@@ -157,8 +157,8 @@ def refuse_unit_name(out: Path) -> None:
     name = out.name
     if _is_plain(name):
         return
-    letters = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    plain = re.sub(r"[^A-Za-z0-9._+=@-]+", "-", letters).strip("-.") or "run"
+    letters = unicodedata.normalize("NFKD", name.replace("ß", "ss")).encode("ascii", "ignore").decode()
+    plain = re.sub(r"[^A-Za-z0-9._+=@-]+", "-", letters).strip("-.")[:200].rstrip(".") or "run"
     raise RequestError(f"--out {shlex.quote(str(out))}, a folder named {name!r}",
                        "a name of at most 200 letters from a to z, digits and ._+=@-, which does not begin or end with "
                        "a dot: packs and lists of sums hold it", f"--out {shlex.quote(str(out.with_name(plain)))}")

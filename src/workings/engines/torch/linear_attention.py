@@ -16,10 +16,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+import transformers
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
+from workings.errors import RequestError
+from workings.hints import interpreter
 from workings.models.shape import ModelShape
 
 MODEL_TYPE, MODULE = "qwen3_5_text", "transformers.models.qwen3_5.modeling_qwen3_5"
@@ -42,6 +45,10 @@ def by_own_operations(model_type: str) -> Iterator[None]:
         return
     # Here, because it looks for those packages and loads them.
     module = import_module(MODULE)
+    if missing := [name for name in (*KERNELS, FAST_PATH) if not hasattr(module, name)]:
+        raise RequestError(f"a {MODEL_TYPE} model with transformers {transformers.__version__}, which has no "
+                           f"{missing[0]}", "a version that takes its kernels by these names, as 5.12.1 does",
+                           f"{interpreter()} -m pip install 'transformers==5.12.1'")
     kept = {name: getattr(module, name) for name in (*KERNELS, FAST_PATH)}
     vars(module).update({**dict.fromkeys(KERNELS), FAST_PATH: True})
     try:

@@ -3,6 +3,9 @@
 Shape suffixes: B rows, S positions, D width, V vocabulary.
 """
 
+from collections.abc import Callable
+from functools import lru_cache
+from inspect import signature
 from typing import Any
 
 import accelerate
@@ -155,10 +158,17 @@ def hidden_states(model: PreTrainedModel, tokens: Tensor, positions: Tensor, vis
         visible: what a query may see.
         cache: transformers' key/value cache during generation; None in training.
     """
-    out = model.base_model(input_ids=tokens, position_ids=positions, visible=visible, past_key_values=cache,
-                           use_cache=cache is not None)
+    given = {} if cache is None else {_cache_argument(type(model.base_model).forward): cache}
+    out = model.base_model(input_ids=tokens, position_ids=positions, visible=visible, use_cache=cache is not None,
+                           **given)
     factor: float = getattr(model, LOGIT_FACTOR, 1.0)  # of an unproven model whose class scales its logits
     return out.last_hidden_state if factor == 1.0 else out.last_hidden_state * factor
+
+
+@lru_cache
+def _cache_argument(forward: Callable[..., Any]) -> str:
+    """What a class calls its cache: transformers 5.2x renamed it, and warns where it is given by its former name."""
+    return "cache" if "cache" in signature(forward).parameters else "past_key_values"
 
 
 def unembedding(model: PreTrainedModel) -> nn.Parameter:

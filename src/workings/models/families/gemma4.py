@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from workings.errors import RequestError
+from workings.models.config_values import MAX_VALUE
 from workings.models.family import (
     ACTIVATIONS,
     LAYER_SCALAR,
@@ -33,6 +34,30 @@ UNIFIED = "gemma4_unified_text"
 
 def _sliding(config: Mapping[str, Any]) -> dict[str, Any]:
     return read_sliding(config, 6, last_global=True)
+
+
+def _of_global_layers(config: Mapping[str, Any], key: str, earlier: str) -> int:
+    """A size of the global layers alone; 0 where they have that of the others.
+
+    Args:
+        config: content of ``config.json``.
+        key: of the size in `per_layer_config`, which transformers 5.2x writes.
+        earlier: its own key, which published models have.
+
+    Raises:
+        RequestError: sizes that are none, or are not those of all global layers and of no other.
+    """
+    own = config.get("per_layer_config")
+    if own is None:
+        return int(config.get(earlier) or 0)
+    kinds = config.get("layer_types") or ()
+    layers = {str(at) for at, kind in enumerate(kinds) if kind == "full_attention"}
+    sizes = [layer.get(key, 0) for layer in own.values() if isinstance(layer, Mapping)] if isinstance(
+        own, Mapping) and set(own) == layers else []
+    if not sizes or len(set(map(repr, sizes))) > 1 or type(sizes[0]) is not int or not 0 <= sizes[0] <= MAX_VALUE:
+        raise RequestError(f"per_layer_config: {str(own)[:80]}",
+                           f"one {key} for all full_attention layers of layer_types, and for no other")
+    return sizes[0]
 
 
 class Gemma4(Family):
@@ -130,9 +155,10 @@ class Gemma4(Family):
             "context": int(config["max_position_embeddings"]), "rms_norm_eps": float(config.get("rms_norm_eps", 1e-6)),
             "tied_embeddings": bool(config.get("tie_word_embeddings", True)),
             "final_softcap": float(config.get("final_logit_softcapping") or 0.0),
-            "global_head_dim": int(config.get("global_head_dim") or 0),
+            "global_head_dim": _of_global_layers(config, "head_dim", "global_head_dim"),
             # transformers reads this number only where values are keys.
-            "global_kv_heads": int(config.get("num_global_key_value_heads") or 0) if as_values else 0,
+            "global_kv_heads": _of_global_layers(config, "num_key_value_heads", "num_global_key_value_heads")
+            if as_values else 0,
             "keys_as_values": as_values, "shared_kv_layers": shared,
             "shared_mlp_width": 2 * width if shared and config.get("use_double_wide_mlp") else 0,
             "per_layer_width": int(config.get("hidden_size_per_layer_input") or 0),
