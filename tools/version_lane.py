@@ -34,7 +34,7 @@ EXTRAS = "jax,torch,hub,score,kaggle,timestamp,track,ui"
 LANES = {
     "oldest": Lane("lowest-direct", f"{EXTRAS},tunix"),
     # Without Tunix, whose newest release keeps transformers behind: docs/decisions/0025-pins.md.
-    # Nor Qwen 3.5, which is refused there: transformers 5.2x computes it by functions of other names.
+    # Nor Qwen 3.5, which is refused there: transformers computes it by functions of other names since 5.15.
     "newest": Lane("highest", EXTRAS, ("torch==2.13.0",), "not qwen3_5")}
 
 

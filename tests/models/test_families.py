@@ -163,7 +163,7 @@ def test_an_engine_that_cannot_run_a_family_says_which_can():
     ({"1": {"head_dim": 16}, "3": {"head_dim": 16}}, (16, 0)),
     ({"1": {"head_dim": 16, "num_key_value_heads": 1}, "3": {"head_dim": 16, "num_key_value_heads": 1}}, (16, 1)),
 ])
-def test_global_layers_of_gemma_4_as_transformers_writes_them_since_5_2x(layers: dict[str, Any],
+def test_global_layers_of_gemma_4_as_transformers_writes_them_since_5_15(layers: dict[str, Any],
                                                                         sizes: tuple[int, int]) -> None:
     shape = replace(tiny_shape("gemma4"), layers=4, sliding_pattern=2, keys_as_values=True, shared_kv_layers=0,
                     shared_mlp_width=0, per_layer_width=0)

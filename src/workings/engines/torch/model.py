@@ -167,7 +167,7 @@ def hidden_states(model: PreTrainedModel, tokens: Tensor, positions: Tensor, vis
 
 @lru_cache
 def _cache_argument(forward: Callable[..., Any]) -> str:
-    """What a class calls its cache: transformers 5.2x renamed it, and warns where it is given by its former name."""
+    """What a class calls its cache: transformers 5.24 renamed it, and warns where it is given by its former name."""
     return "cache" if "cache" in signature(forward).parameters else "past_key_values"
 
 

@@ -41,7 +41,7 @@ def _of_global_layers(config: Mapping[str, Any], key: str, earlier: str) -> int:
 
     Args:
         config: content of ``config.json``.
-        key: of the size in `per_layer_config`, which transformers 5.2x writes.
+        key: of the size in `per_layer_config`, which transformers writes since 5.15.
         earlier: its own key, which published models have.
 
     Raises:
