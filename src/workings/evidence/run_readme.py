@@ -62,7 +62,7 @@ Verify it, offline, without any ML library; every file is listed in `{SUMS}`:
 
 
 def command_again(name: str, origin: str, base: str | Mapping[str, str], overrides: Sequence[str],
-                  files: Mapping[str, Any]) -> str:
+                  files: Mapping[str, Any], smoke: Sequence[str]) -> str:
     """The command that asks for a run again, typed inside its directory.
 
     A recipe file is named where it stood, because what it names is relative to that place; a place far away is not
@@ -74,6 +74,7 @@ def command_again(name: str, origin: str, base: str | Mapping[str, str], overrid
         base: folder of the file as seen from the run; absent where it is far away.
         overrides: words of the command line.
         files: what to write, in that directory, for each key that names files.
+        smoke: from `smoke_words`.
     """
     stays = False
     if origin.startswith(SHIPPED):
@@ -84,7 +85,12 @@ def command_again(name: str, origin: str, base: str | Mapping[str, str], overrid
         recipe, stays = Path(base, Path(origin).name).as_posix(), True
     # Beside the run and under another name: `train` refuses a folder that exists.
     return shlex.join(["workings", "train", recipe, "--out", f"../{name}-again",
-                       *with_files(overrides, files, recipe_stays=stays)])
+                       *with_files(overrides, files, recipe_stays=stays), *smoke])
+
+
+def smoke_words(manifest: RunManifest) -> list[str]:
+    """Options of a smoke run: it trained a smaller model than its recipe names, and only they make that model again."""
+    return ["--smoke-steps", str(manifest.planned_steps)] if manifest.facts.get("smoke") is True else []
 
 
 def with_files(overrides: Sequence[str], files: Mapping[str, Any], *, recipe_stays: bool) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from workings.config.places import moved_places
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.unit import EvaluationRecord, find_units
-from workings.evidence.run_readme import SHIPPED, with_files
+from workings.evidence.run_readme import SHIPPED, smoke_words, with_files
 from workings.record.canonical import read_json
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, MEASURED, OVERRIDES, PREDICTIONS, RECIPE
 from workings.record.manifest import RunManifest
@@ -136,7 +136,9 @@ def train_again(run: Path) -> str:
     files = moved_places(nested(asked.get("files", {})), lambda name: os.path.normpath(run / name))
     overrides = with_files(overrides, dict(leaves(files)),
                            recipe_stays=not is_shipped and recipe != str(run / RECIPE))
-    return shlex.join(["workings", "train", recipe, "--out", f"{run}-again", *overrides])
+    # Packs of earlier versions, which did not write down the files, hold a page without the options.
+    smoke = smoke_words(RunRecord.open(run).manifest) if "files" in asked else []
+    return shlex.join(["workings", "train", recipe, "--out", f"{run}-again", *overrides, *smoke])
 
 
 def _recipe_file(run: Path, asked: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from workings.config.load import LoadedRecipe
 from workings.config.places import is_place, leads_above_home, moved_places
 from workings.engines.base import Memory, ReportingEngine
-from workings.evidence.run_readme import NEAR, command_again
+from workings.evidence.run_readme import NEAR, command_again, smoke_words
 from workings.models.weights import parameter_count
 from workings.record.canonical import line, loads
 from workings.record.environment import collect
@@ -146,8 +146,8 @@ def _weight_digests(directory: Path | None) -> dict[str, str] | Absent:
     return weight_digests(directory)
 
 
-def reproduce_command(setup: TrainSetup, out: Path) -> str:
+def reproduce_command(setup: TrainSetup, out: Path, manifest: RunManifest) -> str:
     """The command that asks for this run again, typed inside its directory."""
     loaded = setup.loaded
     return command_again(out.name, loaded.origin, base_from(out, loaded.base), loaded.overrides,
-                         files_from(out, loaded))
+                         files_from(out, loaded), smoke_words(manifest))

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from workings.config.places import moved_places
-from workings.evidence.run_readme import with_files
+from workings.evidence.run_readme import smoke_words, with_files
 from workings.record.manifest import RunManifest
 from workings.record.values import leaves, nested
 
@@ -78,11 +78,7 @@ def train_command(place: str, run: PackedRun) -> str:
     named = moved_places(nested(files), lambda file: f"data/{name}/{PurePath(file).name}")
     overrides = with_files([str(override) for override in run.asked.get("overrides", [])], dict(leaves(named)),
                            recipe_stays=False)
-    words = ["workings", "train", recipe, "--out", f"again/{name}", *overrides]
-    # A smoke run trains a smaller model than its recipe names, and only the flag makes that model again.
-    if run.manifest.facts.get("smoke") is True:
-        words += ["--smoke-steps", str(run.manifest.planned_steps)]
-    return shlex.join(words)
+    return shlex.join(["workings", "train", recipe, "--out", f"again/{name}", *overrides, *smoke_words(run.manifest)])
 
 
 def _indented(*lines: str) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from workings.config.load import GIVEN, check_recipe
 from workings.errors import RecordError, RequestError
-from workings.evidence.run_readme import command_again, run_readme
+from workings.evidence.run_readme import command_again, run_readme, smoke_words
 from workings.evidence.verify.checks import check, each_run, failed, judged, not_checked, passed, several
 from workings.evidence.verify.data_order import batches_of, kept_rows, learns_from_pairs, too_many_sequences
 from workings.evidence.verify.learned import draws
@@ -168,7 +168,9 @@ def _readme_lines(unit: Unit, there: list[str]) -> list[str]:
     # Earlier versions did not write down where the recipe stood.
     base = words.get("base", UNKNOWN)
     command = UNKNOWN if base == UNKNOWN else command_again(
-        name, _origin(unit, words), base, overrides, words.get("files", {}))
+        name, _origin(unit, words), base, overrides, words.get("files", {}),
+        # Earlier versions, which did not write down the files, left the options out.
+        smoke_words(manifest) if "files" in words else [])
     memory = UNKNOWN if not isinstance(measured, dict) else memory_sentence(measured)
     if isinstance(measured, dict) and any(line.startswith("- Memory: predicted") for line in there):
         memory = _earlier_memory_sentence(measured)
