@@ -66,7 +66,7 @@ def test_unknown_keys_get_a_suggestion(key, written, said):
     ({"training": {"steps": 2, "learning_rate": 0}}, "greater than 0"),
     ({"training": {"steps": 2, "learning_rate": True}}, "training.learning_rate: True"),
     ({"training": {"steps": 2, "learning_rate": "0.001"}}, "training.learning_rate: '0.001'"),
-    ({"training": {"steps": 2, "learning_rate": 1e-3, "warmup_steps": 2}}, "warmup_steps (2) must be below steps (2)"),
+    ({"training": {"steps": 2, "learning_rate": 1e-3, "warmup_steps": 2}}, "training.warmup_steps: 2 with training"),
     ({"optimizer": {"name": "sgd"}}, "optimizer.name: one of adamw, adamw8bit, adafactor, muon"),
     ({"model": {"source": "hub", "id": "x"}}, "model.source: one of scratch, pretrained"),
     ({"name": "Not A Name"}, "name: 'Not A Name'"),

@@ -75,7 +75,7 @@ UNCLEAR: list[tuple[str, Any, str]] = [
     ("prompt-chosen-rejected", {"prompt": "1?", "chosen": "2"}, "`rejected` is missing; the record has `prompt`"),
     ("prompt-chosen-rejected", {"prompt": "1?", "chosen": "2", "rejected": " "}, "`rejected` is empty"),
     ("prompt-chosen-rejected", {"prompt": "1?", "chosen": [bot("2")], "rejected": [bot("3")]}, "a list of turns"),
-    ("prompt-chosen-rejected", {"prompt": "1?", "chosen": 2, "rejected": "3"}, "`chosen` must be a text, not a number"),
+    ("prompt-chosen-rejected", {"prompt": "1?", "chosen": True, "rejected": "3"}, "`chosen` must be a text, not true"),
     ("prompt-chosen-rejected", {"prompt": [user("1?")], "chosen": [user("2")], "rejected": [bot("3")]}, "last turn"),
     ("prompt-chosen-rejected", {"prompt": [user("1?")], "rejected": [bot("3")],
                                 "chosen": [{**bot("2"), "reasoning_content": "x"}]}, "reasoning in a field of its own"),

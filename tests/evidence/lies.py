@@ -299,7 +299,7 @@ STEPS: dict[str, tuple[Lie, str]] = {
                              "consistency.log"),
     "a peak that falls": (row(METRICS, 0, memory_bytes=9_000), "consistency.time_and_memory"),
     "forced": (put(MANIFEST, "facts.forced", True), "consistency.plan"),
-    "a smoke run": (put(MANIFEST, "facts.smoke", True), SAID),
+    "a smoke run": (put(MANIFEST, "facts.smoke", True), "consistency.readme"),
 }
 EVALUATIONS: dict[str, tuple[Lie, str]] = {
     "what it wrote is right": (together(rows(PREDICTIONS, known_rows), scored_again), "consistency.announced"),

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,12 @@ from workings.launching import kubernetes, skypilot
 from workings.launching.kubernetes import Cluster
 from workings.record.environment import OF_LAUNCHERS, launcher
 from workings.runs.launch import LaunchRequest, candidates, launch, write_recipe
+
+
+def write_wheel(path):
+    """An archive that is no wheel of anybody."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("workings/__init__.py", "")
 
 
 def scripts(text):
@@ -134,7 +141,7 @@ def test_a_wrong_request_is_refused_before_anything_is_planned(tmp_path, monkeyp
 
 def test_data_in_a_bucket_keep_their_address_and_what_reads_it_is_installed(tmp_path):
     wheel = tmp_path / WHEEL.name
-    wheel.write_bytes(b"a wheel")
+    write_wheel(wheel)
     loaded = load_recipe("smoke-tiny", ["engine=jax", "device=cpu", "data.traces=gs://bucket/traces.jsonl"])
     made = launch(loaded, LaunchRequest(launcher="skypilot", on="cpu", home="/a", wheel=wheel), tmp_path / "out")
     assert "data.traces: gs://bucket/traces.jsonl, by this name there as here" in made.job.lies
@@ -169,7 +176,7 @@ def test_the_record_says_what_started_it_and_no_values(monkeypatch):
 
 def test_a_rented_machine_installs_the_wheel_that_lies_beside_its_task(tmp_path):
     wheel = tmp_path / WHEEL.name
-    wheel.write_bytes(b"a wheel")
+    write_wheel(wheel)
     asked = LaunchRequest(launcher="skypilot", on="cpu", home=str(tmp_path / "there"), wheel=wheel)
     launch(load_recipe("smoke-tiny", ["engine=jax"]), asked, tmp_path / "there")
     setup = yaml.safe_load((tmp_path / "there/task.yaml").read_text())["setup"]

@@ -169,7 +169,11 @@ def test_frames_and_data_sets_are_rows():
     ({"model": "x", "data": [], "steps": 1}, "data: no rows"),
     ({"model": "x", "data": ["text"], "steps": 1}, "a row of type str"),
     ({"model": "x", "data": [{"a": "1"}], "steps": 1}, "data: the first row, which has a"),
-    ({"model": "x", "data": [{"prompt": "1+1?", "answer": 2}], "steps": 1}, "in which answer is a number"),
+    ({"model": "x", "data": [{"prompt": "1+1?", "answer": [2]}], "steps": 1}, "the first row, which has prompt, an"),
+    ({"model": "x", "data": [{"prompt": "Hi", "answer": "Hi"}, *ROWS], "steps": 1},
+     "row 1 reads as question-answer, and row 2 as traces"),
+    ({"model": "x", "data": 5, "steps": 1}, "data: int"),
+    ({"recipe": "smoke-tiny", "overrides": 5}, "overrides=5"),
     ({"model": "x", "data": {"train": ROWS}, "steps": 1}, r"(?s)a dict with train.*data=data\['train'\]"),
     ({"model": "x", "data": ROWS, "method": "lorra", "steps": 1}, r"(?s)method.name: lorra.*one of full, lora, qlora"),
     ({"recipe": "smoke-tiny", "method": "qlora"}, "a recipe and method"),
@@ -254,6 +258,17 @@ def test_questions_are_rewarded_by_a_file_of_the_current_folder(tmp_path, monkey
     assert [(item.prompt, item.expected_answer) for item in data.prompts[:2]] == [
         ("What is 0+1?", "1"), ("What is 1+1?", "2")]
     assert not data.traces
+
+
+def test_answers_may_be_numbers_and_answers_alone_are_said():
+    rows = [{"prompt": "1+1?", "answer": 2}, {"prompt": "2+2?", "answer": 4.0}, {"prompt": "1/2?", "answer": 0.5}]
+    with keyword_recipe(Keywords(model="Qwen/Qwen3-0.6B", data=rows, steps=1)) as loaded:
+        lines = loaded.path(loaded.recipe.data.traces).read_text().splitlines()
+        assert [json.loads(line)["answer"] for line in lines] == ["2", "4", "0.5"]
+        assert loaded.recipe.data.reasoning == "answer_only"
+        assert "data.reasoning: answer_only: no row has steps, so answers alone are learned" in loaded.chosen
+    with keyword_recipe(Keywords(model="Qwen/Qwen3-0.6B", data=ROWS, steps=1)) as loaded:
+        assert not [said for said in loaded.chosen if "answer_only" in said]
 
 
 def test_a_learning_rate_that_is_given_counts():

@@ -23,8 +23,12 @@ def ask_command(
     With `--base --json`, the trained model's answer is a line of its own as soon as it is there; the last line has
     both.
     """
+    from workings.errors import RequestError
     from workings.runs.evaluate import ask, ask_untrained
     from workings.scoring.steps import wrong_place
+
+    if not question.strip():
+        raise RequestError("an empty question", "a question", 'workings ask RUN "What is 17+25?"')
 
     def values_of(model: str) -> dict[str, Any]:
         """Keys of `--json` of one model's answer, which is shown meanwhile."""
@@ -37,6 +41,8 @@ def ask_command(
         if not as_json:
             show("\n")
         # For the reader and not for a pipe: what the model wrote is the answer, this is about it.
+        if reply.finish_reason == "length":
+            say(f"cut off after {reply.tokens} tokens; --max-new-tokens {2 * max_new_tokens} for more")
         if place:
             say(place.text())
         return reply.as_json() | ({"wrong_step": place.to_json()} if place else {})

@@ -53,7 +53,7 @@ def _text(made: "Launched") -> str:
     return "\n".join([
         f"launch     {job.name}: {job.hosts} x {job.devices} devices of {job.target}, engine {job.engine}",
         f"plan       {job.plan}",
-        *(f"lies       {sentence}" for sentence in job.lies),
+        *(f"files      {sentence}" for sentence in job.lies),
         f"written    {made.folder}: {', '.join(made.files)}",
         "           validated, not run: nothing was started",
         f"start      put the folder at {job.home}, and there: {made.start}"])

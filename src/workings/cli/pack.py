@@ -1,5 +1,6 @@
 """`workings pack`: everything that somebody else needs to check runs, in one zip."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,7 +43,7 @@ def pack_command(
     answer(values, as_json=as_json, text=(
         f"nothing written (--dry-run); root {done.root}" if dry_run else
         f"{out}: {done.bytes:,} bytes, verified; root {done.root}\n"
-        f"keep the root elsewhere; to check: workings verify {out} --expect-root {done.root}\n"
+        f"keep the root elsewhere; to check: workings verify {shlex.quote(str(out))} --expect-root {done.root}\n"
         f"or in a browser, offline: {done.page}; for a README: {done.badge}"))
 
 

@@ -1,5 +1,6 @@
 """`workings sign`: vouch for a run."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -41,5 +42,5 @@ def sign_command(
     answer(values, as_json=as_json,
            text=f"{'was signed before' if signed.existed else 'signed'} by key {signed.key_id}: "
                 f"{', '.join(signed.subjects)}\n{signed.path}\n{stamped}"
-                f"to check: workings verify {run} --key {key}.pub"
+                f"to check: workings verify {shlex.quote(str(run))} --key {shlex.quote(f'{key}.pub')}"
                 f"{' --authority CERTIFICATE.pem' if stamped else ''}")

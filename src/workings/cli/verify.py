@@ -111,7 +111,9 @@ def _text(result: "Verification", *, verbose: bool) -> str:
     said = [f"said, not checked: {field.text}" for field in result.said] if verbose else []
     if result.said:
         summary += f"\nsaid, not checked: {len(result.said)} fields" + ("" if verbose else "; -v lists them")
-    return "\n".join([*lines, *said, *claims, *drawn, summary, *([f"root {result.root}"] if result.root else [])])
+    # A run's own root, which its SEAL.json and a pack name, is another one where evaluations stand in the run.
+    root = [f"root {result.root} (of everything here)"] if result.root else []
+    return "\n".join([*lines, *said, *claims, *drawn, summary, *root])
 
 
 def _every_check(result: "Verification") -> list[str]:

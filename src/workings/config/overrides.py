@@ -15,7 +15,8 @@ Overrides = Sequence[str] | Mapping[str, Any]
 
 def override_words(overrides: Overrides) -> list[str]:
     """Overrides as ``key=value`` words. Raises `RequestError` for a single text, and for a value that no file holds."""
-    if isinstance(overrides, str):  # a sequence of letters, which nobody means
+    if isinstance(overrides, str) or not isinstance(overrides, Sequence | Mapping):
+        # A text is a sequence of letters, which nobody means.
         raise RequestError(f"overrides={overrides!r}", "a dict, or a list of key=value words",
                            f"overrides=[{overrides!r}]")
     if not isinstance(overrides, Mapping):

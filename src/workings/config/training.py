@@ -52,7 +52,8 @@ class TrainingConfig(Section):
     def warmup_ends_before_the_run(self) -> Self:
         """A warm-up as long as the run would never reach the learning rate that was asked for."""
         if self.steps and self.warmup_steps >= self.steps and self.warmup_steps > 0:
-            raise ValueError(f"warmup_steps ({self.warmup_steps}) must be below steps ({self.steps})")
+            raise refused(f"training.warmup_steps: {self.warmup_steps} with training.steps: {self.steps}",
+                          "fewer steps of warm-up than steps", f"training.warmup_steps={self.steps // 10}")
         return self
 
     @model_validator(mode="after")

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -68,7 +69,7 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
     data = data_files(loaded)
     with tempfile.TemporaryDirectory(prefix="workings-kaggle-") as folder:
         built = wheel or build_wheel(Path(folder))
-        if not built.is_file() or built.suffix != ".whl":
+        if not zipfile.is_zipfile(built) or built.suffix != ".whl":
             raise RequestError(f"--wheel {built}", "this package's wheel", "make dist, then --wheel dist/…")
         request = NotebookRequest(
             name=loaded.recipe.name, recipe=loaded.written(), machine=machine,

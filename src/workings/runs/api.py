@@ -90,7 +90,8 @@ def _refuse_both(keywords: Mapping[str, Any]) -> None:
     given = [name for name, value in keywords.items()
              if value is not None and not (isinstance(value, int | float) and value == 0)]
     if given:
+        words = '"data.traces": "FILE"' if "data" in given else f'"training.steps": {keywords["steps"] or 100}'
         raise RequestError(f"a recipe and {', '.join(given)}", "one of the two: a recipe says all of it",
-                           f'overrides, such as {{"training.steps": {keywords["steps"] or 100}}}')
+                           f"overrides={{{words}}}; or no recipe, with model and data")
 
 

@@ -35,6 +35,9 @@ def rows_of(data: Any, name: str) -> list[dict[str, Any]]:
     if isinstance(data, Mapping):  # a DatasetDict, as `load_dataset` without a split gives it; or one row alone
         raise RequestError(f"{name}: a {type(data).__name__} with {', '.join(map(str, data))}", f"a file, or {FORMS}",
                            f"{name}={name}[{next(iter(data), 'train')!r}] for one split of it")
+    if not isinstance(data, Iterable) or isinstance(data, str | bytes):
+        raise RequestError(f"{name}: {type(data).__name__}", f"a file, or {FORMS}",
+                           f'{name}=[{{"prompt": "1+1?", "answer": "2"}}]')
     rows = list(data)
     if not rows or not all(isinstance(row, Mapping) for row in rows):
         what = "no rows" if not rows else f"a row of type {next(type(r).__name__ for r in rows if not _is_row(r))}"
@@ -70,11 +73,12 @@ def write_given_traces(data: Any, out: Path) -> str:
     rows = cleaned(rows_of(data, "data"))
     form = looks_like(rows[0])
     if not form:
-        numbers = [key for key, value in rows[0].items() if isinstance(value, int | float)]
-        if looks_like(rows[0] | {key: str(rows[0][key]) for key in numbers}):
-            raise RequestError(f"data: the first row, in which {', '.join(numbers)} is a number", "texts",
-                               'str(…), such as "72"')
         raise RequestError(f"data: the first row, which has {', '.join(rows[0])}", FORMS, "rename the keys")
+    # Read by the form of the first row, steps that another one has would be left out.
+    for number, row in enumerate(rows, start=1):
+        if (other := looks_like(row)) not in ("", form):
+            raise RequestError(f"data: row 1 reads as {form}, and row {number} as {other}", "rows of one form",
+                               'the same keys in every row; a row without reasoning has "steps": []')
 
     def records(_: Progress) -> Records:
         return (SourceRecord(number, row) for number, row in enumerate(rows, start=1))

@@ -20,6 +20,7 @@ MAX_LENGTH = 1024
 """Tokens of a row at most."""
 BUCKETS = (64, 128, 256, 512)
 """Lengths that batches of shorter rows are padded to: to the longest one most rows would be padding."""
+ANSWERS_ALONE = "answer_only"
 QUESTIONS = "items"
 """Format of rows that are questions with expected answers, which learning from rewards asks."""
 FINAL_SHARE = 0.1
@@ -72,7 +73,9 @@ def keyword_recipe(asked: Keywords) -> Iterator[LoadedRecipe]:
             raise RequestError("data: rows with expected_answer, of which nothing can be imitated",
                                "rows with steps and answer, or an algorithm that rewards answers",
                                'overrides={"algorithm.name": "grpo", "rewards": [{"scorer": "answer"}]}')
-        yield replace(loaded, base=config, kept=tuple(kept))
+        chosen = [f"data.reasoning: {ANSWERS_ALONE}: no row has steps, so answers alone are learned"] if (
+            values["data"]["reasoning"] == ANSWERS_ALONE == loaded.recipe.data.reasoning) else []
+        yield replace(loaded, base=config, kept=tuple(kept), chosen=(*loaded.chosen, *chosen))
 
 
 def _traces(asked: Keywords, folder: Path) -> tuple[str, str]:
@@ -181,4 +184,4 @@ def _reasoning(traces: Path | None) -> str:
         return "tags"
     # By newlines alone: `splitlines` also splits at letters that JSON leaves as they are within a text.
     steps = any(json.loads(line).get("steps") for line in traces.read_text("utf-8").split("\n") if line)
-    return "tags" if steps else "answer_only"
+    return "tags" if steps else ANSWERS_ALONE

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -210,7 +211,7 @@ def _files(job: LaunchJob, asked: LaunchRequest) -> dict[str, str]:
     if asked.launcher == "kubernetes":
         return kubernetes.files(job, Cluster(image=asked.image, claim=asked.claim))
     if asked.wheel is None or not re.fullmatch(r"workings-[A-Za-z0-9._+-]+\.whl", asked.wheel.name) or (
-            not asked.wheel.is_file()):
+            not zipfile.is_zipfile(asked.wheel)):
         raise RequestError(f"--for skypilot with --wheel {asked.wheel or '(none)'}", "this package's wheel: a rented "
                            "machine comes without it, and installs it by its digest",
                            "make dist, then --wheel dist/workings-….whl")

@@ -24,6 +24,7 @@ from workings.record import attempts, jsonl
 from workings.record.digest import HashProgress
 from workings.record.layout import (
     ANNOUNCED,
+    CHECKPOINTS,
     CONFIG,
     DATA_DIGESTS,
     DOCTOR,
@@ -32,6 +33,7 @@ from workings.record.layout import (
     METRICS,
     README,
     RECIPE_EVALUATION,
+    SEAL,
     refuse_unit_name,
 )
 from workings.record.manifest import DRAWN_FROM, LEFT_ASIDE, NOT_PROVEN
@@ -284,8 +286,11 @@ def _check_out(out: Path, resume: bool) -> None:
     if not resume:
         refuse_unit_name(out)
     if out.exists() and not resume:
+        # A run that failed before its first checkpoint has nothing to go on from.
+        way_on = "" if (out / SEAL).is_file() and not any((out / CHECKPOINTS).glob("*")) else (
+            ", or add --resume if that run did not finish")
         raise RequestError(f"--out {out}, which exists", "a directory that does not exist yet",
-                           "choose another --out, or add --resume if that run did not finish")
+                           f"choose another --out{way_on}")
     # `lexists`, because a link that leads nowhere is in the way, too; the nearest name that is there decides.
     place = next(parent for parent in out.absolute().parents if os.path.lexists(parent))
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):

@@ -10,6 +10,7 @@ import numpy as np
 
 from workings.config.algorithms import Distill, DrawingAlgorithm, RewardAlgorithm, TraceDistill
 from workings.config.load import LoadedRecipe
+from workings.config.rewards import FileReward
 from workings.engines.base import (
     AdapterEngine,
     Engine,
@@ -241,8 +242,12 @@ def read_training_data(resolved: ResolvedRun) -> Callable[[int], TrainingData]:
         return lambda fsdp: taught_data(resolved, rows(fsdp), teacher)
     if not isinstance(recipe.algorithm, RewardAlgorithm):
         return read_rows(resolved)
-    # Files of rewards that are not there are found before a device is opened.
-    reward_settings(resolved.loaded).recorded()
+    # Files of rewards that are not there, or that cannot be loaded, are found before a device is opened.
+    settings = reward_settings(resolved.loaded)
+    settings.recorded()
+    if any(isinstance(reward, FileReward) for reward in settings.rewards):
+        with RewardProcess(settings):
+            pass
     return partial(prompt_data, resolved, prompts_of(resolved))
 
 

@@ -3,6 +3,7 @@
 Every function raises `ValueError` with a reason that fits behind `file:line:`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,10 +45,13 @@ def keys_of(record: Mapping[str, Any]) -> str:
 
 
 def text(record: Mapping[str, Any], key: str) -> str:
-    """A text that has to be there."""
+    """A text that has to be there, or a number as a text."""
     value = record.get(key)
     if value is None:
         raise ValueError(f"`{key}` is missing; the record has {keys_of(record)}")
+    # Answers are often numbers; of 4.0 in a column of a frame 4 is meant.
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return str(int(value) if value == int(value) else value)
     if not isinstance(value, str):
         raise ValueError(f"`{key}` must be a text, not {kind_of(value)}")
     return value

@@ -6,8 +6,10 @@ Everything streams: memory holds one record, or one batch of parquet rows, whate
 import codecs
 import csv
 import io
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,7 +31,9 @@ _WRONG_ENCODINGS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_L
 _PARQUET_MAGIC = b"PAR1"
 _PARQUET_ROWS = 256
 """Rows of parquet in memory at a time."""
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_TABLES = (".csv", ".tsv")
+_DELIMITERS = ",;\t"
+_EXCEL = b"PK\x03\x04"
 _AS_LINES = "python -c \"import {0}; {0}.{1}.to_json('records.jsonl', orient='records', lines=True)\""
 
 Progress = Callable[[int], object]
@@ -66,12 +70,15 @@ def open_file(path: Path) -> RecordSource:
         raise RequestError(f"file: {path} is empty", "at least one record")
     if head.startswith(_WRONG_ENCODINGS):
         raise RequestError(f"file: {path} is UTF-16 or UTF-32", "UTF-8",
-                           f"iconv -f UTF-16 -t UTF-8 {path} > utf8.jsonl")
+                           f"iconv -f UTF-16 -t UTF-8 {shlex.quote(str(path))} > utf8{path.suffix}")
+    if head.startswith(_EXCEL):
+        raise RequestError(f"file: {path}, a workbook or another archive", "JSON lines, a JSON array, CSV or parquet",
+                           "save the sheet as CSV in UTF-8")
     # The bytes decide and not the name: files called `.json` hold JSON lines as often as an array.
     text = head.removeprefix(codecs.BOM_UTF8).lstrip()
     read = _parquet if head.startswith(_PARQUET_MAGIC) else _array if text.startswith(b"[") else _lines
     # A table of text begins with the names of its columns, which nothing tells from other text.
-    if read is _lines and path.suffix.lower() in _DELIMITERS and not text.startswith(b"{"):
+    if read is _lines and path.suffix.lower() in _TABLES and not text.startswith(b"{"):
         read = _table
     return RecordSource(str(path), path.name.split(".")[0], path.stat().st_size, lambda progress: read(path, progress))
 
@@ -176,8 +183,11 @@ def _table(path: Path, progress: Progress) -> Records:
     with path.open("rb") as binary:
         text = (_told(line, progress).decode("utf-8-sig" if number == 0 else "utf-8")
                 for number, line in enumerate(binary))
-        rows = csv.reader(text, delimiter=_DELIMITERS[path.suffix.lower()], strict=True)
+        rows = None
         try:
+            first = next(text)
+            # Spreadsheets write semicolons where a comma is the sign of decimals.
+            rows = csv.reader(chain([first], text), delimiter=max(_DELIMITERS, key=first.count), strict=True)
             names = next(rows)
             if len(set(names)) < len(names) or not all(names):
                 raise RequestError(f"{path}: columns {', '.join(map(repr, names))}",
@@ -189,7 +199,7 @@ def _table(path: Path, progress: Progress) -> Records:
                     yield SourceRecord(number, {name: cell for name, cell in zip(names, row, strict=True) if cell})
         except (csv.Error, UnicodeDecodeError) as error:
             # A line that is not UTF-8 was not counted.
-            number = rows.line_num + isinstance(error, UnicodeDecodeError)
+            number = (0 if rows is None else rows.line_num) + isinstance(error, UnicodeDecodeError)
             raise RequestError(f"{path}: line {number}: {error}", "a table in UTF-8, cells with a line end "
                                "or a delimiter in quotes", "correct that line, or write the table anew") from None
 

@@ -94,6 +94,9 @@ def signer(path: Path, passphrase: str = "") -> "CryptoSigner":
     if not path.is_file():
         raise RequestError(f"--key {path}", "the private key that `workings key new` made",
                            "workings key new --out ~/.workings/signing.key")
+    if path.read_bytes()[:200].lstrip().startswith(b"-----BEGIN PUBLIC KEY-----"):
+        private = path.with_suffix("") if path.suffix == ".pub" else Path("PRIVATE-KEY")
+        raise RequestError(f"--key {path}, a public key", "the private key that belongs to it", f"--key {private}")
     # As `ssh` does it: any right of group or others is one too many.
     if path.stat().st_mode & 0o077:
         raise RequestError(f"--key {path}, which others can read (mode {path.stat().st_mode & 0o777:o})",

@@ -57,7 +57,8 @@ def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[st
         *(f"    {run.root}  {place}" for place, run in sorted(runs.items())), ""]
     if by_digest:
         lines += ["Checkpoints' tensors are not here; `pack.json` names each by its digest, which is the one in the "
-                  "run's own sums. Everything else is.", ""]
+                  "run's own sums. Everything else is. So check the whole: a run that is taken out of it alone lacks "
+                  "its tensors.", ""]
     lines += ["## Make it again", "", "Unpack it, and type in its folder:", ""]
     for place, run in sorted(runs.items()):
         lines += _indented(train_command(place, run))
