@@ -90,7 +90,8 @@ def test_a_good_record_is_one_line_and_a_bad_one_says_what_is_wrong():
     passed, failed, not_made = CheckVerdict.PASSED, CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED
     good = verification(passed, not_made, blocking=False)
     assert _text(good, verbose=False) == (
-        "verified: runs/a, level 0 of 0: 1 checks passed, 0 failed, 1 not made; -v lists them\nroot ab (of everything here)")
+        "verified: runs/a, level 0 of 0: 1 checks passed, 0 failed, 1 not made; -v lists them\n"
+        "root ab (of everything here)")
     assert _text(good, verbose=True).splitlines()[:4] == [
         "passed       integrity.0: said", "not checked  integrity.1: said", "", "a claim"]
     bad = _text(verification(passed, failed), verbose=False).splitlines()
