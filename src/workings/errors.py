@@ -8,6 +8,7 @@
     │   └── RewardError          exit code 1   a reward function failed, or gave back something else than numbers
     ├── RecordError              exit code 1   a run directory is damaged or is not what it says
     ├── StorageError             exit code 1   the disk is full, read-only or failing; nothing half-written took effect
+    │                                          (2 where a place without permission was named)
     └── Interrupted              exit code 130 a person stopped it; the message says how to go on
 
 The command line prints such an error without a traceback; any other exception is a bug and keeps its traceback.

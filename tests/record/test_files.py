@@ -1,6 +1,7 @@
 """Atomic files and appended lines: whole or not at all, on a full disk, a read-only one, and after a torn line."""
 
 import contextlib
+import errno
 import os
 import resource
 import subprocess
@@ -141,3 +142,10 @@ def test_lines_of_two_appenders_never_mix(tmp_path) -> None:
     rows, _ = jsonl.read(tmp_path / "a.jsonl")
     assert [row["n"] for row in rows if row["from"] == "one"] == list(range(50))
     assert len(rows) == 100
+
+
+@pytest.mark.parametrize(("number", "code"), [(errno.EACCES, 2), (errno.EPERM, 2), (errno.ENOSPC, 1), (errno.EIO, 1)])
+def test_a_place_of_somebody_else_is_a_mistake_of_the_request(tmp_path: Path, number: int, code: int) -> None:
+    with pytest.raises(StorageError) as failed, storage(tmp_path, "write"):
+        raise OSError(number, "said by the system")
+    assert failed.value.exit_code == code

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from workings.errors import StorageError
+from workings.errors import RequestError, StorageError
 
 PRIVATE = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 """Not inherited by children (on Windows nothing is), and bytes as they are."""
@@ -49,4 +49,7 @@ def storage(path: Path, doing: str) -> Iterator[None]:
     except OSError as error:
         code = error.errno if error.errno is not None else 0
         why = _ADVICE.get(code, error.strerror or str(error))
-        raise StorageError(f"could not {doing} {path}: {why} ({errno.errorcode.get(code, 'no code')})") from error
+        failed = StorageError(f"could not {doing} {path}: {why} ({errno.errorcode.get(code, 'no code')})")
+        if code in (errno.EACCES, errno.EPERM):  # nothing failed: a place was named that is somebody else's
+            failed.exit_code = RequestError.exit_code
+        raise failed from error
