@@ -42,7 +42,7 @@ def test_other_epochs_than_those_that_ran_are_found(tmp_path):
 
 def test_too_short_for_its_warm_up(tmp_path):
     text = IN_EPOCHS.replace("epochs: 1.5", "epochs: 0.1")
-    with pytest.raises(RequestError, match=r"warmup_steps \(2\) must be below steps \(1\)"):
+    with pytest.raises(RequestError, match=r"training\.warmup_steps: 2 with training\.steps: 1"):
         train(str(write_recipe(tmp_path / "asked", text)), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
