@@ -52,6 +52,7 @@ def test_an_unknown_rule_is_named() -> None:
         check_rules(("last_nmber",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", [
     "answer ", "<answer>", "\\boxed{", "1,", "1", "9/", "####", "</think>", "final answer is ", " ",
     "$-", "\\boxed{}", ".",

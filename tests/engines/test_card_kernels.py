@@ -263,6 +263,7 @@ def test_a_step_of_a_float32_model_with_bf16_products_takes_the_kernels_everywhe
     assert losses[0] == pytest.approx(losses[1], rel=2e-2)
 
 
+@pytest.mark.slow
 def test_a_traced_step_keeps_less_for_backward_by_kernels() -> None:
     """Of a norm its input in bf16 and a number a row are kept, of a gate its two sides."""
     asked = request(tiny_shape("gemma", layers=8), precision=PrecisionConfig(compute="bf16"))

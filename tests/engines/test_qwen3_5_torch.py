@@ -265,6 +265,7 @@ def test_adapters_stand_where_layers_have_the_projections() -> None:
         opened(method=STATE.model_copy(update={"target_modules": ("in_proj_a",)}))
 
 
+@pytest.mark.slow
 def test_a_trace_sees_what_a_real_step_allocates() -> None:
     """The same counter on real tensors and on fake ones, over two chunks of a state."""
     asked, size = request(tiny_shape("qwen3_5", vocab=3000)), (1, 2, 100)
@@ -278,6 +279,7 @@ def test_a_trace_sees_what_a_real_step_allocates() -> None:
     assert abs(fake.size - real.size) < 0.03 * real.size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["generation", "drawing", "evaluation", "log_probs"])
 def test_every_program_is_traced(program: Any) -> None:
     asked = replace(request(tiny_shape("qwen3_5")), completions_of_a_prompt=2)

@@ -120,6 +120,7 @@ def test_an_honest_run_verifies_without_weights(honest: Path) -> None:
     assert not {"recompute.rewards", "recompute.advantages"} & set(told), "it has none"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_lie_about_the_teacher_is_caught(honest: Path, tmp_path: Path, name: str) -> None:
     forge, expected = FORGERIES[name]
@@ -131,6 +132,7 @@ def test_a_lie_about_the_teacher_is_caught(honest: Path, tmp_path: Path, name: s
     assert not any(check.startswith("integrity") for check in found), "the sums are right: it is the content that lies"
 
 
+@pytest.mark.slow
 def test_a_root_that_is_not_that_of_the_run_beside_it_is_said(honest: Path, tmp_path: Path) -> None:
     run = copied(honest, tmp_path)
     shutil.copytree(honest.parent / "teacher", tmp_path / "teacher")

@@ -62,6 +62,7 @@ LIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LIES)
 def test_a_lie_is_caught(honest: Path, tmp_path: Path, name: str) -> None:
     lie, caught = LIES[name]
@@ -71,6 +72,7 @@ def test_a_lie_is_caught(honest: Path, tmp_path: Path, name: str) -> None:
     assert {check.id for check in verify(run).checks if check.verdict == "failed"} == caught
 
 
+@pytest.mark.slow
 def test_a_file_too_many_and_a_file_that_is_gone(honest: Path, tmp_path: Path) -> None:
     more, gone = (shutil.copytree(honest, tmp_path / name) for name in ("more", "gone"))
     shutil.copy(more / top_tokens_file(0), more / top_tokens_file(7))

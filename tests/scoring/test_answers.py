@@ -63,13 +63,15 @@ def test_there_are_enough_of_both_labels() -> None:
     assert sum(not row["right"] for row in ROWS) >= 150
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", [
     "answer is ", "<think>", "</think>", "<answer>", "\\boxed{", "\\boxed{}", "1, ", "1 000 ", "(1, ", "a_1",
     "- 1", "**", "**1",
     "= ", "x = 1 ", "and 5 ", "\\text{", "$1 ", "a-b_", "1:", "####", "#### 1\n", "so 1, ", "word ", ". A", "(B) ",
     "yes ", "\n",
     "\\frac{", "is not ", "'", "need to ", "needs at least 5 ", "He sold, or 5 ", "deadbeef", "1.1", "\t", "{",
-    "every ", "$1$", "to aa 1 ", "1 + 1 = ", "5 m or "])
+    "every ", "$1$", "to aa 1 ", "1 + 1 = ", "5 m or ",
+    "1 < ", "± 1", "3,5 m ", "Ben of Mia ", "145 minutes ", "10-14 ", "→ ", "\nQ: ", "a dozen ", "either 1 or "])
 def test_no_text_makes_the_rules_slow(piece: str) -> None:
     """A hundred thousand characters of anything are read in about ten times the work of ten thousand."""
     text = piece * (100_000 // len(piece))
