@@ -121,6 +121,7 @@ def test_four_bits_hold_every_projection(family: str) -> None:
         26 if family == "qwen3_5" else 28)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", NEW)
 def test_a_resumed_run_in_bf16_is_the_same_run_bit_for_bit(family: str, tmp_path: Path) -> None:
     changes = {"precision": BF16, "optimizer": AdafactorConfig(name="adafactor"),

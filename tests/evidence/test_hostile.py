@@ -24,6 +24,8 @@ from workings.evidence.verify import tree as trees
 from workings.record.plain import MEMORY_VARIABLE
 from workings.record.seal import seal_unit
 
+pytestmark = pytest.mark.slow  # together they take seconds
+
 
 def failures(path: Path, level: int = 0) -> dict[str, str]:
     return {one.id: one.text for one in verify(path, level=level).checks if one.verdict == "failed"}

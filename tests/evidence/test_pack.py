@@ -22,6 +22,8 @@ from workings.publish.report_again import is_drawn_again
 from workings.record import atomic
 from workings.record.seal import seal_unit
 
+pytestmark = pytest.mark.slow  # together they take seconds
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -17,6 +17,8 @@ from workings.ui.rollout_reader import RolloutReader
 from workings.ui.rollouts import prompt_history
 from workings.ui.series import Columns, curves
 
+pytestmark = pytest.mark.slow  # together they take seconds
+
 TAB = "/run/run?tab=rollouts"
 API = "/api/rollouts/run"
 
