@@ -7,7 +7,7 @@ import pytest
 
 from workings.data.rows import prompt_digest
 from workings.errors import RequestError
-from workings.runs.evaluate import learned_items, refuse_learned
+from workings.runs.evaluate import refuse_learned
 from workings.scoring.items import Item
 
 
@@ -21,7 +21,6 @@ def test_questions_that_a_run_learned_are_not_evaluated_in_it(tmp_path: Path) ->
     (run / "data/rows.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(dropped) + "\n")
     with pytest.raises(RequestError, match=r"1 of 2 items that .* was trained on, such as seen"):
         refuse_learned(run, [learned, other], run / "eval" / "items")
-    refuse_learned(run, [other], run / "eval" / "items")
-    refuse_learned(run, [learned], tmp_path / "elsewhere")
-    assert learned_items(run, [learned, other]) == ["seen"]
-    assert learned_items(tmp_path / "weights of somebody", [learned]) == []
+    assert refuse_learned(run, [other], run / "eval" / "items") == []
+    assert refuse_learned(run, [learned, other], tmp_path / "elsewhere") == ["seen"]
+    assert refuse_learned(tmp_path / "weights of somebody", [learned], tmp_path / "elsewhere") == []

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import workings
 from workings.config.load import load_recipe, shipped_recipes
 from workings.data.generators.addition import make
 from workings.data.traces import write_traces
@@ -52,3 +53,14 @@ def test_typed_in_the_run_in_the_working_folder_and_elsewhere(tmp_path: Path, mo
     assert _found(typed)[1] == digests
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert _found(train_again(Path("../runs/again")))[1] == digests
+
+
+def test_a_file_that_is_gone_when_the_run_ends_is_named_as_the_record_names_it(tmp_path: Path,
+                                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    traces = tmp_path / "sums.jsonl"
+    write_traces(traces, make(20, 1, 3)[0])
+    run = workings.train("smoke-tiny", "runs/gone", {"data.traces": "sums.jsonl", "evaluation.items": "none", "training.steps": 1},
+                         callbacks=[lambda line: traces.unlink()]).path
+    assert "data.traces=../../sums.jsonl" in (run / README).read_text()
+    assert workings.verify(run).failed == 0

@@ -126,9 +126,7 @@ def bare_opening(lines: list[str]) -> str:
     '206.'
     """
     told = sentences(lines[0]) if len(lines) == 1 else []
-    if len(told) < 2 or not re.fullmatch(r"\W*\d[\d,.]*\d\W*\.\W*", told[0]):
-        return ""
-    return "" if any("=" in each or is_conclusion(each) or _CORRECTION.search(each) for each in told[1:]) else told[0]
+    return _unchanged(told) if len(told) > 1 and re.fullmatch(r"\W*\d[\d,.]*\d\W*\.\W*", told[0]) else ""
 
 
 def explained_opening(lines: list[str], question: str) -> str:
@@ -143,8 +141,11 @@ def explained_opening(lines: list[str], question: str) -> str:
     if len(told) < 2 or not re.fullmatch(r"\W*\d[\d,.]*\d\W{0,3}(?:\s[a-z]+){1,3}\W*\.\W*", told[0]):
         return ""
     given, said, more = (set(re.findall(r"\d+", text)) for text in (question, told[0], " ".join(told[1:])))
-    if not more or not more <= given or said <= given:
-        return ""
+    return _unchanged(told) if more and more <= given and not said <= given else ""
+
+
+def _unchanged(told: list[str]) -> str:
+    """The first of some sentences; "" where a later one concludes, calculates or corrects."""
     return "" if any("=" in each or is_conclusion(each) or _CORRECTION.search(each) for each in told[1:]) else told[0]
 
 

@@ -22,8 +22,9 @@ _COPULA = re.compile(r"\b(?:is|are|was|were|equals?|be|called|named|means|it's|i
                      r"|that’s)\s+(?:therefore |thus |then |simply |the name |called "
                      r"|named |probably )*", re.IGNORECASE)
 HEDGED = re.compile(r"n['’]t\b|\b(?:not|never|whether|if|might|may|maybe|perhaps|possibly|could|either|neither"
-                     r"|or|unsure|unclear|doubt|unlikely"
-                     r"|think|guess|wrong|incorrect|false|except|unless|probably|hardly|no longer)\b", re.IGNORECASE)
+                    r"|or|unsure|unclear|doubt|unlikely"
+                    r"|think|guess|wrong|incorrect|false|except|unless|probably|hardly|no longer)\b", re.IGNORECASE)
+"""What a sentence says that does not assert, or denies."""
 _SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
 # "0.05 < 0.4 < 0.5", and "10-14 hours".
 _CHAIN = re.compile(r"\W{0,3}[^<>=]+(?:(?:<[^<>=]+){2,}|(?:>[^<>=]+){2,})")

@@ -83,7 +83,13 @@ def eval_command(
         second_opinion="math_verify" if second_opinion else "none",
         # What was typed goes over what the run recorded, which goes over this package's defaults.
         **recorded | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form, scorer=scorer))
-    learned = ""
+    warnings: list[str] = []
+
+    def tell_learned(ids: list[str]) -> None:
+        warnings.append(f"{len(ids):,} of the items are questions that {model} was trained on, such as {ids[0]}: "
+                        "they show what it has learned by heart")
+        say(f"leak       {warnings[0]}")
+
     try:
         if harness_log is not None:
             from workings.evaluation.harness import import_harness_log
@@ -97,15 +103,11 @@ def eval_command(
             scorecard = evaluate_weights(str(model), Path(str(items)), out, settings=settings,
                                          request=weights_request(opening, device, settings.form))
         else:
-            from workings.runs.evaluate import evaluate_run, learned_items
+            from workings.runs.evaluate import evaluate_run
             from workings.runs.open_model import AS_RECORDED
 
-            if both := learned_items(Path(str(model)), read_questions(Path(str(items)))):
-                learned = (f"{len(both):,} of the items are questions that {model} was trained on, such as {both[0]}: "
-                           "they show what it has learned by heart")
-                say(f"leak       {learned}")
             scorecard = evaluate_run(Path(str(model)), Path(str(items)), out, settings=settings,
-                                     device=device or AS_RECORDED)
+                                     device=device or AS_RECORDED, learned=tell_learned)
     # What was scored lies in the unfinished folder already, so stopping loses only what was in work.
     except KeyboardInterrupt:
         from workings.record.layout import partial_unit_path
@@ -116,7 +118,7 @@ def eval_command(
     values = {"items": overall["n"], "accuracy": overall["mean"], "errors": overall["errors"], "out": str(out)}
     # Where no interval is possible, its ends are objects with the reason; the answer leaves such keys out.
     values |= {name: overall[name] for name in ("ci_low", "ci_high") if isinstance(overall[name], float | int)}
-    warning = "; ".join(filter(None, (learned, EvaluationRecord(out).warning)))
+    warning = "; ".join(filter(None, (*warnings, EvaluationRecord(out).warning)))
     answer(values | ({"warning": warning} if warning else {}), as_json=as_json,
            text=scorecard_text(scorecard, out, warning))
 

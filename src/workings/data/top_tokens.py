@@ -35,7 +35,6 @@ class TopTokensOfRow:
     log_probs_NK: np.ndarray
     """float32 natural logarithms."""
 
-
     def load(self) -> "TopTokensOfRow":
         """Itself: it is in memory."""
         return self

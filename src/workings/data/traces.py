@@ -71,12 +71,12 @@ def iterate_traces(path: Path) -> Iterator[Trace]:
 
 def _no_trace(path: Path, wrong: str) -> RequestError:
     # Imported for an error alone: the importer knows traces.
-    from workings.data.importing.hints import import_command
+    from workings.data.importing.hints import how_to_import
 
     # A first line that is none says that the file holds something else.
     return RequestError(
         wrong, "one trace a line: id, prompt, steps, answer",
-        import_command(path, "traces.jsonl") if wrong.startswith(f"{path}:1:") else
+        how_to_import(path, "traces.jsonl") if wrong.startswith(f"{path}:1:") else
         f"workings data import --format traces {path} --out traces.jsonl --on-error skip")
 
 

@@ -1,12 +1,13 @@
 """A run's README, made of what its record says: written at the end of a run, and made again by whoever verifies it."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from workings.config.load import GIVEN
 from workings.config.overrides import flow
+from workings.config.places import moved_places
 from workings.models.unproven import said_of_recipe
 from workings.record.layout import DATA_DIGESTS, RECIPE, SUMS
 from workings.record.manifest import RunManifest
@@ -61,21 +62,17 @@ Verify it, offline, without any ML library; every file is listed in `{SUMS}`:
 """
 
 
-def command_again(name: str, origin: str, base: str | Mapping[str, str], overrides: Sequence[str],
-                  files: Mapping[str, Any], smoke: Sequence[str]) -> str:
+def command_again(asked: Mapping[str, Any], manifest: RunManifest) -> str:
     """The command that asks for a run again, typed inside its directory.
 
     A recipe file is named where it stood, because what it names is relative to that place; a place far away is not
     written down (it may name a person's home), and the copy in `config/` stands for it.
 
     Args:
-        name: of the run's folder.
-        origin: the recipe's file, or ``shipped:<name>``.
-        base: folder of the file as seen from the run; absent where it is far away.
-        overrides: words of the command line.
-        files: what to write, in that directory, for each key that names files.
-        smoke: from `smoke_words`.
+        asked: contents of `config/overrides.json`.
+        manifest: of the run.
     """
+    origin, base = str(asked["origin"]), asked["base"]
     stays = False
     if origin.startswith(SHIPPED):
         recipe = origin.removeprefix(SHIPPED)
@@ -83,14 +80,23 @@ def command_again(name: str, origin: str, base: str | Mapping[str, str], overrid
         recipe = RECIPE
     else:
         recipe, stays = Path(base, Path(origin).name).as_posix(), True
+    typed = [str(word) for word in asked.get("overrides", ())]
+    overrides = with_files(typed, asked.get("files", {}), recipe_stays=stays)
+    # Earlier versions, which did not write down the files, left the options out.
+    smoke = smoke_words(manifest) if "files" in asked else []
     # Beside the run and under another name: `train` refuses a folder that exists.
-    return shlex.join(["workings", "train", recipe, "--out", f"../{name}-again",
-                       *with_files(overrides, files, recipe_stays=stays), *smoke])
+    return shlex.join(["workings", "train", recipe, "--out", f"../{manifest.name}-again", *overrides, *smoke])
 
 
 def smoke_words(manifest: RunManifest) -> list[str]:
     """Options of a smoke run: it trained a smaller model than its recipe names, and only they make that model again."""
     return ["--smoke-steps", str(manifest.planned_steps)] if manifest.facts.get("smoke") is True else []
+
+
+def moved_files(files: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """What to write for each key that names files, seen from another folder; ``change`` moves one name there."""
+    return {key: change(name) if isinstance(name, str) else moved_places({key: name}, change)[key]
+            for key, name in files.items()}
 
 
 def with_files(overrides: Sequence[str], files: Mapping[str, Any], *, recipe_stays: bool) -> list[str]:

@@ -57,22 +57,6 @@ def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield prefix + key, value
 
 
-def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted key as nested objects.
-
-    >>> nested({"training.steps": 3, "name": "a"})
-    {'training': {'steps': 3}, 'name': 'a'}
-    """
-    values: dict[str, Any] = {}
-    for dotted, value in flat.items():
-        *parents, last = dotted.split(".")
-        here = values
-        for parent in parents:
-            here = here.setdefault(parent, {})
-        here[last] = value
-    return values
-
-
 def text_view(value: dict[str, Any], prefix: str = "") -> str:
     """A JSON object as one `dotted.key: value` line each, in the order of the keys."""
     lines = []

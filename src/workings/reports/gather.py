@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workings.config.places import moved_places
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.unit import EvaluationRecord, find_units
-from workings.evidence.run_readme import SHIPPED, smoke_words, with_files
+from workings.evidence.run_readme import SHIPPED, moved_files, smoke_words, with_files
 from workings.record.canonical import read_json
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, MEASURED, OVERRIDES, PREDICTIONS, RECIPE
 from workings.record.manifest import RunManifest
 from workings.record.memory_use import MemoryUse, memory_use
 from workings.record.reader import RunRecord
-from workings.record.values import leaves, nested
+from workings.record.values import leaves
 from workings.reports.reinforcement import logged
 
 
@@ -133,9 +132,8 @@ def train_again(run: Path) -> str:
     origin, overrides = str(asked.get("origin", "")), [str(override) for override in asked.get("overrides", [])]
     is_shipped = origin.startswith(SHIPPED)
     recipe = origin.removeprefix(SHIPPED) if is_shipped else _recipe_file(run, asked)
-    files = moved_places(nested(asked.get("files", {})), lambda name: os.path.normpath(run / name))
-    overrides = with_files(overrides, dict(leaves(files)),
-                           recipe_stays=not is_shipped and recipe != str(run / RECIPE))
+    files = moved_files(asked.get("files", {}), lambda name: os.path.normpath(run / name))
+    overrides = with_files(overrides, files, recipe_stays=not is_shipped and recipe != str(run / RECIPE))
     # Packs of earlier versions, which did not write down the files, hold a page without the options.
     smoke = smoke_words(RunRecord.open(run).manifest) if "files" in asked else []
     return shlex.join(["workings", "train", recipe, "--out", f"{run}-again", *overrides, *smoke])
@@ -144,10 +142,12 @@ def train_again(run: Path) -> str:
 def _recipe_file(run: Path, asked: Mapping[str, Any]) -> str:
     """The recipe of a run where it stood, below the current folder or beside the runs; else the copy in the run."""
     base, name = asked.get("base"), Path(str(asked.get("origin", ""))).name
-    # By the letters of the path: a pack draws its report where links stand for runs, whose targets lie elsewhere.
-    stood = Path(os.path.normpath(run / base / name)) if isinstance(base, str) else run
     # The layout that quickstart and packs make: runs and recipes side by side.
-    near = [run.parent.parent / "recipes" / name, *([] if ".." in stood.parts else [stood])]
+    near = [run.parent.parent / "recipes" / name]
+    if isinstance(base, str):
+        # By the letters of the path: a pack draws its report where links stand for runs, whose targets lie elsewhere.
+        stood = Path(os.path.normpath(run / base / name))
+        near += [] if ".." in stood.parts else [stood]
     return str(next((path for path in near if path.is_file()), run / RECIPE))
 
 

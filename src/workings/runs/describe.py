@@ -7,9 +7,9 @@ from typing import Any
 from workings.config.load import LoadedRecipe
 from workings.config.places import is_place, leads_above_home, moved_places
 from workings.engines.base import Memory, ReportingEngine
-from workings.evidence.run_readme import NEAR, command_again, smoke_words
+from workings.evidence.run_readme import NEAR, command_again
 from workings.models.weights import parameter_count
-from workings.record.canonical import line, loads
+from workings.record.canonical import read_json
 from workings.record.environment import collect
 from workings.record.layout import (
     CONFIG,
@@ -68,10 +68,7 @@ def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
 
     values = loaded.recipe.model_dump(mode="json")
     written, moved = dict(leaves(values)), dict(leaves(moved_places(values, change)))
-    files = {key: name for key, name in moved.items() if name != written[key]}
-    # As they stand in the record, which writes a weight of 1.0 as 1: a verifier makes the command of that.
-    read: dict[str, Any] = loads(line(files))
-    return read
+    return {key: name for key, name in moved.items() if name != written[key]}
 
 
 def write_request(writer: RunWriter, setup: TrainSetup) -> None:
@@ -146,8 +143,9 @@ def _weight_digests(directory: Path | None) -> dict[str, str] | Absent:
     return weight_digests(directory)
 
 
-def reproduce_command(setup: TrainSetup, out: Path, manifest: RunManifest) -> str:
-    """The command that asks for this run again, typed inside its directory."""
-    loaded = setup.loaded
-    return command_again(out.name, loaded.origin, base_from(out, loaded.base), loaded.overrides,
-                         files_from(out, loaded), smoke_words(manifest))
+def reproduce_command(writer: RunWriter, manifest: RunManifest) -> str:
+    """The command that asks for this run again, typed inside its directory.
+
+    Of what `write_request` wrote, as a verifier makes it: a file that the recipe names may be gone by the end.
+    """
+    return command_again(read_json(writer.path(OVERRIDES)), manifest)

@@ -120,7 +120,8 @@ def free_unit(run: Path, name: str) -> Path:
 
 
 def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, settings: EvaluationSettings | None = None,
-                 device: str = AS_RECORDED, progress: Callable[[int, int], None] | None = None) -> Scorecard:
+                 device: str = AS_RECORDED, progress: Callable[[int, int], None] | None = None,
+                 learned: Callable[[list[str]], None] = lambda ids: None) -> Scorecard:
     """Evaluate a run's last checkpoint on items and seal the evaluation at ``out``.
 
     Args:
@@ -130,6 +131,8 @@ def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, setting
         settings: decoding, extraction and scoring; greedy and with the built-in scorer by default.
         device: where to generate; by default what the run's recipe asked for.
         progress: called with the items that are done and the items in all.
+        learned: called, before the model is opened, with the ids of questions that the run was trained on, where there
+            are some.
 
     Raises:
         RequestError: no sealed run, items that are none, ``out`` exists, or the device is absent.
@@ -137,7 +140,8 @@ def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, setting
     """
     # First, because a bad line is found at once, and to open a model may take minutes.
     questions = read_questions(Path(items))
-    refuse_learned(Path(run), questions, Path(out))
+    if both := refuse_learned(Path(run), questions, Path(out)):
+        learned(both)
     with waiting("opening the model"):
         opened = open_run(Path(run), device)
     return evaluate(opened.session, questions, Path(out), settings=settings or EvaluationSettings(),
@@ -145,24 +149,21 @@ def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, setting
                     facts={"run": opened.run.path.resolve().name, "step": opened.checkpoint.step})
 
 
-def learned_items(run: Path, questions: Sequence[Item]) -> list[str]:
-    """Ids of the questions that a run was trained on; empty of what is no run of ours."""
-    there = next((run / name for name in (ROWS, PROMPTS) if (run / name).is_file()), None)
-    learned = learned_questions(jsonl.read(there)[0]) if there is not None else set()
-    return [item.id for item in questions if prompt_digest(item.prompt) in learned]
-
-
-def refuse_learned(run: Path, questions: Sequence[Item], out: Path) -> None:
-    """Refuse to keep answers to questions that the run was trained on inside of it: it would not verify any more.
+def refuse_learned(run: Path, questions: Sequence[Item], out: Path) -> list[str]:
+    """Ids of the questions that a run was trained on; they are not kept in it, for it would not verify any more.
 
     Raises:
         RequestError: ``out`` lies in the run, and a question was trained on.
     """
-    if run.resolve() in out.resolve().parents and (both := learned_items(run, questions)):
+    there = next((run / name for name in (ROWS, PROMPTS) if (run / name).is_file()), None)
+    learned = learned_questions(jsonl.read(there)[0]) if there is not None else set()
+    both = [item.id for item in questions if prompt_digest(item.prompt) in learned]
+    if both and run.resolve() in out.resolve().parents:
         raise RequestError(f"{len(both):,} of {len(questions):,} items that {run} was trained on, such as {both[0]}, "
                            "for an evaluation in it, with which it would not verify any more",
                            "questions that it has not seen",
                            "other --items, or --out DIR outside of the run, to see what it has learned by heart")
+    return both
 
 
 def evaluate_weights(model: str, items: Path, out: Path, *, request: WeightsRequest,

@@ -21,6 +21,7 @@ MAX_LENGTH = 1024
 BUCKETS = (64, 128, 256, 512)
 """Lengths that batches of shorter rows are padded to: to the longest one most rows would be padding."""
 ANSWERS_ALONE = "answer_only"
+"""Value of `data.reasoning` where no row has steps."""
 QUESTIONS = "items"
 """Format of rows that are questions with expected answers, which learning from rewards asks."""
 FINAL_SHARE = 0.1

@@ -481,7 +481,7 @@ def _seal(start: Start, setup: TrainSetup, settings: LoopSettings, outcome: Outc
         writer.event("failed", reason=outcome.reason)
     # Before sealing, which lists the files that are there and refuses a run without this one.
     writer.write_text(README, run_readme(
-        manifest, data=setup.learned.sentence(), command=reproduce_command(setup, out, manifest),
+        manifest, data=setup.learned.sentence(), command=reproduce_command(writer, manifest),
         memory=memory_sentence(measured), learned=rewards_of(metrics) if preferred is None else preferred.sentence))
     # Progress goes to standard error: the run's own log is among the files that are sealed.
     run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))

@@ -100,7 +100,6 @@ class TrainAndEvaluateResult:
                   f"to verify: workings verify {quote(str(training.run))}"]
         return "\n".join(lines)
 
-
     def _after_a_reward(self, saved: bool) -> list[str]:
         """How to go on where a reward function failed: a run has one reward from its first step to its last."""
         lines = ["once its file is mended: the same command with another --out; "

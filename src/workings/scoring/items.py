@@ -106,9 +106,9 @@ def read_items(path: Path) -> list[Item]:
 def _way_in(path: Path) -> str:
     """What to type for a file in which no line is an item: a table, parquet, or records of another format."""
     # Imported for an error alone, see `read_items`.
-    from workings.data.importing.hints import import_command
+    from workings.data.importing.hints import how_to_import
 
-    return f"{import_command(path, 'questions.jsonl')}; a file of traces is asked as questions"
+    return f"{how_to_import(path, 'questions.jsonl')}; a file of traces is asked as questions"
 
 
 def items_digest(items: Sequence[Item]) -> str:

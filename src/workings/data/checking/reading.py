@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from workings.data.checking.findings import CheckReport, DataFinding
-from workings.data.importing.hints import import_command
+from workings.data.importing.hints import how_to_import
 from workings.data.importing.records import Unreadable
 from workings.data.importing.sources import open_file
 from workings.data.preferences import PreferencePair
@@ -70,7 +70,7 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
     if count and all(finding.kind == "unreadable" for finding in findings) and not entries:
         raise RequestError(f"{findings[0].id}: {findings[0].text}, and no other line is better" if count > 1 else
                            f"{findings[0].id}: {findings[0].text}", "traces, or preference pairs",
-                           import_command(path, "traces.jsonl"))
+                           how_to_import(path, "traces.jsonl"))
     return Numbered(entries, findings, count)
 
 

@@ -43,7 +43,7 @@ def advice(record: Mapping[str, Any], keys: KeyMap, asked: str) -> str:
     return f"--map says what the keys are called here, as in --map prompt=KEY; the record has {keys_of(record)}"
 
 
-def import_command(path: Path, out: str) -> str:
+def how_to_import(path: Path, out: str) -> str:
     """What to type to bring a file, in which no line is what is wanted, into our form.
 
     Args:

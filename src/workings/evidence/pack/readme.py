@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from workings.config.places import moved_places
-from workings.evidence.run_readme import smoke_words, with_files
+from workings.evidence.run_readme import moved_files, smoke_words, with_files
 from workings.record.manifest import RunManifest
-from workings.record.values import leaves, nested
 
 FORM = "pack_readme/2"
 """Raised whenever the text changes; a verifier writes only its own form again."""
@@ -75,10 +73,8 @@ def train_command(place: str, run: PackedRun) -> str:
     name = place.rpartition("/")[2]
     # A shipped recipe is asked for by its name; any other one lies in the pack.
     recipe = origin.removeprefix("shipped:") if origin.startswith("shipped:") else f"recipes/{name}.yaml"
-    files = run.asked.get("files", {})
-    named = moved_places(nested(files), lambda file: f"data/{name}/{PurePath(file).name}")
-    overrides = with_files([str(override) for override in run.asked.get("overrides", [])], dict(leaves(named)),
-                           recipe_stays=False)
+    files = moved_files(run.asked.get("files", {}), lambda file: f"data/{name}/{PurePath(file).name}")
+    overrides = with_files([str(override) for override in run.asked.get("overrides", [])], files, recipe_stays=False)
     return shlex.join(["workings", "train", recipe, "--out", f"again/{name}", *overrides, *smoke_words(run.manifest)])
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from workings.config.load import GIVEN, check_recipe
 from workings.errors import RecordError, RequestError
-from workings.evidence.run_readme import command_again, run_readme, smoke_words
+from workings.evidence.run_readme import command_again, run_readme
 from workings.evidence.verify.checks import check, each_run, failed, judged, not_checked, passed, several
 from workings.evidence.verify.data_order import batches_of, kept_rows, learns_from_pairs, too_many_sequences
 from workings.evidence.verify.learned import draws
@@ -164,13 +164,9 @@ def _readme_lines(unit: Unit, there: list[str]) -> list[str]:
     learned: tuple[float, float] | str | None = (rewards[0], rewards[-1]) if rewards else None
     if learns_from_pairs(unit):
         learned = UNKNOWN
-    name, overrides = manifest.name, [str(word) for word in words.get("overrides", ())]
     # Earlier versions did not write down where the recipe stood.
-    base = words.get("base", UNKNOWN)
-    command = UNKNOWN if base == UNKNOWN else command_again(
-        name, _origin(unit, words), base, overrides, words.get("files", {}),
-        # Earlier versions, which did not write down the files, left the options out.
-        smoke_words(manifest) if "files" in words else [])
+    command = UNKNOWN if words.get("base", UNKNOWN) == UNKNOWN else command_again(
+        {**words, "origin": _origin(unit, words)}, manifest)
     memory = UNKNOWN if not isinstance(measured, dict) else memory_sentence(measured)
     if isinstance(measured, dict) and any(line.startswith("- Memory: predicted") for line in there):
         memory = _earlier_memory_sentence(measured)
