@@ -60,7 +60,7 @@ def test_a_file_that_is_gone_when_the_run_ends_is_named_as_the_record_names_it(t
     monkeypatch.chdir(tmp_path)
     traces = tmp_path / "sums.jsonl"
     write_traces(traces, make(20, 1, 3)[0])
-    run = workings.train("smoke-tiny", "runs/gone", {"data.traces": "sums.jsonl", "evaluation.items": "none", "training.steps": 1},
-                         callbacks=[lambda line: traces.unlink()]).path
+    words = {"data.traces": "sums.jsonl", "evaluation": {"traces": "none", "items": "none"}, "training.steps": 1}
+    run = workings.train("smoke-tiny", "runs/gone", words, callbacks=[lambda line: traces.unlink()]).path
     assert "data.traces=../../sums.jsonl" in (run / README).read_text()
     assert workings.verify(run).failed == 0
