@@ -121,7 +121,7 @@ def free_unit(run: Path, name: str) -> Path:
 
 def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, settings: EvaluationSettings | None = None,
                  device: str = AS_RECORDED, progress: Callable[[int, int], None] | None = None,
-                 learned: Callable[[list[str]], None] = lambda ids: None) -> Scorecard:
+                 learned: Callable[[list[str]], None] | None = None) -> Scorecard:
     """Evaluate a run's last checkpoint on items and seal the evaluation at ``out``.
 
     Args:
@@ -140,7 +140,8 @@ def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, setting
     """
     # First, because a bad line is found at once, and to open a model may take minutes.
     questions = read_questions(Path(items))
-    if both := refuse_learned(Path(run), questions, Path(out)):
+    both = refuse_learned(Path(run), questions, Path(out))
+    if both and learned is not None:
         learned(both)
     with waiting("opening the model"):
         opened = open_run(Path(run), device)
