@@ -13,6 +13,7 @@ from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.final_number import final_number, sentence_number
 from workings.answers.latex import plain, whole_fractions
 from workings.answers.listed import listed_for
+from workings.answers.named import answering_sentence
 from workings.answers.numbers import parse_number, parse_words, with_decimal_points
 from workings.answers.sentences import (
     bare_opening,
@@ -38,6 +39,8 @@ Rule = Callable[[AfterThinking, Kind], str | None]
 # Characters. A longer text is an explanation that holds the answer, not the answer.
 MAX_AFTER_THINK = 200
 MAX_LINE = 300
+MAX_FACT_LINES = 12
+"""Last lines that may hold the sentence which answers a question for a fact."""
 LOOKED_AT = 50
 """Last marks of a kind that are looked at."""
 
@@ -259,6 +262,9 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
         return listed
     if opening := bold_opening(lines):
         return _tidy(opening)
+    if kind == "text" and (answering := answering_sentence(
+            [each for line in lines[-MAX_FACT_LINES:] for each in sentences(line)], text.question)):
+        return answering.strip()
     told = up_to_bold(last)
     # Of several sentences in the last line, the last or the one that concludes.
     concluding = next((each for each in reversed(told) if is_conclusion(each)), last_definition(told)) if told else last

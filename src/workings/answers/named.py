@@ -1,11 +1,13 @@
-"""Whether a sentence answers with a name: the first one that its question does not say, or the one that it compares.
+"""Names as answers: the sentence of a text that answers a question, and the first name in it that was not asked with.
 
 Words of the question choose: "Pacific" is the ocean that was asked for, "Albert Einstein" the physicist Einstein.
 """
 
 import re
 
-from workings.answers.sentences import sentences, without_markup
+from workings.answers.asserted import is_question
+from workings.answers.sentences import corrects, is_conclusion, sentences, without_markup
+from workings.answers.telling_part import without_lead
 from workings.answers.texts import HEDGED, normalise_text
 
 MAX_CHARACTERS = 400
@@ -31,6 +33,50 @@ _COMPARES = re.compile(r"\W*(?:So,? |Therefore,? )?(?P<name>[A-Z][\w'’-]*(?:\s
                        r"(?P<how>more|less|fewer|most|least|fewest|[a-z]{2,}er|[a-z]{2,}est)\b[^:;,.]*")
 
 
+# Two clauses that say two things: "Sydney is the largest city, but the capital is Canberra".
+_CLAUSES = re.compile(r"[,;]\s(?:while|whereas|but|although|though|even though|and)\s|;\s", re.IGNORECASE)
+# "Portuguese, not Spanish", "Ottawa rather than Toronto".
+_CONTRAST = re.compile(r"(?:,\snot|,?\s(?:rather than|instead of|unlike|as opposed to))\s.*", re.IGNORECASE | re.DOTALL)
+_EMPHASIZED = re.compile(r"(?P<mark>\*{1,3}|_)(?P<text>[^*_\n]{2,60}?)(?P=mark)(?!\w)")
+_FACT = re.compile(r"\b(?:who|whom|whose|which|what|where|name)\b", re.IGNORECASE)
+_OF_NO_WEIGHT = frozenset((
+    "the", "and", "who", "whom", "whose", "which", "what", "where", "when", "did", "does", "was", "were", "are", "has",
+    "have", "had", "name", "known", "for", "from", "that", "this", "with", "its", "into", "most", "mainly", "following",
+    "these"))
+_SAME_STEM = 5
+"""Letters by which two words are taken for forms of one: "invented", "inventing"."""
+
+
+def answering_sentence(told: list[str], question: str) -> str:
+    """The last of the sentences that say most of the question's words, with a name that it does not say; "" for none.
+
+    None where the question asks for no fact, and where a sentence behind it corrects it or concludes.
+
+    >>> answering_sentence(["Mars is the red planet.", "It has two moons, Phobos and Deimos."], "Which planet is red?")
+    'Mars is the red planet.'
+    """
+    if not _FACT.search(question):
+        return ""
+    asked = _stems(question)
+    shares = [len(asked & _stems(each)) for each in told]
+    best = max(shares, default=0)
+    if not best or 2 * best < len(asked):
+        return ""
+    at = len(shares) - 1 - shares[::-1].index(best)
+    if told[at].endswith(":") or is_question(told[at]) or any(is_conclusion(each) or corrects(each) for each in told[at + 1:]):
+        return ""
+    return told[at] if _unasked(without_emphasis(told[at]), words_of(question)) else ""
+
+
+def _stems(text: str) -> set[str]:
+    return {word[:_SAME_STEM] for word in words_of(text) if len(word) > 2 and word not in _OF_NO_WEIGHT}
+
+
+def words_of(text: str) -> set[str]:
+    """The words of a text, spelt as `normalise_text` spells them."""
+    return set(re.findall(r"\w+", normalise_text(text)))
+
+
 def names_what_is_asked(given: str, expected: str, question: str) -> bool:
     """Whether an answer says the expected name, as far as its question tells.
 
@@ -43,7 +89,7 @@ def names_what_is_asked(given: str, expected: str, question: str) -> bool:
     if not expected[:1].isupper() or any(map(str.isdigit, expected)) or len(given) > MAX_CHARACTERS:
         return False
     wanted, said = normalise_text(expected).split(), normalise_text(given).split()
-    asked = set(re.findall(r"\w+", normalise_text(question)))
+    asked = words_of(question)
     # A letter is a choice, and one that is named may be one that is left out.
     if len("".join(wanted)) < MIN_LETTERS or len(asked) < MIN_WORDS:
         return False
@@ -55,11 +101,39 @@ def names_what_is_asked(given: str, expected: str, question: str) -> bool:
     if compared := _COMPARES.match(told[0]):
         return (compared["how"].casefold() in asked and not HEDGED.search(compared[0])
                 and normalise_text(compared["name"]).split() == wanted)
-    if HEDGED.search(told[0]):
-        return False
-    names = _unasked(_MORE.sub("", told[0]), asked)
-    return len(names) == 1 and (names[0] == wanted or (
-        _PERSON.search(question) is not None and _holds(names[0], wanted)))
+    name = _answer_in(told[0], question)
+    return bool(name) and (name == wanted or without_rank(name) == without_rank(wanted) or (
+        _PERSON.search(question) is not None and _holds(name, wanted))
+        or _is_short_for(name, wanted, asked) or _is_short_for(wanted, name, asked))
+
+
+def _answer_in(sentence: str, question: str) -> list[str]:
+    """The words of the name that a sentence answers with: what alone is emphasized, else the first one not asked with.
+
+    Of several clauses the one with most words of the question counts. Empty where it denies, doubts or has no name, or
+    where two clauses have as many.
+    """
+    asked, stems = words_of(question), _stems(question)
+    shares = {clause: len(stems & _stems(clause)) for clause in _CLAUSES.split(_MORE.sub("", sentence))}
+    clause, *others = (each for each, share in shares.items() if share == max(shares.values()))
+    if any(_unasked(other, asked) for other in others):
+        return []
+    clause = without_lead(_CONTRAST.sub("", clause))
+    if HEDGED.search(clause):
+        return []
+    marked = [match["text"] for match in _EMPHASIZED.finditer(clause) if not words_of(match["text"]) <= asked]
+    names = _unasked(marked[0] if len(marked) == 1 else without_emphasis(clause), asked)
+    return names[0] if names else []
+
+
+def without_rank(words: list[str]) -> list[str]:
+    """The words of a name without "Jr." behind it."""
+    return words[:-1] if words[-1:] in (["jr"], ["sr"]) else words
+
+
+def without_emphasis(text: str) -> str:
+    """A text without the marks of bold and italic words."""
+    return _EMPHASIZED.sub(lambda match: match["text"], text)
 
 
 def _is_short_for(short: list[str], long: list[str], asked: set[str]) -> bool:

@@ -169,6 +169,11 @@ def _split(line: str) -> Iterator[str]:
         yield line[start:]
 
 
+def corrects(sentence: str) -> bool:
+    """Whether a sentence takes back what stands before it ("Wait, …", "that is wrong")."""
+    return _CORRECTION.search(sentence) is not None
+
+
 def is_conclusion(line: str) -> bool:
     """Whether a line begins as a conclusion does ("So", "Therefore", "In total")."""
     return _CONCLUSION.match(line) is not None
