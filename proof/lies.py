@@ -29,8 +29,8 @@ from tests.evidence import every_file, lies, lies_elsewhere, other_records, told
 from tests.evidence.trained import score_here, trained_files
 from tools.result_file import write_result
 from workings.evidence.verify import verify
-from workings.evidence.verify.checks import CHECKS
-from workings.evidence.verify.core import READABLE
+from workings.evidence.verify.registry import CHECKS
+from workings.evidence.verify.run_checks import READABLE
 from workings.runs.replay import ReplayRequest, replay_run
 
 RESULT = Path(__file__).parent / "lies.json"

@@ -25,7 +25,7 @@ from tools.result_file import load_average, write_result
 from workings.data.generators import addition
 from workings.data.generators.base import write_items
 from workings.data.traces import write_traces
-from workings.evidence.replay.judge import MEASURES, is_outside, line_differences
+from workings.evidence.replay.comparison import MEASURES, is_outside, line_differences
 from workings.evidence.replay.tolerance import TOLERANCES, Tolerance, number_format
 from workings.runs.datasets import ADDITION_ITEMS, ADDITION_TRACES
 

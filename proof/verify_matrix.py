@@ -42,8 +42,8 @@ from tests.record import synthetic
 from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 from tools.result_file import write_result
-from workings.evidence.verify import core, verify
-from workings.evidence.verify.checks import CHECKS
+from workings.evidence.verify import run_checks, verify
+from workings.evidence.verify.registry import CHECKS
 from workings.publish.pack import pack
 from workings.record.seal import seal_unit
 from workings.runs.replay import ReplayRequest, replay_and_seal, replay_run
@@ -273,7 +273,7 @@ def fuzzed(base: Path, work: Path, count: int) -> tuple[int, list[str]]:
     """How many hostile values were tried, and what came out instead of a verdict."""
     cases = list(_cases(base / "tiny"))
     random.Random(0).shuffle(cases)  # noqa: S311 - a sample, not a secret
-    core.MALFORMED = ()  # type: ignore[assignment]
+    run_checks.MALFORMED = ()  # type: ignore[assignment]
     tracebacks = []
     for name, place, hostile in cases[:count]:
         shutil.copytree(base, work)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tools.generated import deliver
-from workings.evidence.verify.witnesses import Witness, files_of, kinds, rows_of
+from workings.evidence.verify.field_coverage.table import Witness, files_of, kinds, rows_of
 
 PAGE = Path("docs/reference/witnesses.md")
 TITLES = {"run": "A run", "beside": "Beside the runs", "eval": "An evaluation", "samples": "Samples",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from proof.chip.part import XLA_CHOICES, XLA_TIMED, Chip, Part, ask, ask_for_values
-from workings.evidence.replay.judge import MEASURES, line_differences
+from workings.evidence.replay.comparison import MEASURES, line_differences
 from workings.record.layout import CHECKPOINTS, METRICS, PARTIAL_SUFFIX, REPLAY
 from workings.record.metrics import TIME_AND_MEMORY
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.evidence import walk
-from workings.evidence.verify.data_order import _following, batches_of, planned_steps
+from workings.evidence.verify.checks.data_order import _following, batches_of, planned_steps
 from workings.evidence.verify.record import load
 from workings.record.attempts import line_digest
 from workings.record.canonical import line

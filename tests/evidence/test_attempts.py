@@ -11,7 +11,7 @@ import pytest
 from tests.evidence import reseal
 from tests.record import synthetic
 from workings.evidence.verify import verify
-from workings.evidence.verify.attempts import _order_problems
+from workings.evidence.verify.checks.attempts import _order_problems
 from workings.record import attempts
 
 

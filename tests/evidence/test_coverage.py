@@ -5,9 +5,9 @@ from itertools import combinations
 
 import pytest
 
-from workings.evidence.replay.answer_draw import AnswerDraw, DrawnUnit
+from workings.evidence.replay.answer_selection import AnswerDraw, DrawnUnit
 from workings.evidence.replay.coverage import chosen, is_enough, more_than, sentences, share_of
-from workings.evidence.replay.step_draw import StepDraw, Stretch
+from workings.evidence.replay.step_selection import StepDraw, Stretch
 
 
 def test_hypergeometric_by_hand() -> None:

@@ -166,7 +166,7 @@ def test_an_index_without_digests_of_questions(run: Path) -> None:
 
 
 def test_many_sequences_are_not_planned_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workings.evidence.verify.data_order.MAX_SEQUENCES", 10)
+    monkeypatch.setattr("workings.evidence.verify.checks.data_order.MAX_SEQUENCES", 10)
     order = next(one for one in verify(run).checks if one.id == "consistency.order")
     assert (str(order.verdict), order.text) == ("not_checked", "more than 10 sequences")
 
@@ -181,7 +181,7 @@ def test_dropped_rows_are_no_rows(run: Path) -> None:
 def test_the_net_below_the_checks(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(record: object) -> object:
         raise KeyError("something new")
-    from workings.evidence.verify.checks import CHECKS, RegisteredCheck
+    from workings.evidence.verify.registry import CHECKS, RegisteredCheck
     known = CHECKS["form.nulls"]
     monkeypatch.setitem(CHECKS, "form.nulls", RegisteredCheck(id=known.id, level=0, title=known.title, find=broken))
     nulls = next(one for one in verify(run, level=0).checks if one.id == "form.nulls")

@@ -3,8 +3,8 @@
 import pytest
 
 from workings.errors import RequestError
-from workings.evidence.verify.checks import CHECKS
 from workings.evidence.verify.explain import explained, listed, text_of, to_json
+from workings.evidence.verify.registry import CHECKS
 
 
 def test_every_check_says_what_it_compares_and_gives_an_example() -> None:

@@ -19,7 +19,7 @@ import pytest
 from tests.evidence import reseal
 from tests.evidence.denials import completion, zip_of_texts
 from workings.errors import RecordError
-from workings.evidence.verify import bombs, limits, verify
+from workings.evidence.verify import limits, verify, zip_limits
 from workings.evidence.verify import tree as trees
 from workings.record.plain import MEMORY_VARIABLE
 from workings.record.seal import seal_unit
@@ -34,7 +34,7 @@ def failures(path: Path, level: int = 0) -> dict[str, str]:
 def test_an_archive_that_unpacks_to_far_more_than_it_is(run: Path, monkeypatch) -> None:
     place = zip_of_texts(100_000, 1)(run)
     assert "unpacks to" not in failures(place).get("integrity.readable", "")
-    monkeypatch.setattr(bombs, "MAX_ADDED_BYTES", 1 << 20)
+    monkeypatch.setattr(zip_limits, "MAX_ADDED_BYTES", 1 << 20)
     assert "1,048,576 more than it has are the most; if you trust it, unpack it" in failures(
         place)["integrity.readable"]
 
@@ -304,7 +304,7 @@ def test_files_are_dropped_where_all_would_take_too_much(run: Path, monkeypatch)
     reseal.reseal(run)
     monkeypatch.setenv(MEMORY_VARIABLE, "2")
     assert not failures(run)
-    monkeypatch.setattr("workings.evidence.verify.kept.MAX_TIMES", 2)
+    monkeypatch.setattr("workings.evidence.verify.parse_cache.MAX_TIMES", 2)
     assert "all that is read of this record would take more than 4 MiB" in failures(run)["form.json"]
 
 
@@ -377,7 +377,7 @@ def put(value: object, place: tuple, hostile: object) -> object:
     "eval/test/eval_summary.json", "eval/test/eval_config.json", "eval/test/predictions.jsonl"])
 def test_a_value_of_the_wrong_kind_fails_a_check_and_never_the_checker(run: Path, monkeypatch, name: str) -> None:
     """Some of all places x values, the same ones each time; the net below the checks is taken away."""
-    monkeypatch.setattr("workings.evidence.verify.core.MALFORMED", ())
+    monkeypatch.setattr("workings.evidence.verify.run_checks.MALFORMED", ())
     file, lines = run / name, name.endswith(".jsonl")
     original = file.read_bytes()
     value = [json.loads(line) for line in original.splitlines()] if lines else json.loads(original)

@@ -10,7 +10,7 @@ from workings.evaluation.harness import import_harness_log
 from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.verify import verify
-from workings.evidence.verify.evaluated import differences
+from workings.evidence.verify.checks.evaluations import differences
 from workings.scoring import mathematics
 from workings.scoring.items import Item, read_items
 

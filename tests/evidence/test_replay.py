@@ -19,7 +19,7 @@ from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 from workings.cli.main import app
 from workings.errors import RequestError
 from workings.evaluation.summary import EvaluationSummary
-from workings.evidence.replay.judge import judge, relative, sentence
+from workings.evidence.replay.comparison import judge, relative, sentence
 from workings.evidence.replay.steps import without_a_row
 from workings.evidence.replay.tolerance import BITWISE, TOLERANCES, tolerance_for
 from workings.evidence.replay.unit import unit_path, write_unit

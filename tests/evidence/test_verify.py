@@ -13,8 +13,8 @@ from tests.record import synthetic
 from workings.cli.verify import _text as verify_text
 from workings.errors import RequestError
 from workings.evidence.verify import CheckVerdict, Verification, verify
-from workings.evidence.verify.checks import CHECKS, check
 from workings.evidence.verify.record import Record
+from workings.evidence.verify.registry import CHECKS, check
 from workings.record.digest import bytes_digest
 from workings.record.layout import partial_path
 from workings.record.seal import root_digest

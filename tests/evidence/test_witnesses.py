@@ -9,9 +9,9 @@ import pytest
 
 from tests.evidence import other_records, walk
 from tests.evidence.trained import score_here, trained_files
-from workings.evidence.verify import witnesses
-from workings.evidence.verify.checks import CHECKS
-from workings.evidence.verify.said import said
+from workings.evidence.verify.field_coverage import table
+from workings.evidence.verify.registry import CHECKS
+from workings.evidence.verify.unchecked_fields import said
 
 EACH = 6
 """Fields of each file that are changed here; `proof/witnesses.py` changes all, of every kind of record."""
@@ -30,7 +30,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 def test_every_row_names_a_check_that_there_is() -> None:
-    rows = [row for kind in witnesses.kinds() for row in witnesses.rows_of(kind)]
+    rows = [row for kind in table.kinds() for row in table.rows_of(kind)]
     assert {row.check for row in rows} - set(CHECKS) == {""}
     assert all(row.how for row in rows)
 
@@ -73,7 +73,7 @@ def test_a_check_that_was_not_made_stands_for_nothing(record: dict[str, bytes]) 
 def test_a_file_that_nobody_knows_is_named(record: dict[str, bytes]) -> None:
     found = walk.verified(walk.resealed(record | {"a/RESULTS.md": b"98 %\n", "a/env/more.json": b'{"best":1}\n'}))
     named = {(one.file, one.field): one.why for one in found.said}
-    assert named["RESULTS.md", ""] == witnesses.NO_FILE
+    assert named["RESULTS.md", ""] == table.NO_FILE
     assert ("env/more.json", "best") in named
     assert found.to_json()["said"][0].keys() == {"unit", "file", "field", "why"}
 

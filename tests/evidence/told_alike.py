@@ -15,10 +15,10 @@ from tests.evidence import walk
 from tests.evidence.lies_elsewhere import changed_fields, recipe_everywhere
 from tests.evidence.walk import Place
 from workings.errors import RecordError
-from workings.evidence.verify.core import MALFORMED
+from workings.evidence.verify.checks.readme_and_log import UNKNOWN, _readme_lines
+from workings.evidence.verify.field_coverage.table import witness_of
 from workings.evidence.verify.record import load
-from workings.evidence.verify.witnesses import witness_of
-from workings.evidence.verify.written import UNKNOWN, _readme_lines
+from workings.evidence.verify.run_checks import MALFORMED
 from workings.record.canonical import line
 from workings.record.values import text_view
 

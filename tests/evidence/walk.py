@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from workings.evidence.verify import core
-from workings.evidence.verify.kept import Kept
+from workings.evidence.verify import run_checks
+from workings.evidence.verify.field_coverage.table import witness_of
 from workings.evidence.verify.limits import ScoringTime
+from workings.evidence.verify.parse_cache import Kept
 from workings.evidence.verify.record import load
 from workings.evidence.verify.result import Verification
 from workings.evidence.verify.tree import Entry, open_tree, read
-from workings.evidence.verify.witnesses import witness_of
 from workings.record import canonical
 from workings.record.canonical import line
 from workings.scoring.judge import Judgement, judge
@@ -62,7 +62,7 @@ def files_of(path: Path) -> dict[str, bytes]:
 
 def verified(files: dict[str, bytes], level: int = 2) -> Verification:
     """`verify` of files in memory."""
-    return core.verified(load(MemoryTree(files)), level)
+    return run_checks.verified(load(MemoryTree(files)), level)
 
 
 def resealed(files: dict[str, bytes]) -> dict[str, bytes]:

@@ -8,7 +8,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from tests.runs.replayed import trained_and_replayed
-from workings.evidence.replay.judge import line_differences
+from workings.evidence.replay.comparison import line_differences
 from workings.evidence.verify import verify
 
 

@@ -26,7 +26,7 @@ from workings.scoring.lines import read_lines
 
 ADDITION = "addition"
 """Name, in a recipe, of the set made by `workings.data.generators.addition` from the recipe's seed."""
-# `workings.evidence.verify.announced`, a room further down, repeats both numbers.
+# `workings.evidence.verify.checks.announced_evaluation`, a room further down, repeats both numbers.
 ADDITION_TRACES = 500
 ADDITION_ITEMS = 600
 

@@ -23,10 +23,10 @@ from workings.engines.registry import engine_names, find_engine
 from workings.engines.session import ModelSession
 from workings.engines.weight_files import read_shape
 from workings.errors import RecordError, RequestError
-from workings.evidence.replay.drawn import Change, DrawnAgain, RecordedRewards
-from workings.evidence.replay.preferred import PairSource
+from workings.evidence.replay.distillation_source import TaughtSource
+from workings.evidence.replay.pair_source import PairSource
+from workings.evidence.replay.rollout_source import Change, DrawnAgain, RecordedRewards
 from workings.evidence.replay.steps import Source, TraceSource
-from workings.evidence.replay.taught import TaughtSource
 from workings.hardware.device import without_alias
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape

@@ -12,7 +12,8 @@ from workings.data.batches import Position
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.evidence.replay import steps as replay_steps
-from workings.evidence.replay.answer_draw import AnswerDraw
+from workings.evidence.replay.answer_selection import AnswerDraw
+from workings.evidence.replay.comparison import SCHEMA, Facts, judge, sentence
 from workings.evidence.replay.conditions import (
     code_text,
     conditions,
@@ -24,13 +25,12 @@ from workings.evidence.replay.conditions import (
     platform,
 )
 from workings.evidence.replay.coverage import DEFAULT_SPLICE, share_of
-from workings.evidence.replay.drawn import with_another_advantage, with_another_reward, with_another_teacher
-from workings.evidence.replay.judge import SCHEMA, Facts, judge, sentence
+from workings.evidence.replay.distillation_source import TaughtSource, with_another_top_token
 from workings.evidence.replay.outcomes import RecordedEvaluation, compare_weights
-from workings.evidence.replay.preferred import PairSource, with_a_pair_swapped, with_another_reference
-from workings.evidence.replay.step_draw import StepDraw, Stretch
+from workings.evidence.replay.pair_source import PairSource, with_a_pair_swapped, with_another_reference
+from workings.evidence.replay.rollout_source import with_another_advantage, with_another_reward, with_another_teacher
+from workings.evidence.replay.step_selection import StepDraw, Stretch
 from workings.evidence.replay.steps import InitialState, ReplayPlan, Source
-from workings.evidence.replay.taught import TaughtSource, with_another_top_token
 from workings.evidence.replay.tolerance import BITWISE, MEASURED_STEPS, Tolerance, number_format, tolerance_for
 from workings.evidence.replay.unit import unit_path, write_unit
 from workings.record import environment

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RequestError
-from workings.evidence.replay.answer_draw import AnswerDraw
+from workings.evidence.replay.answer_selection import AnswerDraw
+from workings.evidence.replay.comparison import Facts
 from workings.evidence.replay.coverage import chosen
-from workings.evidence.replay.judge import Facts
 from workings.evidence.replay.outcomes import RecordedEvaluation, generate_again
 from workings.record import jsonl
 from workings.record.canonical import loads

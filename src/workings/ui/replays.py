@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError
-from workings.evidence.replay.judge import line_differences
+from workings.evidence.replay.comparison import line_differences
 from workings.evidence.replay.unit import FOLDER
 from workings.record.layout import REPLAY
 from workings.reports.figures import NARROW, WIDE, Drawn, Table, key_entry

@@ -12,8 +12,8 @@ from workings.engines.session import ModelSession
 from workings.errors import RecordError
 from workings.evaluation.generate import generate_batch
 from workings.evaluation.settings import EvaluationSettings
-from workings.evidence.replay.answer_draw import DrawnUnit
-from workings.evidence.replay.judge import MAX_DIFFERENCE, Facts
+from workings.evidence.replay.answer_selection import DrawnUnit
+from workings.evidence.replay.comparison import MAX_DIFFERENCE, Facts
 from workings.record.digest import bytes_digest, file_digest
 from workings.scoring.items import Item
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from workings.data.batches import Batches, Position
 from workings.engines.base import Engine, State, StepResult
-from workings.evidence.replay.judge import Facts, is_outside, line_differences
+from workings.evidence.replay.comparison import Facts, is_outside, line_differences
 from workings.evidence.replay.tolerance import Tolerance
 from workings.models.batch import Batch
 from workings.training.schedule import Schedule

@@ -3,8 +3,8 @@
 from difflib import get_close_matches
 
 from workings.errors import RequestError
-from workings.evidence.verify.checks import CHECKS, RegisteredCheck
-from workings.evidence.verify.core import READABLE
+from workings.evidence.verify.registry import CHECKS, RegisteredCheck
+from workings.evidence.verify.run_checks import READABLE
 
 ALL = "all"
 LEVELS = ("integrity", "consistency", "scores computed again", "steps taken again")

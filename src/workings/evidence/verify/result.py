@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from workings.evidence.verify.said import UncheckedField
+    from workings.evidence.verify.unchecked_fields import UncheckedField
 
 
 class CheckVerdict(StrEnum):

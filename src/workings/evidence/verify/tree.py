@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO, Literal, Protocol
 
 from workings.errors import RecordError, RequestError
-from workings.evidence.verify import bombs
-from workings.evidence.verify.kept import Kept
+from workings.evidence.verify import zip_limits
 from workings.evidence.verify.limits import ScoringTime
+from workings.evidence.verify.parse_cache import Kept
 from workings.record.digest import stream_digest
 from workings.record.plain import is_hollow
 from workings.record.storage import PLAIN_ONLY, PRIVATE
@@ -115,7 +115,7 @@ class ZipTree:
         self.path = path
         self.kept, self.scoring = Kept(), ScoringTime()
         # First, because `ZipFile` reads the whole table of contents into memory as soon as it is made.
-        claimed = bombs.check_directory(path)
+        claimed = zip_limits.check_directory(path)
         try:
             self._zip = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
@@ -126,7 +126,7 @@ class ZipTree:
             raise RecordError(f"more than {MAX_ENTRIES:,} entries")
         if len(infos) != claimed:
             raise RecordError(f"a zip whose end record claims {claimed:,} entries, of which {len(infos):,} are there")
-        bombs.check_entries(infos, path.stat().st_size)
+        zip_limits.check_entries(infos, path.stat().st_size)
         self.entries = tuple(sorted(_zip_entries(infos), key=lambda entry: entry.name))
 
     def open(self, name: str) -> IO[bytes]:
@@ -187,7 +187,7 @@ def reading(name: str) -> Iterator[None]:
         yield
     except (OSError, zipfile.BadZipFile, EOFError, ValueError, RuntimeError, NotImplementedError) as error:
         raise RecordError(f"{shown(name)}: cannot be read ({str(error)[:100]})") from None
-    except bombs.DECOMPRESSION_ERRORS as error:
+    except zip_limits.DECOMPRESSION_ERRORS as error:
         raise RecordError(f"{shown(name)}: broken compression ({str(error)[:100]})") from None
 
 

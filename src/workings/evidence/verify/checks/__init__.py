@@ -1,0 +1,1 @@
+"""The checks, by subject: importing a module registers its checks."""

@@ -1,0 +1,222 @@
+"""Level 1: an evaluation is the one that its run announced before its first step, and its lines are possible ones."""
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from importlib.resources import files
+from typing import Any
+
+from workings.config.load import check_recipe
+from workings.config.recipe import Recipe
+from workings.errors import RecordError, RequestError
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import alike, check, each, failed, judged, not_checked, passed, several
+from workings.evidence.verify.result import CheckFinding
+from workings.record.digest import bytes_digest
+from workings.record.layout import (
+    ANNOUNCED,
+    ENVIRONMENT,
+    EVALUATION_CONFIG,
+    EVALUATION_SUMMARY,
+    PREDICTIONS,
+    RECIPE_EVALUATION,
+    TOKENIZER,
+)
+from workings.record.values import is_absent
+
+
+@check("consistency.announced", level=1, title="an evaluation asks what its run announced before its first step",
+       example="easier items than those that the recipe names")
+def announced(record: Record) -> Iterator[CheckFinding]:
+    """Items by digest, and how they were asked, against the run's recipe and its first events."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        run = unit.parent
+        if run is None:
+            yield not_checked("it stands in no run: nothing was announced", unit, blocking=False)
+            return
+        recipe = _recipe(run)
+        # The first one counts: later ones could be written when the answers are known.
+        said = next((row for row in run.events if row.get("kind") == ANNOUNCED), None)
+        name = unit.place[len(run.place):].lstrip("/")
+        if name != RECIPE_EVALUATION or recipe is None or recipe.evaluation.items == "none" or not run.described:
+            yield not_checked("not announced before the first step: made afterwards, with items of somebody's choice",
+                              unit, blocking=False)
+            return
+        config = _object(unit, EVALUATION_CONFIG)
+        problems = [*_settings_problems(config, recipe), *_place_problems(run, config)]
+        linked, more = _item_problems(run, unit, config, said, recipe)
+        problems += more
+        if problems:
+            yield failed(several(problems), unit)
+        elif not linked:
+            yield not_checked("asked as the recipe says; its items are known by their file alone, which is not here",
+                              unit, blocking=False)
+        else:
+            yield passed(f"{config['items']['count']} items, {linked}", unit)
+    return each(record.measurements, find)
+
+
+@check("consistency.answers", level=1, title="every line of an evaluation is one that could have been written",
+       example="a completion of more tokens than were asked for")
+def answers(record: Record) -> Iterator[CheckFinding]:
+    """Cut off where the limit was reached, empty where nothing was written, no completion missing that was drawn."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        config = _object(unit, EVALUATION_CONFIG)
+        generated = config.get("source") == {"kind": "generated"}
+        limit = _part(config, "decoding").get("max_new_tokens")
+        problems = [f"{str(row.get('id'))[:60]}: {problem}" for row in unit.lines(PREDICTIONS)
+                    for problem in _line_problems(row, generated, limit)]
+        if generated and _object(unit, EVALUATION_SUMMARY).get("problems"):
+            problems.append(f"{EVALUATION_SUMMARY} names problems of a file of predictions, and there is none")
+        yield judged(problems, f"{len(unit.lines(PREDICTIONS))} lines", unit)
+    return each(record.evaluations, find)
+
+
+def _line_problems(row: dict[str, Any], generated: bool, limit: Any) -> Iterator[str]:
+    text, reason, tokens = row.get("completion"), row.get("finish_reason"), row.get("completion_tokens")
+    if "truncated" in row and row["truncated"] is not (reason == "length"):
+        yield f"truncated is {row['truncated']}, it ended by {str(reason)[:20]!r}"
+    if "empty" in row and row["empty"] is not (isinstance(text, str) and not text.strip()):
+        yield f"empty is {row['empty']}"
+    if not generated:
+        return
+    if not isinstance(text, str):
+        yield "no completion, and it was drawn by a model"
+    if reason not in ("stop", "length"):
+        yield f"it ended by {str(reason)[:20]!r}"
+    # A model that is asked beyond its context ends below the limit.
+    if type(tokens) is not int or tokens < 0 or (type(limit) is int and tokens > limit):
+        yield f"{str(tokens)[:20]} tokens, at most {limit} were asked for"
+
+
+def _recipe(run: Unit) -> Recipe | None:
+    """The recorded recipe, read once; None where this version does not read it."""
+    def read() -> Recipe | None:
+        try:
+            return check_recipe(run.manifest.config_snapshot, "config_snapshot")
+        except RequestError:
+            return None
+    return run.once("recipe", read)
+
+
+def _settings_problems(config: dict[str, Any], recipe: Recipe) -> list[str]:
+    """How the items were asked and scored, against the recipe's section."""
+    from workings.evaluation.settings import settings_of
+    settings = settings_of(recipe)
+    expected: list[tuple[str, Any, Any]] = [
+        ("form", config.get("form"), settings.form), ("aggregate", config.get("aggregate"), settings.aggregate),
+        ("scorer", _part(config, "scorer").get("name"), settings.scorer),
+        ("source", config.get("source"), {"kind": "generated"}),
+        ("template", _part(config, "template").get("name"), recipe.data.template)]
+    decoding = config.get("decoding")
+    expected += [(name, (decoding if isinstance(decoding, dict) else {}).get(name), value)
+                 for name, value in settings.decoding().items()]
+    # Limits and the second opinion have no key in a recipe: they are those of the version.
+    if _part(config, "software").get("workings") == version("workings"):
+        expected += [("limits", config.get("limits"), settings.limits()),
+                     ("rules", _part(config, "extraction").get("rules"), settings.extraction()["rules"])]
+        if not is_absent(config.get("second_opinion", {"absent": ""})):
+            expected.append(("second_opinion", config["second_opinion"], "absent"))
+    return [f"{EVALUATION_CONFIG}: {name} is {str(there)[:40]}, the recipe says {str(ours)[:40]}"
+            for name, there, ours in expected if not alike(there, ours)]
+
+
+def _place_problems(run: Unit, config: dict[str, Any]) -> list[str]:
+    """What asked is what trained: device, versions, template, step."""
+    manifest, device = run.manifest, run.manifest.actual_device
+    engine, model = _part(config, "engine"), config.get("model")
+    pairs = [("engine.platform", engine.get("platform"), device.platform),
+             ("engine.device", engine.get("device"), device.kind),
+             ("engine.devices", engine.get("devices"), device.count),
+             ("software.workings", _part(config, "software").get("workings"), manifest.workings_version)]
+    if isinstance(model, dict) and not is_absent(model):
+        pairs += [("model.run", model.get("run"), manifest.name), ("model.step", model.get("step"),
+                                                                   manifest.completed_steps)]
+    packages = _part(_object(run, ENVIRONMENT), "packages")
+    pairs += [(f"engine.versions.{name[:40]}", number, packages[name])
+              for name, number in _part(engine, "versions").items() if name in packages]
+    template = _template_digest(run, str(_part(config, "template").get("name")))
+    if template:
+        pairs.append(("template.digest", _part(config, "template").get("digest"), template))
+    return [f"{EVALUATION_CONFIG}: {name} is {str(there)[:40]!r}, the run's is {str(ours)[:40]!r}"
+            for name, there, ours in pairs if not alike(there, ours)]
+
+
+def _template_digest(run: Unit, name: str) -> str:
+    """Digest of a chat template that is shipped, or that the tokenizer has; empty where it is made for the recipe."""
+    section = run.manifest.config_snapshot.get("data")
+    if not isinstance(section, dict) or section.get("reasoning") == "channel":
+        return ""
+    if name == "tokenizer":
+        source = _object(run, f"{TOKENIZER}/tokenizer_config.json").get("chat_template")
+        return bytes_digest(source.encode()) if isinstance(source, str) else ""
+    shipped = files("workings.models").joinpath(f"templates/{name}.jinja")
+    if name not in ("gemma", "gemma4", "plain") or not shipped.is_file():
+        return ""
+    # Without the last line's end, as `ChatTemplate` takes the file.
+    return bytes_digest(shipped.read_bytes().removesuffix(b"\n"))
+
+
+def _item_problems(run: Unit, unit: Unit, config: dict[str, Any], said: dict[str, Any] | None,
+                   recipe: Recipe) -> tuple[str, list[str]]:
+    """By what the items are known, and what is wrong with them."""
+    items = config.get("items")
+    if not isinstance(items, dict):
+        raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: no items")
+    file = run.manifest.data_digests.get("items")
+    known = _known_digest(recipe)
+    problems = [f"the set {recipe.evaluation.items!r} has digest {known[:16]}…, the run was given {str(file)[:16]}…"
+                ] if known and known != file else []
+    if said is not None:
+        asked = said.get("items")
+        problems += [] if alike(asked, items) else [
+            f"{str(items)[:80]} were asked, {str(asked)[:80]} were announced"]
+        same = alike(said.get("decoding"), config.get("decoding"))
+        problems += [] if same else ["asked in another way than announced"]
+        problems += [] if said.get("evaluation") == RECIPE_EVALUATION else ["announced for another place"]
+        return "announced before the first step", problems
+    # Earlier versions announced the file alone. Where it was written by this package, the lines give it again.
+    if file is not None and _as_file(unit) == file:
+        return "of the file that the run was given", problems
+    return "", problems
+
+
+def _known_digest(recipe: Recipe) -> str:
+    """Digest that a set with a name must have; empty for a file."""
+    from workings.data.generators import addition
+    from workings.data.generators.base import items_bytes
+    from workings.data.named_sets import shipped_sets
+    name = recipe.evaluation.items
+    if name == "addition":
+        # As many as `workings.runs.datasets` makes. That room stands above this one, so the numbers are repeated.
+        return bytes_digest(items_bytes(addition.make(500, 600, recipe.seed)[1]))
+    return shipped_sets()[name].sha256 if name in shipped_sets() else ""
+
+
+def _as_file(unit: Unit) -> str:
+    """Digest of the items as this package writes them."""
+    from workings.data.generators.base import ItemRecord, items_bytes
+    seen: dict[str, ItemRecord] = {}
+    for row in unit.lines(PREDICTIONS):
+        try:
+            seen.setdefault(str(row["id"]), ItemRecord(
+                id=str(row["id"]), prompt=row["prompt"], expected_answer=row["gold"], section=row["section"],
+                category=row["category"], difficulty=row["difficulty"]))
+        except (KeyError, TypeError):
+            return ""
+    try:
+        return bytes_digest(items_bytes(list(seen.values())))
+    except (TypeError, ValueError, RecordError):
+        return ""
+
+
+def _object(unit: Unit, name: str) -> dict[str, Any]:
+    value = unit.json(name)
+    if not isinstance(value, dict):
+        raise RecordError(f"{unit.full(name)}: not a JSON object")
+    return value
+
+
+def _part(value: dict[str, Any], key: str) -> dict[str, Any]:
+    """A section; empty where it is none."""
+    part = value.get(key)
+    return part if isinstance(part, dict) else {}

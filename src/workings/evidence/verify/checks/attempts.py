@@ -1,0 +1,135 @@
+"""Level 1: the list of attempts beside a run names its start, and no line before that was taken out."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from workings.errors import RecordError
+from workings.evidence.verify import tree as trees
+from workings.evidence.verify.checks.run_consistency import CLOCK_SLACK, moment
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check, each_run, failed, judged, not_checked, several
+from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.tree import FolderTree
+from workings.record import jsonl
+from workings.record.attempts import AFTER, ATTEMPT, line_digest
+from workings.record.layout import ATTEMPTS
+from workings.record.plain import parsed_bytes, refuse_too_large
+from workings.record.values import is_absent
+
+STARTS = ("started", "resumed")
+"""Kinds of events with which a run begins or goes on."""
+
+
+@check("consistency.attempts", level=1, title="the list of attempts beside a run names it, and no earlier line is gone",
+       example="a list of attempts from which the start of this run is gone")
+def attempts(record: Record) -> Iterator[CheckFinding]:
+    """Name and recipe of each run against the list: whoever looks at one run should see how many were started."""
+    lists: dict[str, list[dict[str, Any]] | None] = {}
+
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        place = _place(unit)
+        if place not in lists:
+            lists[place] = _read(record, place)
+        listed = lists[place]
+        if listed is None:
+            yield not_checked(f"no {ATTEMPTS} beside the run: how many were started is not known", unit, blocking=False)
+            return
+        # A name can be used again for another recipe; a line without a digest is compared by its name alone.
+        digest = unit.manifest.config_digest
+        same = [row for row in listed if row.get("run") == unit.manifest.name
+                and row.get("config_digest", digest) == digest]
+        if not same:
+            yield failed(f"{ATTEMPTS} lists no start of {unit.manifest.name!r} with this recipe", unit)
+            return
+        yield judged([*_missing_lines(listed), *_own_problems(unit, listed, same)],
+                     f"{len(listed)} starts listed, {len(same)} of this run", unit)
+    return each_run(record, find)
+
+
+def _place(unit: Unit) -> str:
+    """Where the list of a run's folder lies in what is verified; `..` where the run itself is verified."""
+    if not unit.place:
+        return ".."
+    folder = unit.place.rpartition("/")[0]
+    return f"{folder}/{ATTEMPTS}" if folder else ATTEMPTS
+
+
+def _read(record: Record, place: str) -> list[dict[str, Any]] | None:
+    """Lines of a list; None where there is none."""
+    if place != "..":
+        there = any(entry.name == place and entry.kind == "file" for entry in record.tree.entries)
+        return _parsed(trees.read(record.tree, place), place) if there else None
+    # A zip has no neighbours that belong to it. A link beside the run could lead anywhere, so it is not read.
+    if isinstance(record.tree, FolderTree):
+        beside = Path(record.tree.path.absolute().parent, ATTEMPTS)
+        if beside.is_file() and not beside.is_symlink():
+            with beside.open("rb") as stream:
+                return _parsed(stream.read(trees.MAX_READ_BYTES), ATTEMPTS)
+    return None
+
+
+def _parsed(data: bytes, name: str) -> list[dict[str, Any]]:
+    refuse_too_large(parsed_bytes(data, lines=True), name)
+    return jsonl.parse(data, name)[0]
+
+
+def _missing_lines(listed: list[dict[str, Any]]) -> list[str]:
+    """Lines that name one before them that is not there. Those of earlier versions name none."""
+    seen: set[str] = set()
+    gone = []
+    for number, row in enumerate(listed, start=1):
+        # Not the line just before: of two runs that start at once both may follow the same one.
+        if AFTER in row and not is_absent(row[AFTER]) and row[AFTER] not in seen:
+            gone.append(f"line {number} of {ATTEMPTS} follows one that is not there")
+        # Also of a line whose own predecessor is gone: only the gap itself is named, not all that follows it.
+        seen.add(line_digest(row))
+    return gone
+
+
+def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str, Any]]) -> list[str]:
+    """The lines that the run's own events name, and that its first start was listed before it ended."""
+    lines = {line_digest(row): row for row in listed}
+    named = [row[ATTEMPT] for row in unit.events if ATTEMPT in row and not is_absent(row[ATTEMPT])]
+    problems = [f"{ATTEMPTS} lacks or changed a line that the run's events name: {several([str(name)[:16] + '…'])}"
+                for name in named if name not in lines]
+    problems += _order_problems(unit, lines) if unit.described else []
+    # A run that went on with another batch or mesh has another recipe in its earlier lines, which its events name.
+    starts = [moment(str(row.get("started_at"))) for row in listed
+              if "started_at" in row and (row in same or line_digest(row) in named)]
+    if unit.described and starts and min(starts) > moment(unit.manifest.finished_at) + CLOCK_SLACK:
+        problems.append(f"its first start is listed at {min(starts)}, it ended at {unit.manifest.finished_at}")
+    if unit.described and starts and min(starts) > moment(unit.manifest.started_at) + CLOCK_SLACK:
+        problems.append(f"its first start is listed at {min(starts)}, it began at {unit.manifest.started_at}")
+    return problems
+
+
+def _order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> list[str]:
+    """Each start of the run is listed just before it, and after the one before; once one is named, all are."""
+    starts = [row for row in unit.events if row.get("kind") in STARTS]
+    listed = [(moment(str(row.get("time"))), moment(str(line.get("started_at")))) for row in starts
+              if (line := lines.get(str(row.get(ATTEMPT))))]
+    problems = [f"an event of {at} names the start that is listed at {start}" for at, start in listed
+                if at < start - CLOCK_SLACK]
+    problems += [f"the start that is listed at {start} stands behind an event of {at}"
+                 for (at, _), (_, start) in pairwise(listed) if start < at - CLOCK_SLACK]
+    names = [str(row[ATTEMPT]) for row in starts if ATTEMPT in row and not is_absent(row[ATTEMPT])]
+    if len(set(names)) < len(names):
+        problems.append("two of its starts name one line of the list")
+    if 0 < len(starts) - sum(ATTEMPT in row for row in starts) < len(starts):
+        problems.append("some of its starts name their line of the list, and others do not")
+    return problems
+
+
+def read_lists(record: Record) -> dict[str, list[dict[str, Any]]]:
+    """Every list of attempts that stands beside a run of the record, by its place; broken ones are left out."""
+    lists = {}
+    for place in sorted({_place(unit) for unit in record.runs}):
+        try:
+            listed = _read(record, place)
+        except RecordError:
+            continue  # consistency.attempts says so
+        if listed is not None:
+            lists[place] = listed
+    return lists

@@ -1,0 +1,157 @@
+"""Level 0: nothing in a record can run, and nothing in it is private."""
+
+import codecs
+import re
+from collections.abc import Callable, Iterator
+
+from workings.errors import RecordError
+from workings.evidence.attest.envelope import PUBLIC_NAME
+from workings.evidence.verify import tree as trees
+from workings.evidence.verify.checks.schemas import THIRD_PARTY_FILES
+from workings.evidence.verify.checks.tensors import read_header
+from workings.evidence.verify.limits import refuse_too_much_text
+from workings.evidence.verify.record import PACK_KIND, Record, Unit
+from workings.evidence.verify.registry import check, each, judged, not_checked
+from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.tree import Entry, shown
+from workings.record.layout import ATTEST, SUMS
+from workings.record.plain import TooLarge
+from workings.record.redact import find_secrets
+
+TEXT_SUFFIXES = frozenset({"json", "jsonl", "txt", "md", "yaml", "yml", "csv", "jinja"})
+EXTRA_SUFFIXES = {"report": frozenset({"html", "svg"}), PACK_KIND: frozenset({"html", "ipynb"})}
+"""Only in units of these kinds. A notebook is JSON here; nothing of it is run."""
+PLAIN_NAMES = frozenset({"LICENSE", "NOTICE", SUMS})
+"""Files without a suffix."""
+
+# First bytes of what a system or a library would run or unpack, whatever the file is called.
+_RUNS = {b"#!": "a script", b"\x7fELF": "a program", b"PK\x03\x04": "an archive", b"\x1f\x8b": "an archive",
+         b"\x80": "a pickle"}
+_HOME = re.compile(r"(?<![\w.])(?:/home/|/Users/)[A-Za-z0-9][\w.-]{0,63}|(?<![\w./])/root/[\w.-]{1,64}"
+                   r"|\b[A-Za-z]:\\Users\\[\w.-]{1,64}")
+# A fixed text is found many times as fast as the pattern; most pieces hold none of them and are done.
+_HOME_HINTS = ("/home/", "/Users/", "/root/", ":\\Users\\")
+_CHUNK_BYTES = 1 << 20
+# More than the longest pattern needs for a match: about 4,020 characters of a web token.
+_OVERLAP_BYTES = 4096
+
+
+@check("content.plain", level=0, title="no code, no pickles, no archives: text, JSON, tensors and pictures only",
+       example="a pickle under a checkpoint's name, or behind its tensors")
+def plain(record: Record) -> Iterator[CheckFinding]:
+    """By an allow-list of kinds, each looked at: text is UTF-8, tensors are what their header says."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        problems = []
+        for entry in unit.entries:
+            if entry.kind == "file":
+                try:
+                    _look_at(unit, entry.name)
+                except RecordError as error:
+                    problems.append(str(error))
+        yield judged(problems, "text, JSON, tensors and pictures only", unit)
+    return each(list(record.units), find)
+
+
+@check("content.secrets", level=0, title="no tokens or keys",
+       example="an access token in the training log")
+def secrets(record: Record) -> Iterator[CheckFinding]:
+    """Tokens and keys whose form is known. What has no form cannot be found: look before publishing."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        yield judged(_leaks(unit)[0], "none of a known form", unit)
+    yield from _each_looked_through(record, find)
+
+
+@check("content.paths", level=0, title="no home folders of the person who ran it",
+       example="`/home/ada/runs` in the training log")
+def home_paths(record: Record) -> Iterator[CheckFinding]:
+    """Texts against `/home/name`, `/Users/name`, `/root/…` and the like."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        yield judged(_leaks(unit)[1], "no home folders", unit)
+    yield from _each_looked_through(record, find)
+
+
+def _each_looked_through(record: Record, find: Callable[[Unit], Iterator[CheckFinding]]) -> Iterator[CheckFinding]:
+    """A check of the texts of every unit; not made where there are too many of them."""
+    try:
+        refuse_too_much_text(sum(entry.size for entry in record.tree.entries if _is_own_text(entry)))
+    except TooLarge as error:
+        yield not_checked(str(error))
+        return
+    yield from each(list(record.units), find)
+
+
+def _leaks(unit: Unit) -> tuple[list[str], list[str]]:
+    """Secrets and home folders in its texts, found in one reading."""
+    def find() -> tuple[list[str], list[str]]:
+        tokens, homes = set[str](), set[str]()
+        for name, text in _own_texts(unit):
+            tokens.update(f"{name}: {secret}" for secret in find_secrets(text))
+            if any(hint in text for hint in _HOME_HINTS):
+                homes.update(f"{name}: {match.group(0)}" for match in _HOME.finditer(text))
+        return sorted(tokens), sorted(homes)
+    return unit.once("leaks", find)
+
+
+def _look_at(unit: Unit, name: str) -> None:
+    """Raise `RecordError` unless a file is of an allowed kind and really is of that kind."""
+    # An allow-list: a format that nobody thought of is refused, where a list of forbidden ones would let it pass.
+    last = name.rpartition("/")[2]
+    suffix = last.rpartition(".")[2].lower() if "." in last else ""
+    if suffix == "safetensors":
+        read_header(unit, name)
+    elif suffix == "png" and unit.kind == "report":
+        _check_png(unit, name)
+    elif suffix in TEXT_SUFFIXES or last in PLAIN_NAMES or suffix in EXTRA_SUFFIXES.get(unit.kind, ()) \
+            or (unit.kind == PACK_KIND and (PUBLIC_NAME.fullmatch(last) and f"/{ATTEST}/" in name)):
+        _check_text(unit, name)
+    else:
+        raise RecordError(f"{shown(name)}: a kind of file that a record does not hold here")
+
+
+def _check_text(unit: Unit, name: str) -> None:
+    # An incremental decoder keeps a character that is cut by the border of two pieces.
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with unit.tree.open(unit.full(name)) as stream, trees.reading(unit.full(name)):
+        first = True
+        while True:
+            data = stream.read(_CHUNK_BYTES)
+            if first and (kind := next((kind for magic, kind in _RUNS.items() if data.startswith(magic)), "")):
+                raise RecordError(f"{shown(name)}: begins like {kind}")
+            if b"\0" in data:
+                raise RecordError(f"{shown(name)}: holds zero bytes, so it is not text")
+            try:
+                decoder.decode(data, final=not data)
+            except UnicodeDecodeError:
+                raise RecordError(f"{shown(name)}: not UTF-8 text") from None
+            if not data:
+                return
+            first = False
+
+
+def _check_png(unit: Unit, name: str) -> None:
+    with unit.tree.open(unit.full(name)) as stream, trees.reading(unit.full(name)):
+        if stream.read(8) != b"\x89PNG\r\n\x1a\n":
+            raise RecordError(f"{shown(name)}: not a PNG picture")
+
+
+def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
+    """Pieces of every text file of ours, overlapping so that nothing is lost on a border."""
+    for entry in unit.entries:
+        if not _is_own_text(entry):
+            continue
+        try:
+            with unit.tree.open(unit.full(entry.name)) as stream, trees.reading(unit.full(entry.name)):
+                before = b""
+                while data := stream.read(_CHUNK_BYTES):
+                    yield entry.name, (before + data).decode("utf-8", errors="replace")
+                    # What lies in the overlap is found twice; the callers make a set of what they find.
+                    before = data[-_OVERLAP_BYTES:]
+        except RecordError:
+            continue  # integrity.sums and content.plain say so
+
+
+def _is_own_text(entry: Entry) -> bool:
+    last = entry.name.rpartition("/")[2]
+    # A tokenizer's vocabulary may hold any text, such as `/home/user`, and nobody wrote it about themselves.
+    return entry.kind == "file" and last not in THIRD_PARTY_FILES \
+        and last.rpartition(".")[2].lower() in TEXT_SUFFIXES | {"html", "ipynb"}

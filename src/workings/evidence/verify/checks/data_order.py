@@ -1,0 +1,320 @@
+"""Level 1: the steps saw the rows that seed and row index imply, and no question of an evaluation among them."""
+
+import math
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from workings.config.data import DataConfig
+from workings.errors import RecordError
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check, each, each_run, judged, not_checked, several
+from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.rollout_inputs import draws
+from workings.record.digest import bytes_digest
+from workings.record.layout import (
+    CHECKPOINTS,
+    DATA_DIGESTS,
+    GIVEN_ITEMS,
+    GIVEN_TRACES,
+    PREDICTIONS,
+    PROMPTS,
+    ROWS,
+    STATE,
+    SUMS,
+)
+
+if TYPE_CHECKING:
+    from workings.data.batches import Batches, Position
+
+MAX_SEQUENCES = 20_000_000
+"""Sequences over all steps beyond which the order is not computed again here."""
+MAX_GLOBAL_BATCH = 1_000_000
+"""Largest global batch that is believed, in rows."""
+MAX_LENGTH = 10_000_000
+"""Longest sequence that is believed, in tokens."""
+
+
+@check("consistency.rows", level=1, title="the row index is the one that the manifest names",
+       example="digests of rows that were not trained on")
+def rows(record: Record) -> Iterator[CheckFinding]:
+    """The digest over ids and digests of the kept rows; the list of digests in its own file; the learned turns."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        if draws(unit):  # it has prompts, which have checks of their own
+            return
+        kept = kept_rows(unit)
+        from workings.data.rows import index_digest
+        digest = index_digest((row["id"], row["digest"]) for row in kept)
+        said = unit.manifest.data_digests.get("rows")
+        problems = [] if digest == said else [f"{ROWS} has digest {digest[:16]}…, the manifest {str(said)[:16]}…"]
+        if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != unit.manifest.data_digests:
+            problems.append(f"{DATA_DIGESTS} differs from the manifest")
+        problems += _kept_file_problems(unit)
+        if unlearned := [row["id"] for row in kept if row["supervised_tokens"] < 1]:
+            problems.append(f"rows without a supervised token: {several(unlearned)}")
+        if unlike := [row["id"] for row in kept if not _turns_agree(row, learns_every_turn(unit))]:
+            problems.append("learned turns that do not add up to the row's supervised tokens, or that the recipe does "
+                            f"not ask for: {several(unlike)}")
+        yield judged(problems, f"{len(kept):,} rows", unit)
+    return each_run(record, find)
+
+
+def _each_planned(record: Record, find: Callable[[Unit], Iterator[CheckFinding]]) -> Iterator[CheckFinding]:
+    """`each_run` of the runs whose batches follow from rows, and the reason where those are too many to plan again."""
+    def found(unit: Unit) -> Iterator[CheckFinding]:
+        if draws(unit):
+            return
+        if (many := too_many_sequences(unit)) is not None:
+            yield many
+            return
+        yield from find(unit)
+    return each_run(record, found)
+
+
+@check("consistency.order", level=1, title="every step's batch is the one that seed and row index imply",
+       example="another seed in recipe and manifest, over the batches of the old one")
+def order(record: Record) -> Iterator[CheckFinding]:
+    """Plan the epochs again from ids, lengths and seed, and compare each step's batch digest."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        problems = [f"step {line.get('step')}: another batch than seed and row index imply"
+                    for line, planned in planned_steps(unit) if planned.digest != line.get("batch_digest")]
+        epoch = planned_steps(unit)[-1][1].at.epoch if unit.metrics else 0
+        yield judged(problems, f"{len(unit.metrics)} batches of seed {unit.manifest.seed}, to epoch {epoch}", unit)
+    return _each_planned(record, find)
+
+
+@check("consistency.tokens", level=1, title="tokens and positions of every step are those of the rows in its batch",
+       example="more tokens in a step's line than the rows of its batch have")
+def tokens(record: Record) -> Iterator[CheckFinding]:
+    """Counts of the log against the row index; where in the data a checkpoint stands; padding of the first epoch."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        problems = [f"step {line.get('step')}: {name} {str(line[name])[:20]}, its rows have {value}"
+                    for line, planned in planned_steps(unit) for name, value in planned.counts.items()
+                    if name in line and line[name] != value]
+        if unit.described:
+            problems += _place_problems(unit)
+        share = unit.manifest.facts.get("padding_share_of_first_epoch")
+        if share is not None and not (isinstance(share, float | int) and math.isclose(
+                share, batches_of(unit).padding_share(), rel_tol=1e-9, abs_tol=1e-12)):
+            problems.append(f"facts.padding_share_of_first_epoch is {str(share)[:20]}, the rows give another")
+        problems += _dropped_problems(unit)
+        yield judged(problems, f"{sum(line.tokens for line in unit.steps):,} tokens in {len(unit.steps)} steps", unit)
+    return _each_planned(record, find)
+
+
+def _place_problems(unit: Unit) -> list[str]:
+    """A checkpoint goes on where the batch after its last step begins."""
+    problems, steps, batches = [], planned_steps(unit), batches_of(unit)
+    for name in sorted(unit.files):
+        if not name.startswith(CHECKPOINTS + "/") or not name.endswith("/" + STATE):
+            continue
+        state = unit.json(name)
+        number, facts = (state.get("step"), state.get("facts")) if isinstance(state, dict) else (None, None)
+        # Whether the step is one of this run is `consistency.checkpoints`'s to say.
+        if type(number) is not int or not 1 <= number <= len(steps) or not isinstance(facts, dict):
+            continue
+        after = _following(steps[number - 1][1].at, batches).to_json()
+        if facts.get("position") != after:
+            problems.append(f"{name}: position {str(facts.get('position'))[:60]}, the log ends at {after}")
+    return problems
+
+
+def _dropped_problems(unit: Unit) -> list[str]:
+    """A row was dropped for its length, and says so; every other one was kept."""
+    data_config = unit.manifest.config_snapshot.get("data")
+    section = data_config if isinstance(data_config, dict) else {}
+    limit = section.get("max_length")
+    problems = []
+    for row in unit.lines(ROWS):
+        status, count = row.get("status", "kept"), row.get("tokens")
+        if status not in ("kept", "dropped"):
+            problems.append(f"row {str(row.get('id'))[:40]}: status {str(status)[:20]!r}")
+        elif status == "dropped" and unit.described and type(limit) is int and (
+                type(count) is not int or count <= limit
+                or row.get("reason") != f"{count} tokens, and data.max_length is {limit}"
+                or section.get("over_length") != "drop"):
+            problems.append(f"row {str(row.get('id'))[:40]}: dropped, and neither length nor recipe asks for it")
+    return problems
+
+
+@check("consistency.disjoint", level=1, title="no question of an evaluation was trained on",
+       example="a question of the evaluation among the trained ones, in capitals")
+def disjoint(record: Record) -> Iterator[CheckFinding]:
+    """Questions compared in lower case with single spaces, ids as they stand."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        run = unit.parent or _origin(record, unit)
+        if run is None:
+            yield not_checked("the run that it was made from is not here", unit, blocking=False)
+            return
+        from workings.data.rows import learned_questions, prompt_digest
+        # Digests of the normalised questions stand in the row index, so that nobody needs the data to look for leaks.
+        trained = learned_questions(run.lines(PROMPTS) if draws(run) else kept_rows(run))
+        if None in trained:
+            yield not_checked(f"the index of {run.title} has no digests of questions", unit)
+            return
+        asked = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines(PREDICTIONS)}
+        # With a letter that nobody sees a question would have another digest.
+        both = sorted(name for name, prompt in asked.items()
+                      if {prompt_digest(prompt), prompt_digest(visible(prompt))} & trained)
+        problems = [f"{len(both)} of {len(asked)} questions were trained on: {several(both)}"] if both else []
+        yield judged(problems, f"{len(asked)} questions, none of them among {len(trained):,} trained ones", unit)
+    return each(record.measurements, find)
+
+
+def too_many_sequences(unit: Unit) -> CheckFinding | None:
+    """What a check says of a run whose order takes too long to plan again; None of any other."""
+    if len(unit.metrics) * unit.manifest.global_batch > MAX_SEQUENCES:
+        return not_checked(f"more than {MAX_SEQUENCES:,} sequences", unit)
+    return None
+
+
+def visible(text: str) -> str:
+    """A text without letters that nobody sees, and with one form of each that looks the same."""
+    kept = unicodedata.normalize("NFKC", text)
+    # Cf: zero-width letters and marks of direction; Mn and Me: marks on a letter that no letter of its own stands for.
+    return "".join(letter for letter in kept if unicodedata.category(letter) not in ("Cf", "Mn", "Me"))
+
+
+def learns_from_pairs(unit: Unit) -> bool:
+    """Whether a run says that it learned from preference pairs."""
+    algorithm = unit.manifest.config_snapshot.get("algorithm")
+    return isinstance(algorithm, dict) and algorithm.get("name") == "dpo"
+
+
+def learns_every_turn(unit: Unit) -> bool:
+    """Whether a run says that it learned every turn of the assistant; earlier versions learned the last one only."""
+    data = unit.manifest.config_snapshot.get("data")
+    return isinstance(data, dict) and data.get("learn") == "all"
+
+
+def _kept_file_problems(unit: Unit) -> list[str]:
+    """Data that stood in no file are kept by the run: by their digest, and with the questions of the index."""
+    problems = []
+    for file, name in ((GIVEN_TRACES, "traces"), (GIVEN_ITEMS, "items")):
+        said = unit.manifest.data_digests.get(name)
+        if unit.has(file) and bytes_digest(unit.read(file)) != said:
+            problems.append(f"{file} has another digest than the manifest's {name}, {str(said)[:16]}…")
+    index = unit.manifest.facts.get("row_index")
+    if index is not None and bytes_digest(unit.read(ROWS)) != index:
+        problems.append(f"{ROWS} has another digest than facts.row_index, {str(index)[:16]}…")
+    return problems
+
+
+def _turns_agree(row: dict[str, Any], every_turn: bool) -> bool:
+    """Whether the turns that a row of the index learned, where it learned several, are its supervised tokens."""
+    from workings.data.rows import question_digests  # needs NumPy, as nothing else does before a record is read
+    if "learned_turns" not in row:
+        return True
+    turns = row["learned_turns"]
+    if not every_turn or not isinstance(turns, list) or len(turns) < 2 or len(question_digests(row)) != len(turns):
+        return False
+    # Something that is not learned stands before each turn, and the last turn ends the row.
+    borders = [0, *(border for turn in turns if isinstance(turn, list) and len(turn) == 2 for border in turn)]
+    return (len(borders) == 1 + 2 * len(turns) and all(type(border) is int for border in borders)
+            and all(before < after for before, after in pairwise(borders)) and borders[-1] == row["tokens"]
+            and sum(end - start for start, end in turns) == row["supervised_tokens"])
+
+
+def kept_rows(unit: Unit) -> list[dict[str, Any]]:
+    """Rows of the index that were trained on. Raises `RecordError` for a line without id, digest or counts."""
+    kept = [row for row in unit.lines(ROWS) if row.get("status", "kept") == "kept"]
+    for number, row in enumerate(kept, start=1):
+        if not isinstance(row.get("id"), str) or not isinstance(row.get("digest"), str):
+            raise RecordError(f"{unit.full(ROWS)}, line {number}: no id or no digest")
+        for name in ("tokens", "supervised_tokens"):
+            if type(row.get(name)) is not int or not 0 <= row[name] <= MAX_LENGTH:
+                raise RecordError(f"{unit.full(ROWS)}, line {number}: {name} is no count")
+    # Digests are looked up by id: of two rows with one id, one would never be compared.
+    if len({row["id"] for row in kept}) != len(kept):
+        raise RecordError(f"{unit.full(ROWS)}: an id stands there twice")
+    return kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedStep:
+    """One step as seed and row index imply it."""
+
+    at: "Position"
+    """Where its batch begins."""
+    digest: str
+    counts: dict[str, int]
+    """Of its line in the log: tokens, supervised tokens, positions."""
+
+
+def planned_steps(unit: Unit) -> list[tuple[dict[str, Any], PlannedStep]]:
+    """Each line of the log beside its step as it was planned; made once. Raises `RecordError`."""
+    return unit.once("planned steps", lambda: list(_planned(unit)))
+
+
+def _planned(unit: Unit) -> Iterator[tuple[dict[str, Any], PlannedStep]]:
+    from workings.data.batches import Position
+    batches, rows = batches_of(unit), {row["id"]: row for row in kept_rows(unit)}
+    # Row digests are enough: a batch's digest is over those of its rows, so the tokens need not be in the record.
+    digests = {name: row["digest"] for name, row in rows.items()}
+    at = Position()
+    for line in unit.metrics:
+        # Resumes need no care here: a resumed run goes on at the position where the kept steps end.
+        ids = [name for sequence in batches.row_ids(at) for name in sequence]
+        yield line, PlannedStep(at=at, digest=batches.digest_at(at, digests), counts={
+            "tokens": sum(rows[name]["tokens"] for name in ids),
+            "supervised_tokens": sum(rows[name]["supervised_tokens"] for name in ids),
+            "positions": prod(batches.shape_at(at))})
+        at = _following(at, batches)
+
+
+def _following(at: "Position", batches: "Batches") -> "Position":
+    """Where the batch after this one begins."""
+    last = at.batch + 1 == batches.batches_in_epoch(at.epoch)
+    return replace(at, epoch=at.epoch + 1, batch=0) if last else replace(at, batch=at.batch + 1)
+
+
+def batches_of(unit: Unit) -> "Batches":
+    """The plan of batches from lengths alone, made once. Raises `RecordError`."""
+    return unit.once("batches", lambda: _batches(unit))
+
+
+def _batches(unit: Unit) -> "Batches":
+    """The plan of batches from lengths alone: tokens are not in the record and not needed for the order."""
+    import numpy as np
+
+    from workings.data.batches import Batches
+    from workings.data.pair_rows import PairRows
+    from workings.data.rows import Row, RowSet
+
+    snapshot, mesh = unit.manifest.config_snapshot, unit.manifest.mesh
+    try:
+        data_config = DataConfig.model_validate(snapshot["data"])
+        micro_batch, accumulation = snapshot["batch"]["micro_batch"], snapshot["batch"]["accumulation"]
+    except (ValidationError, KeyError, TypeError) as error:
+        raise RecordError(f"config_snapshot: data and batch cannot be read ({str(error)[:80]})") from None
+    devices = mesh.get("fsdp", 1)
+    if any(type(value) is not int or value < 1 for value in (micro_batch, accumulation, devices)):
+        raise RecordError("config_snapshot: micro_batch, accumulation and fsdp are no counts")
+    if learns_from_pairs(unit) and (data_config.packing != "none" or micro_batch % 2):
+        raise RecordError("config_snapshot: pairs that are packed, or micro batches of half a pair")
+    # Checked before planning: an invented batch size would plan other batches, and blame every step for it.
+    if micro_batch * accumulation * devices != unit.manifest.global_batch:
+        raise RecordError(f"{micro_batch} rows x {accumulation} x {devices} devices is not the manifest's global batch "
+                          f"of {unit.manifest.global_batch}")
+    if unit.manifest.global_batch > MAX_GLOBAL_BATCH:
+        raise RecordError(f"a global batch of {unit.manifest.global_batch:,} rows")
+    zero = np.zeros(1, np.int32)
+    kept = kept_rows(unit)
+    lengths = [row["tokens"] for row in kept]
+    if not lengths or max(lengths) > data_config.max_length or min(lengths) < 1:
+        raise RecordError(f"{unit.full(ROWS)}: no rows, or rows longer than data.max_length or empty")
+    # Lengths without memory: a view of one zero, as long as the row says.
+    rows = tuple(Row(row["id"], np.broadcast_to(zero, (row["tokens"],)), zero, "") for row in kept)
+    row_set = RowSet(rows, (), 0, data_config.max_length)
+    return Batches(PairRows(row_set) if learns_from_pairs(unit) else row_set, seed=unit.manifest.seed,
+                   rows_per_micro_batch=micro_batch * devices, accumulation=accumulation, data_config=data_config)
+
+
+def _origin(record: Record, unit: Unit) -> Unit | None:
+    origin = unit.seal["made_from"]
+    return next((run for run in record.runs if run.has(SUMS) and run.root == origin), None)

@@ -1,0 +1,117 @@
+"""Level 1: tokenizer, packages, memory and device are the same in every file that names them."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+from workings.errors import RecordError
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import alike, check, each_run, judged, not_checked
+from workings.evidence.verify.result import CheckFinding
+from workings.hardware.memory import PROCESS_PEAK
+from workings.record.layout import ENVIRONMENT, MEASURED, PLAN, TOKENIZER
+
+SPECIAL = ("bos_token", "eos_token", "pad_token")
+
+
+@check("consistency.tokenizer", level=1, title="the tokenizer's files are those of the digest",
+       example="another tokenizer under the old digest")
+def tokenizer(record: Record) -> Iterator[CheckFinding]:
+    """`Tokenizer.digest`, made again from the files alone: no library reads what a stranger wrote."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        said, name = unit.manifest.data_digests.get("tokenizer"), f"{TOKENIZER}/tokenizer.json"
+        if said is None or not unit.has(name):
+            yield not_checked(f"no {name} or no digest of it", unit, blocking=False)
+            return
+        digest = tokenizer_digest(unit.json(name), _object(unit, f"{TOKENIZER}/tokenizer_config.json"))
+        problems = [] if digest == said else [f"{TOKENIZER} has digest {digest[:16]}…, the manifest {said[:16]}…"]
+        yield judged(problems, f"digest {said[:16]}…", unit)
+    return each_run(record, find)
+
+
+def tokenizer_digest(tokenizer: Any, settings: dict[str, Any]) -> str:
+    """The digest that a tokenizer with these files has (`workings.models.tokenizer.Tokenizer.digest`)."""
+    # As `Tokenizer` reads them: older files hold a token as an object, and several named templates as a list.
+    template = settings.get("chat_template")
+    if isinstance(template, list):
+        named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+        template = named.get("default")
+    special = {name: value.get("content") if isinstance(value, dict) else value
+               for name in SPECIAL if (value := settings.get(name))}
+    parts = {"tokenizer": tokenizer, "special": {name: text for name, text in special.items() if isinstance(text, str)},
+             "chat_template": template if isinstance(template, str) else ""}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+@check("consistency.machine", level=1, title="packages, memory and devices are the same in every file that names them",
+       example="a larger device in the plan than in the manifest")
+def machine(record: Record) -> Iterator[CheckFinding]:
+    """Environment, plan and measurement against the manifest."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        if not unit.described:
+            yield not_checked("not written by `workings train`", unit, blocking=False)
+            return
+        manifest, environment = unit.manifest, _object(unit, ENVIRONMENT)
+        plan, measured = _object(unit, PLAN), _object(unit, MEASURED)
+        packages, host = environment.get("packages"), environment.get("machine")
+        device, limit = manifest.actual_device, manifest.memory_limit_bytes
+        versions = [*(plan.get("versions") or {}).items(), ("workings", manifest.workings_version)]
+        problems = [f"{name} is {str(version)[:20]} in plan or manifest, {str(packages[name])[:20]} in {ENVIRONMENT}"
+                    for name, version in versions if isinstance(packages, dict)
+                    and packages.get(name, version) != version]
+        pairs = [(PLAN, "limit_bytes", limit), (MEASURED, "limit_bytes", limit), (PLAN, "devices", device.count),
+                 (PLAN, "mesh", dict(manifest.mesh)), (MEASURED, "measured_source", manifest.measured_peak_source),
+                 (PLAN, "recipe", manifest.recipe)]
+        problems += [f"{name} has {key} {str(there[key])[:40]}, the manifest {str(mine)[:40]}"
+                     for name, key, mine in pairs if key in (there := plan if name == PLAN else measured)
+                     and not alike(there[key], mine)]
+        axes = manifest.config_snapshot.get("mesh")
+        problems += [f"the recipe's mesh.{axis[:20]} is {str(size)[:20]}, the manifest's {manifest.mesh.get(axis)}"
+                     for axis, size in (axes if isinstance(axes, dict) else {}).items()
+                     if size != "auto" and not alike(size, manifest.mesh.get(axis, 1))]
+        if prod(manifest.mesh.values()) != device.count:
+            problems.append(f"a mesh of {prod(manifest.mesh.values())} devices, {device.count} were used")
+        if manifest.hardware != f"{device.count} x {device.kind}":
+            problems.append(f"hardware is {manifest.hardware[:40]!r}, the device {device.count} x {device.kind[:40]}")
+        if isinstance(manifest.vram, int) and manifest.vram != limit:
+            problems.append(f"vram is {manifest.vram}, memory_limit_bytes {limit}")
+        problems += _host_problems(unit, host if isinstance(host, dict) else {})
+        yield judged(problems, f"{manifest.hardware}, {limit:,} bytes", unit)
+    return each_run(record, find)
+
+
+def _host_problems(unit: Unit, host: dict[str, Any]) -> list[str]:
+    """On a CPU the device is the machine itself."""
+    manifest, problems = unit.manifest, []
+    peak, memory = manifest.measured_peak_bytes, host.get("memory_bytes")
+    if manifest.actual_device.platform != "cpu":
+        return []
+    # Engines of other packages may name the processor in another way.
+    ours = manifest.engine_distribution.name == "workings"
+    if ours and host.get("cpu_model", manifest.actual_device.kind) != manifest.actual_device.kind:
+        problems.append(f"{ENVIRONMENT} has processor {str(host['cpu_model'])[:40]!r}, the manifest "
+                        f"{manifest.actual_device.kind[:40]!r}")
+    if ours and isinstance(manifest.measured_peak_source, str) and manifest.measured_peak_source != PROCESS_PEAK:
+        problems.append(f"measured_peak_source is {manifest.measured_peak_source[:40]!r}, on a CPU {PROCESS_PEAK!r}")
+    for name, size in (("memory_limit_bytes", manifest.memory_limit_bytes), ("measured_peak_bytes", peak)):
+        if isinstance(size, int) and isinstance(memory, int) and size > memory:
+            problems.append(f"{name} is {size:,} on a machine with {memory:,}")
+    rows = unit.metrics
+    # A resumed run may have gone on where another source tells the memory.
+    if not manifest.resumes:
+        problems += [f"step {row.get('step')}: memory of {str(row.get('memory_source'))[:40]!r}, the manifest's is of "
+                     f"{str(manifest.measured_peak_source)[:40]!r}" for row in rows
+                     if isinstance(manifest.measured_peak_source, str) and "memory_source" in row
+                     and row["memory_source"] != manifest.measured_peak_source]
+    return problems
+
+
+def _object(unit: Unit, name: str) -> dict[str, Any]:
+    if not unit.has(name):
+        return {}
+    value = unit.json(name)
+    if not isinstance(value, dict):
+        raise RecordError(f"{unit.full(name)}: not a JSON object")
+    return value

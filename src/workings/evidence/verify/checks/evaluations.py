@@ -1,0 +1,348 @@
+"""Levels 1 and 2: a scorecard is what its predictions say, and the predictions score as they claim to."""
+
+import math
+import tempfile
+import warnings
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from workings.config.training import Scorer
+from workings.errors import RecordError, RequestError
+from workings.evidence.verify.checks.schemas import is_score
+from workings.evidence.verify.limits import AT_ONCE
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import alike, check, each, failed, judged, not_checked, several
+from workings.evidence.verify.result import CheckFinding
+from workings.record.canonical import line, loads
+from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SAMPLES
+from workings.record.values import is_absent
+
+if TYPE_CHECKING:
+    from workings.evaluation.settings import EvaluationSettings
+    from workings.scoring.items import Item
+    from workings.scoring.judge import Judgement
+    from workings.scoring.process import ScoringProcess
+
+ITEM_SECONDS = 4.0
+"""Time limit for scoring one completion here, in seconds; it takes a millisecond."""
+MAX_AT_LIMIT = 2
+"""Completions of a record at the time limit after which scoring is given up."""
+MAX_PROCESSES = 20
+"""Processes that are started to score a record: one after the other, a third of a second each."""
+OUR_SCORERS: tuple[str, ...] = get_args(Scorer)
+"""Scorers that come with this project. A person's own scorer is code, and code of a record is never run."""
+_LIMITS = ("time limit", "the scoring process died")
+"""Errors that depend on the machine: there, only the score of 0 is compared."""
+# A prediction's line repeats its item under these keys, so that items are digested again without their file.
+_ITEM_KEYS = ("id", "prompt", "section", "category", "difficulty", "cluster", "aliases", "tolerance")
+_COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "steps_valid")
+
+
+@check("consistency.scorecard", level=1, title="a scorecard's counts and means are those of its predictions",
+       example="12 of 12 right in the scorecard, over the same predictions")
+def scorecard(record: Record) -> Iterator[CheckFinding]:
+    """Items, correct ones and means, overall and by section, category and difficulty, from the recorded scores."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        config, summary = _object(unit, EVALUATION_CONFIG), _object(unit, EVALUATION_SUMMARY)
+        rows = unit.lines(PREDICTIONS)
+        card = summary.get("scorecard")
+        if not isinstance(card, dict) or not isinstance(card.get("overall"), dict):
+            raise RecordError(f"{unit.full(EVALUATION_SUMMARY)}: no scorecard.overall")
+        names = {str(row.get("id")) for row in rows}
+        items = config.get("items", {})
+        problems = []
+        if not isinstance(items, dict) or items.get("count") != len(names):
+            problems.append(f"{len(names)} items answered, {EVALUATION_CONFIG} names {str(items)[:60]}")
+        if len(rows) == len(names):  # one sample an item; with more, level 2 aggregates them
+            problems += _cell_problems("overall", card["overall"], rows)
+            for part in ("section", "category", "difficulty"):
+                problems += _part_problems(part, card.get(f"per_{part}"), rows)
+        overall = card["overall"]
+        yield judged(problems, f"{overall.get('correct')} of {overall.get('n')} right", unit)
+    return each(record.evaluations, find)
+
+
+@check("recompute.items", level=2, title="the predictions answer exactly the items that the evaluation names",
+       example="the hardest items left out, and counts and scorecard made again")
+def items(record: Record) -> Iterator[CheckFinding]:
+    """The digest over the items, made again from what each prediction says about its item."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        # Imported here, and in the functions below: levels 0 and 1 need no scorer and should not wait for one.
+        from workings.scoring.items import items_digest
+        asked, named = _items(unit), _object(unit, EVALUATION_CONFIG).get("items")
+        said = named.get("digest") if isinstance(named, dict) else None
+        digest = items_digest(asked)
+        problems = [] if digest == said else [
+            f"items have digest {digest[:16]}…, {EVALUATION_CONFIG} names {str(said)[:16]}…"]
+        yield judged(problems, f"{len(asked)} items", unit)
+    return each(record.evaluations, find)
+
+
+@check("recompute.scores", level=2, title="every completion, extracted and scored again, gets the recorded verdict",
+       example="a wrong answer scored as right, and the scorecard made again")
+def scores(record: Record) -> Iterator[CheckFinding]:
+    """Answer and verdict of each completion against this project's own scorer, in a process with limits."""
+    scoring = _Scoring()
+
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        settings = _settings(unit)
+        why = settings if isinstance(settings, str) else scoring.given_up(settings) or unit.tree.scoring.why_over
+        if isinstance(settings, str) or why:
+            yield not_checked(why, unit)
+            return
+        try:
+            problems, count, limited, why_less = _scored_again(unit, scoring.process(settings), scoring)
+        # The child could not be started at all, which settings in the record may have caused.
+        except RequestError as error:
+            yield failed(f"cannot be scored again: {error.given}; expected {error.expected}", unit)
+            return
+        yield judged(problems, f"{count} completions scored again", unit)
+        if why_less:
+            yield not_checked(f"{count} completions were scored again, and no more: {why_less}", unit)
+        if limited:
+            yield not_checked(f"{len(limited)} completions count as wrong for a limit that was not met here: "
+                              f"{several(limited)}", unit, blocking=False)
+
+    with scoring:
+        yield from each(record.evaluations, find)
+
+
+@check("recompute.scorecard", level=2, title="the scorecard, computed again from the predictions, is the recorded one",
+       example="a confidence interval that was moved up")
+def summary(record: Record) -> Iterator[CheckFinding]:
+    """Every cell, interval, rate and count; the samples for people, too."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        from workings.evaluation.settings import recorded_version
+        from workings.evaluation.summary import EvaluationSummary
+        recorded, config = _object(unit, EVALUATION_SUMMARY), _object(unit, EVALUATION_CONFIG)
+        aggregate = str(config.get("aggregate"))
+        if not all(is_score(row.get("score")) for row in unit.lines(PREDICTIONS)):
+            raise RecordError(f"{unit.full(PREDICTIONS)}: not every line has a score")
+        # The summary reads a file by its path, and an entry of a zip has none: this one file is copied out.
+        with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
+            path = Path(folder, PREDICTIONS)
+            path.write_bytes(unit.read(PREDICTIONS))
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")  # an overflow is no scorecard
+                    again = EvaluationSummary(path, aggregate, recorded_version(config))
+                    value = again.to_json(recorded.get("problems", {}))
+                    samples = again.samples_text()
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Warning,
+                    RequestError) as error:
+                raise RecordError(f"{PREDICTIONS} cannot be summarized ({str(error)[:80]})") from None
+        problems = [f"{EVALUATION_SUMMARY}: {place}" for place in differences(recorded, value)]
+        if unit.has(SAMPLES) and unit.read(SAMPLES) != samples.encode("utf-8"):
+            problems.append(f"{SAMPLES} does not show these predictions")
+        yield judged(problems, "every cell equal", unit)
+    return each(record.evaluations, find)
+
+
+def differences(recorded: Any, again: Any, place: str = "$") -> list[str]:
+    """Places where two JSON values differ; floats may differ in the last bits (another machine's library)."""
+    if isinstance(recorded, dict) and isinstance(again, dict):
+        one_sided = [f"{place}.{key[:60]} is on one side only" for key in sorted(recorded.keys() ^ again.keys())]
+        return one_sided + [difference for key in sorted(recorded.keys() & again.keys())
+                            for difference in differences(recorded[key], again[key], f"{place}.{key[:60]}")]
+    # Lists of different lengths fall through to the last line and are reported as one difference.
+    if isinstance(recorded, list) and isinstance(again, list) and len(recorded) == len(again):
+        return [difference for index, (one, other) in enumerate(zip(recorded, again, strict=True))
+                for difference in differences(one, other, f"{place}[{index}]")]
+    numbers = isinstance(recorded, int | float) and isinstance(again, int | float)
+    if numbers and not isinstance(recorded, bool) and not isinstance(again, bool):
+        return [] if math.isclose(recorded, again, rel_tol=1e-12, abs_tol=1e-12) else [
+            f"{place} is {recorded!r}, computed again {again!r}"]
+    return [] if alike(recorded, again) else [f"{place} is {str(recorded)[:40]!r}, computed again {str(again)[:40]!r}"]
+
+
+def _object(unit: Unit, name: str) -> dict[str, Any]:
+    value = unit.json(name)
+    if not isinstance(value, dict):
+        raise RecordError(f"{unit.full(name)}: not a JSON object")
+    return value
+
+
+def _part_problems(part: str, cells: Any, rows: list[dict[str, Any]]) -> list[str]:
+    if not isinstance(cells, dict):
+        return [f"no per_{part}"]
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(str(row.get(part)), []).append(row)
+    if set(groups) != set(cells):
+        return [f"per_{part} has {sorted(cells)[:5]}, the predictions have {sorted(groups)[:5]}"]
+    return [problem for name, group in groups.items()
+            for problem in _cell_problems(f"per_{part}.{name[:40]}", cells[name], group)]
+
+
+def _cell_problems(place: str, cell: Any, rows: list[dict[str, Any]]) -> list[str]:
+    values = [float(row["score"]) for row in rows if is_score(row.get("score"))]
+    if not isinstance(cell, dict) or not values or len(values) != len(rows):
+        return [f"{place}: no cell, or predictions without scores"]
+    # An item counts as right only with the full score; the mean takes partial scores as they are.
+    correct = sum(value == 1.0 for value in values)
+    # A scorecard's mean is a plain sum, which rounds, and this one is exact: so they are compared below with some room.
+    again = {"n": len(values), "correct": correct, "mean": math.fsum(values) / len(values)}
+    return [f"{place}.{key} is {str(cell.get(key))[:30]}, the predictions give {value}" for key, value in again.items()
+            if not isinstance(cell.get(key), int | float) or not math.isclose(cell[key], value, rel_tol=1e-9)]
+
+
+def _items(unit: Unit) -> "list[Item]":
+    """The items in their order, from what the predictions say about them."""
+    from workings.scoring.items import Item, item_from_json
+    asked: dict[str, Item] = {}
+    for number, row in enumerate(unit.lines(PREDICTIONS), start=1):
+        try:
+            item = item_from_json(_item_facts(row))
+        except (ValueError, TypeError, KeyError) as error:
+            raise RecordError(f"{unit.full(PREDICTIONS)}, line {number}: {str(error)[:100]}") from None
+        # With several samples an item stands on several lines, which have to describe the same question.
+        if asked.setdefault(item.id, item) != item:
+            raise RecordError(f"{unit.full(PREDICTIONS)}, line {number}: item {item.id[:60]!r} is another one before")
+    return list(asked.values())
+
+
+def _item_facts(row: dict[str, Any]) -> dict[str, Any]:
+    """What a prediction's line says about its item, under the item's own keys."""
+    extra = loads(row["item_extra"]) if isinstance(row.get("item_extra"), str) else {}
+    if not isinstance(extra, dict):
+        raise ValueError("item_extra is no object")
+    facts = {key: row[key] for key in _ITEM_KEYS if key in row}
+    # The item's known keys come last: other people's extra keys must not replace what was asked.
+    return {**extra, **facts, **({"expected_answer": row["gold"]} if "gold" in row else {})}
+
+
+def _settings(unit: Unit) -> "EvaluationSettings | str":
+    """The recorded settings of extraction and scoring, or why nothing can be scored again with them."""
+    from workings.answers.extract import KNOWN_VERSIONS
+    from workings.evaluation.settings import EvaluationSettings
+    from workings.scoring.judge import STEP_CHECKERS
+    from workings.scoring.scorers import SCORERS, get_scorer
+    config = _object(unit, EVALUATION_CONFIG)
+    scorer, extraction, limits = config.get("scorer"), config.get("extraction"), config.get("limits")
+    if not isinstance(scorer, dict) or not isinstance(extraction, dict) or not isinstance(limits, dict):
+        raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: no scorer, extraction or limits")
+    name = str(scorer.get("name"))
+    # A person's scorer is a path to code: running it would hand the verifier's machine to the record.
+    if name not in OUR_SCORERS or name not in SCORERS:
+        return f"scorer {name[:80]!r} is not one of this project's; its code is not run"
+    # Another version of the rules may honestly find another answer, so a difference would prove nothing.
+    there = extraction.get("version")
+    if there not in KNOWN_VERSIONS:
+        return (f"answers were extracted by version {str(there)[:20]!r}, this knows "
+                f"{' and '.join(map(str, KNOWN_VERSIONS))}")
+    try:
+        here = get_scorer(name, there).version
+    except RequestError as error:
+        return f"{error.given}: {error.try_next}"
+    if scorer.get("version") != here:
+        return f"scorer {name!r}: version {str(scorer.get('version'))[:100]!r} there, {here!r} here"
+    rules = extraction.get("rules")
+    # Records say so since version 2.
+    steps = config.get("steps", {"version": 1})
+    steps_version = steps.get("version") if isinstance(steps, dict) else None
+    if not isinstance(steps_version, int) or steps_version not in STEP_CHECKERS:
+        return f"equations in the steps were checked by version {str(steps_version)[:20]!r}, unknown here"
+    try:
+        settings = EvaluationSettings(
+            scorer=name, rules=tuple(rules) if isinstance(rules, list) else (), form=str(config.get("form")),
+            max_completion_chars=int(limits["max_completion_chars"]), item_seconds=ITEM_SECONDS,
+            steps_version=steps_version, extraction_version=there)
+    except (RequestError, KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: {str(error)[:120]}") from None
+    return settings
+
+
+class _Scoring:
+    """One process that scores for all evaluations with the same settings, and bounds on what a whole record may cost.
+
+    Use as a context manager.
+    """
+
+    def __init__(self) -> None:
+        self.at_limit = 0
+        """Completions so far that reached the time limit."""
+        self._started = 0
+        self._settings: dict[str, Any] = {}
+        self._process: ScoringProcess | None = None
+
+    def __enter__(self) -> "_Scoring":
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self._end()
+
+    def given_up(self, settings: "EvaluationSettings") -> str:
+        """Why an evaluation is not scored; empty where it is."""
+        if self.at_limit > MAX_AT_LIMIT:
+            return f"not scored: {self.at_limit} completions before it reached the time limit"
+        if self._started >= MAX_PROCESSES and settings.for_scoring() != self._settings:
+            return f"not scored: more than {MAX_PROCESSES} kinds of settings; verify it alone"
+        return ""
+
+    def process(self, settings: "EvaluationSettings") -> "ScoringProcess":
+        """The process for these settings. Raises `RequestError` where it cannot be started."""
+        from workings.scoring.process import ScoringProcess
+        if self._process is None or settings.for_scoring() != self._settings:
+            self._end()
+            self._started, self._settings = self._started + 1, settings.for_scoring()
+            self._process = ScoringProcess(settings).__enter__()
+        return self._process
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.__exit__(None, None, None)
+
+
+def _scored_again(unit: Unit, process: "ScoringProcess",
+                  scoring: _Scoring) -> tuple[list[str], int, list[str], str]:
+    """What is wrong, how many were scored, which failed there at a limit and not here, and why the rest was not."""
+    by_id = {item.id: item for item in _items(unit)}
+    rows, problems = [], []
+    for row in unit.lines(PREDICTIONS):
+        # An over-long completion is kept cut, with the digest of the whole: it was not scored, and its score has to be
+        # 0.
+        if isinstance(row.get("completion"), str) and "completion_sha256" not in row:
+            rows.append(row)
+        elif row.get("score") != 0:
+            problems.append(f"{str(row.get('id'))[:60]}: no completion, and a score of {row.get('score')}")
+    limited: list[str] = []
+    for start in range(0, len(rows), AT_ONCE):
+        if why := unit.tree.scoring.why_over:
+            return problems, start, limited, why
+        chunk = rows[start:start + AT_ONCE]
+        with unit.tree.scoring.measured():
+            judgements = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
+                                        for row in chunk])
+        problems += [problem for row, judgement in zip(chunk, judgements, strict=True)
+                     for problem in _verdict_problems(row, judgement)]
+        limited += [str(row.get("id"))[:60] for row, judgement in zip(chunk, judgements, strict=True)
+                    if str(row.get("error", "")).startswith(_LIMITS) and not judgement.error and judgement.score]
+        scoring.at_limit += sum(judgement.error.startswith(_LIMITS) for judgement in judgements)
+        if scoring.at_limit > MAX_AT_LIMIT:  # a record made to cost a verifier's day
+            return [*problems, f"{scoring.at_limit} completions reached the time limit; the rest was not scored"], \
+                len(rows), limited, ""
+    return problems, len(rows), limited, ""
+
+
+def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> list[str]:
+    name = str(row.get("id"))[:60]
+    error = str(row.get("error", ""))
+    # A time limit depends on the machine: the recorded error is believed, as long as it earned nothing.
+    if error.startswith(_LIMITS):
+        return [f"{name}: {error}, and a score of {row.get('score')}"] if row.get("score") != 0 else []
+    # One version of a scorer fails on a text or does not, whatever the machine.
+    if error and not judgement.error:
+        return [f"{name}: recorded error {error[:40]!r}, and scored again there is none"]
+    names = {field.name for field in fields(judgement)}
+    pairs = [(key, row[key], getattr(judgement, key)) for key in _COMPARED
+             if key in names and key in row and not is_absent(row[key])]
+    if "wrong_steps" in row:
+        pairs.append(("wrong_steps", row["wrong_steps"], list(judgement.wrong_steps)))
+    extracted = row.get("extracted")
+    pairs.append(("extracted", "" if is_absent(extracted) else extracted, judgement.extracted))
+    # Both sides through canonical JSON, in which 1.0 and 1 are the same number.
+    return [f"{name}: {key} is {str(there)[:30]!r}, scored again {str(here)[:30]!r}" for key, there, here in pairs
+            if line(there) != line(here)]

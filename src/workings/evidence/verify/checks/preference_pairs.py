@@ -1,0 +1,207 @@
+"""Levels 1 and 2: of a run that learned from preference pairs, the log follows from pairs and reference.
+
+No weights are needed. That the reference found the rows as likely as the record says, and that the updates were taken,
+takes the weights: a replay asks the reference again.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from workings.errors import RecordError
+from workings.evidence.verify.checks.data_order import (
+    batches_of,
+    kept_rows,
+    learns_from_pairs,
+    planned_steps,
+    too_many_sequences,
+)
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check, each_run, judged
+from workings.evidence.verify.result import CheckFinding
+from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
+
+if TYPE_CHECKING:
+    from workings.config.algorithms import Dpo
+
+CLOSE = 1e-5
+"""Difference that sums of float32 numbers may have, as a share of the numbers that are added up."""
+CLOSE_AT_FIRST = 1e-4
+"""The same between two programs of float32 arithmetic that compute the same log probabilities."""
+
+
+@check("consistency.pairs", level=1, title="rows are pairs: a chosen and a rejected one of the same prompt",
+       example="a pair with the same completion on both sides")
+def pairs(record: Record) -> Iterator[CheckFinding]:
+    """Ids side by side; the same question and as many tokens of prompt; two completions that differ."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        from workings.data.pair_rows import pair_ids
+        rows = kept_rows(unit)
+        names = pair_ids([row["id"] for row in rows])
+        pair_ids([str(row.get("id")) for row in unit.lines(ROWS) if row.get("status") == "dropped"])
+        problems = []
+        for name, chosen, rejected in zip(names, rows[::2], rows[1::2], strict=True):
+            if chosen.get("prompt_digest") != rejected.get("prompt_digest") or _prompt(chosen) != _prompt(rejected):
+                problems.append(f"pair {name[:60]!r}: completions of different prompts")
+            if chosen["digest"] == rejected["digest"]:
+                problems.append(f"pair {name[:60]!r}: one completion, chosen and rejected")
+        yield judged(problems, f"{len(names):,} pairs", unit)
+    return _each(record, find)
+
+
+@check("consistency.reference", level=1, title="the reference was asked about the rows that were learned from",
+       example="a row that the reference said nothing of")
+def reference(record: Record) -> Iterator[CheckFinding]:
+    """One log probability for each row of the first epoch, as far as the planned steps reach; none above 0."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        if not unit.metrics and not unit.has(REFERENCE_LOG_PROBS):  # it ended before the reference was asked
+            return
+        from workings.data.batches import Position
+        said, batches = _said(unit), batches_of(unit)
+        asked = min(unit.manifest.planned_steps, batches.batches_in_epoch(0))
+        expected = {name for number in range(asked) for ids in batches.row_ids(Position(0, number)) for name in ids}
+        problems = []
+        if said.keys() != expected:
+            problems.append(f"{REFERENCE_LOG_PROBS} has {len(said)} rows, {len(expected.symmetric_difference(said))} "
+                            f"of them or of the {len(expected)} learned ones only on one side")
+        # A logarithm of a probability is at most 0; rounding may lift a sum a little.
+        problems += [f"row {name[:60]!r}: log probability {x:g}" for name, x in said.items() if not x <= 1e-3]
+        yield judged(problems, f"{len(said):,} rows", unit)
+    return _each(record, find)
+
+
+@check("consistency.preferences", level=1, title="accuracies are shares of pairs, margins differences of rewards",
+       example="an accuracy that is no share of the step's pairs")
+def preferences(record: Record) -> Iterator[CheckFinding]:
+    """Accuracy and margin of each step against pairs and rewards; the loss is none that its mean margin forbids."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        algorithm, problems, count = _algorithm(unit), [], 0
+        for line, ids in _steps(unit):
+            count += 1
+            numbers, place, size = _numbers(line), f"step {line.get('step')}", len(ids[0])
+            right = numbers["accuracy"] * size
+            # A share of so many pairs, times their number, is a whole number but for float32's rounding.
+            if not 0 <= numbers["accuracy"] <= 1 or abs(right - round(right)) > CLOSE * size:
+                problems.append(f"{place}: accuracy {numbers['accuracy']:g} of {size} pairs")
+            difference = numbers["chosen_reward"] - numbers["rejected_reward"]
+            if not _near(numbers["margin"], difference, algorithm.beta * _scale(numbers), CLOSE):
+                problems.append(f"{place}: margin {numbers['margin']:g}, its rewards are {difference:g} apart")
+            least = _least_loss(algorithm, numbers["margin"])
+            if numbers["loss"] < least - CLOSE * (1 + algorithm.beta * _scale(numbers)):
+                problems.append(f"{place}: loss {numbers['loss']:g}, with this margin it is at least {least:g}")
+        yield judged(problems, f"{count} steps", unit)
+    return _each(record, find)
+
+
+@check("recompute.implied_rewards", level=2, title="implied rewards follow from log probabilities and reference",
+       example="another beta in the recipe than the rewards follow from")
+def implied_rewards(record: Record) -> Iterator[CheckFinding]:
+    """Log probability minus reward over beta is what the reference said; the first rewards are 0."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        algorithm, problems, count = _algorithm(unit), [], 0
+        said = _said(unit) if unit.metrics else {}
+        for line, ids in _steps(unit):
+            numbers = _numbers(line)
+            if line.get("step") == 1 and _is_exact(unit):
+                problems += _first_loss_problems(algorithm, numbers)
+            for side, names in zip(("chosen", "rejected"), ids, strict=True):
+                count += 1
+                if missing := [name for name in names if name not in said]:
+                    problems.append(f"step {line.get('step')}: nothing was said of {missing[0][:60]!r}")
+                    continue
+                # reward = beta (log p - reference), so the log itself says what the reference must have said: log p -
+                # reward / beta.
+                mean = math.fsum(said[name] for name in names) / len(names)
+                now, moved = numbers[f"{side}_log_prob"], numbers[f"{side}_reward"] / algorithm.beta
+                size = abs(now) + abs(mean)
+                if not _near(now - moved, mean, size, CLOSE):
+                    problems.append(f"step {line.get('step')}: by the log the reference finds the {side} rows "
+                                    f"{now - moved:.6g}, it said {mean:.6g}")
+                elif line.get("step") == 1 and _is_exact(unit) and not _near(moved, 0.0, size, CLOSE_AT_FIRST):
+                    problems.append(f"step 1: the {side} rows are {moved:.3g} likelier than under the reference, which "
+                                    "is the model before this step")
+        first = "" if _is_exact(unit) else "; that the first ones are 0 is compared in float32 on a CPU only"
+        yield judged(problems, f"{count} means of rewards{first}", unit)
+    return _each(record, find)
+
+
+def _each(record: Record, find: Callable[[Unit], Iterator[CheckFinding]]) -> Iterator[CheckFinding]:
+    def of_pairs(unit: Unit) -> Iterator[CheckFinding]:
+        if not learns_from_pairs(unit):
+            return
+        if (many := too_many_sequences(unit)) is not None:
+            yield many
+        else:
+            yield from find(unit)
+
+    return each_run(record, of_pairs)
+
+
+def _first_loss_problems(algorithm: "Dpo", numbers: Mapping[str, float]) -> list[str]:
+    """The loss of a model that is the reference itself, whatever the pairs: a sigmoid of 0, or 0 from IPO's margin."""
+    first = math.log(2) if algorithm.loss == "sigmoid" else 1 / (4 * algorithm.beta ** 2)
+    return [] if _near(numbers["loss"], first, _scale(numbers) * max(1, 1 / algorithm.beta), CLOSE_AT_FIRST) else [
+        f"step 1: loss {numbers['loss']:g}, by this algorithm it begins at {first:g}"]
+
+
+def _prompt(row: Mapping[str, Any]) -> int:
+    return int(row["tokens"]) - int(row["supervised_tokens"])
+
+
+def _is_exact(unit: Unit) -> bool:
+    """Whether two programs agree closely: float32 on a CPU. Accelerators may compute its products in fewer bits."""
+    manifest = unit.manifest
+    formats = {manifest.actual_dtypes.get(name) for name in ("parameters", "compute")}
+    return formats == {"float32"} and manifest.actual_device.platform == "cpu"
+
+
+def _algorithm(unit: Unit) -> "Dpo":
+    # Imported here: other records need none of it and should not wait.
+    from workings.config.algorithms import Dpo
+    try:
+        return Dpo.model_validate(unit.manifest.config_snapshot["algorithm"])
+    except ValidationError as error:
+        raise RecordError(f"config_snapshot: algorithm cannot be read ({str(error)[:80]})") from None
+
+
+def _said(unit: Unit) -> dict[str, float]:
+    from workings.data.reference import from_lines
+    return from_lines(unit.lines(REFERENCE_LOG_PROBS))
+
+
+def _steps(unit: Unit) -> Iterator[tuple[Mapping[str, Any], tuple[list[str], list[str]]]]:
+    """Each step's line, and the ids of its chosen rows and of its rejected ones."""
+    batches = batches_of(unit)
+    for line, planned in planned_steps(unit):
+        ids = [name for sequence in batches.row_ids(planned.at) for name in sequence]
+        yield line, (ids[::2], ids[1::2])
+
+
+def _numbers(line: Mapping[str, Any]) -> dict[str, float]:
+    """What the objective said. Raises `RecordError` for a number that is missing."""
+    from workings.objectives.preference import Preference
+    measured = {name: line.get(name) for name in ("loss", *Preference.metrics)}
+    numbers = {name: float(x) for name, x in measured.items() if isinstance(x, int | float) and not isinstance(x, bool)}
+    if missing := sorted(measured.keys() - numbers.keys()):
+        raise RecordError(f"step {line.get('step')}: no {', '.join(missing)}")
+    return numbers
+
+
+def _near(one: float, other: float, size: float, share: float) -> bool:
+    return abs(one - other) <= share * (1 + size)
+
+
+def _scale(numbers: Mapping[str, float]) -> float:
+    return abs(numbers["chosen_log_prob"]) + abs(numbers["rejected_log_prob"])
+
+
+def _least_loss(algorithm: "Dpo", margin: float) -> float:
+    """The least mean loss of pairs with this mean margin: that of pairs that all have it, because a loss is convex."""
+    import numpy as np
+    if algorithm.loss == "ipo" or algorithm.length_normalized:  # lengths decide there as well
+        return 0.0
+    # -log sigmoid(margin), written so that no exponential overflows.
+    smooth = algorithm.label_smoothing
+    return float((1 - smooth) * np.logaddexp(0, -margin) + smooth * np.logaddexp(0, margin))

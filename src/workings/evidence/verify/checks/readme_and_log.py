@@ -1,0 +1,220 @@
+"""Level 1: a run's README, its log and other texts for people say what its record says.
+
+What is generated is generated again and compared line by line. A line that nobody generates is no lie that could be
+found: the file is then named as not checked.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from workings.config.load import GIVEN, check_recipe
+from workings.errors import RecordError, RequestError
+from workings.evidence.run_readme import command_again, run_readme
+from workings.evidence.verify.checks.data_order import batches_of, kept_rows, learns_from_pairs, too_many_sequences
+from workings.evidence.verify.checks.schemas import MAX_README_BYTES
+from workings.evidence.verify.checks.tensors import recorded_shape
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check, each_run, failed, judged, not_checked, passed, several
+from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.rollout_inputs import draws
+from workings.hardware.device import DeviceFacts
+from workings.hardware.memory import gib
+from workings.planning.preflight import preflight_lines
+from workings.record.layout import ENVIRONMENT, ENVIRONMENT_TEXT, LOG, MEASURED, OVERRIDES, PLAN, README, ROWS
+from workings.record.memory_use import memory_sentence
+from workings.record.values import Absent, text_view
+
+TEXT_VIEWS = {ENVIRONMENT_TEXT: ENVIRONMENT}
+"""Texts that `text_view` makes of a JSON file."""
+MAX_LOG_BYTES = 16 << 20
+UNKNOWN = "\0"
+"""Stands in a line for a part that does not follow from the record."""
+_STEP = re.compile(r"step (\d{1,12})/(\d{1,12})  (loss|reward|kl_teacher) (-?[\d.]+|nan|inf)"
+                   r"(?:  evaluation loss ([\d.]+))?  lr ([\d.e+-]+)(?:  [\w,./ ]{1,80})?")
+
+
+@check("consistency.views", level=1, title="texts for people say what their JSON says",
+       example="another version of Python in the environment's text than in its JSON")
+def texts(record: Record) -> Iterator[CheckFinding]:
+    """Each text view made again; the README's status is the manifest's."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        problems, seen = [], [README]
+        for text, source in TEXT_VIEWS.items():
+            if unit.has(text):
+                value = unit.json(source)
+                # Byte for byte: people read the text and programs the JSON, and a forger could change the one that is
+                # not checked.
+                if not isinstance(value, dict) or text_view(value).encode("utf-8") != unit.read(text):
+                    problems.append(f"{text} does not say what {source} says")
+                seen.append(text)
+        readme = unit.read(README, MAX_README_BYTES).decode("utf-8", errors="replace")
+        others = {"complete", "interrupted", "failed"} - {unit.manifest.status}
+        if "Status:" in readme:
+            # The README sets the status in bold, so asterisks may stand before and behind it.
+            said = readme.split("Status:", 1)[1].strip(" *")
+            problems += [f"{README} says {other}, the manifest {unit.manifest.status}" for other in sorted(others)
+                         if said.startswith(other)]
+        yield judged(problems, ", ".join(seen), unit)
+    return each_run(record, find)
+
+
+@check("consistency.readme", level=1, title="the README is the one that manifest, plan and rows give",
+       example="a lower loss in the README")
+def readme(record: Record) -> Iterator[CheckFinding]:
+    """Made again and compared; lines that it has beside those are named."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        if not unit.described:
+            yield not_checked("not written by `workings train`", unit, blocking=False)
+            return
+        there = unit.read(README, MAX_README_BYTES).decode("utf-8", errors="replace").splitlines()
+        expected = _readme_lines(unit, there)
+        problems = [f"{README} says {theirs[:80]!r}, the record {ours.replace(UNKNOWN, '…')[:80]!r}"
+                    for ours in expected if (theirs := _same_subject(ours, there)) is not None
+                    and not _agrees(theirs, ours)]
+        more = [line for line in there if line and not any(_agrees(line, ours) for ours in expected)]
+        if problems:
+            yield failed(several(problems), unit)
+        elif more or any(UNKNOWN in ours for ours in expected) or len(there) < len(expected):
+            yield not_checked("lines that do not follow from the record: "
+                              f"{several([line[:60] for line in more]) or 'parts of some'}", unit, blocking=False)
+        else:
+            yield passed(f"{len(there)} lines, made again", unit)
+    return each_run(record, find)
+
+
+@check("consistency.log", level=1, title="the training log's lines of steps are those of the metrics",
+       example="a lower loss in a line of the training log")
+def log(record: Record) -> Iterator[CheckFinding]:
+    """Loss, rate and evaluation loss of every line of a step; what was announced before the first."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        if not unit.described:
+            yield not_checked("not written by `workings train`", unit, blocking=False)
+            return
+        lines = unit.read(LOG, MAX_LOG_BYTES).decode("utf-8", errors="replace").splitlines()
+        rows = {row["step"]: row for row in unit.metrics}
+        problems = [problem for line in lines if line.startswith("step ")
+                    for problem in _step_problems(line, rows, unit.manifest.planned_steps)]
+        announced = _announced(unit)
+        # Every attempt of a resumed run has announced itself, and its devices need not be those of the last.
+        for line in lines if not unit.manifest.resumes else []:
+            subject = line[:11]
+            # Earlier versions had other words for the data, without the digest of the rows.
+            if subject.startswith("data") and "; rows " not in line:
+                continue
+            if subject in announced and not _agrees(line, announced[subject]):
+                problems.append(f"{LOG} says {line[:80]!r}, the record {announced[subject][:80]!r}")
+        count = sum(line.startswith("step ") for line in lines)
+        if unit.manifest.completed_steps and not count:
+            problems.append(f"{LOG} tells of no step")
+        yield judged(problems, f"{count} lines of steps", unit)
+    return each_run(record, find)
+
+
+def _step_problems(line: str, rows: Mapping[int, Mapping[str, Any]], planned: int) -> list[str]:
+    match = _STEP.fullmatch(line)
+    if match is None:
+        return [f"{LOG}: not a line of a step: {line[:60]!r}"]
+    step, steps, goal, value, evaluation, rate = match.groups()
+    row = rows.get(int(step))
+    if row is None:
+        return []  # of an attempt whose last steps were taken again
+    name = next((name for name in ("reward", "kl_teacher") if name in row), "loss")
+    pairs = [("of", steps, str(planned)), ("goal", goal, name),
+             (name, value, f"{row[name]:.4f}" if name == "loss" else f"{row[name]:.3f}"),
+             ("lr", rate, f"{row['learning_rate']:.3g}"),
+             ("evaluation loss", evaluation or "", f"{row['evaluation_loss']:.4f}" if "evaluation_loss" in row else "")]
+    return [f"{LOG}, step {step}: {key} {there}, the metrics have {ours or 'none'}" for key, there, ours in pairs
+            if there != ours]
+
+
+def _announced(unit: Unit) -> dict[str, str]:
+    """Lines before the first step that follow from the record, by their first word with its spaces."""
+    manifest, shape = unit.manifest, recorded_shape(unit)
+    if isinstance(shape, str):
+        return {}
+    device, plan = manifest.actual_device, unit.json(PLAN)
+    revision = manifest.model_revision
+    try:
+        recipe = check_recipe(manifest.config_snapshot, "config_snapshot")
+    except RequestError:
+        return {}  # a recipe of another version
+    lines = preflight_lines(
+        recipe=recipe, shape=shape, parameters=manifest.parameters, model_id=manifest.model_id,
+        revision=UNKNOWN if isinstance(revision, Absent) else revision, data=_data_sentence(unit),
+        data_digests={name: manifest.data_digests[name] for name in ("rows", "teacher")
+                      if name in manifest.data_digests},
+        memory=str(plan["reasons"][0]), out=Path(UNKNOWN),
+        device=DeviceFacts(platform=device.platform, kind=device.kind, count=device.count, reason=device.reason,
+                           memory_limit_bytes=manifest.memory_limit_bytes, versions={}, mesh=dict(manifest.mesh),
+                           memory_limit_source=manifest.memory_limit_source))
+    # Versions are in no file whole.
+    checked = ("device", "model", "dtypes", "mesh", "batch", "memory", *(() if draws(unit) else ("data",)))
+    # The first word of such a line is filled up to eleven characters.
+    return {line[:11]: line for line in lines if line.split()[0] in checked}
+
+
+def _readme_lines(unit: Unit, there: list[str]) -> list[str]:
+    manifest = unit.manifest
+    words, measured = unit.json(OVERRIDES), unit.json(MEASURED) if unit.has(MEASURED) else None
+    if not isinstance(words, dict):
+        raise RecordError(f"{OVERRIDES}: not a JSON object")
+    rewards = [row["reward"] for row in unit.metrics if "reward" in row]
+    learned: tuple[float, float] | str | None = (rewards[0], rewards[-1]) if rewards else None
+    if learns_from_pairs(unit):
+        learned = UNKNOWN
+    # Earlier versions did not write down where the recipe stood.
+    command = UNKNOWN if words.get("base", UNKNOWN) == UNKNOWN else command_again(
+        {**words, "origin": _origin(unit, words)}, manifest)
+    memory = UNKNOWN if not isinstance(measured, dict) else memory_sentence(measured)
+    if isinstance(measured, dict) and any(line.startswith("- Memory: predicted") for line in there):
+        memory = _earlier_memory_sentence(measured)
+    text = run_readme(manifest, data=_data_sentence(unit), command=command, learned=learned, memory=memory)
+    return text.splitlines()
+
+
+def _earlier_memory_sentence(facts: Mapping[str, Any]) -> str:
+    """`memory_sentence` as READMEs said it that begin with "predicted"."""
+    grown = facts.get("growth_bytes", facts["measured_peak_bytes"])
+    happened = gib(grown) if isinstance(grown, int) else f"at most {gib(facts['measured_peak_bytes'])}"
+    ran_out = isinstance(facts["out_of_memory"], str)
+    return (f"predicted {gib(facts['predicted_peak_bytes'])} a device ({facts['predicted_source']}), "
+            + (f"{happened} were held when memory ran out" if ran_out else f"measured {happened}")
+            + f", limit {gib(facts['limit_bytes'])}")
+
+
+def _origin(unit: Unit, words: Mapping[str, Any]) -> str:
+    """The file's name, or `shipped:NAME`, of which the overrides keep the last part."""
+    origin = str(words.get("origin"))
+    is_full_name = origin == GIVEN or origin.endswith((".yaml", ".yml")) or origin.startswith("shipped:")
+    return origin if is_full_name else f"shipped:{origin}"
+
+
+def _data_sentence(unit: Unit) -> str:
+    """What `TraceData.sentence` said; unknown where completions were drawn."""
+    if draws(unit) or too_many_sequences(unit) is not None:
+        return UNKNOWN
+    kept = kept_rows(unit)
+    dropped = sum(row.get("status") == "dropped" for row in unit.lines(ROWS))
+    turns = sum(len(row.get("learned_turns", (0,))) for row in kept)
+    supervised = sum(row["supervised_tokens"] for row in kept)
+    sentence = (f"{len(kept):,} rows, {dropped:,} dropped, {supervised:,} supervised tokens an epoch"
+                f"{f' in {turns:,} turns of the assistant' if turns > len(kept) else ''}, "
+                f"{batches_of(unit).padding_share():.1%} padding in epoch 0")
+    return f"{len(kept) // 2:,} pairs: {sentence}" if learns_from_pairs(unit) else sentence
+
+
+def _same_subject(ours: str, there: list[str]) -> str | None:
+    """The line that says the same of something else: it begins with the same word of a list, or as a status does."""
+    begin = re.match(r"- [A-Z]\w+(?::| on| by)|Status:|# Run|    workings train", ours)
+    return None if begin is None else next((line for line in there if line.startswith(begin.group(0))), None)
+
+
+def _agrees(theirs: str, ours: str) -> bool:
+    """Whether a line is the one that was made again, but for what does not follow."""
+    # What was left of the words of an earlier version: the data without the tokens of an epoch.
+    parts = [re.escape(part) for part in ours.replace(f"; {UNKNOWN}", UNKNOWN).split(UNKNOWN)]
+    pattern = ".*".join(parts)
+    pattern = re.sub(r",\\ [\d,]+\\ supervised\\ tokens\\ an\\ epoch", lambda match: f"(?:{match.group(0)})?", pattern)
+    return re.fullmatch(pattern, theirs) is not None

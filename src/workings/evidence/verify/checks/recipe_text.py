@@ -1,0 +1,69 @@
+"""Level 1: the recipe as it was written, with the words of the command line, gives the recipe that ran."""
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from workings.config.load import parse_recipe
+from workings.errors import RecordError, RequestError
+from workings.evidence.verify.checks.data_order import batches_of, too_many_sequences
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check, each_run, judged, not_checked
+from workings.evidence.verify.result import CheckFinding
+from workings.record.layout import CONFIG, OVERRIDES, RECIPE
+
+MAX_RECIPE_BYTES = 1 << 18
+"""A recipe has a few kilobytes; a larger text is not parsed."""
+
+
+@check("consistency.recipe", level=1, title="the recipe as written, with its overrides, gives the one that ran",
+       example="another optimizer in the recipe that ran than in the recipe as written")
+def recipe(record: Record) -> Iterator[CheckFinding]:
+    """Read and resolved again; what was left to a default is compared where the version is this one."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        if not unit.described:
+            yield not_checked("not written by `workings train`", unit, blocking=False)
+            return
+        if unit.manifest.facts.get("smoke") is True:
+            yield not_checked("a smoke run: its recipe was made small", unit, blocking=False)
+            return
+        words = unit.json(OVERRIDES)
+        overrides = words.get("overrides") if isinstance(words, dict) else None
+        if not isinstance(overrides, list) or not all(isinstance(word, str) for word in overrides):
+            raise RecordError(f"{OVERRIDES}: no list of overrides")
+        text = unit.read(RECIPE, MAX_RECIPE_BYTES).decode("utf-8", errors="replace")
+        try:
+            loaded = parse_recipe(text, RECIPE, Path(), overrides)
+        except RequestError as error:
+            yield not_checked(f"this version does not read it: {error.given[:120]}", unit, blocking=False)
+            return
+        again, written = loaded.resolved(), loaded.recipe.model_dump(mode="json", exclude_unset=True)
+        if loaded.recipe.training.epochs and too_many_sequences(unit) is None:
+            # The file says how often the rows are gone through; how many steps that is follows from them.
+            steps = batches_of(unit).steps_in(loaded.recipe.training.epochs)
+            again["training"]["steps"] = written["training"]["steps"] = steps
+        recorded = unit.json(CONFIG)
+        # Another version may have other defaults; what a person wrote means the same in each.
+        same = unit.manifest.workings_version == version("workings")
+        problems = list(_differing(recorded, again if same else written, "", exact=same))
+        if isinstance(words.get("renamed"), list) and same and words["renamed"] != list(loaded.renamed):
+            problems.append(f"{OVERRIDES}: renamed is not what the recipe's keys give")
+        if not same and not problems:
+            yield not_checked(f"defaults of {unit.manifest.workings_version[:20]}; what is written agrees", unit,
+                              blocking=False)
+            return
+        yield judged(problems, f"{RECIPE} and {len(overrides)} overrides", unit)
+    return each_run(record, find)
+
+
+def _differing(recorded: Any, again: Any, place: str, *, exact: bool) -> Iterator[str]:
+    """Places where the recorded value is not the one that follows. Keys that only a later version has are left out."""
+    if isinstance(recorded, dict) and isinstance(again, dict):
+        for key in sorted(recorded.keys() - again.keys()) if exact else ():
+            yield f"{place}{key[:40]} is no key of the recipe as written"
+        for key in again:
+            if key in recorded:
+                yield from _differing(recorded[key], again[key], f"{place}{key}.", exact=exact)
+    elif recorded != again:
+        yield f"{place[:-1]} is {str(recorded)[:40]}, the recipe as written gives {str(again)[:40]}"

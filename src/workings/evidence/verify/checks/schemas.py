@@ -1,0 +1,171 @@
+"""Level 0: every file has its form: strict JSON, known keys, no nulls, no placeholders."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from workings.errors import RecordError
+from workings.evidence.verify.record import PACK_KIND, Record, Unit
+from workings.evidence.verify.registry import check, each, judged
+from workings.evidence.verify.result import CheckFinding
+from workings.record.canonical import find_nulls, line
+from workings.record.layout import (
+    COMMIT,
+    EVALUATION_CONFIG,
+    EVALUATION_SUMMARY,
+    EVALUATION_UNITS,
+    MANIFEST,
+    PREDICTIONS,
+    README,
+    SAMPLED,
+    SEAL,
+    SELECTION,
+)
+from workings.record.redact import find_placeholders, is_placeholder
+
+THIRD_PARTY_FILES = frozenset({
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json",
+    "generation_config.json", "model.safetensors.index.json", "vocab.json", "adapter_config.json"})
+"""Files whose form others have defined: strict JSON, but their nulls and texts are their own."""
+CANONICAL = (MANIFEST, SEAL, COMMIT)
+"""Files that have one form to the byte."""
+MAX_README_BYTES = 1 << 20
+# Far below the values whose squares overflow, so that a variance stays finite.
+MAX_SCORE = 1e9
+"""Largest score that is believed."""
+EVAL_FILES = {EVALUATION_CONFIG: "eval_config/1", EVALUATION_SUMMARY: "eval_summary/1"}
+
+
+def json_files(unit: Unit, *, third_party: bool) -> list[str]:
+    """Names of a unit's `.json` files, its seal included."""
+    # From the entries and not from the files, which leave the seal out.
+    names = [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".json")]
+    return [name for name in names if third_party or name.rpartition("/")[2] not in THIRD_PARTY_FILES]
+
+
+def line_files(unit: Unit) -> list[str]:
+    """Names of a unit's `.jsonl` files."""
+    return [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".jsonl")]
+
+
+@check("form.json", level=0, title="every JSON file and line is strict JSON, and records have their one form",
+       example="a JSON file in which a key stands twice, so that two readers see two values")
+def strict_json(record: Record) -> Iterator[CheckFinding]:
+    """No repeated keys, no NaN, no torn line; manifest, seal and commits are canonical to the byte."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        problems = []
+        names, lines = json_files(unit, third_party=True), line_files(unit)
+        for name in names:
+            try:
+                value = unit.json(name)
+                _nulls_of(unit, name)
+                # With one form to the byte nothing can hide in spacing, in repeated keys or in another spelling of a
+                # number.
+                if name.rpartition("/")[2] in CANONICAL and line(value) != unit.read(name):
+                    problems.append(f"{name}: not in canonical form (RFC 8785 and a newline)")
+            except RecordError as error:
+                problems.append(str(error))
+        for name in lines:
+            try:
+                _nulls_of(unit, name)
+                if b"\r" in unit.read(name):
+                    problems.append(f"{name}: a line that ends otherwise than with a newline")
+            except RecordError as error:
+                problems.append(str(error))
+        yield judged(problems, f"{len(names)} files and {len(lines)} files of lines", unit)
+    return each(list(record.units), find)
+
+
+@check("form.schema", level=0, title="manifest, metrics, events and evaluations have their keys",
+       example="a log in which no step learned from any token")
+def schema(record: Record) -> Iterator[CheckFinding]:
+    """Each kind of record against its schema."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        if unit.is_run:
+            version = unit.manifest.schema_version
+            done = len(unit.steps)
+            problems = [f"event {number} has no kind or no time" for number, row in enumerate(unit.events, start=1)
+                        if not isinstance(row.get("kind"), str) or not isinstance(row.get("time"), str)]
+            yield judged(problems, f"{version}, {done} steps, {len(unit.events)} events", unit)
+        elif unit.kind in EVALUATION_UNITS:
+            files = EVAL_FILES | ({SELECTION: "selection/1"} if unit.kind == SAMPLED else {})
+            problems = [f"{name}: schema {str(_key(unit.json(name), 'schema'))[:40]!r}, expected {expected!r}"
+                        for name, expected in files.items() if _key(unit.json(name), "schema") != expected]
+            rows = unit.lines(PREDICTIONS)
+            problems += [f"prediction {number} has no id or no score" for number, row in enumerate(rows, start=1)
+                         if not isinstance(row.get("id"), str) or not is_score(row.get("score"))]
+            yield judged(problems, f"{len(rows)} predictions", unit)
+    return each(list(record.units), find)
+
+
+@check("form.nulls", level=0, title="no nulls: what does not exist says why",
+       example="a value replaced by null, so that nothing says why it is missing")
+def nulls(record: Record) -> Iterator[CheckFinding]:
+    """Every null in every JSON file and line of ours."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        yield judged([problem for name in _own_files(unit) for problem in _nulls_of(unit, name)], "no nulls", unit)
+    return each(list(record.units), find)
+
+
+@check("form.placeholders", level=0, title="no placeholders where a value or a text should be",
+       example="a model called `<your model here>`")
+def placeholders(record: Record) -> Iterator[CheckFinding]:
+    """Templates that nobody filled in: in manifest, README, evaluation settings and notes, not in models' texts."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        places = []
+        for name in _own_files(unit):
+            # Items and completions are left out: a model may well write "TODO" or a pair of braces, and that is a
+            # result.
+            if name in (MANIFEST, *EVAL_FILES) or unit.kind == "notes":
+                places += [f"{name}: {place} is {text[:40]!r}" for place, text in _texts(_value(unit, name), "$")
+                           if is_placeholder(text)]
+        texts = [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".md")]
+        # Texts of a pack are written for readers; of a run only the README is, and its samples are a model's words.
+        for name in texts if unit.kind == PACK_KIND else [README] if unit.has(README) else []:
+            text = unit.read(name, MAX_README_BYTES).decode("utf-8", errors="replace")
+            places += [f"{name}: {place[:40]!r}" for place in find_placeholders(text)]
+        yield judged(places, "no placeholders", unit)
+    return each(list(record.units), find)
+
+
+def is_score(value: Any) -> bool:
+    """Whether a value can be a score: a number of a size that statistics can square."""
+    # A bool is an int in Python, and a NaN is not at most anything, so both are refused here.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_SCORE
+
+
+def _own_files(unit: Unit) -> Iterator[str]:
+    """JSON files and files of lines of ours that can be read; the others are left to `form.json`."""
+    for name in [*json_files(unit, third_party=False), *line_files(unit)]:
+        try:
+            _nulls_of(unit, name)
+        except RecordError:
+            continue
+        yield name
+
+
+def _value(unit: Unit, name: str) -> Any:
+    return unit.lines(name) if name.endswith(".jsonl") else unit.json(name)
+
+
+def _nulls_of(unit: Unit, name: str) -> list[str]:
+    """Nulls of a file, looked for while it is read for its form: a large one may not be kept until later."""
+    def find() -> list[str]:
+        value = _value(unit, name)
+        # The bytes are searched first: mostly there is none, and to walk over a million values takes a second.
+        return [f"{name}: {place}" for place in find_nulls(value)] if b"null" in unit.read(name) else []
+    return unit.once(f"nulls of {name}", find, of=name)
+
+
+def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _texts(inner, f"{place}.{key[:60]}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _texts(inner, f"{place}[{index}]")
+
+
+def _key(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, dict) else None

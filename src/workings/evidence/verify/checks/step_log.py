@@ -1,0 +1,191 @@
+"""Level 1: the log of the steps agrees with itself, with the manifest and with the data."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+
+from workings.config.training import TrainingConfig
+from workings.errors import RecordError
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check, each_run, failed, judged, not_checked
+from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.tree import shown
+from workings.record.layout import CHECKPOINTS, METRICS, STATE
+from workings.record.values import Absent
+from workings.training.schedule import Schedule
+
+
+@check("consistency.steps", level=1, title="steps are 1, 2, 3, … without a gap, and resumes are explained",
+       example="a step left out of the log")
+def steps(record: Record) -> Iterator[CheckFinding]:
+    """One line a step, as many as were completed; each resume of the manifest is an event."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        manifest, numbers = unit.manifest, [row.get("step") for row in unit.metrics]
+        problems = []
+        # A smoothed curve or a step that was taken out shows as a gap, because the numbers start at 1 and never skip.
+        if numbers != list(range(1, len(numbers) + 1)):
+            gap = next(index for index, number in enumerate(numbers, start=1) if number != index)
+            problems.append(f"line {gap} of {METRICS} is step {numbers[gap - 1]}")
+        if len(numbers) != manifest.completed_steps:
+            problems.append(f"{len(numbers)} lines, {manifest.completed_steps} completed steps")
+        # A resume computes steps again, so each one has to be explained by an event of its own.
+        resumes = sum(row.get("kind") == "resumed" for row in unit.events)
+        if resumes != manifest.resumes:
+            problems.append(f"{manifest.resumes} resumes in the manifest, {resumes} in the events")
+        yield judged(problems, f"{len(numbers)} steps, {resumes} resumes", unit)
+    return each_run(record, find)
+
+
+@check("consistency.losses", level=1, title="first and final loss and the token counts of the manifest are the log's",
+       example="a smoothed curve of losses over the old final loss")
+def losses(record: Record) -> Iterator[CheckFinding]:
+    """First and last loss, and sums of tokens, of manifest and log: equal to the bit, as both have the same source."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        manifest, rows = unit.manifest, unit.steps
+        problems = []
+        for name, value, index in (("first_loss", manifest.first_loss, 0), ("final_loss", manifest.final_loss, -1)):
+            logged = rows[index].loss if rows else None
+            # A run that ended before its first step has no loss on either side.
+            if (None if isinstance(value, Absent) else value) != logged:
+                problems.append(f"{name} is {value}, the log has {logged}")
+        for name in ("tokens", "supervised_tokens"):
+            total = sum(getattr(row, name) for row in rows)
+            if total != getattr(manifest, name):
+                problems.append(f"{name} is {getattr(manifest, name):,}, the log adds up to {total:,}")
+        ends = f"loss {rows[0].loss} at first, {rows[-1].loss} at last" if rows else "no steps"
+        yield judged(problems, ends, unit)
+    return each_run(record, find)
+
+
+@check("consistency.finite", level=1, title="every number of the log is finite",
+       example="a line of the log without a loss")
+def finite(record: Record) -> Iterator[CheckFinding]:
+    """JSON has no NaN, but a number can be too large for a float, and a line can be without its loss."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        problems = []
+        for row in unit.metrics:
+            bad = [key for key, value in row.items() if isinstance(value, float) and not math.isfinite(value)]
+            if bad or not isinstance(row.get("loss"), int | float):
+                problems.append(f"step {row.get('step')}: {', '.join(bad) or 'no loss'}")
+        yield judged(problems, f"{len(unit.metrics)} lines", unit)
+    return each_run(record, find)
+
+
+@check("consistency.supervision", level=1, title="every step learned something: supervised tokens above zero",
+       example="more learned tokens in a step than it has tokens")
+def supervision(record: Record) -> Iterator[CheckFinding]:
+    """Supervised tokens of every step are above zero and not above its tokens."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        problems = []
+        for line in unit.steps:
+            if line.supervised_tokens > line.tokens:
+                problems.append(f"step {line.step}: {line.supervised_tokens} supervised of {line.tokens} tokens")
+        if unit.steps and not unit.manifest.supervised_tokens:
+            problems.append("no supervised token in the whole run")
+        manifest = unit.manifest
+        yield judged(problems, f"{manifest.supervised_tokens:,} supervised of {manifest.tokens:,} tokens", unit)
+    return each_run(record, find)
+
+
+@check("consistency.learning_rate", level=1, title="every step's learning rate is that of the recipe's schedule",
+       example="another learning rate in the recipe than the steps were taken with")
+def learning_rate(record: Record) -> Iterator[CheckFinding]:
+    """Peak, warm-up, schedule and number of steps give the rate of each."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        training = unit.manifest.config_snapshot.get("training")
+        if not isinstance(training, dict) or "learning_rate" not in training:
+            yield not_checked("the recipe's snapshot names no learning rate", unit)
+            return
+        try:
+            schedule = Schedule.of(TrainingConfig.model_validate(training))
+        except ValidationError as error:
+            raise RecordError(f"config_snapshot: training cannot be read ({str(error)[:80]})") from None
+        problems = []
+        for step in unit.steps:
+            expected = schedule.at(step.step) if step.step <= schedule.steps else math.nan
+            # Cosines of two machines differ in the last bits.
+            if not math.isclose(step.learning_rate, expected, rel_tol=1e-9, abs_tol=1e-15 * schedule.peak):
+                problems.append(f"step {step.step}: {step.learning_rate:g}, the schedule gives {expected:g}")
+        yield judged(problems, f"{schedule.kind} from {schedule.peak:g}", unit)
+    return each_run(record, find)
+
+
+@check("consistency.checkpoints", level=1, title="checkpoints are those that the recipe keeps, and agree with the log",
+       example="the state of an earlier step in the last checkpoint")
+def last_checkpoint(record: Record) -> Iterator[CheckFinding]:
+    """Their steps, the step that their own state names, and what it says of tokens, time and data."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        folders = sorted({name.split("/")[1] for name in unit.files if name.startswith(CHECKPOINTS + "/step_")})
+        if not folders and unit.manifest.status == "complete" and unit.manifest.completed_steps:
+            yield failed("complete, and no checkpoint of its last step", unit)
+            return
+        if not folders:
+            yield not_checked("the run holds no checkpoint", unit, blocking=False)
+            return
+        states = {_number(folder): _state(unit, folder) for folder in folders}
+        problems = [f"step_{number:06d} says it is of step {state.get('step')}" for number, state in states.items()
+                    if state.get("step") != number]
+        last, done = max(states), unit.manifest.completed_steps
+        # A run that failed may have died before it could save its last step; every other one saves it before it is
+        # sealed.
+        if last > done or (unit.manifest.status != "failed" and last != done):
+            problems.append(f"the last checkpoint is of step {last}, {done} steps were completed")
+        problems += _file_problems(unit, folders)
+        if unit.described:
+            problems += _kept_problems(unit, sorted(states))
+            for number, state in states.items():
+                problems += _state_problems(unit, number, state)
+        yield judged(problems, f"step {last}", unit)
+    return each_run(record, find)
+
+
+def _file_problems(unit: Unit, folders: list[str]) -> list[str]:
+    """Checkpoints of one engine are made of the same files, and hold tensors."""
+    names = {folder: {file.rpartition("/")[2] for file in [*unit.files, *unit.elsewhere]
+                      if file.startswith(f"{CHECKPOINTS}/{folder}/")} for folder in folders}
+    empty = [folder for folder, files in names.items() if not any(name.endswith(".safetensors") for name in files)]
+    # A large model's tensors lie in as many files in every checkpoint: the engine splits them by its shapes.
+    other = [folder for folder in folders[1:] if names[folder] != names[folders[0]]]
+    return [f"{shown(folder)} holds no tensors" for folder in empty] + [
+        f"{shown(folder)} is made of other files than {shown(folders[0])}" for folder in other]
+
+
+def _kept_problems(unit: Unit, numbers: list[int]) -> list[str]:
+    """The newest of those that were due. A run that was resumed may keep those of another rhythm."""
+    section, done = unit.manifest.config_snapshot.get("checkpoint"), unit.manifest.completed_steps
+    if not isinstance(section, dict) or unit.manifest.resumes or unit.manifest.status == "failed":
+        return []
+    every, keep = section.get("every_steps"), section.get("keep_last")
+    if type(every) is not int or type(keep) is not int or every < 1 or keep < 1:
+        return ["the recipe's checkpoint.every_steps or keep_last is no count"]
+    due = sorted({done, *range(every, done + 1, every)})[-keep:]
+    return [] if numbers == due else [f"checkpoints of steps {str(numbers[:8])[1:-1]}, the recipe keeps "
+                                      f"{str(due[:8])[1:-1]}"]
+
+
+def _state_problems(unit: Unit, number: int, state: dict[str, Any]) -> list[str]:
+    """What a checkpoint says of tokens and time adds up from the lines of its steps."""
+    facts, rows = state.get("facts"), unit.steps[:number]
+    if not isinstance(facts, dict):
+        return [f"step_{number:06d}: its state says nothing"]
+    sums = {"tokens": sum(row.tokens for row in rows),
+            "supervised_tokens": sum(row.supervised_tokens for row in rows),
+            "training_seconds": math.fsum(row.seconds for row in rows)}
+    return [f"step_{number:06d}: {name} is {str(facts.get(name))[:20]}, the log adds up to {value}"
+            for name, value in sums.items() if not isinstance(facts.get(name), int | float)
+            or not math.isclose(facts[name], value, rel_tol=1e-9)]
+
+
+def _number(folder: str) -> int:
+    digits = folder.removeprefix("step_")
+    # `int` refuses thousands of digits with an error of its own, so the length is tested first.
+    if not digits.isdigit() or len(digits) > 12:
+        raise RecordError(f"{folder[:60]}: not a checkpoint's name")
+    return int(digits)
+
+
+def _state(unit: Unit, folder: str) -> dict[str, Any]:
+    state = unit.json(f"{CHECKPOINTS}/{folder}/{STATE}")
+    return state if isinstance(state, dict) else {}

@@ -1,0 +1,64 @@
+"""Level 1: of a run that learned from a teacher, which model that was.
+
+What was learned from it stands in the rollouts, with checks of their own: every token's advantage is what the teacher
+says of it minus what the student said, and the batches made of them have the recorded digests. What it said of traces
+has checks of its own (`workings.evidence.verify.checks.teacher_top_tokens`).
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from workings.evidence.verify.checks.teacher_top_tokens import distills_traces
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check, each_run, judged, not_checked
+from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.rollout_inputs import draws, has_rewards
+from workings.record.digest import json_digest
+from workings.record.layout import TEACHER
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@check("consistency.teacher", level=1, title="the teacher is the one that the manifest names",
+       example="another root digest of the teacher")
+def teacher(record: Record) -> Iterator[CheckFinding]:
+    """Its digest; its precision is the recipe's; whether it is the run of its name that is verified as well."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        if not distills_traces(unit) and (not draws(unit) or has_rewards(unit)):
+            return
+        said, facts = unit.manifest.data_digests.get("teacher"), unit.json(TEACHER)
+        problems = []
+        if said != json_digest(facts):
+            problems.append(f"{TEACHER} has digest {json_digest(facts)[:16]}…, the manifest {str(said)[:16]}…")
+        problems += _fact_problems(facts, unit.manifest.config_snapshot["algorithm"])
+        yield judged(problems, _sentence(facts) if not problems else "", unit)
+        for run in record.runs:
+            if not problems and run.manifest.name == facts.get("run") and run.root != facts["root"]:
+                yield not_checked(f"{run.title} has the teacher's name and another root, {run.root[:16]}…: it is not "
+                                  "the run that was learned from", unit, blocking=False)
+    return each_run(record, find)
+
+
+def _fact_problems(facts: Any, algorithm: dict[str, Any]) -> list[str]:
+    if not isinstance(facts, dict) or not isinstance(facts.get("weights"), dict) or not facts["weights"]:
+        return [f"{TEACHER} names no weights"]
+    base = facts.get("base", {})  # of a teacher with adapters: what they stand beside
+    if not isinstance(base, dict) or not isinstance(base.get("weights", {}), dict):
+        return [f"{TEACHER} names no weights that its adapters stand beside"]
+    digests = [*facts["weights"].values(), *base.get("weights", {}).values(),
+               *([facts["root"]] if "root" in facts else []), facts.get("tokenizer")]
+    problems = [] if all(isinstance(each, str) and _DIGEST.fullmatch(each) for each in digests) else [
+        f"{TEACHER}: a digest of it is none"]
+    if not isinstance(facts.get("run" if "root" in facts else "id"), str):
+        problems.append(f"{TEACHER} says neither which run nor which weights")
+    if facts.get("precision") != algorithm.get("teacher_precision"):
+        problems.append(f"{TEACHER}: precision {str(facts.get('precision'))[:10]}, the recipe's is "
+                        f"{str(algorithm.get('teacher_precision'))[:10]}")
+    return problems
+
+
+def _sentence(facts: dict[str, Any]) -> str:
+    if "root" in facts:
+        return f"run {facts['run']}, root {facts['root'][:16]}…, in {facts['precision']}"
+    return f"{facts['id']} at {facts['revision']}, in {facts['precision']}"

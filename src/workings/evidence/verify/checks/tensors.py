@@ -1,0 +1,327 @@
+"""Level 1: the tensors of a checkpoint are those of the model, method, number formats and optimizer that are named.
+
+Only headers are read, and the one number that counts the optimizer's steps: gigabytes of weights stay on the disk.
+"""
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from math import prod
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from workings.config.families import FAMILIES
+from workings.config.method import FULL, FullConfig, LoraConfig, MethodConfig, QloraConfig
+from workings.config.training import OptimizerConfig, PrecisionConfig
+from workings.errors import RecordError
+from workings.evidence.verify import tree as trees
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import check, each_run, judged, not_checked, several
+from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.tree import shown
+from workings.models.registry import family_of
+from workings.models.shape import ModelShape
+from workings.models.weights import is_frozen, layer_shapes, parameter_count, projections, tensor_shapes
+from workings.record.canonical import loads
+from workings.record.layout import CHECKPOINTS, MODEL_SHAPE
+from workings.record.plain import parsed_bytes
+
+# The header is read into memory before its claims can be judged, so it gets a limit of its own.
+MAX_HEADER_BYTES = 16 << 20
+MAX_NAME_CHARS = 200
+FORMATS = {"parameters", "compute", "moments", "gradients", "accumulator"}
+"""What an engine of this project says the number format of."""
+BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I64": 64, "I32": 32, "U32": 32, "I16": 16, "U16": 16, "U8": 8,
+        "I8": 8, "BOOL": 8}
+"""Bits of one number, by the names of safetensors."""
+LONG_NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "U8": "uint8", "I8": "int8"}
+"""The same formats as a manifest names them."""
+CODES = {"fp32": "F32", "bf16": "BF16", "uint8": "U8"}
+"""And as a recipe does."""
+# Written by this package and by the library itself; anything else in a header is a place to hide something.
+METADATA: tuple[dict[str, str], ...] = ({}, {"format": "pt"}, {"format": "np"}, {"format": "flax"}, {"format": "tf"})
+WEIGHTS, ADAPTERS, OPTIMIZER = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
+PEFT_PREFIX = "base_model.model."
+MASTER, STEP = "master", "step"
+MAX_LAYERS, MAX_SIZE = 10_000, 1 << 40
+_Sizes = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """What a safetensors file says of its tensors, and where they begin."""
+
+    dtypes: dict[str, str]
+    shapes: _Sizes
+    offsets: dict[str, int]
+    """First byte of each, from the beginning of the file."""
+
+    def formats(self, names: Iterator[str] | None = None) -> str:
+        """The number formats of some tensors (of all), as a manifest names them."""
+        formats = {self.dtypes[name] for name in (self.dtypes if names is None else names)}
+        return " and ".join(sorted(LONG_NAMES.get(code, code) for code in formats))
+
+
+def read_header(unit: Unit, name: str) -> Header:
+    """Header of a safetensors file, read once. Raises `RecordError` where it is none, or where something is hidden."""
+    return unit.once(name, lambda: _header(unit, name))
+
+
+def _header(unit: Unit, name: str) -> Header:
+    size = unit.files[name].size if name in unit.files else 0
+    with unit.tree.open(unit.full(name)) as stream, trees.reading(unit.full(name)):
+        # A safetensors file begins with the length of its header: eight bytes, the lowest first.
+        prefix = stream.read(8)
+        length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else -1
+        # Tested before it is read: a header may claim a petabyte, and `read` would try to make room for it.
+        if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
+            raise RecordError(f"{shown(name)}: not a safetensors file (header of {length} bytes)")
+        text = stream.read(length)
+    # Parsed, and written again in the four forms that it may have.
+    unit.tree.kept.spend(parsed_bytes(text) + 6 * length)
+    try:
+        return _parsed(loads(text), text, 8 + length, size)
+    except (RecordError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RecordError(f"{shown(name)}: not a safetensors file ({str(error)[:80]})") from None
+
+
+def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> Header:
+    """Tensors fill the file without a gap, each as its shape says, and the header holds nothing else."""
+    metadata = value.get("__metadata__", {})
+    tensors = {name: entry for name, entry in value.items() if name != "__metadata__"}
+    if metadata not in METADATA:
+        raise ValueError("its header holds more than tensors")
+    # Spaces that JSON ignores could hide a text as well as a name could; up to seven of them align the tensors.
+    forms = [json.dumps(value, separators=marks, ensure_ascii=escaped).encode()
+             for marks in ((",", ":"), (", ", ": ")) for escaped in (True, False)]
+    if text.rstrip(b" ") not in forms or len(text) - len(text.rstrip(b" ")) > 7:
+        raise ValueError("its header is not what its tensors need")
+    at = 0
+    # Without gaps and up to the last byte there is no place for a pickle or a program behind the tensors.
+    for entry in sorted(tensors.values(), key=lambda entry: tuple(entry["data_offsets"])):
+        first, last = entry["data_offsets"]
+        if first != at or last < first:
+            raise ValueError("tensors overlap or leave gaps")
+        at = last
+    if at != size - begin:
+        raise ValueError(f"tensors end at {at}, the file at {size - begin}")
+    for name, entry in tensors.items():
+        if set(entry) != {"dtype", "shape", "data_offsets"} or len(name) > MAX_NAME_CHARS:
+            raise ValueError(f"{name[:40]}: more than type, shape and place")
+        first, last = entry["data_offsets"]
+        if any(type(side) is not int or side < 0 for side in entry["shape"]):
+            raise ValueError(f"{name[:40]}: a shape that is none")
+        if (last - first) * 8 != prod(entry["shape"]) * BITS[entry["dtype"]]:
+            raise ValueError(f"{name[:40]}: {last - first} bytes are not {entry['shape']} of {entry['dtype']}")
+    return Header(dtypes={name: entry["dtype"] for name, entry in tensors.items()},
+                  shapes={name: tuple(entry["shape"]) for name, entry in tensors.items()},
+                  offsets={name: begin + entry["data_offsets"][0] for name, entry in tensors.items()})
+
+
+@check("consistency.model", level=1, title="the model's shape gives its parameters, and is the recipe's",
+       example="a manifest with more parameters than the model's sizes give")
+def model(record: Record) -> Iterator[CheckFinding]:
+    """Family and number of parameters in the manifest, sizes in the recipe; formats asked for are the recipe's."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        shape = recorded_shape(unit)
+        if isinstance(shape, str):
+            yield not_checked(shape, unit, blocking=False)
+            return
+        manifest, count = unit.manifest, parameter_count(shape)
+        problems = []
+        if count != manifest.parameters:
+            problems.append(f"{MODEL_SHAPE} gives {count:,} parameters, the manifest {manifest.parameters:,}")
+        if shape.family != manifest.architecture:
+            problems.append(f"{MODEL_SHAPE} is of {shape.family}, the manifest of {manifest.architecture[:40]!r}")
+        section = manifest.config_snapshot.get("model")
+        section = section if isinstance(section, dict) else {}
+        asked, source = section.get("shape"), section.get("source")
+        if section.get("proven", shape.proven) != shape.proven:
+            problems.append(f"the recipe's model.proven is {str(section['proven'])[:20]}, of the family "
+                            f"{shape.family} it is {shape.proven}")
+        sizes = shape.as_json()
+        problems += [f"the recipe's model has {key} {str(asked[key])[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
+                     for key in asked or () if sizes.get(key, asked[key]) != asked[key]
+                     # Weights from elsewhere bring their own family.
+                     and (key != "family" or source == "scratch")] if isinstance(asked, dict) else []
+        problems += _format_problems(unit)
+        yield judged(problems, f"{shape.family}, {count:,} parameters", unit)
+    return each_run(record, find)
+
+
+@check("consistency.tensors", level=1, title="checkpoints hold the tensors of model, method, formats and optimizer",
+       example="a checkpoint whose tensors have other shapes than the recipe's model")
+def tensors(record: Record) -> Iterator[CheckFinding]:
+    """Names, shapes and formats of weights and moments; the optimizer's own count of steps."""
+    def find(unit: Unit) -> Iterator[CheckFinding]:
+        expected = _expected(unit)
+        if isinstance(expected, str):
+            yield not_checked(expected, unit, blocking=False)
+            return
+        problems, files, elsewhere = [], 0, 0
+        for folder in sorted({"/".join(name.split("/")[:2]) for name in unit.files
+                              if name.startswith(f"{CHECKPOINTS}/step_")}):
+            for file in (expected.file, OPTIMIZER):
+                name = f"{folder}/{file}"
+                if name in unit.elsewhere:
+                    elsewhere += 1
+                elif not unit.has(name):
+                    problems.append(f"{name} is missing")
+                else:
+                    files += 1
+                    problems += expected.problems(unit, name)
+        if elsewhere:
+            yield not_checked(f"{elsewhere} files of tensors are named by digest", unit, blocking=False)
+            return
+        yield judged(problems, f"{len(expected.weights)} tensors each in {files} files", unit)
+    return each_run(record, find)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """The tensors that a checkpoint must have."""
+
+    file: str
+    weights: _Sizes
+    moments: dict[str, tuple[tuple[int, ...], str]]
+    trained: frozenset[str]
+    frozen: tuple[frozenset[str], ...] = ()
+    """Formats that the weights below adapters may have; engines name four bits in ways of their own."""
+
+    def problems(self, unit: Unit, name: str) -> list[str]:
+        """What is wrong with one file."""
+        header, dtypes = read_header(unit, name), unit.manifest.actual_dtypes
+        if name.endswith("/" + self.file):
+            problems = _differing(name, header.shapes, self.weights)
+            if problems:
+                return problems
+            # Gradients and their sums are made in the format of the weights that they belong to.
+            of_trained = header.formats(iter(sorted(self.trained)))
+            formats = {"gradients": of_trained, "accumulator": of_trained}
+            # What lies below adapters is in no checkpoint, and its formats follow from the recipe.
+            with_frozen = [" and ".join(sorted({*header.formats().split(" and "), *below})) for below in self.frozen]
+            there = with_frozen or [header.formats()]
+            formats["parameters"] = dtypes["parameters"] if dtypes.get("parameters") in there else there[0]
+        else:
+            sizes = {tensor: size for tensor, (size, _) in self.moments.items()}
+            problems = _differing(name, header.shapes, sizes | {STEP: ()})
+            if problems:
+                return problems
+            problems += [f"{name}: {tensor[:60]} is {header.dtypes[tensor]}, expected {code}"
+                         for tensor, (_, code) in self.moments.items() if header.dtypes[tensor] != code]
+            problems += _step_problems(unit, name, header)
+            formats = {"moments": header.formats(iter(sorted(self.moments)))}
+        return problems + [f"{name}: {part} are {there}, the manifest says {str(dtypes[part])[:40]}"
+                           for part, there in formats.items() if dtypes.get(part, there) != there]
+
+
+def _differing(name: str, sizes: _Sizes, expected: _Sizes) -> list[str]:
+    missing, more = sorted(expected.keys() - sizes.keys()), sorted(sizes.keys() - expected.keys())
+    problems = [f"{name} lacks {several(missing)}"] if missing else []
+    problems += [f"{name} holds {several([shown(one) for one in more])}"] if more else []
+    return problems + [f"{name}: {shown(one)} is {list(sizes[one])}, the model's is {list(size)}"
+                       for one, size in expected.items() if one in sizes and sizes[one] != size]
+
+
+def _step_problems(unit: Unit, name: str, header: Header) -> list[str]:
+    with unit.tree.open(unit.full(name)) as stream, trees.reading(unit.full(name)):
+        stream.seek(header.offsets[STEP])
+        count = int.from_bytes(stream.read(BITS[header.dtypes[STEP]] // 8), "little")
+    said = name.split("/")[1].removeprefix("step_")
+    return [] if said.isdigit() and len(said) <= 12 and int(said) == count else [
+        f"{name}: its optimizer has taken {count} steps"]
+
+
+def recorded_shape(unit: Unit) -> ModelShape | str:
+    """The shape of a run's model, or why there is none to count with. Raises `RecordError` for one that is none."""
+    return unit.once("shape", lambda: _shape(unit))
+
+
+def _shape(unit: Unit) -> ModelShape | str:
+    if not unit.described:
+        return f"no {MODEL_SHAPE}"
+    value = unit.json(MODEL_SHAPE)
+    if not isinstance(value, dict) or "config" in value or value.get("family") not in FAMILIES:
+        # A family of another package would be imported for its name, which a stranger may have written.
+        return f"{MODEL_SHAPE} is of no family of this project"
+    known = {field.name: field.type for field in fields(ModelShape)}
+    if unknown := sorted(set(value) - set(known)):
+        return f"{MODEL_SHAPE} has {unknown[0][:40]!r}, which this version does not know"
+    # Before `tensor_shapes`, which makes an entry for every layer.
+    large = [key for key, size in value.items() if isinstance(size, int | float) and not 0 <= size <= MAX_SIZE]
+    large += [key for key, size in value.items() if isinstance(size, bool) is not (known[key] in (bool, "bool"))]
+    if large or type(value.get("layers")) is not int or value["layers"] > MAX_LAYERS:
+        raise RecordError(f"{MODEL_SHAPE}: sizes that no model has")
+    try:
+        shape = ModelShape(**value)
+        tensor_shapes(shape)
+    except (TypeError, ValueError, ArithmeticError, LookupError) as error:
+        raise RecordError(f"{MODEL_SHAPE}: not a model's shape ({str(error)[:80]})") from None
+    return shape
+
+
+def _expected(unit: Unit) -> Expected | str:
+    shape, recipe = recorded_shape(unit), unit.manifest.config_snapshot
+    if isinstance(shape, str):
+        return shape
+    if unit.manifest.engine_distribution.name != "workings":
+        return "an engine from elsewhere: what its checkpoints hold is that package's word"
+    try:
+        method: Any = TypeAdapter(MethodConfig).validate_python(recipe.get("method", FULL))
+        optimizer: Any = TypeAdapter(OptimizerConfig).validate_python(recipe.get("optimizer"))
+        precision = PrecisionConfig.model_validate(recipe.get("precision"))
+    except ValidationError as error:
+        raise RecordError(f"config_snapshot: no method, optimizer or precision ({str(error)[:80]})") from None
+    weights = tensor_shapes(shape) if isinstance(method, FullConfig) else _adapter_shapes(method, shape)
+    if isinstance(weights, str):
+        return weights
+    trained = {name: size for name, size in weights.items()
+               if not isinstance(method, FullConfig) or not is_frozen(name, shape)}
+    inside = (family_of(shape).layer_prefix + ".", PEFT_PREFIX)
+    moments: dict[str, tuple[tuple[int, ...], str]] = {}
+    for name, size in trained.items():
+        made = optimizer.moment_shapes(size, moments=precision.moments, in_layer=name.startswith(inside))
+        moments |= {f"{slot}.{name}": (tuple(place), CODES[number]) for slot, (place, number) in made.items()}
+        if precision.rounding == "master_fp32":
+            moments[f"{MASTER}.{name}"] = (size, "F32")
+    stored = LONG_NAMES[CODES[precision.parameters]]
+    below = {"lora": (frozenset({stored}),),
+             "qlora": tuple(frozenset({stored, four_bits}) for four_bits in ("uint8", "nf4"))}
+    return Expected(file=WEIGHTS if isinstance(method, FullConfig) else ADAPTERS, weights=weights, moments=moments,
+                    trained=frozenset(trained), frozen=below.get(method.name, ()))
+
+
+def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Sizes | str:
+    family = family_of(shape)
+    if family.matrices_in_out or family.layer_prefix != "model.layers":
+        return f"adapters of a {shape.family} model are named in transformers' own way"
+    there = {name.rpartition(".")[2]: name for name in projections(shape)}
+    if unknown := [name for name in method.target_modules if name not in there]:
+        raise RecordError(f"config_snapshot: {shape.family} has no projection {unknown[0][:40]!r}")
+    adapter_sizes: _Sizes = {}
+    for layer in range(shape.layers):
+        sizes = layer_shapes(shape, layer)
+        for target in (there[name] for name in method.target_modules if f"{there[name]}.weight" in sizes):
+            out, inner = sizes[f"{target}.weight"]
+            name = f"{PEFT_PREFIX}{family.layer_prefix}.{layer}.{target}"
+            adapter_sizes[f"{name}.lora_A.weight"] = (method.rank, inner)
+            adapter_sizes[f"{name}.lora_B.weight"] = (out, method.rank)
+    return adapter_sizes
+
+
+def _format_problems(unit: Unit) -> list[str]:
+    """Formats that were asked for are the recipe's, and what was computed in is what was asked for."""
+    manifest, precision = unit.manifest, unit.manifest.config_snapshot.get("precision")
+    if not isinstance(precision, dict):
+        return []
+    problems = [f"requested_dtypes has {part} {str(said)[:20]!r}, the recipe {str(precision.get(part))[:20]!r}"
+                for part, said in manifest.requested_dtypes.items() if precision.get(part) != said]
+    if manifest.engine_distribution.name == "workings":
+        problems += [f"actual_dtypes has {shown(part)!r}, which no engine of this project names"
+                     for part in sorted(manifest.actual_dtypes.keys() - FORMATS)]
+    compute = LONG_NAMES.get(CODES.get(str(precision.get("compute")), ""), "")
+    if manifest.engine_distribution.name == "workings" and manifest.actual_dtypes.get("compute", compute) != compute:
+        problems.append(f"computed in {manifest.actual_dtypes['compute'][:20]!r}, the recipe asks for {compute!r}")
+    return problems

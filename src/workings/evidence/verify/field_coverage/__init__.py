@@ -1,0 +1,1 @@
+"""Which check covers each field of each file of a record."""

@@ -1,0 +1,176 @@
+"""What a run drew and learned from, read from its record: only one rollout is in memory at a time."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workings.errors import RecordError, RequestError
+from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.registry import each_run
+from workings.evidence.verify.result import CheckFinding
+from workings.record.canonical import loads
+from workings.record.layout import PROMPTS, REWARDS, ROLLOUTS, TOKENIZER, rollout_file, rollout_step
+from workings.record.plain import parsed_bytes
+
+if TYPE_CHECKING:
+    from workings.config.algorithms import DrawingAlgorithm
+    from workings.config.recipe import Recipe
+    from workings.models.chat import ChatTemplate
+    from workings.rollouts.prompts import PromptSet
+    from workings.rollouts.rollout import Rollout, RolloutShape
+    from workings.scoring.rewards import RewardSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learned:
+    """What decides the rollouts of a run."""
+
+    recipe: "Recipe"
+    algorithm: "DrawingAlgorithm"
+    prompts: "PromptSet"
+    shape: "RolloutShape"
+    settings: "RewardSettings | None"
+    """None where completions had no rewards."""
+    steps: tuple[int, ...]
+    """First updates of the rollouts that are there, ascending."""
+
+    @property
+    def reward_names(self) -> tuple[str, ...]:
+        """Names of the rewards in their order."""
+        return () if self.settings is None else self.settings.names
+
+
+def draws(unit: Unit) -> bool:
+    """Whether a run says that it drew what it learned from: its algorithm has completions of each prompt."""
+    algorithm = unit.manifest.config_snapshot.get("algorithm")
+    return isinstance(algorithm, dict) and "group" in algorithm
+
+
+def has_rewards(unit: Unit) -> bool:
+    """Whether such a run had rewards, and not a teacher."""
+    return draws(unit) and unit.manifest.config_snapshot["algorithm"].get("name") != "distill"
+
+
+def each_that_draws(record: Record, find: Callable[[Unit], Iterator[CheckFinding]],
+                    wanted: Callable[[Unit], bool] = draws) -> Iterator[CheckFinding]:
+    """A check made for each run that drew what it learned from."""
+    def of_rollouts(unit: Unit) -> Iterator[CheckFinding]:
+        if wanted(unit):
+            yield from find(unit)
+
+    return each_run(record, of_rollouts)
+
+
+def learned_of(unit: Unit) -> Learned:
+    """What decides a run's rollouts, made once. Raises `RecordError`."""
+    return unit.once("learned from", lambda: _read(unit))
+
+
+def rollouts_of(unit: Unit) -> Iterator["Rollout"]:
+    """The rollouts of a run in their order, each read when it is asked for. Raises `RecordError`."""
+    from workings.rollouts.lines import TOKEN_BYTES, from_json
+    learned = learned_of(unit)
+    by_id = {prompt.item.id: prompt for prompt in learned.prompts.prompts}
+    for step in learned.steps:
+        name = rollout_file(step)
+        data = unit.read(name)
+        # As integers tokens take far more memory than in their file; the next rollout takes the place of this one.
+        unit.tree.kept.pass_by(parsed_bytes(data))
+        values = loads(data)
+        if not isinstance(values, dict) or type(values.get("step")) is not int or values["step"] != step:
+            raise RecordError(f"{unit.full(name)}: not the rollout of the step in its name")
+        unit.tree.kept.pass_by(TOKEN_BYTES * _tokens(values))
+        rollout = from_json(values, by_id)
+        if any(set(sample.rewards) != {*learned.reward_names} for _, sample in rollout.drawn):
+            raise RecordError(f"{unit.full(name)}: other rewards than the recipe's")
+        # No batch has room for it, and none could be made again.
+        longest = learned.shape.buckets[-1]
+        if any(len(prompt.tokens) + len(sample.learned) > longest for prompt, sample in rollout.drawn):
+            raise RecordError(f"{unit.full(name)}: a row longer than the recipe's longest")
+        yield rollout
+
+
+def _tokens(values: dict[str, Any]) -> int:
+    lengths = values.get("lengths")
+    return sum(length for length in lengths if type(length) is int and length > 0) if isinstance(lengths, list) else 0
+
+
+def _read(unit: Unit) -> Learned:
+    # Imported here and in the checks: other records need none of it and should not wait.
+    from workings.config.algorithms import DrawingAlgorithm
+    from workings.config.load import check_recipe
+    from workings.rollouts.prompts import read_prompts
+    from workings.rollouts.rollout import RolloutShape
+    from workings.scoring.rewards import RewardSettings
+
+    try:
+        recipe = check_recipe(unit.manifest.config_snapshot, unit.title)
+        algorithm = recipe.algorithm
+        if not isinstance(algorithm, DrawingAlgorithm):
+            raise RecordError("its recipe draws nothing to learn from")
+        settings = RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning,
+                                  max_new_tokens=algorithm.max_new_tokens,
+                                  steps_version=_steps_version(unit),
+                                  extraction_version=_extraction_version(unit)) if recipe.learns_from_rewards else None
+    except RequestError as error:
+        raise RecordError(f"config_snapshot cannot be read: {error.given[:120]}") from None
+    fsdp = unit.manifest.mesh.get("fsdp", 1)
+    rows = recipe.batch.micro_batch * fsdp
+    if rows * recipe.batch.accumulation != unit.manifest.global_batch:
+        raise RecordError(f"{rows} rows x {recipe.batch.accumulation} is not the manifest's global batch of "
+                          f"{unit.manifest.global_batch}")
+    prompt_set = read_prompts(unit.lines(PROMPTS), unit.manifest.seed)
+    names = [name for name in unit.files if name.startswith(f"{ROLLOUTS}/")]
+    steps = [(rollout_step(name), name) for name in names]
+    if odd := [name for step, name in steps if step is None or name != rollout_file(step)]:
+        raise RecordError(f"{unit.full(odd[0])}: not the name of a rollout")
+    # Padding is in no digest, so that its id need not be known.
+    return Learned(recipe=recipe, algorithm=algorithm, prompts=prompt_set,
+                   shape=RolloutShape.of(recipe, algorithm, fsdp=fsdp, pad_id=0), settings=settings,
+                   steps=tuple(sorted(step for step, _ in steps if step is not None)))
+
+
+def _steps_version(unit: Unit) -> int:
+    """The version by which the record's rewards judged equations; this one's where it names none that is known."""
+    from workings.scoring.judge import STEP_CHECKERS
+    from workings.scoring.steps import STEPS_VERSION
+    recorded = unit.json(REWARDS)
+    versions = {entry.get("version") for entry in recorded if isinstance(entry, dict) and entry.get("name") == "steps"
+                } if isinstance(recorded, list) else set()
+    return next((version for version in STEP_CHECKERS if versions == {str(version)}), STEPS_VERSION)
+
+
+def _extraction_version(unit: Unit) -> int:
+    """The version by which the record's rewards found answers; this one's where it names none that is known."""
+    from workings.answers.extract import EXTRACTION_VERSION, KNOWN_VERSIONS
+    recorded = unit.json(REWARDS)
+    parameters = [entry.get("parameters") for entry in recorded if isinstance(entry, dict)
+                  ] if isinstance(recorded, list) else []
+    named = {entry["extraction_version"] for entry in parameters
+             if isinstance(entry, dict) and type(entry.get("extraction_version")) is int}
+    return next((version for version in KNOWN_VERSIONS if named == {version}), EXTRACTION_VERSION)
+
+
+def template_of(unit: Unit) -> "ChatTemplate":
+    """The run's chat template on the tokenizer that its record holds, made once. Raises `RecordError`."""
+    return unit.once("chat template", lambda: _read_template(unit))
+
+
+def _read_template(unit: Unit) -> "ChatTemplate":
+    from workings.models.chat import ChatTemplate
+    from workings.models.tokenizer import Tokenizer
+    # The record may be a zip, and the library reads folders.
+    with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
+        for name in (name for name in unit.files if name.startswith(f"{TOKENIZER}/")):
+            (Path(folder) / name.rpartition("/")[2]).write_bytes(unit.read(name))
+        try:
+            tokenizer = Tokenizer.load(Path(folder))
+            data = unit.manifest.config_snapshot.get("data", {})
+            template = ChatTemplate.for_config(str(data.get("template")), tokenizer, str(data.get("reasoning")))
+        except RequestError as error:
+            raise RecordError(f"{TOKENIZER}: {error.given[:120]}") from None
+        if tokenizer.digest != unit.manifest.data_digests.get("tokenizer"):
+            raise RecordError(f"{TOKENIZER}: not the tokenizer that the manifest names")
+    return template
