@@ -23,6 +23,8 @@ _SUPPOSED = re.compile(r",?\s(?:if|assuming|given)\s.*", re.IGNORECASE | re.DOTA
 _COUNTED = re.compile(
     r"\b(?:how (?:many|much|(?=[a-z]))|(?:number|amount) of)\s?(.*?)(?=\b(?:do|does|did|is|are|was|were|will|would|can"
     r"|could|should|must|has|have|had)\b|[,?.]|$)", re.IGNORECASE | re.DOTALL)
+# "glasses of 250 ml": glasses are counted.
+_OF_A_SIZE = re.compile(r"\bof \d[\d.,]*\s?[^\W\d_]+")
 _MONEY = re.compile(r"money|dollar|\$|profit|salary|income|revenue|\b(?:price|cost) (?:of|difference)\b"
                     r"|how much\b.*\b(?:cost|pay|spen[dt]|earn|save|owe|charge|profit|change|price|make"
                     r"|worth|raise)", re.IGNORECASE | re.DOTALL)
@@ -106,7 +108,7 @@ def read_question(question: str) -> Asked:
         how = [place for place in places if place.group().casefold() == "how"]
         asking = _SUPPOSED.sub("", sentence[(how[-1] if how else places[0]).start():])
         counted = _COUNTED.search(asking)
-        what = _words(counted[1]) if counted else frozenset()
+        what = _words(_OF_A_SIZE.sub("", counted[1])) if counted else frozenset()
         many = "how many" in asking.casefold()
         words = _words(asking) | _words(sentence) & _MEAN  # "On average, how many …"
         return Asked(what, words - what, many, (_COINS if many else _MONEY).search(asking) is not None,

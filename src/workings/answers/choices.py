@@ -112,7 +112,7 @@ def _sentence_choice(sentence: str) -> str | None:
         if match is not None:
             letter = next(group for group in match.groups() if group)
             # A small letter is an article or a variable unless it stands in brackets.
-            named = letter.isupper() or re.search(r"[(\[]|^(?:option|choice)\b", match.group(), re.IGNORECASE)
+            named = letter.isupper() or re.search(r"[()\[\]]|^(?:option|choice)\b", match.group(), re.IGNORECASE)
             if named and not _OTHER_LETTER.match(sentence[match.end(match.lastindex or 0):]):
                 return letter
     return None

@@ -47,7 +47,7 @@ LOOKED_AT = 50
 
 def answer_kind(expected: str) -> Kind:
     """What kind of answer is expected."""
-    if parse_number(expected) is not None:
+    if parse_number(expected) is not None or parse_words(expected) is not None:
         return "number"
     if re.fullmatch(r"\s*\(?[A-Ja-j]\)?\.?\s*", expected):
         return "choice"

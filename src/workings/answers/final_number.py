@@ -181,6 +181,8 @@ def _asked_for(sentence: str, question: str, said: str | None) -> str | None:
     """Of several numbers that a sentence says the one that the question asks for, else the one that it says."""
     if said and (year := year_asked(sentence, said, question)):
         return year
+    if "=" in sentence and (clause := last_clause(sentence)) and "=" not in clause:  # "a / b = 12, so it fills 12 …"
+        sentence = clause
     sentence = _prepared(sentence)
     if not question or (said and ("=" in sentence or in_two_units(said))) or says_nothing(sentence) or is_on_the_way(
             sentence):

@@ -30,7 +30,7 @@ _MORE = re.compile(r"\s*(?:\([^()]*\)|,\s(?:the|an?|which|who|whose|where|and (?
                    r"|;\s(?:it|its|he|she|his|her|they|this)\s.*)", re.IGNORECASE | re.DOTALL)
 # "Anna has more: …", "Ben is taller".
 _COMPARES = re.compile(r"\W*(?:So,? |Therefore,? )?(?P<name>[A-Z][\w'’-]*(?:\s[A-Z][\w'’-]*)?)\s(?:[a-z]+\s){1,3}?"
-                       r"(?P<how>more|less|fewer|most|least|fewest|[a-z]{2,}er|[a-z]{2,}est)\b[^:;,.]*")
+                       r"(?<!\ba\s)(?<!\ban\s)(?P<how>more|less|fewer|most|least|fewest|[a-z]{2,}er|[a-z]{2,}est)\b[^:;,.]*")
 
 
 # Two clauses that say two things: "Sydney is the largest city, but the capital is Canberra".
@@ -95,7 +95,7 @@ def names_what_is_asked(given: str, expected: str, question: str) -> bool:
         return False
     if _is_short_for(said, wanted, asked) or _is_short_for(wanted, said, asked):
         return True
-    told = sentences(without_markup(given))
+    told = sentences(given.strip().rstrip("."))
     if len(told) != 1 or re.search(r"\bwould\b", told[0]):
         return False
     if compared := _COMPARES.match(told[0]):

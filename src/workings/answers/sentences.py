@@ -7,7 +7,7 @@ _MARKUP = r"[\s*_#>✅✓✔️–—•-]*"
 _VERIFICATION = re.compile(
     rf"^{_MARKUP}(?:actually,?\s+)?(?:(?:let'?s|let us|let me|to|we can|you can|now|i will|i'll)\s+)?"
     r"(?:also\s+)?(?:quickly\s+)?"
-    r"(?:double[- ]?)?(?:verif(?:y|ication|ying)|check(?:ing)?|sanity check|proof|p\.? ?s|note|explanation"
+    r"(?:double[- ]?)?(?:verif(?:y|ication|ying)|check(?:ing)?|sanity check|proof|p\.? ?s|indeed(?=[^=]*=)|note|explanation"
     r"|justification|rationale|hint|reasoning"
     r"|source|why|key (?:points?|takeaways?|idea)|takeaways?|remember|tip|important(?:ly)?)\b", re.IGNORECASE)
 ASKED_BACK = r"(?:can|could|would) you (?:please )?(?:clarify|specify|provide|tell me|give me)"
@@ -49,11 +49,15 @@ _ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|vs|i\.e|e\.g|approx)\.$"
 # "15% of 240 is **36**." and then "Here's how: …": why it is so.
 _EXPLAINED = re.compile(rf"^{_MARKUP}here(?:['’]s| is) (?:how|why|the (?:breakdown|calculation|reasoning"
                         r"|explanation))\b", re.IGNORECASE)
-_ASIDE = re.compile(r"\b(?:for (?:comparison|reference)|by (?:comparison|the way)|incidentally)\b", re.IGNORECASE)
+_ASIDE = re.compile(r"\b(?:for (?:comparison|reference)|by (?:comparison|the way)|incidentally)\b"
+                    r"|^\W*(?:(?:you|we|one) (?:can|could|may)|(?:this|it|that|the answer) (?:can|could|may)) also "
+                    r"(?:be )?(?:written?|expressed?|stated?|write|rewritten)\b", re.IGNORECASE)
 # A whole line in brackets, and one that goes on with a reason: "(7 days later …)", "since 2^9 = 512".
 _REMARK = re.compile(rf"^{_MARKUP}(?:\((?=[^()]*[^\W\d_]{{3}})(?:[^()\s]+ ){{3,}}[^()]*\)\W*$|(?-i:since|because)\b"
                      r"|(?i:that(?:['’]s| is) (?:the|in) (?:[a-z-]+ ){1,2}form)\b"
                      r"|[^=/\\]*\bno common (?:factors?|divisors?)\b[^=/\\]*$)")
+# A list that was not gone on with: "3. Choose the operation." and then "4.".
+_LIST_MARK, _LIST_ITEM = re.compile(r"\d{1,2}[.)]"), re.compile(r"\d{1,2}[.)]\s")
 _BOLD = re.compile(r"\*\*[^*]+[^*:]\*\*(?!:)")
 _CORRECTION = re.compile(r"^\W*(?:wait|actually|hmm|no|but|however|correction|sorry|oops)\b"
                          r"|\b(?:wrong|incorrect|mistaken?|not (?:right|correct|true|sure))\b", re.IGNORECASE)
@@ -78,7 +82,8 @@ def last_lines(text: str) -> list[str]:
                 _EXPLAINED.match(lines[index]) and re.search(r"\*\*[^*\n]*\d[^*\n]*\*\*", lines[index - 1])):
             cut = index
     kept = [line for line in lines[:cut] if not _FRIENDLY.match(line)]
-    while len(kept) > 1 and (_REMARK.match(kept[-1]) or _ASIDE.search(kept[-1])):
+    while len(kept) > 1 and (_REMARK.match(kept[-1]) or _ASIDE.search(kept[-1]) or (
+            _LIST_MARK.fullmatch(kept[-1]) and _LIST_ITEM.match(kept[-2]))):
         kept.pop()
     return kept
 

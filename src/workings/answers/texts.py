@@ -16,12 +16,14 @@ from workings.answers.units import NO_UNIT, MeasureUnit, read_unit, same_units
 MAX_CHARACTERS = 2_000
 """A longer answer is an explanation; only its whole text is compared."""
 MAX_PARTS = 30
+MAX_FORMULA = 300
+"""Characters of a formula whose terms may stand in another order."""
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _CHOICE = re.compile(r"\(?([A-Ja-j])\)[\s.:]*(?=\S)|([A-J])[.:]\s+(?=\S)")
 _COPULA = re.compile(r"\b(?:is|are|was|were|equals?|be|called|named|means|it's|it’s|that's"
                      r"|that’s)\s+(?:therefore |thus |then |simply |the name |called "
                      r"|named |probably )*", re.IGNORECASE)
-HEDGED = re.compile(r"n['’]t\b|\b(?:not|never|whether|if|might|may|maybe|perhaps|possibly|could|either|neither"
+HEDGED = re.compile(r"n['’]t\b|\b(?:not|never|whether|if|might|(?<!\d )may(?! \d)|maybe|perhaps|possibly|could|either|neither"
                     r"|or|unsure|unclear|doubt|unlikely"
                     r"|think|guess|wrong|incorrect|false|except|unless|probably|hardly|no longer)\b", re.IGNORECASE)
 """What a sentence says that does not assert, or denies."""
@@ -100,6 +102,7 @@ def normalise_text(text: str) -> str:
     text = re.sub(r"(?<=[a-z])\.(?= )|(?<=\b[a-z])\.(?=[a-z])", " ", text)  # "Dr. Smith", "J.R.R. Tolkien"
     text = " ".join(text.split()).strip(" \"'`*_.,;:!?$“”")
     text = re.sub(r"^(\d+) to (\d+)$", r"\1:\2", text)  # a ratio
+    text = re.sub(r"\bunited states of america\b|^(?:the )?usa?$", "united states", text)
     return re.sub(r"^(?:(?:the|an|a|sir|dr|mr|mrs|ms|prof|professor) )+(?=.)|(?<=^infinitely many) solutions$", "",
                   text)
 
@@ -252,7 +255,7 @@ def _same(given: str, expected: str, tolerance: float) -> bool:
     if not same_units(unit, in_unit):
         return False
     left, right = normal_form(formula), normal_form(wanted)
-    if left == right or _factors(left) == _factors(right) != []:
+    if left == right or _factors(left) == _factors(right) != [] or _terms(left) == _terms(right) != []:
         return bool(left)
     # "y = 2x+3" for "2x+3": the name on the left says nothing, where only one side has it.
     if bool(_NAME_BEFORE.match(left)) != bool(_NAME_BEFORE.match(right)) and (
@@ -283,6 +286,19 @@ def value_of(given: str, expected: str) -> str:
 def _factors(formula: str) -> list[str]:
     """The factors of a product of brackets, in one order; empty for anything else."""
     return sorted(re.findall(r"\([^()]+\)(?:\^\d)?", formula)) if _FACTORS.fullmatch(formula) else []
+
+
+def _terms(formula: str) -> list[str]:
+    """The terms of a sum with their signs, in one order; empty for anything else."""
+    if len(formula) > MAX_FORMULA or re.search(r"[,;=<>≤≥≈±|]|\\pm", formula):
+        return []
+    terms, depth = [""], 0
+    for character in formula:
+        depth += (character in "([{") - (character in ")]}")
+        if character in "+-" and depth == 0 and terms[-1] and terms[-1][-1] not in "^*/+-":
+            terms.append("")
+        terms[-1] += character
+    return sorted(term if term[:1] in "+-" else f"+{term}" for term in terms) if len(terms) > 1 else []
 
 
 def without_unit(text: str) -> tuple[str, MeasureUnit]:
