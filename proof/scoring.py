@@ -19,8 +19,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tools.result_file import ROOT, write_result
-from workings.answers.equal import same_answer
 from workings.answers.extract import extract
+from workings.answers.same_answer import same_answer
 from workings.scoring.items import Item, read_items
 from workings.scoring.judge import Judgement, judge
 from workings.scoring.scorers import load_scorer

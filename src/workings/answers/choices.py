@@ -3,8 +3,8 @@
 import re
 
 from workings.answers.latex import plain
+from workings.answers.main_clause import last_clause
 from workings.answers.sentences import MAX_LINE, last_lines, sentences, without_markup
-from workings.answers.telling_part import last_clause
 
 TRUTHS = frozenset(("yes", "no", "true", "false"))
 _LETTER_ALONE = re.compile(r"[(\[]?([A-Ja-j])[)\]]?[.:)]?")

@@ -12,8 +12,8 @@ from workings.answers.choices import TRUTHS, choice_in, stated_in, truth_in
 from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.final_number import final_number, sentence_number
 from workings.answers.latex import plain, whole_fractions
-from workings.answers.listed import listed_for
-from workings.answers.named import answering_sentence
+from workings.answers.list_answers import list_entry_for
+from workings.answers.name_answers import answering_sentence
 from workings.answers.numbers import parse_number, parse_words, with_decimal_points
 from workings.answers.sentences import (
     bare_opening,
@@ -242,7 +242,7 @@ def last_number(text: AfterThinking, kind: Kind) -> str | None:
     for opening in map(_tidy, (bold_opening(lines), bare_opening(lines), explained_opening(lines, text.question))):
         if parse_number(opening):
             return opening
-    return listed_for(lines, text.question) or final_number(text.text, text.question, truncated=text.truncated)
+    return list_entry_for(lines, text.question) or final_number(text.text, text.question, truncated=text.truncated)
 
 
 def whole(text: AfterThinking, kind: Kind) -> str | None:

@@ -7,37 +7,37 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from workings.answers.asked import (
+from workings.answers.arithmetic_before_equals import ends_with_arithmetic
+from workings.answers.circumstantial_numbers import is_circumstance
+from workings.answers.latex import plain, spaced_digits
+from workings.answers.main_clause import VERBS_OF_RESULT, last_clause, main_clause, without_lead
+from workings.answers.numbers import CURRENCY, decimal_points, equal_numbers, in_two_units, names_a_value, parse_number
+from workings.answers.question import (
     ELLIPTIC,
     NumberAt,
     answers_before,
     asked_for,
-    asks_of,
+    asks_about,
     counts_otherwise,
     is_in_another,
     is_of_another,
     measure_asked,
     year_asked,
 )
-from workings.answers.asserted import (
+from workings.answers.sentences import is_conclusion, last_lines, sentences, up_to_bold
+from workings.answers.spelled_out_number import spelled_out_number
+from workings.answers.stated_numbers import VERBS_OF_THE_PAST, is_stated
+from workings.answers.states_a_result import (
     asks_back,
     is_bound,
     is_failure,
     is_name,
     is_needed,
-    is_on_the_way,
     is_question,
-    says_nothing,
+    states_no_result,
+    supposes_or_plans,
 )
-from workings.answers.circumstances import is_circumstance
-from workings.answers.governed import VERBS_OF_THE_PAST, is_said
-from workings.answers.latex import plain, spaced_digits
-from workings.answers.numbers import CURRENCY, decimal_points, equal_numbers, in_two_units, names_a_value, parse_number
-from workings.answers.said_in_words import said_in_words
-from workings.answers.sentences import is_conclusion, last_lines, sentences, up_to_bold
-from workings.answers.telling_part import VERBS_OF_RESULT, last_clause, telling_part, without_lead
 from workings.answers.units import read_unit
-from workings.answers.worked_out import is_worked_out
 
 _NUMBER = re.compile(
     rf"(?:(?<![\w)\].])-\s?)?(?P<currency>{CURRENCY}\s?-?)?"
@@ -150,14 +150,14 @@ def _from_the_end(text: str, question: str, truncated: bool) -> Iterator[tuple[s
                 continue
             if asked_back and not is_conclusion(sentence):
                 continue
-            if says_nothing(sentence):
+            if states_no_result(sentence):
                 return
             if place and _is_supposition(sentence) and _said(told[place - 1], strict=True)[0] is not None:
                 continue
             number, decided = _concluded(sentence, alone=len(sentence) == len(text.strip()))
             # "Ben is 12. Ann is 16." says of Ben what is asked of him; "So Ann is 12." alone says nothing of him.
             of_another = of_another or (number is not None and is_of_another(sentence, question))
-            if (of_another and not asks_of(sentence, question)) or (
+            if (of_another and not asks_about(sentence, question)) or (
                     place and number and answers_before(told[place - 1], sentence, number, question)):
                 continue
             if number is not None or decided:
@@ -184,8 +184,9 @@ def _asked_for(sentence: str, question: str, said: str | None) -> str | None:
     if "=" in sentence and (clause := last_clause(sentence)) and "=" not in clause:  # "a / b = 12, so it fills 12 …"
         sentence = clause
     sentence = _prepared(sentence)
-    if not question or (said and ("=" in sentence or in_two_units(said))) or says_nothing(sentence) or is_on_the_way(
-            sentence):
+    if not question or (said and ("=" in sentence or in_two_units(said))):
+        return said
+    if states_no_result(sentence) or supposes_or_plans(sentence):
         return said
     # What an equals sign follows is an operand of what stands behind it; a number in brackets says one again.
     numbers = [number for number in _numbers(sentence, elliptic=True)[0] if not (
@@ -203,7 +204,7 @@ def _concluded(sentence: str, *, alone: bool) -> tuple[str | None, bool]:
     """The number of a sentence in digits or in words, and whether the sentence decides."""
     digits = any(map(str.isdigit, sentence))
     concludes = not digits and (alone or is_conclusion(sentence))
-    in_words = said_in_words(sentence if concludes else last_clause(sentence) or without_lead(sentence))
+    in_words = spelled_out_number(sentence if concludes else last_clause(sentence) or without_lead(sentence))
     # Behind digits "three quarters of the cake" says the same number as a part.
     if in_words and not (digits and re.search(rf"{in_words} of (?!them\b)", sentence)):
         return in_words, True
@@ -228,10 +229,10 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
 
     Strictly only a number counts that stands alone, in an equation, in bold, as what a verb says or as its subject.
     """
-    if says_nothing(sentence):
+    if states_no_result(sentence):
         return None, True
-    sentence = telling_part(_prepared(sentence), lambda part: bool(_numbers(part, first=True)[0]))
-    if is_on_the_way(sentence):
+    sentence = main_clause(_prepared(sentence), lambda part: bool(_numbers(part, first=True)[0]))
+    if supposes_or_plans(sentence):
         return None, True
     numbers, algebra = _numbers(sentence)
     if not numbers:
@@ -246,7 +247,7 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
         return needed.text, True
     bold = [span.span() for span in re.finditer(r"\*\*[^*]+\*\*", sentence)]
     marked = [number for number in numbers if any(start <= number.start < end for start, end in bold)]
-    said = [number for number in numbers if not strict or is_said(sentence, number.start, number.end)]
+    said = [number for number in numbers if not strict or is_stated(sentence, number.start, number.end)]
     chosen = _chosen(marked or said)
     if chosen is not None and (pair := _in_two_units(sentence, chosen, numbers)):
         return pair, True
@@ -280,7 +281,7 @@ def _right_side(sentence: str, at: int, numbers: list[NumberAt]) -> tuple[str | 
     part = left[begin:].strip(" *$")
     behind = [number for number in numbers if number.start > at]
     second_solution = re.search(rf"\b{_UNKNOWN}\s?=\s?-?\d[^=]*(?:\bor\b|\band\b|,)\s*{_UNKNOWN}\s*$", left)
-    if second_solution or not (names_a_value(part or left) or is_worked_out(left)):
+    if second_solution or not (names_a_value(part or left) or ends_with_arithmetic(left)):
         return None, True
     if not behind or re.search(r"[^\s*$£€≈=~({-]", re.sub(CURRENCY, "", sentence[at + 1:behind[0].start])):
         return None, True

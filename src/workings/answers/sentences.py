@@ -7,8 +7,8 @@ _MARKUP = r"[\s*_#>✅✓✔️–—•-]*"
 _VERIFICATION = re.compile(
     rf"^{_MARKUP}(?:actually,?\s+)?(?:(?:let'?s|let us|let me|to|we can|you can|now|i will|i'll)\s+)?"
     r"(?:also\s+)?(?:quickly\s+)?"
-    r"(?:double[- ]?)?(?:verif(?:y|ication|ying)|check(?:ing)?|sanity check|proof|p\.? ?s|indeed(?=[^=]*=)|note|explanation"
-    r"|justification|rationale|hint|reasoning"
+    r"(?:double[- ]?)?(?:verif(?:y|ication|ying)|check(?:ing)?|sanity check|proof|p\.? ?s|indeed(?=[^=]*=)|note"
+    r"|explanation|justification|rationale|hint|reasoning"
     r"|source|why|key (?:points?|takeaways?|idea)|takeaways?|remember|tip|important(?:ly)?)\b", re.IGNORECASE)
 ASKED_BACK = r"(?:can|could|would) you (?:please )?(?:clarify|specify|provide|tell me|give me)"
 """What asks for more than the question says; behind it there is no answer yet."""

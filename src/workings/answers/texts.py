@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 
-from workings.answers.governed import VERBS_OF_THE_PAST
 from workings.answers.latex import is_mathematics, normal_form, plain, signs
+from workings.answers.main_clause import last_clause, without_lead
 from workings.answers.numbers import Number, equal_numbers, names_a_value, parse_number
 from workings.answers.sentences import sentences, without_markup, without_reason
-from workings.answers.telling_part import last_clause, without_lead
+from workings.answers.stated_numbers import VERBS_OF_THE_PAST
 from workings.answers.units import NO_UNIT, MeasureUnit, read_unit, same_units
 
 MAX_CHARACTERS = 2_000
@@ -23,8 +23,8 @@ _CHOICE = re.compile(r"\(?([A-Ja-j])\)[\s.:]*(?=\S)|([A-J])[.:]\s+(?=\S)")
 _COPULA = re.compile(r"\b(?:is|are|was|were|equals?|be|called|named|means|it's|it’s|that's"
                      r"|that’s)\s+(?:therefore |thus |then |simply |the name |called "
                      r"|named |probably )*", re.IGNORECASE)
-HEDGED = re.compile(r"n['’]t\b|\b(?:not|never|whether|if|might|(?<!\d )may(?! \d)|maybe|perhaps|possibly|could|either|neither"
-                    r"|or|unsure|unclear|doubt|unlikely"
+HEDGED = re.compile(r"n['’]t\b|\b(?:not|never|whether|if|might|(?<!\d )may(?! \d)|maybe|perhaps|possibly|could"
+                    r"|either|neither|or|unsure|unclear|doubt|unlikely"
                     r"|think|guess|wrong|incorrect|false|except|unless|probably|hardly|no longer)\b", re.IGNORECASE)
 """What a sentence says that does not assert, or denies."""
 _SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}

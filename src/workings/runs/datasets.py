@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workings.answers.marked import final_answer
+from workings.answers.marked_answers import final_answer
 from workings.config.load import LoadedRecipe
 from workings.data.generators import addition
 from workings.data.generators.base import ItemRecord, items_bytes

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from workings.answers.equal import same_answer
 from workings.answers.extract import EXTRACTION_VERSION
-from workings.answers.named import names_what_is_asked
+from workings.answers.name_answers import names_expected_answer
+from workings.answers.same_answer import same_answer
 from workings.errors import RequestError
 from workings.record.digest import file_digest
 from workings.scoring.items import Item
@@ -111,7 +111,7 @@ def answer(given: str, item: Item) -> float:
     A list is compared in its order where the question asks for one.
     """
     return float(_in_order(given, item) and any(
-        same_answer(given, expected, item.tolerance) or names_what_is_asked(given, expected, item.prompt)
+        same_answer(given, expected, item.tolerance) or names_expected_answer(given, expected, item.prompt)
         for expected in (item.expected_answer, *item.aliases)))
 
 

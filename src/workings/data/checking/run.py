@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from workings.answers.equal import same_answer
 from workings.answers.extract import answer_kind
-from workings.answers.marked import final_answer
+from workings.answers.marked_answers import final_answer
 from workings.answers.numbers import parse_number
+from workings.answers.same_answer import same_answer
 from workings.data.checking.findings import CheckReport, DataFinding, excerpt, shown
 from workings.data.checking.overlap import NGRAM, Question, find_leaks, near_duplicates, question_words, words
 from workings.data.checking.reached import ends_elsewhere, mentions

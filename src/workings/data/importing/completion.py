@@ -2,7 +2,7 @@
 
 import re
 
-from workings.answers.marked import before_box, final_answer, marked_answer
+from workings.answers.marked_answers import before_box, final_answer, marked_answer
 from workings.answers.thinking import OTHER_THINKING
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from workings.answers.marked import final_answer
+from workings.answers.marked_answers import final_answer
 from workings.data.checking.overlap import (
     SIMILARITY,
     Question,

@@ -8,7 +8,7 @@ closed class, other verbs end in -ed or -s, or stand behind a pronoun, "to" or a
 import re
 import unicodedata
 
-from workings.answers.telling_part import VERBS_ELSEWHERE, VERBS_OF_CHANGE, VERBS_OF_RESULT
+from workings.answers.main_clause import VERBS_ELSEWHERE, VERBS_OF_CHANGE, VERBS_OF_RESULT
 
 VERBS_OF_THE_PAST = (
     "arose|ate|awoke|beat|became|began|bent|bit|bled|blew|bore|bought|bound|bred|broke|brought|built|burst|came|cast"
@@ -50,7 +50,7 @@ _SUBORDINATE = re.compile(r"^\W*(?:if|when|whenever|unless|although|though|while
                           r"|to \w+)\b[^,]*$", re.IGNORECASE)
 
 
-def is_said(sentence: str, start: int, end: int) -> bool:
+def is_stated(sentence: str, start: int, end: int) -> bool:
     """Whether the number at this place of a sentence is what the sentence says."""
     before, behind = sentence[max(0, start - 120):start], sentence[end:end + 120]
     if _SUBORDINATE.match(sentence[:start]) and "," in behind:

@@ -62,7 +62,7 @@ _ITEM = re.compile(r",\s(?:and\s)?|\sand\s")
 _DIGITS = re.compile(r"\d[\d,]{0,20}(?:\.\d{1,20})?")
 
 
-def telling_part(sentence: str, says_number: Callable[[str], bool]) -> str:
+def main_clause(sentence: str, says_number: Callable[[str], bool]) -> str:
     """A sentence cut down as far as what is left says a number."""
     for cut in (lambda text: last_clause(text) or text, without_reason, lambda text: _BRACKETS.sub(" ", text),
                 without_lead, _without_trail,

@@ -17,10 +17,10 @@ _ARITHMETIC = re.compile(rf"{_BEGIN}\**{_OPERAND}(?:\s*{_OPERATOR}\s*{_OPERAND})
 _VALUES = re.compile(rf"{_OPERAND}(?:\s{_OPERAND})?+")  # "7 hours 32 minutes"
 
 
-def is_worked_out(left: str) -> bool:
+def ends_with_arithmetic(left: str) -> bool:
     """Whether a text ends with arithmetic of numbers alone, so that what it is equal to is a value.
 
-    >>> is_worked_out("Mary got a change of $200 - $170"), is_worked_out("so the line is 2x + 3")
+    >>> ends_with_arithmetic("Mary got a change of $200 - $170"), ends_with_arithmetic("so the line is 2x + 3")
     (True, False)
     """
     *before, last = re.split(r"[=≈]", left[-LOOKED_AT:])

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from workings.answers.asked import NumberAt
-from workings.answers.telling_part import VERBS_OF_CHANGE, VERBS_OF_RESULT
+from workings.answers.main_clause import VERBS_OF_CHANGE, VERBS_OF_RESULT
+from workings.answers.question import NumberAt
 
 CIRCUMSTANCE = re.compile(
     r"\b(?:for|per|after|over|within|every|each|from|than|during|through|across|among|between|using|at|if|when"

@@ -5,9 +5,9 @@ Words of the question choose: "Pacific" is the ocean that was asked for, "Albert
 
 import re
 
-from workings.answers.asserted import is_question
-from workings.answers.sentences import corrects, is_conclusion, sentences, without_markup
-from workings.answers.telling_part import without_lead
+from workings.answers.main_clause import without_lead
+from workings.answers.sentences import corrects, is_conclusion, sentences
+from workings.answers.states_a_result import is_question
 from workings.answers.texts import HEDGED, normalise_text
 
 MAX_CHARACTERS = 400
@@ -63,7 +63,9 @@ def answering_sentence(told: list[str], question: str) -> str:
     if not best or 2 * best < len(asked):
         return ""
     at = len(shares) - 1 - shares[::-1].index(best)
-    if told[at].endswith(":") or is_question(told[at]) or any(is_conclusion(each) or corrects(each) for each in told[at + 1:]):
+    if told[at].endswith(":") or is_question(told[at]):
+        return ""
+    if any(is_conclusion(sentence) or corrects(sentence) for sentence in told[at + 1:]):
         return ""
     return told[at] if _unasked(without_emphasis(told[at]), words_of(question)) else ""
 
@@ -77,12 +79,12 @@ def words_of(text: str) -> set[str]:
     return set(re.findall(r"\w+", normalise_text(text)))
 
 
-def names_what_is_asked(given: str, expected: str, question: str) -> bool:
+def names_expected_answer(given: str, expected: str, question: str) -> bool:
     """Whether an answer says the expected name, as far as its question tells.
 
-    >>> names_what_is_asked("Pacific", "Pacific Ocean", "Which ocean is the largest?")
+    >>> names_expected_answer("Pacific", "Pacific Ocean", "Which ocean is the largest?")
     True
-    >>> names_what_is_asked("Mars is the red one; Venus is hotter.", "Venus", "Which planet is called red?")
+    >>> names_expected_answer("Mars is the red one; Venus is hotter.", "Venus", "Which planet is called red?")
     False
     """
     # Before anything is spelt alike: most expected answers are numbers.

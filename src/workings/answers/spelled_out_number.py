@@ -3,11 +3,11 @@
 import re
 from fractions import Fraction
 
-from workings.answers.asserted import says_nothing
-from workings.answers.circumstances import CIRCUMSTANCE
+from workings.answers.circumstantial_numbers import CIRCUMSTANCE
+from workings.answers.main_clause import VERBS_OF_RESULT
 from workings.answers.number_words import WORDS, InWords, read_words
 from workings.answers.sentences import is_conclusion, without_reason
-from workings.answers.telling_part import VERBS_OF_RESULT
+from workings.answers.states_a_result import states_no_result
 
 _SAYS = re.compile(rf"\b(?:{VERBS_OF_RESULT}|that s|needs?|takes?|there are|left with|with|total of)"
                    r"(?: (?:only|exactly|about|just|simply|a total of|now))?$")
@@ -19,7 +19,7 @@ _DOZEN = {("a", "dozen"): 12, ("one", "dozen"): 12, ("half", "a", "dozen"): 6}
 _WORD = re.compile(r"[^\W\d_]+")
 
 
-def said_in_words(sentence: str) -> str:
+def spelled_out_number(sentence: str) -> str:
     """The number that a conclusion without digits says in words behind a verb; empty where it says none or several."""
     if any(map(str.isdigit, sentence)):
         return ""
@@ -27,7 +27,7 @@ def said_in_words(sentence: str) -> str:
     sentence = _CONDITION.sub("", sentence)
     if _NONE_LEFT.search(sentence):
         return "0"
-    if _NOT_PLAIN.search(sentence) or says_nothing(sentence):
+    if _NOT_PLAIN.search(sentence) or states_no_result(sentence):
         return ""
     places = list(_WORD.finditer(sentence))
     words = [place.group().casefold() for place in places]

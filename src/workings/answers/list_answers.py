@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from itertools import takewhile
 
-from workings.answers.asked import asks_of, how_much_asked
 from workings.answers.numbers import parse_number
+from workings.answers.question import asks_about, how_much_asked
 
 MAX_ENTRIES = 30
 MAX_CHARACTERS = 120
@@ -19,12 +19,12 @@ _ENTRY = re.compile(r"[^\w$€£]*((?:[^\W\d_][^\s\d:=|]*[^\S\n]?){1,4}(?=[\s*]*
 _BETWEEN = re.compile(r"[,;]\s+(?:and\s+)?|\s+and\s+")
 
 
-def listed_for(lines: Sequence[str], question: str) -> str | None:
+def list_entry_for(lines: Sequence[str], question: str) -> str | None:
     """The number that the question asks for, of the entries with which a text ends; None where there are not two."""
     entries = [entry for line in takewhile(bool, map(_entries, reversed(lines[-MAX_ENTRIES:]))) for entry in line]
     if not question or len(entries) < 2:
         return None
-    of_whom = [number for name, number in entries if asks_of(name, question)]
+    of_whom = [number for name, number in entries if asks_about(name, question)]
     if len(of_whom) == 1:
         return of_whom[0]
     *_, second, best = sorted((how_much_asked(name, question), number) for name, number in entries)

@@ -81,7 +81,7 @@ class NumberAt:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ParsedQuestion:
     """What a question asks for."""
 
     counted: frozenset[str] = frozenset()
@@ -94,7 +94,7 @@ class Asked:
 
 
 @lru_cache(maxsize=1_000)
-def read_question(question: str) -> Asked:
+def read_question(question: str) -> ParsedQuestion:
     """What a question asks for, by the last of its sentences that asks; nothing where none does.
 
     One with a question mark comes before "Use E for how much Evan earned."
@@ -111,9 +111,9 @@ def read_question(question: str) -> Asked:
         what = _words(_OF_A_SIZE.sub("", counted[1])) if counted else frozenset()
         many = "how many" in asking.casefold()
         words = _words(asking) | _words(sentence) & _MEAN  # "On average, how many …"
-        return Asked(what, words - what, many, (_COINS if many else _MONEY).search(asking) is not None,
+        return ParsedQuestion(what, words - what, many, (_COINS if many else _MONEY).search(asking) is not None,
                      "percent" in question or "%" in question, _named(asking[1:]))
-    return Asked()
+    return ParsedQuestion()
 
 
 def asked_for(sentence: str, numbers: Sequence[NumberAt], question: str, said: str | None) -> str | None:
@@ -152,7 +152,7 @@ def _digits(text: str) -> list[str]:
     return _DIGITS.findall(text.replace(",", ""))
 
 
-def _kind(sentence: str, number: NumberAt, asked: Asked, *, counts: bool) -> int:
+def _kind(sentence: str, number: NumberAt, asked: ParsedQuestion, *, counts: bool) -> int:
     """1 for a number of the kind that is asked for, -1 for one of another kind, 0 where nobody knows."""
     money = _is_money(sentence, number)
     if counts or (asked.money and money):
@@ -167,7 +167,7 @@ def _kind(sentence: str, number: NumberAt, asked: Asked, *, counts: bool) -> int
         money or (read_unit(number.text.lstrip("0123456789.,/ ")) or NO_UNIT).measure)) else 0
 
 
-def _counted(sentence: str, number: NumberAt, asked: Asked) -> frozenset[str] | None:
+def _counted(sentence: str, number: NumberAt, asked: ParsedQuestion) -> frozenset[str] | None:
     """The word for what a number counts, where that is asked for; None where it says nothing of what it counts."""
     word = _behind(sentence, number.end)
     says = (word and word not in _CHOOSING) or _is_money(sentence, number)
@@ -187,7 +187,7 @@ def how_much_asked(name: str, question: str) -> float:
     return len(told & words) + 2 * len(told & words & _CHOOSING) - len(told - words) / 2
 
 
-def asks_of(name: str, question: str) -> bool:
+def asks_about(name: str, question: str) -> bool:
     """Whether a text names the only one that a question asks about, and nobody else in the question."""
     names = read_question(question[-MAX_QUESTION:]).names
     return len(names) == 1 and _named(name) & _named(question) == names

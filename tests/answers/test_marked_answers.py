@@ -2,8 +2,8 @@
 
 import pytest
 
-from workings.answers.equal import same_answer
-from workings.answers.marked import before_box, final_answer, marked_answer
+from workings.answers.marked_answers import before_box, final_answer, marked_answer
+from workings.answers.same_answer import same_answer
 from workings.data.importing.completion import split_any
 
 

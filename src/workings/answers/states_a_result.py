@@ -6,8 +6,8 @@ bound of something, or the name of a chapter. None of that is what the text answ
 
 import re
 
+from workings.answers.main_clause import VERBS_ELSEWHERE, VERBS_OF_RESULT
 from workings.answers.sentences import ASKED_BACK
-from workings.answers.telling_part import VERBS_ELSEWHERE, VERBS_OF_RESULT
 
 _GUESS = (r"might|maybe|perhaps|possibly|(?:could|may) (?:also |still |even )?be(?=\s\W{0,3}(?:\d|[A-J]\b))"
           r"|(?:could|may|might) be (?:possible|right|correct|true)|could it|not (?:\w+ )?sure|unsure|unclear"
@@ -61,7 +61,7 @@ _MAY_PRECEDE = re.compile(
     rf"|[a-z]+ed|{VERBS_OF_RESULT}|{VERBS_ELSEWHERE}", re.IGNORECASE)
 
 
-def says_nothing(sentence: str) -> bool:
+def states_no_result(sentence: str) -> bool:
     """Whether a sentence guesses, refuses or reports a failure, so that none of its numbers is a result."""
     return _NOTHING_SAID.search(sentence) is not None or is_failure(sentence)
 
@@ -81,7 +81,7 @@ def asks_back(sentence: str) -> bool:
     return _ASKED_BACK.search(sentence) is not None
 
 
-def is_on_the_way(part: str) -> bool:
+def supposes_or_plans(part: str) -> bool:
     """Whether a part of a sentence supposes something, or says what will be calculated and not what comes out."""
     if _SUPPOSED.match(part) or (_GIVEN.match(part) and "=" not in part):
         return True

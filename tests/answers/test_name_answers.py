@@ -2,7 +2,7 @@
 
 import pytest
 
-from workings.answers.named import names_what_is_asked
+from workings.answers.name_answers import names_expected_answer
 
 RED = "Which planet is known as the Red Planet?"
 WROTE = "Who wrote Don Quixote?"
@@ -20,7 +20,7 @@ MORE = "Anna has 27 marbles and Ben has 24. Who has more marbles?"
     ("Anna has more: she has 27, while Ben only has 24.", "Anna", MORE),
 ])
 def test_names_that_answer(given: str, expected: str, question: str) -> None:
-    assert names_what_is_asked(given, expected, question)
+    assert names_expected_answer(given, expected, question)
 
 
 @pytest.mark.parametrize(("given", "expected", "question"), [
@@ -43,4 +43,4 @@ def test_names_that_answer(given: str, expected: str, question: str) -> None:
     ("Mars.", "Mars", ""),  # nobody knows what is asked
 ])
 def test_names_that_do_not(given: str, expected: str, question: str) -> None:
-    assert not names_what_is_asked(given, expected, question)
+    assert not names_expected_answer(given, expected, question)
