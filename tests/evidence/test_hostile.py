@@ -304,7 +304,7 @@ def test_files_are_dropped_where_all_would_take_too_much(run: Path, monkeypatch)
     reseal.reseal(run)
     monkeypatch.setenv(MEMORY_VARIABLE, "2")
     assert not failures(run)
-    monkeypatch.setattr("workings.evidence.verify.parse_cache.MAX_TIMES", 2)
+    monkeypatch.setattr("workings.evidence.verify.parse_cache.MAX_TOTAL_FACTOR", 2)
     assert "all that is read of this record would take more than 4 MiB" in failures(run)["form.json"]
 
 

@@ -14,7 +14,7 @@ from workings.cli.verify import _text as verify_text
 from workings.errors import RequestError
 from workings.evidence.verify import CheckVerdict, Verification, verify
 from workings.evidence.verify.record import Record
-from workings.evidence.verify.registry import CHECKS, check
+from workings.evidence.verify.registry import CHECKS, record_check
 from workings.record.digest import bytes_digest
 from workings.record.layout import partial_path
 from workings.record.seal import root_digest
@@ -59,7 +59,7 @@ def test_ids_are_stable_and_unique() -> None:
     assert set(CHECKS) == set(IDS + WHERE_THERE_IS_A_SUBJECT + LEVEL_3)
     assert len(IDS) == len(set(IDS))
     with pytest.raises(ValueError, match=r"'integrity\.sums' is registered twice"):
-        check("integrity.sums", level=0, title="again")(lambda record: iter(()))
+        record_check("integrity.sums", level=0, title="again")(lambda record: iter(()))
 
 
 def test_a_damaged_file_is_said_once_with_the_checks_it_stops(run: Path) -> None:

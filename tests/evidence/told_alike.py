@@ -156,7 +156,7 @@ def _made_again(files: Files) -> None:
     for run in [name.removesuffix("run_manifest.json") for name in files if name.endswith("run_manifest.json")]:
         if f"{run}{MADE[1]}" in files:
             files[f"{run}{MADE[1]}"] = text_view(json.loads(files[f"{run}env/env_info.json"])).encode()
-        unit = next(unit for unit in load(walk.MemoryTree(files)).units if run in ("", unit.full("")))
+        unit = next(unit for unit in load(walk.MemoryTree(files)).units if run in ("", unit.tree_path("")))
         there = files[f"{run}README.md"].decode().splitlines()
         try:
             again = _readme_lines(unit, there)

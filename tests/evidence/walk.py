@@ -12,7 +12,7 @@ from typing import IO, Any
 from workings.evidence.verify import run_checks
 from workings.evidence.verify.field_coverage.table import witness_of
 from workings.evidence.verify.limits import ScoringTime
-from workings.evidence.verify.parse_cache import Kept
+from workings.evidence.verify.parse_cache import ParseCache
 from workings.evidence.verify.record import load
 from workings.evidence.verify.result import Verification
 from workings.evidence.verify.tree import Entry, open_tree, read
@@ -34,7 +34,7 @@ class MemoryTree:
 
     files: dict[str, bytes]
     path: Path = Path("memory")
-    kept: Kept = field(default_factory=Kept)
+    cache: ParseCache = field(default_factory=ParseCache)
     scoring: ScoringTime = field(default_factory=ScoringTime)
     entries: tuple[Entry, ...] = field(init=False)
 

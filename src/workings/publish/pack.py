@@ -113,7 +113,7 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Pa
         out=out, root=loads(documents[SEAL])["root"], words=words or 0, bytes=0,
         entries=tuple(sorted([(name, len(data)) for name, data in documents.items()]
                              + [(name, file.size) for name, file in contents.files.items()])),
-        by_digest=tuple((f"{row.place}/{row.file}", row.bytes) for row in contents.by_digest),
+        by_digest=tuple((f"{row.run_path}/{row.file}", row.bytes) for row in contents.by_digest),
         unsourced={name: len(numbers) for name, text in sorted(texts.items())
                    if name in (REPORT, WRITEUP) and (numbers := unsourced(name, text, claims))})
     show(planned)

@@ -26,7 +26,7 @@ _LATER_KEYS = {"readme"}
 """Packs of earlier versions do not have them."""
 
 
-def may_be_elsewhere(file: str) -> bool:
+def may_be_external(file: str) -> bool:
     """Whether a run's file may be named by digest only: a checkpoint's tensors, nothing else.
 
     What decides whether a record holds together (its log, its data index, its commits and its evaluations) must be in
@@ -36,10 +36,10 @@ def may_be_elsewhere(file: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Elsewhere:
-    """A file that is named by its digest."""
+class ExternalFile:
+    """A file that the pack names by its digest instead of holding it."""
 
-    place: str
+    run_path: str
     """Path of the run in the pack."""
     file: str
     sha256: str
@@ -47,18 +47,18 @@ class Elsewhere:
 
     def to_json(self) -> dict[str, Any]:
         """A row of `by_digest`."""
-        return {"place": self.place, "file": self.file, "sha256": self.sha256, "bytes": self.bytes}
+        return {"place": self.run_path, "file": self.file, "sha256": self.sha256, "bytes": self.bytes}
 
 
-def pack_json(version: str, weights: str, units: dict[str, str], by_digest: list[Elsewhere]) -> dict[str, Any]:
+def pack_json(version: str, weights: str, units: dict[str, str], by_digest: list[ExternalFile]) -> dict[str, Any]:
     """The contents of `pack.json`: every unit with its root, every file that is not here with its digest."""
     return {"schema": SCHEMA, "workings_version": version, "weights": weights, "model_cards": FORM,
             "readme": README_FORM,
             "units": [{"place": place, "root": root} for place, root in sorted(units.items())],
-            "by_digest": [row.to_json() for row in sorted(by_digest, key=lambda row: (row.place, row.file))]}
+            "by_digest": [row.to_json() for row in sorted(by_digest, key=lambda row: (row.run_path, row.file))]}
 
 
-def parse_pack(value: Any) -> tuple[dict[str, str], list[Elsewhere]]:
+def parse_pack(value: Any) -> tuple[dict[str, str], list[ExternalFile]]:
     """Roots of the units by place, and the files named by digest. Raises `RecordError`."""
     if not isinstance(value, dict) or set(value) - _LATER_KEYS != _KEYS or value["schema"] != SCHEMA:
         raise RecordError(f"{PACK}: not the keys of {SCHEMA}")
@@ -77,7 +77,8 @@ def parse_pack(value: Any) -> tuple[dict[str, str], list[Elsewhere]]:
     # A pack that says that its weights are inside may not excuse any file at the same time.
     if value["weights"] not in (INSIDE, BY_DIGEST) or (value["weights"] == INSIDE and rows):
         raise RecordError(f"{PACK}: weights are {str(value['weights'])[:40]!r}, and {len(rows)} files are not here")
-    return roots, [Elsewhere(**row) for row in rows]
+    return roots, [ExternalFile(run_path=row["place"], file=row["file"], sha256=row["sha256"], bytes=row["bytes"])
+                   for row in rows]
 
 
 def _are_texts(row: Any, *names: str) -> bool:

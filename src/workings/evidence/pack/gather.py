@@ -7,7 +7,7 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.attest.sign import unit_roots
-from workings.evidence.pack.form import BY_DIGEST, RUNS, Elsewhere, may_be_elsewhere
+from workings.evidence.pack.form import BY_DIGEST, RUNS, ExternalFile, may_be_external
 from workings.evidence.pack.write import FileOnDisk
 from workings.record import attempts
 from workings.record.canonical import line
@@ -32,7 +32,7 @@ class Contents:
     """What no unit of a run seals: attempts and signatures. The pack's own sums cover them."""
     units: dict[str, str] = field(default_factory=dict)
     """Root digests by place."""
-    by_digest: list[Elsewhere] = field(default_factory=list)
+    by_digest: list[ExternalFile] = field(default_factory=list)
 
 
 def gather(paths: Sequence[Path], weights: str) -> Contents:
@@ -78,7 +78,7 @@ def _add_run(contents: Contents, place: str, run: RunRecord, weights: str) -> No
         # Only the run itself holds checkpoints; of the units inside every file is needed to check it.
         by_digest = weights == BY_DIGEST and not inner
         _add_unit(contents, f"{place}/{inner}" if inner else place, run.path / inner, root,
-                  may_be_elsewhere if by_digest else lambda name: False)
+                  may_be_external if by_digest else lambda name: False)
     for path in sorted((run.path / ATTEST).glob("*")) if (run.path / ATTEST).is_dir() else []:
         contents.documents[f"{place}/{ATTEST}/{path.name}"] = path.read_bytes()
 
@@ -88,7 +88,7 @@ def _add_unit(contents: Contents, place: str, folder: Path, root: str, by_digest
     for name, digest in parse_sums((folder / SUMS).read_bytes()).items():
         size = _size(folder / name)
         if by_digest(name):
-            contents.by_digest.append(Elsewhere(place=place, file=name, sha256=digest, bytes=size))
+            contents.by_digest.append(ExternalFile(run_path=place, file=name, sha256=digest, bytes=size))
         else:
             contents.files[f"{place}/{name}"] = FileOnDisk(path=folder / name, size=size, sha256=digest)
     # Sums cannot list themselves, so these two have no sealed digest to be compared with while they are copied.

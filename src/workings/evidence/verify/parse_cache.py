@@ -1,4 +1,4 @@
-"""What was read of a record's files, kept for the checks that come after as long as there is room."""
+"""A cache of parsed files of a record, limited by the memory that their values take."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,27 +8,27 @@ from workings.errors import RecordError
 from workings.record.plain import MEMORY_VARIABLE, TooLarge, memory_limit, refuse_too_large
 
 Key = tuple[str, str, str]
-"""Place of a unit, kind of value, and name."""
+"""Path of a unit, kind of value, and name."""
 T = TypeVar("T")
-MAX_TIMES = 14
-"""All that is made, one after the other, takes at most so many times the memory that is allowed at once."""
+MAX_TOTAL_FACTOR = 14
+"""Limit of all bytes that were ever parsed, as a multiple of the memory that is allowed at once."""
 
 
 @dataclass
-class Kept:
-    """Values of a record, the newest last; where they would fill the memory, the oldest are dropped and read again."""
+class ParseCache:
+    """Parsed values of a record. Where they would fill the memory, the least recently used are dropped."""
 
     _values: dict[Key, Any] = field(default_factory=dict)
     _bytes: dict[Key, int] = field(default_factory=dict)
-    """Of those that are charged for, in the same order."""
+    """Bytes of the values that have a size, in the same order."""
     # A stack: making one value may ask for another, and each pays for its own bytes.
     _making: list[Key] = field(default_factory=list)
-    _held: int = 0
-    spent: int = 0
-    """Bytes of all that was made so far, also of what was dropped since."""
+    _held_bytes: int = 0
+    total_bytes: int = 0
+    """Bytes of all values that were parsed so far, dropped ones included."""
 
-    def once(self, key: Key, make: Callable[[], T], where: str) -> T:
-        """What ``make`` gave before, or gives now. Raises its `RecordError` again, which names ``where``."""
+    def get_or_make(self, key: Key, make: Callable[[], T], where: str) -> T:
+        """The cached value, or a new one from ``make``. A `RecordError`, which names ``where``, is cached as well."""
         # `self` stands for what is not there, because None may have been made. Taken out and put in again further down,
         # so that the first of the dict is what nobody has asked for longest.
         value = self._values.pop(key, self)
@@ -51,28 +51,29 @@ class Kept:
             raise type(value)(str(value))
         return value
 
-    def spend(self, needed: int) -> None:
-        """Make room for so many bytes of what is being made. Raises `TooLarge` where there can be none."""
+    def reserve(self, needed: int) -> None:
+        """Make room for bytes of the value that is being made. Raises `TooLarge` where there can be none."""
         key = self._making[-1]
         self._bytes[key] = self._bytes.get(key, 0) + needed
-        self._held += needed
+        self._held_bytes += needed
         refuse_too_large(self._bytes[key], "it")
         self._make_room(0, needed)
 
-    def pass_by(self, needed: int) -> None:
-        """Make room for so many bytes that are let go of before the next are asked for. Raises `TooLarge` likewise."""
+    def check_transient(self, needed: int) -> None:
+        """Make room for bytes that are freed before the next call. Raises `TooLarge` where there can be none."""
         refuse_too_large(needed, "it")
         self._make_room(needed, needed)
 
-    def _make_room(self, passing: int, needed: int) -> None:
+    def _make_room(self, transient: int, needed: int) -> None:
         limit = memory_limit()
-        self.spent += needed
+        self.total_bytes += needed
         # Files that were dropped are read again by the next check: without an end to it a record of many large ones
         # would take minutes.
-        if self.spent > MAX_TIMES * limit:
-            raise TooLarge(f"all that is read of this record would take more than {MAX_TIMES * limit >> 20:,} MiB one "
-                           f"after the other; {MEMORY_VARIABLE} allows more, for a record that you trust")
-        while self._held + passing > limit:
+        if self.total_bytes > MAX_TOTAL_FACTOR * limit:
+            raise TooLarge("all that is read of this record would take more than "
+                           f"{MAX_TOTAL_FACTOR * limit >> 20:,} MiB one after the other; {MEMORY_VARIABLE} allows "
+                           "more, for a record that you trust")
+        while self._held_bytes + transient > limit:
             # The oldest stands first, but for the few that are being made. No other is looked at: there may be a
             # hundred thousand files.
             old = next((key for key in self._bytes if key in self._values), None)
@@ -82,4 +83,4 @@ class Kept:
             del self._values[old]
 
     def _drop(self, key: Key) -> None:
-        self._held -= self._bytes.pop(key, 0)
+        self._held_bytes -= self._bytes.pop(key, 0)

@@ -1,10 +1,11 @@
 """The checks by id, and short ways to say what one found.
 
-A check is a generator of findings about a record; an id is given once and for ever.
+A check is a generator of findings about one unit, or about the whole record; an id is given once and for ever.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 from workings.errors import RecordError
@@ -13,9 +14,13 @@ from workings.evidence.verify.result import CheckFinding, CheckVerdict
 from workings.record.canonical import line
 from workings.record.plain import TooLarge
 
-SHOWN = 5
+MAX_SHOWN = 5
 """Names that a text lists before it only counts."""
-CheckFunction = Callable[[Record], Iterator[CheckFinding]]
+RecordCheck = Callable[[Record], Iterator[CheckFinding]]
+UnitCheck = Callable[[Unit], Iterator[CheckFinding]]
+UnitSelector = Callable[[Record], Iterable[Unit]]
+Precondition = Callable[[Unit], CheckFinding | None]
+"""None, or the finding that stands in place of the check's own: why it is not checked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +31,7 @@ class RegisteredCheck:
     level: int
     title: str
     """What holds if it passes, as a sentence."""
-    find: CheckFunction
+    find: RecordCheck
     example: str = ""
     """A lie, or a leak, that it catches."""
     unless_failed: str = ""
@@ -42,10 +47,10 @@ CHECKS: dict[str, RegisteredCheck] = {}
 """All checks in the order in which they run."""
 
 
-def check(name: str, *, level: int, title: str, example: str = "",
-          unless_failed: str = "") -> Callable[[CheckFunction], CheckFunction]:
-    """Register a check. Raises ``ValueError`` for an id that is taken."""
-    def register(function: CheckFunction) -> CheckFunction:
+def record_check(name: str, *, level: int, title: str, example: str = "",
+                 unless_failed: str = "") -> Callable[[RecordCheck], RecordCheck]:
+    """Register a check of the whole record. Raises ``ValueError`` for an id that is taken."""
+    def register(function: RecordCheck) -> RecordCheck:
         # Published answers name checks by id: a second check under one id would change what old answers mean.
         if name in CHECKS:
             raise ValueError(f"check {name!r} is registered twice: by {CHECKS[name].find.__module__} and "
@@ -56,38 +61,43 @@ def check(name: str, *, level: int, title: str, example: str = "",
     return register
 
 
-def passed(text: str, unit: Unit | None = None) -> CheckFinding:
-    """It holds."""
-    return CheckFinding(verdict=CheckVerdict.PASSED, text=text, unit=unit.title if unit else "")
+def check(name: str, *, level: int, title: str, units: UnitSelector, when: Callable[[Unit], bool] = lambda unit: True,
+          precondition: Precondition = lambda unit: None, example: str = "",
+          unless_failed: str = "") -> Callable[[UnitCheck], UnitCheck]:
+    """Register a check that is made for one unit after the other.
+
+    Args:
+        name: id of the check.
+        level: level of verification that it belongs to.
+        title: what holds if it passes.
+        units: which units it may be made for.
+        when: whether a unit is a subject of the check; nothing is said about the others.
+        precondition: the finding that takes the check's place for a unit, or None.
+        example: a lie, or a leak, that it catches.
+        unless_failed: as in `RegisteredCheck`.
+
+    Raises:
+        ValueError: the id is taken.
+    """
+    def register(function: UnitCheck) -> UnitCheck:
+        def find_in_unit(unit: Unit) -> Iterator[CheckFinding]:
+            if not when(unit):
+                return
+            if (finding := precondition(unit)) is not None:
+                yield finding
+            else:
+                yield from function(unit)
+
+        @wraps(function)
+        def find(record: Record) -> Iterator[CheckFinding]:
+            return for_each_unit(units(record), find_in_unit)
+
+        record_check(name, level=level, title=title, example=example, unless_failed=unless_failed)(find)
+        return function
+    return register
 
 
-def failed(text: str, unit: Unit | None = None, *, unreadable: bool = False) -> CheckFinding:
-    """It does not hold; ``unreadable``: because what it is about is damaged."""
-    return CheckFinding(verdict=CheckVerdict.FAILED, text=text, unit=unit.title if unit else "", unreadable=unreadable)
-
-
-def not_checked(text: str, unit: Unit | None = None, *, blocking: bool = True) -> CheckFinding:
-    """It could not be looked at."""
-    return CheckFinding(verdict=CheckVerdict.NOT_CHECKED, text=text, unit=unit.title if unit else "", blocking=blocking)
-
-
-def judged(problems: list[str], good: str, unit: Unit | None = None) -> CheckFinding:
-    """Passed with ``good``, or failed with the problems."""
-    return failed(several(problems), unit) if problems else passed(good, unit)
-
-
-def alike(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON: `True == 1` in Python, and in a record they are two values."""
-    return line(one) == line(other)
-
-
-def several(texts: list[str]) -> str:
-    """A few of many texts, and how many more there are."""
-    more = f"; and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
-    return "; ".join(texts[:SHOWN]) + more
-
-
-def each(units: list[Unit], find: Callable[[Unit], Iterator[CheckFinding]]) -> Iterator[CheckFinding]:
+def for_each_unit(units: Iterable[Unit], find: UnitCheck) -> Iterator[CheckFinding]:
     """A check made for one unit after the other; a unit that cannot be read fails and the next one is looked at."""
     for unit in units:
         try:
@@ -100,6 +110,57 @@ def each(units: list[Unit], find: Callable[[Unit], Iterator[CheckFinding]]) -> I
             yield failed(str(error), unit, unreadable=True)
 
 
-def each_run(record: Record, find: Callable[[Unit], Iterator[CheckFinding]]) -> Iterator[CheckFinding]:
-    """`each` over the training runs."""
-    return each(record.runs, find)
+def every_unit(record: Record) -> Iterable[Unit]:
+    """All units."""
+    return record.units
+
+
+def every_run(record: Record) -> Iterable[Unit]:
+    """Training runs."""
+    return record.runs
+
+
+def every_evaluation(record: Record) -> Iterable[Unit]:
+    """Evaluations and units of samples."""
+    return record.evaluations
+
+
+def every_pack(record: Record) -> Iterable[Unit]:
+    """Packs."""
+    return record.packs
+
+
+def only_if_written_by_train(unit: Unit) -> CheckFinding | None:
+    """Precondition of checks that need more than the recorder alone writes."""
+    return None if unit.written_by_train else not_checked("not written by `workings train`", unit, blocking=False)
+
+
+def passed(text: str, unit: Unit | None = None) -> CheckFinding:
+    """A finding: it holds."""
+    return CheckFinding(verdict=CheckVerdict.PASSED, text=text, unit=unit.title if unit else "")
+
+
+def failed(text: str, unit: Unit | None = None, *, unreadable: bool = False) -> CheckFinding:
+    """A finding: it does not hold; ``unreadable``: because what it is about is damaged."""
+    return CheckFinding(verdict=CheckVerdict.FAILED, text=text, unit=unit.title if unit else "", unreadable=unreadable)
+
+
+def not_checked(text: str, unit: Unit | None = None, *, blocking: bool = True) -> CheckFinding:
+    """A finding: it could not be checked."""
+    return CheckFinding(verdict=CheckVerdict.NOT_CHECKED, text=text, unit=unit.title if unit else "", blocking=blocking)
+
+
+def finding_from(problems: list[str], good: str, unit: Unit | None = None) -> CheckFinding:
+    """Passed with the text ``good`` where there are no problems, otherwise failed with the first of them."""
+    return failed(join_first(problems), unit) if problems else passed(good, unit)
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON: `True == 1` in Python, and in a record they are two values."""
+    return line(one) == line(other)
+
+
+def join_first(texts: list[str]) -> str:
+    """The first of many texts, and how many more there are."""
+    more = f"; and {len(texts) - MAX_SHOWN} more" if len(texts) > MAX_SHOWN else ""
+    return "; ".join(texts[:MAX_SHOWN]) + more

@@ -1,15 +1,13 @@
 """What a run drew and learned from, read from its record: only one rollout is in memory at a time."""
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError, RequestError
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import each_run
-from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.record import Unit
 from workings.record.canonical import loads
 from workings.record.layout import PROMPTS, REWARDS, ROLLOUTS, TOKENIZER, rollout_file, rollout_step
 from workings.record.plain import parsed_bytes
@@ -42,7 +40,7 @@ class Learned:
         return () if self.settings is None else self.settings.names
 
 
-def draws(unit: Unit) -> bool:
+def uses_rollouts(unit: Unit) -> bool:
     """Whether a run says that it drew what it learned from: its algorithm has completions of each prompt."""
     algorithm = unit.manifest.config_snapshot.get("algorithm")
     return isinstance(algorithm, dict) and "group" in algorithm
@@ -50,22 +48,12 @@ def draws(unit: Unit) -> bool:
 
 def has_rewards(unit: Unit) -> bool:
     """Whether such a run had rewards, and not a teacher."""
-    return draws(unit) and unit.manifest.config_snapshot["algorithm"].get("name") != "distill"
-
-
-def each_that_draws(record: Record, find: Callable[[Unit], Iterator[CheckFinding]],
-                    wanted: Callable[[Unit], bool] = draws) -> Iterator[CheckFinding]:
-    """A check made for each run that drew what it learned from."""
-    def of_rollouts(unit: Unit) -> Iterator[CheckFinding]:
-        if wanted(unit):
-            yield from find(unit)
-
-    return each_run(record, of_rollouts)
+    return uses_rollouts(unit) and unit.manifest.config_snapshot["algorithm"].get("name") != "distill"
 
 
 def learned_of(unit: Unit) -> Learned:
     """What decides a run's rollouts, made once. Raises `RecordError`."""
-    return unit.once("learned from", lambda: _read(unit))
+    return unit.cached("learned from", lambda: _read(unit))
 
 
 def rollouts_of(unit: Unit) -> Iterator["Rollout"]:
@@ -77,18 +65,18 @@ def rollouts_of(unit: Unit) -> Iterator["Rollout"]:
         name = rollout_file(step)
         data = unit.read(name)
         # As integers tokens take far more memory than in their file; the next rollout takes the place of this one.
-        unit.tree.kept.pass_by(parsed_bytes(data))
+        unit.tree.cache.check_transient(parsed_bytes(data))
         values = loads(data)
         if not isinstance(values, dict) or type(values.get("step")) is not int or values["step"] != step:
-            raise RecordError(f"{unit.full(name)}: not the rollout of the step in its name")
-        unit.tree.kept.pass_by(TOKEN_BYTES * _tokens(values))
+            raise RecordError(f"{unit.tree_path(name)}: not the rollout of the step in its name")
+        unit.tree.cache.check_transient(TOKEN_BYTES * _tokens(values))
         rollout = from_json(values, by_id)
         if any(set(sample.rewards) != {*learned.reward_names} for _, sample in rollout.drawn):
-            raise RecordError(f"{unit.full(name)}: other rewards than the recipe's")
+            raise RecordError(f"{unit.tree_path(name)}: other rewards than the recipe's")
         # No batch has room for it, and none could be made again.
         longest = learned.shape.buckets[-1]
         if any(len(prompt.tokens) + len(sample.learned) > longest for prompt, sample in rollout.drawn):
-            raise RecordError(f"{unit.full(name)}: a row longer than the recipe's longest")
+            raise RecordError(f"{unit.tree_path(name)}: a row longer than the recipe's longest")
         yield rollout
 
 
@@ -125,7 +113,7 @@ def _read(unit: Unit) -> Learned:
     names = [name for name in unit.files if name.startswith(f"{ROLLOUTS}/")]
     steps = [(rollout_step(name), name) for name in names]
     if odd := [name for step, name in steps if step is None or name != rollout_file(step)]:
-        raise RecordError(f"{unit.full(odd[0])}: not the name of a rollout")
+        raise RecordError(f"{unit.tree_path(odd[0])}: not the name of a rollout")
     # Padding is in no digest, so that its id need not be known.
     return Learned(recipe=recipe, algorithm=algorithm, prompts=prompt_set,
                    shape=RolloutShape.of(recipe, algorithm, fsdp=fsdp, pad_id=0), settings=settings,
@@ -155,7 +143,7 @@ def _extraction_version(unit: Unit) -> int:
 
 def template_of(unit: Unit) -> "ChatTemplate":
     """The run's chat template on the tokenizer that its record holds, made once. Raises `RecordError`."""
-    return unit.once("chat template", lambda: _read_template(unit))
+    return unit.cached("chat template", lambda: _read_template(unit))
 
 
 def _read_template(unit: Unit) -> "ChatTemplate":

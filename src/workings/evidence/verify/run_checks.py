@@ -1,7 +1,6 @@
 """`verify`: open, run the checks level by level, say what was found."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ from workings.evidence.verify.checks import (
 )
 # isort: on
 
-from workings.evidence.verify.record import DrawnAgain, Record, Replay, load
+from workings.evidence.verify.record import PageRegenerator, Record, Replay, load
 from workings.evidence.verify.record_sentences import claims
 from workings.evidence.verify.registry import CHECKS, RegisteredCheck, passed
 from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, Verification
@@ -78,7 +77,7 @@ READABLE = RegisteredCheck(
 def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
            progress: Callable[[int], None] | None = None, trusted: tuple[bytes, ...] = (),
            replay: Replay | None = None,
-           authorities: tuple[bytes, ...] = (), report: DrawnAgain | None = None) -> Verification:
+           authorities: tuple[bytes, ...] = (), report: PageRegenerator | None = None) -> Verification:
     """Verify a run directory, a folder of runs, one unit, or a zip of any of them. Writes nothing, runs nothing of it.
 
     Args:
@@ -102,8 +101,7 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
         raise RequestError(str(path), "a run directory, a folder of runs, or a packed .zip",
                            "the folder that `workings train` named when it ended")
     try:
-        record = replace(load(open_tree(Path(path)), expect_root, progress, trusted), replay=replay,
-                         authorities=authorities, report=report)
+        record = load(open_tree(Path(path)), expect_root, progress, trusted, replay, authorities, report)
     # Nothing could be opened, and still every asked check is listed: an answer that left them out would look complete.
     except RecordError as error:
         unread = [Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED, text="nothing could be read")

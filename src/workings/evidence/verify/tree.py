@@ -15,7 +15,7 @@ from typing import IO, Literal, Protocol
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import zip_limits
 from workings.evidence.verify.limits import ScoringTime
-from workings.evidence.verify.parse_cache import Kept
+from workings.evidence.verify.parse_cache import ParseCache
 from workings.record.digest import stream_digest
 from workings.record.plain import is_hollow
 from workings.record.storage import PLAIN_ONLY, PRIVATE
@@ -46,10 +46,10 @@ class Tree(Protocol):
     entries: tuple[Entry, ...]
     """Everything below the path, sorted by name."""
     path: Path
-    kept: Kept
-    """What was read of its files."""
+    cache: ParseCache
+    """Parsed values of its files."""
     scoring: ScoringTime
-    """What scoring its completions has taken."""
+    """Time that scoring its completions has taken."""
 
     def open(self, name: str) -> IO[bytes]:
         """A file's bytes as a stream. Raises `RecordError` if they cannot be read."""
@@ -61,7 +61,7 @@ class FolderTree:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.kept, self.scoring = Kept(), ScoringTime()
+        self.cache, self.scoring = ParseCache(), ScoringTime()
         self.entries = tuple(sorted(self._walk(), key=lambda entry: entry.name))
 
     def open(self, name: str) -> IO[bytes]:
@@ -113,7 +113,7 @@ class ZipTree:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.kept, self.scoring = Kept(), ScoringTime()
+        self.cache, self.scoring = ParseCache(), ScoringTime()
         # First, because `ZipFile` reads the whole table of contents into memory as soon as it is made.
         claimed = zip_limits.check_directory(path)
         try:

@@ -90,7 +90,7 @@ def said(record: Record, made: Made) -> tuple[UncheckedField, ...]:
                 fields[UncheckedField(unit="", file=shown(place.removeprefix("..") or "attempts.jsonl"),
                                       field=shown(field), why=row.how if row else NO_ROW)] = None
     # What lies beside the runs belongs to nobody: `integrity.extra` names it, and so does the list.
-    for entry in record.loose:
+    for entry in record.unowned_entries:
         if entry.kind == "file" and not entry.name.endswith("attempts.jsonl") and "/attest/" not in f"/{entry.name}":
             fields[UncheckedField(unit="", file=shown(entry.name), field="", why="outside of every seal")] = None
     return tuple(fields)
@@ -98,15 +98,15 @@ def said(record: Record, made: Made) -> tuple[UncheckedField, ...]:
 
 def _left_out(unit: Unit) -> list[str]:
     """Files that are written with every such unit and are not there: an earlier version, or somebody who took them."""
-    if unit.is_run and not unit.described:
+    if unit.is_run and not unit.written_by_train:
         return []
     kind = "run" if unit.is_run else unit.kind
-    return [file for file in ALWAYS.get(kind, ()) if not unit.has(file) and file not in unit.elsewhere]
+    return [file for file in ALWAYS.get(kind, ()) if not unit.has(file) and file not in unit.external_files]
 
 
 def _fields_left_out(unit: Unit, there: Mapping[str, set[str]]) -> Iterator[tuple[str, str]]:
     """File and field of what this version always writes and no line of the file has."""
-    if unit.is_run and not unit.described:
+    if unit.is_run and not unit.written_by_train:
         return
     for row in rows_of("run" if unit.is_run else unit.kind):
         seen = there.get(row.file, set())
@@ -159,7 +159,7 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
         else:
             for field in _parts(unit, name):
                 yield name, field, False
-    for name in unit.elsewhere:
+    for name in unit.external_files:
         # Tensors that a pack names by their digest.
         yield name, "numbers", False
 

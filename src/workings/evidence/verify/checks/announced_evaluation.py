@@ -8,8 +8,17 @@ from typing import Any
 from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
 from workings.errors import RecordError, RequestError
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import alike, check, each, failed, judged, not_checked, passed, several
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import (
+    check,
+    every_evaluation,
+    failed,
+    finding_from,
+    join_first,
+    not_checked,
+    passed,
+    same_json,
+)
 from workings.evidence.verify.result import CheckFinding
 from workings.record.digest import bytes_digest
 from workings.record.layout import (
@@ -25,50 +34,46 @@ from workings.record.values import is_absent
 
 
 @check("consistency.announced", level=1, title="an evaluation asks what its run announced before its first step",
-       example="easier items than those that the recipe names")
-def announced(record: Record) -> Iterator[CheckFinding]:
+       units=lambda record: record.measurements, example="easier items than those that the recipe names")
+def announced(unit: Unit) -> Iterator[CheckFinding]:
     """Items by digest, and how they were asked, against the run's recipe and its first events."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        run = unit.parent
-        if run is None:
-            yield not_checked("it stands in no run: nothing was announced", unit, blocking=False)
-            return
-        recipe = _recipe(run)
-        # The first one counts: later ones could be written when the answers are known.
-        said = next((row for row in run.events if row.get("kind") == ANNOUNCED), None)
-        name = unit.place[len(run.place):].lstrip("/")
-        if name != RECIPE_EVALUATION or recipe is None or recipe.evaluation.items == "none" or not run.described:
-            yield not_checked("not announced before the first step: made afterwards, with items of somebody's choice",
-                              unit, blocking=False)
-            return
-        config = _object(unit, EVALUATION_CONFIG)
-        problems = [*_settings_problems(config, recipe), *_place_problems(run, config)]
-        linked, more = _item_problems(run, unit, config, said, recipe)
-        problems += more
-        if problems:
-            yield failed(several(problems), unit)
-        elif not linked:
-            yield not_checked("asked as the recipe says; its items are known by their file alone, which is not here",
-                              unit, blocking=False)
-        else:
-            yield passed(f"{config['items']['count']} items, {linked}", unit)
-    return each(record.measurements, find)
+    run = unit.parent
+    if run is None:
+        yield not_checked("it stands in no run: nothing was announced", unit, blocking=False)
+        return
+    recipe = _recipe(run)
+    # The first one counts: later ones could be written when the answers are known.
+    said = next((row for row in run.events if row.get("kind") == ANNOUNCED), None)
+    name = unit.path[len(run.path):].lstrip("/")
+    if name != RECIPE_EVALUATION or recipe is None or recipe.evaluation.items == "none" or not run.written_by_train:
+        yield not_checked("not announced before the first step: made afterwards, with items of somebody's choice",
+                          unit, blocking=False)
+        return
+    config = unit.json_object(EVALUATION_CONFIG)
+    problems = [*_settings_problems(config, recipe), *_place_problems(run, config)]
+    linked, more = _item_problems(run, unit, config, said, recipe)
+    problems += more
+    if problems:
+        yield failed(join_first(problems), unit)
+    elif not linked:
+        yield not_checked("asked as the recipe says; its items are known by their file alone, which is not here",
+                          unit, blocking=False)
+    else:
+        yield passed(f"{config['items']['count']} items, {linked}", unit)
 
 
 @check("consistency.answers", level=1, title="every line of an evaluation is one that could have been written",
-       example="a completion of more tokens than were asked for")
-def answers(record: Record) -> Iterator[CheckFinding]:
+       units=every_evaluation, example="a completion of more tokens than were asked for")
+def answers(unit: Unit) -> Iterator[CheckFinding]:
     """Cut off where the limit was reached, empty where nothing was written, no completion missing that was drawn."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        config = _object(unit, EVALUATION_CONFIG)
-        generated = config.get("source") == {"kind": "generated"}
-        limit = _part(config, "decoding").get("max_new_tokens")
-        problems = [f"{str(row.get('id'))[:60]}: {problem}" for row in unit.lines(PREDICTIONS)
-                    for problem in _line_problems(row, generated, limit)]
-        if generated and _object(unit, EVALUATION_SUMMARY).get("problems"):
-            problems.append(f"{EVALUATION_SUMMARY} names problems of a file of predictions, and there is none")
-        yield judged(problems, f"{len(unit.lines(PREDICTIONS))} lines", unit)
-    return each(record.evaluations, find)
+    config = unit.json_object(EVALUATION_CONFIG)
+    generated = config.get("source") == {"kind": "generated"}
+    limit = _part(config, "decoding").get("max_new_tokens")
+    problems = [f"{str(row.get('id'))[:60]}: {problem}" for row in unit.lines(PREDICTIONS)
+                for problem in _line_problems(row, generated, limit)]
+    if generated and unit.json_object(EVALUATION_SUMMARY).get("problems"):
+        problems.append(f"{EVALUATION_SUMMARY} names problems of a file of predictions, and there is none")
+    yield finding_from(problems, f"{len(unit.lines(PREDICTIONS))} lines", unit)
 
 
 def _line_problems(row: dict[str, Any], generated: bool, limit: Any) -> Iterator[str]:
@@ -95,7 +100,7 @@ def _recipe(run: Unit) -> Recipe | None:
             return check_recipe(run.manifest.config_snapshot, "config_snapshot")
         except RequestError:
             return None
-    return run.once("recipe", read)
+    return run.cached("recipe", read)
 
 
 def _settings_problems(config: dict[str, Any], recipe: Recipe) -> list[str]:
@@ -117,7 +122,7 @@ def _settings_problems(config: dict[str, Any], recipe: Recipe) -> list[str]:
         if not is_absent(config.get("second_opinion", {"absent": ""})):
             expected.append(("second_opinion", config["second_opinion"], "absent"))
     return [f"{EVALUATION_CONFIG}: {name} is {str(there)[:40]}, the recipe says {str(ours)[:40]}"
-            for name, there, ours in expected if not alike(there, ours)]
+            for name, there, ours in expected if not same_json(there, ours)]
 
 
 def _place_problems(run: Unit, config: dict[str, Any]) -> list[str]:
@@ -131,14 +136,14 @@ def _place_problems(run: Unit, config: dict[str, Any]) -> list[str]:
     if isinstance(model, dict) and not is_absent(model):
         pairs += [("model.run", model.get("run"), manifest.name), ("model.step", model.get("step"),
                                                                    manifest.completed_steps)]
-    packages = _part(_object(run, ENVIRONMENT), "packages")
+    packages = _part(run.json_object(ENVIRONMENT), "packages")
     pairs += [(f"engine.versions.{name[:40]}", number, packages[name])
               for name, number in _part(engine, "versions").items() if name in packages]
     template = _template_digest(run, str(_part(config, "template").get("name")))
     if template:
         pairs.append(("template.digest", _part(config, "template").get("digest"), template))
     return [f"{EVALUATION_CONFIG}: {name} is {str(there)[:40]!r}, the run's is {str(ours)[:40]!r}"
-            for name, there, ours in pairs if not alike(there, ours)]
+            for name, there, ours in pairs if not same_json(there, ours)]
 
 
 def _template_digest(run: Unit, name: str) -> str:
@@ -147,7 +152,7 @@ def _template_digest(run: Unit, name: str) -> str:
     if not isinstance(section, dict) or section.get("reasoning") == "channel":
         return ""
     if name == "tokenizer":
-        source = _object(run, f"{TOKENIZER}/tokenizer_config.json").get("chat_template")
+        source = run.json_object(f"{TOKENIZER}/tokenizer_config.json").get("chat_template")
         return bytes_digest(source.encode()) if isinstance(source, str) else ""
     shipped = files("workings.models").joinpath(f"templates/{name}.jinja")
     if name not in ("gemma", "gemma4", "plain") or not shipped.is_file():
@@ -161,16 +166,16 @@ def _item_problems(run: Unit, unit: Unit, config: dict[str, Any], said: dict[str
     """By what the items are known, and what is wrong with them."""
     items = config.get("items")
     if not isinstance(items, dict):
-        raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: no items")
+        raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: no items")
     file = run.manifest.data_digests.get("items")
     known = _known_digest(recipe)
     problems = [f"the set {recipe.evaluation.items!r} has digest {known[:16]}…, the run was given {str(file)[:16]}…"
                 ] if known and known != file else []
     if said is not None:
         asked = said.get("items")
-        problems += [] if alike(asked, items) else [
+        problems += [] if same_json(asked, items) else [
             f"{str(items)[:80]} were asked, {str(asked)[:80]} were announced"]
-        same = alike(said.get("decoding"), config.get("decoding"))
+        same = same_json(said.get("decoding"), config.get("decoding"))
         problems += [] if same else ["asked in another way than announced"]
         problems += [] if said.get("evaluation") == RECIPE_EVALUATION else ["announced for another place"]
         return "announced before the first step", problems
@@ -207,13 +212,6 @@ def _as_file(unit: Unit) -> str:
         return bytes_digest(items_bytes(list(seen.values())))
     except (TypeError, ValueError, RecordError):
         return ""
-
-
-def _object(unit: Unit, name: str) -> dict[str, Any]:
-    value = unit.json(name)
-    if not isinstance(value, dict):
-        raise RecordError(f"{unit.full(name)}: not a JSON object")
-    return value
 
 
 def _part(value: dict[str, Any], key: str) -> dict[str, Any]:

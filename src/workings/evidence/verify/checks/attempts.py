@@ -9,7 +9,7 @@ from workings.errors import RecordError
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.checks.run_consistency import CLOCK_SLACK, moment
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, each_run, failed, judged, not_checked, several
+from workings.evidence.verify.registry import failed, finding_from, for_each_unit, join_first, not_checked, record_check
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import FolderTree
 from workings.record import jsonl
@@ -22,8 +22,9 @@ STARTS = ("started", "resumed")
 """Kinds of events with which a run begins or goes on."""
 
 
-@check("consistency.attempts", level=1, title="the list of attempts beside a run names it, and no earlier line is gone",
-       example="a list of attempts from which the start of this run is gone")
+@record_check("consistency.attempts", level=1,
+              title="the list of attempts beside a run names it, and no earlier line is gone",
+              example="a list of attempts from which the start of this run is gone")
 def attempts(record: Record) -> Iterator[CheckFinding]:
     """Name and recipe of each run against the list: whoever looks at one run should see how many were started."""
     lists: dict[str, list[dict[str, Any]] | None] = {}
@@ -43,16 +44,16 @@ def attempts(record: Record) -> Iterator[CheckFinding]:
         if not same:
             yield failed(f"{ATTEMPTS} lists no start of {unit.manifest.name!r} with this recipe", unit)
             return
-        yield judged([*_missing_lines(listed), *_own_problems(unit, listed, same)],
-                     f"{len(listed)} starts listed, {len(same)} of this run", unit)
-    return each_run(record, find)
+        yield finding_from([*_missing_lines(listed), *_own_problems(unit, listed, same)],
+                           f"{len(listed)} starts listed, {len(same)} of this run", unit)
+    return for_each_unit(record.runs, find)
 
 
 def _place(unit: Unit) -> str:
     """Where the list of a run's folder lies in what is verified; `..` where the run itself is verified."""
-    if not unit.place:
+    if not unit.path:
         return ".."
-    folder = unit.place.rpartition("/")[0]
+    folder = unit.path.rpartition("/")[0]
     return f"{folder}/{ATTEMPTS}" if folder else ATTEMPTS
 
 
@@ -92,15 +93,15 @@ def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str,
     """The lines that the run's own events name, and that its first start was listed before it ended."""
     lines = {line_digest(row): row for row in listed}
     named = [row[ATTEMPT] for row in unit.events if ATTEMPT in row and not is_absent(row[ATTEMPT])]
-    problems = [f"{ATTEMPTS} lacks or changed a line that the run's events name: {several([str(name)[:16] + '…'])}"
+    problems = [f"{ATTEMPTS} lacks or changed a line that the run's events name: {join_first([str(name)[:16] + '…'])}"
                 for name in named if name not in lines]
-    problems += _order_problems(unit, lines) if unit.described else []
+    problems += _order_problems(unit, lines) if unit.written_by_train else []
     # A run that went on with another batch or mesh has another recipe in its earlier lines, which its events name.
     starts = [moment(str(row.get("started_at"))) for row in listed
               if "started_at" in row and (row in same or line_digest(row) in named)]
-    if unit.described and starts and min(starts) > moment(unit.manifest.finished_at) + CLOCK_SLACK:
+    if unit.written_by_train and starts and min(starts) > moment(unit.manifest.finished_at) + CLOCK_SLACK:
         problems.append(f"its first start is listed at {min(starts)}, it ended at {unit.manifest.finished_at}")
-    if unit.described and starts and min(starts) > moment(unit.manifest.started_at) + CLOCK_SLACK:
+    if unit.written_by_train and starts and min(starts) > moment(unit.manifest.started_at) + CLOCK_SLACK:
         problems.append(f"its first start is listed at {min(starts)}, it began at {unit.manifest.started_at}")
     return problems
 

@@ -11,7 +11,7 @@ from workings.evidence.verify.checks.schemas import THIRD_PARTY_FILES
 from workings.evidence.verify.checks.tensors import read_header
 from workings.evidence.verify.limits import refuse_too_much_text
 from workings.evidence.verify.record import PACK_KIND, Record, Unit
-from workings.evidence.verify.registry import check, each, judged, not_checked
+from workings.evidence.verify.registry import check, every_unit, finding_from, for_each_unit, not_checked, record_check
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import Entry, shown
 from workings.record.layout import ATTEST, SUMS
@@ -37,47 +37,40 @@ _OVERLAP_BYTES = 4096
 
 
 @check("content.plain", level=0, title="no code, no pickles, no archives: text, JSON, tensors and pictures only",
-       example="a pickle under a checkpoint's name, or behind its tensors")
-def plain(record: Record) -> Iterator[CheckFinding]:
+       units=every_unit, example="a pickle under a checkpoint's name, or behind its tensors")
+def plain(unit: Unit) -> Iterator[CheckFinding]:
     """By an allow-list of kinds, each looked at: text is UTF-8, tensors are what their header says."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        problems = []
-        for entry in unit.entries:
-            if entry.kind == "file":
-                try:
-                    _look_at(unit, entry.name)
-                except RecordError as error:
-                    problems.append(str(error))
-        yield judged(problems, "text, JSON, tensors and pictures only", unit)
-    return each(list(record.units), find)
+    problems = []
+    for entry in unit.entries:
+        if entry.kind == "file":
+            try:
+                _look_at(unit, entry.name)
+            except RecordError as error:
+                problems.append(str(error))
+    yield finding_from(problems, "text, JSON, tensors and pictures only", unit)
 
 
-@check("content.secrets", level=0, title="no tokens or keys",
-       example="an access token in the training log")
+@record_check("content.secrets", level=0, title="no tokens or keys", example="an access token in the training log")
 def secrets(record: Record) -> Iterator[CheckFinding]:
     """Tokens and keys whose form is known. What has no form cannot be found: look before publishing."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        yield judged(_leaks(unit)[0], "none of a known form", unit)
-    yield from _each_looked_through(record, find)
+    yield from _search_texts(record, lambda unit: finding_from(_leaks(unit)[0], "none of a known form", unit))
 
 
-@check("content.paths", level=0, title="no home folders of the person who ran it",
-       example="`/home/ada/runs` in the training log")
+@record_check("content.paths", level=0, title="no home folders of the person who ran it",
+              example="`/home/ada/runs` in the training log")
 def home_paths(record: Record) -> Iterator[CheckFinding]:
     """Texts against `/home/name`, `/Users/name`, `/root/…` and the like."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        yield judged(_leaks(unit)[1], "no home folders", unit)
-    yield from _each_looked_through(record, find)
+    yield from _search_texts(record, lambda unit: finding_from(_leaks(unit)[1], "no home folders", unit))
 
 
-def _each_looked_through(record: Record, find: Callable[[Unit], Iterator[CheckFinding]]) -> Iterator[CheckFinding]:
-    """A check of the texts of every unit; not made where there are too many of them."""
+def _search_texts(record: Record, find: Callable[[Unit], CheckFinding]) -> Iterator[CheckFinding]:
+    """The finding about the texts of each unit; a single one where there are too many texts."""
     try:
         refuse_too_much_text(sum(entry.size for entry in record.tree.entries if _is_own_text(entry)))
     except TooLarge as error:
         yield not_checked(str(error))
         return
-    yield from each(list(record.units), find)
+    yield from for_each_unit(record.units, lambda unit: iter([find(unit)]))
 
 
 def _leaks(unit: Unit) -> tuple[list[str], list[str]]:
@@ -89,7 +82,7 @@ def _leaks(unit: Unit) -> tuple[list[str], list[str]]:
             if any(hint in text for hint in _HOME_HINTS):
                 homes.update(f"{name}: {match.group(0)}" for match in _HOME.finditer(text))
         return sorted(tokens), sorted(homes)
-    return unit.once("leaks", find)
+    return unit.cached("leaks", find)
 
 
 def _look_at(unit: Unit, name: str) -> None:
@@ -111,7 +104,7 @@ def _look_at(unit: Unit, name: str) -> None:
 def _check_text(unit: Unit, name: str) -> None:
     # An incremental decoder keeps a character that is cut by the border of two pieces.
     decoder = codecs.getincrementaldecoder("utf-8")()
-    with unit.tree.open(unit.full(name)) as stream, trees.reading(unit.full(name)):
+    with unit.tree.open(unit.tree_path(name)) as stream, trees.reading(unit.tree_path(name)):
         first = True
         while True:
             data = stream.read(_CHUNK_BYTES)
@@ -129,7 +122,7 @@ def _check_text(unit: Unit, name: str) -> None:
 
 
 def _check_png(unit: Unit, name: str) -> None:
-    with unit.tree.open(unit.full(name)) as stream, trees.reading(unit.full(name)):
+    with unit.tree.open(unit.tree_path(name)) as stream, trees.reading(unit.tree_path(name)):
         if stream.read(8) != b"\x89PNG\r\n\x1a\n":
             raise RecordError(f"{shown(name)}: not a PNG picture")
 
@@ -140,7 +133,7 @@ def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
         if not _is_own_text(entry):
             continue
         try:
-            with unit.tree.open(unit.full(entry.name)) as stream, trees.reading(unit.full(entry.name)):
+            with unit.tree.open(unit.tree_path(entry.name)) as stream, trees.reading(unit.tree_path(entry.name)):
                 before = b""
                 while data := stream.read(_CHUNK_BYTES):
                     yield entry.name, (before + data).decode("utf-8", errors="replace")

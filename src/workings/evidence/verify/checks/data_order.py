@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from workings.config.data import DataConfig
 from workings.errors import RecordError
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, each, each_run, judged, not_checked, several
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import check, every_run, finding_from, join_first, not_checked
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.rollout_inputs import draws
+from workings.evidence.verify.rollout_inputs import uses_rollouts
 from workings.record.digest import bytes_digest
 from workings.record.layout import (
     CHECKPOINTS,
@@ -40,71 +40,68 @@ MAX_LENGTH = 10_000_000
 """Longest sequence that is believed, in tokens."""
 
 
-@check("consistency.rows", level=1, title="the row index is the one that the manifest names",
-       example="digests of rows that were not trained on")
-def rows(record: Record) -> Iterator[CheckFinding]:
+def trains_on_rows(unit: Unit) -> bool:
+    """Whether a run has a row index; a run with rollouts has prompts, which have checks of their own."""
+    return not uses_rollouts(unit)
+
+
+def only_if_few_sequences(unit: Unit) -> CheckFinding | None:
+    """Precondition of checks that plan the order of all batches again: it does not take too long."""
+    return None if has_few_sequences(unit) else not_checked(f"more than {MAX_SEQUENCES:,} sequences", unit)
+
+
+def has_few_sequences(unit: Unit) -> bool:
+    """Whether the order of a run's batches can be planned again in a short time."""
+    return len(unit.metrics) * unit.manifest.global_batch <= MAX_SEQUENCES
+
+
+@check("consistency.rows", level=1, title="the row index is the one that the manifest names", units=every_run,
+       when=trains_on_rows, example="digests of rows that were not trained on")
+def rows(unit: Unit) -> Iterator[CheckFinding]:
     """The digest over ids and digests of the kept rows; the list of digests in its own file; the learned turns."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        if draws(unit):  # it has prompts, which have checks of their own
-            return
-        kept = kept_rows(unit)
-        from workings.data.rows import index_digest
-        digest = index_digest((row["id"], row["digest"]) for row in kept)
-        said = unit.manifest.data_digests.get("rows")
-        problems = [] if digest == said else [f"{ROWS} has digest {digest[:16]}…, the manifest {str(said)[:16]}…"]
-        if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != unit.manifest.data_digests:
-            problems.append(f"{DATA_DIGESTS} differs from the manifest")
-        problems += _kept_file_problems(unit)
-        if unlearned := [row["id"] for row in kept if row["supervised_tokens"] < 1]:
-            problems.append(f"rows without a supervised token: {several(unlearned)}")
-        if unlike := [row["id"] for row in kept if not _turns_agree(row, learns_every_turn(unit))]:
-            problems.append("learned turns that do not add up to the row's supervised tokens, or that the recipe does "
-                            f"not ask for: {several(unlike)}")
-        yield judged(problems, f"{len(kept):,} rows", unit)
-    return each_run(record, find)
-
-
-def _each_planned(record: Record, find: Callable[[Unit], Iterator[CheckFinding]]) -> Iterator[CheckFinding]:
-    """`each_run` of the runs whose batches follow from rows, and the reason where those are too many to plan again."""
-    def found(unit: Unit) -> Iterator[CheckFinding]:
-        if draws(unit):
-            return
-        if (many := too_many_sequences(unit)) is not None:
-            yield many
-            return
-        yield from find(unit)
-    return each_run(record, found)
+    from workings.data.rows import index_digest
+    kept = kept_rows(unit)
+    digest = index_digest((row["id"], row["digest"]) for row in kept)
+    said = unit.manifest.data_digests.get("rows")
+    problems = [] if digest == said else [f"{ROWS} has digest {digest[:16]}…, the manifest {str(said)[:16]}…"]
+    if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != unit.manifest.data_digests:
+        problems.append(f"{DATA_DIGESTS} differs from the manifest")
+    problems += _kept_file_problems(unit)
+    if unlearned := [row["id"] for row in kept if row["supervised_tokens"] < 1]:
+        problems.append(f"rows without a supervised token: {join_first(unlearned)}")
+    if unlike := [row["id"] for row in kept if not _turns_agree(row, learns_every_turn(unit))]:
+        problems.append("learned turns that do not add up to the row's supervised tokens, or that the recipe does "
+                        f"not ask for: {join_first(unlike)}")
+    yield finding_from(problems, f"{len(kept):,} rows", unit)
 
 
 @check("consistency.order", level=1, title="every step's batch is the one that seed and row index imply",
+       units=every_run, when=trains_on_rows, precondition=only_if_few_sequences,
        example="another seed in recipe and manifest, over the batches of the old one")
-def order(record: Record) -> Iterator[CheckFinding]:
+def order(unit: Unit) -> Iterator[CheckFinding]:
     """Plan the epochs again from ids, lengths and seed, and compare each step's batch digest."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        problems = [f"step {line.get('step')}: another batch than seed and row index imply"
-                    for line, planned in planned_steps(unit) if planned.digest != line.get("batch_digest")]
-        epoch = planned_steps(unit)[-1][1].at.epoch if unit.metrics else 0
-        yield judged(problems, f"{len(unit.metrics)} batches of seed {unit.manifest.seed}, to epoch {epoch}", unit)
-    return _each_planned(record, find)
+    problems = [f"step {line.get('step')}: another batch than seed and row index imply"
+                for line, planned in planned_steps(unit) if planned.digest != line.get("batch_digest")]
+    epoch = planned_steps(unit)[-1][1].at.epoch if unit.metrics else 0
+    yield finding_from(problems, f"{len(unit.metrics)} batches of seed {unit.manifest.seed}, to epoch {epoch}", unit)
 
 
 @check("consistency.tokens", level=1, title="tokens and positions of every step are those of the rows in its batch",
+       units=every_run, when=trains_on_rows, precondition=only_if_few_sequences,
        example="more tokens in a step's line than the rows of its batch have")
-def tokens(record: Record) -> Iterator[CheckFinding]:
+def tokens(unit: Unit) -> Iterator[CheckFinding]:
     """Counts of the log against the row index; where in the data a checkpoint stands; padding of the first epoch."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        problems = [f"step {line.get('step')}: {name} {str(line[name])[:20]}, its rows have {value}"
-                    for line, planned in planned_steps(unit) for name, value in planned.counts.items()
-                    if name in line and line[name] != value]
-        if unit.described:
-            problems += _place_problems(unit)
-        share = unit.manifest.facts.get("padding_share_of_first_epoch")
-        if share is not None and not (isinstance(share, float | int) and math.isclose(
-                share, batches_of(unit).padding_share(), rel_tol=1e-9, abs_tol=1e-12)):
-            problems.append(f"facts.padding_share_of_first_epoch is {str(share)[:20]}, the rows give another")
-        problems += _dropped_problems(unit)
-        yield judged(problems, f"{sum(line.tokens for line in unit.steps):,} tokens in {len(unit.steps)} steps", unit)
-    return _each_planned(record, find)
+    problems = [f"step {line.get('step')}: {name} {str(line[name])[:20]}, its rows have {value}"
+                for line, planned in planned_steps(unit) for name, value in planned.counts.items()
+                if name in line and line[name] != value]
+    if unit.written_by_train:
+        problems += _place_problems(unit)
+    share = unit.manifest.facts.get("padding_share_of_first_epoch")
+    if share is not None and not (isinstance(share, float | int) and math.isclose(
+            share, batches_of(unit).padding_share(), rel_tol=1e-9, abs_tol=1e-12)):
+        problems.append(f"facts.padding_share_of_first_epoch is {str(share)[:20]}, the rows give another")
+    problems += _dropped_problems(unit)
+    yield finding_from(problems, f"{sum(line.tokens for line in unit.steps):,} tokens in {len(unit.steps)} steps", unit)
 
 
 def _place_problems(unit: Unit) -> list[str]:
@@ -134,7 +131,7 @@ def _dropped_problems(unit: Unit) -> list[str]:
         status, count = row.get("status", "kept"), row.get("tokens")
         if status not in ("kept", "dropped"):
             problems.append(f"row {str(row.get('id'))[:40]}: status {str(status)[:20]!r}")
-        elif status == "dropped" and unit.described and type(limit) is int and (
+        elif status == "dropped" and unit.written_by_train and type(limit) is int and (
                 type(count) is not int or count <= limit
                 or row.get("reason") != f"{count} tokens, and data.max_length is {limit}"
                 or section.get("over_length") != "drop"):
@@ -143,34 +140,26 @@ def _dropped_problems(unit: Unit) -> list[str]:
 
 
 @check("consistency.disjoint", level=1, title="no question of an evaluation was trained on",
+       units=lambda record: record.measurements,
        example="a question of the evaluation among the trained ones, in capitals")
-def disjoint(record: Record) -> Iterator[CheckFinding]:
+def disjoint(unit: Unit) -> Iterator[CheckFinding]:
     """Questions compared in lower case with single spaces, ids as they stand."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        run = unit.parent or _origin(record, unit)
-        if run is None:
-            yield not_checked("the run that it was made from is not here", unit, blocking=False)
-            return
-        from workings.data.rows import learned_questions, prompt_digest
-        # Digests of the normalised questions stand in the row index, so that nobody needs the data to look for leaks.
-        trained = learned_questions(run.lines(PROMPTS) if draws(run) else kept_rows(run))
-        if None in trained:
-            yield not_checked(f"the index of {run.title} has no digests of questions", unit)
-            return
-        asked = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines(PREDICTIONS)}
-        # With a letter that nobody sees a question would have another digest.
-        both = sorted(name for name, prompt in asked.items()
-                      if {prompt_digest(prompt), prompt_digest(visible(prompt))} & trained)
-        problems = [f"{len(both)} of {len(asked)} questions were trained on: {several(both)}"] if both else []
-        yield judged(problems, f"{len(asked)} questions, none of them among {len(trained):,} trained ones", unit)
-    return each(record.measurements, find)
-
-
-def too_many_sequences(unit: Unit) -> CheckFinding | None:
-    """What a check says of a run whose order takes too long to plan again; None of any other."""
-    if len(unit.metrics) * unit.manifest.global_batch > MAX_SEQUENCES:
-        return not_checked(f"more than {MAX_SEQUENCES:,} sequences", unit)
-    return None
+    run = unit.parent or _origin(unit)
+    if run is None:
+        yield not_checked("the run that it was made from is not here", unit, blocking=False)
+        return
+    from workings.data.rows import learned_questions, prompt_digest
+    # Digests of the normalised questions stand in the row index, so that nobody needs the data to look for leaks.
+    trained = learned_questions(run.lines(PROMPTS) if uses_rollouts(run) else kept_rows(run))
+    if None in trained:
+        yield not_checked(f"the index of {run.title} has no digests of questions", unit)
+        return
+    asked = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines(PREDICTIONS)}
+    # With a letter that nobody sees a question would have another digest.
+    both = sorted(name for name, prompt in asked.items()
+                  if {prompt_digest(prompt), prompt_digest(visible(prompt))} & trained)
+    problems = [f"{len(both)} of {len(asked)} questions were trained on: {join_first(both)}"] if both else []
+    yield finding_from(problems, f"{len(asked)} questions, none of them among {len(trained):,} trained ones", unit)
 
 
 def visible(text: str) -> str:
@@ -225,13 +214,13 @@ def kept_rows(unit: Unit) -> list[dict[str, Any]]:
     kept = [row for row in unit.lines(ROWS) if row.get("status", "kept") == "kept"]
     for number, row in enumerate(kept, start=1):
         if not isinstance(row.get("id"), str) or not isinstance(row.get("digest"), str):
-            raise RecordError(f"{unit.full(ROWS)}, line {number}: no id or no digest")
+            raise RecordError(f"{unit.tree_path(ROWS)}, line {number}: no id or no digest")
         for name in ("tokens", "supervised_tokens"):
             if type(row.get(name)) is not int or not 0 <= row[name] <= MAX_LENGTH:
-                raise RecordError(f"{unit.full(ROWS)}, line {number}: {name} is no count")
+                raise RecordError(f"{unit.tree_path(ROWS)}, line {number}: {name} is no count")
     # Digests are looked up by id: of two rows with one id, one would never be compared.
     if len({row["id"] for row in kept}) != len(kept):
-        raise RecordError(f"{unit.full(ROWS)}: an id stands there twice")
+        raise RecordError(f"{unit.tree_path(ROWS)}: an id stands there twice")
     return kept
 
 
@@ -248,7 +237,7 @@ class PlannedStep:
 
 def planned_steps(unit: Unit) -> list[tuple[dict[str, Any], PlannedStep]]:
     """Each line of the log beside its step as it was planned; made once. Raises `RecordError`."""
-    return unit.once("planned steps", lambda: list(_planned(unit)))
+    return unit.cached("planned steps", lambda: list(_planned(unit)))
 
 
 def _planned(unit: Unit) -> Iterator[tuple[dict[str, Any], PlannedStep]]:
@@ -275,7 +264,7 @@ def _following(at: "Position", batches: "Batches") -> "Position":
 
 def batches_of(unit: Unit) -> "Batches":
     """The plan of batches from lengths alone, made once. Raises `RecordError`."""
-    return unit.once("batches", lambda: _batches(unit))
+    return unit.cached("batches", lambda: _batches(unit))
 
 
 def _batches(unit: Unit) -> "Batches":
@@ -307,7 +296,7 @@ def _batches(unit: Unit) -> "Batches":
     kept = kept_rows(unit)
     lengths = [row["tokens"] for row in kept]
     if not lengths or max(lengths) > data_config.max_length or min(lengths) < 1:
-        raise RecordError(f"{unit.full(ROWS)}: no rows, or rows longer than data.max_length or empty")
+        raise RecordError(f"{unit.tree_path(ROWS)}: no rows, or rows longer than data.max_length or empty")
     # Lengths without memory: a view of one zero, as long as the row says.
     rows = tuple(Row(row["id"], np.broadcast_to(zero, (row["tokens"],)), zero, "") for row in kept)
     row_set = RowSet(rows, (), 0, data_config.max_length)
@@ -315,6 +304,6 @@ def _batches(unit: Unit) -> "Batches":
                    rows_per_micro_batch=micro_batch * devices, accumulation=accumulation, data_config=data_config)
 
 
-def _origin(record: Record, unit: Unit) -> Unit | None:
+def _origin(unit: Unit) -> Unit | None:
     origin = unit.seal["made_from"]
-    return next((run for run in record.runs if run.has(SUMS) and run.root == origin), None)
+    return next((run for run in unit.record.runs if run.has(SUMS) and run.root == origin), None)

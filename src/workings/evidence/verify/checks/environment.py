@@ -6,9 +6,15 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-from workings.errors import RecordError
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import alike, check, each_run, judged, not_checked
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import (
+    check,
+    every_run,
+    finding_from,
+    not_checked,
+    only_if_written_by_train,
+    same_json,
+)
 from workings.evidence.verify.result import CheckFinding
 from workings.hardware.memory import PROCESS_PEAK
 from workings.record.layout import ENVIRONMENT, MEASURED, PLAN, TOKENIZER
@@ -16,19 +22,17 @@ from workings.record.layout import ENVIRONMENT, MEASURED, PLAN, TOKENIZER
 SPECIAL = ("bos_token", "eos_token", "pad_token")
 
 
-@check("consistency.tokenizer", level=1, title="the tokenizer's files are those of the digest",
+@check("consistency.tokenizer", level=1, title="the tokenizer's files are those of the digest", units=every_run,
        example="another tokenizer under the old digest")
-def tokenizer(record: Record) -> Iterator[CheckFinding]:
+def tokenizer(unit: Unit) -> Iterator[CheckFinding]:
     """`Tokenizer.digest`, made again from the files alone: no library reads what a stranger wrote."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        said, name = unit.manifest.data_digests.get("tokenizer"), f"{TOKENIZER}/tokenizer.json"
-        if said is None or not unit.has(name):
-            yield not_checked(f"no {name} or no digest of it", unit, blocking=False)
-            return
-        digest = tokenizer_digest(unit.json(name), _object(unit, f"{TOKENIZER}/tokenizer_config.json"))
-        problems = [] if digest == said else [f"{TOKENIZER} has digest {digest[:16]}…, the manifest {said[:16]}…"]
-        yield judged(problems, f"digest {said[:16]}…", unit)
-    return each_run(record, find)
+    said, name = unit.manifest.data_digests.get("tokenizer"), f"{TOKENIZER}/tokenizer.json"
+    if said is None or not unit.has(name):
+        yield not_checked(f"no {name} or no digest of it", unit, blocking=False)
+        return
+    digest = tokenizer_digest(unit.json(name), _object(unit, f"{TOKENIZER}/tokenizer_config.json"))
+    problems = [] if digest == said else [f"{TOKENIZER} has digest {digest[:16]}…, the manifest {said[:16]}…"]
+    yield finding_from(problems, f"digest {said[:16]}…", unit)
 
 
 def tokenizer_digest(tokenizer: Any, settings: dict[str, Any]) -> str:
@@ -46,40 +50,36 @@ def tokenizer_digest(tokenizer: Any, settings: dict[str, Any]) -> str:
 
 
 @check("consistency.machine", level=1, title="packages, memory and devices are the same in every file that names them",
+       units=every_run, precondition=only_if_written_by_train,
        example="a larger device in the plan than in the manifest")
-def machine(record: Record) -> Iterator[CheckFinding]:
+def machine(unit: Unit) -> Iterator[CheckFinding]:
     """Environment, plan and measurement against the manifest."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        if not unit.described:
-            yield not_checked("not written by `workings train`", unit, blocking=False)
-            return
-        manifest, environment = unit.manifest, _object(unit, ENVIRONMENT)
-        plan, measured = _object(unit, PLAN), _object(unit, MEASURED)
-        packages, host = environment.get("packages"), environment.get("machine")
-        device, limit = manifest.actual_device, manifest.memory_limit_bytes
-        versions = [*(plan.get("versions") or {}).items(), ("workings", manifest.workings_version)]
-        problems = [f"{name} is {str(version)[:20]} in plan or manifest, {str(packages[name])[:20]} in {ENVIRONMENT}"
-                    for name, version in versions if isinstance(packages, dict)
-                    and packages.get(name, version) != version]
-        pairs = [(PLAN, "limit_bytes", limit), (MEASURED, "limit_bytes", limit), (PLAN, "devices", device.count),
-                 (PLAN, "mesh", dict(manifest.mesh)), (MEASURED, "measured_source", manifest.measured_peak_source),
-                 (PLAN, "recipe", manifest.recipe)]
-        problems += [f"{name} has {key} {str(there[key])[:40]}, the manifest {str(mine)[:40]}"
-                     for name, key, mine in pairs if key in (there := plan if name == PLAN else measured)
-                     and not alike(there[key], mine)]
-        axes = manifest.config_snapshot.get("mesh")
-        problems += [f"the recipe's mesh.{axis[:20]} is {str(size)[:20]}, the manifest's {manifest.mesh.get(axis)}"
-                     for axis, size in (axes if isinstance(axes, dict) else {}).items()
-                     if size != "auto" and not alike(size, manifest.mesh.get(axis, 1))]
-        if prod(manifest.mesh.values()) != device.count:
-            problems.append(f"a mesh of {prod(manifest.mesh.values())} devices, {device.count} were used")
-        if manifest.hardware != f"{device.count} x {device.kind}":
-            problems.append(f"hardware is {manifest.hardware[:40]!r}, the device {device.count} x {device.kind[:40]}")
-        if isinstance(manifest.vram, int) and manifest.vram != limit:
-            problems.append(f"vram is {manifest.vram}, memory_limit_bytes {limit}")
-        problems += _host_problems(unit, host if isinstance(host, dict) else {})
-        yield judged(problems, f"{manifest.hardware}, {limit:,} bytes", unit)
-    return each_run(record, find)
+    manifest, environment = unit.manifest, _object(unit, ENVIRONMENT)
+    plan, measured = _object(unit, PLAN), _object(unit, MEASURED)
+    packages, host = environment.get("packages"), environment.get("machine")
+    device, limit = manifest.actual_device, manifest.memory_limit_bytes
+    versions = [*(plan.get("versions") or {}).items(), ("workings", manifest.workings_version)]
+    problems = [f"{name} is {str(version)[:20]} in plan or manifest, {str(packages[name])[:20]} in {ENVIRONMENT}"
+                for name, version in versions if isinstance(packages, dict)
+                and packages.get(name, version) != version]
+    pairs = [(PLAN, "limit_bytes", limit), (MEASURED, "limit_bytes", limit), (PLAN, "devices", device.count),
+             (PLAN, "mesh", dict(manifest.mesh)), (MEASURED, "measured_source", manifest.measured_peak_source),
+             (PLAN, "recipe", manifest.recipe)]
+    problems += [f"{name} has {key} {str(there[key])[:40]}, the manifest {str(mine)[:40]}"
+                 for name, key, mine in pairs if key in (there := plan if name == PLAN else measured)
+                 and not same_json(there[key], mine)]
+    axes = manifest.config_snapshot.get("mesh")
+    problems += [f"the recipe's mesh.{axis[:20]} is {str(size)[:20]}, the manifest's {manifest.mesh.get(axis)}"
+                 for axis, size in (axes if isinstance(axes, dict) else {}).items()
+                 if size != "auto" and not same_json(size, manifest.mesh.get(axis, 1))]
+    if prod(manifest.mesh.values()) != device.count:
+        problems.append(f"a mesh of {prod(manifest.mesh.values())} devices, {device.count} were used")
+    if manifest.hardware != f"{device.count} x {device.kind}":
+        problems.append(f"hardware is {manifest.hardware[:40]!r}, the device {device.count} x {device.kind[:40]}")
+    if isinstance(manifest.vram, int) and manifest.vram != limit:
+        problems.append(f"vram is {manifest.vram}, memory_limit_bytes {limit}")
+    problems += _host_problems(unit, host if isinstance(host, dict) else {})
+    yield finding_from(problems, f"{manifest.hardware}, {limit:,} bytes", unit)
 
 
 def _host_problems(unit: Unit, host: dict[str, Any]) -> list[str]:
@@ -109,9 +109,4 @@ def _host_problems(unit: Unit, host: dict[str, Any]) -> list[str]:
 
 
 def _object(unit: Unit, name: str) -> dict[str, Any]:
-    if not unit.has(name):
-        return {}
-    value = unit.json(name)
-    if not isinstance(value, dict):
-        raise RecordError(f"{unit.full(name)}: not a JSON object")
-    return value
+    return unit.json_object(name) if unit.has(name) else {}

@@ -13,7 +13,17 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.verify.checks.schemas import is_score
 from workings.evidence.verify.limits import AT_ONCE
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import alike, check, each, failed, judged, not_checked, several
+from workings.evidence.verify.registry import (
+    check,
+    every_evaluation,
+    failed,
+    finding_from,
+    for_each_unit,
+    join_first,
+    not_checked,
+    record_check,
+    same_json,
+)
 from workings.evidence.verify.result import CheckFinding
 from workings.record.canonical import line, loads
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SAMPLES
@@ -41,47 +51,44 @@ _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "
 
 
 @check("consistency.scorecard", level=1, title="a scorecard's counts and means are those of its predictions",
-       example="12 of 12 right in the scorecard, over the same predictions")
-def scorecard(record: Record) -> Iterator[CheckFinding]:
+       units=every_evaluation, example="12 of 12 right in the scorecard, over the same predictions")
+def scorecard(unit: Unit) -> Iterator[CheckFinding]:
     """Items, correct ones and means, overall and by section, category and difficulty, from the recorded scores."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        config, summary = _object(unit, EVALUATION_CONFIG), _object(unit, EVALUATION_SUMMARY)
-        rows = unit.lines(PREDICTIONS)
-        card = summary.get("scorecard")
-        if not isinstance(card, dict) or not isinstance(card.get("overall"), dict):
-            raise RecordError(f"{unit.full(EVALUATION_SUMMARY)}: no scorecard.overall")
-        names = {str(row.get("id")) for row in rows}
-        items = config.get("items", {})
-        problems = []
-        if not isinstance(items, dict) or items.get("count") != len(names):
-            problems.append(f"{len(names)} items answered, {EVALUATION_CONFIG} names {str(items)[:60]}")
-        if len(rows) == len(names):  # one sample an item; with more, level 2 aggregates them
-            problems += _cell_problems("overall", card["overall"], rows)
-            for part in ("section", "category", "difficulty"):
-                problems += _part_problems(part, card.get(f"per_{part}"), rows)
-        overall = card["overall"]
-        yield judged(problems, f"{overall.get('correct')} of {overall.get('n')} right", unit)
-    return each(record.evaluations, find)
+    config, summary = unit.json_object(EVALUATION_CONFIG), unit.json_object(EVALUATION_SUMMARY)
+    rows = unit.lines(PREDICTIONS)
+    card = summary.get("scorecard")
+    if not isinstance(card, dict) or not isinstance(card.get("overall"), dict):
+        raise RecordError(f"{unit.tree_path(EVALUATION_SUMMARY)}: no scorecard.overall")
+    names = {str(row.get("id")) for row in rows}
+    items = config.get("items", {})
+    problems = []
+    if not isinstance(items, dict) or items.get("count") != len(names):
+        problems.append(f"{len(names)} items answered, {EVALUATION_CONFIG} names {str(items)[:60]}")
+    if len(rows) == len(names):  # one sample an item; with more, level 2 aggregates them
+        problems += _cell_problems("overall", card["overall"], rows)
+        for part in ("section", "category", "difficulty"):
+            problems += _part_problems(part, card.get(f"per_{part}"), rows)
+    overall = card["overall"]
+    yield finding_from(problems, f"{overall.get('correct')} of {overall.get('n')} right", unit)
 
 
 @check("recompute.items", level=2, title="the predictions answer exactly the items that the evaluation names",
-       example="the hardest items left out, and counts and scorecard made again")
-def items(record: Record) -> Iterator[CheckFinding]:
+       units=every_evaluation, example="the hardest items left out, and counts and scorecard made again")
+def items(unit: Unit) -> Iterator[CheckFinding]:
     """The digest over the items, made again from what each prediction says about its item."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        # Imported here, and in the functions below: levels 0 and 1 need no scorer and should not wait for one.
-        from workings.scoring.items import items_digest
-        asked, named = _items(unit), _object(unit, EVALUATION_CONFIG).get("items")
-        said = named.get("digest") if isinstance(named, dict) else None
-        digest = items_digest(asked)
-        problems = [] if digest == said else [
-            f"items have digest {digest[:16]}…, {EVALUATION_CONFIG} names {str(said)[:16]}…"]
-        yield judged(problems, f"{len(asked)} items", unit)
-    return each(record.evaluations, find)
+    # Imported here, and in the functions below: levels 0 and 1 need no scorer and should not wait for one.
+    from workings.scoring.items import items_digest
+    asked, named = _items(unit), unit.json_object(EVALUATION_CONFIG).get("items")
+    said = named.get("digest") if isinstance(named, dict) else None
+    digest = items_digest(asked)
+    problems = [] if digest == said else [
+        f"items have digest {digest[:16]}…, {EVALUATION_CONFIG} names {str(said)[:16]}…"]
+    yield finding_from(problems, f"{len(asked)} items", unit)
 
 
-@check("recompute.scores", level=2, title="every completion, extracted and scored again, gets the recorded verdict",
-       example="a wrong answer scored as right, and the scorecard made again")
+@record_check("recompute.scores", level=2,
+              title="every completion, extracted and scored again, gets the recorded verdict",
+              example="a wrong answer scored as right, and the scorecard made again")
 def scores(record: Record) -> Iterator[CheckFinding]:
     """Answer and verdict of each completion against this project's own scorer, in a process with limits."""
     scoring = _Scoring()
@@ -98,46 +105,44 @@ def scores(record: Record) -> Iterator[CheckFinding]:
         except RequestError as error:
             yield failed(f"cannot be scored again: {error.given}; expected {error.expected}", unit)
             return
-        yield judged(problems, f"{count} completions scored again", unit)
+        yield finding_from(problems, f"{count} completions scored again", unit)
         if why_less:
             yield not_checked(f"{count} completions were scored again, and no more: {why_less}", unit)
         if limited:
             yield not_checked(f"{len(limited)} completions count as wrong for a limit that was not met here: "
-                              f"{several(limited)}", unit, blocking=False)
+                              f"{join_first(limited)}", unit, blocking=False)
 
     with scoring:
-        yield from each(record.evaluations, find)
+        yield from for_each_unit(record.evaluations, find)
 
 
 @check("recompute.scorecard", level=2, title="the scorecard, computed again from the predictions, is the recorded one",
-       example="a confidence interval that was moved up")
-def summary(record: Record) -> Iterator[CheckFinding]:
+       units=every_evaluation, example="a confidence interval that was moved up")
+def summary(unit: Unit) -> Iterator[CheckFinding]:
     """Every cell, interval, rate and count; the samples for people, too."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        from workings.evaluation.settings import recorded_version
-        from workings.evaluation.summary import EvaluationSummary
-        recorded, config = _object(unit, EVALUATION_SUMMARY), _object(unit, EVALUATION_CONFIG)
-        aggregate = str(config.get("aggregate"))
-        if not all(is_score(row.get("score")) for row in unit.lines(PREDICTIONS)):
-            raise RecordError(f"{unit.full(PREDICTIONS)}: not every line has a score")
-        # The summary reads a file by its path, and an entry of a zip has none: this one file is copied out.
-        with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
-            path = Path(folder, PREDICTIONS)
-            path.write_bytes(unit.read(PREDICTIONS))
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("error")  # an overflow is no scorecard
-                    again = EvaluationSummary(path, aggregate, recorded_version(config))
-                    value = again.to_json(recorded.get("problems", {}))
-                    samples = again.samples_text()
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Warning,
-                    RequestError) as error:
-                raise RecordError(f"{PREDICTIONS} cannot be summarized ({str(error)[:80]})") from None
-        problems = [f"{EVALUATION_SUMMARY}: {place}" for place in differences(recorded, value)]
-        if unit.has(SAMPLES) and unit.read(SAMPLES) != samples.encode("utf-8"):
-            problems.append(f"{SAMPLES} does not show these predictions")
-        yield judged(problems, "every cell equal", unit)
-    return each(record.evaluations, find)
+    from workings.evaluation.settings import recorded_version
+    from workings.evaluation.summary import EvaluationSummary
+    recorded, config = unit.json_object(EVALUATION_SUMMARY), unit.json_object(EVALUATION_CONFIG)
+    aggregate = str(config.get("aggregate"))
+    if not all(is_score(row.get("score")) for row in unit.lines(PREDICTIONS)):
+        raise RecordError(f"{unit.tree_path(PREDICTIONS)}: not every line has a score")
+    # The summary reads a file by its path, and an entry of a zip has none: this one file is copied out.
+    with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
+        path = Path(folder, PREDICTIONS)
+        path.write_bytes(unit.read(PREDICTIONS))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # an overflow is no scorecard
+                again = EvaluationSummary(path, aggregate, recorded_version(config))
+                value = again.to_json(recorded.get("problems", {}))
+                samples = again.samples_text()
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Warning,
+                RequestError) as error:
+            raise RecordError(f"{PREDICTIONS} cannot be summarized ({str(error)[:80]})") from None
+    problems = [f"{EVALUATION_SUMMARY}: {place}" for place in differences(recorded, value)]
+    if unit.has(SAMPLES) and unit.read(SAMPLES) != samples.encode("utf-8"):
+        problems.append(f"{SAMPLES} does not show these predictions")
+    yield finding_from(problems, "every cell equal", unit)
 
 
 def differences(recorded: Any, again: Any, place: str = "$") -> list[str]:
@@ -154,14 +159,8 @@ def differences(recorded: Any, again: Any, place: str = "$") -> list[str]:
     if numbers and not isinstance(recorded, bool) and not isinstance(again, bool):
         return [] if math.isclose(recorded, again, rel_tol=1e-12, abs_tol=1e-12) else [
             f"{place} is {recorded!r}, computed again {again!r}"]
-    return [] if alike(recorded, again) else [f"{place} is {str(recorded)[:40]!r}, computed again {str(again)[:40]!r}"]
-
-
-def _object(unit: Unit, name: str) -> dict[str, Any]:
-    value = unit.json(name)
-    if not isinstance(value, dict):
-        raise RecordError(f"{unit.full(name)}: not a JSON object")
-    return value
+    return [] if same_json(recorded, again) else [
+        f"{place} is {str(recorded)[:40]!r}, computed again {str(again)[:40]!r}"]
 
 
 def _part_problems(part: str, cells: Any, rows: list[dict[str, Any]]) -> list[str]:
@@ -196,10 +195,10 @@ def _items(unit: Unit) -> "list[Item]":
         try:
             item = item_from_json(_item_facts(row))
         except (ValueError, TypeError, KeyError) as error:
-            raise RecordError(f"{unit.full(PREDICTIONS)}, line {number}: {str(error)[:100]}") from None
+            raise RecordError(f"{unit.tree_path(PREDICTIONS)}, line {number}: {str(error)[:100]}") from None
         # With several samples an item stands on several lines, which have to describe the same question.
         if asked.setdefault(item.id, item) != item:
-            raise RecordError(f"{unit.full(PREDICTIONS)}, line {number}: item {item.id[:60]!r} is another one before")
+            raise RecordError(f"{unit.tree_path(PREDICTIONS)}, line {number}: another item {item.id[:60]!r} before it")
     return list(asked.values())
 
 
@@ -219,10 +218,10 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
     from workings.evaluation.settings import EvaluationSettings
     from workings.scoring.judge import STEP_CHECKERS
     from workings.scoring.scorers import SCORERS, get_scorer
-    config = _object(unit, EVALUATION_CONFIG)
+    config = unit.json_object(EVALUATION_CONFIG)
     scorer, extraction, limits = config.get("scorer"), config.get("extraction"), config.get("limits")
     if not isinstance(scorer, dict) or not isinstance(extraction, dict) or not isinstance(limits, dict):
-        raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: no scorer, extraction or limits")
+        raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: no scorer, extraction or limits")
     name = str(scorer.get("name"))
     # A person's scorer is a path to code: running it would hand the verifier's machine to the record.
     if name not in OUR_SCORERS or name not in SCORERS:
@@ -250,7 +249,7 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
             max_completion_chars=int(limits["max_completion_chars"]), item_seconds=ITEM_SECONDS,
             steps_version=steps_version, extraction_version=there)
     except (RequestError, KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: {str(error)[:120]}") from None
+        raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: {str(error)[:120]}") from None
     return settings
 
 

@@ -6,7 +6,18 @@ from pathlib import PurePosixPath
 from workings.errors import RecordError
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, each, each_run, failed, judged, not_checked, passed, several
+from workings.evidence.verify.registry import (
+    check,
+    every_run,
+    every_unit,
+    failed,
+    finding_from,
+    for_each_unit,
+    join_first,
+    not_checked,
+    passed,
+    record_check,
+)
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
 from workings.record.checkpoints import parse_commit
@@ -14,8 +25,8 @@ from workings.record.layout import ATTEMPTS, CHECKPOINTS, COMMIT, MANIFEST, PART
 from workings.record.seal import refuse_same_but_for_case
 
 
-@check("integrity.names", level=0, title="no hidden, linked, special or oddly named files and no empty folders",
-       example="a file that is a link to a secret of whoever verifies")
+@record_check("integrity.names", level=0, title="no hidden, linked, special or oddly named files and no empty folders",
+              example="a file that is a link to a secret of whoever verifies")
 def names(record: Record) -> Iterator[CheckFinding]:
     """Names that would hide something, lead elsewhere, or be another file on another system."""
     # No sum can list an empty folder, so somebody could add one, or take one away, without a trace.
@@ -27,106 +38,101 @@ def names(record: Record) -> Iterator[CheckFinding]:
         for entry in unit.entries:
             if entry.kind == "other":
                 problems.append(f"{shown(entry.name)}: a link or a special file")
-            elif entry.kind == "folder" and unit.full(entry.name) not in filled:
+            elif entry.kind == "folder" and unit.tree_path(entry.name) not in filled:
                 problems.append(f"{shown(entry.name)}: an empty folder")
             problems += _problems_of(lambda name=entry.name: check_relative(name))
         # On macOS and Windows two names that differ in case are one file, and unpacking would lose one of them.
         problems += _problems_of(lambda: refuse_same_but_for_case([entry.name for entry in unit.entries]))
-        yield judged(problems, f"{len(unit.entries)} plain names", unit)
-    return each(list(record.units), find)
+        yield finding_from(problems, f"{len(unit.entries)} plain names", unit)
+    return for_each_unit(record.units, find)
 
 
-@check("integrity.sealed", level=0, title="every unit has sums and a seal that belong together",
+@check("integrity.sealed", level=0, title="every unit has sums and a seal that belong together", units=every_unit,
        example="an evaluation moved to the place of a report, where nobody would score it again")
-def sealed(record: Record) -> Iterator[CheckFinding]:
+def sealed(unit: Unit) -> Iterator[CheckFinding]:
     """Sums and seal in their one form; the seal names these sums; the unit is what its place says."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        problems = [f"{name} is missing" for name in (SUMS, SEAL) if not unit.has(name)]
-        if not problems:
-            seal = unit.seal
-            # Read for its form alone: sums that cannot be parsed raise here.
-            _ = unit.sums
-            if seal["root"] != unit.root:
-                problems.append(f"{SEAL} names root {str(seal['root'])[:16]}…, {SUMS} has {unit.root[:16]}…")
-            # A run that called itself an evaluation would escape every check that is made for runs.
-            if seal["unit"] != (expected := _kind_by_place(unit, str(seal["unit"]))):
-                problems.append(f"{SEAL} says {str(seal['unit'])[:20]!r}, its place and files say {expected!r}")
-        yield judged(problems, f"root {unit.root}" if not problems else "", unit)
-    return each(list(record.units), find)
+    problems = [f"{name} is missing" for name in (SUMS, SEAL) if not unit.has(name)]
+    if not problems:
+        seal = unit.seal
+        # Read for its form alone: sums that cannot be parsed raise here.
+        _ = unit.sums
+        if seal["root"] != unit.root:
+            problems.append(f"{SEAL} names root {str(seal['root'])[:16]}…, {SUMS} has {unit.root[:16]}…")
+        # A run that called itself an evaluation would escape every check that is made for runs.
+        if seal["unit"] != (expected := _kind_by_place(unit, str(seal["unit"]))):
+            problems.append(f"{SEAL} says {str(seal['unit'])[:20]!r}, its place and files say {expected!r}")
+    yield finding_from(problems, f"root {unit.root}" if not problems else "", unit)
 
 
-@check("integrity.missing", level=0, title="every file that the sums list is there",
+@check("integrity.missing", level=0, title="every file that the sums list is there", units=every_unit,
        example="an evaluation's predictions, deleted after they were sealed")
-def missing(record: Record) -> Iterator[CheckFinding]:
+def missing(unit: Unit) -> Iterator[CheckFinding]:
     """Names in the sums against files: deleted and renamed ones, and the old name of one whose case was changed."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        # Files that the pack names by digest are absent on purpose; `integrity.by_digest` accounts for them.
-        gone = [f"{name} is missing" for name in sorted(unit.sums) if not unit.has(name) and name not in unit.elsewhere]
-        here = f"{len(unit.sums) - len(unit.elsewhere)} files listed and there"
-        yield judged(gone, here + (f", {len(unit.elsewhere)} named by digest" if unit.elsewhere else ""), unit)
-    return each(list(record.units), find)
+    # Files that the pack names by digest are absent on purpose; `integrity.by_digest` accounts for them.
+    external = unit.external_files
+    problems = [f"{name} is missing" for name in sorted(unit.sums) if not unit.has(name) and name not in external]
+    by_digest = f", {len(external)} named by digest" if external else ""
+    yield finding_from(problems, f"{len(unit.sums) - len(external)} files listed and there{by_digest}", unit)
 
 
-@check("integrity.extra", level=0, title="no file that the sums do not list",
-       example="a file that was added to a sealed run")
+@record_check("integrity.extra", level=0, title="no file that the sums do not list",
+              example="a file that was added to a sealed run")
 def extra(record: Record) -> Iterator[CheckFinding]:
     """Files against names in the sums: added and renamed ones; beside the runs only the list of attempts is loose."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
         more = [f"{shown(name)} is in no sums" for name in sorted(unit.files) if name not in unit.sums]
-        yield judged(more, f"{len(unit.files)} files there and listed", unit)
-    yield from each(list(record.units), find)
+        yield finding_from(more, f"{len(unit.files)} files there and listed", unit)
+    yield from for_each_unit(record.units, find)
     # An unfinished run beside sealed ones is normal while something trains, so it is named and blocks no level.
-    if unfinished := sorted({entry.name.split("/")[0] for entry in record.loose if PARTIAL_SUFFIX in entry.name}):
-        yield not_checked(f"not sealed, so not verified: {several(unfinished)}", blocking=False)
+    if unfinished := sorted({entry.name.split("/")[0] for entry in record.unowned_entries
+                             if PARTIAL_SUFFIX in entry.name}):
+        yield not_checked(f"not sealed, so not verified: {join_first(unfinished)}", blocking=False)
     attested = {entry.name for run in record.runs for entry in record.attest(run).values()}
-    lists = {f"{run.place.rpartition('/')[0]}/{ATTEMPTS}" for run in record.runs}
-    loose = [shown(entry.name) for entry in record.loose
+    lists = {f"{run.path.rpartition('/')[0]}/{ATTEMPTS}" for run in record.runs}
+    loose = [shown(entry.name) for entry in record.unowned_entries
              if entry.kind != "folder" and not _may_be_loose(entry.name) and entry.name not in attested
              and entry.name not in lists]
     if loose:
-        yield not_checked(f"outside every seal: {several(loose)}", blocking=False)
+        yield not_checked(f"outside every seal: {join_first(loose)}", blocking=False)
 
 
-@check("integrity.sums", level=0, title="every file's bytes are those that were sealed",
+@check("integrity.sums", level=0, title="every file's bytes are those that were sealed", units=every_unit,
        example="one byte of a checkpoint, flipped")
-def sums(record: Record) -> Iterator[CheckFinding]:
+def sums(unit: Unit) -> Iterator[CheckFinding]:
     """SHA-256 of each file against the sums: flipped bytes, truncation, swapped files."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        problems, hashed = [], 0
-        for name, expected in unit.sums.items():
-            if not unit.has(name):
-                continue  # integrity.missing says so
-            try:
-                # The one place where all bytes are read: in pieces, so that a checkpoint needs no more memory than a
-                # text.
-                digest, size = trees.digest(unit.tree, unit.full(name), record.progress)
-            except RecordError as error:
-                problems.append(str(error))
-                continue
-            hashed += size
-            if digest != expected:
-                problems.append(f"{name}: its bytes are not those that were sealed")
-        yield judged(problems, f"{hashed:,} bytes hashed", unit)
-    return each(list(record.units), find)
+    problems, hashed = [], 0
+    for name, expected in unit.sums.items():
+        if not unit.has(name):
+            continue  # integrity.missing says so
+        try:
+            # The one place where all bytes are read: in pieces, so that a checkpoint needs no more memory than a
+            # text.
+            digest, size = trees.digest(unit.tree, unit.tree_path(name), unit.record.progress)
+        except RecordError as error:
+            problems.append(str(error))
+            continue
+        hashed += size
+        if digest != expected:
+            problems.append(f"{name}: its bytes are not those that were sealed")
+    yield finding_from(problems, f"{hashed:,} bytes hashed", unit)
 
 
 @check("integrity.checkpoints", level=0, title="every checkpoint is complete and is what its commit says",
-       example="another run's weights in a checkpoint, with the sums made again")
-def checkpoints(record: Record) -> Iterator[CheckFinding]:
+       units=every_run, example="another run's weights in a checkpoint, with the sums made again")
+def checkpoints(unit: Unit) -> Iterator[CheckFinding]:
     """Each checkpoint's commit against the sums: same files, same digests, same sizes."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        inside = [entry for entry in unit.files.values() if entry.name.startswith(CHECKPOINTS + "/")]
-        folders = sorted({"/".join(entry.name.split("/")[:2]) for entry in inside})
-        if not folders:
-            yield not_checked("the run holds no checkpoint", unit, blocking=False)
-            return
-        problems = [problem for folder in folders for problem in _checkpoint_problems(unit, folder)]
-        yield judged(problems, f"{len(folders)} checkpoints: {', '.join(name.split('/')[1] for name in folders)}", unit)
-    return each_run(record, find)
+    inside = [entry for entry in unit.files.values() if entry.name.startswith(CHECKPOINTS + "/")]
+    folders = sorted({"/".join(entry.name.split("/")[:2]) for entry in inside})
+    if not folders:
+        yield not_checked("the run holds no checkpoint", unit, blocking=False)
+        return
+    problems = [problem for folder in folders for problem in _checkpoint_problems(unit, folder)]
+    names = ", ".join(folder.split("/")[1] for folder in folders)
+    yield finding_from(problems, f"{len(folders)} checkpoints: {names}", unit)
 
 
-@check("integrity.anchor", level=0, title="the root digest is one that was kept elsewhere",
-       example="all losses invented and everything sealed again: the root is not the published one")
+@record_check("integrity.anchor", level=0, title="the root digest is one that was kept elsewhere",
+              example="all losses invented and everything sealed again: the root is not the published one")
 def anchor(record: Record) -> Iterator[CheckFinding]:
     """The root against `--expect-root`: whoever can change files can seal them again, not a digest kept elsewhere."""
     given = record.expect_root.strip().lower()
@@ -146,7 +152,7 @@ def anchor(record: Record) -> Iterator[CheckFinding]:
         others = [unit.title for unit in record.units if unit not in covered]
         # Units inside the anchored run name its root; another run beside it was published by nobody.
         beside = [unit for unit in record.units if unit not in covered and unit.parent not in covered]
-        yield not_checked(f"not anchored by that digest: {several(others)}; the digest over all is {record.root}",
+        yield not_checked(f"not anchored by that digest: {join_first(others)}; the digest over all is {record.root}",
                           blocking=bool(beside))
 
 
@@ -160,7 +166,7 @@ def _problems_of(look: object) -> list[str]:
 
 def _kind_by_place(unit: Unit, said: str) -> str:
     if unit.parent is not None:
-        return unit.place[len(unit.parent.place):].lstrip("/").split("/")[0]
+        return unit.path[len(unit.parent.path):].lstrip("/").split("/")[0]
     return "run" if unit.has(MANIFEST) or said == "run" else said
 
 
@@ -174,13 +180,13 @@ def _checkpoint_problems(unit: Unit, folder: str) -> list[str]:
     except RecordError as error:
         return [f"{folder}: {error}"]
     # Tensors that a pack leaves out count as there: commit and sums still have to agree about their digests.
-    there = {entry[len(folder) + 1:] for entry in (*unit.files, *unit.elsewhere) if entry.startswith(folder + "/")}
+    there = {entry[len(folder) + 1:] for entry in (*unit.files, *unit.external_files) if entry.startswith(folder + "/")}
     there -= {COMMIT}
     problems = [f"{folder}/{shown(file)}: in the commit or in the folder, not in both"
                 for file in sorted(there ^ set(commit))]
     for file in there & set(commit):
         full = f"{folder}/{file}"
-        size = unit.elsewhere[full] if full in unit.elsewhere else unit.files[full].size
+        size = unit.external_files[full] if full in unit.external_files else unit.files[full].size
         if unit.sums.get(full) != commit[file]["sha256"] or size != commit[file]["bytes"]:
             problems.append(f"{full}: differs from its commit")
     return problems

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from workings.evidence.notes import NUMBER, parse_note, recorded_value
 from workings.evidence.verify.checks.run_consistency import moment
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, each, judged
+from workings.evidence.verify.registry import check, finding_from
 from workings.evidence.verify.result import CheckFinding
 from workings.record.layout import NOTE
 
@@ -13,39 +13,35 @@ from workings.record.layout import NOTE
 def notes_of(record: Record) -> list[Unit]:
     """All notes, those of a run in their order."""
     def place(unit: Unit) -> tuple[str, int]:
-        name = unit.place.rpartition("/")[2]
+        name = unit.path.rpartition("/")[2]
         # By number and not by name: as texts, note 10 would come before note 2.
-        return (unit.parent.place if unit.parent else "", int(name) if NUMBER.fullmatch(name) else 0)
+        return (unit.parent.path if unit.parent else "", int(name) if NUMBER.fullmatch(name) else 0)
     return sorted((unit for unit in record.units if unit.kind == "notes"), key=place)
 
 
-@check("form.notes", level=0, title="notes have their form",
+@check("form.notes", level=0, title="notes have their form", units=notes_of,
        example="a note with a key that notes do not have")
-def form(record: Record) -> Iterator[CheckFinding]:
+def form(unit: Unit) -> Iterator[CheckFinding]:
     """One file with exactly its keys, in a folder with a number."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        facts = parse_note(unit.json(NOTE))["facts"]
-        problems = [] if set(unit.files) == {NOTE} else ["a note holds nothing but its facts"]
-        if unit.parent is not None and not NUMBER.fullmatch(unit.place.rpartition("/")[2]):
-            problems.append("notes are numbered")
-        yield judged(problems, f"{len(facts)} facts said afterwards", unit)
-    return each(notes_of(record), find)
+    facts = parse_note(unit.json(NOTE))["facts"]
+    problems = [] if set(unit.files) == {NOTE} else ["a note holds nothing but its facts"]
+    if unit.parent is not None and not NUMBER.fullmatch(unit.path.rpartition("/")[2]):
+        problems.append("notes are numbered")
+    yield finding_from(problems, f"{len(facts)} facts said afterwards", unit)
 
 
 @check("consistency.notes", level=1, title="notes are later than their run and contradict nothing that it recorded",
-       example="a note dated before its run, as if somebody had foreseen the result")
-def consistent(record: Record) -> Iterator[CheckFinding]:
+       units=notes_of, example="a note dated before its run, as if somebody had foreseen the result")
+def consistent(unit: Unit) -> Iterator[CheckFinding]:
     """Time and facts of a note against its run: what is known only afterwards replaces nothing that was recorded."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        run = unit.parent
-        if run is None:
-            return
-        note = parse_note(unit.json(NOTE))
-        problems = [] if note["run"] == run.root else ["it names another run's root"]
-        # A note that is older than its run could not know what the run recorded, and could pretend to have foreseen it.
-        if moment(note["written_at"]) < moment(run.manifest.finished_at):
-            problems.append("written before the run had finished")
-        problems += [f"{key}: the run itself recorded {str(there)[:40]!r}" for key in sorted(note["facts"])
-                     if (there := recorded_value(run.manifest, key)) is not None]
-        yield judged(problems, f"said at {note['written_at']}", unit)
-    return each(notes_of(record), find)
+    run = unit.parent
+    if run is None:
+        return
+    note = parse_note(unit.json(NOTE))
+    problems = [] if note["run"] == run.root else ["it names another run's root"]
+    # A note that is older than its run could not know what the run recorded, and could pretend to have foreseen it.
+    if moment(note["written_at"]) < moment(run.manifest.finished_at):
+        problems.append("written before the run had finished")
+    problems += [f"{key}: the run itself recorded {str(there)[:40]!r}" for key in sorted(note["facts"])
+                 if (there := recorded_value(run.manifest, key)) is not None]
+    yield finding_from(problems, f"said at {note['written_at']}", unit)

@@ -8,12 +8,12 @@ from typing import Any
 from workings.errors import RecordError, RequestError
 from workings.evidence.claims import CLAIMS, Claim, agrees, parse_claims, resolve, unsourced
 from workings.evidence.model_card import FORM, model_card
-from workings.evidence.pack.form import BY_DIGEST, COMPARISON, PACK, REPORT, may_be_elsewhere, parse_pack
+from workings.evidence.pack.form import BY_DIGEST, COMPARISON, PACK, REPORT, may_be_external, parse_pack
 from workings.evidence.pack.readme import FORM as README_FORM
 from workings.evidence.pack.readme import PackedRun, readme
 from workings.evidence.verify.checks.evaluations import differences
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, each, failed, judged, not_checked, several
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import check, every_pack, failed, finding_from, join_first, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
 from workings.evidence.writeup import WRITEUP
@@ -35,139 +35,127 @@ CARDS, RECIPES = "model_cards", "recipes"
 
 
 @check("integrity.pack", level=0, title="a pack holds exactly the units that it lists, with their roots",
-       example="a run or an evaluation taken out of a pack")
-def units(record: Record) -> Iterator[CheckFinding]:
+       units=every_pack, example="a run or an evaluation taken out of a pack")
+def units(pack: Unit) -> Iterator[CheckFinding]:
     """The pack's list against the units that are there: no run and no evaluation was added or taken away."""
-    def find(pack: Unit) -> Iterator[CheckFinding]:
-        listed, _ = parse_pack(pack.json(PACK))
-        here = {_below(pack, unit): unit for unit in record.units if unit is not pack and unit.place.startswith(
-            pack.full(""))}
-        problems = [f"{shown(place)} is listed and not here" for place in sorted(listed.keys() - here.keys())]
-        problems += [f"{shown(place)} is here and not listed" for place in sorted(here.keys() - listed.keys())]
-        problems += [f"{shown(place)} has another root than the one listed" for place in sorted(here.keys() & listed)
-                     if not here[place].has(SUMS) or here[place].root != listed[place]]
-        # A seal in the pack's own files would look like a checked run to a reader, and no check would have opened it.
-        problems += [f"{shown(name)}: a unit where none may stand, so nothing in it was checked"
-                     for name in sorted(pack.files) if name.rpartition("/")[2] in (SEAL, SUMS, MANIFEST)]
-        yield judged(problems, f"{len(listed)} units", pack)
-    return each(record.packs, find)
+    listed, _ = parse_pack(pack.json(PACK))
+    here = {_below(pack, unit): unit for unit in pack.record.units if unit is not pack and unit.path.startswith(
+        pack.tree_path(""))}
+    problems = [f"{shown(place)} is listed and not here" for place in sorted(listed.keys() - here.keys())]
+    problems += [f"{shown(place)} is here and not listed" for place in sorted(here.keys() - listed.keys())]
+    problems += [f"{shown(place)} has another root than the one listed" for place in sorted(here.keys() & listed)
+                 if not here[place].has(SUMS) or here[place].root != listed[place]]
+    # A seal in the pack's own files would look like a checked run to a reader, and no check would have opened it.
+    problems += [f"{shown(name)}: a unit where none may stand, so nothing in it was checked"
+                 for name in sorted(pack.files) if name.rpartition("/")[2] in (SEAL, SUMS, MANIFEST)]
+    yield finding_from(problems, f"{len(listed)} units", pack)
 
 
-@check("integrity.by_digest", level=0, title="only a checkpoint's tensors are named by digest",
+@check("integrity.by_digest", level=0, title="only a checkpoint's tensors are named by digest", units=every_pack,
        example="a training log left out of a pack as if it were weights")
-def by_digest(record: Record) -> Iterator[CheckFinding]:
+def by_digest(pack: Unit) -> Iterator[CheckFinding]:
     """What is named by its digest is not here and was not hashed: neither missing nor checked."""
-    def find(pack: Unit) -> Iterator[CheckFinding]:
-        _, rows = parse_pack(pack.json(PACK))
-        runs = _runs_in(record, pack)
-        present = [f"{shown(run.full(name))}: here, and the pack names such files by digest" for run in runs.values()
-                 for name in run.files if may_be_elsewhere(name)] if pack.json(PACK)["weights"] == BY_DIGEST else []
-        if not rows and not present:
-            return
-        problems, names = present, []
-        for row in rows:
-            name = shown(f"{row.place}/{row.file}")
-            if not may_be_elsewhere(row.file):
-                problems.append(f"{name}: a file of this kind has to be in the pack")
-            elif row.place not in runs:
-                problems.append(f"{name}: of no run in the pack")
-            elif row.file not in runs[row.place].elsewhere:
-                problems.append(f"{name}: here as well, or not with the digest that the run's sums have")
-            names.append(name)
-        if problems:
-            yield failed(several(problems), pack)
-            return
-        # Not checked rather than passed: nobody has seen these bytes. A replay, which needs them, says so too.
-        total = sum(row.bytes for row in rows)
-        yield not_checked(f"{len(rows)} files ({total:,} bytes) are named by their digests and are not here: "
-                          f"{several(names)}", pack, blocking=False)
-    return each(record.packs, find)
+    _, rows = parse_pack(pack.json(PACK))
+    runs = _runs_in(pack)
+    present = [f"{shown(run.tree_path(name))}: here, and the pack names such files by digest" for run in runs.values()
+             for name in run.files if may_be_external(name)] if pack.json(PACK)["weights"] == BY_DIGEST else []
+    if not rows and not present:
+        return
+    problems, names = present, []
+    for row in rows:
+        name = shown(f"{row.run_path}/{row.file}")
+        if not may_be_external(row.file):
+            problems.append(f"{name}: a file of this kind has to be in the pack")
+        elif row.run_path not in runs:
+            problems.append(f"{name}: of no run in the pack")
+        elif row.file not in runs[row.run_path].external_files:
+            problems.append(f"{name}: here as well, or not with the digest that the run's sums have")
+        names.append(name)
+    if problems:
+        yield failed(join_first(problems), pack)
+        return
+    # Not checked rather than passed: nobody has seen these bytes. A replay, which needs them, says so too.
+    total = sum(row.bytes for row in rows)
+    yield not_checked(f"{len(rows)} files ({total:,} bytes) are named by their digests and are not here: "
+                      f"{join_first(names)}", pack, blocking=False)
 
 
-@check("consistency.pack", level=1, title="a pack's README and recipes are those of its records",
+@check("consistency.pack", level=1, title="a pack's README and recipes are those of its records", units=every_pack,
        example="another command to train a run again, in the README of a pack")
-def texts(record: Record) -> Iterator[CheckFinding]:
+def texts(pack: Unit) -> Iterator[CheckFinding]:
     """The README written again, where it is of the form that this version writes; each recipe against its run's."""
-    def find(pack: Unit) -> Iterator[CheckFinding]:
-        runs = _runs_in(record, pack)
-        recipes = {f"{RECIPES}/{place.rpartition('/')[2]}.yaml": run for place, run in runs.items()}
-        there = {name for name in pack.files if name.startswith(f"{RECIPES}/")}
-        problems = [f"{shown(name)} is here, and not the recipe of a run" if name in there else
-                    f"{shown(name)} is missing" for name in sorted(there ^ recipes.keys())]
-        problems += [f"{name} is not the recipe of {shown(run.place)}" for name, run in sorted(recipes.items())
-                     if name in there and pack.read(name, MAX_DOCUMENT_BYTES) != run.read(RECIPE, MAX_DOCUMENT_BYTES)]
-        form = pack.json(PACK).get("readme")
-        if form != README_FORM:
-            yield not_checked(f"a README of form {shown(str(form))}, this version writes {README_FORM}", pack,
-                              blocking=False)
-        elif pack.read(README, MAX_DOCUMENT_BYTES) != _readme(pack, runs).encode("utf-8"):
-            problems.append(f"{README} is not what the records give")
-        yield judged(problems, f"{README} and {len(recipes)} recipes", pack)
-    return each(record.packs, find)
+    runs = _runs_in(pack)
+    recipes = {f"{RECIPES}/{place.rpartition('/')[2]}.yaml": run for place, run in runs.items()}
+    there = {name for name in pack.files if name.startswith(f"{RECIPES}/")}
+    problems = [f"{shown(name)} is here, and not the recipe of a run" if name in there else
+                f"{shown(name)} is missing" for name in sorted(there ^ recipes.keys())]
+    problems += [f"{name} is not the recipe of {shown(run.path)}" for name, run in sorted(recipes.items())
+                 if name in there and pack.read(name, MAX_DOCUMENT_BYTES) != run.read(RECIPE, MAX_DOCUMENT_BYTES)]
+    form = pack.json(PACK).get("readme")
+    if form != README_FORM:
+        yield not_checked(f"a README of form {shown(str(form))}, this version writes {README_FORM}", pack,
+                          blocking=False)
+    elif pack.read(README, MAX_DOCUMENT_BYTES) != _readme(pack, runs).encode("utf-8"):
+        problems.append(f"{README} is not what the records give")
+    yield finding_from(problems, f"{README} and {len(recipes)} recipes", pack)
 
 
 @check("recompute.claims", level=2, title="every number in the pack's texts is its source's, at its rounding",
-       example="a number changed in the report of a pack")
-def claims(record: Record) -> Iterator[CheckFinding]:
+       units=every_pack, example="a number changed in the report of a pack")
+def claims(pack: Unit) -> Iterator[CheckFinding]:
     """Each claim's number stands where it says, and is the value it names; no number of a model card is without one."""
-    def find(pack: Unit) -> Iterator[CheckFinding]:
-        stated = parse_claims(pack.json(CLAIMS))
-        texts = {name: _text(pack, name) for name in _documents(pack)}
-        problems = [problem for claim in stated for problem in _claim_problems(record, pack, claim, texts)]
-        bare = {name: unsourced(name, text, stated) for name, text in texts.items()}
-        problems += [f"{name}: {several(numbers)} without a source" for name, numbers in bare.items()
-                     if numbers and name.startswith(CARDS + "/")]
-        # A model card is made from the record and can source every number; a person's text and the report need not.
-        others = [f"{name}: {len(numbers)} numbers" for name, numbers in bare.items()
-                  if numbers and not name.startswith(CARDS + "/")]
-        if others and not problems:
-            yield not_checked(f"{len(stated)} numbers are their sources'; without a source in {CLAIMS}: "
-                              f"{several(others)}", pack, blocking=False)
-        yield judged(problems, f"{len(stated)} numbers of {len(texts)} texts", pack)
-    return each(record.packs, find)
+    stated = parse_claims(pack.json(CLAIMS))
+    texts = {name: _text(pack, name) for name in _documents(pack)}
+    problems = [problem for claim in stated for problem in _claim_problems(pack, claim, texts)]
+    bare = {name: unsourced(name, text, stated) for name, text in texts.items()}
+    problems += [f"{name}: {join_first(numbers)} without a source" for name, numbers in bare.items()
+                 if numbers and name.startswith(CARDS + "/")]
+    # A model card is made from the record and can source every number; a person's text and the report need not.
+    others = [f"{name}: {len(numbers)} numbers" for name, numbers in bare.items()
+              if numbers and not name.startswith(CARDS + "/")]
+    if others and not problems:
+        yield not_checked(f"{len(stated)} numbers are their sources'; without a source in {CLAIMS}: "
+                          f"{join_first(others)}", pack, blocking=False)
+    yield finding_from(problems, f"{len(stated)} numbers of {len(texts)} texts", pack)
 
 
 @check("recompute.model_cards", level=2, title="model cards, made again from the record, are those in the pack",
-       example="a number hidden in a model card")
-def cards(record: Record) -> Iterator[CheckFinding]:
+       units=every_pack, example="a number hidden in a model card")
+def cards(pack: Unit) -> Iterator[CheckFinding]:
     """Byte for byte, where they are of the form that this version writes."""
-    def find(pack: Unit) -> Iterator[CheckFinding]:
-        form = pack.json(PACK).get("model_cards")
-        if form != FORM:
-            yield not_checked(f"cards of form {shown(str(form))}, this version writes {FORM}", pack, blocking=False)
-            return
-        problems = []
-        packed = _runs_in(record, pack)
-        for place, run in packed.items():
-            name = f"{CARDS}/{run.place.rpartition('/')[2]}.md"
-            evaluations = {unit.place.rpartition("/")[2]: {"summary": unit.json(EVALUATION_SUMMARY),
-                                                           "config": unit.json(EVALUATION_CONFIG)}
-                           for unit in record.evaluations if unit.parent is run}
-            # The card is a function of the record, so an edited number shows as a difference whatever its claim says.
-            again = model_card(name, place, run.manifest, run.root, evaluations).text
-            if pack.read(name, MAX_DOCUMENT_BYTES) != again.encode("utf-8"):
-                problems.append(f"{name} is not the card of {place}")
-        yield judged(problems, f"{len(packed)} cards made again", pack)
-    return each(record.packs, find)
+    form = pack.json(PACK).get("model_cards")
+    if form != FORM:
+        yield not_checked(f"cards of form {shown(str(form))}, this version writes {FORM}", pack, blocking=False)
+        return
+    problems = []
+    packed = _runs_in(pack)
+    for place, run in packed.items():
+        name = f"{CARDS}/{run.path.rpartition('/')[2]}.md"
+        evaluations = {unit.path.rpartition("/")[2]: {"summary": unit.json(EVALUATION_SUMMARY),
+                                                       "config": unit.json(EVALUATION_CONFIG)}
+                       for unit in pack.record.evaluations if unit.parent is run}
+        # The card is a function of the pack.record, so an edited number shows as a difference whatever its claim says.
+        again = model_card(name, place, run.manifest, run.root, evaluations).text
+        if pack.read(name, MAX_DOCUMENT_BYTES) != again.encode("utf-8"):
+            problems.append(f"{name} is not the card of {place}")
+    yield finding_from(problems, f"{len(packed)} cards made again", pack)
 
 
 @check("recompute.comparison", level=2, title="the pack's comparison, computed again from the predictions, is the same",
-       example="a number changed in the comparison of two runs")
-def comparison(record: Record) -> Iterator[CheckFinding]:
+       units=every_pack, example="a number changed in the comparison of two runs")
+def comparison(pack: Unit) -> Iterator[CheckFinding]:
     """Every number of the comparison, its sentence and its verdict, against what the two evaluations give."""
-    def find(pack: Unit) -> Iterator[CheckFinding]:
-        if not pack.has(COMPARISON):
-            return
-        recorded = pack.json(COMPARISON)
-        sides = [recorded.get(side, {}).get("path") for side in ("a", "b")] if isinstance(recorded, dict) else []
-        both = [next((unit for unit in record.evaluations if _below(pack, unit) == side), None) for side in sides]
-        if len(both) != 2 or both[0] is None or both[1] is None:
-            yield failed(f"{COMPARISON} names evaluations that are not here", pack)
-            return
-        again = compared_again(pack, both[0], both[1], recorded)
-        yield judged([f"{COMPARISON}: {place}" for place in differences(recorded, again)],
-                     f"{shown(str(recorded.get('verdict')))}, every number equal", pack)
-    return each(record.packs, find)
+    if not pack.has(COMPARISON):
+        return
+    recorded = pack.json(COMPARISON)
+    sides = [recorded.get(side, {}).get("path") for side in ("a", "b")] if isinstance(recorded, dict) else []
+    both = [next((unit for unit in pack.record.evaluations if _below(pack, unit) == side), None) for side in sides]
+    if len(both) != 2 or both[0] is None or both[1] is None:
+        yield failed(f"{COMPARISON} names evaluations that are not here", pack)
+        return
+    again = compared_again(pack, both[0], both[1], recorded)
+    yield finding_from([f"{COMPARISON}: {place}" for place in differences(recorded, again)],
+                       f"{shown(str(recorded.get('verdict')))}, every number equal", pack)
 
 
 def compared_again(pack: Unit, a: Unit, b: Unit, recorded: Mapping[str, Any]) -> Any:
@@ -223,17 +211,17 @@ def _checked_name(unit: Unit) -> str:
     from workings.record.layout import check_relative
 
     # The name becomes a folder on this machine: with `..` or a slash in it, it would lead out of the temporary one.
-    name = unit.place.rpartition("/")[2]
+    name = unit.path.rpartition("/")[2]
     return str(check_relative(name))
 
 
-def _runs_in(record: Record, pack: Unit) -> dict[str, Unit]:
+def _runs_in(pack: Unit) -> dict[str, Unit]:
     """Runs of a pack by their place in it."""
-    return {_below(pack, run): run for run in record.runs if run.place.startswith(pack.full(""))}
+    return {_below(pack, run): run for run in pack.record.runs if run.path.startswith(pack.tree_path(""))}
 
 
 def _below(pack: Unit, unit: Unit) -> str:
-    return unit.place[len(pack.place):].lstrip("/")
+    return unit.path[len(pack.path):].lstrip("/")
 
 
 def _documents(pack: Unit) -> list[str]:
@@ -246,12 +234,12 @@ def _text(pack: Unit, name: str) -> str:
     return pack.read(name, MAX_DOCUMENT_BYTES).decode("utf-8", errors="replace")
 
 
-def _claim_problems(record: Record, pack: Unit, claim: Claim, texts: dict[str, str]) -> list[str]:
+def _claim_problems(pack: Unit, claim: Claim, texts: dict[str, str]) -> list[str]:
     where = f"{shown(claim.document)}: {shown(claim.text)}"
     if claim.document not in texts or texts[claim.document][claim.at:claim.at + len(claim.text)] != claim.text:
         return [f"{where} does not stand there"]
     try:
-        value = _value(record, pack, claim)
+        value = _value(pack, claim)
     except RecordError as error:
         return [f"{where}: {error}"]
     if not agrees(claim.text, value, claim.unit, claim.digits):
@@ -259,12 +247,12 @@ def _claim_problems(record: Record, pack: Unit, claim: Claim, texts: dict[str, s
     return []
 
 
-def _value(record: Record, pack: Unit, claim: Claim) -> Any:
-    full = pack.full(claim.source.file)
-    inside = [unit for unit in record.units if full.startswith(f"{unit.place}/" if unit.place else "")]
+def _value(pack: Unit, claim: Claim) -> Any:
+    full = pack.tree_path(claim.source.file)
+    inside = [unit for unit in pack.record.units if full.startswith(f"{unit.path}/" if unit.path else "")]
     # The innermost unit answers for a file; the pack itself encloses all of them, so there is at least one.
-    unit = max(inside, key=lambda unit: len(unit.place))
-    name = full[len(unit.place):].lstrip("/")
+    unit = max(inside, key=lambda unit: len(unit.path))
+    name = full[len(unit.path):].lstrip("/")
     if not claim.source.line:
         return resolve(unit.json(name), claim.source.pointer)
     rows = unit.lines(name)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from workings.errors import RecordError
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import alike, check, each_run, judged, not_checked
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import check, every_run, finding_from, not_checked, same_json
 from workings.evidence.verify.result import CheckFinding
 from workings.hardware.memory import PROCESS_PEAK, gib
 from workings.planning.verdict import CPU_MARGINAL_SHARE, GROUPS, MARGINAL_SHARE
@@ -19,42 +19,40 @@ PEAK_SLACK = 0.02
 
 
 @check("consistency.plan", level=1, title="prediction, measurement and manifest agree; a forced run says so",
-       example="a smaller predicted peak in the plan than in the manifest")
-def plan(record: Record) -> Iterator[CheckFinding]:
+       units=every_run, example="a smaller predicted peak in the plan than in the manifest")
+def plan(unit: Unit) -> Iterator[CheckFinding]:
     """The predicted peak is the same everywhere, a verdict of no was forced, memory that ran out is an event."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        if not unit.has(PLAN):
-            yield not_checked(f"no {PLAN}", unit, blocking=False)
-            return
-        before = _object(unit, PLAN)
-        if before is None:  # `form.json` says what is wrong with it
-            yield not_checked(f"{PLAN} is not a JSON object", unit, blocking=False)
-            return
-        peak, facts = before.get("peak_bytes"), unit.manifest.facts
-        problems = []
-        # A plan that does not say whether it fits contradicts nothing.
-        if isinstance(fits := before.get("fits"), bool) and not alike(facts.get("forced", False), not fits):
-            problems.append(f"{PLAN} says that it {'fits' if fits else 'does not fit'}, and facts.forced is "
-                            f"{str(facts.get('forced'))[:20]}")
-        if facts.get("predicted_peak_bytes", peak) != peak:
-            problems.append(f"{PLAN} predicts {peak}, the manifest {facts['predicted_peak_bytes']}")
-        if unit.described:
-            problems += _plan_problems(unit, before)
-        if not unit.has(MEASURED):  # records made before it existed
-            yield judged(problems, f"predicted {peak}, nothing measured beside it", unit)
-            return
-        after = _object(unit, MEASURED) or {}
-        problems += _measured_problems(unit, peak, after)
-        problems += _growth_problems(unit, peak, after)
-        # As JSON: to Python `true` is 1.
-        if dumps([after.get("predicted_for_batch", before.get("batch"))]) != dumps([before.get("batch")]):
-            problems.append(f"{MEASURED} is of another batch than {PLAN}")
-        if after.get("predicted_source", before.get("source")) != before.get("source"):
-            problems.append(f"{MEASURED} names another source of the prediction than {PLAN}")
-        if after.get("available_bytes", before.get("available_bytes")) != before.get("available_bytes"):
-            problems.append(f"{MEASURED} and {PLAN} do not have the same memory free")
-        yield judged(problems, "" if problems else memory_sentence(after), unit)
-    return each_run(record, find)
+    if not unit.has(PLAN):
+        yield not_checked(f"no {PLAN}", unit, blocking=False)
+        return
+    before = _object(unit, PLAN)
+    if before is None:  # `form.json` says what is wrong with it
+        yield not_checked(f"{PLAN} is not a JSON object", unit, blocking=False)
+        return
+    peak, facts = before.get("peak_bytes"), unit.manifest.facts
+    problems = []
+    # A plan that does not say whether it fits contradicts nothing.
+    if isinstance(fits := before.get("fits"), bool) and not same_json(facts.get("forced", False), not fits):
+        problems.append(f"{PLAN} says that it {'fits' if fits else 'does not fit'}, and facts.forced is "
+                        f"{str(facts.get('forced'))[:20]}")
+    if facts.get("predicted_peak_bytes", peak) != peak:
+        problems.append(f"{PLAN} predicts {peak}, the manifest {facts['predicted_peak_bytes']}")
+    if unit.written_by_train:
+        problems += _plan_problems(unit, before)
+    if not unit.has(MEASURED):  # records made before it existed
+        yield finding_from(problems, f"predicted {peak}, nothing measured beside it", unit)
+        return
+    after = _object(unit, MEASURED) or {}
+    problems += _measured_problems(unit, peak, after)
+    problems += _growth_problems(unit, peak, after)
+    # As JSON: to Python `true` is 1.
+    if dumps([after.get("predicted_for_batch", before.get("batch"))]) != dumps([before.get("batch")]):
+        problems.append(f"{MEASURED} is of another batch than {PLAN}")
+    if after.get("predicted_source", before.get("source")) != before.get("source"):
+        problems.append(f"{MEASURED} names another source of the prediction than {PLAN}")
+    if after.get("available_bytes", before.get("available_bytes")) != before.get("available_bytes"):
+        problems.append(f"{MEASURED} and {PLAN} do not have the same memory free")
+    yield finding_from(problems, "" if problems else memory_sentence(after), unit)
 
 
 def _measured_problems(unit: Unit, predicted: Any, after: dict[str, Any]) -> list[str]:
@@ -149,8 +147,8 @@ def _growth_problems(unit: Unit, predicted: Any, after: dict[str, Any]) -> list[
 
 
 def _object(unit: Unit, name: str) -> dict[str, Any] | None:
+    """Contents of a file; None where they are not a JSON object."""
     try:
-        value = unit.json(name)
+        return unit.json_object(name)
     except RecordError:
         return None
-    return value if isinstance(value, dict) else None

@@ -5,7 +5,7 @@ takes the weights: a replay asks the reference again.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -15,11 +15,11 @@ from workings.evidence.verify.checks.data_order import (
     batches_of,
     kept_rows,
     learns_from_pairs,
+    only_if_few_sequences,
     planned_steps,
-    too_many_sequences,
 )
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, each_run, judged
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import check, every_run, finding_from
 from workings.evidence.verify.result import CheckFinding
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
 
@@ -33,110 +33,94 @@ CLOSE_AT_FIRST = 1e-4
 
 
 @check("consistency.pairs", level=1, title="rows are pairs: a chosen and a rejected one of the same prompt",
+       units=every_run, when=learns_from_pairs, precondition=only_if_few_sequences,
        example="a pair with the same completion on both sides")
-def pairs(record: Record) -> Iterator[CheckFinding]:
+def pairs(unit: Unit) -> Iterator[CheckFinding]:
     """Ids side by side; the same question and as many tokens of prompt; two completions that differ."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        from workings.data.pair_rows import pair_ids
-        rows = kept_rows(unit)
-        names = pair_ids([row["id"] for row in rows])
-        pair_ids([str(row.get("id")) for row in unit.lines(ROWS) if row.get("status") == "dropped"])
-        problems = []
-        for name, chosen, rejected in zip(names, rows[::2], rows[1::2], strict=True):
-            if chosen.get("prompt_digest") != rejected.get("prompt_digest") or _prompt(chosen) != _prompt(rejected):
-                problems.append(f"pair {name[:60]!r}: completions of different prompts")
-            if chosen["digest"] == rejected["digest"]:
-                problems.append(f"pair {name[:60]!r}: one completion, chosen and rejected")
-        yield judged(problems, f"{len(names):,} pairs", unit)
-    return _each(record, find)
+    from workings.data.pair_rows import pair_ids
+    rows = kept_rows(unit)
+    names = pair_ids([row["id"] for row in rows])
+    pair_ids([str(row.get("id")) for row in unit.lines(ROWS) if row.get("status") == "dropped"])
+    problems = []
+    for name, chosen, rejected in zip(names, rows[::2], rows[1::2], strict=True):
+        if chosen.get("prompt_digest") != rejected.get("prompt_digest") or _prompt(chosen) != _prompt(rejected):
+            problems.append(f"pair {name[:60]!r}: completions of different prompts")
+        if chosen["digest"] == rejected["digest"]:
+            problems.append(f"pair {name[:60]!r}: one completion, chosen and rejected")
+    yield finding_from(problems, f"{len(names):,} pairs", unit)
 
 
 @check("consistency.reference", level=1, title="the reference was asked about the rows that were learned from",
+       units=every_run, when=learns_from_pairs, precondition=only_if_few_sequences,
        example="a row that the reference said nothing of")
-def reference(record: Record) -> Iterator[CheckFinding]:
+def reference(unit: Unit) -> Iterator[CheckFinding]:
     """One log probability for each row of the first epoch, as far as the planned steps reach; none above 0."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        if not unit.metrics and not unit.has(REFERENCE_LOG_PROBS):  # it ended before the reference was asked
-            return
-        from workings.data.batches import Position
-        said, batches = _said(unit), batches_of(unit)
-        asked = min(unit.manifest.planned_steps, batches.batches_in_epoch(0))
-        expected = {name for number in range(asked) for ids in batches.row_ids(Position(0, number)) for name in ids}
-        problems = []
-        if said.keys() != expected:
-            problems.append(f"{REFERENCE_LOG_PROBS} has {len(said)} rows, {len(expected.symmetric_difference(said))} "
-                            f"of them or of the {len(expected)} learned ones only on one side")
-        # A logarithm of a probability is at most 0; rounding may lift a sum a little.
-        problems += [f"row {name[:60]!r}: log probability {x:g}" for name, x in said.items() if not x <= 1e-3]
-        yield judged(problems, f"{len(said):,} rows", unit)
-    return _each(record, find)
+    if not unit.metrics and not unit.has(REFERENCE_LOG_PROBS):  # it ended before the reference was asked
+        return
+    from workings.data.batches import Position
+    said, batches = _said(unit), batches_of(unit)
+    asked = min(unit.manifest.planned_steps, batches.batches_in_epoch(0))
+    expected = {name for number in range(asked) for ids in batches.row_ids(Position(0, number)) for name in ids}
+    problems = []
+    if said.keys() != expected:
+        problems.append(f"{REFERENCE_LOG_PROBS} has {len(said)} rows, {len(expected.symmetric_difference(said))} "
+                        f"of them or of the {len(expected)} learned ones only on one side")
+    # A logarithm of a probability is at most 0; rounding may lift a sum a little.
+    problems += [f"row {name[:60]!r}: log probability {x:g}" for name, x in said.items() if not x <= 1e-3]
+    yield finding_from(problems, f"{len(said):,} rows", unit)
 
 
 @check("consistency.preferences", level=1, title="accuracies are shares of pairs, margins differences of rewards",
+       units=every_run, when=learns_from_pairs, precondition=only_if_few_sequences,
        example="an accuracy that is no share of the step's pairs")
-def preferences(record: Record) -> Iterator[CheckFinding]:
+def preferences(unit: Unit) -> Iterator[CheckFinding]:
     """Accuracy and margin of each step against pairs and rewards; the loss is none that its mean margin forbids."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        algorithm, problems, count = _algorithm(unit), [], 0
-        for line, ids in _steps(unit):
-            count += 1
-            numbers, place, size = _numbers(line), f"step {line.get('step')}", len(ids[0])
-            right = numbers["accuracy"] * size
-            # A share of so many pairs, times their number, is a whole number but for float32's rounding.
-            if not 0 <= numbers["accuracy"] <= 1 or abs(right - round(right)) > CLOSE * size:
-                problems.append(f"{place}: accuracy {numbers['accuracy']:g} of {size} pairs")
-            difference = numbers["chosen_reward"] - numbers["rejected_reward"]
-            if not _near(numbers["margin"], difference, algorithm.beta * _scale(numbers), CLOSE):
-                problems.append(f"{place}: margin {numbers['margin']:g}, its rewards are {difference:g} apart")
-            least = _least_loss(algorithm, numbers["margin"])
-            if numbers["loss"] < least - CLOSE * (1 + algorithm.beta * _scale(numbers)):
-                problems.append(f"{place}: loss {numbers['loss']:g}, with this margin it is at least {least:g}")
-        yield judged(problems, f"{count} steps", unit)
-    return _each(record, find)
+    algorithm, problems, count = _algorithm(unit), [], 0
+    for line, ids in _steps(unit):
+        count += 1
+        numbers, place, size = _numbers(line), f"step {line.get('step')}", len(ids[0])
+        right = numbers["accuracy"] * size
+        # A share of so many pairs, times their number, is a whole number but for float32's rounding.
+        if not 0 <= numbers["accuracy"] <= 1 or abs(right - round(right)) > CLOSE * size:
+            problems.append(f"{place}: accuracy {numbers['accuracy']:g} of {size} pairs")
+        difference = numbers["chosen_reward"] - numbers["rejected_reward"]
+        if not _near(numbers["margin"], difference, algorithm.beta * _scale(numbers), CLOSE):
+            problems.append(f"{place}: margin {numbers['margin']:g}, its rewards are {difference:g} apart")
+        least = _least_loss(algorithm, numbers["margin"])
+        if numbers["loss"] < least - CLOSE * (1 + algorithm.beta * _scale(numbers)):
+            problems.append(f"{place}: loss {numbers['loss']:g}, with this margin it is at least {least:g}")
+    yield finding_from(problems, f"{count} steps", unit)
 
 
 @check("recompute.implied_rewards", level=2, title="implied rewards follow from log probabilities and reference",
+       units=every_run, when=learns_from_pairs, precondition=only_if_few_sequences,
        example="another beta in the recipe than the rewards follow from")
-def implied_rewards(record: Record) -> Iterator[CheckFinding]:
+def implied_rewards(unit: Unit) -> Iterator[CheckFinding]:
     """Log probability minus reward over beta is what the reference said; the first rewards are 0."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        algorithm, problems, count = _algorithm(unit), [], 0
-        said = _said(unit) if unit.metrics else {}
-        for line, ids in _steps(unit):
-            numbers = _numbers(line)
-            if line.get("step") == 1 and _is_exact(unit):
-                problems += _first_loss_problems(algorithm, numbers)
-            for side, names in zip(("chosen", "rejected"), ids, strict=True):
-                count += 1
-                if missing := [name for name in names if name not in said]:
-                    problems.append(f"step {line.get('step')}: nothing was said of {missing[0][:60]!r}")
-                    continue
-                # reward = beta (log p - reference), so the log itself says what the reference must have said: log p -
-                # reward / beta.
-                mean = math.fsum(said[name] for name in names) / len(names)
-                now, moved = numbers[f"{side}_log_prob"], numbers[f"{side}_reward"] / algorithm.beta
-                size = abs(now) + abs(mean)
-                if not _near(now - moved, mean, size, CLOSE):
-                    problems.append(f"step {line.get('step')}: by the log the reference finds the {side} rows "
-                                    f"{now - moved:.6g}, it said {mean:.6g}")
-                elif line.get("step") == 1 and _is_exact(unit) and not _near(moved, 0.0, size, CLOSE_AT_FIRST):
-                    problems.append(f"step 1: the {side} rows are {moved:.3g} likelier than under the reference, which "
-                                    "is the model before this step")
-        first = "" if _is_exact(unit) else "; that the first ones are 0 is compared in float32 on a CPU only"
-        yield judged(problems, f"{count} means of rewards{first}", unit)
-    return _each(record, find)
-
-
-def _each(record: Record, find: Callable[[Unit], Iterator[CheckFinding]]) -> Iterator[CheckFinding]:
-    def of_pairs(unit: Unit) -> Iterator[CheckFinding]:
-        if not learns_from_pairs(unit):
-            return
-        if (many := too_many_sequences(unit)) is not None:
-            yield many
-        else:
-            yield from find(unit)
-
-    return each_run(record, of_pairs)
+    algorithm, problems, count = _algorithm(unit), [], 0
+    said = _said(unit) if unit.metrics else {}
+    for line, ids in _steps(unit):
+        numbers = _numbers(line)
+        if line.get("step") == 1 and _is_exact(unit):
+            problems += _first_loss_problems(algorithm, numbers)
+        for side, names in zip(("chosen", "rejected"), ids, strict=True):
+            count += 1
+            if missing := [name for name in names if name not in said]:
+                problems.append(f"step {line.get('step')}: nothing was said of {missing[0][:60]!r}")
+                continue
+            # reward = beta (log p - reference), so the log itself says what the reference must have said: log p -
+            # reward / beta.
+            mean = math.fsum(said[name] for name in names) / len(names)
+            now, moved = numbers[f"{side}_log_prob"], numbers[f"{side}_reward"] / algorithm.beta
+            size = abs(now) + abs(mean)
+            if not _near(now - moved, mean, size, CLOSE):
+                problems.append(f"step {line.get('step')}: by the log the reference finds the {side} rows "
+                                f"{now - moved:.6g}, it said {mean:.6g}")
+            elif line.get("step") == 1 and _is_exact(unit) and not _near(moved, 0.0, size, CLOSE_AT_FIRST):
+                problems.append(f"step 1: the {side} rows are {moved:.3g} likelier than under the reference, which "
+                                "is the model before this step")
+    first = "" if _is_exact(unit) else "; that the first ones are 0 is compared in float32 on a CPU only"
+    yield finding_from(problems, f"{count} means of rewards{first}", unit)
 
 
 def _first_loss_problems(algorithm: "Dpo", numbers: Mapping[str, float]) -> list[str]:

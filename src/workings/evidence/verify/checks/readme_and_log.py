@@ -10,15 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from workings.config.load import GIVEN, check_recipe
-from workings.errors import RecordError, RequestError
+from workings.errors import RequestError
 from workings.evidence.run_readme import command_again, run_readme
-from workings.evidence.verify.checks.data_order import batches_of, kept_rows, learns_from_pairs, too_many_sequences
+from workings.evidence.verify.checks.data_order import batches_of, has_few_sequences, kept_rows, learns_from_pairs
 from workings.evidence.verify.checks.schemas import MAX_README_BYTES
 from workings.evidence.verify.checks.tensors import recorded_shape
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, each_run, failed, judged, not_checked, passed, several
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import (
+    check,
+    every_run,
+    failed,
+    finding_from,
+    join_first,
+    not_checked,
+    only_if_written_by_train,
+    passed,
+)
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.rollout_inputs import draws
+from workings.evidence.verify.rollout_inputs import uses_rollouts
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
 from workings.planning.preflight import preflight_lines
@@ -35,81 +44,69 @@ _STEP = re.compile(r"step (\d{1,12})/(\d{1,12})  (loss|reward|kl_teacher) (-?[\d
                    r"(?:  evaluation loss ([\d.]+))?  lr ([\d.e+-]+)(?:  [\w,./ ]{1,80})?")
 
 
-@check("consistency.views", level=1, title="texts for people say what their JSON says",
+@check("consistency.views", level=1, title="texts for people say what their JSON says", units=every_run,
        example="another version of Python in the environment's text than in its JSON")
-def texts(record: Record) -> Iterator[CheckFinding]:
+def texts(unit: Unit) -> Iterator[CheckFinding]:
     """Each text view made again; the README's status is the manifest's."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        problems, seen = [], [README]
-        for text, source in TEXT_VIEWS.items():
-            if unit.has(text):
-                value = unit.json(source)
-                # Byte for byte: people read the text and programs the JSON, and a forger could change the one that is
-                # not checked.
-                if not isinstance(value, dict) or text_view(value).encode("utf-8") != unit.read(text):
-                    problems.append(f"{text} does not say what {source} says")
-                seen.append(text)
-        readme = unit.read(README, MAX_README_BYTES).decode("utf-8", errors="replace")
-        others = {"complete", "interrupted", "failed"} - {unit.manifest.status}
-        if "Status:" in readme:
-            # The README sets the status in bold, so asterisks may stand before and behind it.
-            said = readme.split("Status:", 1)[1].strip(" *")
-            problems += [f"{README} says {other}, the manifest {unit.manifest.status}" for other in sorted(others)
-                         if said.startswith(other)]
-        yield judged(problems, ", ".join(seen), unit)
-    return each_run(record, find)
+    problems, seen = [], [README]
+    for text, source in TEXT_VIEWS.items():
+        if unit.has(text):
+            value = unit.json(source)
+            # Byte for byte: people read the text and programs the JSON, and a forger could change the one that is
+            # not checked.
+            if not isinstance(value, dict) or text_view(value).encode("utf-8") != unit.read(text):
+                problems.append(f"{text} does not say what {source} says")
+            seen.append(text)
+    readme = unit.read(README, MAX_README_BYTES).decode("utf-8", errors="replace")
+    others = {"complete", "interrupted", "failed"} - {unit.manifest.status}
+    if "Status:" in readme:
+        # The README sets the status in bold, so asterisks may stand before and behind it.
+        said = readme.split("Status:", 1)[1].strip(" *")
+        problems += [f"{README} says {other}, the manifest {unit.manifest.status}" for other in sorted(others)
+                     if said.startswith(other)]
+    yield finding_from(problems, ", ".join(seen), unit)
 
 
-@check("consistency.readme", level=1, title="the README is the one that manifest, plan and rows give",
-       example="a lower loss in the README")
-def readme(record: Record) -> Iterator[CheckFinding]:
+@check("consistency.readme", level=1, title="the README is the one that manifest, plan and rows give", units=every_run,
+       precondition=only_if_written_by_train, example="a lower loss in the README")
+def readme(unit: Unit) -> Iterator[CheckFinding]:
     """Made again and compared; lines that it has beside those are named."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        if not unit.described:
-            yield not_checked("not written by `workings train`", unit, blocking=False)
-            return
-        there = unit.read(README, MAX_README_BYTES).decode("utf-8", errors="replace").splitlines()
-        expected = _readme_lines(unit, there)
-        problems = [f"{README} says {theirs[:80]!r}, the record {ours.replace(UNKNOWN, '…')[:80]!r}"
-                    for ours in expected if (theirs := _same_subject(ours, there)) is not None
-                    and not _agrees(theirs, ours)]
-        more = [line for line in there if line and not any(_agrees(line, ours) for ours in expected)]
-        if problems:
-            yield failed(several(problems), unit)
-        elif more or any(UNKNOWN in ours for ours in expected) or len(there) < len(expected):
-            yield not_checked("lines that do not follow from the record: "
-                              f"{several([line[:60] for line in more]) or 'parts of some'}", unit, blocking=False)
-        else:
-            yield passed(f"{len(there)} lines, made again", unit)
-    return each_run(record, find)
+    there = unit.read(README, MAX_README_BYTES).decode("utf-8", errors="replace").splitlines()
+    expected = _readme_lines(unit, there)
+    problems = [f"{README} says {theirs[:80]!r}, the record {ours.replace(UNKNOWN, '…')[:80]!r}"
+                for ours in expected if (theirs := _same_subject(ours, there)) is not None
+                and not _agrees(theirs, ours)]
+    more = [line for line in there if line and not any(_agrees(line, ours) for ours in expected)]
+    if problems:
+        yield failed(join_first(problems), unit)
+    elif more or any(UNKNOWN in ours for ours in expected) or len(there) < len(expected):
+        yield not_checked("lines that do not follow from the record: "
+                          f"{join_first([line[:60] for line in more]) or 'parts of some'}", unit, blocking=False)
+    else:
+        yield passed(f"{len(there)} lines, made again", unit)
 
 
-@check("consistency.log", level=1, title="the training log's lines of steps are those of the metrics",
-       example="a lower loss in a line of the training log")
-def log(record: Record) -> Iterator[CheckFinding]:
+@check("consistency.log", level=1, title="the training log's lines of steps are those of the metrics", units=every_run,
+       precondition=only_if_written_by_train, example="a lower loss in a line of the training log")
+def log(unit: Unit) -> Iterator[CheckFinding]:
     """Loss, rate and evaluation loss of every line of a step; what was announced before the first."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        if not unit.described:
-            yield not_checked("not written by `workings train`", unit, blocking=False)
-            return
-        lines = unit.read(LOG, MAX_LOG_BYTES).decode("utf-8", errors="replace").splitlines()
-        rows = {row["step"]: row for row in unit.metrics}
-        problems = [problem for line in lines if line.startswith("step ")
-                    for problem in _step_problems(line, rows, unit.manifest.planned_steps)]
-        announced = _announced(unit)
-        # Every attempt of a resumed run has announced itself, and its devices need not be those of the last.
-        for line in lines if not unit.manifest.resumes else []:
-            subject = line[:11]
-            # Earlier versions had other words for the data, without the digest of the rows.
-            if subject.startswith("data") and "; rows " not in line:
-                continue
-            if subject in announced and not _agrees(line, announced[subject]):
-                problems.append(f"{LOG} says {line[:80]!r}, the record {announced[subject][:80]!r}")
-        count = sum(line.startswith("step ") for line in lines)
-        if unit.manifest.completed_steps and not count:
-            problems.append(f"{LOG} tells of no step")
-        yield judged(problems, f"{count} lines of steps", unit)
-    return each_run(record, find)
+    lines = unit.read(LOG, MAX_LOG_BYTES).decode("utf-8", errors="replace").splitlines()
+    rows = {row["step"]: row for row in unit.metrics}
+    problems = [problem for line in lines if line.startswith("step ")
+                for problem in _step_problems(line, rows, unit.manifest.planned_steps)]
+    announced = _announced(unit)
+    # Every attempt of a resumed run has announced itself, and its devices need not be those of the last.
+    for line in lines if not unit.manifest.resumes else []:
+        subject = line[:11]
+        # Earlier versions had other words for the data, without the digest of the rows.
+        if subject.startswith("data") and "; rows " not in line:
+            continue
+        if subject in announced and not _agrees(line, announced[subject]):
+            problems.append(f"{LOG} says {line[:80]!r}, the record {announced[subject][:80]!r}")
+    count = sum(line.startswith("step ") for line in lines)
+    if unit.manifest.completed_steps and not count:
+        problems.append(f"{LOG} tells of no step")
+    yield finding_from(problems, f"{count} lines of steps", unit)
 
 
 def _step_problems(line: str, rows: Mapping[int, Mapping[str, Any]], planned: int) -> list[str]:
@@ -150,16 +147,14 @@ def _announced(unit: Unit) -> dict[str, str]:
                            memory_limit_bytes=manifest.memory_limit_bytes, versions={}, mesh=dict(manifest.mesh),
                            memory_limit_source=manifest.memory_limit_source))
     # Versions are in no file whole.
-    checked = ("device", "model", "dtypes", "mesh", "batch", "memory", *(() if draws(unit) else ("data",)))
+    checked = ("device", "model", "dtypes", "mesh", "batch", "memory", *(() if uses_rollouts(unit) else ("data",)))
     # The first word of such a line is filled up to eleven characters.
     return {line[:11]: line for line in lines if line.split()[0] in checked}
 
 
 def _readme_lines(unit: Unit, there: list[str]) -> list[str]:
     manifest = unit.manifest
-    words, measured = unit.json(OVERRIDES), unit.json(MEASURED) if unit.has(MEASURED) else None
-    if not isinstance(words, dict):
-        raise RecordError(f"{OVERRIDES}: not a JSON object")
+    words, measured = unit.json_object(OVERRIDES), unit.json(MEASURED) if unit.has(MEASURED) else None
     rewards = [row["reward"] for row in unit.metrics if "reward" in row]
     learned: tuple[float, float] | str | None = (rewards[0], rewards[-1]) if rewards else None
     if learns_from_pairs(unit):
@@ -193,7 +188,7 @@ def _origin(unit: Unit, words: Mapping[str, Any]) -> str:
 
 def _data_sentence(unit: Unit) -> str:
     """What `TraceData.sentence` said; unknown where completions were drawn."""
-    if draws(unit) or too_many_sequences(unit) is not None:
+    if uses_rollouts(unit) or not has_few_sequences(unit):
         return UNKNOWN
     kept = kept_rows(unit)
     dropped = sum(row.get("status") == "dropped" for row in unit.lines(ROWS))

@@ -7,9 +7,9 @@ from typing import Any
 
 from workings.config.load import parse_recipe
 from workings.errors import RecordError, RequestError
-from workings.evidence.verify.checks.data_order import batches_of, too_many_sequences
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, each_run, judged, not_checked
+from workings.evidence.verify.checks.data_order import batches_of, has_few_sequences
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import check, every_run, finding_from, not_checked, only_if_written_by_train
 from workings.evidence.verify.result import CheckFinding
 from workings.record.layout import CONFIG, OVERRIDES, RECIPE
 
@@ -18,43 +18,39 @@ MAX_RECIPE_BYTES = 1 << 18
 
 
 @check("consistency.recipe", level=1, title="the recipe as written, with its overrides, gives the one that ran",
+       units=every_run, precondition=only_if_written_by_train,
        example="another optimizer in the recipe that ran than in the recipe as written")
-def recipe(record: Record) -> Iterator[CheckFinding]:
+def recipe(unit: Unit) -> Iterator[CheckFinding]:
     """Read and resolved again; what was left to a default is compared where the version is this one."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        if not unit.described:
-            yield not_checked("not written by `workings train`", unit, blocking=False)
-            return
-        if unit.manifest.facts.get("smoke") is True:
-            yield not_checked("a smoke run: its recipe was made small", unit, blocking=False)
-            return
-        words = unit.json(OVERRIDES)
-        overrides = words.get("overrides") if isinstance(words, dict) else None
-        if not isinstance(overrides, list) or not all(isinstance(word, str) for word in overrides):
-            raise RecordError(f"{OVERRIDES}: no list of overrides")
-        text = unit.read(RECIPE, MAX_RECIPE_BYTES).decode("utf-8", errors="replace")
-        try:
-            loaded = parse_recipe(text, RECIPE, Path(), overrides)
-        except RequestError as error:
-            yield not_checked(f"this version does not read it: {error.given[:120]}", unit, blocking=False)
-            return
-        again, written = loaded.resolved(), loaded.recipe.model_dump(mode="json", exclude_unset=True)
-        if loaded.recipe.training.epochs and too_many_sequences(unit) is None:
-            # The file says how often the rows are gone through; how many steps that is follows from them.
-            steps = batches_of(unit).steps_in(loaded.recipe.training.epochs)
-            again["training"]["steps"] = written["training"]["steps"] = steps
-        recorded = unit.json(CONFIG)
-        # Another version may have other defaults; what a person wrote means the same in each.
-        same = unit.manifest.workings_version == version("workings")
-        problems = list(_differing(recorded, again if same else written, "", exact=same))
-        if isinstance(words.get("renamed"), list) and same and words["renamed"] != list(loaded.renamed):
-            problems.append(f"{OVERRIDES}: renamed is not what the recipe's keys give")
-        if not same and not problems:
-            yield not_checked(f"defaults of {unit.manifest.workings_version[:20]}; what is written agrees", unit,
-                              blocking=False)
-            return
-        yield judged(problems, f"{RECIPE} and {len(overrides)} overrides", unit)
-    return each_run(record, find)
+    if unit.manifest.facts.get("smoke") is True:
+        yield not_checked("a smoke run: its recipe was made small", unit, blocking=False)
+        return
+    words = unit.json(OVERRIDES)
+    overrides = words.get("overrides") if isinstance(words, dict) else None
+    if not isinstance(overrides, list) or not all(isinstance(word, str) for word in overrides):
+        raise RecordError(f"{OVERRIDES}: no list of overrides")
+    text = unit.read(RECIPE, MAX_RECIPE_BYTES).decode("utf-8", errors="replace")
+    try:
+        loaded = parse_recipe(text, RECIPE, Path(), overrides)
+    except RequestError as error:
+        yield not_checked(f"this version does not read it: {error.given[:120]}", unit, blocking=False)
+        return
+    again, written = loaded.resolved(), loaded.recipe.model_dump(mode="json", exclude_unset=True)
+    if loaded.recipe.training.epochs and has_few_sequences(unit):
+        # The file says how often the rows are gone through; how many steps that is follows from them.
+        steps = batches_of(unit).steps_in(loaded.recipe.training.epochs)
+        again["training"]["steps"] = written["training"]["steps"] = steps
+    recorded = unit.json(CONFIG)
+    # Another version may have other defaults; what a person wrote means the same in each.
+    same = unit.manifest.workings_version == version("workings")
+    problems = list(_differing(recorded, again if same else written, "", exact=same))
+    if isinstance(words.get("renamed"), list) and same and words["renamed"] != list(loaded.renamed):
+        problems.append(f"{OVERRIDES}: renamed is not what the recipe's keys give")
+    if not same and not problems:
+        yield not_checked(f"defaults of {unit.manifest.workings_version[:20]}; what is written agrees", unit,
+                          blocking=False)
+        return
+    yield finding_from(problems, f"{RECIPE} and {len(overrides)} overrides", unit)
 
 
 def _differing(recorded: Any, again: Any, place: str, *, exact: bool) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Levels 2 and 3: a recorded replay follows from its numbers; and steps of the run, taken again, come out the same."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workings.errors import RecordError, RequestError
@@ -11,9 +11,19 @@ from workings.evidence.replay.tolerance import BITWISE, tolerance_for
 from workings.evidence.verify.checks.data_order import learns_from_pairs
 from workings.evidence.verify.checks.teacher_top_tokens import distills_traces
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, each, each_run, failed, judged, not_checked, passed, several
+from workings.evidence.verify.registry import (
+    check,
+    every_run,
+    failed,
+    finding_from,
+    for_each_unit,
+    join_first,
+    not_checked,
+    passed,
+    record_check,
+)
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.rollout_inputs import draws, has_rewards
+from workings.evidence.verify.rollout_inputs import has_rewards, uses_rollouts
 from workings.evidence.verify.tree import FolderTree
 from workings.record.digest import bytes_digest
 from workings.record.layout import ENVIRONMENT, PREDICTIONS, REPLAY, REPLAY_ENVIRONMENT, SAMPLED
@@ -31,74 +41,86 @@ OWN_MACHINE = ("cpu_model", "architecture", "usable_cores", "threads", "variable
 """Conditions that the environment of a replay tells by itself."""
 
 
+def only_if_replayed(unit: Unit) -> CheckFinding | None:
+    """Precondition of checks that look at the replay of a run, which is made for the first of them."""
+    result = _replay_result(unit)
+    return result if isinstance(result, CheckFinding) else None
+
+
+def _replay_of(unit: Unit) -> dict[str, Any]:
+    result = _replay_result(unit)
+    assert not isinstance(result, CheckFinding)  # `only_if_replayed`
+    return result
+
+
+def _replay_result(unit: Unit) -> dict[str, Any] | CheckFinding:
+    """The replay of one run, made once for all checks; or why there is none."""
+    # Several checks read the same replay, and taking the steps again is the dearest thing that verification does.
+    if unit.path not in unit.record.replayed:
+        unit.record.replayed[unit.path] = _replay(unit)
+    result = unit.record.replayed[unit.path]
+    # An error is kept as well, so that a damaged record is not replayed for each check.
+    if isinstance(result, RecordError):
+        raise result
+    return result
+
+
 @check("recompute.replay", level=2, title="a recorded replay says what its numbers say, and they are its run's",
+       units=lambda record: [unit for unit in record.units if unit.kind == "replay"],
        example="a replay judged by a wider tolerance than this version has")
-def recorded_replays(record: Record) -> Iterator[CheckFinding]:
+def recorded_replays(unit: Unit) -> Iterator[CheckFinding]:
     """Verdict, mode, tolerance, recorded losses and counted completions, drawn again from what they stand on."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        facts = unit.json(REPLAY)
-        if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
-            raise RecordError(f"{unit.full(REPLAY)}: not a {SCHEMA}")
-        if unit.parent is None:
-            yield not_checked("the run that was replayed is not here", unit, blocking=False)
-            return
-        problems = [*_conclusion_problems(facts, unit.parent), *_line_problems(facts, unit.parent),
-                    *_condition_problems(facts, unit), *_prediction_problems(facts, unit, record)]
-        if not problems and facts["verdict"] == "failed":
-            problems = [f"the replay itself failed: {several(facts['reasons'])}"]
-        if not problems and facts["verdict"] != "passed":
-            yield not_checked(f"the replay is open: {several(facts['reasons'])}", unit, blocking=False)
-            return
-        yield judged(problems, sentence(facts) if not problems else "", unit)
-    return each([unit for unit in record.units if unit.kind == "replay"], find)
+    facts = unit.json(REPLAY)
+    if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
+        raise RecordError(f"{unit.tree_path(REPLAY)}: not a {SCHEMA}")
+    if unit.parent is None:
+        yield not_checked("the run that was replayed is not here", unit, blocking=False)
+        return
+    problems = [*_conclusion_problems(facts, unit.parent), *_line_problems(facts, unit.parent),
+                *_condition_problems(facts, unit), *_prediction_problems(facts, unit)]
+    if not problems and facts["verdict"] == "failed":
+        problems = [f"the replay itself failed: {join_first(facts['reasons'])}"]
+    if not problems and facts["verdict"] != "passed":
+        yield not_checked(f"the replay is open: {join_first(facts['reasons'])}", unit, blocking=False)
+        return
+    yield finding_from(problems, sentence(facts) if not problems else "", unit)
 
 
-@check("replay.steps", level=3, title="steps of the run, taken again, come out as recorded",
-       example="all losses invented, alike in every file")
-def steps(record: Record) -> Iterator[CheckFinding]:
+@check("replay.steps", level=3, title="steps of the run, taken again, come out as recorded", units=every_run,
+       precondition=only_if_replayed, example="all losses invented, alike in every file")
+def steps(unit: Unit) -> Iterator[CheckFinding]:
     """Losses, gradient norms and, where the run kept a checkpoint there, weights, against the record."""
-    def find(unit: Unit, facts: dict[str, Any]) -> Iterator[CheckFinding]:
-        # Controls and completions have checks of their own; left in, one of them would decide this check too.
-        verdict, reasons = judge(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
-        told = sentence(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
-        if verdict == "inconclusive":
-            yield not_checked(several(reasons), unit)
-        else:
-            yield passed(told, unit) if verdict == "passed" else failed(told, unit)
-    return _each_replayed(record, find)
+    facts = _replay_of(unit)
+    # Controls and completions have checks of their own; left in, one of them would decide this check too.
+    verdict, reasons = judge(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
+    told = sentence(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
+    if verdict == "inconclusive":
+        yield not_checked(join_first(reasons), unit)
+    else:
+        yield passed(told, unit) if verdict == "passed" else failed(told, unit)
 
 
 @check("replay.controls", level=3, title="another seed, learning rate, row or checkpoint does not come out the same",
+       units=every_run, precondition=only_if_replayed,
        example="a replay that would also pass with another seed: it proves nothing, and is not counted")
-def controls(record: Record) -> Iterator[CheckFinding]:
+def controls(unit: Unit) -> Iterator[CheckFinding]:
     """Wrong steps against the log: without these, a tolerance that lets everything pass would look like a success."""
-    def find(unit: Unit, facts: dict[str, Any]) -> Iterator[CheckFinding]:
-        inside = [name for name, control in facts["controls"].items() if not control["outside"]]
-        # Nothing was disproved, so this is no failure: one step alone, for example, says nothing about the learning
-        # rate.
-        if inside:
-            yield not_checked(f"within the tolerance, so these steps cannot tell them apart: {', '.join(inside)}", unit)
-        else:
-            yield passed(", ".join(f"{name} (step {control['steps']})" for name, control in facts["controls"].items())
-                         + " fell outside", unit)
-    return _each_replayed(record, find)
+    facts = _replay_of(unit)
+    inside = [name for name, control in facts["controls"].items() if not control["outside"]]
+    # Nothing was disproved, so this is no failure: one step alone, for example, says nothing about the learning
+    # rate.
+    if inside:
+        yield not_checked(f"within the tolerance, so these steps cannot tell them apart: {', '.join(inside)}", unit)
+    else:
+        yield passed(", ".join(f"{name} (step {control['steps']})" for name, control in facts["controls"].items())
+                     + " fell outside", unit)
 
 
-@check("replay.predictions", level=3, title="completions, generated again, are the recorded ones",
-       example="all completions of an evaluation invented")
+@record_check("replay.predictions", level=3, title="completions, generated again, are the recorded ones",
+              example="all completions of an evaluation invented")
 def predictions(record: Record) -> Iterator[CheckFinding]:
     """Items that the verifier's seed draws of every evaluation, and of all samples, of the run's last state."""
-    def find(unit: Unit, facts: dict[str, Any]) -> Iterator[CheckFinding]:
-        compared = facts["predictions"]
-        if is_absent(compared):
-            yield not_checked(compared["absent"], unit)
-            return
-        share = facts["tolerance"]["completions"]
-        text = (f"{compared['same']} of {compared['asked']} completions are the recorded text; "
-                f"{percent(share, 0)} were expected")
-        yield passed(text, unit) if compared["same"] >= share * compared["asked"] else failed(text, unit)
-    yield from _each_replayed(record, find, lambda unit: bool(_drawn_by(record, unit)) or any(
-        other.parent is unit for other in record.evaluations))
+    yield from for_each_unit(record.runs, _prediction_findings)
     runs = {run.root for run in record.runs}
     for unit in record.samples:
         origin = unit.seal["made_from"]
@@ -109,66 +131,57 @@ def predictions(record: Record) -> Iterator[CheckFinding]:
 
 
 @check(COVERAGE, level=3, title="the steps and answers taken again are enough to find the splice that was asked about",
+       units=every_run, precondition=only_if_replayed,
        example="a run that is true up to the steps that were taken again, and another one's from there on")
-def coverage(record: Record) -> Iterator[CheckFinding]:
+def coverage(unit: Unit) -> Iterator[CheckFinding]:
     """How many steps and answers the seed drew, against how many the confidence that was asked for needs."""
-    def find(unit: Unit, facts: dict[str, Any]) -> Iterator[CheckFinding]:
-        drawn = facts.get("coverage")
-        if drawn is None:
-            yield not_checked("what was taken again was not drawn", unit, blocking=False)
-            return
-        text = "; ".join(sentences(drawn))
-        confidence = drawn.get("confidence")
-        # Where nobody asked for a confidence, nothing is missing; it is still not said to be enough.
-        if confidence is None or not is_enough(drawn, confidence):
-            yield not_checked(text, unit, blocking=confidence is not None)
-        else:
-            yield passed(text, unit)
-    return _each_replayed(record, find)
+    facts = _replay_of(unit)
+    drawn = facts.get("coverage")
+    if drawn is None:
+        yield not_checked("what was taken again was not drawn", unit, blocking=False)
+        return
+    text = "; ".join(sentences(drawn))
+    confidence = drawn.get("confidence")
+    # Where nobody asked for a confidence, nothing is missing; it is still not said to be enough.
+    if confidence is None or not is_enough(drawn, confidence):
+        yield not_checked(text, unit, blocking=confidence is not None)
+    else:
+        yield passed(text, unit)
 
 
-def _each_replayed(record: Record, find: Callable[[Unit, dict[str, Any]], Iterator[CheckFinding]],
-                   concerns: Callable[[Unit], bool] = lambda unit: True) -> Iterator[CheckFinding]:
-    """What a check finds in the replay of each run that it concerns; where there is none, why."""
-    def of_run(unit: Unit) -> Iterator[CheckFinding]:
-        if not concerns(unit):
-            return
-        facts = _performed(record, unit)
-        if isinstance(facts, CheckFinding):
-            yield facts
-        else:
-            yield from find(unit, facts)
-    return each_run(record, of_run)
+def _prediction_findings(run: Unit) -> Iterator[CheckFinding]:
+    if not _samples_of(run) and not any(evaluation.parent is run for evaluation in run.record.evaluations):
+        return
+    if (finding := only_if_replayed(run)) is not None:
+        yield finding
+        return
+    facts = _replay_of(run)
+    compared = facts["predictions"]
+    if is_absent(compared):
+        yield not_checked(compared["absent"], run)
+        return
+    share = facts["tolerance"]["completions"]
+    text = (f"{compared['same']} of {compared['asked']} completions are the recorded text; "
+            f"{percent(share, 0)} were expected")
+    yield passed(text, run) if compared["same"] >= share * compared["asked"] else failed(text, run)
 
 
-def _performed(record: Record, unit: Unit) -> dict[str, Any] | CheckFinding:
-    """The replay of one run, done once for all checks; or why it was not."""
-    # Several checks read the same replay, and taking the steps again is the dearest thing that verification does.
-    if unit.place not in record.replayed:
-        record.replayed[unit.place] = _perform(record, unit)
-    done = record.replayed[unit.place]
-    # Kept like an answer, so that a damaged record is not replayed once a check.
-    if isinstance(done, RecordError):
-        raise done
-    return done
+def _samples_of(run: Unit) -> list[Unit]:
+    """Units of samples beside a run whose seals name it as their origin."""
+    return [unit for unit in run.record.samples if unit.seal["made_from"] == run.root]
 
 
-def _drawn_by(record: Record, run: Unit) -> list[Unit]:
-    """Units of samples that stand beside a run and say that it drew them."""
-    return [unit for unit in record.samples if unit.seal["made_from"] == run.root]
-
-
-def _perform(record: Record, unit: Unit) -> dict[str, Any] | CheckFinding | RecordError:
+def _replay(unit: Unit) -> dict[str, Any] | CheckFinding | RecordError:
     # An engine opens checkpoints by their paths, and a path below the archive does not exist.
-    if not isinstance(record.tree, FolderTree):
+    if not isinstance(unit.record.tree, FolderTree):
         return not_checked("a zip is not unpacked; unpack it and verify the folder", unit)
-    if record.replay is None:
+    if unit.record.replay is None:
         return not_checked("no engine was given to replay with", unit)
-    if unit.elsewhere:
+    if unit.external_files:
         return not_checked("its weights are named by digest and are not here", unit)
     try:
-        samples = tuple(record.tree.path / each.place for each in _drawn_by(record, unit))
-        return dict(record.replay(record.tree.path / unit.place, samples))
+        samples = tuple(unit.record.tree.path / samples.path for samples in _samples_of(unit))
+        return dict(unit.record.replay(unit.record.tree.path / unit.path, samples))
     except RequestError as error:
         return not_checked(f"cannot be replayed here: {error.given}; needed: {error.expected}"
                            + (f"; {error.try_next}" if error.try_next else ""), unit)
@@ -186,9 +199,7 @@ def _conclusion_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
         problems.append(f"{REPLAY} says {str(facts['verdict'])[:20]}, its numbers say {verdict}")
     if facts["sentence"] != sentence(dict(facts)):
         problems.append(f"{REPLAY}: its sentence is not the one that its numbers give")
-    expected = CONTROLS_OF_REWARDS if has_rewards(run) else CONTROLS_OF_A_TEACHER if draws(run) or distills_traces(
-        run) else \
-        CONTROLS_OF_PAIRS if learns_from_pairs(run) else CONTROLS
+    expected = _expected_controls(run)
     if set(facts["controls"]) != expected:
         problems.append(f"controls {sorted(facts['controls'])}, expected {sorted(expected)}")
     for name, control in facts["controls"].items():
@@ -196,6 +207,14 @@ def _conclusion_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
         if outside is not control["outside"]:
             problems.append(f"control {name[:20]}: outside is {control['outside']}, its differences say {outside}")
     return problems
+
+
+def _expected_controls(run: Unit) -> frozenset[str]:
+    if has_rewards(run):
+        return CONTROLS_OF_REWARDS
+    if uses_rollouts(run) or distills_traces(run):
+        return CONTROLS_OF_A_TEACHER
+    return CONTROLS_OF_PAIRS if learns_from_pairs(run) else CONTROLS
 
 
 def _line_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
@@ -221,7 +240,7 @@ def _line_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
 def _condition_problems(facts: Mapping[str, Any], unit: Unit) -> list[str]:
     """Conditions, mode and tolerance against both environments and this version's tolerances."""
     run = unit.parent
-    assert run is not None  # the caller has looked
+    assert run is not None  # the caller has checked it
     there, here = facts["conditions"]["recorded"], facts["conditions"]["here"]
     packages = [name.removeprefix(PACKAGE) for name in there if name.startswith(PACKAGE)]
     problems = []
@@ -246,20 +265,20 @@ def _condition_problems(facts: Mapping[str, Any], unit: Unit) -> list[str]:
     return problems
 
 
-def _prediction_problems(facts: Mapping[str, Any], unit: Unit, record: Record) -> list[str]:
+def _prediction_problems(facts: Mapping[str, Any], unit: Unit) -> list[str]:
     """Completions counted again against the run's own evaluations."""
     stated = facts["predictions"]
     if is_absent(stated):
         return [f"{PREDICTIONS} is there, {REPLAY} has none"] if unit.has(PREDICTIONS) else []
     run = unit.parent
-    assert run is not None  # the caller has looked
-    places = {other.place: other for other in record.evaluations if other.parent is run}
+    assert run is not None  # the caller has checked it
+    evaluations = {other.path: other for other in unit.record.evaluations if other.parent is run}
     rows = unit.lines(PREDICTIONS)
     same = 0
     answers: dict[tuple[str, str, int], Mapping[str, Any]] = {}
-    drawn = {f"{SAMPLED}/{other.root}": other for other in record.samples}
+    drawn = {f"{SAMPLED}/{other.root}": other for other in unit.record.samples}
     for name in {str(row["unit"]) for row in rows}:
-        evaluation = drawn.get(name) or places.get(run.full(name))
+        evaluation = drawn.get(name) or evaluations.get(run.tree_path(name))
         if evaluation is None and name.startswith(f"{SAMPLED}/"):
             continue  # samples stand outside of the run, and need not be here: what the replay says of them counts
         if evaluation is None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from workings.errors import RequestError
 from workings.evidence.pack.form import COMPARISON, PACK, REPORT
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, each, not_checked, passed
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import check, every_pack, not_checked, passed
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import FolderTree, shown
 
@@ -17,44 +17,42 @@ MAX_RUNS = 4
 
 
 @check("recompute.report", level=2, title="a pack's report page is the one that this version draws of its records",
-       example="a smoother curve in the report of a pack",
+       units=every_pack, example="a smoother curve in the report of a pack",
        # The page is drawn without the limits that hostile files are read with.
        unless_failed="not drawn again: other checks failed")
-def report(record: Record) -> Iterator[CheckFinding]:
+def report(pack: Unit) -> Iterator[CheckFinding]:
     """Drawn again, words, tables and curves, to the byte; a page of another version is named, and not called wrong."""
-    def find(pack: Unit) -> Iterator[CheckFinding]:
-        if not pack.has(REPORT):
-            return
-        if record.report is None or not isinstance(record.tree, FolderTree):
-            why = "nothing that draws it was given" if record.report is None else \
-                "a zip is not unpacked; unpack it and verify the folder"
-            yield not_checked(f"{REPORT}: {why}", pack, blocking=False)
-            return
-        theirs, ours = shown(str(pack.json(PACK).get("workings_version"))), version("workings")
-        if theirs != ours:
-            yield not_checked(f"{REPORT} was drawn by workings {theirs}, this is {ours}", pack, blocking=False)
-            return
-        # Only now: a page of another version would be read in vain.
-        page = pack.read(REPORT, MAX_PAGE_BYTES)
-        try:
-            same = record.report(page, record.tree.path / pack.place, _places(record, pack), _compared(pack))
-        except RequestError as error:
-            yield not_checked(f"{REPORT} cannot be drawn again: {error.given[:200]}", pack, blocking=False)
-            return
-        if same:
-            yield passed(f"{REPORT}, drawn again", pack)
-        else:
-            yield not_checked(f"{REPORT} is not what this version draws of these records: other code of the same "
-                              "number drew it, or somebody changed it", pack)
-    return each(record.packs, find)
+    if not pack.has(REPORT):
+        return
+    if pack.record.report is None or not isinstance(pack.record.tree, FolderTree):
+        why = "nothing that draws it was given" if pack.record.report is None else \
+            "a zip is not unpacked; unpack it and verify the folder"
+        yield not_checked(f"{REPORT}: {why}", pack, blocking=False)
+        return
+    theirs, ours = shown(str(pack.json(PACK).get("workings_version"))), version("workings")
+    if theirs != ours:
+        yield not_checked(f"{REPORT} was drawn by workings {theirs}, this is {ours}", pack, blocking=False)
+        return
+    # Only now: a page of another version would be read in vain.
+    page = pack.read(REPORT, MAX_PAGE_BYTES)
+    try:
+        same = pack.record.report(page, pack.record.tree.path / pack.path, _places(pack), _compared(pack))
+    except RequestError as error:
+        yield not_checked(f"{REPORT} cannot be drawn again: {error.given[:200]}", pack, blocking=False)
+        return
+    if same:
+        yield passed(f"{REPORT}, drawn again", pack)
+    else:
+        yield not_checked(f"{REPORT} is not what this version draws of these records: other code of the same "
+                          "number drew it, or somebody changed it", pack)
 
 
-def _places(record: Record, pack: Unit) -> list[str]:
+def _places(pack: Unit) -> list[str]:
     """Runs, and evaluations without a run around them, seen from the pack."""
-    prefix = pack.full("")
-    units = [unit for unit in record.units if unit is not pack and unit.place.startswith(prefix)
-             and (unit.is_run or (unit.parent is None and unit in record.evaluations))]
-    return [unit.place.removeprefix(prefix) for unit in units][:MAX_RUNS]
+    prefix = pack.tree_path("")
+    units = [unit for unit in pack.record.units if unit is not pack and unit.path.startswith(prefix)
+             and (unit.is_run or (unit.parent is None and unit in pack.record.evaluations))]
+    return [unit.path.removeprefix(prefix) for unit in units][:MAX_RUNS]
 
 
 def _compared(pack: Unit) -> list[str]:

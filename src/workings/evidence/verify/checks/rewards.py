@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError, RequestError, RewardError
 from workings.evidence.verify.limits import AT_ONCE, ScoringTime
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, failed, judged, not_checked
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import check, every_run, failed, finding_from, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rollout_inputs import (
     Learned,
-    each_that_draws,
     has_rewards,
     learned_of,
     rollouts_of,
     template_of,
+    uses_rollouts,
 )
 from workings.evidence.verify.tree import shown
 from workings.record.digest import json_digest
@@ -39,77 +39,69 @@ CALL_SECONDS = 20.0
 """Time limit for one reward of one rollout here, in seconds; a completion takes a millisecond."""
 
 
-@check("consistency.prompts", level=1, title="prompts and rewards are those that the manifest names",
-       example="a reward of another weight than the recipe gives it")
-def prompts(record: Record) -> Iterator[CheckFinding]:
+@check("consistency.prompts", level=1, title="prompts and rewards are those that the manifest names", units=every_run,
+       when=uses_rollouts, example="a reward of another weight than the recipe gives it")
+def prompts(unit: Unit) -> Iterator[CheckFinding]:
     """Their digests; the rewards are those of the recipe, with their weights and limits."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        from workings.data.rows import prompt_digest
-        learned = learned_of(unit)
-        said = unit.manifest.data_digests
-        problems = []
-        if said.get("prompts") != learned.prompts.digest:
-            problems.append(f"{PROMPTS} has digest {learned.prompts.digest[:16]}…, the manifest "
-                            f"{str(said.get('prompts'))[:16]}…")
-        # By these digests questions are found that are also measured with; another one would hide such a question.
-        problems += [f"{shown(row['id'])}: its prompt_digest is not that of its prompt" for row in unit.lines(PROMPTS)
-                     if row["status"] == "kept" and row["prompt_digest"] != prompt_digest(row["item"]["prompt"])]
-        problems += [f"{shown(str(row.get('id')))}: keys that no prompt has" for row in unit.lines(PROMPTS)
-                     if row.keys() - PROMPT_KEYS]
-        if learned.settings is not None:
-            problems += _reward_problems(unit.json(REWARDS), learned.settings, said.get("rewards"))
-        if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != said:
-            problems.append(f"{DATA_DIGESTS} differs from the manifest")
-        yield judged(problems, f"{len(learned.prompts.prompts):,} prompts; rewards: "
-                               + (", ".join(learned.reward_names) or "none"), unit)
-    return each_that_draws(record, find)
+    from workings.data.rows import prompt_digest
+    learned = learned_of(unit)
+    said = unit.manifest.data_digests
+    problems = []
+    if said.get("prompts") != learned.prompts.digest:
+        problems.append(f"{PROMPTS} has digest {learned.prompts.digest[:16]}…, the manifest "
+                        f"{str(said.get('prompts'))[:16]}…")
+    # By these digests questions are found that are also measured with; another one would hide such a question.
+    problems += [f"{shown(row['id'])}: its prompt_digest is not that of its prompt" for row in unit.lines(PROMPTS)
+                 if row["status"] == "kept" and row["prompt_digest"] != prompt_digest(row["item"]["prompt"])]
+    problems += [f"{shown(str(row.get('id')))}: keys that no prompt has" for row in unit.lines(PROMPTS)
+                 if row.keys() - PROMPT_KEYS]
+    if learned.settings is not None:
+        problems += _reward_problems(unit.json(REWARDS), learned.settings, said.get("rewards"))
+    if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != said:
+        problems.append(f"{DATA_DIGESTS} differs from the manifest")
+    yield finding_from(problems, f"{len(learned.prompts.prompts):,} prompts; rewards: "
+                                 + (", ".join(learned.reward_names) or "none"), unit)
 
 
 @check("recompute.prompts", level=2, title="prompts are the chat template's tokens, and completions end as they say",
-       example="a completion that ended by itself, said to be cut off")
-def prompt_tokens(record: Record) -> Iterator[CheckFinding]:
+       units=every_run, when=uses_rollouts, example="a completion that ended by itself, said to be cut off")
+def prompt_tokens(unit: Unit) -> Iterator[CheckFinding]:
     """Tokens against the record's tokenizer; a completion ends with a stop token or at the limit and nowhere else."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        learned, template = learned_of(unit), template_of(unit)
-        problems = [f"prompt {prompt.item.id[:60]!r}: other tokens than its question gives"
-                    for prompt in learned.prompts.prompts
-                    if tuple(template.prompt_ids(prompt.item.prompt, prompt.item.history)) != prompt.tokens]
-        yield judged(problems + _again(unit).ends, f"{len(learned.prompts.prompts):,} prompts", unit)
-    return each_that_draws(record, find)
+    learned, template = learned_of(unit), template_of(unit)
+    problems = [f"prompt {prompt.item.id[:60]!r}: other tokens than its question gives"
+                for prompt in learned.prompts.prompts
+                if tuple(template.prompt_ids(prompt.item.prompt, prompt.item.history)) != prompt.tokens]
+    yield finding_from(problems + _again(unit).ends, f"{len(learned.prompts.prompts):,} prompts", unit)
 
 
 @check("recompute.rewards", level=2, title="every completion, rewarded again, gets the recorded rewards",
-       example="a reward flipped, and advantages and log made again to match it")
-def rewards(record: Record) -> Iterator[CheckFinding]:
+       units=every_run, when=has_rewards, example="a reward flipped, and advantages and log made again to match it")
+def rewards(unit: Unit) -> Iterator[CheckFinding]:
     """Rewards of each completion against this project's, in a process with limits. A person's function is not run."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        from workings.config.rewards import FileReward, reward_name
-        again, settings = _again(unit), _settings(learned_of(unit))
-        own = [reward_name(reward) for reward in settings.rewards if isinstance(reward, FileReward)]
-        if again.cannot:
-            yield failed(f"cannot be rewarded again: {again.cannot}", unit)
-            return
-        if again.rewards or again.rewarded:
-            yield judged(again.rewards, f"{again.rewarded:,} rewards, each the recorded one", unit)
-        if again.why_less:
-            yield not_checked(f"{again.rewarded:,} rewards were computed again, and no more: {again.why_less}", unit)
-        if own:
-            yield not_checked(f"the reward {', '.join(own)} is code from elsewhere, which is not run; its values are "
-                              "as recorded", unit)
-        for unlike in _unlike_libraries(unit.json(REWARDS), settings).values():
-            yield not_checked(unlike, unit)
-    return each_that_draws(record, find, has_rewards)
+    from workings.config.rewards import FileReward, reward_name
+    again, settings = _again(unit), _settings(learned_of(unit))
+    own = [reward_name(reward) for reward in settings.rewards if isinstance(reward, FileReward)]
+    if again.cannot:
+        yield failed(f"cannot be rewarded again: {again.cannot}", unit)
+        return
+    if again.rewards or again.rewarded:
+        yield finding_from(again.rewards, f"{again.rewarded:,} rewards, each the recorded one", unit)
+    if again.why_less:
+        yield not_checked(f"{again.rewarded:,} rewards were computed again, and no more: {again.why_less}", unit)
+    if own:
+        yield not_checked(f"the reward {', '.join(own)} is code from elsewhere, which is not run; its values are "
+                          "as recorded", unit)
+    for unlike in _unlike_libraries(unit.json(REWARDS), settings).values():
+        yield not_checked(unlike, unit)
 
 
-@check("recompute.advantages", level=2, title="every advantage follows from the rewards of its group",
-       example="one advantage, moved")
-def advantages(record: Record) -> Iterator[CheckFinding]:
+@check("recompute.advantages", level=2, title="every advantage follows from the rewards of its group", units=every_run,
+       when=has_rewards, example="one advantage, moved")
+def advantages(unit: Unit) -> Iterator[CheckFinding]:
     """Sums of weights times values, and the algorithm's advantages of each group; equal to the bit."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        again = _again(unit)
-        yield judged(again.advantages, f"{again.completions:,} advantages of {learned_of(unit).recipe.algorithm.name}",
-                     unit)
-    return each_that_draws(record, find, has_rewards)
+    again = _again(unit)
+    algorithm = learned_of(unit).recipe.algorithm.name
+    yield finding_from(again.advantages, f"{again.completions:,} advantages of {algorithm}", unit)
 
 
 @dataclass(kw_only=True)
@@ -128,7 +120,7 @@ class _Again:
 
 
 def _again(unit: Unit) -> _Again:
-    return unit.once("computed again", lambda: _compute(unit))
+    return unit.cached("computed again", lambda: _compute(unit))
 
 
 def _compute(unit: Unit) -> _Again:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, judged
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import check, every_run, finding_from
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.rollout_inputs import Learned, each_that_draws, learned_of, rollouts_of
+from workings.evidence.verify.rollout_inputs import Learned, learned_of, rollouts_of, uses_rollouts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,34 +27,28 @@ POSITION_BYTES = 60
 
 
 @check("consistency.rollouts", level=1, title="what was drawn is what seed and prompts imply: prompts, seeds, groups",
-       example="two prompts exchanged, or the seed of one completion changed")
-def rollouts(record: Record) -> Iterator[CheckFinding]:
+       units=every_run, when=uses_rollouts, example="two prompts exchanged, or the seed of one completion changed")
+def rollouts(unit: Unit) -> Iterator[CheckFinding]:
     """One rollout before every first update; prompts in order; a seed for each sample; groups chosen by the rule."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        seen = _seen(unit)
-        yield judged(seen.drawing, f"{seen.rollouts} rollouts, {seen.completions:,} completions of seed "
-                                   f"{unit.manifest.seed}", unit)
-    return each_that_draws(record, find)
+    seen = _seen(unit)
+    yield finding_from(seen.drawing, f"{seen.rollouts} rollouts, {seen.completions:,} completions of seed "
+                                     f"{unit.manifest.seed}", unit)
 
 
 @check("consistency.rollout_batches", level=1, title="every update learned from the rollout that is recorded",
-       example="the log probability of a token, changed")
-def batches(record: Record) -> Iterator[CheckFinding]:
+       units=every_run, when=uses_rollouts, example="the log probability of a token, changed")
+def batches(unit: Unit) -> Iterator[CheckFinding]:
     """The batch of each step made again from tokens, advantages and log probabilities: digest and counts."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        yield judged(_seen(unit).batches, f"{len(unit.steps)} batches", unit)
-    return each_that_draws(record, find)
+    yield finding_from(_seen(unit).batches, f"{len(unit.steps)} batches", unit)
 
 
-@check("consistency.rollout_metrics", level=1, title="the log says of the rollouts what they are",
-       example="a better mean reward in the log than the rollouts have")
-def metrics(record: Record) -> Iterator[CheckFinding]:
+@check("consistency.rollout_metrics", level=1, title="the log says of the rollouts what they are", units=every_run,
+       when=uses_rollouts, example="a better mean reward in the log than the rollouts have")
+def metrics(unit: Unit) -> Iterator[CheckFinding]:
     """Rewards, groups, lengths, ends, the divergence from a teacher, and how far sampler and trainer disagree."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        seen = _seen(unit)
-        yield judged(seen.metrics + _held_out_problems(unit), f"{seen.numbers:,} numbers of {seen.rollouts} rollouts",
-                     unit)
-    return each_that_draws(record, find)
+    seen = _seen(unit)
+    yield finding_from(seen.metrics + _held_out_problems(unit), f"{seen.numbers:,} numbers of {seen.rollouts} rollouts",
+                       unit)
 
 
 @dataclass(kw_only=True)
@@ -70,7 +64,7 @@ class _Seen:
 
 
 def _seen(unit: Unit) -> _Seen:
-    return unit.once("what was drawn", lambda: _look(unit))
+    return unit.cached("what was drawn", lambda: _look(unit))
 
 
 def _look(unit: Unit) -> _Seen:
@@ -103,7 +97,7 @@ def _batch_problems(unit: Unit, learned: Learned, rollout: "Rollout", steps: "di
         if line is None:  # the step was not completed
             continue
         # What a bucket is filled up with takes memory as well: a short row may ask for one of millions of positions.
-        unit.tree.kept.pass_by(POSITION_BYTES * prod(learned.shape.of_batch(longest)))
+        unit.tree.cache.check_transient(POSITION_BYTES * prod(learned.shape.of_batch(longest)))
         batch = batch_of(rollout, part, learned.shape, learned.algorithm)
         made = (digest_of(batch), batch.real_tokens, batch.supervised_tokens)
         if made != (line.batch_digest, line.tokens, line.supervised_tokens):

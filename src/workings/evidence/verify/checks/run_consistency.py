@@ -8,7 +8,18 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import alike, check, each, each_run, failed, judged, not_checked, passed
+from workings.evidence.verify.registry import (
+    check,
+    every_evaluation,
+    every_run,
+    failed,
+    finding_from,
+    for_each_unit,
+    not_checked,
+    passed,
+    record_check,
+    same_json,
+)
 from workings.evidence.verify.result import CheckFinding
 from workings.record.digest import json_digest
 from workings.record.layout import CONFIG, DEVICE_CHECKS, EVALUATION_CONFIG, EVALUATION_UNITS, MANIFEST, SUMS
@@ -27,123 +38,112 @@ CLOCK_SLACK = timedelta(seconds=5)
 """How far a machine's clock may be set back while it runs."""
 
 
-@check("consistency.config", level=1, title="the recipe's digest is the same everywhere",
+@check("consistency.config", level=1, title="the recipe's digest is the same everywhere", units=every_run,
        example="another learning rate in one of the two places where the recipe stands")
-def config(record: Record) -> Iterator[CheckFinding]:
+def config(unit: Unit) -> Iterator[CheckFinding]:
     """Digest in the manifest, snapshot in the manifest, resolved recipe in its file."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        said = unit.manifest.config_digest
-        digests = {f"{MANIFEST} (config_snapshot) has {json_digest(unit.manifest.config_snapshot)[:16]}…":
-                   json_digest(unit.manifest.config_snapshot),
-                   f"{CONFIG} has {json_digest(unit.json(CONFIG))[:16]}…": json_digest(unit.json(CONFIG))}
-        problems = [f"{place}, config_digest is {said[:16]}…" for place, digest in digests.items() if digest != said]
-        snapshot = unit.manifest.config_snapshot
-        # A forger who changes a value has to change it in both places, and then the digest as well.
-        for name, mine in (("seed", unit.manifest.seed), ("engine", unit.manifest.engine),
-                           ("name", unit.manifest.recipe), ("device", unit.manifest.requested_device)):
-            if name in snapshot and snapshot[name] != mine:
-                problems.append(f"the recipe's {name} is {str(snapshot[name])[:40]!r}, the manifest's {mine!r}")
-        steps = snapshot.get("training", {}).get("steps") if isinstance(snapshot.get("training"), dict) else None
-        if steps is not None and steps != unit.manifest.planned_steps:
-            problems.append(f"the recipe asks for {steps} steps, the manifest plans {unit.manifest.planned_steps}")
-        problems += _measured_problems(unit, snapshot) if unit.described else []
-        yield judged(problems, f"config digest {said[:16]}… everywhere", unit)
-    return each_run(record, find)
+    said = unit.manifest.config_digest
+    digests = {f"{MANIFEST} (config_snapshot) has {json_digest(unit.manifest.config_snapshot)[:16]}…":
+               json_digest(unit.manifest.config_snapshot),
+               f"{CONFIG} has {json_digest(unit.json(CONFIG))[:16]}…": json_digest(unit.json(CONFIG))}
+    problems = [f"{place}, config_digest is {said[:16]}…" for place, digest in digests.items() if digest != said]
+    snapshot = unit.manifest.config_snapshot
+    # A forger who changes a value has to change it in both places, and then the digest as well.
+    for name, mine in (("seed", unit.manifest.seed), ("engine", unit.manifest.engine),
+                       ("name", unit.manifest.recipe), ("device", unit.manifest.requested_device)):
+        if name in snapshot and snapshot[name] != mine:
+            problems.append(f"the recipe's {name} is {str(snapshot[name])[:40]!r}, the manifest's {mine!r}")
+    steps = snapshot.get("training", {}).get("steps") if isinstance(snapshot.get("training"), dict) else None
+    if steps is not None and steps != unit.manifest.planned_steps:
+        problems.append(f"the recipe asks for {steps} steps, the manifest plans {unit.manifest.planned_steps}")
+    problems += _measured_problems(unit, snapshot) if unit.written_by_train else []
+    yield finding_from(problems, f"config digest {said[:16]}… everywhere", unit)
 
 
 @check("consistency.status", level=1, title="manifest, seal and number of steps say the same about how it ended",
-       example="a run that took 6 of 10 steps and is called complete")
-def status(record: Record) -> Iterator[CheckFinding]:
+       units=every_run, example="a run that took 6 of 10 steps and is called complete")
+def status(unit: Unit) -> Iterator[CheckFinding]:
     """Status and steps of manifest, seal and plan: a run is complete only if every planned step was done."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        manifest, problems = unit.manifest, []
-        if unit.seal["status"] != manifest.status:
-            problems.append(f"the seal says {unit.seal['status']}, the manifest {manifest.status}")
-        if manifest.status == "complete" and manifest.completed_steps != manifest.planned_steps:
-            problems.append(f"complete, with {manifest.completed_steps} of {manifest.planned_steps} steps")
-        if manifest.completed_steps > manifest.planned_steps:
-            problems.append(f"{manifest.completed_steps} steps done, {manifest.planned_steps} planned")
-        if manifest.training_steps != manifest.completed_steps:
-            problems.append(f"training_steps {manifest.training_steps}, completed_steps {manifest.completed_steps}")
-        yield judged(problems, f"{manifest.status}, {manifest.completed_steps} of {manifest.planned_steps} steps", unit)
-    return each_run(record, find)
+    manifest, problems = unit.manifest, []
+    if unit.seal["status"] != manifest.status:
+        problems.append(f"the seal says {unit.seal['status']}, the manifest {manifest.status}")
+    if manifest.status == "complete" and manifest.completed_steps != manifest.planned_steps:
+        problems.append(f"complete, with {manifest.completed_steps} of {manifest.planned_steps} steps")
+    if manifest.completed_steps > manifest.planned_steps:
+        problems.append(f"{manifest.completed_steps} steps done, {manifest.planned_steps} planned")
+    if manifest.training_steps != manifest.completed_steps:
+        problems.append(f"training_steps {manifest.training_steps}, completed_steps {manifest.completed_steps}")
+    steps = f"{manifest.completed_steps} of {manifest.planned_steps} steps"
+    yield finding_from(problems, f"{manifest.status}, {steps}", unit)
 
 
-@check("consistency.device", level=1, title="device asked for = used = checked",
+@check("consistency.device", level=1, title="device asked for = used = checked", units=every_run,
        example="an NVIDIA H200 claimed for a run on a CPU")
-def device(record: Record) -> Iterator[CheckFinding]:
+def device(unit: Unit) -> Iterator[CheckFinding]:
     """What the recipe asked for, what the engine opened, and where a kernel really ran."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        manifest = unit.manifest
-        asked, used = manifest.requested_device, manifest.actual_device
-        problems = []
-        if used.platform not in PLATFORMS.get(asked, ()):
-            problems.append(f"{asked} was asked for, {used.platform} was used")
-        checks = unit.json(DEVICE_CHECKS)
-        if not isinstance(checks, dict):
-            raise RecordError(f"{DEVICE_CHECKS}: not a JSON object")
-        for key, mine in (("platform", used.platform), ("kind", used.kind), ("count", used.count)):
-            if key in checks and not alike(checks[key], mine):
-                problems.append(f"{DEVICE_CHECKS} has {key} {str(checks[key])[:40]!r}, the manifest {mine!r}")
-        if checks.get("passed") is False:
-            problems.append("the device check failed")
-        if manifest.engine_distribution.name == OURS:  # other engines name devices in their own way
-            problems += _checked_devices(checks, used.platform, used.count)
-        # Only an accelerator has memory of its own to record, so a CPU run that was relabelled shows here.
-        if (used.platform == "cpu") != isinstance(manifest.vram, Absent):
-            problems.append(f"platform {used.platform}, and vram is {manifest.vram}")
-        yield judged(problems, f"{asked} asked for, {used.count} x {used.kind} ({used.platform}) used, checked", unit)
-    return each_run(record, find)
+    manifest = unit.manifest
+    asked, used = manifest.requested_device, manifest.actual_device
+    problems = []
+    if used.platform not in PLATFORMS.get(asked, ()):
+        problems.append(f"{asked} was asked for, {used.platform} was used")
+    checks = unit.json_object(DEVICE_CHECKS)
+    for key, mine in (("platform", used.platform), ("kind", used.kind), ("count", used.count)):
+        if key in checks and not same_json(checks[key], mine):
+            problems.append(f"{DEVICE_CHECKS} has {key} {str(checks[key])[:40]!r}, the manifest {mine!r}")
+    if checks.get("passed") is False:
+        problems.append("the device check failed")
+    if manifest.engine_distribution.name == OURS:  # other engines name devices in their own way
+        problems += _checked_devices(checks, used.platform, used.count)
+    # Only an accelerator has memory of its own to unit.record, so a CPU run that was relabelled shows here.
+    if (used.platform == "cpu") != isinstance(manifest.vram, Absent):
+        problems.append(f"platform {used.platform}, and vram is {manifest.vram}")
+    yield finding_from(problems, f"{asked} asked for, {used.count} x {used.kind} ({used.platform}) used, checked", unit)
 
 
-@check("consistency.engine", level=1, title="the engine is one of this project's",
+@check("consistency.engine", level=1, title="the engine is one of this project's", units=every_run,
        example="an engine of another version than the package that ran it")
-def engine(record: Record) -> Iterator[CheckFinding]:
+def engine(unit: Unit) -> Iterator[CheckFinding]:
     """Package and version of the engine: one from elsewhere may be right; this project cannot say so, and names it."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        manifest = unit.manifest
-        source = manifest.engine_distribution
-        if source.name != OURS:
-            yield not_checked(f"engine {manifest.engine!r} comes from {source.name} {source.version}, not from this "
-                              "project: what its steps compute is that package's word", unit, blocking=False)
-        elif source.version != manifest.workings_version:
-            yield failed(f"engine from {OURS} {source.version}, run by {OURS} {manifest.workings_version}", unit)
-        else:
-            yield passed(f"engine {manifest.engine!r} of {OURS} {source.version}", unit)
-    return each_run(record, find)
+    manifest = unit.manifest
+    source = manifest.engine_distribution
+    if source.name != OURS:
+        yield not_checked(f"engine {manifest.engine!r} comes from {source.name} {source.version}, not from this "
+                          "project: what its steps compute is that package's word", unit, blocking=False)
+    elif source.version != manifest.workings_version:
+        yield failed(f"engine from {OURS} {source.version}, run by {OURS} {manifest.workings_version}", unit)
+    else:
+        yield passed(f"engine {manifest.engine!r} of {OURS} {source.version}", unit)
 
 
-@check("consistency.time_and_memory", level=1, title="times are in order, memory is plausible",
+@check("consistency.time_and_memory", level=1, title="times are in order, memory is plausible", units=every_run,
        example="a run that finished before it started")
-def time_and_memory(record: Record) -> Iterator[CheckFinding]:
+def time_and_memory(unit: Unit) -> Iterator[CheckFinding]:
     """Clocks in order, steps not longer than the run, peak not above the limit and equal to the log's."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        manifest = unit.manifest
-        start, end = moment(manifest.started_at), moment(manifest.finished_at)
-        problems = []
-        if end < start:
-            problems.append("finished before it started")
-        seconds = sum(step.seconds for step in unit.steps)
-        # A second of slack: the clock of the steps and the clock of the day are two clocks.
-        if seconds > (end - start).total_seconds() + 1:
-            problems.append(f"{seconds:.1f} s of steps in {(end - start).total_seconds():.1f} s")
-        # Loose for every record; one that `workings train` wrote is held to the digits further down.
-        if abs(seconds - manifest.training_seconds) > 1 + 0.01 * seconds:
-            problems.append(f"training_seconds {manifest.training_seconds:.1f}, the log adds up to {seconds:.1f}")
-        moments = [moment(str(row.get("time"))) for row in unit.events]
-        problems += [f"event {number + 1} is earlier than event {number}"
-                     for number, (one, other) in enumerate(pairwise(moments), start=1) if other < one - CLOCK_SLACK]
-        problems += _memory_problems(unit)
-        if unit.described:
-            problems += _date_problems(unit, start, end, moments)
-            if not math.isclose(seconds, manifest.training_seconds, rel_tol=1e-6, abs_tol=1e-9):
-                problems.append(f"training_seconds {manifest.training_seconds}, the log adds up to {seconds}")
-        yield judged(problems, f"{seconds:.1f} s of steps, {manifest.started_at} to {manifest.finished_at}", unit)
-    return each_run(record, find)
+    manifest = unit.manifest
+    start, end = moment(manifest.started_at), moment(manifest.finished_at)
+    problems = []
+    if end < start:
+        problems.append("finished before it started")
+    seconds = sum(step.seconds for step in unit.steps)
+    # A second of slack: the clock of the steps and the clock of the day are two clocks.
+    if seconds > (end - start).total_seconds() + 1:
+        problems.append(f"{seconds:.1f} s of steps in {(end - start).total_seconds():.1f} s")
+    # Loose for every record; one that `workings train` wrote is held to the digits further down.
+    if abs(seconds - manifest.training_seconds) > 1 + 0.01 * seconds:
+        problems.append(f"training_seconds {manifest.training_seconds:.1f}, the log adds up to {seconds:.1f}")
+    moments = [moment(str(row.get("time"))) for row in unit.events]
+    problems += [f"event {number + 1} is earlier than event {number}"
+                 for number, (one, other) in enumerate(pairwise(moments), start=1) if other < one - CLOCK_SLACK]
+    problems += _memory_problems(unit)
+    if unit.written_by_train:
+        problems += _date_problems(unit, start, end, moments)
+        if not math.isclose(seconds, manifest.training_seconds, rel_tol=1e-6, abs_tol=1e-9):
+            problems.append(f"training_seconds {manifest.training_seconds}, the log adds up to {seconds}")
+    yield finding_from(problems, f"{seconds:.1f} s of steps, {manifest.started_at} to {manifest.finished_at}", unit)
 
 
-@check("consistency.made_from", level=1, title="units of a run name the root of that run",
-       example="an evaluation of another run, put into this one")
+@record_check("consistency.made_from", level=1, title="units of a run name the root of that run",
+              example="an evaluation of another run, put into this one")
 def made_from(record: Record) -> Iterator[CheckFinding]:
     """The seal's origin is the root digest of the run around it; settings that repeat it agree."""
     # An evaluation of an untrained model stands alone, and what it was made from may stand beside it.
@@ -160,29 +160,25 @@ def made_from(record: Record) -> Iterator[CheckFinding]:
                 problems.append(f"{EVALUATION_CONFIG} names another origin than the seal")
         if unit.parent is None and not is_absent(origin) and origin not in roots:
             yield not_checked(f"made from {_short(origin)}, which is not here", unit, blocking=False)
-        yield judged(problems, f"made from {_short(origin)}", unit)
-    return each([unit for unit in record.units if not unit.is_run], find)
+        yield finding_from(problems, f"made from {_short(origin)}", unit)
+    return for_each_unit([unit for unit in record.units if not unit.is_run], find)
 
 
-@check("consistency.evaluated_model", level=1, title="an evaluation asked the run it stands in",
+@check("consistency.evaluated_model", level=1, title="an evaluation asked the run it stands in", units=every_evaluation,
        example="completions that came from a file, shown as the run's own")
-def evaluated_model(record: Record) -> Iterator[CheckFinding]:
+def evaluated_model(unit: Unit) -> Iterator[CheckFinding]:
     """What the evaluation's settings say of the model against the manifest of the run."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        run, settings = unit.parent, unit.json(EVALUATION_CONFIG)
-        if run is None:
-            return
-        if not isinstance(settings, dict):
-            raise RecordError(f"{EVALUATION_CONFIG}: not a JSON object")
-        pairs = (("tokenizer", "digest", run.manifest.data_digests.get("tokenizer")),
-                 ("engine", "name", run.manifest.engine))
-        problems = [f"{part} {key} is {str(settings[part].get(key))[:40]!r}, the run's is {str(mine)[:40]!r}"
-                    for part, key, mine in pairs if isinstance(settings.get(part), dict) and mine is not None
-                    and not is_absent(settings[part]) and settings[part].get(key) != mine]
-        if isinstance(settings.get("source"), dict) and settings["source"].get("kind") != "generated":
-            problems.append(f"completions are {str(settings['source'].get('kind'))[:40]!r}, not generated by the run")
-        yield judged(problems, f"engine {run.manifest.engine!r} and the run's tokenizer", unit)
-    return each(record.evaluations, find)
+    run, settings = unit.parent, unit.json_object(EVALUATION_CONFIG)
+    if run is None:
+        return
+    pairs = (("tokenizer", "digest", run.manifest.data_digests.get("tokenizer")),
+             ("engine", "name", run.manifest.engine))
+    problems = [f"{part} {key} is {str(settings[part].get(key))[:40]!r}, the run's is {str(mine)[:40]!r}"
+                for part, key, mine in pairs if isinstance(settings.get(part), dict) and mine is not None
+                and not is_absent(settings[part]) and settings[part].get(key) != mine]
+    if isinstance(settings.get("source"), dict) and settings["source"].get("kind") != "generated":
+        problems.append(f"completions are {str(settings['source'].get('kind'))[:40]!r}, not generated by the run")
+    yield finding_from(problems, f"engine {run.manifest.engine!r} and the run's tokenizer", unit)
 
 
 def _measured_problems(unit: Unit, snapshot: dict[str, Any]) -> list[str]:
@@ -231,7 +227,7 @@ def _memory_problems(unit: Unit) -> list[str]:
     if isinstance(peak, int) and manifest.memory_limit_bytes and peak > manifest.memory_limit_bytes:
         problems.append(f"peak of {peak:,} bytes on a device with {manifest.memory_limit_bytes:,}")
     logged = [step.memory_bytes for step in unit.steps if isinstance(step.memory_bytes, int)]
-    if unit.described and not manifest.resumes and logged != sorted(logged):
+    if unit.written_by_train and not manifest.resumes and logged != sorted(logged):
         problems.append("the peak of the log falls")
     # After a resume the manifest's peak is the last process's own, while the log still has those of the earlier ones.
     if isinstance(peak, int) and logged and peak < max(logged) and not manifest.resumes:

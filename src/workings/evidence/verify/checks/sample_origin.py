@@ -7,7 +7,7 @@ from workings.errors import RecordError
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.checks.data_order import kept_rows
 from workings.evidence.verify.record import MAX_JSON_BYTES, Record, Unit
-from workings.evidence.verify.registry import check, each_run, judged, not_checked, several
+from workings.evidence.verify.registry import check, every_run, finding_from, join_first, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.record import jsonl
 from workings.record.canonical import line
@@ -18,48 +18,46 @@ from workings.record.plain import parsed_bytes, refuse_too_large
 
 
 @check("consistency.drawn_from", level=1, title="what a run learned of samples was drawn and kept where it says",
-       example="an answer among what was learned that the samples do not hold")
-def drawn_from(record: Record) -> Iterator[CheckFinding]:
+       units=every_run, example="an answer among what was learned that the samples do not hold")
+def drawn_from(unit: Unit) -> Iterator[CheckFinding]:
     """The file that it learned from, against the samples that were kept and the run that drew them."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        said = unit.manifest.facts.get(DRAWN_FROM)
-        rows = _learned(record, unit) if said is not None or record.samples else None
-        if rows is None:
-            if said is not None:
-                yield not_checked("the file of traces that it learned from is not here", unit, blocking=False)
-            return
-        by_source: dict[str, list[dict[str, Any]]] = {}
-        for row in rows:
-            if DRAWN_FROM in row:
-                by_source.setdefault(str(row[DRAWN_FROM]), []).append(row)
-        counts = {source: len(drawn) for source, drawn in by_source.items()}
-        if said is None and not counts:
-            return
-        # A smoke run takes the first lines of its file only.
-        problems = [] if counts == said or unit.manifest.facts.get("smoke") is True else [
-            f"the manifest names {str(said)[:80]}, the file {str(counts)[:80]}"]
-        problems += _row_problems(unit, rows)
-        kept, missing = _kept(record), 0
-        for source, drawn in by_source.items():
-            if source not in kept:
-                missing += len(drawn)
-                continue
-            if others := [str(row.get("id")) for row in drawn if line(row) not in kept[source]]:
-                problems.append(f"not among the kept samples of {source[:16]}…: {several(others)}")
-        here = {run.root for run in record.runs if run.has(SUMS)}
-        if not problems and (missing or not by_source.keys() <= here):
-            yield not_checked(f"{missing} of its samples, or a run that drew some, are not here", unit, blocking=False)
-            return
-        yield judged(problems, f"{sum(counts.values())} of {len(rows)} were drawn and kept by "
-                               + ", ".join(f"{source[:16]}…" for source in by_source), unit)
-    return each_run(record, find)
+    said = unit.manifest.facts.get(DRAWN_FROM)
+    rows = _learned(unit) if said is not None or unit.record.samples else None
+    if rows is None:
+        if said is not None:
+            yield not_checked("the file of traces that it learned from is not here", unit, blocking=False)
+        return
+    by_source: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if DRAWN_FROM in row:
+            by_source.setdefault(str(row[DRAWN_FROM]), []).append(row)
+    counts = {source: len(drawn) for source, drawn in by_source.items()}
+    if said is None and not counts:
+        return
+    # A smoke run takes the first lines of its file only.
+    problems = [] if counts == said or unit.manifest.facts.get("smoke") is True else [
+        f"the manifest names {str(said)[:80]}, the file {str(counts)[:80]}"]
+    problems += _row_problems(unit, rows)
+    kept, missing = _kept(unit.record), 0
+    for source, drawn in by_source.items():
+        if source not in kept:
+            missing += len(drawn)
+            continue
+        if others := [str(row.get("id")) for row in drawn if line(row) not in kept[source]]:
+            problems.append(f"not among the kept samples of {source[:16]}…: {join_first(others)}")
+    here = {run.root for run in unit.record.runs if run.has(SUMS)}
+    if not problems and (missing or not by_source.keys() <= here):
+        yield not_checked(f"{missing} of its samples, or a run that drew some, are not here", unit, blocking=False)
+        return
+    yield finding_from(problems, f"{sum(counts.values())} of {len(rows)} were drawn and kept by "
+                                 + ", ".join(f"{source[:16]}…" for source in by_source), unit)
 
 
-def _learned(record: Record, unit: Unit) -> list[dict[str, Any]] | None:
+def _learned(unit: Unit) -> list[dict[str, Any]] | None:
     """Lines of the file that the run learned from, found by its digest beside the units or in the pack; or None."""
     wanted = unit.manifest.data_digests.get("traces")
-    places = [entry.name for entry in record.loose if entry.kind == "file"]
-    places += [pack.full(name) for pack in record.packs for name in pack.files]
+    places = [entry.name for entry in unit.record.unowned_entries if entry.kind == "file"]
+    places += [pack.tree_path(name) for pack in unit.record.packs for name in pack.files]
     # By digest and not by name: beside runs anybody names such files, and in a pack they are named by their digests.
     for place in places:
         if not place.endswith(".jsonl"):
@@ -82,7 +80,7 @@ def _row_problems(unit: Unit, rows: list[dict[str, Any]]) -> list[str]:
     trained = [(row["id"].removesuffix("/chosen").removesuffix("/rejected"), row.get("prompt_digest"))
                for row in kept_rows(unit)] if unit.has(ROWS) else []
     other = [name for name, digest in trained if asked.get(name) != digest]
-    return [f"rows that are not in the file that it learned from: {several(other)}"] if other else []
+    return [f"rows that are not in the file that it learned from: {join_first(other)}"] if other else []
 
 
 def _kept(record: Record) -> dict[str, set[bytes]]:

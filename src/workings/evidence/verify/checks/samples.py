@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.checks.evaluations import differences
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, each, judged
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import check, every_evaluation, finding_from
 from workings.evidence.verify.result import CheckFinding
 from workings.record.canonical import loads
 from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, PREDICTIONS, SAMPLED, SELECTION
@@ -19,85 +19,79 @@ if TYPE_CHECKING:
 
 
 @check("consistency.seeds", level=1, title="every completion was drawn from the seed that its item and number imply",
-       example="a bad draw left out")
-def seeds(record: Record) -> Iterator[CheckFinding]:
+       units=every_evaluation, example="a bad draw left out")
+def seeds(unit: Unit) -> Iterator[CheckFinding]:
     """As many completions of each item as were asked for, numbered in order; a seed where something was drawn."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        from workings.evaluation.generate import sample_seed
-        config, rows, problems = unit.json(EVALUATION_CONFIG), unit.lines(PREDICTIONS), []
-        decoding = config.get("decoding") if isinstance(config, dict) else None
-        if not isinstance(decoding, dict) or is_absent(decoding):  # completions from elsewhere
-            return
-        asked, temperature = decoding.get("samples", 1), decoding.get("temperature", 0)
-        if not isinstance(asked, int) or not isinstance(temperature, int | float):
-            raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: samples or a temperature that is no number")
-        drawn = temperature > 0
-        if drawn and not isinstance(decoding.get("seed"), int):
-            raise RecordError(f"{unit.full(EVALUATION_CONFIG)}: completions are drawn, and the seed is no number")
-        if any("id" not in row for row in rows):
-            raise RecordError(f"{unit.full(PREDICTIONS)}: a line without an id")
-        # `groupby` joins neighbours only: an item whose samples stand apart shows as two groups that are too short.
-        for name, group in groupby(rows, key=lambda row: str(row["id"])):
-            numbers = [row.get("sample") for row in group]
-            if len(numbers) != asked or any(type(one) is not int or one != at for at, one in enumerate(numbers)):
-                problems.append(f"{name[:60]}: samples {str(numbers[:8])[1:-1]}, asked for {asked}")
-        # Evaluations of earlier versions do not name their seeds.
-        if drawn and (unit.kind == SAMPLED or any("seed" in row for row in rows)):
-            problems += [f"{str(row['id'])[:60]}: sample {row.get('sample')} from seed {row.get('seed')}, another "
-                         "follows" for row in rows if not isinstance(row.get("sample"), int)
-                         or row.get("seed") != sample_seed(decoding["seed"], str(row["id"]), row["sample"])]
-        elif not drawn:
-            problems += [f"{str(row['id'])[:60]}: a seed, and nothing was drawn" for row in rows if "seed" in row]
-        yield judged(problems, f"{len(rows)} completions of seed {decoding.get('seed')}", unit)
-    return each(record.evaluations, find)
+    from workings.evaluation.generate import sample_seed
+    config, rows, problems = unit.json(EVALUATION_CONFIG), unit.lines(PREDICTIONS), []
+    decoding = config.get("decoding") if isinstance(config, dict) else None
+    if not isinstance(decoding, dict) or is_absent(decoding):  # completions from elsewhere
+        return
+    asked, temperature = decoding.get("samples", 1), decoding.get("temperature", 0)
+    if not isinstance(asked, int) or not isinstance(temperature, int | float):
+        raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: samples or a temperature that is no number")
+    drawn = temperature > 0
+    if drawn and not isinstance(decoding.get("seed"), int):
+        raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: completions are drawn, and the seed is no number")
+    if any("id" not in row for row in rows):
+        raise RecordError(f"{unit.tree_path(PREDICTIONS)}: a line without an id")
+    # `groupby` joins neighbours only: an item whose samples stand apart shows as two groups that are too short.
+    for name, group in groupby(rows, key=lambda row: str(row["id"])):
+        numbers = [row.get("sample") for row in group]
+        if len(numbers) != asked or any(type(one) is not int or one != at for at, one in enumerate(numbers)):
+            problems.append(f"{name[:60]}: samples {str(numbers[:8])[1:-1]}, asked for {asked}")
+    # Evaluations of earlier versions do not name their seeds.
+    if drawn and (unit.kind == SAMPLED or any("seed" in row for row in rows)):
+        problems += [f"{str(row['id'])[:60]}: sample {row.get('sample')} from seed {row.get('seed')}, another "
+                     "follows" for row in rows if not isinstance(row.get("sample"), int)
+                     or row.get("seed") != sample_seed(decoding["seed"], str(row["id"]), row["sample"])]
+    elif not drawn:
+        problems += [f"{str(row['id'])[:60]}: a seed, and nothing was drawn" for row in rows if "seed" in row]
+    yield finding_from(problems, f"{len(rows)} completions of seed {decoding.get('seed')}", unit)
 
 
 @check("consistency.selection", level=1, title="counts of samples and prompts are those of the predictions",
-       example="fewer prompts that were never solved than the predictions show")
-def selection(record: Record) -> Iterator[CheckFinding]:
+       units=lambda record: record.samples, example="fewer prompts that were never solved than the predictions show")
+def selection(unit: Unit) -> Iterator[CheckFinding]:
     """Prompts solved never, sometimes, always; samples kept and left out; pairs; a unit that stands in no run."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        recorded, rows = unit.json(SELECTION), unit.lines(PREDICTIONS)
-        counts, scores = recorded["counts"], {(str(row["id"]), row["sample"]): row["score"] for row in rows}
-        by_prompt = [[row["score"] == 1 for row in group] for _, group in groupby(rows, key=lambda row: row["id"])]
-        kept = [str(row["id"]).rpartition("/") for row in unit.lines(KEPT)]
-        by_outcome = {"prompts": len(by_prompt), "never": sum(not any(right) for right in by_prompt),
-                      "always": sum(all(right) for right in by_prompt), "samples": len(rows), "kept": len(kept),
-                      "with_kept": len({name for name, _, _ in kept})}
-        by_outcome["sometimes"] = by_outcome["prompts"] - by_outcome["never"] - by_outcome["always"]
-        problems = [f"{name} is {str(counts.get(name))[:20]}, the files give {value}"
-                    for name, value in by_outcome.items() if counts.get(name) != value]
-        if sum(counts["left_out"].values()) != len(rows) - len(kept):
-            problems.append(f"{len(rows) - len(kept)} samples are not kept, {counts['left_out']} were left out")
-        problems += [f"{name[:60]}/{number[:20]} is kept, and is no sample, or a wrong one" for name, _, number in kept
-                     if not number.isdecimal() or (name, int(number)) not in scores
-                     or (recorded["selection"]["keep"] == "correct" and scores[name, int(number)] != 1)]
-        problems += [*_pair_problems(unit, recorded["pairs"]), *_place_problems(unit)]
-        yield judged(problems, f"{len(kept)} of {len(rows)} samples of {len(by_prompt)} prompts", unit)
-    return each(record.samples, find)
+    recorded, rows = unit.json(SELECTION), unit.lines(PREDICTIONS)
+    counts, scores = recorded["counts"], {(str(row["id"]), row["sample"]): row["score"] for row in rows}
+    by_prompt = [[row["score"] == 1 for row in group] for _, group in groupby(rows, key=lambda row: row["id"])]
+    kept = [str(row["id"]).rpartition("/") for row in unit.lines(KEPT)]
+    by_outcome = {"prompts": len(by_prompt), "never": sum(not any(right) for right in by_prompt),
+                  "always": sum(all(right) for right in by_prompt), "samples": len(rows), "kept": len(kept),
+                  "with_kept": len({name for name, _, _ in kept})}
+    by_outcome["sometimes"] = by_outcome["prompts"] - by_outcome["never"] - by_outcome["always"]
+    problems = [f"{name} is {str(counts.get(name))[:20]}, the files give {value}"
+                for name, value in by_outcome.items() if counts.get(name) != value]
+    if sum(counts["left_out"].values()) != len(rows) - len(kept):
+        problems.append(f"{len(rows) - len(kept)} samples are not kept, {counts['left_out']} were left out")
+    problems += [f"{name[:60]}/{number[:20]} is kept, and is no sample, or a wrong one" for name, _, number in kept
+                 if not number.isdecimal() or (name, int(number)) not in scores
+                 or (recorded["selection"]["keep"] == "correct" and scores[name, int(number)] != 1)]
+    problems += [*_pair_problems(unit, recorded["pairs"]), *_place_problems(unit)]
+    yield finding_from(problems, f"{len(kept)} of {len(rows)} samples of {len(by_prompt)} prompts", unit)
 
 
 @check("recompute.selection", level=2, title="what is kept, and the pairs, follow from the predictions by their rules",
-       example="a wrong sample among those that were kept")
-def selected(record: Record) -> Iterator[CheckFinding]:
+       units=lambda record: record.samples, example="a wrong sample among those that were kept")
+def selected(unit: Unit) -> Iterator[CheckFinding]:
     """The kept samples and the pairs, made again to the byte; the counts."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        from workings.samples.unit import files_of
-        kept, pairs = _rules(unit)
-        recorded = unit.json(SELECTION)
-        prompts = [list(group) for _, group in groupby(unit.lines(PREDICTIONS), key=lambda row: row["id"])]
-        try:
-            again = files_of(lambda: prompts, unit.json(EVALUATION_CONFIG), kept, pairs)
-        except RequestError as error:
-            raise RecordError(f"{unit.full(SELECTION)}: {error.given[:120]}") from None
-        counted = loads(again.pop(SELECTION))
-        problems = [f"{name} is not what the rules make of the predictions" for name, data in again.items()
-                    if unit.read(name) != data]
-        # The rules themselves are what was asked for: a later version may know more of them.
-        problems += [f"{SELECTION}: {place}" for name in ("counts", "pairs")
-                     for place in differences(recorded[name], counted[name], name)]
-        yield judged(problems, " and ".join(sorted(again)), unit)
-    return each(record.samples, find)
+    from workings.samples.unit import files_of
+    kept, pairs = _rules(unit)
+    recorded = unit.json(SELECTION)
+    prompts = [list(group) for _, group in groupby(unit.lines(PREDICTIONS), key=lambda row: row["id"])]
+    try:
+        again = files_of(lambda: prompts, unit.json(EVALUATION_CONFIG), kept, pairs)
+    except RequestError as error:
+        raise RecordError(f"{unit.tree_path(SELECTION)}: {error.given[:120]}") from None
+    counted = loads(again.pop(SELECTION))
+    problems = [f"{name} is not what the rules make of the predictions" for name, data in again.items()
+                if unit.read(name) != data]
+    # The rules themselves are what was asked for: a later version may know more of them.
+    problems += [f"{SELECTION}: {place}" for name in ("counts", "pairs")
+                 for place in differences(recorded[name], counted[name], name)]
+    yield finding_from(problems, " and ".join(sorted(again)), unit)
 
 
 def _rules(unit: Unit) -> "tuple[Selection, PairRule | None]":
@@ -109,7 +103,7 @@ def _rules(unit: Unit) -> "tuple[Selection, PairRule | None]":
         return Selection(**recorded["selection"]), None if is_absent(pairs) else PairRule(
             rule=pairs["rule"], most_per_prompt=pairs["most_per_prompt"])
     except RequestError as error:
-        raise RecordError(f"{unit.full(SELECTION)}: {error.given[:120]}") from None
+        raise RecordError(f"{unit.tree_path(SELECTION)}: {error.given[:120]}") from None
 
 
 def _pair_problems(unit: Unit, pairs: Any) -> list[str]:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from workings.errors import RecordError
-from workings.evidence.verify.record import PACK_KIND, Record, Unit
-from workings.evidence.verify.registry import check, each, judged
+from workings.evidence.verify.record import PACK_KIND, Unit
+from workings.evidence.verify.registry import check, every_unit, finding_from
 from workings.evidence.verify.result import CheckFinding
 from workings.record.canonical import find_nulls, line
 from workings.record.layout import (
@@ -48,83 +48,75 @@ def line_files(unit: Unit) -> list[str]:
 
 
 @check("form.json", level=0, title="every JSON file and line is strict JSON, and records have their one form",
-       example="a JSON file in which a key stands twice, so that two readers see two values")
-def strict_json(record: Record) -> Iterator[CheckFinding]:
+       units=every_unit, example="a JSON file in which a key stands twice, so that two readers see two values")
+def strict_json(unit: Unit) -> Iterator[CheckFinding]:
     """No repeated keys, no NaN, no torn line; manifest, seal and commits are canonical to the byte."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        problems = []
-        names, lines = json_files(unit, third_party=True), line_files(unit)
-        for name in names:
-            try:
-                value = unit.json(name)
-                _nulls_of(unit, name)
-                # With one form to the byte nothing can hide in spacing, in repeated keys or in another spelling of a
-                # number.
-                if name.rpartition("/")[2] in CANONICAL and line(value) != unit.read(name):
-                    problems.append(f"{name}: not in canonical form (RFC 8785 and a newline)")
-            except RecordError as error:
-                problems.append(str(error))
-        for name in lines:
-            try:
-                _nulls_of(unit, name)
-                if b"\r" in unit.read(name):
-                    problems.append(f"{name}: a line that ends otherwise than with a newline")
-            except RecordError as error:
-                problems.append(str(error))
-        yield judged(problems, f"{len(names)} files and {len(lines)} files of lines", unit)
-    return each(list(record.units), find)
+    problems = []
+    names, lines = json_files(unit, third_party=True), line_files(unit)
+    for name in names:
+        try:
+            value = unit.json(name)
+            _nulls_of(unit, name)
+            # With one form to the byte nothing can hide in spacing, in repeated keys or in another spelling of a
+            # number.
+            if name.rpartition("/")[2] in CANONICAL and line(value) != unit.read(name):
+                problems.append(f"{name}: not in canonical form (RFC 8785 and a newline)")
+        except RecordError as error:
+            problems.append(str(error))
+    for name in lines:
+        try:
+            _nulls_of(unit, name)
+            if b"\r" in unit.read(name):
+                problems.append(f"{name}: a line that ends otherwise than with a newline")
+        except RecordError as error:
+            problems.append(str(error))
+    yield finding_from(problems, f"{len(names)} files and {len(lines)} files of lines", unit)
 
 
-@check("form.schema", level=0, title="manifest, metrics, events and evaluations have their keys",
+@check("form.schema", level=0, title="manifest, metrics, events and evaluations have their keys", units=every_unit,
        example="a log in which no step learned from any token")
-def schema(record: Record) -> Iterator[CheckFinding]:
+def schema(unit: Unit) -> Iterator[CheckFinding]:
     """Each kind of record against its schema."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        if unit.is_run:
-            version = unit.manifest.schema_version
-            done = len(unit.steps)
-            problems = [f"event {number} has no kind or no time" for number, row in enumerate(unit.events, start=1)
-                        if not isinstance(row.get("kind"), str) or not isinstance(row.get("time"), str)]
-            yield judged(problems, f"{version}, {done} steps, {len(unit.events)} events", unit)
-        elif unit.kind in EVALUATION_UNITS:
-            files = EVAL_FILES | ({SELECTION: "selection/1"} if unit.kind == SAMPLED else {})
-            problems = [f"{name}: schema {str(_key(unit.json(name), 'schema'))[:40]!r}, expected {expected!r}"
-                        for name, expected in files.items() if _key(unit.json(name), "schema") != expected]
-            rows = unit.lines(PREDICTIONS)
-            problems += [f"prediction {number} has no id or no score" for number, row in enumerate(rows, start=1)
-                         if not isinstance(row.get("id"), str) or not is_score(row.get("score"))]
-            yield judged(problems, f"{len(rows)} predictions", unit)
-    return each(list(record.units), find)
+    if unit.is_run:
+        version = unit.manifest.schema_version
+        done = len(unit.steps)
+        problems = [f"event {number} has no kind or no time" for number, row in enumerate(unit.events, start=1)
+                    if not isinstance(row.get("kind"), str) or not isinstance(row.get("time"), str)]
+        yield finding_from(problems, f"{version}, {done} steps, {len(unit.events)} events", unit)
+    elif unit.kind in EVALUATION_UNITS:
+        files = EVAL_FILES | ({SELECTION: "selection/1"} if unit.kind == SAMPLED else {})
+        problems = [f"{name}: schema {str(_key(unit.json(name), 'schema'))[:40]!r}, expected {expected!r}"
+                    for name, expected in files.items() if _key(unit.json(name), "schema") != expected]
+        rows = unit.lines(PREDICTIONS)
+        problems += [f"prediction {number} has no id or no score" for number, row in enumerate(rows, start=1)
+                     if not isinstance(row.get("id"), str) or not is_score(row.get("score"))]
+        yield finding_from(problems, f"{len(rows)} predictions", unit)
 
 
-@check("form.nulls", level=0, title="no nulls: what does not exist says why",
+@check("form.nulls", level=0, title="no nulls: what does not exist says why", units=every_unit,
        example="a value replaced by null, so that nothing says why it is missing")
-def nulls(record: Record) -> Iterator[CheckFinding]:
+def nulls(unit: Unit) -> Iterator[CheckFinding]:
     """Every null in every JSON file and line of ours."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        yield judged([problem for name in _own_files(unit) for problem in _nulls_of(unit, name)], "no nulls", unit)
-    return each(list(record.units), find)
+    yield finding_from([problem for name in _own_files(unit) for problem in _nulls_of(unit, name)], "no nulls", unit)
 
 
-@check("form.placeholders", level=0, title="no placeholders where a value or a text should be",
+@check("form.placeholders", level=0, title="no placeholders where a value or a text should be", units=every_unit,
        example="a model called `<your model here>`")
-def placeholders(record: Record) -> Iterator[CheckFinding]:
+def placeholders(unit: Unit) -> Iterator[CheckFinding]:
     """Templates that nobody filled in: in manifest, README, evaluation settings and notes, not in models' texts."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        places = []
-        for name in _own_files(unit):
-            # Items and completions are left out: a model may well write "TODO" or a pair of braces, and that is a
-            # result.
-            if name in (MANIFEST, *EVAL_FILES) or unit.kind == "notes":
-                places += [f"{name}: {place} is {text[:40]!r}" for place, text in _texts(_value(unit, name), "$")
-                           if is_placeholder(text)]
-        texts = [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".md")]
-        # Texts of a pack are written for readers; of a run only the README is, and its samples are a model's words.
-        for name in texts if unit.kind == PACK_KIND else [README] if unit.has(README) else []:
-            text = unit.read(name, MAX_README_BYTES).decode("utf-8", errors="replace")
-            places += [f"{name}: {place[:40]!r}" for place in find_placeholders(text)]
-        yield judged(places, "no placeholders", unit)
-    return each(list(record.units), find)
+    places = []
+    for name in _own_files(unit):
+        # Items and completions are left out: a model may well write "TODO" or a pair of braces, and that is a
+        # result.
+        if name in (MANIFEST, *EVAL_FILES) or unit.kind == "notes":
+            places += [f"{name}: {place} is {text[:40]!r}" for place, text in _texts(_value(unit, name), "$")
+                       if is_placeholder(text)]
+    texts = [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".md")]
+    # Texts of a pack are written for readers; of a run only the README is, and its samples are a model's words.
+    for name in texts if unit.kind == PACK_KIND else [README] if unit.has(README) else []:
+        text = unit.read(name, MAX_README_BYTES).decode("utf-8", errors="replace")
+        places += [f"{name}: {place[:40]!r}" for place in find_placeholders(text)]
+    yield finding_from(places, "no placeholders", unit)
 
 
 def is_score(value: Any) -> bool:
@@ -153,7 +145,7 @@ def _nulls_of(unit: Unit, name: str) -> list[str]:
         value = _value(unit, name)
         # The bytes are searched first: mostly there is none, and to walk over a million values takes a second.
         return [f"{name}: {place}" for place in find_nulls(value)] if b"null" in unit.read(name) else []
-    return unit.once(f"nulls of {name}", find, of=name)
+    return unit.cached(f"nulls of {name}", find, file=name)
 
 
 def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:

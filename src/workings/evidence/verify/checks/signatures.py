@@ -15,8 +15,8 @@ from workings.evidence.attest.statement import (
 )
 from workings.evidence.attest.timestamp import MAX_RESPONSE_BYTES, STAMP_NAME
 from workings.evidence.verify import tree as trees
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, each_run, failed, judged, not_checked, passed, several
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import check, every_run, failed, finding_from, join_first, not_checked, passed
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
 from workings.record.layout import ATTEST
@@ -30,146 +30,138 @@ NO_STAMP_LIBRARY = f"the library for time stamps is not installed: {timestamp.IN
 
 
 @check("attestation.files", level=0, title="beside the seals stand envelopes, keys and time stamps, nothing else",
-       example="a pickle beside the signatures, where no sum would notice it")
-def files(record: Record) -> Iterator[CheckFinding]:
+       units=every_run, example="a pickle beside the signatures, where no sum would notice it")
+def files(run: Unit) -> Iterator[CheckFinding]:
     """Names and kinds of files in `attest`, which no sum covers, against those that may be there."""
-    def find(run: Unit) -> Iterator[CheckFinding]:
-        names = record.attest(run)
-        if not names:
-            return
-        problems = []
-        for name, entry in sorted(names.items()):
-            if entry.kind != "file" or not any(form.fullmatch(name) for form in (
-                    ENVELOPE_NAME, PUBLIC_NAME, STAMP_NAME)):
-                problems.append(f"{ATTEST}/{shown(name)}: neither an envelope nor a public key nor a time stamp")
-            elif PUBLIC_NAME.fullmatch(name) and keys.is_available():
-                problems += _key_problems(record, run, name)
-        for name in _envelopes(record, run):
-            opened = _opened_or_none(record, run, name)
-            problems += [f"{ATTEST}/{name}: the public key {shown(key_id)} is not beside it"
-                         for key_id in (opened.key_ids if opened else ()) if f"{key_id}.pub" not in names]
-        yield judged(problems, f"{len(names)} files", run)
-    return each_run(record, find)
+    names = run.record.attest(run)
+    if not names:
+        return
+    problems = []
+    for name, entry in sorted(names.items()):
+        if entry.kind != "file" or not any(form.fullmatch(name) for form in (
+                ENVELOPE_NAME, PUBLIC_NAME, STAMP_NAME)):
+            problems.append(f"{ATTEST}/{shown(name)}: neither an envelope nor a public key nor a time stamp")
+        elif PUBLIC_NAME.fullmatch(name) and keys.is_available():
+            problems += _key_problems(run, name)
+    for name in _envelopes(run):
+        opened = _opened_or_none(run, name)
+        problems += [f"{ATTEST}/{name}: the public key {shown(key_id)} is not beside it"
+                     for key_id in (opened.key_ids if opened else ()) if f"{key_id}.pub" not in names]
+    yield finding_from(problems, f"{len(names)} files", run)
 
 
-@check("attestation.statement", level=0, title="every signed statement is about exactly this record",
+@check("attestation.statement", level=0, title="every signed statement is about exactly this record", units=every_run,
        example="a signature taken over from a record with another root digest")
-def statements(record: Record) -> Iterator[CheckFinding]:
+def statements(run: Unit) -> Iterator[CheckFinding]:
     """Each statement made again from the manifest and the root digests that are here."""
-    def find(run: Unit) -> Iterator[CheckFinding]:
-        names = _envelopes(record, run)
-        if not names:
-            return
-        problems, covered = [], set[str]()
-        for name in names:
-            try:
-                opened = _open(record, run, name)
-                if _build_type(opened) != BUILD_TYPE:
-                    yield not_checked(f"{name}: a statement of form {_build_type(opened)[:60]!r}, this reads "
-                                      f"{BUILD_TYPE}", run)
-                    continue
-                covered |= _covered(record, run, opened)
-            except RecordError as error:
-                problems.append(f"{name}: {error}")
-        # A unit that was added after the signing is not a forgery; it only lacks a signature of its own.
-        missing = sorted(subject_name(run.manifest, place) for place in _places(record, run) if place not in covered)
-        if missing and not problems:
-            yield not_checked(f"in no signed statement: {several(missing)}", run, blocking=False)
-        yield judged(problems, f"{len(names)} statements about {len(covered)} units", run)
-    return each_run(record, find)
+    names = _envelopes(run)
+    if not names:
+        return
+    problems, covered = [], set[str]()
+    for name in names:
+        try:
+            opened = _open(run, name)
+            if _build_type(opened) != BUILD_TYPE:
+                yield not_checked(f"{name}: a statement of form {_build_type(opened)[:60]!r}, this reads "
+                                  f"{BUILD_TYPE}", run)
+                continue
+            covered |= _covered(run, opened)
+        except RecordError as error:
+            problems.append(f"{name}: {error}")
+    # A unit that was added after the signing is not a forgery; it only lacks a signature of its own.
+    missing = sorted(subject_name(run.manifest, place) for place in _places(run) if place not in covered)
+    if missing and not problems:
+        yield not_checked(f"in no signed statement: {join_first(missing)}", run, blocking=False)
+    yield finding_from(problems, f"{len(names)} statements about {len(covered)} units", run)
 
 
-@check("attestation.signature", level=0, title="every signature is that of the key that it names",
+@check("attestation.signature", level=0, title="every signature is that of the key that it names", units=every_run,
        example="a statement that was edited after it had been signed")
-def signatures(record: Record) -> Iterator[CheckFinding]:
+def signatures(run: Unit) -> Iterator[CheckFinding]:
     """Ed25519 over the exact bytes of each statement."""
-    def find(run: Unit) -> Iterator[CheckFinding]:
-        names = _envelopes(record, run)
-        if not names:
-            yield not_checked("not signed", run, blocking=False)
-            return
-        # Without the libraries nothing is known about the signatures, which is not the same as a wrong one.
-        if not keys.is_available():
-            yield not_checked(NO_LIBRARY, run, blocking=False)
-            return
-        known = _known_keys(record, run)
-        problems, good = [], []
-        for name in names:
-            opened = _opened_or_none(record, run, name)
-            for key_id in opened.key_ids if opened else ():
-                # A missing public key does not make the signature wrong: the reader may have it elsewhere.
-                if key_id not in known:
-                    yield not_checked(f"{name}: signed by key {shown(key_id)}, which is not here", run, blocking=False)
-                elif opened and envelope.signed_by(opened, known[key_id]):
-                    good.append(f"{name}: signed by key {key_id}")
-                else:
-                    problems.append(f"{name}: not what key {shown(key_id)} signed")
-        if problems or good:
-            yield judged(problems, "; ".join(good), run)
-    return each_run(record, find)
+    names = _envelopes(run)
+    if not names:
+        yield not_checked("not signed", run, blocking=False)
+        return
+    # Without the libraries nothing is known about the signatures, which is not the same as a wrong one.
+    if not keys.is_available():
+        yield not_checked(NO_LIBRARY, run, blocking=False)
+        return
+    known = _known_keys(run)
+    problems, good = [], []
+    for name in names:
+        opened = _opened_or_none(run, name)
+        for key_id in opened.key_ids if opened else ():
+            # A missing public key does not make the signature wrong: the reader may have it elsewhere.
+            if key_id not in known:
+                yield not_checked(f"{name}: signed by key {shown(key_id)}, which is not here", run, blocking=False)
+            elif opened and envelope.signed_by(opened, known[key_id]):
+                good.append(f"{name}: signed by key {key_id}")
+            else:
+                problems.append(f"{name}: not what key {shown(key_id)} signed")
+    if problems or good:
+        yield finding_from(problems, "; ".join(good), run)
 
 
-@check("attestation.trust", level=0, title="a key that the reader trusts has signed every unit",
+@check("attestation.trust", level=0, title="a key that the reader trusts has signed every unit", units=every_run,
        example="a record signed with the forger's own key, where `--key` names the author's")
-def trust(record: Record) -> Iterator[CheckFinding]:
+def trust(run: Unit) -> Iterator[CheckFinding]:
     """Each signature's key against those of `--key`: a key found in a record says only that one person made all."""
-    def find(run: Unit) -> Iterator[CheckFinding]:
-        # Keys that lie in the record are never trusted by themselves: a forger can add a key of their own.
-        if not record.trusted:
-            if _envelopes(record, run):
-                yield not_checked("signed, but no key was given to trust (--key)", run, blocking=False)
-            return
-        if not keys.is_available():
-            # This one blocks the level, because the reader has asked for it by giving a key.
-            yield not_checked(NO_LIBRARY, run)
-            return
-        trusted = [keys.public_key(data) for data in record.trusted]
-        covered = set[str]()
-        for name in _envelopes(record, run):
-            opened = _opened_or_none(record, run, name)
-            if opened and any(envelope.signed_by(opened, key) for key in trusted):
-                covered |= _covered(record, run, opened)
-        missing = sorted(subject_name(run.manifest, place) for place in _places(record, run) if place not in covered)
-        named = ", ".join(str(key.keyid) for key in trusted)
-        if missing:
-            yield failed(f"not signed by key {named}: {several(missing)}", run)
-        else:
-            yield passed(f"{len(covered)} units signed by key {named}", run)
-    return each_run(record, find)
+    # Keys that lie in the record are never trusted by themselves: a forger can add a key of their own.
+    if not run.record.trusted:
+        if _envelopes(run):
+            yield not_checked("signed, but no key was given to trust (--key)", run, blocking=False)
+        return
+    if not keys.is_available():
+        # This one blocks the level, because the reader has asked for it by giving a key.
+        yield not_checked(NO_LIBRARY, run)
+        return
+    trusted = [keys.public_key(data) for data in run.record.trusted]
+    covered = set[str]()
+    for name in _envelopes(run):
+        opened = _opened_or_none(run, name)
+        if opened and any(envelope.signed_by(opened, key) for key in trusted):
+            covered |= _covered(run, opened)
+    missing = sorted(subject_name(run.manifest, place) for place in _places(run) if place not in covered)
+    named = ", ".join(str(key.keyid) for key in trusted)
+    if missing:
+        yield failed(f"not signed by key {named}: {join_first(missing)}", run)
+    else:
+        yield passed(f"{len(covered)} units signed by key {named}", run)
 
 
-def _places(record: Record, run: Unit) -> dict[str, Unit]:
+def _places(run: Unit) -> dict[str, Unit]:
     """The run and the units in it, by place in the run."""
-    inner = {unit.place[len(run.place):].lstrip("/"): unit for unit in record.units if unit.parent is run}
+    inner = {unit.path[len(run.path):].lstrip("/"): unit for unit in run.record.units if unit.parent is run}
     return {"": run, **inner}
 
 
-def _envelopes(record: Record, run: Unit) -> list[str]:
-    return sorted(name for name, entry in record.attest(run).items()
+def _envelopes(run: Unit) -> list[str]:
+    return sorted(name for name, entry in run.record.attest(run).items()
                   if entry.kind == "file" and ENVELOPE_NAME.fullmatch(name))
 
 
-def read_attested(record: Record, run: Unit, name: str) -> bytes:
+def read_attested(run: Unit, name: str) -> bytes:
     """A file beside a run's seal. Raises `RecordError` where it is missing, or larger than what may stand there."""
-    if name not in record.attest(run):
+    if name not in run.record.attest(run):
         raise RecordError(f"{ATTEST}/{name} is missing")
-    return trees.read(record.tree, run.full(f"{ATTEST}/{name}"),
+    return trees.read(run.record.tree, run.tree_path(f"{ATTEST}/{name}"),
                       MAX_STAMP_BYTES if STAMP_NAME.fullmatch(name) else MAX_ENVELOPE_BYTES)
 
 
-def _open(record: Record, run: Unit, name: str) -> Opened:
+def _open(run: Unit, name: str) -> Opened:
     def read() -> Opened:
-        data = read_attested(record, run, name)
-        run.tree.kept.spend(parsed_bytes(data))
+        data = read_attested(run, name)
+        run.tree.cache.reserve(parsed_bytes(data))
         return envelope.open_envelope(data)
     # There may be hundreds, and four checks ask for each.
-    return run.once(f"{ATTEST}/{name}", read)
+    return run.cached(f"{ATTEST}/{name}", read)
 
 
-def _opened_or_none(record: Record, run: Unit, name: str) -> Opened | None:
+def _opened_or_none(run: Unit, name: str) -> Opened | None:
     """None for what `attestation.statement` refuses already."""
     try:
-        return _open(record, run, name)
+        return _open(run, name)
     except RecordError:
         return None
 
@@ -180,7 +172,7 @@ def _build_type(opened: Opened) -> str:
     return str(definition.get("buildType")) if isinstance(definition, dict) else ""
 
 
-def _covered(record: Record, run: Unit, opened: Opened) -> set[str]:
+def _covered(run: Unit, opened: Opened) -> set[str]:
     """Places whose units the statement names rightly. Raises `RecordError` if it says anything else."""
     said = opened.statement
     if set(said) != {"_type", "subject", "predicateType", "predicate"} or said["_type"] != STATEMENT_TYPE \
@@ -189,7 +181,7 @@ def _covered(record: Record, run: Unit, opened: Opened) -> set[str]:
     # The whole statement is made again and compared, so no field of it has to be interpreted.
     if said["predicate"] != provenance(run.manifest, run.root):
         raise RecordError("its provenance is not that of this run")
-    names = {subject_name(run.manifest, place): (place, unit) for place, unit in _places(record, run).items()}
+    names = {subject_name(run.manifest, place): (place, unit) for place, unit in _places(run).items()}
     covered = set[str]()
     for subject in said["subject"]:
         name = str(subject.get("name")) if isinstance(subject, dict) else ""
@@ -205,21 +197,21 @@ def _covered(record: Record, run: Unit, opened: Opened) -> set[str]:
     return covered
 
 
-def _known_keys(record: Record, run: Unit) -> dict[str, Any]:
+def _known_keys(run: Unit) -> dict[str, Any]:
     by_id = {}
-    for name in record.attest(run):
+    for name in run.record.attest(run):
         if PUBLIC_NAME.fullmatch(name):
             try:
-                key = keys.public_key(read_attested(record, run, name))
+                key = keys.public_key(read_attested(run, name))
             except RecordError:
                 continue  # attestation.files says so
             by_id[str(key.keyid)] = key
-    return by_id | {str(key.keyid): key for key in map(keys.public_key, record.trusted)}
+    return by_id | {str(key.keyid): key for key in map(keys.public_key, run.record.trusted)}
 
 
-def _key_problems(record: Record, run: Unit, name: str) -> list[str]:
+def _key_problems(run: Unit, name: str) -> list[str]:
     try:
-        data = read_attested(record, run, name)
+        data = read_attested(run, name)
         key = keys.public_key(data)
     except RecordError as error:
         return [f"{ATTEST}/{name}: {error}"]
@@ -230,31 +222,29 @@ def _key_problems(record: Record, run: Unit, name: str) -> list[str]:
 
 
 @check("attestation.time", level=0, title="every time stamp is of the signature beside it, by an authority",
-       example="a time stamp put beside another signature, which was made a year later")
-def times(record: Record) -> Iterator[CheckFinding]:
+       units=every_run, example="a time stamp put beside another signature, which was made a year later")
+def times(run: Unit) -> Iterator[CheckFinding]:
     """Each stamp's digest against the signature's bytes, and its certificate against those of `--authority`."""
-    def find(run: Unit) -> Iterator[CheckFinding]:
-        names = sorted(name for name, entry in record.attest(run).items()
-                       if entry.kind == "file" and STAMP_NAME.fullmatch(name))
-        if not names:
-            if record.authorities:
-                yield failed("no time stamp, and a certificate of an authority was given", run)
-            return
-        if not timestamp.is_available():
-            yield not_checked(NO_STAMP_LIBRARY, run, blocking=bool(record.authorities))
-            return
-        roots = [root for data in record.authorities for root in timestamp.certificates(data)]
-        problems, said = [], []
-        for name in names:
-            try:
-                response = timestamp.response_in(read_attested(record, run, name))
-                stamp = timestamp.stamp_of(response, read_attested(record, run, f"{name[:3]}.dsse.json"), roots)
-                said.append(f"{name[:3]}.dsse.json existed before {stamp.text}")
-            except RecordError as error:
-                problems.append(f"{ATTEST}/{name}: {error}")
-        if problems or roots:
-            yield judged(problems, "; ".join(said), run)
-        else:
-            yield not_checked(f"{'; '.join(said)}: said by the stamp itself, no certificate was given to trust "
-                              "(--authority)", run, blocking=False)
-    return each_run(record, find)
+    names = sorted(name for name, entry in run.record.attest(run).items()
+                   if entry.kind == "file" and STAMP_NAME.fullmatch(name))
+    if not names:
+        if run.record.authorities:
+            yield failed("no time stamp, and a certificate of an authority was given", run)
+        return
+    if not timestamp.is_available():
+        yield not_checked(NO_STAMP_LIBRARY, run, blocking=bool(run.record.authorities))
+        return
+    roots = [root for data in run.record.authorities for root in timestamp.certificates(data)]
+    problems, said = [], []
+    for name in names:
+        try:
+            response = timestamp.response_in(read_attested(run, name))
+            stamp = timestamp.stamp_of(response, read_attested(run, f"{name[:3]}.dsse.json"), roots)
+            said.append(f"{name[:3]}.dsse.json existed before {stamp.text}")
+        except RecordError as error:
+            problems.append(f"{ATTEST}/{name}: {error}")
+    if problems or roots:
+        yield finding_from(problems, "; ".join(said), run)
+    else:
+        yield not_checked(f"{'; '.join(said)}: said by the stamp itself, no certificate was given to trust "
+                          "(--authority)", run, blocking=False)

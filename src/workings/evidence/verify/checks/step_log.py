@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from workings.config.training import TrainingConfig
 from workings.errors import RecordError
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, each_run, failed, judged, not_checked
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import check, every_run, failed, finding_from, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
 from workings.record.layout import CHECKPOINTS, METRICS, STATE
@@ -18,132 +18,120 @@ from workings.training.schedule import Schedule
 
 
 @check("consistency.steps", level=1, title="steps are 1, 2, 3, … without a gap, and resumes are explained",
-       example="a step left out of the log")
-def steps(record: Record) -> Iterator[CheckFinding]:
+       units=every_run, example="a step left out of the log")
+def steps(unit: Unit) -> Iterator[CheckFinding]:
     """One line a step, as many as were completed; each resume of the manifest is an event."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        manifest, numbers = unit.manifest, [row.get("step") for row in unit.metrics]
-        problems = []
-        # A smoothed curve or a step that was taken out shows as a gap, because the numbers start at 1 and never skip.
-        if numbers != list(range(1, len(numbers) + 1)):
-            gap = next(index for index, number in enumerate(numbers, start=1) if number != index)
-            problems.append(f"line {gap} of {METRICS} is step {numbers[gap - 1]}")
-        if len(numbers) != manifest.completed_steps:
-            problems.append(f"{len(numbers)} lines, {manifest.completed_steps} completed steps")
-        # A resume computes steps again, so each one has to be explained by an event of its own.
-        resumes = sum(row.get("kind") == "resumed" for row in unit.events)
-        if resumes != manifest.resumes:
-            problems.append(f"{manifest.resumes} resumes in the manifest, {resumes} in the events")
-        yield judged(problems, f"{len(numbers)} steps, {resumes} resumes", unit)
-    return each_run(record, find)
+    manifest, numbers = unit.manifest, [row.get("step") for row in unit.metrics]
+    problems = []
+    # A smoothed curve or a step that was taken out shows as a gap, because the numbers start at 1 and never skip.
+    if numbers != list(range(1, len(numbers) + 1)):
+        gap = next(index for index, number in enumerate(numbers, start=1) if number != index)
+        problems.append(f"line {gap} of {METRICS} is step {numbers[gap - 1]}")
+    if len(numbers) != manifest.completed_steps:
+        problems.append(f"{len(numbers)} lines, {manifest.completed_steps} completed steps")
+    # A resume computes steps again, so each one has to be explained by an event of its own.
+    resumes = sum(row.get("kind") == "resumed" for row in unit.events)
+    if resumes != manifest.resumes:
+        problems.append(f"{manifest.resumes} resumes in the manifest, {resumes} in the events")
+    yield finding_from(problems, f"{len(numbers)} steps, {resumes} resumes", unit)
 
 
 @check("consistency.losses", level=1, title="first and final loss and the token counts of the manifest are the log's",
-       example="a smoothed curve of losses over the old final loss")
-def losses(record: Record) -> Iterator[CheckFinding]:
+       units=every_run, example="a smoothed curve of losses over the old final loss")
+def losses(unit: Unit) -> Iterator[CheckFinding]:
     """First and last loss, and sums of tokens, of manifest and log: equal to the bit, as both have the same source."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        manifest, rows = unit.manifest, unit.steps
-        problems = []
-        for name, value, index in (("first_loss", manifest.first_loss, 0), ("final_loss", manifest.final_loss, -1)):
-            logged = rows[index].loss if rows else None
-            # A run that ended before its first step has no loss on either side.
-            if (None if isinstance(value, Absent) else value) != logged:
-                problems.append(f"{name} is {value}, the log has {logged}")
-        for name in ("tokens", "supervised_tokens"):
-            total = sum(getattr(row, name) for row in rows)
-            if total != getattr(manifest, name):
-                problems.append(f"{name} is {getattr(manifest, name):,}, the log adds up to {total:,}")
-        ends = f"loss {rows[0].loss} at first, {rows[-1].loss} at last" if rows else "no steps"
-        yield judged(problems, ends, unit)
-    return each_run(record, find)
+    manifest, rows = unit.manifest, unit.steps
+    problems = []
+    for name, value, index in (("first_loss", manifest.first_loss, 0), ("final_loss", manifest.final_loss, -1)):
+        logged = rows[index].loss if rows else None
+        # A run that ended before its first step has no loss on either side.
+        if (None if isinstance(value, Absent) else value) != logged:
+            problems.append(f"{name} is {value}, the log has {logged}")
+    for name in ("tokens", "supervised_tokens"):
+        total = sum(getattr(row, name) for row in rows)
+        if total != getattr(manifest, name):
+            problems.append(f"{name} is {getattr(manifest, name):,}, the log adds up to {total:,}")
+    ends = f"loss {rows[0].loss} at first, {rows[-1].loss} at last" if rows else "no steps"
+    yield finding_from(problems, ends, unit)
 
 
-@check("consistency.finite", level=1, title="every number of the log is finite",
+@check("consistency.finite", level=1, title="every number of the log is finite", units=every_run,
        example="a line of the log without a loss")
-def finite(record: Record) -> Iterator[CheckFinding]:
+def finite(unit: Unit) -> Iterator[CheckFinding]:
     """JSON has no NaN, but a number can be too large for a float, and a line can be without its loss."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        problems = []
-        for row in unit.metrics:
-            bad = [key for key, value in row.items() if isinstance(value, float) and not math.isfinite(value)]
-            if bad or not isinstance(row.get("loss"), int | float):
-                problems.append(f"step {row.get('step')}: {', '.join(bad) or 'no loss'}")
-        yield judged(problems, f"{len(unit.metrics)} lines", unit)
-    return each_run(record, find)
+    problems = []
+    for row in unit.metrics:
+        bad = [key for key, value in row.items() if isinstance(value, float) and not math.isfinite(value)]
+        if bad or not isinstance(row.get("loss"), int | float):
+            problems.append(f"step {row.get('step')}: {', '.join(bad) or 'no loss'}")
+    yield finding_from(problems, f"{len(unit.metrics)} lines", unit)
 
 
 @check("consistency.supervision", level=1, title="every step learned something: supervised tokens above zero",
-       example="more learned tokens in a step than it has tokens")
-def supervision(record: Record) -> Iterator[CheckFinding]:
+       units=every_run, example="more learned tokens in a step than it has tokens")
+def supervision(unit: Unit) -> Iterator[CheckFinding]:
     """Supervised tokens of every step are above zero and not above its tokens."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        problems = []
-        for line in unit.steps:
-            if line.supervised_tokens > line.tokens:
-                problems.append(f"step {line.step}: {line.supervised_tokens} supervised of {line.tokens} tokens")
-        if unit.steps and not unit.manifest.supervised_tokens:
-            problems.append("no supervised token in the whole run")
-        manifest = unit.manifest
-        yield judged(problems, f"{manifest.supervised_tokens:,} supervised of {manifest.tokens:,} tokens", unit)
-    return each_run(record, find)
+    problems = []
+    for line in unit.steps:
+        if line.supervised_tokens > line.tokens:
+            problems.append(f"step {line.step}: {line.supervised_tokens} supervised of {line.tokens} tokens")
+    if unit.steps and not unit.manifest.supervised_tokens:
+        problems.append("no supervised token in the whole run")
+    manifest = unit.manifest
+    yield finding_from(problems, f"{manifest.supervised_tokens:,} supervised of {manifest.tokens:,} tokens", unit)
 
 
 @check("consistency.learning_rate", level=1, title="every step's learning rate is that of the recipe's schedule",
-       example="another learning rate in the recipe than the steps were taken with")
-def learning_rate(record: Record) -> Iterator[CheckFinding]:
+       units=every_run, example="another learning rate in the recipe than the steps were taken with")
+def learning_rate(unit: Unit) -> Iterator[CheckFinding]:
     """Peak, warm-up, schedule and number of steps give the rate of each."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        training = unit.manifest.config_snapshot.get("training")
-        if not isinstance(training, dict) or "learning_rate" not in training:
-            yield not_checked("the recipe's snapshot names no learning rate", unit)
-            return
-        try:
-            schedule = Schedule.of(TrainingConfig.model_validate(training))
-        except ValidationError as error:
-            raise RecordError(f"config_snapshot: training cannot be read ({str(error)[:80]})") from None
-        problems = []
-        for step in unit.steps:
-            expected = schedule.at(step.step) if step.step <= schedule.steps else math.nan
-            # Cosines of two machines differ in the last bits.
-            if not math.isclose(step.learning_rate, expected, rel_tol=1e-9, abs_tol=1e-15 * schedule.peak):
-                problems.append(f"step {step.step}: {step.learning_rate:g}, the schedule gives {expected:g}")
-        yield judged(problems, f"{schedule.kind} from {schedule.peak:g}", unit)
-    return each_run(record, find)
+    training = unit.manifest.config_snapshot.get("training")
+    if not isinstance(training, dict) or "learning_rate" not in training:
+        yield not_checked("the recipe's snapshot names no learning rate", unit)
+        return
+    try:
+        schedule = Schedule.of(TrainingConfig.model_validate(training))
+    except ValidationError as error:
+        raise RecordError(f"config_snapshot: training cannot be read ({str(error)[:80]})") from None
+    problems = []
+    for step in unit.steps:
+        expected = schedule.at(step.step) if step.step <= schedule.steps else math.nan
+        # Cosines of two machines differ in the last bits.
+        if not math.isclose(step.learning_rate, expected, rel_tol=1e-9, abs_tol=1e-15 * schedule.peak):
+            problems.append(f"step {step.step}: {step.learning_rate:g}, the schedule gives {expected:g}")
+    yield finding_from(problems, f"{schedule.kind} from {schedule.peak:g}", unit)
 
 
 @check("consistency.checkpoints", level=1, title="checkpoints are those that the recipe keeps, and agree with the log",
-       example="the state of an earlier step in the last checkpoint")
-def last_checkpoint(record: Record) -> Iterator[CheckFinding]:
+       units=every_run, example="the state of an earlier step in the last checkpoint")
+def last_checkpoint(unit: Unit) -> Iterator[CheckFinding]:
     """Their steps, the step that their own state names, and what it says of tokens, time and data."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        folders = sorted({name.split("/")[1] for name in unit.files if name.startswith(CHECKPOINTS + "/step_")})
-        if not folders and unit.manifest.status == "complete" and unit.manifest.completed_steps:
-            yield failed("complete, and no checkpoint of its last step", unit)
-            return
-        if not folders:
-            yield not_checked("the run holds no checkpoint", unit, blocking=False)
-            return
-        states = {_number(folder): _state(unit, folder) for folder in folders}
-        problems = [f"step_{number:06d} says it is of step {state.get('step')}" for number, state in states.items()
-                    if state.get("step") != number]
-        last, done = max(states), unit.manifest.completed_steps
-        # A run that failed may have died before it could save its last step; every other one saves it before it is
-        # sealed.
-        if last > done or (unit.manifest.status != "failed" and last != done):
-            problems.append(f"the last checkpoint is of step {last}, {done} steps were completed")
-        problems += _file_problems(unit, folders)
-        if unit.described:
-            problems += _kept_problems(unit, sorted(states))
-            for number, state in states.items():
-                problems += _state_problems(unit, number, state)
-        yield judged(problems, f"step {last}", unit)
-    return each_run(record, find)
+    folders = sorted({name.split("/")[1] for name in unit.files if name.startswith(CHECKPOINTS + "/step_")})
+    if not folders and unit.manifest.status == "complete" and unit.manifest.completed_steps:
+        yield failed("complete, and no checkpoint of its last step", unit)
+        return
+    if not folders:
+        yield not_checked("the run holds no checkpoint", unit, blocking=False)
+        return
+    states = {_number(folder): _state(unit, folder) for folder in folders}
+    problems = [f"step_{number:06d} says it is of step {state.get('step')}" for number, state in states.items()
+                if state.get("step") != number]
+    last, done = max(states), unit.manifest.completed_steps
+    # A run that failed may have died before it could save its last step; every other one saves it before it is
+    # sealed.
+    if last > done or (unit.manifest.status != "failed" and last != done):
+        problems.append(f"the last checkpoint is of step {last}, {done} steps were completed")
+    problems += _file_problems(unit, folders)
+    if unit.written_by_train:
+        problems += _kept_problems(unit, sorted(states))
+        for number, state in states.items():
+            problems += _state_problems(unit, number, state)
+    yield finding_from(problems, f"step {last}", unit)
 
 
 def _file_problems(unit: Unit, folders: list[str]) -> list[str]:
     """Checkpoints of one engine are made of the same files, and hold tensors."""
-    names = {folder: {file.rpartition("/")[2] for file in [*unit.files, *unit.elsewhere]
+    names = {folder: {file.rpartition("/")[2] for file in [*unit.files, *unit.external_files]
                       if file.startswith(f"{CHECKPOINTS}/{folder}/")} for folder in folders}
     empty = [folder for folder, files in names.items() if not any(name.endswith(".safetensors") for name in files)]
     # A large model's tensors lie in as many files in every checkpoint: the engine splits them by its shapes.

@@ -10,34 +10,32 @@ from collections.abc import Iterator
 from typing import Any
 
 from workings.evidence.verify.checks.teacher_top_tokens import distills_traces
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, each_run, judged, not_checked
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import check, every_run, finding_from, not_checked
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.rollout_inputs import draws, has_rewards
+from workings.evidence.verify.rollout_inputs import has_rewards, uses_rollouts
 from workings.record.digest import json_digest
 from workings.record.layout import TEACHER
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-@check("consistency.teacher", level=1, title="the teacher is the one that the manifest names",
+@check("consistency.teacher", level=1, title="the teacher is the one that the manifest names", units=every_run,
        example="another root digest of the teacher")
-def teacher(record: Record) -> Iterator[CheckFinding]:
+def teacher(unit: Unit) -> Iterator[CheckFinding]:
     """Its digest; its precision is the recipe's; whether it is the run of its name that is verified as well."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        if not distills_traces(unit) and (not draws(unit) or has_rewards(unit)):
-            return
-        said, facts = unit.manifest.data_digests.get("teacher"), unit.json(TEACHER)
-        problems = []
-        if said != json_digest(facts):
-            problems.append(f"{TEACHER} has digest {json_digest(facts)[:16]}…, the manifest {str(said)[:16]}…")
-        problems += _fact_problems(facts, unit.manifest.config_snapshot["algorithm"])
-        yield judged(problems, _sentence(facts) if not problems else "", unit)
-        for run in record.runs:
-            if not problems and run.manifest.name == facts.get("run") and run.root != facts["root"]:
-                yield not_checked(f"{run.title} has the teacher's name and another root, {run.root[:16]}…: it is not "
-                                  "the run that was learned from", unit, blocking=False)
-    return each_run(record, find)
+    if not distills_traces(unit) and (not uses_rollouts(unit) or has_rewards(unit)):
+        return
+    said, facts = unit.manifest.data_digests.get("teacher"), unit.json(TEACHER)
+    problems = []
+    if said != json_digest(facts):
+        problems.append(f"{TEACHER} has digest {json_digest(facts)[:16]}…, the manifest {str(said)[:16]}…")
+    problems += _fact_problems(facts, unit.manifest.config_snapshot["algorithm"])
+    yield finding_from(problems, _sentence(facts) if not problems else "", unit)
+    for run in unit.record.runs:
+        if not problems and run.manifest.name == facts.get("run") and run.root != facts["root"]:
+            yield not_checked(f"{run.title} has the teacher's name and another root, {run.root[:16]}…: it is not "
+                              "the run that was learned from", unit, blocking=False)
 
 
 def _fact_problems(facts: Any, algorithm: dict[str, Any]) -> list[str]:

@@ -4,15 +4,15 @@ No weights are needed. That the teacher said so takes them: a replay asks it aga
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workings.errors import RecordError
-from workings.evidence.verify.checks.data_order import batches_of, kept_rows, planned_steps, too_many_sequences
+from workings.evidence.verify.checks.data_order import batches_of, kept_rows, only_if_few_sequences, planned_steps
 from workings.evidence.verify.checks.tensors import read_header
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, each_run, judged
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import check, every_run, finding_from
 from workings.evidence.verify.result import CheckFinding
 from workings.record.layout import MODEL_SHAPE, TOP_TOKENS, top_tokens_file
 
@@ -37,66 +37,52 @@ class _ToldOfRow:
     problems: tuple[str, ...]
 
 
-@check("consistency.top_tokens", level=1, title="the teacher's top tokens are a distribution, for every learned row",
-       example="two probabilities of a position that are larger than 1 together")
-def top_tokens(record: Record) -> Iterator[CheckFinding]:
-    """As many positions as the planned rows learn; different tokens of the vocabulary, in order; sums of at most 1."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        if not unit.metrics:  # it ended before or while the teacher was asked: nothing was learned from it
-            return
-        told = _told(unit)
-        problems = [f"row {name[:60]!r}: {what}" for name, row in told.items() for what in row.problems]
-        files = {name for name in unit.files if name.startswith(TOP_TOKENS + "/")}
-        if more := sorted(files - {top_tokens_file(number) for number in range(len(_files(unit).parts))}):
-            problems.append(f"{more[0]}: no batch belongs to it")
-        positions = sum(row.positions for row in told.values())
-        yield judged(problems, f"{positions:,} positions of {len(told):,} rows", unit)
-    return _each(record, find)
-
-
-@check("recompute.top_tokens", level=2, title="the log's teacher is the one that was recorded",
-       example="another mass of the teacher's top tokens in a step's line")
-def logged_teacher(record: Record) -> Iterator[CheckFinding]:
-    """Mean probability of the top tokens and mean entropy of each step again; no divergence is below 0."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        told, batches, problems = _told(unit) if unit.metrics else {}, batches_of(unit), []
-        for line, planned in planned_steps(unit):
-            place = f"step {line.get('step')}"
-            names = [name for sequence in batches.row_ids(planned.at) for name in sequence]
-            if missing := [name for name in names if name not in told]:
-                problems.append(f"{place}: nothing was said of {missing[0][:60]!r}")
-                continue
-            # Means of a step are over positions and not over rows, so that long rows count more.
-            count = sum(told[name].positions for name in names)
-            for key, value in (("teacher_mass", math.fsum(told[name].mass for name in names) / count),
-                               ("teacher_entropy", math.fsum(told[name].entropy for name in names) / count)):
-                given = line.get(key)
-                if not isinstance(given, float | int) or not abs(given - value) <= CLOSE * (1 + abs(value)):
-                    problems.append(f"{place}: {key} {str(given)[:20]}, the teacher's is {value:.6g}")
-            # What is minimized is a divergence between two distributions, up to rounding never negative.
-            loss = line.get("loss")
-            if isinstance(loss, float | int) and loss < -CLOSE:
-                problems.append(f"{place}: loss {loss:g}, and no divergence is below 0")
-        yield judged(problems, f"{len(unit.metrics)} steps", unit)
-    return _each(record, find)
-
-
-def _each(record: Record, find: Callable[[Unit], Iterator[CheckFinding]]) -> Iterator[CheckFinding]:
-    def of_taught(unit: Unit) -> Iterator[CheckFinding]:
-        if not distills_traces(unit):
-            return
-        if (many := too_many_sequences(unit)) is not None:
-            yield many
-        else:
-            yield from find(unit)
-
-    return each_run(record, of_taught)
-
-
 def distills_traces(unit: Unit) -> bool:
     """Whether a run says that it distilled on traces."""
     algorithm = unit.manifest.config_snapshot.get("algorithm")
     return isinstance(algorithm, dict) and algorithm.get("name") == "distill_traces"
+
+
+@check("consistency.top_tokens", level=1, title="the teacher's top tokens are a distribution, for every learned row",
+       units=every_run, when=distills_traces, precondition=only_if_few_sequences,
+       example="two probabilities of a position that are larger than 1 together")
+def top_tokens(unit: Unit) -> Iterator[CheckFinding]:
+    """As many positions as the planned rows learn; different tokens of the vocabulary, in order; sums of at most 1."""
+    if not unit.metrics:  # it ended before or while the teacher was asked: nothing was learned from it
+        return
+    told = _told(unit)
+    problems = [f"row {name[:60]!r}: {what}" for name, row in told.items() for what in row.problems]
+    files = {name for name in unit.files if name.startswith(TOP_TOKENS + "/")}
+    if more := sorted(files - {top_tokens_file(number) for number in range(len(_files(unit).parts))}):
+        problems.append(f"{more[0]}: no batch belongs to it")
+    positions = sum(row.positions for row in told.values())
+    yield finding_from(problems, f"{positions:,} positions of {len(told):,} rows", unit)
+
+
+@check("recompute.top_tokens", level=2, title="the log's teacher is the one that was recorded", units=every_run,
+       when=distills_traces, precondition=only_if_few_sequences,
+       example="another mass of the teacher's top tokens in a step's line")
+def logged_teacher(unit: Unit) -> Iterator[CheckFinding]:
+    """Mean probability of the top tokens and mean entropy of each step again; no divergence is below 0."""
+    told, batches, problems = _told(unit) if unit.metrics else {}, batches_of(unit), []
+    for line, planned in planned_steps(unit):
+        place = f"step {line.get('step')}"
+        names = [name for sequence in batches.row_ids(planned.at) for name in sequence]
+        if missing := [name for name in names if name not in told]:
+            problems.append(f"{place}: nothing was said of {missing[0][:60]!r}")
+            continue
+        # Means of a step are over positions and not over rows, so that long rows count more.
+        count = sum(told[name].positions for name in names)
+        for key, value in (("teacher_mass", math.fsum(told[name].mass for name in names) / count),
+                           ("teacher_entropy", math.fsum(told[name].entropy for name in names) / count)):
+            given = line.get(key)
+            if not isinstance(given, float | int) or not abs(given - value) <= CLOSE * (1 + abs(value)):
+                problems.append(f"{place}: {key} {str(given)[:20]}, the teacher's is {value:.6g}")
+        # What is minimized is a divergence between two distributions, up to rounding never negative.
+        loss = line.get("loss")
+        if isinstance(loss, float | int) and loss < -CLOSE:
+            problems.append(f"{place}: loss {loss:g}, and no divergence is below 0")
+    yield finding_from(problems, f"{len(unit.metrics)} steps", unit)
 
 
 def _top_k(unit: Unit) -> int:
@@ -110,13 +96,12 @@ def _top_k(unit: Unit) -> int:
 def _files(unit: Unit) -> "TopTokenFiles":
     from workings.data.top_tokens import TopTokenFiles
     counts = {row["id"]: int(row["supervised_tokens"]) for row in kept_rows(unit)}
-    return TopTokenFiles(batches=batches_of(unit), steps=unit.manifest.planned_steps, counts=counts,
-                         count=_top_k(unit))
+    return TopTokenFiles(batches=batches_of(unit), steps=unit.manifest.planned_steps, counts=counts, count=_top_k(unit))
 
 
 def _told(unit: Unit) -> dict[str, _ToldOfRow]:
     """By a row's id; a file of numbers is in memory at a time."""
-    return unit.once("top tokens", lambda: _read(unit))
+    return unit.cached("top tokens", lambda: _read(unit))
 
 
 def _read(unit: Unit) -> dict[str, _ToldOfRow]:
@@ -127,7 +112,7 @@ def _read(unit: Unit) -> dict[str, _ToldOfRow]:
         read_header(unit, name)  # nothing but tensors stands in it, and no gap between them
         rows = files.read(unit.read(name), part)
         told |= {row: _of_row(said, vocabulary) for row, said in rows.items()}
-        unit.tree.kept.spend(ROW_BYTES * len(rows))
+        unit.tree.cache.reserve(ROW_BYTES * len(rows))
     return told
 
 

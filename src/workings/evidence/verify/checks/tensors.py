@@ -17,8 +17,8 @@ from workings.config.method import FULL, FullConfig, LoraConfig, MethodConfig, Q
 from workings.config.training import OptimizerConfig, PrecisionConfig
 from workings.errors import RecordError
 from workings.evidence.verify import tree as trees
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import check, each_run, judged, not_checked, several
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import check, every_run, finding_from, join_first, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
 from workings.models.registry import family_of
@@ -28,7 +28,7 @@ from workings.record.canonical import loads
 from workings.record.layout import CHECKPOINTS, MODEL_SHAPE
 from workings.record.plain import parsed_bytes
 
-# The header is read into memory before its claims can be judged, so it gets a limit of its own.
+# The header is read into memory before its claims can be finding_from, so it gets a limit of its own.
 MAX_HEADER_BYTES = 16 << 20
 MAX_NAME_CHARS = 200
 FORMATS = {"parameters", "compute", "moments", "gradients", "accumulator"}
@@ -66,12 +66,12 @@ class Header:
 
 def read_header(unit: Unit, name: str) -> Header:
     """Header of a safetensors file, read once. Raises `RecordError` where it is none, or where something is hidden."""
-    return unit.once(name, lambda: _header(unit, name))
+    return unit.cached(name, lambda: _header(unit, name))
 
 
 def _header(unit: Unit, name: str) -> Header:
     size = unit.files[name].size if name in unit.files else 0
-    with unit.tree.open(unit.full(name)) as stream, trees.reading(unit.full(name)):
+    with unit.tree.open(unit.tree_path(name)) as stream, trees.reading(unit.tree_path(name)):
         # A safetensors file begins with the length of its header: eight bytes, the lowest first.
         prefix = stream.read(8)
         length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else -1
@@ -80,7 +80,7 @@ def _header(unit: Unit, name: str) -> Header:
             raise RecordError(f"{shown(name)}: not a safetensors file (header of {length} bytes)")
         text = stream.read(length)
     # Parsed, and written again in the four forms that it may have.
-    unit.tree.kept.spend(parsed_bytes(text) + 6 * length)
+    unit.tree.cache.reserve(parsed_bytes(text) + 6 * length)
     try:
         return _parsed(loads(text), text, 8 + length, size)
     except (RecordError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -121,62 +121,58 @@ def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> Header
 
 
 @check("consistency.model", level=1, title="the model's shape gives its parameters, and is the recipe's",
-       example="a manifest with more parameters than the model's sizes give")
-def model(record: Record) -> Iterator[CheckFinding]:
+       units=every_run, example="a manifest with more parameters than the model's sizes give")
+def model(unit: Unit) -> Iterator[CheckFinding]:
     """Family and number of parameters in the manifest, sizes in the recipe; formats asked for are the recipe's."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        shape = recorded_shape(unit)
-        if isinstance(shape, str):
-            yield not_checked(shape, unit, blocking=False)
-            return
-        manifest, count = unit.manifest, parameter_count(shape)
-        problems = []
-        if count != manifest.parameters:
-            problems.append(f"{MODEL_SHAPE} gives {count:,} parameters, the manifest {manifest.parameters:,}")
-        if shape.family != manifest.architecture:
-            problems.append(f"{MODEL_SHAPE} is of {shape.family}, the manifest of {manifest.architecture[:40]!r}")
-        section = manifest.config_snapshot.get("model")
-        section = section if isinstance(section, dict) else {}
-        asked, source = section.get("shape"), section.get("source")
-        if section.get("proven", shape.proven) != shape.proven:
-            problems.append(f"the recipe's model.proven is {str(section['proven'])[:20]}, of the family "
-                            f"{shape.family} it is {shape.proven}")
-        sizes = shape.as_json()
-        problems += [f"the recipe's model has {key} {str(asked[key])[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
-                     for key in asked or () if sizes.get(key, asked[key]) != asked[key]
-                     # Weights from elsewhere bring their own family.
-                     and (key != "family" or source == "scratch")] if isinstance(asked, dict) else []
-        problems += _format_problems(unit)
-        yield judged(problems, f"{shape.family}, {count:,} parameters", unit)
-    return each_run(record, find)
+    shape = recorded_shape(unit)
+    if isinstance(shape, str):
+        yield not_checked(shape, unit, blocking=False)
+        return
+    manifest, count = unit.manifest, parameter_count(shape)
+    problems = []
+    if count != manifest.parameters:
+        problems.append(f"{MODEL_SHAPE} gives {count:,} parameters, the manifest {manifest.parameters:,}")
+    if shape.family != manifest.architecture:
+        problems.append(f"{MODEL_SHAPE} is of {shape.family}, the manifest of {manifest.architecture[:40]!r}")
+    section = manifest.config_snapshot.get("model")
+    section = section if isinstance(section, dict) else {}
+    asked, source = section.get("shape"), section.get("source")
+    if section.get("proven", shape.proven) != shape.proven:
+        problems.append(f"the recipe's model.proven is {str(section['proven'])[:20]}, of the family "
+                        f"{shape.family} it is {shape.proven}")
+    sizes = shape.as_json()
+    problems += [f"the recipe's model has {key} {str(asked[key])[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
+                 for key in asked or () if sizes.get(key, asked[key]) != asked[key]
+                 # Weights from elsewhere bring their own family.
+                 and (key != "family" or source == "scratch")] if isinstance(asked, dict) else []
+    problems += _format_problems(unit)
+    yield finding_from(problems, f"{shape.family}, {count:,} parameters", unit)
 
 
 @check("consistency.tensors", level=1, title="checkpoints hold the tensors of model, method, formats and optimizer",
-       example="a checkpoint whose tensors have other shapes than the recipe's model")
-def tensors(record: Record) -> Iterator[CheckFinding]:
+       units=every_run, example="a checkpoint whose tensors have other shapes than the recipe's model")
+def tensors(unit: Unit) -> Iterator[CheckFinding]:
     """Names, shapes and formats of weights and moments; the optimizer's own count of steps."""
-    def find(unit: Unit) -> Iterator[CheckFinding]:
-        expected = _expected(unit)
-        if isinstance(expected, str):
-            yield not_checked(expected, unit, blocking=False)
-            return
-        problems, files, elsewhere = [], 0, 0
-        for folder in sorted({"/".join(name.split("/")[:2]) for name in unit.files
-                              if name.startswith(f"{CHECKPOINTS}/step_")}):
-            for file in (expected.file, OPTIMIZER):
-                name = f"{folder}/{file}"
-                if name in unit.elsewhere:
-                    elsewhere += 1
-                elif not unit.has(name):
-                    problems.append(f"{name} is missing")
-                else:
-                    files += 1
-                    problems += expected.problems(unit, name)
-        if elsewhere:
-            yield not_checked(f"{elsewhere} files of tensors are named by digest", unit, blocking=False)
-            return
-        yield judged(problems, f"{len(expected.weights)} tensors each in {files} files", unit)
-    return each_run(record, find)
+    expected = _expected(unit)
+    if isinstance(expected, str):
+        yield not_checked(expected, unit, blocking=False)
+        return
+    problems, files, elsewhere = [], 0, 0
+    for folder in sorted({"/".join(name.split("/")[:2]) for name in unit.files
+                          if name.startswith(f"{CHECKPOINTS}/step_")}):
+        for file in (expected.file, OPTIMIZER):
+            name = f"{folder}/{file}"
+            if name in unit.external_files:
+                elsewhere += 1
+            elif not unit.has(name):
+                problems.append(f"{name} is missing")
+            else:
+                files += 1
+                problems += expected.problems(unit, name)
+    if elsewhere:
+        yield not_checked(f"{elsewhere} files of tensors are named by digest", unit, blocking=False)
+        return
+    yield finding_from(problems, f"{len(expected.weights)} tensors each in {files} files", unit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,14 +215,14 @@ class Expected:
 
 def _differing(name: str, sizes: _Sizes, expected: _Sizes) -> list[str]:
     missing, more = sorted(expected.keys() - sizes.keys()), sorted(sizes.keys() - expected.keys())
-    problems = [f"{name} lacks {several(missing)}"] if missing else []
-    problems += [f"{name} holds {several([shown(one) for one in more])}"] if more else []
+    problems = [f"{name} lacks {join_first(missing)}"] if missing else []
+    problems += [f"{name} holds {join_first([shown(one) for one in more])}"] if more else []
     return problems + [f"{name}: {shown(one)} is {list(sizes[one])}, the model's is {list(size)}"
                        for one, size in expected.items() if one in sizes and sizes[one] != size]
 
 
 def _step_problems(unit: Unit, name: str, header: Header) -> list[str]:
-    with unit.tree.open(unit.full(name)) as stream, trees.reading(unit.full(name)):
+    with unit.tree.open(unit.tree_path(name)) as stream, trees.reading(unit.tree_path(name)):
         stream.seek(header.offsets[STEP])
         count = int.from_bytes(stream.read(BITS[header.dtypes[STEP]] // 8), "little")
     said = name.split("/")[1].removeprefix("step_")
@@ -236,11 +232,11 @@ def _step_problems(unit: Unit, name: str, header: Header) -> list[str]:
 
 def recorded_shape(unit: Unit) -> ModelShape | str:
     """The shape of a run's model, or why there is none to count with. Raises `RecordError` for one that is none."""
-    return unit.once("shape", lambda: _shape(unit))
+    return unit.cached("shape", lambda: _shape(unit))
 
 
 def _shape(unit: Unit) -> ModelShape | str:
-    if not unit.described:
+    if not unit.written_by_train:
         return f"no {MODEL_SHAPE}"
     value = unit.json(MODEL_SHAPE)
     if not isinstance(value, dict) or "config" in value or value.get("family") not in FAMILIES:
