@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from workings import hints
 from workings.cli import output
-from workings.cli.groups import GROUPS
+from workings.cli.command_groups import COMMAND_GROUPS
 from workings.cli.main import app
 from workings.cli.output import as_typed, painted
 from workings.cli.verify import _text
@@ -19,11 +19,11 @@ from workings.record.page_address import open_page
 
 
 def test_every_verb_stands_in_one_group_of_the_help():
-    verbs = [verb for group in GROUPS.values() for verb in group]
+    verbs = [verb for group in COMMAND_GROUPS.values() for verb in group]
     command = typer.main.get_command(app)
     assert sorted(verbs) == sorted(command.commands)
     shown = CliRunner().invoke(app, ["--help"]).stdout
-    assert all(f"\n{heading}:\n" in shown for heading in GROUPS)
+    assert all(f"\n{heading}:\n" in shown for heading in COMMAND_GROUPS)
     assert "space, licences." in shown  # to the end of the sentence, on a second line
 
 

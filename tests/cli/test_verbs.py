@@ -32,7 +32,7 @@ def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
     (["plan", "smoke-tiny", "--on", "cpu", "--max-steps=5"], "try:      training.steps=…"),
     (["train", "smoke-tiny", "--nonsense"], "No such option: --nonsense"),
     (["eval", "nowhere", "--template", "plain", "--items", "none.jsonl"], "no --out"),
-    (["eval", "nowhere", "--items", "none.jsonl"], "nowhere, which is no sealed run"),
+    (["eval", "nowhere", "--items", "none.jsonl"], "nowhere, which is not a sealed run"),
     (["ask", "nowhere", "What is 1+1?"], "a sealed run directory"),
     (["verify", "nowhere"], "nowhere"),
     (["train"], "Missing argument 'recipe'. A recipe file, or the name of a shipped recipe"),

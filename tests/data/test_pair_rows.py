@@ -65,8 +65,8 @@ def test_pairs_stay_in_their_order_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("ids", [["a/chosen"], ["a/rejected", "a/chosen"], ["a/chosen", "b/rejected"], ["a", "b"]])
-def test_rows_that_are_no_pairs_are_no_record(ids: list[str]) -> None:
-    with pytest.raises(RecordError, match="no pairs"):
+def test_rows_that_are_not_in_pairs_are_refused(ids: list[str]) -> None:
+    with pytest.raises(RecordError, match="not in pairs"):
         pair_ids(ids)
 
 

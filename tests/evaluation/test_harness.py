@@ -67,7 +67,7 @@ def test_what_is_not_chosen_is_asked_for(tmp_path: Path) -> None:
         HarnessLog.open(LOGS[0])
     with pytest.raises(RequestError, match="metric f1"):
         HarnessLog.open(LOGS[0], filter_name="strict-match", metric="f1")
-    with pytest.raises(RequestError, match="no sample of lm-evaluation-harness"):
+    with pytest.raises(RequestError, match="not a sample of lm-evaluation-harness"):
         HarnessLog.open(write_lines(tmp_path / "x.jsonl", [{"id": "a", "completion": "b"}]))
     with pytest.raises(RequestError, match="gone"):
         HarnessLog.open(tmp_path / "gone.jsonl")

@@ -24,8 +24,8 @@ def compare_command(
     with_b: Annotated[list[Path] | None, typer.Option("--with-b", help="Another seed of B's recipe.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write one self-contained page here as well.")] = None,
     equivalent_within: Annotated[float | None, typer.Option(
-        "--equivalent-within", metavar="POINTS", help="Also ask whether the two are shown to differ by less than so "
-        "many percentage points.")] = None,
+        "--equivalent-within", metavar="POINTS", help="Also test whether the two differ by less than this many "
+        "percentage points.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Is B better than A, or is that noise?

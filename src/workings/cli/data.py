@@ -21,7 +21,7 @@ def import_command(
     file: Annotated[str, typer.Argument(
         help="A file (JSON lines, JSON array, CSV, parquet), or OWNER/NAME on the Hub.")],
     out: Annotated[Path, typer.Option("--out", help="File of traces or pairs to write (JSON lines).")],
-    format_name: Annotated[str, typer.Option("--format", help="What a record is; `workings data list` names all.",
+    format_name: Annotated[str, typer.Option("--format", help="Format of a record; `workings data list` names all.",
                                              show_default="none: the error says what it looks like")] = "",
     key_map: Annotated[list[str] | None, typer.Option("--map", metavar="KEY=KEY,...", help="What the file calls the "
                        "format's keys: prompt=problem,answer=solution. May be given several times.")] = None,

@@ -9,16 +9,18 @@ import typer
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RequestError
 
-SHOWN_OF_EACH = 5
+MAX_SHOWN_OF_A_KIND = 5
 """Findings of each kind that are shown."""
-FIFTH = 5
+LARGE_LOSS = 5
+"""One record in so many left out is a fifth: more than that is asked about first."""
 
 
 def check_command(
     file: Annotated[str, typer.Argument(help="A file of traces or of preference pairs, or a shipped name.")],
     against: Annotated[str, typer.Option("--against", help="Items that must not be trained on (or `eval`).")] = "",
-    recipe: Annotated[str, typer.Option("--recipe", help="Prove the rows as this recipe would make them.")] = "",
-    ngram: Annotated[int, typer.Option("--ngram", min=2, help="Words of a passage that counts as copied.")] = 13,
+    recipe: Annotated[str, typer.Option("--recipe", help="Check the rows that this recipe would make.")] = "",
+    ngram: Annotated[int, typer.Option(
+        "--ngram", min=2, help="Number of words from which an equal passage counts as copied.")] = 13,
     fix: Annotated[bool, typer.Option("--fix", help="Write NAME.clean.jsonl and NAME.left_out.jsonl beside.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --fix: leave out more than a fifth without asking.")] = False,
     findings: Annotated[Path | None, typer.Option("--findings", help="Write every finding to this file, a line "
@@ -29,18 +31,13 @@ def check_command(
 
     Exit code 1 when something that matters is found.
     """
-    import json
     import tempfile
-    from collections import Counter
 
-    from workings.data.checking.findings import ENTIRE_FILE, KINDS
     from workings.data.checking.overlap import read_questions
     from workings.data.checking.pairs import holds_pairs
-    from workings.data.checking.reading import write_clean
     from workings.data.generate import make_named
     from workings.data.named_sets import shipped_sets
     from workings.data.open import open_items_file
-    from workings.record import atomic
 
     # Shipped sets are made and not stored, so they are written here for the check and go with it.
     with tempfile.TemporaryDirectory() as folder:
@@ -51,52 +48,74 @@ def check_command(
         questions = read_questions(open_items_file(against, Path(folder, "items.jsonl"))) if against else []
         pairs = holds_pairs(path)
         read, report = (_check_pairs if pairs else _check_traces)(path, questions, ngram, recipe)
-        values = report.to_json()
         if findings is not None:
-            atomic.write_bytes(findings, b"".join(json.dumps(each.to_json(), ensure_ascii=False).encode() + b"\n"
-                                                  for each in report.findings))
-        if fix:
-            # The cleaned file would lie in the temporary folder and vanish with it.
-            if path.parent == Path(folder):
-                raise RequestError(f"--fix of {file}, a shipped name", "a file, beside which the cleaned one can go",
-                                   f"workings data make {file} --out {file}.jsonl")
-            if not yes:
-                _ask_for_much(report)
-            clean, left_out = write_clean(read, report, path)
-            values |= {"clean": str(clean), "left_out": str(left_out),
-                       "kept": read.records - len(report.left_out), "removed": len(report.left_out)}
-    # Counts name every kind; of each that matters the first findings are shown, and not all the thousands.
-    shown: Counter[str] = Counter()
-    first = []
-    for finding in report.findings:
-        shown[finding.kind] += 1
-        if (finding.matters or finding.record == ENTIRE_FILE) and shown[finding.kind] <= SHOWN_OF_EACH:
-            first.append(finding)
-    first.sort(key=lambda finding: list(KINDS).index(finding.kind))
-    lines = [f"{'matters' if KINDS[kind][0] else 'note   '}  {count:>6}  {kind}: {KINDS[kind][1]}"
-             for kind, count in report.counts.items()]
-    lines += [f"  {finding.id}: {finding.kind}: {finding.text}" for finding in first]
+            _write_findings(findings, report)
+        # The cleaned file would lie in the temporary folder and vanish with it.
+        if fix and path.parent == Path(folder):
+            raise RequestError(f"--fix of {file}, a shipped name", "a file, beside which the cleaned one can go",
+                               f"workings data make {file} --out {file}.jsonl")
+        fixed = _write_fixed(read, report, path, ask=not yes) if fix else {}
+    lines = _report_lines(report)
     lines += [f"every finding: {findings}"] if findings is not None else []
-    lines += [f"kept {values['kept']} in {values['clean']}, left out {values['removed']}"] if fix else []
+    lines += [f"kept {fixed['kept']} in {fixed['clean']}, left out {fixed['removed']}"] if fixed else []
     verdict = ("no problems found" if report.passed else
                f"{len(report.left_out)} {'pairs' if pairs else 'traces'} should not be trained on")
-    answer(values, as_json=as_json, text="\n".join([*lines, f"{report.records} records: {verdict}"]))
+    answer(report.to_json() | fixed, as_json=as_json, text="\n".join([*lines, f"{report.records} records: {verdict}"]))
     if not report.passed:
         raise typer.Exit(1)
 
 
-def _ask_for_much(report: Any) -> None:
+def _write_findings(path: Path, report: Any) -> None:
+    """Every finding as a line of JSON."""
+    import json
+
+    from workings.record import atomic
+
+    atomic.write_bytes(path, b"".join(json.dumps(finding.to_json(), ensure_ascii=False).encode() + b"\n"
+                                      for finding in report.findings))
+
+
+def _write_fixed(read: Any, report: Any, path: Path, *, ask: bool) -> dict[str, Any]:
+    """Write the cleaned file and what it leaves out; their paths and counts, as keys of ``--json``."""
+    from workings.data.checking.reading import write_clean
+
+    if ask:
+        _confirm_large_loss(report)
+    clean, left_out = write_clean(read, report, path)
+    return {"clean": str(clean), "left_out": str(left_out),
+            "kept": read.records - len(report.left_out), "removed": len(report.left_out)}
+
+
+def _report_lines(report: Any) -> list[str]:
+    """A count for every kind of finding, then the first findings of each kind that matters, not all the thousands."""
+    from collections import Counter
+
+    from workings.data.checking.findings import ENTIRE_FILE, KINDS
+
+    counts: Counter[str] = Counter()
+    first = []
+    for finding in report.findings:
+        counts[finding.kind] += 1
+        if (finding.matters or finding.record == ENTIRE_FILE) and counts[finding.kind] <= MAX_SHOWN_OF_A_KIND:
+            first.append(finding)
+    first.sort(key=lambda finding: list(KINDS).index(finding.kind))
+    lines = [f"{'matters' if KINDS[kind][0] else 'note   '}  {count:>6}  {kind}: {KINDS[kind][1]}"
+             for kind, count in report.counts.items()]
+    return lines + [f"  {finding.id}: {finding.kind}: {finding.text}" for finding in first]
+
+
+def _confirm_large_loss(report: Any) -> None:
     """Ask before a cleaned file leaves out more than a fifth. Raises `RequestError` where nobody can answer."""
-    gone = report.left_out
-    if len(gone) * FIFTH <= report.records:
+    left_out = report.left_out
+    if len(left_out) * LARGE_LOSS <= report.records:
         return
     kinds = ", ".join(f"{count} {kind}" for kind, count in report.counts.items()
-                      if any(finding.kind == kind for reasons in gone.values() for finding in reasons))
-    told = f"--fix would leave out {len(gone)} of {report.records} records ({kinds})"
+                      if any(finding.kind == kind for reasons in left_out.values() for finding in reasons))
+    consequence = f"--fix would leave out {len(left_out)} of {report.records} records ({kinds})"
     # Nobody can answer there, so a script is told what to type instead.
     if not sys.stdin.isatty():
-        raise RequestError(told, "at most a fifth, or --yes", "look at them with --findings FILE")
-    if not typer.confirm(f"{told}. Go on?", err=True):
+        raise RequestError(consequence, "at most a fifth, or --yes", "look at them with --findings FILE")
+    if not typer.confirm(f"{consequence}. Go on?", err=True):
         raise typer.Exit(1)
 
 

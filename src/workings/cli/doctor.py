@@ -16,7 +16,7 @@ def doctor_command(
     overrides: Annotated[list[str] | None, typer.Argument(
         metavar="KEY=VALUE", help="Overrides, e.g. engine=torch.")] = None,
     out: Annotated[Path, typer.Option(
-        "--out", help="Where runs will be written: its disk is looked at.")] = Path("runs"),
+        "--out", help="Directory that runs will be written to: its disk is checked.")] = Path("runs"),
     online: Annotated[bool, typer.Option(
         "--online", help="Ask the Hub whether token and licence let the model be downloaded.")] = False,
     setup: Annotated[Literal["cuda"] | None, typer.Option(

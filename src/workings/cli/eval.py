@@ -1,11 +1,12 @@
-"""`workings eval`: ask a model the items, or score completions from elsewhere."""
+"""`workings eval`: let a model answer items, or score completions from elsewhere."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from workings.cli.opening import (
+from workings.cli.model_options import (
     MODEL_HELP,
     DeviceOption,
     EngineOption,
@@ -20,6 +21,10 @@ from workings.cli.opening import (
     weights_request,
 )
 from workings.cli.output import JsonFlag, answer, say
+
+if TYPE_CHECKING:
+    from workings.evaluation.scorecard import Scorecard
+    from workings.evaluation.settings import EvaluationSettings
 
 
 def eval_command(
@@ -45,9 +50,9 @@ def eval_command(
     batch_size: Annotated[int | None, typer.Option(
         "--batch-size", help="Prompts that are answered at a time; by default as in the run's recipe.")] = None,
     temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; above: sampled.")] = 0.0,
-    samples: Annotated[int, typer.Option("--samples", help="Completions per item (asks for a temperature).")] = 1,
+    samples: Annotated[int, typer.Option("--samples", help="Completions per item (needs a temperature).")] = 1,
     aggregate: Annotated[str, typer.Option("--aggregate", help="Over samples: mean, majority, pass, pass@K.")] = "mean",
-    seed: Annotated[int, typer.Option("--seed", help="Decides what is sampled.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
     scorer: Annotated[str | None, typer.Option(
         "--scorer", help="answer, exact, math (formulas, by math-verify), or FILE.py:FUNCTION; by default that of the "
         "run's recipe, else answer.")] = None,
@@ -60,15 +65,11 @@ def eval_command(
 ) -> None:
     """Score a run, other weights, or text from elsewhere, on items.
 
-    Generates, extracts, scores, seals. Weights that are no run of ours need --template. With --predictions no model is
-    needed.
+    Generates, extracts, scores, seals. Weights that are not a sealed run need --template. With --predictions no model
+    is needed.
     """
     from workings.errors import Interrupted
-    from workings.evaluation.run import evaluate_predictions
-    from workings.evaluation.scorecard import scorecard_text
     from workings.evaluation.settings import EvaluationSettings
-    from workings.evaluation.unit import EvaluationRecord
-    from workings.runs.datasets import read_questions
 
     _check_source(model, predictions, harness_log, items)
     opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer, revision=revision)
@@ -76,55 +77,87 @@ def eval_command(
         raise misplaced(opening, "without a model")
     recorded = {} if model is None else as_recorded(
         model, opening, f"workings eval {model} --template tokenizer --items ITEMS.jsonl --out DIR")
-    out = _place_in_run(model, items) if out is None else out
+    out = _unit_in_run(model, items) if out is None else out
     settings = EvaluationSettings(
         temperature=temperature, samples=samples, aggregate=aggregate, seed=seed,
         rules=tuple(rule for rule in rules.split(",") if rule),
         second_opinion="math_verify" if second_opinion else "none",
         # What was typed goes over what the run recorded, which goes over this package's defaults.
         **recorded | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form, scorer=scorer))
-    warnings: list[str] = []
-
-    def tell_learned(ids: list[str]) -> None:
-        warnings.append(f"{len(ids):,} of the items are questions that {model} was trained on, such as {ids[0]}: "
-                        "they show what it has learned by heart")
-        say(f"leak       {warnings[0]}")
-
+    source = _Source(model=model, items=items, predictions=predictions, harness_log=harness_log,
+                     harness_filter=harness_filter, harness_metric=harness_metric, opening=opening, device=device)
     try:
-        if harness_log is not None:
-            from workings.evaluation.harness import import_harness_log
-
-            scorecard = import_harness_log(harness_log, out, metric=harness_metric, filter_name=harness_filter)
-        elif predictions is not None and items is not None:
-            scorecard = evaluate_predictions(predictions, read_questions(items), out, settings=settings)
-        elif opening:
-            from workings.runs.evaluate import evaluate_weights
-
-            scorecard = evaluate_weights(str(model), Path(str(items)), out, settings=settings,
-                                         request=weights_request(opening, device, settings.form))
-        else:
-            from workings.runs.evaluate import evaluate_run
-            from workings.runs.open_model import AS_RECORDED
-
-            scorecard = evaluate_run(Path(str(model)), Path(str(items)), out, settings=settings,
-                                     device=device or AS_RECORDED, learned=tell_learned)
+        scorecard, leaks = source.evaluate(out, settings)
     # What was scored lies in the unfinished folder already, so stopping loses only what was in work.
     except KeyboardInterrupt:
         from workings.record.layout import partial_unit_path
 
-        kept = partial_unit_path(out)
-        raise Interrupted(f"stopped; what was scored is kept in {kept}: the same command goes on") from None
+        partial = partial_unit_path(out)
+        raise Interrupted(f"stopped; what was scored is kept in {partial}: the same command goes on") from None
+    _answer(scorecard, out, leaks, as_json=as_json)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Source:
+    """What is scored: a sealed run, other weights (with ``opening``), predictions, or a harness log."""
+
+    model: str | None
+    items: Path | None
+    predictions: Path | None
+    harness_log: Path | None
+    harness_filter: str
+    harness_metric: str
+    opening: dict[str, Any]
+    """Options that say how weights are opened; empty for a run."""
+    device: str | None
+
+    def evaluate(self, out: Path, settings: "EvaluationSettings") -> "tuple[Scorecard, list[str]]":
+        """The scorecard, and warnings about items that the run was trained on, which are printed at once."""
+        from workings.evaluation.run import evaluate_predictions
+        from workings.runs.datasets import read_questions
+
+        if self.harness_log is not None:
+            from workings.evaluation.harness import import_harness_log
+
+            return import_harness_log(self.harness_log, out, metric=self.harness_metric,
+                                      filter_name=self.harness_filter), []
+        if self.predictions is not None and self.items is not None:
+            return evaluate_predictions(self.predictions, read_questions(self.items), out, settings=settings), []
+        if self.opening:
+            from workings.runs.evaluate import evaluate_weights
+
+            return evaluate_weights(str(self.model), Path(str(self.items)), out, settings=settings,
+                                    request=weights_request(self.opening, self.device, settings.form)), []
+        from workings.runs.evaluate import evaluate_run
+        from workings.runs.open_model import AS_RECORDED
+
+        leaks: list[str] = []
+
+        def warn(ids: list[str]) -> None:
+            leaks.append(f"{len(ids):,} of the items are questions that {self.model} was trained on, such as {ids[0]}: "
+                         "they show what it has learned by heart")
+            say(f"leak       {leaks[0]}")
+
+        return evaluate_run(Path(str(self.model)), Path(str(self.items)), out, settings=settings,
+                            device=self.device or AS_RECORDED, learned=warn), leaks
+
+
+def _answer(scorecard: "Scorecard", out: Path, leaks: list[str], *, as_json: bool) -> None:
+    """Print the scorecard of the evaluation in ``out``, and what speaks against it."""
+    from workings.evaluation.scorecard import scorecard_text
+    from workings.evaluation.unit import EvaluationRecord
+
     overall = scorecard.overall.to_json()
     values = {"items": overall["n"], "accuracy": overall["mean"], "errors": overall["errors"], "out": str(out)}
     # Where no interval is possible, its ends are objects with the reason; the answer leaves such keys out.
     values |= {name: overall[name] for name in ("ci_low", "ci_high") if isinstance(overall[name], float | int)}
-    warning = "; ".join(filter(None, (*warnings, EvaluationRecord(out).warning)))
+    warning = "; ".join(filter(None, (*leaks, EvaluationRecord(out).warning)))
     answer(values | ({"warning": warning} if warning else {}), as_json=as_json,
            text=scorecard_text(scorecard, out, warning))
 
 
-def _place_in_run(model: str | None, items: Path | None) -> Path:
-    """Where an evaluation goes that nobody named: into the run."""
+def _unit_in_run(model: str | None, items: Path | None) -> Path:
+    """Directory of an evaluation without --out: in the run, named after the items."""
     from workings.errors import RequestError
     from workings.record.layout import MANIFEST
     from workings.runs.evaluate import free_unit

@@ -48,10 +48,10 @@ def baseline_list_command(folder: Folder = Path("baselines"), as_json: JsonFlag 
 def gate_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory or an evaluation.")],
     baseline: Annotated[str, typer.Option("--baseline", help="Name given to `baseline set`.")],
-    metric: Annotated[str, typer.Option("--metric", help="What is watched.")] = "accuracy",
+    metric: Annotated[str, typer.Option("--metric", help="The metric to compare.")] = "accuracy",
     max_drop: Annotated[float, typer.Option("--max-drop", help="Largest allowed loss, e.g. 0.02: two points.")] = 0.0,
     inconclusive: Annotated[str, typer.Option(
-        "--inconclusive", help="What an open result means for the exit code: pass, fail or 3.")] = "3",
+        "--inconclusive", help="Exit code of a result that shows neither: pass, fail or 3.")] = "3",
     folder: Folder = Path("baselines"),
     as_json: JsonFlag = False,
 ) -> None:

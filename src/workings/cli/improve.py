@@ -14,17 +14,19 @@ def improve_command(
     overrides: Annotated[list[str] | None, typer.Argument(
         metavar="KEY=VALUE", help="Overrides for every round, e.g. training.steps=100.")] = None,
     # `...` is Typer's mark of a required option behind an argument that has a default.
-    out: Annotated[Path, typer.Option("--out", help="Folder for all runs; an unfinished one is continued.")] = ...,  # type: ignore[assignment]
+    out: Annotated[Path, typer.Option(
+        "--out", help="Folder for all runs; an unfinished one is continued.")] = ...,  # type: ignore[assignment]
     prompts: Annotated[str, typer.Option(
         "--prompts", help="Questions with known answers: a file of items or traces, or a shipped set.")] = "",
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds after the start, at most.")] = 3,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Completions of each question in a round.")] = 4,
-    temperature: Annotated[float, typer.Option("--temperature", help="At which they are drawn.")] = 1.0,
+    temperature: Annotated[float, typer.Option(
+        "--temperature", help="Sampling temperature of these completions.")] = 1.0,
     keep: Annotated[str, typer.Option("--keep", help="correct, best or all.")] = "correct",
     most: Annotated[int, typer.Option(
         "--most", min=0, help="Kept samples of one question at most; 0: all.")] = 2,
     prefer: Annotated[str, typer.Option(
-        "--prefer", help="Which of a question come first: first, shortest or longest.")] = "first",
+        "--prefer", help="Order of a question's samples: first (as sampled), shortest or longest.")] = "first",
     near_duplicates: Annotated[float, typer.Option(
         "--near-duplicates", help="Leave out what is more similar than this to a kept one; 1: equal texts.")] = 1.0,
     balance: Annotated[str, typer.Option("--balance", help="none, difficulty or solved.")] = "none",

@@ -23,10 +23,11 @@ def launch_command(
     write: Annotated[Path, typer.Option(
         "--write", metavar="DIR", help="Folder to make for the files.")] = ...,  # type: ignore[assignment]
     home: Annotated[str, typer.Option(
-        "--home", help="Where that folder will lie on the other machine, for all hosts to see.")] = "/shared/workings",
+        "--home", help="Absolute path of that folder on the other machine, where all hosts see it.",
+    )] = "/shared/workings",
     hosts: Annotated[int, typer.Option("--hosts", min=0, help="Hosts with cards; 0: as few as fit.")] = 0,
     cards: Annotated[int, typer.Option("--cards", min=0, help="Cards of a host; 0: as the target has.")] = 0,
-    name: Annotated[str, typer.Option("--name", help="Of run and job; by default the recipe's.")] = "",
+    name: Annotated[str, typer.Option("--name", help="Name of the run and the job; by default the recipe's.")] = "",
     image: Annotated[str, typer.Option("--image", help="Kubernetes: image that workings is installed in.")] = "",
     claim: Annotated[str, typer.Option("--claim", help="Kubernetes: volume claim that holds --home.")] = "workings",
     storage: Annotated[str, typer.Option("--storage", help="SkyPilot: bucket for the runs.")] = "",

@@ -1,4 +1,4 @@
-"""`workings`: the command line. One file a verb; each verb imports what it needs when it is called."""
+"""`workings`: the command line. Each command has a file, and imports what it needs when it is called."""
 
 import signal
 import sys
@@ -41,7 +41,7 @@ from workings.cli import (
     ui,
     verify,
 )
-from workings.cli.groups import GROUPS
+from workings.cli.command_groups import COMMAND_GROUPS
 from workings.cli.output import say_error
 from workings.cli.waiting import WaitingLine
 from workings.engines.hardware_probe import launched
@@ -50,26 +50,28 @@ from workings.record.waiting import heard_by
 from workings.training.stopping import SIGNALS
 
 pthread_kill = getattr(signal, "pthread_kill", None)
-AGAIN_SECONDS = 0.05
+REPEAT_SIGNAL_AFTER_SECONDS = 0.05
 """After which an interruption is raised once more that Python dropped."""
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
-"""What a parameter that is none and an option that does not exist have in common, wherever this Typer keeps it."""
+"""Common base class of Typer's errors for an invalid parameter and an unknown option. Typer versions import it from
+different packages, so it is taken from the class hierarchy."""
 
 
-class Verbs(typer.core.TyperGroup):
-    """The verbs; a signal that ends one becomes an error with a message instead of Typer's bare "Aborted!"."""
+class CommandGroup(typer.core.TyperGroup):
+    """The commands; a signal that ends one becomes an error with a message instead of Typer's bare "Aborted!"."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb that was asked for."""
+        """Run the command that was asked for."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as wrong:
-            # Of a parameter that is missing the name alone is said otherwise; only that error has a `param_type`.
+            # For a missing parameter Typer prints only its name, so its help text is added; only that error has a
+            # `param_type`.
             if hasattr(wrong, "param_type") and not wrong.message:
                 wrong.message = (getattr(wrong.param, "help", None) or "").rstrip(".")
             raise
         except USAGE_ERROR as wrong:
-            if key := _meant_key(wrong):
+            if key := _suggested_key(wrong):
                 raise RequestError(f"the option {wrong.option_name}",  # type: ignore[attr-defined]
                                    "keys of the recipe behind its name, as KEY=VALUE", f"{key}=…") from None
             raise
@@ -79,22 +81,21 @@ class Verbs(typer.core.TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order of the groups."""
-        return [verb for verbs in GROUPS.values() for verb in verbs]
+        return [command for commands in COMMAND_GROUPS.values() for command in commands]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """A heading for each group, and of each verb the whole sentence."""
+        """A heading for each group, and of each command the whole sentence."""
         width = max(map(len, self.commands))
-        for heading, verbs in GROUPS.items():
+        for heading, commands in COMMAND_GROUPS.items():
             with formatter.section(heading):
                 # As wide as the widest of all groups, so that the sentences stand below each other.
-                formatter.write_dl([(verb.ljust(width), self._sentence(verb)) for verb in verbs])
+                formatter.write_dl([(command.ljust(width), self._sentence(command)) for command in commands])
 
-    def _sentence(self, verb: str) -> str:
-        command = self.commands[verb]
-        return str(command.get_short_help_str(limit=1000))
+    def _sentence(self, name: str) -> str:
+        return str(self.commands[name].get_short_help_str(limit=1000))
 
 
-def _meant_key(wrong: Exception) -> str:
+def _suggested_key(wrong: Exception) -> str:
     """The key of a recipe that was typed like an option (`--steps 5`); empty for any other mistake."""
     option, context = getattr(wrong, "option_name", ""), getattr(wrong, "ctx", None)
     if not option or context is None or not any(each.name == "overrides" for each in context.command.params):
@@ -108,7 +109,7 @@ def _meant_key(wrong: Exception) -> str:
 
 
 app = typer.Typer(
-    name="workings", cls=Verbs, no_args_is_help=True, rich_markup_mode=None,
+    name="workings", cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None,
     pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
     help="Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs.")
 
@@ -123,7 +124,7 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def before_every_verb(
+def root_options(
     context: typer.Context,
     version: Annotated[bool, typer.Option(
         "--version", callback=_version, is_eager=True, help="Print the version and exit.")] = False,
@@ -133,7 +134,8 @@ def before_every_verb(
     several = launched()
     if several and context.invoked_subcommand != "train":
         raise RequestError(f"workings {context.invoked_subcommand} in several processes ({several})",
-                           "train: the one verb that several processes do together", "the same without the launcher")
+                           "train: the one command that several processes run together",
+                           "the same without the launcher")
     context.with_resource(heard_by(WaitingLine()))
 
 
@@ -169,27 +171,27 @@ app.command("kaggle")(kaggle.kaggle_command)
 
 
 def main() -> None:
-    """Entry point: run a verb; errors raised on purpose become a message and an exit code.
+    """Entry point: run a command; errors raised on purpose become a message and an exit code.
 
     Schedulers and ``kill`` send SIGTERM, at which a Python process just ends; so it does at SIGHUP, SIGQUIT and
-    SIGUSR1. Here all of them do what Ctrl-C does: the verb cleans up, says that it was stopped and exits with 130.
+    SIGUSR1. Here all of them do what Ctrl-C does: the command cleans up, says that it was stopped and exits with 130.
     While a run trains, `StopRequest` takes the first one.
     """
-    # Before the verb is known: a scheduler may end the process while it still imports.
-    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as a shell leaves them
-    for number in heard:
+    # Before the command is known: a scheduler may end the process while it still imports.
+    handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as a shell leaves them
+    for number in handled:
         signal.signal(number, _interrupt)
-    sys.unraisablehook = partial(_interrupt_again, heard)
+    sys.unraisablehook = partial(_interrupt_again, handled)
     try:
         app()
     except WorkingsError as error:
         say_error(str(error))
         sys.exit(error.exit_code)
-    except PermissionError as denied:  # of a file that somebody named; where a verb knows more, it says so itself
+    except PermissionError as denied:  # of a file that somebody named; where a command knows more, it says so itself
         say_error(str(RequestError(f"{denied.filename or denied}, which this user may not read or write",
                                    "a place with permission", "another path, or chmod")))
         sys.exit(RequestError.exit_code)
-    except KeyboardInterrupt as stop:  # while the verb was looked for, or had ended
+    except KeyboardInterrupt as stop:  # while the command was looked for, or had ended
         say_error(_stopped(stop))
         sys.exit(Interrupted.exit_code)
 
@@ -201,21 +203,21 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
 
 
-def _interrupt_again(heard: Sequence[int], ignored: "sys.UnraisableHookArgs") -> None:
-    """An interruption that came while a finalizer or a callback ran, where Python drops it, comes once more.
+def _interrupt_again(handled: Sequence[int], ignored: "sys.UnraisableHookArgs") -> None:
+    """Repeats an interruption that came while a finalizer or a callback ran, where Python drops it.
 
-    By a timer: raised here it would be dropped as well.
+    A timer raises it: raised here, it would be dropped as well.
     """
     if not isinstance(ignored.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(ignored)
         return
-    for number in heard:
+    for number in handled:
         signal.signal(number, _interrupt)
     name = str(ignored.exc_value)
     number = signal.Signals[name] if name in signal.Signals.__members__ else signal.SIGINT
     # To the main thread itself, which may sleep; Windows has no such signals.
     again = partial(pthread_kill, main_thread().ident, number) if pthread_kill else partial(interrupt_main, number)
-    Timer(AGAIN_SECONDS, again).start()
+    Timer(REPEAT_SIGNAL_AFTER_SECONDS, again).start()
 
 
 def _stopped(stop: KeyboardInterrupt) -> str:

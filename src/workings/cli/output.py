@@ -1,4 +1,4 @@
-"""What every verb shares: answers on standard output, everything else on standard error, errors without traceback."""
+"""Output of all commands: answers on standard output, everything else on standard error, errors without traceback."""
 
 import json
 import os
@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
-from workings.cli.groups import GROUPS
+from workings.cli.command_groups import COMMAND_GROUPS
 from workings.evaluation.comparison.small_p import small_p
 from workings.hints import typed_path
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")]
-"""The `--json` option of every verb."""
+"""The `--json` option of every command."""
 
 
 def program() -> str:
@@ -32,8 +32,8 @@ def as_typed(text: str) -> str:
     name = program()
     if name == "workings":
         return text
-    verbs = "|".join(verb for verbs in GROUPS.values() for verb in verbs)
-    return re.sub(rf"(?<![\w./-])workings (?=(?:{verbs})\b)", f"{name} ", text)
+    commands = "|".join(command for commands in COMMAND_GROUPS.values() for command in commands)
+    return re.sub(rf"(?<![\w./-])workings (?=(?:{commands})\b)", f"{name} ", text)
 
 
 Meaning = Literal["good", "bad", "warning"]
@@ -66,7 +66,7 @@ def say_error(text: str) -> None:
 
 
 def answer(values: Mapping[str, Any], *, as_json: bool, text: str) -> None:
-    """The verb's answer: a line of JSON for tools, or a text for people, on standard output."""
+    """The command's answer: a line of JSON for tools, or a text for people, on standard output."""
     if as_json:
         # NaN is no JSON, and a program that reads the line would fail on it; flushed, because a pipe is read while we
         # run.

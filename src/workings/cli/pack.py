@@ -20,7 +20,8 @@ def pack_command(
         "--weights", help="inside, or digest: checkpoints' tensors are only named by their digests.")] = "inside",
     writeup: Annotated[Path | None, typer.Option("--writeup", help="A text in Markdown to pack and check.")] = None,
     notebook: Annotated[Path | None, typer.Option("--notebook", help="The notebook that made the runs.")] = None,
-    limit: Annotated[str, typer.Option("--limit", help="Refuse what is beyond: kaggle-writeup, kaggle-output.")] = "",
+    limit: Annotated[str, typer.Option(
+        "--limit", help="Refuse a pack above these limits: kaggle-writeup, kaggle-output.")] = "",
     max_mib: Annotated[int, typer.Option("--max-mib", min=0, help="Largest zip in MiB; 0: any.")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be published; write nothing.")] = False,
     as_json: JsonFlag = False,

@@ -14,7 +14,7 @@ def parity_command(
     recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
     overrides: Annotated[list[str] | None, typer.Argument(
         metavar="KEY=VALUE", help="Overrides, e.g. method.name=lora or device=gpu.")] = None,
-    steps: Annotated[int, typer.Option("--steps", min=6, help="Steps of the compared course.")] = 20,
+    steps: Annotated[int, typer.Option("--steps", min=6, help="Training steps that are compared.")] = 20,
     own_model: Annotated[bool, typer.Option(
         "--whole", help="The recipe's own model instead of a small one of the same architecture.")] = False,
     as_json: JsonFlag = False,

@@ -33,7 +33,8 @@ def plan_command(
         metavar="FILE", help="Write the plan that fits as a recipe (one target).")] = None,
     runs: Annotated[Path, typer.Option(
         metavar="DIR", help="Your runs; finished ones on the same device correct the time.")] = Path("runs"),
-    formula: Annotated[bool, typer.Option("--formula", help="Only what the formula says, at once.")] = False,
+    formula: Annotated[bool, typer.Option(
+        "--formula", help="Only the estimate by formula, which takes no time.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Say whether a recipe's run fits a target, why, and how long it takes."""

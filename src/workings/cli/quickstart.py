@@ -13,7 +13,8 @@ def quickstart_command(
         metavar="KEY=VALUE", help="Overrides of the recipe, e.g. training.steps=40.")] = None,
     out: Annotated[Path | None, typer.Option(
         "--out", help="Folder to make for everything; by default runs/quickstart, or the next free number.")] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides data, weights and order.")] = 17,
+    seed: Annotated[int, typer.Option(
+        "--seed", min=0, help="Seed of the data, the weights and the order of rows.")] = 17,
     full: Annotated[bool, typer.Option("--full", help="A third run: answers only, as many supervised tokens.")] = False,
     rewards: Annotated[bool, typer.Option(
         "--rewards", help="Learn from rewards instead: against the start, more imitation, random rewards.")] = False,

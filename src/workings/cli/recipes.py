@@ -54,7 +54,7 @@ def copy_command(
     except FileExistsError:
         raise RequestError(f"{target}, which exists", "a file that does not exist yet", "another name") from None
     except OSError as error:
-        raise RequestError(f"{target}: {error.strerror}", "a place that can be written", "another folder") from None
+        raise RequestError(f"{target}: {error.strerror}", "a path that can be written", "another folder") from None
     answer({"written": str(target)}, as_json=as_json, text=f"written: {target}")
 
 

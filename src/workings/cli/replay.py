@@ -16,17 +16,18 @@ def replay_command(
     start: Annotated[int | None, typer.Option(
         "--from", min=0, help="Step of the checkpoint to start from, 0: the first weights; by default the earliest.",
     )] = None,
-    steps: Annotated[int, typer.Option("--steps", min=1, help="Steps to take again.")] = 10,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Steps to recompute.")] = 10,
     predictions: Annotated[int, typer.Option(
-        "--predictions", min=0, help="Items of each of the run's evaluations and of --samples to ask again.")] = 8,
+        "--predictions", min=0, help="Items of each of the run's evaluations and of --samples to answer again.")] = 8,
     seed: Annotated[int | None, typer.Option(
-        "--seed", min=0, help="Draws these items; by default a random one, which is recorded.")] = None,
+        "--seed", min=0, help="Selects these items; by default a random one, which is recorded.")] = None,
     samples: Annotated[list[Path] | None, typer.Option(
         "--samples", help="Samples that the run drew, to be drawn again as well; may be given several times.")] = None,
     data: Annotated[Path | None, typer.Option(
-        "--data", help="The traces, where they are not where the recipe names them.")] = None,
+        "--data", help="File of the traces, if it is not where the recipe says.")] = None,
     weights: Annotated[Path | None, typer.Option(
-        "--weights", help="Directory of the weights that training started from, likewise.")] = None,
+        "--weights", help="Directory of the weights that training started from, if it is not where the recipe "
+        "says.")] = None,
     device: Annotated[str | None, typer.Option(
         "--device", help="auto, cpu, gpu or tpu; by default as in the run's recipe.")] = None,
     fsdp: Annotated[int, typer.Option(

@@ -26,9 +26,9 @@ def check_command(
     recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
     overrides: Annotated[list[str] | None, typer.Argument(
         metavar="KEY=VALUE", help="Overrides, e.g. algorithm.group=16.")] = None,
-    prompts: Annotated[int, typer.Option("--prompts", min=1, help="Prompts that are tried.")] = 8,
+    prompts: Annotated[int, typer.Option("--prompts", min=1, help="Number of prompts to try.")] = 8,
     no_model: Annotated[bool, typer.Option(
-        "--no-model", help="Draw nothing: compare with the right answer alone; needs no engine.")] = False,
+        "--no-model", help="Sample nothing: compare with the right answer alone; needs no engine.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """What do a recipe's rewards pay for?

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.opening import (
+from workings.cli.model_options import (
     MODEL_HELP,
     DeviceOption,
     EngineOption,
@@ -31,7 +31,7 @@ ValidStepsOption = Annotated[bool, typer.Option(
     "--valid-steps", help="Leave out samples with an equation that does not hold.")]
 MostOption = Annotated[int, typer.Option("--most", help="Kept samples of one prompt at most; 0: all.")]
 PreferOption = Annotated[str, typer.Option(
-    "--prefer", help="Which of a prompt come first: first (drawn), shortest, longest.")]
+    "--prefer", help="Order of a prompt's samples: first (as sampled), shortest, longest.")]
 NearDuplicatesOption = Annotated[float, typer.Option(
     "--near-duplicates", help="A sample more similar than this, from 0 to 1, to a kept one of its prompt is left out; "
                               "1: only equal texts.")]
@@ -50,8 +50,8 @@ def sample_command(
         "--prompts", help="Items, or traces for their questions and answers: a file, or a shipped set.")],
     out: Annotated[Path, typer.Option("--out", help="Directory to make for the sealed samples.")],
     samples: Annotated[int, typer.Option("--samples", help="Completions of each prompt.")] = 8,
-    temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; above: drawn.")] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", help="Decides what is drawn.")] = 0,
+    temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; above: sampled.")] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
     keep: KeepOption = "correct",
     valid_steps: ValidStepsOption = False,
     most: MostOption = 0,
@@ -68,7 +68,7 @@ def sample_command(
     revision: RevisionOption = None,
     max_new_tokens: MaxNewTokensOption = None,
     batch_size: Annotated[int | None, typer.Option(
-        "--batch-size", help="Completions that are drawn at a time; by default as many as fit the device.")] = None,
+        "--batch-size", help="Completions that are sampled at a time; by default as many as fit the device.")] = None,
     scorer: Annotated[str, typer.Option("--scorer", help="A registered scorer, or FILE.py:FUNCTION.")] = "answer",
     form: Annotated[str | None, typer.Option(
         "--form", help="Form that kept samples have: tags, think, channel (asks weights of Gemma 4 to think), hashes, "

@@ -20,8 +20,8 @@ from workings.cli.sample import (
 
 
 def select_command(
-    samples: Annotated[Path, typer.Argument(help="A sealed unit of samples.")],
-    out: Annotated[Path, typer.Option("--out", help="Directory to make for the new unit.")],
+    samples: Annotated[Path, typer.Argument(help="A sealed directory of samples.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory to make for the new selection.")],
     keep: KeepOption = "correct",
     valid_steps: ValidStepsOption = False,
     most: MostOption = 0,

@@ -12,7 +12,7 @@ def surprise_command(
     run: Annotated[Path, typer.Argument(help="A sealed run directory.")],
     row: Annotated[str, typer.Option("--row", help="Id of the trace; a pair's are ID/chosen and ID/rejected.",
                                      show_default="the first one")] = "",
-    traces: Annotated[Path | None, typer.Option("--traces", help="Another file of traces than the run's own.")] = None,
+    traces: Annotated[Path | None, typer.Option("--traces", help="A file of traces other than the run's own.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write the row as a page, every token shaded by its "
                                               "loss.")] = None,
     as_json: JsonFlag = False,

@@ -16,7 +16,7 @@ def track_command(
     out: Annotated[Path | None, typer.Option(
         "--out", help="Where the offline run is written; by default beside the run.")] = None,
     experiment: Annotated[str, typer.Option("--experiment", help="Name of the experiment, or project.")] = "workings",
-    weights: Annotated[bool, typer.Option("--weights", help="Checkpoints too.")] = False,
+    weights: Annotated[bool, typer.Option("--weights", help="Upload checkpoints too.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Tell another tracker a sealed run's parameters, metrics, evaluation and files; the run itself is not touched."""

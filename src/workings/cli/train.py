@@ -21,12 +21,12 @@ def train_command(
     resume: Annotated[bool, typer.Option(
         "--resume", help="Go on with a run that was killed, interrupted or failed.")] = False,
     smoke: Annotated[bool, typer.Option(
-        "--smoke", help="The whole path with a tiny model of the same architecture.")] = False,
+        "--smoke", help="Run all stages with a tiny model of the same architecture.")] = False,
     smoke_steps: Annotated[int | None, typer.Option(
         "--smoke-steps", min=1, help="Steps of --smoke (implies it); 2 if not given.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Run although the plan says that it does not fit.")] = False,
     track: Annotated[list[str] | None, typer.Option(
-        "--track", help="Tell a tracker of each step: wandb, trackio or mlflow; can be repeated.")] = None,
+        "--track", help="Report each step to a tracker: wandb, trackio or mlflow; can be repeated.")] = None,
     notify: Annotated[str, typer.Option(
         "--notify", envvar="WORKINGS_NOTIFY", help="Webhook that is told how the run ended; never recorded.")] = "",
     as_json: JsonFlag = False,

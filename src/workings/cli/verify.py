@@ -23,7 +23,8 @@ MEANINGS: dict[str, Meaning] = {"passed": "good", "failed": "bad", "not_checked"
 def verify_command(
     path: Annotated[Path | None, typer.Argument(help="A run directory, a folder of runs, or a zip of them.")] = None,
     level: Annotated[int, typer.Option("--level", min=0, help="Highest level to check.")] = 2,
-    require_level: Annotated[int, typer.Option("--require-level", min=-1, help="Exit 3 if it reaches less.")] = -1,
+    require_level: Annotated[int, typer.Option(
+        "--require-level", min=-1, help="Exit 3 if the record reaches a lower level.")] = -1,
     expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that was kept elsewhere.")] = "",
     key: Annotated[list[Path] | None, typer.Option(
         "--key", help="Public key to trust; every unit must be signed by it (or by one of several).")] = None,
@@ -31,29 +32,30 @@ def verify_command(
         "--authority", help="Certificate of a time-stamp authority to trust; every run must be time-stamped by it.",
     )] = None,
     steps: Annotated[int | None, typer.Option(
-        "--steps", min=1, help="Level 3: steps to take again, 10 if neither this nor --confidence is given.")] = None,
+        "--steps", min=1, help="Level 3: steps to recompute, 10 if neither this nor --confidence is given.")] = None,
     confidence: Annotated[float | None, typer.Option(
-        "--confidence", min=0, max=1, help="Level 3: take as many steps and answers again as find a splice with this "
-        "probability, wherever it lies.")] = None,
+        "--confidence", min=0, max=1, help="Level 3: recompute enough steps and answers to detect tampering with this "
+        "probability, wherever it is.")] = None,
     splice: Annotated[float | None, typer.Option(
-        "--splice", min=0, max=1, help="With --confidence: share of the steps, and of the answers of each evaluation, "
-        "that is spliced in; 0.1 by default.")] = None,
+        "--splice", min=0, max=1, help="With --confidence: the smallest tampered share of the steps, and of each "
+        "evaluation's answers, to detect; 0.1 by default.")] = None,
     seed: Annotated[int | None, typer.Option(
-        "--seed", min=0, help="Level 3: draws the steps and answers; by default a random one, which is printed.",
+        "--seed", min=0, help="Level 3: selects the steps and answers; by default a random one, which is printed.",
     )] = None,
     data: Annotated[Path | None, typer.Option(
-        "--data", help="Level 3: the traces, where they are not where the recipe names them.")] = None,
+        "--data", help="Level 3: file of the traces, if it is not where the recipe says.")] = None,
     weights: Annotated[Path | None, typer.Option(
-        "--weights", help="Level 3: directory of the weights that training started from, likewise.")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for every check, and what it says.")] = False,
+        "--weights", help="Level 3: directory of the weights that training started from, if it is not where the recipe "
+        "says.")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for every check, with its finding.")] = False,
     explain: Annotated[str, typer.Option(
-        "--explain", metavar="CHECK", help="Verify nothing: say what this check compares and what lie it catches; "
-        "`all`: a line for each check.")] = "",
+        "--explain", metavar="CHECK", help="Verify nothing: print what this check compares and which falsification it "
+        "detects; `all`: a line for each check.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Check a record, offline, to level 2 without any ML library.
 
-    Levels: 0 integrity, 1 consistency, 2 scores computed again, 3 steps taken again (needs the run's engine and data).
+    Levels: 0 integrity, 1 consistency, 2 scores recomputed, 3 steps recomputed (needs the run's engine and data).
     """
     from workings.evidence.verify import HIGHEST_LEVEL, verify
     from workings.record.digest import HashProgress
@@ -198,7 +200,7 @@ class _Draw:
         given = {"--steps": self.steps, "--confidence": self.confidence, "--splice": self.splice, "--seed": self.seed}
         words = [f"{name} {value}" for name, value in given.items() if value is not None]
         if level < 3 and words:
-            raise RequestError(f"{' '.join(words)} with --level {level}", "level 3, which takes steps again",
+            raise RequestError(f"{' '.join(words)} with --level {level}", "level 3, which recomputes steps",
                                "--level 3")
         if self.steps is not None and self.confidence is not None:
             raise RequestError(" ".join(words), "a number of steps, or a confidence that decides how many",

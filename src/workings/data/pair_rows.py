@@ -74,7 +74,7 @@ def pair_ids(row_ids: Sequence[str]) -> list[str]:
     ids = [name.removesuffix(f"/{SIDES[0]}") for name in row_ids[::2]]
     if list(row_ids) != [row_id(name, side) for name in ids for side in SIDES]:
         wrong = next((name for name in row_ids if not name.endswith(tuple(f"/{side}" for side in SIDES))), "an order")
-        raise RecordError(f"rows that are no pairs, a chosen and a rejected one each: {wrong[:80]!r}")
+        raise RecordError(f"rows that are not in pairs of a chosen and a rejected one: {wrong[:80]!r}")
     return ids
 
 

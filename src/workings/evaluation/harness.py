@@ -43,7 +43,7 @@ class HarnessLog:
         # A first pass for names alone, line by line: a log may be larger than memory.
         for number, record in _records(path):
             if not {"doc_id", "target", "resps", "filter", "metrics"} <= record.keys():
-                raise RequestError(f"{path}, line {number}: no sample of lm-evaluation-harness",
+                raise RequestError(f"{path}, line {number}: not a sample of lm-evaluation-harness",
                                    "a samples_*.jsonl file that `lm_eval --log_samples` wrote")
             filters[str(record["filter"])] = 0
             metrics.update(dict.fromkeys(map(str, record["metrics"]), 0))

@@ -310,7 +310,8 @@ def _ids(path: Path) -> Iterator[tuple[str, int]]:
             offset += len(line)
             record = loads(line)
             if not isinstance(record, dict) or "id" not in record:
-                raise RecordError(f"{path}: a line is none of ours; remove {path.parent} and start again")
+                raise RecordError(f'{path}: a line has no "id", so this command did not write it; delete {path.parent} '
+                                  "and run the command again")
             yield str(record["id"]), offset
 
 

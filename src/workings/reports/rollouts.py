@@ -63,7 +63,7 @@ def read_rollout(run: Path, step: int) -> Rollout:
     def read() -> Rollout:
         line = loads(read_plain(path))
         if line["step"] != step:
-            raise ValueError("it is of another update than its name says")
+            raise ValueError("its update is not the one in its file name")
         return from_json(line, _prompts(run, set(line["prompts"])))
 
     return _formed(path, read)
@@ -91,7 +91,7 @@ def texts(sample: Sample, tokenizer: Tokenizer) -> tuple[str, str]:
         return (visible(tokenizer.decode(sample.completion.tokens)),
                 "" if stop is None else visible(tokenizer.token(stop)))
     except (OverflowError, TypeError) as error:  # ids below 0
-        raise RecordError("a completion has tokens that are none") from error
+        raise RecordError("a completion has token ids that its tokenizer does not have") from error
 
 
 def visible(text: str) -> str:
@@ -103,7 +103,7 @@ def _prompts(run: Path, wanted: Collection[str]) -> dict[str, Prompt]:
     """Prompts by id, as far as they are there."""
     prompts: dict[str, Prompt] = {}
     if not os.path.lexists(run / PROMPTS):
-        raise RecordError(f"{PROMPTS} is missing, and without it nobody knows what was asked")
+        raise RecordError(f"{PROMPTS} is missing, and the prompts are known from it alone")
     with open_plain(run / PROMPTS, MAX_BYTES) as file:
         for line in file:
             begin = _ID.match(line)
@@ -150,9 +150,9 @@ def _outline(line: Any) -> list[GroupOutline]:
     rewards = [float(value) for value in line["reward"]] if "reward" in line else [0.0] * len(lengths)
     if not ids or not lengths or len(lengths) % len(ids) or len(rewards) != len(lengths) or any(
             len(line[name]) != len(ids) for name in ("epochs", "kept")):
-        raise ValueError("its lists are not of one length")
+        raise ValueError("its lists differ in length")
     if any(type(length) is not int for length in lengths) or not all(map(math.isfinite, rewards)):
-        raise ValueError("a number of it is none")
+        raise ValueError("it has a value that is not a number")
     size = len(lengths) // len(ids)
     return [GroupOutline(id=str(ids[at]), epoch=int(line["epochs"][at]), kept=bool(line["kept"][at]),
                          rewards=tuple(rewards[at * size:(at + 1) * size]),

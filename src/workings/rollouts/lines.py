@@ -79,10 +79,10 @@ def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
     if not ids or count % len(ids) or any(len(values) != count for values in (
             line["seeds"], stops, *numbers, *rewards.values())) or any(
             len(line[name]) != len(ids) for name in ("epochs", "kept")):
-        raise ValueError("its lists are not of one length")
+        raise ValueError("its lists differ in length")
     # By type, because to Python `true` is an int.
     if any(type(length) is not int or length < 0 for length in lengths):
-        raise ValueError("its lengths are no counts")
+        raise ValueError('"lengths" must be whole numbers from 0 on')
     # Before they are unpacked: some kilobytes can claim a hundred million.
     refuse_too_large(TOKEN_BYTES * sum(lengths), "its tokens")
     tokens = _unpack(line["tokens"], sum(lengths))

@@ -50,7 +50,8 @@ class Prompt:
         if item.id != record.get("id") or not isinstance(tokens, list) or not tokens or any(
                 # Batches hold tokens as int32.
                 type(token) is not int or not 0 <= token < 2**31 for token in tokens):
-            raise RecordError(f"prompt {str(record.get('id'))[:60]!r}: its id or its tokens are none")
+            raise RecordError(f"prompt {str(record.get('id'))[:60]!r}: the id does not match its item, or \"tokens\" "
+                              "is not a non-empty list of token ids below 2**31")
         return cls(item, tuple(tokens))
 
 

@@ -123,7 +123,7 @@ def read_answers(folder: Folder, unit: Path) -> list[Answer]:
             kept = [_answer(line) for line in lines]
         # Lines are believed as a whole or not at all: a page with some of the items would show a wrong accuracy.
         except (KeyError, TypeError, ValueError) as error:
-            raise RecordError(f"{path.name} holds a line that is no scored prediction") from error
+            raise RecordError(f"{path.name} has a line that is not a scored prediction") from error
         tail.derived = kept
     answers: list[Answer] = kept
     return answers

@@ -1,4 +1,4 @@
-"""Short questions to our own verbs, answered while the page waits."""
+"""Short commands whose answer the page waits for."""
 
 import json
 import subprocess
@@ -26,12 +26,12 @@ def ask(words: list[str], cwd: Path) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         raise RequestError(f"workings {' '.join(words)}", f"an answer within {SECONDS} s",
                            "run the command in a terminal") from None
-    # Libraries print as well; the verb's answer is the last line by promise of `--json`.
+    # Libraries print as well; the command's answer is the last line by promise of `--json`.
     last = done.stdout.strip().rpartition("\n")[2]
     try:
         value = json.loads(last)
     except ValueError:
-        # The end of it: a verb says its reason last.
+        # The end of it: a command says its reason last.
         said = done.stderr.strip() or f"exit code {done.returncode}"
         raise RequestError(f"workings {' '.join(words)}", "an answer; it said: " + said[-1500:]) from None
     if not isinstance(value, dict):

@@ -35,11 +35,11 @@ from workings.ui.replays import Replay, read_replays
 # The end of a log tells how it stands, and a log of a week would be megabytes in every page.
 LOG_CHARS = 20_000
 T = TypeVar("T")
-NONE: list[dict[str, Any]] = []
-EVENTS_SHOWN = 2_000
+NO_LINES: list[dict[str, Any]] = []
+MAX_EVENTS = 2_000
 """The newest of them; a run has some dozens."""
 # A run has some dozens; more is somebody's folder that looks like a run.
-FILES = 2_000
+MAX_FILES = 2_000
 
 
 class FileRow(BaseModel):
@@ -97,59 +97,83 @@ class Detail(BaseModel):
     notes: list[str] = Field(default=[], description="Parts of the record that could not be read")
 
 
-def read_detail(folder: Folder, run: Path) -> Detail:
-    """Read a run; a part that is missing or damaged becomes a note and hides nothing else."""
-    notes: list[str] = []
-    taken = 0
+class _RunReader:
+    """Reads files of a run for one page; a file that cannot be read becomes a note and hides nothing else."""
 
-    def read(path: Path) -> dict[str, Any]:
-        nonlocal taken
-        needed, _ = folder.weighed(path)
-        taken += needed
+    def __init__(self, folder: Folder, run: Path) -> None:
+        self.folder = folder
+        self.run = run
+        self.notes: list[str] = []
+        self._parsed_bytes = 0
+
+    def read(self, path: Path) -> dict[str, Any]:
+        """The object in a file. Raises `RecordError`."""
+        needed, _ = self.folder.weighed(path)
+        self._parsed_bytes += needed
         # All parts stand on one page, and a record may hold thousands of evaluations and replays.
-        if taken > MAX_PARSED_BYTES:
-            raise RecordError(f"{path.relative_to(run).as_posix()} is left out: more values than a page shows")
-        return folder.object(path)
+        if self._parsed_bytes > MAX_PARSED_BYTES:
+            raise RecordError(f"{path.relative_to(self.run).as_posix()} is left out: more values than a page shows")
+        return self.folder.object(path)
 
-    def part(name: str) -> dict[str, Any]:
+    def part(self, name: str) -> dict[str, Any]:
+        """The object in a file of the run, or an empty one and a note."""
         try:
-            return read(run / name)
+            return self.read(self.run / name)
         except RecordError as error:
-            # A run that is being written does not have all its files yet, which is no damage.
-            if (run / name).exists() or not run.name.endswith(PARTIAL_SUFFIX):
-                notes.append(str(error))
+            # A run that is being written does not have all its files yet, which is not damage.
+            if (self.run / name).exists() or not self.run.name.endswith(PARTIAL_SUFFIX):
+                self.notes.append(str(error))
             return {}
 
-    def noted(what: Callable[[], T], otherwise: T) -> T:
-        try:
-            return what()
-        except RecordError as error:
-            notes.append(str(error))
-            return otherwise
+    def part_if_present(self, name: str) -> dict[str, Any]:
+        """As `part`; a file that does not exist is not noted."""
+        return self.part(name) if (self.run / name).is_file() else {}
 
+    def attempt(self, make: Callable[[], T], default: T) -> T:
+        """What ``make`` returns, or the default and a note."""
+        try:
+            return make()
+        except RecordError as error:
+            self.notes.append(str(error))
+            return default
+
+    def evaluations(self) -> list[RunEvaluation]:
+        """All evaluations of the run whose summary can be read."""
+        evaluations = []
+        for name, path in units_of(self.run).items():
+            try:
+                evaluations.append(RunEvaluation(name=name, summary=self.read(path / EVALUATION_SUMMARY)))
+            except RecordError as error:
+                self.notes.append(f"evaluation {name}: {error}")
+        return evaluations
+
+    def memory(self, *, finished: bool) -> DeviceMemory:
+        """What the plan counted, beside what was measured."""
+        measured, lines = self.part_if_present(MEASURED), self.attempt(lambda: self.folder.metrics(self.run), NO_LINES)
+        # While it runs, the last line of the log has the peak so far.
+        last_line = None if finished or not lines else lines[-1]
+        use = self.attempt(lambda: memory_use(measured, last_line) if measured else None, None)
+        return _memory(self.part_if_present(PLAN), use)
+
+
+def read_detail(folder: Folder, run: Path) -> Detail:
+    """Read a run; a part that is missing or damaged becomes a note and hides nothing else."""
+    reader = _RunReader(folder, run)
     is_run = (run / CONFIG).is_file() or (run / MANIFEST).is_file()
     # The manifest is written when a run is sealed, so an unfinished one is not asked for it.
-    manifest = part(MANIFEST) if is_run and not run.name.endswith(PARTIAL_SUFFIX) else {}
-    units = []
-    for name, place in units_of(run).items():
-        try:
-            units.append(RunEvaluation(name=name, summary=read(place / EVALUATION_SUMMARY)))
-        except RecordError as error:
-            notes.append(f"evaluation {name}: {error}")
-    overrides = part(OVERRIDES).get("overrides", []) if is_run else []
-    measured, lines = part(MEASURED) if (run / MEASURED).is_file() else {}, noted(lambda: folder.metrics(run), NONE)
-    # While it runs, the last line of the log has the peak so far.
-    use = noted(lambda: memory_use(measured, None if manifest or not lines else lines[-1]) if measured else None, None)
+    manifest = reader.part(MANIFEST) if is_run and not run.name.endswith(PARTIAL_SUFFIX) else {}
+    evaluations = reader.evaluations()
+    overrides = reader.part(OVERRIDES).get("overrides", []) if is_run else []
+    memory = reader.memory(finished=bool(manifest))
     return Detail(
-        manifest=manifest, config=part(CONFIG) if is_run else {}, notes=notes, evaluations=units,
+        manifest=manifest, config=reader.part(CONFIG) if is_run else {}, notes=reader.notes, evaluations=evaluations,
         overrides=[str(word) for word in overrides] if isinstance(overrides, list) else [],
-        recipe_text=_text(run / RECIPE), environment=part(ENVIRONMENT) if is_run else {},
-        device_checks=part(DEVICE_CHECKS) if is_run else {},
-        memory=_memory(part(PLAN) if (run / PLAN).is_file() else {}, use),
-        replays=read_replays(read, run, notes), samples=_samples(run),
-        events=noted(lambda: folder.tail(run / EVENTS).lines()[-EVENTS_SHOWN:], NONE) if is_run else [],
+        recipe_text=_text(run / RECIPE), environment=reader.part(ENVIRONMENT) if is_run else {},
+        device_checks=reader.part(DEVICE_CHECKS) if is_run else {}, memory=memory,
+        replays=read_replays(reader.read, run, reader.notes), samples=_samples(run),
+        events=reader.attempt(lambda: folder.tail(run / EVENTS).lines()[-MAX_EVENTS:], NO_LINES) if is_run else [],
         log=_text(run / LOG), files=list_files(run),
-        root_digest=noted(lambda: root_digest(run), "") if (run / SUMS).is_file() else "")
+        root_digest=reader.attempt(lambda: root_digest(run), "") if (run / SUMS).is_file() else "")
 
 
 def _memory(plan: dict[str, Any], use: MemoryUse | None) -> DeviceMemory:
@@ -172,14 +196,14 @@ def _parts(plan: dict[str, Any]) -> list[MemoryPart]:
 
 
 def _samples(run: Path) -> str:
-    for place in units_of(run).values():
-        if text := _text(place / SAMPLES):
+    for path in units_of(run).values():
+        if text := _text(path / SAMPLES):
             return text
     return ""
 
 
 def _text(path: Path) -> str:
-    """The end of a text file, at most `LOG_CHARS`; empty where there is none. Links are not followed."""
+    """The end of a text file, at most `LOG_CHARS`; empty if the file is missing. Links are not followed."""
     try:
         file = open_plain(path)
     except RecordError:
@@ -191,15 +215,15 @@ def _text(path: Path) -> str:
 
 
 def list_files(run: Path) -> list[FileRow]:
-    """Files of a run, at most `FILES`, links not followed."""
+    """Files of a run, at most `MAX_FILES`, links not followed."""
     rows: list[FileRow] = []
     # Sorting the folders in place decides in which order `walk` enters them, so the list is the same each time.
-    for place, folders, names in os.walk(run):
+    for directory, folders, names in os.walk(run):
         folders.sort()
         for name in sorted(names):
-            if len(rows) == FILES:
+            if len(rows) == MAX_FILES:
                 return rows
-            path = Path(place, name)
+            path = Path(directory, name)
             state = path.lstat()
             kind = "file" if stat.S_ISREG(state.st_mode) else "link" if stat.S_ISLNK(state.st_mode) else "other"
             rows.append(FileRow(path=path.relative_to(run).as_posix(), size_bytes=state.st_size, kind=kind))

@@ -1,4 +1,4 @@
-"""Our own verbs as child processes that outlive the page: started from argument lists, watched by their files."""
+"""Commands of this package as child processes that outlive the page: started by argument lists, watched by files."""
 
 import json
 import os
@@ -44,13 +44,13 @@ class Job(BaseModel):
     log: str = Field(description="End of what it says on standard error")
     output: str = Field(description="End of what it says on standard output, without the answer")
     answer: dict[str, Any] | None = Field(default=None, description="Its `--json` answer")
-    arguments: list[str] = Field(default=[], exclude=True, description="Of the verb, one by one")
+    arguments: list[str] = Field(default=[], exclude=True, description="Of the command, one by one")
     subject: str = Field(default="", description="The run or recipe it is about")
     stamp: str = Field(default="", description="Of the files that it is about as they were when it started")
 
 
 PROGRAM = [sys.executable, "-m", "workings"]
-"""How a verb is started."""
+"""How a command is started."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Jobs:
         return [self.get(name) for name in self._names(limit)]
 
     def about(self, verb: str, subject: str, limit: int) -> list[Job]:
-        """The newest commands of a verb about a run, of the newest 200 commands."""
+        """The newest jobs of one command about a run, among the newest 200 jobs."""
         # What a command is about stands in a small file; its output, which is not small, is read of the found ones.
         told = ((name, json.loads((self.place / name / "job.json").read_bytes())) for name in self._names(200))
         names = (name for name, job in told if job["verb"] == verb and job["subject"] == subject)
@@ -112,7 +112,7 @@ class Jobs:
         return list(islice((name for name in newest if (self.place / name / "job.json").is_file()), limit))
 
     def newly_ended(self, verb: str, limit: int = 10) -> list[Job]:
-        """Commands of a verb that ended and were not given by this before; looks at the newest ones."""
+        """Jobs of one command that have ended since the last call, among the newest ones."""
         ended = [name for name in self._names(limit)
                  if name not in self._given and (self.place / name / "exit.json").is_file()]
         self._given.update(ended)
@@ -154,7 +154,7 @@ class Jobs:
 
     def _state(self, folder: Path, ended: dict[str, Any] | None) -> JobState:
         if ended is not None:
-            # What a person stopped has not failed: the exit code is that of every verb at Ctrl-C.
+            # What a person stopped has not failed: the exit code is that of every command at Ctrl-C.
             return "done" if ended["code"] == 0 else "stopped" if ended["code"] == Interrupted.exit_code else "failed"
         path = folder / "pid.json"
         if not path.is_file():  # the child is being started, or died before it could say so

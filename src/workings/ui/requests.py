@@ -1,4 +1,4 @@
-"""What a person asks a verb for through the page, checked and turned into an argument list."""
+"""Fields of the page's forms, checked and turned into the argument list of a command."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from workings.ui.folder import Folder
 
 # The form lists them in one menu.
 RECIPES = 500
-# The first character is no dash, so that a verb cannot take the name for an option, and no dot, which would hide it.
+# The first character is no dash, so that a command cannot take the name for an option, and no dot, which would hide it.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}")
 _WORD = re.compile(r"[a-z][a-z0-9_.]*=[^\0\n]{1,500}")
 
@@ -30,7 +30,7 @@ def recipe_files(folder: Folder) -> list[str]:
 
 
 def _looks_like_recipe(path: Path) -> bool:
-    # A look at the text is enough for a menu; the verb that gets the file parses and judges it.
+    # A look at the text is enough for a menu; the command that gets the file parses and judges it.
     with open_plain(path) as file:
         text = file.read(20_000)
     return b"\nmodel:" in text and b"\ntraining:" in text

@@ -97,7 +97,7 @@ def _prompts(file: BinaryIO) -> Iterator[tuple[int, list[Row]]]:
     for line in file:
         row = loads(line)
         if not isinstance(row, dict) or not isinstance(row.get("id"), str):
-            raise RecordError(f"{PREDICTIONS} holds a line that is no scored prediction")
+            raise RecordError(f"{PREDICTIONS} has a line that is not a scored prediction")
         # The samples of a prompt stand together, so memory holds one prompt's texts and not the file's.
         if rows and rows[0]["id"] != row["id"]:
             yield begin, rows

@@ -66,7 +66,7 @@ def serve(root: Path, port: int, *, open_browser: bool, say: Callable[[str], Non
     token = kept_token(root, new=new_token)
     link = f"http://{HOST}:{port}/?token={token}"
     say(f"the page over {root.resolve()} is at the link below; stop it with Ctrl-C")
-    print(link, flush=True)  # noqa: T201  the link is the answer of this verb
+    print(link, flush=True)  # noqa: T201  the link is the answer of this command
     if open_browser:
         webbrowser.open(link)
     # Without a configuration of its own: that would close every handler of the process, and absl's closes its stream.

@@ -79,7 +79,7 @@ def _dialogue(text: str, key: str) -> list[Turn]:
     # The first turn has its empty line as well, where nobody has trimmed the text.
     before, *spoken = _SPEAKER.split(f"\n\n{text.lstrip()}")
     if before or not spoken:
-        raise ValueError(f"`{key}` does not begin with `Human:`, so it is no dialogue")
+        raise ValueError(f"`{key}` does not begin with `Human:`, so it is not a dialogue")
     roles = {"Human": "user", "Assistant": "assistant"}
     # The pattern has a group, so `split` gives speakers and texts in turn.
     return [(roles[role], said.strip(), ()) for role, said in zip(spoken[::2], spoken[1::2], strict=True)]

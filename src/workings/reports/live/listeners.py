@@ -67,7 +67,7 @@ def check_address(url: str) -> None:
     """Raises `RequestError` for what is no address; it is not repeated, because it may hold a key."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise RequestError("an alert to what is not the address of a webhook", "https://…",
+        raise RequestError("an alert to something that is not the address of a webhook", "https://…",
                            "https://ntfy.example/my-runs")
 
 

@@ -36,7 +36,7 @@ Stamp = tuple[tuple[str, int, int], ...]
 """Name, time of the last change and bytes of files."""
 
 
-# The stamp is part of the key of what is remembered: where a file has changed, the verb is asked again.
+# The stamp is part of the cache key: where a file has changed, the command runs again.
 @lru_cache(maxsize=32)
 def _asked(words: tuple[str, ...], cwd: Path, stamp: Stamp) -> dict[str, Any]:
     return ask(list(words), cwd)
@@ -51,7 +51,7 @@ def _stamp(places: Iterable[Path]) -> Stamp:
 
 def _loaded(site: Site, place: str, overrides: list[str]) -> LoadedRecipe:
     loaded = load_recipe(place, overrides)
-    # The verb is asked in the folder, and sees from there what a shipped recipe names.
+    # The command runs in the folder, where it finds the files that a shipped recipe names.
     return loaded if Path(place).is_file() else replace(loaded, base=site.folder.root)
 
 

@@ -1,4 +1,4 @@
-"""`/start`: run the quickstart, train, evaluate, verify, replay: our own verbs, with the command shown."""
+"""`/start`: run the quickstart, train, evaluate, verify, replay as child processes, with the command shown."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -35,7 +35,7 @@ class Formula(BaseModel):
 
 
 def verbs(site: Site) -> dict[str, Callable[..., Job]]:
-    """What can be started, by verb; parameters are the fields of its form."""
+    """Functions that start a command, by its name; their parameters are the fields of its form."""
 
     def quickstart(out: Text = "quickstart") -> Job:
         """Run the quickstart into a new folder."""
@@ -76,7 +76,7 @@ def verbs(site: Site) -> dict[str, Callable[..., Job]]:
 
 
 def router(site: Site) -> APIRouter:
-    """Routes that start a verb: a form that leads to its job, and a JSON twin that answers with it."""
+    """Routes that start a command: a form that leads to its job, and a JSON twin that answers with it."""
     routes = APIRouter()
 
     @routes.get("/start", include_in_schema=False)

@@ -48,7 +48,7 @@ def run_file(site: Site, name: str, file: str = "") -> OpenedFile:
     path = run / file
     # Resolved: neither `..` nor a folder that is a link leads out of the run.
     if not file or "\0" in file or not path.resolve().is_relative_to(run.resolve()) or not _is_plain(path):
-        raise RequestError(f"file {file} of {name}", "a file of this run that is no link",
+        raise RequestError(f"file {file} of {name}", "a file of this run that is not a link",
                            "look at the list of its files")
     size = path.lstat().st_size
     if path.suffix == ".safetensors":
@@ -64,7 +64,7 @@ def run_file(site: Site, name: str, file: str = "") -> OpenedFile:
         data = stream.read(MAX_BYTES + 1)
     text = data[:MAX_BYTES].decode("utf-8", "replace")
     if "\0" in text:
-        return OpenedFile(path=file, size_bytes=size, problem="it is no text")
+        return OpenedFile(path=file, size_bytes=size, problem="it is not text")
     cut = len(data) > MAX_BYTES
     return OpenedFile(path=file, size_bytes=size, text=text if cut else _readable(path, text), cut=cut)
 

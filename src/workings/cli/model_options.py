@@ -1,4 +1,4 @@
-"""Options of the verbs that ask a model for text, and what was said of how it is opened."""
+"""Options of the commands that ask a model for text, and what was said of how it is opened."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -62,7 +62,7 @@ def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
             return {}
         # A folder of weights, or a Hub id. Any other path is left to `Run.open`, which says what it lacks.
         if (path / "config.json").is_file() or not path.exists():
-            raise RequestError(f"{model}, which is no sealed run, and no --template",
+            raise RequestError(f"{model}, which is not a sealed run, and no --template",
                                "a sealed run; or weights, with the chat template that they were trained with", example)
     elif opening:
         raise misplaced(opening, "with a sealed run, whose recipe says it")
