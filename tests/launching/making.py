@@ -11,9 +11,9 @@ CLUSTER = Cluster(image="registry/workings:1", claim="shared")
 def job_of(**values):
     """A JAX job on two hosts of eight H100, some of it changed."""
     return LaunchJob(**{"name": "sums", "engine": "jax", "platform": "gpu", "target": "h100", "hosts": 2, "devices": 8,
-                        "home": "/shared/sums", "recipe_digest": "ab" * 32,
+                        "remote_folder": "/shared/sums", "recipe_digest": "ab" * 32,
                         "plan": "1 GiB of 79.1 GiB a device (traced).",
-                        "lies": ("data.traces: data/traces.jsonl, copied from here",)} | values)
+                        "file_notes": ("data.traces: data/traces.jsonl, copied from here",)} | values)
 
 
 def every_file():

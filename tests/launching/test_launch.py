@@ -82,15 +82,16 @@ def test_a_train_job_names_its_runtime_and_mounts_the_volume():
 @pytest.mark.parametrize(("make", "said"), [
     (lambda: job_of(name="My_Run"), "--name My_Run"),
     (lambda: job_of(engine="tunix"), "engine: tunix"),
-    (lambda: job_of(home="shared; rm -rf /"), "--home"),
-    (lambda: job_of(home="/a/../b"), "--home"),
+    (lambda: job_of(remote_folder="shared; rm -rf /"), "--home"),
+    (lambda: job_of(remote_folder="/a/../b"), "--home"),
     (lambda: kubernetes.files(job_of(), Cluster(image="", claim="a")), "--image"),
     (lambda: kubernetes.files(job_of(platform="tpu", target="v3-8"), CLUSTER), "--on v3-8"),
     (lambda: skypilot.files(job_of(), "my bucket", WHEEL), "--storage my bucket"),
     (lambda: skypilot.files(job_of(platform="tpu", target="v5e-16"), "", WHEEL), "--on v5e-16"),
-    (lambda: list(candidates(LaunchRequest(launcher="slurm", on="v5e", home="/a", hosts=2))), "--hosts"),
-    (lambda: list(candidates(LaunchRequest(launcher="kubernetes", on="v5e-256x2", home="/a"))), "several slices"),
-    (lambda: list(candidates(LaunchRequest(launcher="slurm", on="h999", home="/a"))), "--on h999"),
+    (lambda: list(candidates(LaunchRequest(launcher="slurm", target="v5e", remote_folder="/a", hosts=2))), "--hosts"),
+    (lambda: list(candidates(LaunchRequest(launcher="kubernetes", target="v5e-256x2", remote_folder="/a"))),
+     "several slices"),
+    (lambda: list(candidates(LaunchRequest(launcher="slurm", target="h999", remote_folder="/a"))), "--on h999"),
 ])
 def test_bad_input_is_said(make, said):
     with pytest.raises(RequestError, match=said):
@@ -100,7 +101,7 @@ def test_bad_input_is_said(make, said):
 def test_machines_are_tried_from_the_smallest():
     def tried(on, **more):
         return [(target.name, target.devices, hosts, devices) for target, hosts, devices in candidates(
-            LaunchRequest(launcher="kubernetes", on=on, home="/a", **more))]
+            LaunchRequest(launcher="kubernetes", target=on, remote_folder="/a", **more))]
     assert tried("v5e") == [("v5e-1", 1, 1, 1), ("v5e-4", 4, 1, 4), ("v5e-8", 8, 1, 8), ("v5e-16", 16, 4, 4),
                             ("v5e-256", 256, 64, 4)]
     assert tried("h100", cards=8)[:3] == [("h100", 8, 1, 8), ("h100", 16, 2, 8), ("h100", 32, 4, 8)]
@@ -111,7 +112,7 @@ def test_the_folder_holds_all_that_the_other_machine_needs(tmp_path):
     items = tmp_path / "my items.jsonl"
     items.write_text('{"id": "a", "prompt": "1+1", "answer": "2"}\n')
     loaded = load_recipe("smoke-tiny", ["engine=jax", "device=cpu", f"evaluation.items={items}"])
-    asked = LaunchRequest(launcher="slurm", on="cpu", home="/shared/tiny", hosts=2)
+    asked = LaunchRequest(launcher="slurm", target="cpu", remote_folder="/shared/tiny", hosts=2)
     made = launch(loaded, asked, tmp_path / "out")
     assert made.files == ("data/evaluation-items.jsonl", "job.sbatch", "plan.json", "recipe.yaml")
     again = load_recipe(str(tmp_path / "out/recipe.yaml"))
@@ -119,7 +120,7 @@ def test_the_folder_holds_all_that_the_other_machine_needs(tmp_path):
     assert again.recipe.device == "cpu"
     assert made.job.recipe_digest in (tmp_path / "out/job.sbatch").read_text()
     assert json.loads((tmp_path / "out/plan.json").read_text())["fits"]
-    assert "evaluation.items: /shared/tiny/data/evaluation-items.jsonl, copied from here" in made.job.lies
+    assert "evaluation.items: /shared/tiny/data/evaluation-items.jsonl, copied from here" in made.job.file_notes
     assert made.start == "sbatch job.sbatch"
     assert "Planned for one process alone: 2 take 2 times these rows where the mesh is auto." in made.job.plan
     with pytest.raises(RequestError, match="which exists"):
@@ -129,11 +130,13 @@ def test_the_folder_holds_all_that_the_other_machine_needs(tmp_path):
 
 def test_a_wrong_request_is_refused_before_anything_is_planned(tmp_path, monkeypatch):
     monkeypatch.setattr("workings.runs.launch.plan_target", None)
-    for asked, said in [(LaunchRequest(launcher="slurm", on="v5e-8", home="/a"), "TPUs are not lent by Slurm"),
-                        (LaunchRequest(launcher="kubernetes", on="h100", home="/a"), "--image"),
-                        (LaunchRequest(launcher="slurm", on="h100", home="a"), "--home a"),
-                        (LaunchRequest(launcher="skypilot", on="h100", home="/a"), "this package's wheel"),
-                        (LaunchRequest(launcher="slurm", on="h100", home="/a", storage="gs://a"), "does not read it")]:
+    for asked, said in [(LaunchRequest(launcher="slurm", target="v5e-8", remote_folder="/a"),
+                         "TPUs are not lent by Slurm"),
+                        (LaunchRequest(launcher="kubernetes", target="h100", remote_folder="/a"), "--image"),
+                        (LaunchRequest(launcher="slurm", target="h100", remote_folder="a"), "--home a"),
+                        (LaunchRequest(launcher="skypilot", target="h100", remote_folder="/a"), "this package's wheel"),
+                        (LaunchRequest(launcher="slurm", target="h100", remote_folder="/a", storage="gs://a"),
+                         "does not read it")]:
         with pytest.raises(RequestError, match=said):
             launch(load_recipe("smoke-tiny"), asked, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -143,8 +146,9 @@ def test_data_in_a_bucket_keep_their_address_and_what_reads_it_is_installed(tmp_
     wheel = tmp_path / WHEEL.name
     write_wheel(wheel)
     loaded = load_recipe("smoke-tiny", ["engine=jax", "device=cpu", "data.traces=gs://bucket/traces.jsonl"])
-    made = launch(loaded, LaunchRequest(launcher="skypilot", on="cpu", home="/a", wheel=wheel), tmp_path / "out")
-    assert "data.traces: gs://bucket/traces.jsonl, by this name there as here" in made.job.lies
+    made = launch(loaded, LaunchRequest(launcher="skypilot", target="cpu", remote_folder="/a", wheel=wheel),
+                  tmp_path / "out")
+    assert "data.traces: gs://bucket/traces.jsonl, by this name there as here" in made.job.file_notes
     assert "[jax,stores]'" in yaml.safe_load((tmp_path / "out/task.yaml").read_text())["setup"]
     assert load_recipe(str(tmp_path / "out/recipe.yaml")).recipe.data.traces == "gs://bucket/traces.jsonl"
 
@@ -160,7 +164,7 @@ def test_a_teacher_of_this_machine_is_refused(tmp_path):
 def test_a_recipe_that_fits_nowhere_is_refused_with_what_was_tried(tmp_path, monkeypatch):
     verdict = SimpleNamespace(fits=False, marginal=False, peak_bytes=100 * 2**30, limit_bytes=80 * 2**30)
     monkeypatch.setattr("workings.runs.launch.plan_target", lambda *what, **more: SimpleNamespace(verdict=verdict))
-    asked = LaunchRequest(launcher="slurm", on="h100", home="/shared/tiny", cards=8)
+    asked = LaunchRequest(launcher="slurm", target="h100", remote_folder="/shared/tiny", cards=8)
     with pytest.raises(RequestError, match=r"1 x 8 x h100: 100\.00 GiB of 80\.00 GiB.*16 x 8 x h100"):
         launch(load_recipe("smoke-tiny"), asked, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
@@ -177,7 +181,7 @@ def test_the_record_says_what_started_it_and_no_values(monkeypatch):
 def test_a_rented_machine_installs_the_wheel_that_lies_beside_its_task(tmp_path):
     wheel = tmp_path / WHEEL.name
     write_wheel(wheel)
-    asked = LaunchRequest(launcher="skypilot", on="cpu", home=str(tmp_path / "there"), wheel=wheel)
+    asked = LaunchRequest(launcher="skypilot", target="cpu", remote_folder=str(tmp_path / "there"), wheel=wheel)
     launch(load_recipe("smoke-tiny", ["engine=jax"]), asked, tmp_path / "there")
     setup = yaml.safe_load((tmp_path / "there/task.yaml").read_text())["setup"]
     # Without its last line, which installs.

@@ -49,7 +49,7 @@ def written(tmp_path, launcher, engine):
                                         "evaluation={traces: addition, every_steps: 9}"])
     wheel = tmp_path / "workings-1.0-py3-none-any.whl"
     wheel.write_bytes(b"installed by the setup of a rented machine, which is not run here")
-    asked = LaunchRequest(launcher=launcher, on="cpu", home=str(home), hosts=2,
+    asked = LaunchRequest(launcher=launcher, target="cpu", remote_folder=str(home), hosts=2,
                           image="image" if launcher == "kubernetes" else "",
                           wheel=wheel if launcher == "skypilot" else None)
     return home, launch(loaded, asked, home).job

@@ -8,7 +8,7 @@ import typer
 from workings.cli.output import JsonFlag, answer
 
 if TYPE_CHECKING:
-    from workings.runs.launch import Launched
+    from workings.runs.launch import LaunchResult
 
 
 def launch_command(
@@ -37,24 +37,25 @@ def launch_command(
 ) -> None:
     """Write the files that start a run on another machine; start nothing.
 
-    The planner picks hosts or slice. The files name the plan, the recipe's digest, where everything lies,
-    and go on after a restart.
+    The planner picks hosts or slice. The files name the plan, the recipe's digest and the paths of data and weights
+    there, and go on after a restart.
     """
     from workings.config.load import load_recipe
     from workings.runs.launch import LaunchRequest, launch
 
-    made = launch(load_recipe(recipe, overrides or ()), LaunchRequest(
-        launcher=launcher, on=on, home=home, hosts=hosts, cards=cards, name=name, image=image, claim=claim,
+    result = launch(load_recipe(recipe, overrides or ()), LaunchRequest(
+        launcher=launcher, target=on, remote_folder=home, hosts=hosts, cards=cards, name=name, image=image,
+        volume_claim=claim,
         storage=storage, wheel=wheel), write)
-    answer(made.as_json(), as_json=as_json, text=_text(made))
+    answer(result.as_json(), as_json=as_json, text=_text(result))
 
 
-def _text(made: "Launched") -> str:
-    job = made.job
+def _text(result: "LaunchResult") -> str:
+    job = result.job
     return "\n".join([
         f"launch     {job.name}: {job.hosts} x {job.devices} devices of {job.target}, engine {job.engine}",
         f"plan       {job.plan}",
-        *(f"files      {sentence}" for sentence in job.lies),
-        f"written    {made.folder}: {', '.join(made.files)}",
+        *(f"files      {sentence}" for sentence in job.file_notes),
+        f"written    {result.folder}: {', '.join(result.files)}",
         "           validated, not run: nothing was started",
-        f"start      put the folder at {job.home}, and there: {made.start}"])
+        f"start      put the folder at {job.remote_folder}, and there: {result.start}"])

@@ -1,4 +1,4 @@
-"""A run on another machine: what is started there, on how many hosts, and where everything lies."""
+"""A run on another machine: what is started there, on how many hosts, and the paths of its files."""
 
 import json
 import re
@@ -37,14 +37,14 @@ class LaunchJob:
     hosts: int
     devices: int
     """Cards or chips of one host."""
-    home: str
+    remote_folder: str
     """The folder that these files are put into, on a file system that all hosts see."""
     recipe_digest: str
     """SHA-256 of the recipe as the run will record it."""
     plan: str
     """The plan's verdict, as a sentence."""
-    lies: tuple[str, ...]
-    """Where data and weights lie, a sentence each."""
+    file_notes: tuple[str, ...]
+    """Where the other machine finds data and weights, a sentence each."""
     topology: str = ""
     """Of a TPU slice, such as ``2x4``."""
     stores: bool = False
@@ -57,8 +57,9 @@ class LaunchJob:
         if not NAME.fullmatch(self.name):
             raise RequestError(f"--name {self.name}", "at most 40 lower case letters, digits and dashes, a letter "
                                "first", "--name my-run")
-        if not HOME.fullmatch(self.home) or ".." in self.home:
-            raise RequestError(f"--home {self.home}", "an absolute path on the cluster, of letters, digits and ._/-",
+        if not HOME.fullmatch(self.remote_folder) or ".." in self.remote_folder:
+            raise RequestError(f"--home {self.remote_folder}",
+                               "an absolute path on the cluster, of letters, digits and ._/-",
                                "--home /shared/my-run")
 
     @property
@@ -79,7 +80,7 @@ class LaunchJob:
 
     @property
     def run(self) -> str:
-        """The run directory, from `home`."""
+        """The run directory, from `remote_folder`."""
         return f"runs/{self.name}"
 
     def head(self, start: str) -> list[str]:
@@ -89,18 +90,18 @@ class LaunchJob:
             f"# Machine:  {self.hosts} x {self.devices} devices of {self.target}; engine {self.engine}.",
             f"# Plan:     {self.plan} See {PLAN}.",
             f"# Recipe:   {RECIPE}, sha256 {self.recipe_digest}, as the run will record it.",
-            *(f"# {sentence}" for sentence in self.lies),
-            f"# Run:      {self.home}/{self.run}, which all hosts must be able to read and write.",
+            *(f"# {sentence}" for sentence in self.file_notes),
+            f"# Run:      {self.remote_folder}/{self.run}, which all hosts must be able to read and write.",
             "# Restart:  the same file again. A run that was cut short goes on from its last checkpoint by --resume;",
             "#           one that is complete is left alone.",
-            f"# Start:    put this folder at {self.home}, and there: {start}",
+            f"# Start:    put this folder at {self.remote_folder}, and there: {start}",
         ]
 
     def train(self, launcher: str) -> list[str]:
         """Shell lines that enter the folder, end where the run is complete, and set ``go_on`` and the launcher."""
         return [
             "set -euo pipefail",
-            f"cd {shlex.quote(self.home)}",
+            f"cd {shlex.quote(self.remote_folder)}",
             f"export {LAUNCHER}={launcher}",
             f"run={shlex.quote(self.run)}",
             "# Sealed and complete: a restart has nothing to do.",

@@ -37,7 +37,7 @@ def files(job: LaunchJob, cluster: Cluster) -> dict[str, str]:
                            "--image registry/name:tag")
     name, made = (JOB_SET, job_set(job, cluster)) if job.platform == "tpu" else (TRAIN_JOB, train_job(job, cluster))
     head = job.head(f"{START} {name}")
-    head.append(f"# Volume:   the claim {cluster.claim} (ReadWriteMany), mounted at {job.home}.")
+    head.append(f"# Volume:   the claim {cluster.claim} (ReadWriteMany), mounted at {job.remote_folder}.")
     return {name: as_yaml(head, made)}
 
 
@@ -111,4 +111,4 @@ def _volume(cluster: Cluster) -> dict[str, Any]:
 
 
 def _mount(job: LaunchJob) -> dict[str, Any]:
-    return {"name": VOLUME, "mountPath": job.home}
+    return {"name": VOLUME, "mountPath": job.remote_folder}

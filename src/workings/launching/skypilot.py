@@ -33,9 +33,10 @@ def files(job: LaunchJob, storage: str, wheel: Wheel) -> dict[str, str]:
     made: dict[str, Any] = {
         "name": job.name, "num_nodes": job.hosts, "resources": _resources(job),
         # Sent to every machine; the recipe and its data lie in it.
-        "file_mounts": {job.home: "."},
+        "file_mounts": {job.remote_folder: "."},
         "setup": "\n".join([
-            "set -eu", f"cd {shlex.quote(job.home)}", f"echo '{wheel.sha256}  {wheel.name}' | sha256sum --check",
+            "set -eu", f"cd {shlex.quote(job.remote_folder)}",
+            f"echo '{wheel.sha256}  {wheel.name}' | sha256sum --check",
             f"python -m pip install './{wheel.name}[{job.extra}]'"]) + "\n",
         "run": "\n".join(steps) + "\n"}
     head = job.head(f"{START} {FILE}")
@@ -43,8 +44,9 @@ def files(job: LaunchJob, storage: str, wheel: Wheel) -> dict[str, str]:
         if not BUCKET.fullmatch(storage):
             raise RequestError(f"--storage {storage}", "a bucket, such as gs://my-runs or s3://my-runs/a",
                                "--storage gs://my-runs")
-        made["file_mounts"][f"{job.home}/runs"] = {"source": storage, "mode": "MOUNT"}
-        head.append(f"# Storage:  {storage}, mounted at {job.home}/runs: a run goes on from there on another machine.")
+        made["file_mounts"][f"{job.remote_folder}/runs"] = {"source": storage, "mode": "MOUNT"}
+        head.append(f"# Storage:  {storage}, mounted at {job.remote_folder}/runs: a run goes on from there on another "
+                    "machine.")
     else:
         head.append("# Storage:  none was named: the run lies on its machine's disk and is lost with it (--storage).")
     return {FILE: as_yaml(head, made)}

@@ -40,23 +40,23 @@ class LaunchRequest:
     """What is wanted of `launch`, beside the recipe."""
 
     launcher: Launcher
-    on: str
+    target: str
     """A target of the catalog, or a TPU's family (`v5e`), of which the smallest slice that fits is taken."""
-    home: str
+    remote_folder: str
     hosts: int = 0
     """0: the planner picks."""
     cards: int = 0
     """Of a host; 0: as many as the target has."""
     name: str = ""
     image: str = ""
-    claim: str = "workings"
+    volume_claim: str = "workings"
     storage: str = ""
     wheel: Path | None = None
     """This package's wheel, for machines that are rented bare."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launched:
+class LaunchResult:
     """What was written."""
 
     job: LaunchJob
@@ -71,11 +71,11 @@ class Launched:
         return {"folder": str(self.folder), "files": list(self.files), "target": self.job.target,
                 "hosts": self.job.hosts, "devices": self.job.devices, "engine": self.job.engine,
                 "recipe_sha256": self.job.recipe_digest, "plan": self.plan.as_json(), "start": self.start,
-                "lies": list(self.job.lies), "validated": True, "run": False}
+                "file_notes": list(self.job.file_notes), "validated": True, "run": False}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit:
+class PickedMachine:
     """The machine that was picked."""
 
     plan: Plan
@@ -85,7 +85,7 @@ class Fit:
     """Of a host."""
 
 
-def launch(loaded: LoadedRecipe, asked: LaunchRequest, folder: Path) -> Launched:
+def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> LaunchResult:
     """Plan, pick the machine, and write a folder that holds all that its launcher needs.
 
     Raises:
@@ -93,64 +93,66 @@ def launch(loaded: LoadedRecipe, asked: LaunchRequest, folder: Path) -> Launched
     """
     if folder.exists():
         raise RequestError(f"--write {folder}, which exists", "a folder that does not exist yet", "another name")
-    target, hosts, devices = next(candidates(asked))
+    target, hosts, devices = next(candidates(request))
     loaded = with_engine(loaded, target.platform)
-    name, engine = asked.name or _name(loaded.recipe.name), loaded.recipe.engine
+    name, engine = request.name or _name(loaded.recipe.name), loaded.recipe.engine
     # Whatever is wrong with the request is said before a compiler is asked, which may take minutes.
     _files(LaunchJob(name=name, engine=engine, platform=target.platform, target=target.name, hosts=hosts,
-                     devices=devices, home=asked.home, recipe_digest="", plan="", lies=()), asked)
-    picked = pick(loaded, asked)
+                     devices=devices, remote_folder=request.remote_folder, recipe_digest="", plan="", file_notes=()),
+                     request)
+    picked = pick(loaded, request)
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Beside its last place, so that the rename stays within one file system.
     with tempfile.TemporaryDirectory(dir=folder.absolute().parent) as place:
-        made = Path(place) / "made"
-        made.mkdir()
-        lies = write_recipe(loaded, picked.target.platform, made, asked.home)
+        new_folder = Path(place) / "made"
+        new_folder.mkdir()
+        file_notes = write_recipe(loaded, picked.target.platform, new_folder, request.remote_folder)
         job = LaunchJob(name=name, engine=engine, platform=picked.target.platform, target=picked.target.name,
-                        hosts=picked.hosts, devices=picked.devices, home=asked.home,
+                        hosts=picked.hosts, devices=picked.devices, remote_folder=request.remote_folder,
                         # Read back from the file: the digest is of what the other machine will read.
-                        recipe_digest=json_digest(load_recipe(str(made / RECIPE)).resolved()),
-                        plan=_sentence(picked), lies=lies, topology=picked.target.topology.partition(":")[2],
+                        recipe_digest=json_digest(load_recipe(str(new_folder / RECIPE)).resolved()),
+                        plan=_sentence(picked), file_notes=file_notes,
+                        topology=picked.target.topology.partition(":")[2],
                         stores=any(is_stored(name) for _, _, name in named_places(
                             loaded.recipe.model_dump(mode="json"))))
-        texts = _files(job, asked)
+        texts = _files(job, request)
         first = next(iter(texts))
         texts[PLAN] = json.dumps(picked.plan.as_json(), indent=2) + "\n"
-        if asked.wheel is not None:
-            shutil.copyfile(asked.wheel, made / asked.wheel.name)
+        if request.wheel is not None:
+            shutil.copyfile(request.wheel, new_folder / request.wheel.name)
         for name, text in texts.items():
-            (made / name).write_text(text, encoding="utf-8")
+            (new_folder / name).write_text(text, encoding="utf-8")
         # As a whole or not at all: a folder without its last file would look finished.
-        made.rename(folder)
+        new_folder.rename(folder)
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-    return Launched(job=job, plan=picked.plan, files=tuple(names), folder=folder,
-                    start=f"{START[asked.launcher]} {first}")
+    return LaunchResult(job=job, plan=picked.plan, files=tuple(names), folder=folder,
+                    start=f"{START[request.launcher]} {first}")
 
 
-def pick(loaded: LoadedRecipe, asked: LaunchRequest) -> Fit:
+def pick(loaded: LoadedRecipe, request: LaunchRequest) -> PickedMachine:
     """The first machine, from the smallest, on which the recipe fits and its plan is not marginal."""
     seen = []
-    for target, hosts, devices in candidates(asked):
+    for target, hosts, devices in candidates(request):
         plan = plan_target(loaded, target, nearest=False)
         if plan.verdict.fits and not plan.verdict.marginal:
-            return Fit(plan=plan, target=target, hosts=hosts, devices=devices)
+            return PickedMachine(plan=plan, target=target, hosts=hosts, devices=devices)
         seen.append(f"{hosts} x {devices} x {target.name}: {gib(plan.verdict.peak_bytes)} of "
                     f"{gib(plan.verdict.limit_bytes)} a device")
-    raise RequestError(f"--on {asked.on}, where this recipe does not fit ({'; '.join(seen)})",
+    raise RequestError(f"--on {request.target}, where this recipe does not fit ({'; '.join(seen)})",
                        "a machine that is large enough, with room to spare",
                        "workings plan, which looks for the nearest plan that fits")
 
 
-def candidates(asked: LaunchRequest) -> Iterator[tuple[Target, int, int]]:
+def candidates(request: LaunchRequest) -> Iterator[tuple[Target, int, int]]:
     """Machines to try: the target as one machine, its hosts, and the devices of a host."""
     family = [target for target in targets().values() if target.platform == "tpu"
-              and target.name.rsplit("-", 1)[0] == asked.on.strip().lower() and target.slices == 1]
-    rows = sorted(family, key=lambda target: target.chips) or [find_target(asked.on)]
+              and target.name.rsplit("-", 1)[0] == request.target.strip().lower() and target.slices == 1]
+    rows = sorted(family, key=lambda target: target.chips) or [find_target(request.target)]
     if rows[0].slices > 1:
         raise RequestError(f"--on {rows[0].name}, which is several slices", "one slice: no job of several is written",
                            f"--on {rows[0].name.partition('x')[0]}")
     if rows[0].platform == "tpu":
-        if asked.hosts or asked.cards:
+        if request.hosts or request.cards:
             raise RequestError("--hosts or --cards with a TPU", "a slice, which says how many hosts it has",
                                "--on v5e-16, or --on v5e for the smallest slice that fits")
         for target in rows:
@@ -158,21 +160,21 @@ def candidates(asked: LaunchRequest) -> Iterator[tuple[Target, int, int]]:
             yield target, target.devices // devices, devices
         return
     target, = rows
-    cards = asked.cards or target.devices
+    cards = request.cards or target.devices
     if target.platform == "cpu":
         # Every process holds at most what one alone would, which is what can be planned here.
-        yield target, asked.hosts or 1, 1
+        yield target, request.hosts or 1, 1
         return
-    for hosts in (asked.hosts,) if asked.hosts else NODES:
+    for hosts in (request.hosts,) if request.hosts else NODES:
         # Partitions x hosts x cards, as the compiler wants it.
         yield replace(target, devices=hosts * cards, chips=hosts * cards, topology=f"1x{hosts}x{cards}"), hosts, cards
 
 
-def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, home: str) -> tuple[str, ...]:
-    """`recipe.yaml` for the other machine, with the files that it names beside it; where everything lies."""
+def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, remote_folder: str) -> tuple[str, ...]:
+    """Writes `recipe.yaml` for the other machine and copies the files that it names; a sentence about each one's path."""
     values: dict[str, Any] = json.loads(loaded.recipe.model_dump_json(exclude_unset=True))
     values["device"] = platform
-    lies = []
+    file_notes = []
     for section, key, name in named_places(values):
         what = f"{section}.{key}".strip(".")
         path = loaded.path(name)
@@ -181,41 +183,42 @@ def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, home: str) -
             there = f"{DATA}/{what.replace('.', '-')}{path.suffix}"
             shutil.copyfile(path, folder / there)
             (values[section] if section else values)[key] = there
-            lies.append(f"{what}: {home}/{there}, copied from here")
+            file_notes.append(f"{what}: {remote_folder}/{there}, copied from here")
         elif path.exists():
             raise RequestError(f"{what}: {name}, a folder of this machine", "weights and tokenizers that the other "
                                "machine reaches: a Hub id, or an absolute path there", f"{what}=google/gemma-2b")
         else:
-            lies.append(f"{what}: {name}, by this name there as here")
+            file_notes.append(f"{what}: {name}, by this name there as here")
     if any(".py:" in str(reward.get("scorer", "")) for reward in values.get("rewards", [])):
         raise RequestError("a reward in a file of your own, with launch", "a reward of ours or of an installed "
                            "package", "install the reward as a package in the image")
     head = f"# {Path(loaded.origin).name}, as it is started on another machine by `workings launch`."
     (folder / RECIPE).write_text(
         head + "\n" + yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    return tuple(lies)
+    return tuple(file_notes)
 
 
-def _files(job: LaunchJob, asked: LaunchRequest) -> dict[str, str]:
-    of = {"--image": ("kubernetes", asked.image), "--storage": ("skypilot", asked.storage),
-          "--wheel": ("skypilot", asked.wheel)}
+def _files(job: LaunchJob, request: LaunchRequest) -> dict[str, str]:
+    of = {"--image": ("kubernetes", request.image), "--storage": ("skypilot", request.storage),
+          "--wheel": ("skypilot", request.wheel)}
     for option, (launcher, value) in of.items():
-        if value and launcher != asked.launcher:
-            raise RequestError(f"{option} with --for {asked.launcher}, which does not read it",
+        if value and launcher != request.launcher:
+            raise RequestError(f"{option} with --for {request.launcher}, which does not read it",
                                f"it with --for {launcher}", f"without {option}")
-    if asked.launcher == "slurm":
+    if request.launcher == "slurm":
         if job.platform == "tpu":
             raise RequestError(f"--for slurm --on {job.target}", "cards or CPUs: TPUs are not lent by Slurm",
                                "--for kubernetes")
         return slurm.files(job)
-    if asked.launcher == "kubernetes":
-        return kubernetes.files(job, Cluster(image=asked.image, claim=asked.claim))
-    if asked.wheel is None or not re.fullmatch(r"workings-[A-Za-z0-9._+-]+\.whl", asked.wheel.name) or (
-            not zipfile.is_zipfile(asked.wheel)):
-        raise RequestError(f"--for skypilot with --wheel {asked.wheel or '(none)'}", "this package's wheel: a rented "
+    if request.launcher == "kubernetes":
+        return kubernetes.files(job, Cluster(image=request.image, claim=request.volume_claim))
+    if request.wheel is None or not re.fullmatch(r"workings-[A-Za-z0-9._+-]+\.whl", request.wheel.name) or (
+            not zipfile.is_zipfile(request.wheel)):
+        raise RequestError(f"--for skypilot with --wheel {request.wheel or '(none)'}", "this package's wheel: a rented "
                            "machine comes without it, and installs it by its digest",
                            "make dist, then --wheel dist/workings-….whl")
-    return skypilot.files(job, asked.storage, skypilot.Wheel(name=asked.wheel.name, sha256=file_digest(asked.wheel)))
+    return skypilot.files(job, request.storage, skypilot.Wheel(name=request.wheel.name,
+                                                               sha256=file_digest(request.wheel)))
 
 
 def _name(recipe: str) -> str:
@@ -223,7 +226,7 @@ def _name(recipe: str) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in recipe.lower()).strip("-")[:40]
 
 
-def _sentence(picked: Fit) -> str:
+def _sentence(picked: PickedMachine) -> str:
     plan, processes = picked.plan, picked.hosts * picked.devices
     # Of several CPUs one process is planned, see `candidates`.
     alone = "" if picked.target.devices == processes else (
