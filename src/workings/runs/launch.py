@@ -171,7 +171,7 @@ def candidates(request: LaunchRequest) -> Iterator[tuple[Target, int, int]]:
 
 
 def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, remote_folder: str) -> tuple[str, ...]:
-    """Writes `recipe.yaml` for the other machine and copies the files that it names; a sentence about each one's path."""
+    """Writes `recipe.yaml` for the other machine and copies the files that it names; a note for each."""
     values: dict[str, Any] = json.loads(loaded.recipe.model_dump_json(exclude_unset=True))
     values["device"] = platform
     file_notes = []
