@@ -107,6 +107,21 @@ def test_fence_is_not_run_for_a_reason(page, fence):
     pytest.skip(fence.not_run)
 
 
+WRITES = re.compile(r"--out[ =]([\w./-]+)|>\s*([\w.-]+)\s*(?:<<|$)|Path\(\"([\w.-]+)\"\)\.write_text"
+                    r"|workings\.\w+\([^)]*?Path\(\"([\w./-]+)\"\)", re.MULTILINE)
+
+
+def test_no_two_pages_write_the_same_path():
+    # Somebody who types one page after another in one folder would be refused, or get the files of the page before.
+    written = {}
+    for page, fence in FENCES:
+        if not fence.not_run:
+            for match in WRITES.finditer(fence.code):
+                written.setdefault(next(filter(None, match.groups())), set()).add(str(page))
+    assert len(written) > 40
+    assert {path: found for path, found in written.items() if len(found) > 1} == {}
+
+
 def test_fences_are_found_with_line_indent_and_reason():
     text = ("a\n\n```bash\none\n```\n\n<!-- not run: too long -->\n```python title=\"x\"\ntwo\n```\n"
             "\n- item\n    ```bash\n    three\n    ```\n")

@@ -307,3 +307,27 @@ def test_a_short_run_learns_and_its_rate_is_said(overrides, rate, said):
         training = loaded.recipe.training
     assert Schedule.of(training).at(1) == pytest.approx(rate)
     assert rate_text(training) == said
+
+
+@pytest.mark.parametrize(("words", "advice"), [
+    ({"per_device_train_batch_size": 2}, 'overrides={"batch.micro_batch": 2}'), ({"num_train_epochs": 1}, "epochs=1"),
+    ({"max_length": 512}, 'overrides={"data.max_length": 512}'), ({"load_in_4bit": True}, 'method="qlora"'),
+    ({"train_dataset": []}, "data=…"), ({"device": "cpu"}, """overrides={"device": 'cpu'}"""),
+    ({"tokenizer": object()}, "leave it out"), ({"warmup_ratio": 0.1}, "training.warmup_steps"),
+    ({"stpes": 3}, "did you mean steps?"), ({"anything": 1}, "any key of a recipe")])
+def test_words_of_other_trainers_are_refused_with_what_they_are_here(words, advice):
+    with pytest.raises(RequestError) as wrong:
+        workings.train(model="Qwen/Qwen3-0.6B", data=ROWS, steps=1, **words)
+    assert next(iter(words)) in wrong.value.given
+    assert advice in wrong.value.try_next
+
+
+@pytest.mark.parametrize(("keywords", "given", "advice"), [
+    ({"model": object(), "steps": 1}, "model: an object of type object", "save_pretrained"),
+    ({"model": "Qwen/Qwen3-0.6B", "method": "LoRA", "steps": 1}, "method: 'LoRA'", 'method="lora"'),
+    ({"model": "Qwen/Qwen3-0.6B", "method": "dpo", "steps": 1}, "method: 'dpo'", '"algorithm.name": "dpo"')])
+def test_a_model_that_is_an_object_and_a_method_that_does_not_exist_are_named(keywords, given, advice):
+    with pytest.raises(RequestError) as wrong:
+        workings.train(data=ROWS, **keywords)
+    assert given in wrong.value.given
+    assert advice in wrong.value.try_next

@@ -29,6 +29,6 @@ def export_command(
     else:
         taken = f"nothing: {carried.absent}"
     answer(exported.as_json(), as_json=as_json,
-           text=f"{exported.run} after step {exported.step}: {len(exported.files)} files in {out}\n"
+           text=f"{exported.run} after step {exported.step}: {len(exported.files) + 1} files in {out}\n"
                 f"taken over: {taken}\n"
                 f'to open: AutoModelForCausalLM.from_pretrained("{out}")')

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 NOISE = (b"All log messages before absl::InitializeLog() is called are written to STDERR",
-         b"Could not find cuda drivers on your machine, GPU will not be used")
-"""Lines that an installed plugin for CUDA writes on every machine without a card; no setting stops them."""
+         b"Could not find cuda drivers on your machine, GPU will not be used",
+         b"could not determine TPU accelerator type", b"Logging before InitGoogle() is written to STDERR",
+         b"from env var TPU_WORKER_HOSTNAMES", b"=== Source Location Trace: ===", b"libtpu_init_utils.cc")
+"""Lines that installed plugins for CUDA and TPUs write on every machine without one; no setting stops them."""
 
 
 @contextmanager

@@ -142,7 +142,9 @@ def cell_text(cell: Cell) -> str:
 def share_text(share: float, interval: Interval | str) -> str:
     """A share with its interval, or with the reason why it has none."""
     if isinstance(interval, Interval):
-        return f"{percent(share)} (95 % interval {100 * interval.low:.1f} to {100 * interval.high:.1f})"
+        # A t interval of a few scores between 0 and 1 knows no bounds, and a share has two.
+        low, high = max(0.0, interval.low), min(1.0, interval.high)
+        return f"{percent(share)} (95 % interval {100 * low:.1f} to {100 * high:.1f})"
     return f"{percent(share)} (no interval: {interval})"
 
 

@@ -11,7 +11,7 @@ from workings.errors import RequestError
 from workings.reports.live.listeners import RunListeners
 from workings.runs.given_data import Rows
 from workings.runs.handle import Run
-from workings.runs.keyword_recipe import Keywords, keyword_recipe
+from workings.runs.keyword_recipe import Keywords, keyword_recipe, refuse_unknown
 from workings.runs.out import run_directory
 from workings.runs.smoke import Smoke
 from workings.runs.train import Callback
@@ -23,7 +23,8 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
           method: Literal["full", "lora", "qlora"] | None = None, steps: int = 0, epochs: float = 0.0,
           learning_rate: float = 0.0,
           resume: bool = False, smoke: bool | Smoke = False, force: bool = False,
-          callbacks: Sequence[Callback] = (), track: str | Sequence[str] = (), notify: str = "") -> Run:
+          callbacks: Sequence[Callback] = (), track: str | Sequence[str] = (), notify: str = "",
+          **unknown: Any) -> Run:
     """Train, seal the record, and ask the model its items before and after.
 
     Either a recipe, or ``model`` and ``data``:
@@ -50,6 +51,7 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
             which the run saves a checkpoint and is sealed as interrupted.
         track: tracker, or trackers, told of each step: `wandb`, `trackio`, `mlflow`.
         notify: address of a webhook that is told how the run ended; it stands in no record.
+        unknown: any other word is refused; one of another trainer with the key that it has here.
 
     Returns:
         The run: it draws itself in a notebook, and has `metrics`, `ask`, `evaluate`, `compare`, `recipe`, `command`.
@@ -58,6 +60,7 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         RequestError: what was asked for is wrong; nothing was changed.
         DoesNotFit: the step needs more memory than there is; the message names the nearest plan that fits.
     """
+    refuse_unknown(unknown)
     listeners = RunListeners([track] if isinstance(track, str) else track, notify, _say)
     small = smoke if isinstance(smoke, Smoke) else Smoke() if smoke else None
 
@@ -73,7 +76,8 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
                       "learning_rate": learning_rate})
         return run(load_recipe(recipe, overrides))
     if model is None or data is None:
-        raise RequestError("train without a recipe", "a recipe, or model and data",
+        given = [name for name, value in (("model", model), ("data", data)) if value is not None]
+        raise RequestError(f"{given[0]} alone" if given else "train without a recipe", "a recipe, or model and data",
                            'workings.train(model="Qwen/Qwen3-0.6B", data=rows, steps=100)')
     # Around the whole run: the rows lie in a folder that goes with the context, until the run has its own copy.
     with keyword_recipe(Keywords(model=model, data=data, items=items, method=method or "lora", steps=steps,

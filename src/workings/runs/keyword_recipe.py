@@ -4,13 +4,16 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from workings.config.aliases import table
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.overrides import Overrides, moved_override, override_words
+from workings.config.recipe import Recipe
 from workings.engines.hardware_probe import accelerators
 from workings.errors import RequestError
 from workings.record.layout import CONFIG, GIVEN_ITEMS, GIVEN_TRACES
@@ -30,6 +33,9 @@ LEARNING_RATES = {"scratch": 1e-3, "full": 2e-5, "lora": 2e-4, "qlora": 2e-4}
 """Peak learning rate of a method; adapters take far more than all weights do."""
 
 
+Method = Literal["full", "lora", "qlora"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Keywords:
     """What is asked for in so many words."""
@@ -40,7 +46,7 @@ class Keywords:
     """What to learn from."""
     items: Rows | None = None
     """Questions with expected answers, that the model is asked before and after."""
-    method: Literal["full", "lora", "qlora"] = "lora"
+    method: Method = "lora"
     steps: int = 0
     """Updates; 0: epochs or the overrides say."""
     epochs: float = 0.0
@@ -51,6 +57,45 @@ class Keywords:
     """Any other key of a recipe."""
 
 
+_ARGUMENTS = ("recipe", "out", *(field.name for field in fields(Keywords)), "resume", "smoke", "force", "callbacks",
+              "track", "notify")
+
+
+IN_PYTHON = {
+    "train_dataset": "data", "eval_dataset": "items", "output_dir": "out", "report_to": "track",
+    "num_train_epochs": "epochs", "max_steps": "steps", "load_in_4bit": "method=\"qlora\"",
+    "max_length": "data.max_length"}
+"""What words of other trainers' constructors are here, where `aliases.json` says it for recipes alone."""
+FOUND_IN_THE_MODEL = ("tokenizer", "processing_class", "args", "peft_config")
+
+
+def refuse_unknown(words: Mapping[str, Any]) -> None:
+    """Refuse arguments that `workings.train` does not have, and say what they are here.
+
+    Raises:
+        RequestError: there is one.
+    """
+    for name, value in words.items():
+        plain = isinstance(value, str | int | float)
+        raise RequestError(f"{name}={value!r}" if plain else f"{name}: a {type(value).__name__}",
+                           f"arguments of workings.train: {', '.join(_ARGUMENTS)}",
+                           _what_it_is_here(name, repr(value) if plain else "…"))
+
+
+def _what_it_is_here(name: str, value: str) -> str:
+    if name in FOUND_IN_THE_MODEL:
+        return "leave it out: it comes with the model, and settings are arguments or overrides"
+    row = table().get(name, {})
+    key = IN_PYTHON.get(name) or row.get("key", name if name in Recipe.model_fields else "")
+    if key and ("." in key or key not in _ARGUMENTS):
+        return key if "=" in key else f'overrides={{"{key}": {value}}}'
+    if key:
+        return f"{key}={value}"
+    near = get_close_matches(name, _ARGUMENTS, n=1)
+    return row.get("instead") or (f"did you mean {near[0]}?" if near else
+                                  'any key of a recipe: overrides={"batch.micro_batch": 2}')
+
+
 @contextmanager
 def keyword_recipe(asked: Keywords) -> Iterator[LoadedRecipe]:
     """The recipe, with the rows that were given as files as long as the context lasts.
@@ -58,6 +103,7 @@ def keyword_recipe(asked: Keywords) -> Iterator[LoadedRecipe]:
     Raises:
         RequestError: rows that are none, or keys that do not go together.
     """
+    _check_model_and_method(asked)
     _check_length(asked)
     with TemporaryDirectory(prefix="workings-") as folder:
         # Laid out as the run directory will be, so that the recipe in the run finds the run's own copies.
@@ -125,6 +171,17 @@ def _values(asked: Keywords, traces: str, form: str, folder: Path, kept: list[st
             kept.append(GIVEN_ITEMS)
         values["evaluation"] = {"items": items}
     return values
+
+
+def _check_model_and_method(asked: Keywords) -> None:
+    if not isinstance(asked.model, str | Path | Mapping):
+        raise RequestError(f"model: an object of type {type(asked.model).__name__}",
+                           "a Hub id, a folder of weights, or a recipe's section `model`",
+                           'model.save_pretrained("FOLDER"), the tokenizer too, and model="FOLDER"')
+    if asked.method not in get_args(Method):
+        near = get_close_matches(str(asked.method).lower(), get_args(Method), n=1)
+        raise RequestError(f"method: {asked.method!r}", f"one of {', '.join(get_args(Method))}",
+                           f'method="{near[0]}"' if near else f'overrides={{"algorithm.name": "{asked.method}"}}')
 
 
 def _check_length(asked: Keywords) -> None:
