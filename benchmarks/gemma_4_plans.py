@@ -42,7 +42,7 @@ def answer(name: str) -> dict[str, Any]:
     """What one plan says, and what to type to get it again."""
     recipe, target, overrides = CASES[name]
     made = plan(recipe, target, overrides, nearest=False)
-    tokens = made.batch[0] * made.batch[1] * made.batch[2]
+    tokens = made.batch.all_rows * made.batch.positions
     found: dict[str, Any] = {
         "command": " ".join(("workings plan", recipe, "--on", target, *overrides, "--no-nearest")),
         "target": target, "fits": made.verdict.fits, "marginal": made.verdict.marginal,

@@ -21,8 +21,9 @@ from typing import Any
 
 from tools.result_file import ROOT, write_result
 from workings.config.load import check_recipe
-from workings.engines.base import EngineRequest
+from workings.engines.base import EngineRequest, MeshShape
 from workings.hardware.catalog import Target, targets
+from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 from workings.models.shapes import published_shape
 from workings.planning.seconds import step_seconds
@@ -101,9 +102,9 @@ def our_seconds(model: Published, slices: int) -> float:
         "memory": {"remat": "layer" if model.again else "none"}}, "a published run")
     devices = model.chips * slices
     target: Target = replace(targets()[name], devices=devices, chips=devices, slices=slices, network_gb_s=network)
-    mesh = (devices // model.tp, model.tp)
+    mesh = MeshShape(devices // model.tp, model.tp)
     seconds, _ = step_seconds(EngineRequest.of(recipe, shape_of(model.billions), device="tpu"),
-                              (1, model.rows * model.tp * mesh[0], LENGTH), target, mesh)
+                              BatchShape(1, model.rows * model.tp * mesh.fsdp, LENGTH), target, mesh)
     assert seconds is not None  # both kinds have their rates
     return seconds
 

@@ -32,6 +32,7 @@ from workings.config.training import (
     PrecisionConfig,
 )
 from workings.engines.base import EngineRequest
+from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 
 RESULT = Path(__file__).parent / "results" / "torch_traced_vs_measured.json"
@@ -130,7 +131,7 @@ def run(case: dict[str, Any], updates: int) -> None:
                 if slot != "master":
                     x.add_(0)  # touches memory that `zeros` only promises
     for _ in range(updates):
-        rows, total = blank_rows(spec, tuple(case["batch"]))
+        rows, total = blank_rows(spec, BatchShape(*case["batch"]))
         run_step(spec, state, rows, total, 1e-3)
         del rows
 
@@ -154,7 +155,7 @@ def compare(name: str, case: dict[str, Any]) -> dict[str, Any]:
     """Trace here, measure in a child."""
     from workings.engines.torch.trace.inspect import inspect_step
 
-    traced = inspect_step(request_of(case), tuple(case["batch"]), "cpu")
+    traced = inspect_step(request_of(case), BatchShape(*case["batch"]), "cpu")
     environment = dict(os.environ) | {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536",
                                       "MALLOC_MMAP_MAX_": "10000000", "OMP_NUM_THREADS": "1"}
     start = time.monotonic()

@@ -64,7 +64,7 @@ def row(key: Key, *, compiled: bool) -> dict[str, Any]:
     target = targets()[name]
     recipe, shape = recipe_for(model, method, length, target), published_shape(model)
     request, mesh = engine_request(recipe, shape, target), mesh_of(recipe, target)
-    found = estimate(request, longest_batch(recipe, mesh[0]), mesh, target)
+    found = estimate(request, longest_batch(recipe, mesh.fsdp), mesh, target)
     said = {"estimated_bytes": found.peak_bytes}
     if compiled:
         verdict = make_plan(recipe, shape, target, explained=False).verdict

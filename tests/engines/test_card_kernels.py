@@ -18,6 +18,7 @@ from workings.engines.torch.engine import TorchEngine  # noqa: E402
 from workings.engines.torch.spec import with_kernels  # noqa: E402
 from workings.engines.torch.step import micro_batch_objective, to_rows  # noqa: E402
 from workings.engines.torch.trace.inspect import TracedCard, inspect_step  # noqa: E402
+from workings.models.batch import BatchShape  # noqa: E402
 
 ON_CARD = torch.cuda.is_available()
 CPU = torch.device("cpu")
@@ -269,7 +270,7 @@ def test_a_traced_step_keeps_less_for_backward_by_kernels() -> None:
     asked = request(tiny_shape("gemma", layers=8), precision=PrecisionConfig(compute="bf16"))
 
     def activations(*, kernels: bool) -> int:
-        return inspect_step(asked, (1, 4, 512), "gpu", TracedCard(capability="9.0", kernels=kernels)).breakdown[
-            "activations"]
+        card = TracedCard(capability="9.0", kernels=kernels)
+        return inspect_step(asked, BatchShape(1, 4, 512), "gpu", card).breakdown["activations"]
 
     assert activations(kernels=True) < 0.75 * activations(kernels=False)

@@ -15,6 +15,7 @@ from tests.engines.tiny import BF16, losses, packed_batch, random_batch, request
 from tests.engines.torch_oracle import gradients, our_logits, plain, roughened, same, their_loss, with_adapter
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, MemoryConfig, PrecisionConfig
+from workings.engines.base import program_shape
 from workings.engines.safetensors_file import TensorFile
 from workings.engines.torch import embedding
 from workings.engines.torch.engine import TorchEngine
@@ -27,7 +28,7 @@ from workings.engines.torch.trace.inspect import PER_LAYER_TABLE, TracedCard, fo
 from workings.engines.torch.trace.programs import PROGRAMS
 from workings.engines.torch.trace.tracker import LiveStorages
 from workings.errors import RequestError
-from workings.models.batch import Batch
+from workings.models.batch import Batch, BatchShape
 from workings.models.weights import PER_LAYER_EMBEDDING, is_frozen, tensor_shapes
 
 LARGE = {"shared_kv_layers": 0, "shared_mlp_width": 0, "per_layer_width": 0, "keys_as_values": True,
@@ -392,7 +393,7 @@ def test_a_trace_names_the_table_and_leaves_it_out_on_the_host() -> None:
     card = TracedCard(capability="9.0", limit_bytes=2**34)
     parts = {}
     for memory in (MemoryConfig(), HOST):
-        found = inspect_program(request(tiny_shape("gemma4"), memory=memory), "step", (1, 2, 16), "gpu", card)
+        found = inspect_program(request(tiny_shape("gemma4"), memory=memory), "step", BatchShape(1, 2, 16), "gpu", card)
         parts[memory.per_layer_embeddings] = found.breakdown
     size = 4 * int(np.prod(tensor_shapes(tiny_shape("gemma4"))[PER_LAYER_EMBEDDING]))
     assert size <= parts["device"][PER_LAYER_TABLE] < size + 512
@@ -406,17 +407,18 @@ def test_a_trace_sees_what_a_real_step_allocates(form: str) -> None:
     """The same counter on real tensors and on fake ones, shared keys and grouped products of experts included."""
     asked = request(tiny_shape("gemma4", vocab=3000, **FORMS[form]))
     spec = build_spec(asked, torch.device("cpu"))
-    fake = live_peak(trace(spec, "step", (1, 2, 32), "cpu", asked).events, 512)
+    fake = live_peak(trace(spec, "step", BatchShape(1, 2, 32), "cpu", asked).events, 512)
     state = empty_state(spec)
     with torch.no_grad():
         for x in state.model.parameters():
             x.normal_(std=0.02)
-    real = live_peak(follow(state, lambda: PROGRAMS["step"](spec, state, (1, 2, 32), asked), {}).events, 512)
+    real = live_peak(follow(state, lambda: PROGRAMS["step"](spec, state, BatchShape(1, 2, 32), asked), {}).events, 512)
     assert abs(fake.size - real.size) < 0.03 * real.size
 
 
 @pytest.mark.full
 def test_text_is_traced_with_caches_of_the_layers_that_have_one() -> None:
     for program in ("generation", "evaluation", "log_probs"):
-        found = inspect_program(request(tiny_shape("gemma4")), program, (2, 8, 8), "cpu", TracedCard())
+        size = program_shape(program, (2, 8, 8))
+        found = inspect_program(request(tiny_shape("gemma4")), program, size, "cpu", TracedCard())
         assert found.peak_bytes > 0

@@ -16,6 +16,7 @@ from tests.engines.tiny import losses, packed_batch, random_batch, request, tiny
 from tests.engines.torch_oracle import gradients, our_logits, plain, roughened, same, their_loss
 from workings.config.method import LoraConfig
 from workings.config.training import AdamW8bitConfig, MemoryConfig, PrecisionConfig
+from workings.engines.base import program_shape
 from workings.engines.torch import generate
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.linear_attention import MODEL_TYPE, by_own_operations, delta_rule
@@ -283,4 +284,4 @@ def test_a_trace_sees_what_a_real_step_allocates() -> None:
 @pytest.mark.parametrize("program", ["generation", "drawing", "evaluation", "log_probs"])
 def test_every_program_is_traced(program: Any) -> None:
     asked = replace(request(tiny_shape("qwen3_5")), completions_of_a_prompt=2)
-    assert inspect_program(asked, program, (2, 8, 8), "cpu", TracedCard()).peak_bytes > 0
+    assert inspect_program(asked, program, program_shape(program, (2, 8, 8)), "cpu", TracedCard()).peak_bytes > 0

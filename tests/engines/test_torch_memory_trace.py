@@ -18,6 +18,7 @@ from workings.config.training import (  # noqa: E402
     MeshConfig,
     PrecisionConfig,
 )
+from workings.engines.base import GenerationShape, program_shape  # noqa: E402
 from workings.engines.torch.regions import region  # noqa: E402
 from workings.engines.torch.spec import build_spec  # noqa: E402
 from workings.engines.torch.step import empty_state  # noqa: E402
@@ -27,12 +28,13 @@ from workings.engines.torch.trace.inspect import TracedCard, inspect_program, in
 from workings.engines.torch.trace.programs import PROGRAMS  # noqa: E402
 from workings.engines.torch.trace.tracker import LiveStorages  # noqa: E402
 from workings.errors import RequestError  # noqa: E402
+from workings.models.batch import BatchShape  # noqa: E402
 from workings.models.weights import parameter_count  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
 SHAPE = tiny_shape("gemma", vocab=3000)
-SIZE = (1, 2, 32)
+SIZE = BatchShape(1, 2, 32)
 
 
 def sizes(*events: int) -> list[Event]:
@@ -131,7 +133,7 @@ def test_a_trace_sees_what_a_real_step_allocates(changes: dict[str, Any]) -> Non
 
 
 def peak(shape: Any = SHAPE, **changes: Any) -> int:
-    return inspect_step(request(shape, **changes), (1, 4, 64), "cpu").peak_bytes
+    return inspect_step(request(shape, **changes), BatchShape(1, 4, 64), "cpu").peak_bytes
 
 
 def test_parameters_and_moments_are_exact_and_savings_show() -> None:
@@ -177,7 +179,7 @@ def test_the_kernel_of_the_loss_holds_one_block_of_logits_and_the_head_in_bf16()
 
     def loss_bytes(capability: str, *, kernel: bool = True) -> int:
         card = TracedCard(capability=capability, kernels=kernel)
-        return inspect_step(asked, (1, 2, positions // 2), "gpu", card).breakdown["logits and loss"]
+        return inspect_step(asked, BatchShape(1, 2, positions // 2), "gpu", card).breakdown["logits and loss"]
 
     block, width = 2 * positions * vocabulary, asked.shape.width
     expected = block + 2 * width * (vocabulary + positions)
@@ -190,10 +192,10 @@ def test_the_kernel_of_the_loss_holds_one_block_of_logits_and_the_head_in_bf16()
 def test_evaluation_and_generation_are_traced_beside_the_state() -> None:
     asked = request(SHAPE, optimizer=AdamWConfig(name="adamw"))
     state = 12 * parameter_count(SHAPE)
-    found = {name: inspect_program(asked, name, size, "cpu", TracedCard()).peak_bytes - state
+    found = {name: inspect_program(asked, name, program_shape(name, size), "cpu", TracedCard()).peak_bytes - state
              for name, size in {"evaluation": (1, 2, 32), "generation": (4, 32, 16)}.items()}
     assert all(0 < size < 4 * state for size in found.values())
-    longer = inspect_program(asked, "generation", (4, 32, 4096), "cpu", TracedCard()).peak_bytes - state
+    longer = inspect_program(asked, "generation", GenerationShape(4, 32, 4096), "cpu", TracedCard()).peak_bytes - state
     cache = 2 * SHAPE.layers * 4 * SHAPE.kv_heads * SHAPE.head_dim * 4 * (32 + 4096 - 1)
     assert cache < longer < 4 * cache + found["generation"]
 
@@ -201,7 +203,7 @@ def test_evaluation_and_generation_are_traced_beside_the_state() -> None:
 def test_the_trace_refuses_what_the_engine_refuses() -> None:
     asked = request(SHAPE, memory=MemoryConfig(optimizer_in_backward=True))
     with pytest.raises(RequestError, match=r"batch.accumulation: 2"):
-        inspect_step(asked, (2, 1, 32), "cpu")
+        inspect_step(asked, BatchShape(2, 1, 32), "cpu")
 
 
 @pytest.mark.full

@@ -23,8 +23,9 @@ from workings.engines.torch.step import State
 from workings.engines.torch.trace.events import PAGE, live_peak
 from workings.engines.torch.trace.inspect import follow
 from workings.engines.torch.trace.programs import step
+from workings.models.batch import BatchShape
 
-SIZE = (1, 4, 64)
+SIZE = BatchShape(1, 4, 64)
 WIDE = {"width": 128, "mlp_width": 384, "head_dim": 32}
 SHAPE = tiny_shape("gemma2", vocab=3000, layers=4, **WIDE)
 CASES: dict[str, dict[str, Any]] = {

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.planning.planning_helpers import recipe, request_of
+from workings.engines.base import MeshShape
 from workings.hardware.catalog import targets
+from workings.models.batch import BatchShape
 from workings.planning.communication import communication_seconds, sent
 from workings.planning.seconds import Throughput, step_operations, step_seconds
 
@@ -15,51 +17,53 @@ LAYERS = 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)
 
 
 def test_weights_travel_twice_and_gradients_once_without_the_part_that_is_there_already():
-    found = sent(BF16, (1, 8, 64), (8, 1))
+    found = sent(BF16, BatchShape(1, 8, 64), MeshShape(8, 1))
     assert found.between_devices == 3 * 2 * LAYERS * 7 / 8
     assert found.between_slices == 0
-    assert sent(BF16, (2, 8, 64), (8, 1)).between_devices == 2 * found.between_devices
+    assert sent(BF16, BatchShape(2, 8, 64), MeshShape(8, 1)).between_devices == 2 * found.between_devices
 
 
 def test_weights_that_are_computed_in_fewer_bytes_travel_in_those():
     mixed = request_of(recipe(precision={"parameters": "fp32", "compute": "bf16"}))
-    assert sent(mixed, (1, 8, 64), (8, 1)).between_devices == (2 * 2 + 4) * LAYERS * 7 / 8
+    assert sent(mixed, BatchShape(1, 8, 64), MeshShape(8, 1)).between_devices == (2 * 2 + 4) * LAYERS * 7 / 8
 
 
 def test_frozen_matrices_travel_in_the_bits_that_they_are_stored_in():
     thin = {"name": "qlora", "rank": 4, "target_modules": ["q_proj"]}
     stored = [request_of(recipe(method=thin, precision={"parameters": each, "compute": "bf16"}))
               for each in ("bf16", "fp32")]
-    small, large = (sent(each, (1, 2, 64), (2, 1)).between_devices for each in stored)
+    small, large = (sent(each, BatchShape(1, 2, 64), MeshShape(2, 1)).between_devices for each in stored)
     assert small <= large  # norms and embeddings alone are stored in more bytes
 
 
 def test_frozen_weights_have_no_gradients():
     thin = replace(BF16, method=recipe(method={"name": "lora", "rank": 4, "target_modules": ["q_proj"]}).method)
-    assert sent(thin, (1, 2, 64), (2, 1)).between_devices == (2 * 2 * LAYERS + 4 * 2 * 4 * (16 + 16)) / 2
+    assert sent(thin, BatchShape(1, 2, 64), MeshShape(2, 1)).between_devices == (
+        2 * 2 * LAYERS + 4 * 2 * 4 * (16 + 16)) / 2
 
 
 def test_layers_are_summed_over_tp():
-    found = sent(BF16, (1, 2, 64), (1, 2)).between_devices
+    found = sent(BF16, BatchShape(1, 2, 64), MeshShape(1, 2)).between_devices
     assert found == (2 * 2 * 2) * 2 * 0.5 * 2 * 64 * 16 * 2
 
 
 def test_slices_share_what_comes_from_another():
-    found = sent(BF16, (1, 8, 64), (8, 1), slices=2)
+    found = sent(BF16, BatchShape(1, 8, 64), MeshShape(8, 1), slices=2)
     assert found.between_slices == 3 * 2 * LAYERS / 2 / 4
 
 
 def test_seconds_are_added_to_the_computing_unless_runs_say_the_pace():
     v5e = targets()["v5e-8"]
-    sending = communication_seconds(BF16, (1, 8, 64), v5e, (8, 1), 0.5)
+    sending = communication_seconds(BF16, BatchShape(1, 8, 64), v5e, MeshShape(8, 1), 0.5)
     assert sending == pytest.approx(3 * 2 * LAYERS * 7 / 8 / 100e9)
-    seconds, how = step_seconds(BF16, (1, 8, 64), v5e, (8, 1))
+    seconds, how = step_seconds(BF16, BatchShape(1, 8, 64), v5e, MeshShape(8, 1))
     assert seconds == pytest.approx(step_operations(BF16, (1, 8, 64)) / (197e12 * 0.4 * 8) + sending)
     assert "nothing of it hidden" in how
     pace = Throughput(operations_a_second=1e12, source="measured")
-    assert step_seconds(BF16, (1, 8, 64), v5e, (8, 1), pace)[0] == step_operations(BF16, (1, 8, 64)) / 8e12
+    batch, mesh = BatchShape(1, 8, 64), MeshShape(8, 1)
+    assert step_seconds(BF16, batch, v5e, mesh, pace)[0] == step_operations(BF16, batch) / 8e12
     without = replace(v5e, interconnect_gb_s=0.0)
-    assert "the catalog has no rate" in step_seconds(BF16, (1, 8, 64), without, (8, 1))[1]
+    assert "the catalog has no rate" in step_seconds(BF16, batch, without, mesh)[1]
     two = replace(v5e, slices=2, network_gb_s=3.0)
-    assert communication_seconds(BF16, (1, 8, 64), two, (8, 1), 0.5) > sending
-    assert communication_seconds(BF16, (1, 8, 64), replace(two, network_gb_s=0.0), (8, 1), 0.5) is None
+    assert communication_seconds(BF16, batch, two, mesh, 0.5) > sending
+    assert communication_seconds(BF16, batch, replace(two, network_gb_s=0.0), mesh, 0.5) is None

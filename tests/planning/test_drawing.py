@@ -7,7 +7,7 @@ import pytest
 
 from tests.planning.planning_helpers import recipe, rewarded, shape
 from workings.config.load import check_recipe, load_recipe, shipped_recipes
-from workings.engines.base import EngineRequest
+from workings.engines.base import EngineRequest, GenerationShape, MeshShape
 from workings.engines.jax.target import compile_for
 from workings.errors import RequestError
 from workings.hardware.catalog import find_target, targets
@@ -45,7 +45,8 @@ def test_completions_that_make_no_whole_groups_are_refused():
 def test_what_drawing_holds_by_formula():
     asked = rewarded()
     request = EngineRequest.of(asked, shape())
-    drawn, answered = (beside_the_step(request, name, (16, 48, 16), 1, 1, "gpu") for name in ("drawing", "generation"))
+    drawn, answered = (beside_the_step(request, name, GenerationShape(16, 48, 16), 1, 1, "gpu")
+                       for name in ("drawing", "generation"))
     assert drawn["moments"] == exact_parts(request, (1, 1, 1), 1, 1)["moments"] > 0
     assert drawn["logits"] == 3 * answered["logits"] == 3 * 4 * 16 * 96
     assert drawn["cache of keys and values"] == 2 * 4 * 2 * 16 * 64 * 8
@@ -64,7 +65,7 @@ def test_drawing_and_updating_by_hand():
     per_operation = 0.5 / step_operations(request, programs["step"])
     # 16 completions at once, then the forward pass of both updates' rows.
     assert spent.drawing_seconds == pytest.approx(
-        answer_seconds(request, programs["drawing"], l4, (1, 1), per_operation, read=4) + 2 * 0.5 / 3)
+        answer_seconds(request, programs["drawing"], l4, MeshShape(1, 1), per_operation, read=4) + 2 * 0.5 / 3)
     assert spent.seconds == pytest.approx(
         50 + 50 * spent.drawing_seconds + spent.checkpoint_seconds * spent.checkpoints)
     assert spent.share_by(spent.seconds / 2) == pytest.approx(0.5)
@@ -75,7 +76,7 @@ def test_drawing_and_updating_by_hand():
     twice = run_time(thin, request, programs_of(thin, 64), l4, 64, 0.5, items=0, held_out=0)
     assert programs_of(thin, 64)["drawing"][0] == 128
     assert twice.rollouts == 100
-    one = answer_seconds(request, programs_of(thin, 64)["drawing"], l4, (64, 1), 0.5 / step_operations(
+    one = answer_seconds(request, programs_of(thin, 64)["drawing"], l4, MeshShape(64, 1), 0.5 / step_operations(
         request, programs_of(thin, 64)["step"]), read=64)
     assert twice.drawing_seconds == pytest.approx(4 * one), "512 completions, 128 at a time"
     imitating = recipe(precision=BF16)
@@ -88,10 +89,10 @@ def test_devices_gather_weights_for_every_new_token():
     request, v5e = EngineRequest.of(rewarded(precision=BF16), shape()), targets()["v5e-8"]
     outer = 2 * (96 * 16 + 16)
     layers = 2 * 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)
-    found = [answer_seconds(request, (8, 1, new), v5e, (8, 1), 0.0) for new in (1, 11)]
+    found = [answer_seconds(request, GenerationShape(8, 1, new), v5e, MeshShape(8, 1), 0.0) for new in (1, 11)]
     each = (layers + outer / 8) / 819e9 + layers * 7 / 8 / 200e9
     assert found[1] - found[0] == pytest.approx(10 * each / 0.5)
-    alone = answer_seconds(request, (8, 1, 1), v5e, (1, 1), 0.0)
+    alone = answer_seconds(request, GenerationShape(8, 1, 1), v5e, MeshShape(1, 1), 0.0)
     assert alone == pytest.approx((layers + outer) / 819e9 / 0.5)
 
 
@@ -222,7 +223,7 @@ def test_a_trace_of_drawing_has_the_sums_of_probabilities_in_it():
     asked = rewarded(engine="torch")
     wide = replace(shape(), vocab_size=65536)
     request = EngineRequest.of(asked, wide)
-    drawn, answered = (inspect_program(request, name, (16, 48, 16), "cpu", TracedCard())
+    drawn, answered = (inspect_program(request, name, GenerationShape(16, 48, 16), "cpu", TracedCard())
                        for name in ("drawing", "generation"))
     # Logits in float32 and then up to three arrays in 64 bits: log probabilities, probabilities, their sums.
     assert drawn.peak_bytes - answered.peak_bytes > 2 * 8 * 16 * 65536

@@ -3,7 +3,7 @@
 import pytest
 
 from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
-from workings.engines.base import EngineRequest
+from workings.engines.base import EngineRequest, GenerationShape
 from workings.hardware.device import DeviceFacts
 from workings.models.shape import ModelShape
 from workings.planning.drawing import drawn_at_a_time
@@ -23,7 +23,7 @@ def device(limit: int) -> DeviceFacts:
 
 def held(rows: int, *, moments: bool) -> int:
     """Bytes for so many prompts of 128 tokens and 200 new tokens."""
-    parts = beside_the_step(REQUEST, "drawing", (rows, 128, 200), 1, 1, "gpu")
+    parts = beside_the_step(REQUEST, "drawing", GenerationShape(rows, 128, 200), 1, 1, "gpu")
     return sum(size for name, size in parts.items() if moments or name != "moments")
 
 

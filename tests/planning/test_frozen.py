@@ -7,7 +7,7 @@ import pytest
 
 from tests.planning.planning_helpers import recipe, shape
 from workings.config.method import LoraConfig
-from workings.engines.base import EngineRequest, Inspection
+from workings.engines.base import EngineRequest, Inspection, MeshShape
 from workings.hardware.catalog import find_target
 from workings.models.shapes import published_shape, to_hf_config
 from workings.models.weights import parameter_count
@@ -25,6 +25,7 @@ STUDENT = recipe(algorithm={"name": "distill", "teacher": "somewhere", "teacher_
                             "max_new_tokens": 16})
 
 BESIDE = TeacherModel(shape=LARGE)
+ONE_DEVICE = MeshShape(1, 1)
 
 
 def asked(precision="bf16", teacher=BESIDE):
@@ -33,16 +34,17 @@ def asked(precision="bf16", teacher=BESIDE):
 
 def test_bytes_of_a_teacher_by_its_precision():
     count = parameter_count(LARGE)
-    assert teacher_bytes(asked("fp32"), (1, 1)) == 4 * count
-    assert teacher_bytes(asked("bf16"), (1, 1)) == 2 * count
+    assert teacher_bytes(asked("fp32"), ONE_DEVICE) == 4 * count
+    assert teacher_bytes(asked("bf16"), ONE_DEVICE) == 2 * count
     # 7 matrices a layer: 4 bits and a float32 scale for 64 numbers each, and adapters of rank 1 with them.
     matrices = 2 * 16 * 32 + 2 * 8 * 32 + 3 * 64 * 32
     adapters = 2 * (16 + 32) + 2 * (8 + 32) + 3 * (64 + 32)
-    assert teacher_bytes(asked("nf4"), (1, 1)) == 2 * (count - 3 * matrices) + 3 * (
+    assert teacher_bytes(asked("nf4"), ONE_DEVICE) == 2 * (count - 3 * matrices) + 3 * (
         matrices // 2 + 4 * (matrices // 64) + 4 * adapters)
     # A byte each and a float32 scale a row.
     rows = 16 + 2 * 8 + 32 + 2 * 64 + 32
-    assert teacher_bytes(asked("int8"), (1, 1)) == 2 * (count - 3 * matrices) + 3 * (matrices + 4 * rows + 4 * adapters)
+    assert teacher_bytes(asked("int8"), ONE_DEVICE) == 2 * (count - 3 * matrices) + 3 * (
+        matrices + 4 * rows + 4 * adapters)
 
 
 def test_a_teacher_with_adapters_keeps_them_beside_its_weights_in_any_bits():
@@ -51,7 +53,7 @@ def test_a_teacher_with_adapters_keeps_them_beside_its_weights_in_any_bits():
         found = asked(precision, tuned)
         assert (found.method.name, found.frozen_bits) == (method, bits)
         assert found.method.model_dump(exclude={"name"}) == tuned.method.model_dump(exclude={"name"})
-    assert teacher_bytes(asked("bf16", tuned), (1, 1)) == teacher_bytes(asked(), (1, 1)) + 3 * 4 * 4 * (16 + 32)
+    assert teacher_bytes(asked("bf16", tuned), ONE_DEVICE) == teacher_bytes(asked(), ONE_DEVICE) + 3 * 4 * 4 * (16 + 32)
 
 
 def test_both_lie_in_memory_whichever_is_at_work():
@@ -60,15 +62,15 @@ def test_both_lie_in_memory_whichever_is_at_work():
                       exact={"parameters": 10})
     said = Inspection(peak_bytes=5000, source="compiled", breakdown={"temporaries": 500}, versions={},
                       exact={"parameters": 500, "moments": 4000})
-    found = with_teacher(student, asked(), (1, 1), {"step": step}, said, stays=True)
-    size, state = teacher_bytes(asked(), (1, 1)), exact_parts(student, (1, 1, 1), 1, 1)
+    found = with_teacher(student, asked(), ONE_DEVICE, {"step": step}, said, stays=True)
+    size, state = teacher_bytes(asked(), ONE_DEVICE), exact_parts(student, (1, 1, 1), 1, 1)
     assert found["step"].peak_bytes == 1000 + size
     assert found["step"].exact == {"parameters": 10, TEACHER: size}
     # The teacher has no moments, and the student's state waits beside it.
     assert found[TEACHER].peak_bytes == 5000 - 4000 + state["parameters"] + state["moments"]
     assert "moments" not in found[TEACHER].exact
     # One that is asked before the first step only is gone by then.
-    gone = with_teacher(student, asked(), (1, 1), {"step": step}, said, stays=False)
+    gone = with_teacher(student, asked(), ONE_DEVICE, {"step": step}, said, stays=False)
     assert (gone["step"].peak_bytes, gone[TEACHER]) == (1000, found[TEACHER])
     assert beside(replace(step, exact={}), {TEACHER: 1}).exact == {}, "it would pass for all that the program holds"
 
@@ -81,7 +83,7 @@ def test_a_plan_names_the_teacher_and_its_parts_add_up():
         assert set(plan.peaks) == {"step", "drawing", TEACHER}
         assert sum(part.size_bytes for part in plan.parts) == plan.verdict.peak_bytes
         alone = make_plan(STUDENT, shape(), target)
-        size = teacher_bytes(teacher_request(EngineRequest.of(STUDENT, shape()), teacher, "bf16"), (1, 1))
+        size = teacher_bytes(teacher_request(EngineRequest.of(STUDENT, shape()), teacher, "bf16"), ONE_DEVICE)
         assert plan.peaks["step"] == alone.peaks["step"] + size
         assert estimated(STUDENT, shape(), target, teacher) >= estimated(STUDENT, shape(), target) + size
     assert plan.program == TEACHER, "the wide one needs the most while it is asked"
@@ -95,7 +97,7 @@ def test_on_traces_a_teacher_lies_beside_no_step():
     found, alone = make_plan(on_traces, shape(), target, teacher=BESIDE), make_plan(on_traces, shape(), target)
     assert set(found.peaks) == {"step", TEACHER}
     assert found.peaks["step"] == alone.peaks["step"]
-    assert found.peaks[TEACHER] > teacher_bytes(asked(), (1, 1))
+    assert found.peaks[TEACHER] > teacher_bytes(asked(), ONE_DEVICE)
 
 
 @pytest.mark.usefixtures("no_compiler")

@@ -3,7 +3,9 @@
 import pytest
 
 from tests.planning.planning_helpers import recipe, request_of, shape
+from workings.engines.base import MeshShape
 from workings.hardware.catalog import targets
+from workings.models.batch import BatchShape
 from workings.models.shapes import parameter_count
 from workings.planning.parts import exact_parts
 from workings.planning.phases import estimated_parts
@@ -62,10 +64,10 @@ def test_operations_by_hand():
 
 def test_a_step_time_needs_a_rate():
     bf16 = request_of(recipe(precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"}))
-    seconds, how = step_seconds(bf16, (1, 1, 64), targets()["v5e-8"], (1, 1))
+    seconds, how = step_seconds(bf16, BatchShape(1, 1, 64), targets()["v5e-8"], MeshShape(1, 1))
     assert seconds == pytest.approx(step_operations(bf16, (1, 1, 64)) / (197e12 * 0.4))
     assert "assumption" in how
-    seconds, how = step_seconds(bf16, (1, 8, 64), targets()["t4"], (1, 1))
+    seconds, how = step_seconds(bf16, BatchShape(1, 8, 64), targets()["t4"], MeshShape(1, 1))
     assert seconds is None
     assert "no bf16 rate for t4" in how
 

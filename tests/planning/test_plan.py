@@ -11,6 +11,7 @@ from workings.engines.base import Inspection
 from workings.engines.jax.planning import check_split
 from workings.errors import RequestError, WorkingsError
 from workings.hardware.catalog import find_target, targets
+from workings.models.batch import BatchShape
 from workings.planning.breakdown import largest_part, split_parts
 from workings.planning.changes import changed, difference
 from workings.planning.parts import exact_parts
@@ -153,7 +154,7 @@ def test_a_program_with_an_unsplit_batch_is_no_verdict():
     found = Inspection(peak_bytes=1, source="compiled", breakdown={"sum": 1}, versions={},
                        tokens_per_device=(1, 8, 64), details={"mesh": {"fsdp": 8, "tp": 1}})
     with pytest.raises(WorkingsError, match="not the program that would run"):
-        check_split(found, (1, 8, 64))
+        check_split(found, BatchShape(1, 8, 64))
 
 
 def test_this_machine_compiles_the_step_itself(run_forked, tmp_path):

@@ -8,8 +8,10 @@ import pytest
 
 from tests.planning.planning_helpers import recipe, request_of, rewarded, shape
 from workings.config.load import check_recipe, load_recipe
+from workings.engines.base import MeshShape
 from workings.errors import RequestError
 from workings.hardware.catalog import targets
+from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 from workings.planning import history
 from workings.planning.history import Finished, finished_runs, measured_throughput
@@ -77,7 +79,7 @@ def test_runs_of_ones_own_take_the_place_of_the_assumption(tmp_path, monkeypatch
     request = request_of(recipe())
     assert measured_throughput(tmp_path, targets()["t4"]) is None
     pace = Throughput(operations_a_second=1e12, source="measured")
-    seconds, how = step_seconds(request, (1, 4, 64), targets()["cpu"], (1, 1), pace)
+    seconds, how = step_seconds(request, BatchShape(1, 4, 64), targets()["cpu"], MeshShape(1, 1), pace)
     assert seconds == pytest.approx(step_operations(request, (1, 4, 64)) / 1e12)
     assert "measured" in how
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from workings.config.load import check_recipe, load_recipe
-from workings.engines.base import EngineRequest, Inspection
+from workings.engines.base import EngineRequest, GenerationShape, Inspection, MeshShape
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import find_target
 from workings.models.shapes import published_shape
@@ -117,7 +117,7 @@ def test_the_cache_has_no_slots_for_layers_that_share_and_none_beyond_the_window
     # 12 sliding layers keep 512 positions of one head of 256, 3 global ones all positions of one head of 512.
     assert cached_numbers(E2B, 2048) == 2 * (12 * 512 * 256 + 3 * 2048 * 512)
     assert cached_numbers(E2B, 100) == 2 * 100 * (12 * 256 + 3 * 512)
-    found = beside_the_step(asked(), "generation", (16, 1792, 256), 1, 1, "gpu")
+    found = beside_the_step(asked(), "generation", GenerationShape(16, 1792, 256), 1, 1, "gpu")
     assert found["cache of keys and values"] == 2 * 16 * cached_numbers(E2B, 2048)
     assert found[PER_LAYER_TABLE] == 2 * TABLE
     # Global layers of Gemma 4 31B have 4 heads of 512 in place of 16 of 256; both keep keys and values.
@@ -148,7 +148,7 @@ def test_seconds_count_what_a_token_meets() -> None:
     assert step_operations(request, (1, 1, 512)) == 4 * 2.0 * matrices * 512 + 4 * attention + 3 * outer
     # A new token reads every weight once, but of the table one row.
     card = find_target("l4")
-    found = [answer_seconds(request, (1, 1, new), card, (1, 1), 0.0) for new in (1, 11)]
+    found = [answer_seconds(request, GenerationShape(1, 1, new), card, MeshShape(1, 1), 0.0) for new in (1, 11)]
     assert found[1] - found[0] == pytest.approx(10 * 2 * (parameter_count(E2B) - TABLE) / (
         card.bandwidth_gb_s * 1e9 * 0.5))
 
@@ -177,11 +177,11 @@ def test_on_the_host_the_table_takes_nothing_of_the_device() -> None:
 
 
 def test_a_teacher_is_counted_with_its_table() -> None:
-    assert teacher_bytes(asked(), (1, 1)) == 2 * parameter_count(E2B)
+    assert teacher_bytes(asked(), MeshShape(1, 1)) == 2 * parameter_count(E2B)
     # On the host lies only the table of a teacher that has one; to ask that of another would be refused.
     host = asked(memory={"per_layer_embeddings": "host"}, engine="torch")
     theirs = teacher_request(host, TeacherModel(shape=E2B), "bf16")
-    assert teacher_bytes(theirs, (1, 1)) == 2 * (parameter_count(E2B) - TABLE)
+    assert teacher_bytes(theirs, MeshShape(1, 1)) == 2 * (parameter_count(E2B) - TABLE)
     other = teacher_request(host, TeacherModel(shape=published_shape("gemma-3-1b")), "bf16")
     assert other.memory.per_layer_embeddings == "device"
 
@@ -218,7 +218,7 @@ def test_the_shipped_recipe_for_two_t4_says_what_lies_on_the_host() -> None:
     recipe, target = load_recipe("gemma-4-e2b-lora-t4x2").recipe, find_target("t4x2")
     request = engine_request(recipe, E2B, target)
     traced = Inspection(peak_bytes=1000, source="traced", breakdown={"parameters": 1000}, versions={})
-    device = device_of(target, traced, (2, 1), find_planning_engine("torch"))
+    device = device_of(target, traced, MeshShape(2, 1), find_planning_engine("torch"))
     found = explain(recipe, request, longest_batch(recipe, 2), traced, device, target)
     assert found.as_json()["host_parts"] == {PER_LAYER_TABLE: 2 * 2 * TABLE}
     assert "in the host's memory and on no device: per-layer embeddings (frozen), 8.75 GiB for 2 processes" in \

@@ -96,11 +96,12 @@ def table(plan: "Plan", recipe: str) -> str:
     """The plan for people."""
     from workings.hardware.memory import gib
 
-    rows, per_row = plan.batch[1], plan.batch[2]
+    rows, per_row = plan.batch.rows, plan.batch.positions
     verdict = painted(plan.verdict.reasons[0], _meaning(plan), sys.stdout)
     lines = [
         f"plan       {plan.recipe} on {plan.target}: {verdict}",
-        f"mesh       fsdp={plan.mesh[0]} tp={plan.mesh[1]}; {plan.batch[0]} x {rows} x {per_row} tokens an update",
+        f"mesh       fsdp={plan.mesh.fsdp} tp={plan.mesh.tp}; {plan.batch.accumulation} x {rows} x {per_row} "
+        "tokens an update",
         "",
         *[f"  {part.name:<44}{gib(part.size_bytes):>12}  {part.certainty}" for part in plan.parts
           if abs(part.size_bytes) >= SHOWN],

@@ -20,7 +20,7 @@ from workings.data.pair_rows import PairRows
 from workings.data.plan import EpochPlan, Planned, bucket_of, plan_bucketed, plan_packed
 from workings.data.rows import Row, RowSet
 from workings.errors import RecordError
-from workings.models.batch import Batch
+from workings.models.batch import Batch, BatchShape
 
 
 @dataclass(frozen=True, order=True)
@@ -94,9 +94,9 @@ class Batches:
         return [[self._rows.rows[number].id for number in sequence]
                 for sequence in self._plan(position.epoch)[position.batch].sequences]
 
-    def shape_at(self, position: Position) -> tuple[int, int, int]:
-        """Accumulation, rows and positions of the batch at a position."""
-        return (*self._shape, int(self._plan(position.epoch).lengths[position.batch]))
+    def shape_at(self, position: Position) -> BatchShape:
+        """Shape of the batch at a position."""
+        return BatchShape(*self._shape, int(self._plan(position.epoch).lengths[position.batch]))
 
     def batches_in_epoch(self, epoch: int) -> int:
         """Number of steps in one epoch (with packing it differs a little from epoch to epoch)."""
@@ -109,15 +109,15 @@ class Batches:
         # Rounded before it is rounded up: a tenth of ten steps is one, whatever a tenth is in binary.
         return max(1, steps + (math.ceil(round(part * self.batches_in_epoch(int(full_epochs)), 6)) if part else 0))
 
-    def shapes(self) -> list[tuple[int, int, int]]:
-        """All shapes (A, B, S) that can come, longest first: the largest one decides whether the run fits."""
+    def shapes(self) -> list[BatchShape]:
+        """All shapes that can come, longest first: the largest one decides whether the run fits."""
         # Buckets that no row falls into are never compiled. Leftovers of several buckets take the longest of them, so
         # no other length can come.
         lengths = (self._pairs or self._rows).lengths
         used = self._buckets if self._packed else np.unique(bucket_of(lengths, self._buckets)).tolist()
-        return [(*self._shape, length) for length in sorted(used, reverse=True)]
+        return [BatchShape(*self._shape, length) for length in sorted(used, reverse=True)]
 
-    def blank(self, shape: tuple[int, int, int]) -> Batch:
+    def blank(self, shape: BatchShape) -> Batch:
         """A batch of one of the `shapes` without contents, which the same program takes as those that come."""
         return self._bounded(Batch.blank(shape))
 

@@ -9,6 +9,7 @@ from workings.data.pair_rows import SIDES, row_id
 from workings.data.preferences import PreferencePair
 from workings.data.rows import Row, RowSet
 from workings.data.traces import Trace
+from workings.models.batch import BatchShape
 from workings.models.tokenizer import Tokenizer
 from workings.record.number_text import percent
 
@@ -62,7 +63,7 @@ class RowSummary:
     shared_prefix: int
     """`RowSet.shared_prefix`."""
     steps_an_epoch: int
-    shapes: tuple[tuple[int, int, int], ...]
+    shapes: tuple[BatchShape, ...]
     """(A, B, S) of every batch that can come."""
 
     def to_json(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ so another package can bring its own. ``State`` is opaque: only the engine that 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -19,24 +19,55 @@ from workings.config.training import MemoryConfig, MeshConfig, OptimizerConfig, 
 from workings.errors import RequestError, WorkingsError
 from workings.hardware.catalog import Target
 from workings.hardware.device import DeviceFacts, without_alias
-from workings.models.batch import Batch
+from workings.models.batch import Batch, BatchShape
 from workings.models.shape import ModelShape
 from workings.objectives import registry as objectives
 from workings.objectives.base import Objective
 from workings.objectives.cross_entropy import CROSS_ENTROPY
 
 ProgramName = Literal["step", "evaluation", "generation", "drawing", "log_probs", "teacher"]
-"""An update; the loss of a held-out batch; greedy answers to items; completions drawn to learn from, how likely the
-model that drew them finds them, and how likely a teacher does, which is ``log_probs`` of another engine."""
-ANSWERING: tuple[ProgramName, ...] = ("generation", "drawing")
-"""Programs that write new tokens; the others take a batch."""
-Programs = Mapping[ProgramName, tuple[int, int, int]]
-"""Programs of a run with their sizes. Those of `ANSWERING`: prompts, tokens of the longest, new tokens. The others:
-accumulation, rows over all devices, positions."""
+"""``step``: one optimizer update. ``evaluation``: loss of a held-out batch. ``generation``: greedy answers to items.
+``drawing``: sampled completions of a rollout. ``log_probs``: log probabilities of given tokens, such as those of these
+completions. ``teacher``: the same under a teacher, which a second engine runs."""
+GENERATION_PROGRAMS: tuple[ProgramName, ...] = ("generation", "drawing")
+"""Programs that generate tokens (`GenerationShape`); the others take a batch (`BatchShape`)."""
+
+
+class GenerationShape(NamedTuple):
+    """Size of a program that generates tokens."""
+
+    prompts: int
+    prompt_tokens: int
+    """Of the longest prompt."""
+    new_tokens: int
+    """The most of one completion."""
+
+
+class MeshShape(NamedTuple):
+    """How many devices each axis of the mesh has."""
+
+    fsdp: int
+    """Devices that share rows, and split parameters and optimizer state between them."""
+    tp: int
+    """Devices that share each row and split the products of a layer between them."""
+
+    @property
+    def devices(self) -> int:
+        """Devices of the whole mesh."""
+        return self.fsdp * self.tp
+
+
+ProgramShape = BatchShape | GenerationShape
+ProgramShapes = Mapping[ProgramName, ProgramShape]
+"""Programs of a run, each with its largest shape."""
 State = Any
-"""Parameters, optimizer state and step count, in whatever form the engine likes. Not a type parameter of `Engine`: an
-engine is found by name when a program runs, so everything above would have to be written for an unknown one, and would
-say no more than ``Any`` does."""
+"""Parameters, optimizer state and step count. ``Any``, because the engine is chosen by name at run time: a type
+parameter would be unknown everywhere above this module."""
+
+
+def program_shape(program: ProgramName, sizes: Sequence[int]) -> ProgramShape:
+    """The shape of a program whose three sizes were written as a JSON list."""
+    return GenerationShape(*sizes) if program in GENERATION_PROGRAMS else BatchShape(*sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -462,7 +493,7 @@ class PlanningEngine(Protocol):
         """What the engine does not do, of what is asked for; empty where it does all of it."""
         ...
 
-    def inspect_for(self, request: EngineRequest, programs: Programs, target: Target) -> Inspections:
+    def inspect_for(self, request: EngineRequest, programs: ProgramShapes, target: Target) -> Inspections:
         """Compile or trace the engine's own programs for a target.
 
         Returns:

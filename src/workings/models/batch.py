@@ -6,12 +6,28 @@ data-parallel devices, S positions, M loss positions of a row.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 ROWS = ("tokens", "targets", "loss_mask", "positions", "segment_ids")
 """Arrays that every batch has."""
+
+
+class BatchShape(NamedTuple):
+    """Shape ``(A, B, S)`` of a batch's arrays."""
+
+    accumulation: int
+    """Micro batches whose gradients are summed before one update."""
+    rows: int
+    """Rows of a micro batch over all data-parallel devices."""
+    positions: int
+    """Tokens of a row, padding included."""
+
+    @property
+    def all_rows(self) -> int:
+        """Rows of the whole update."""
+        return self.accumulation * self.rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +67,11 @@ class Batch:
             # Another shape might be broadcast in the loss without an error.
             if x.shape != self.tokens.shape:
                 raise ValueError(f"signal {name} of shape {x.shape} beside tokens of shape {self.tokens.shape}")
+
+    @property
+    def shape(self) -> BatchShape:
+        """Shape of every array but ``loss_positions``."""
+        return BatchShape(*self.tokens.shape)
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:

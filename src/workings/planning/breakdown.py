@@ -9,7 +9,7 @@ spoke. `assumed`: a round figure for what no trace sees, such as a CUDA context.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workings.engines.base import EngineRequest, Inspection, ProgramName
+from workings.engines.base import EngineRequest, Inspection, MeshShape, ProgramName, ProgramShape
 from workings.hardware.memory import gib
 from workings.planning.frozen import REFERENCE, TEACHER
 from workings.planning.parts import exact_parts
@@ -37,7 +37,7 @@ class Part:
     """One of the words that the module's docstring explains."""
 
 
-def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[int, int], platform: str,
+def split_parts(request: EngineRequest, batch: ProgramShape, mesh: MeshShape, platform: str,
                 inspection: Inspection, program: ProgramName = "step",
                 difference: Mapping[str, int] | None = None) -> tuple[Part, ...]:
     """The peak of one program in parts, which add up to it.
@@ -86,7 +86,7 @@ def split_parts(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple
     return tuple(part for part in parts if part.size_bytes)
 
 
-def with_table(parts: Mapping[str, int], request: EngineRequest, mesh: tuple[int, int],
+def with_table(parts: Mapping[str, int], request: EngineRequest, mesh: MeshShape,
                program: ProgramName) -> dict[str, int]:
     """A compiled program's parts, with per-layer embeddings beside the parameters among which it counts them."""
     table = table_bytes(request, *mesh)
@@ -101,7 +101,7 @@ def _total(parts: list[Part]) -> int:
     return sum(part.size_bytes for part in parts)
 
 
-def _by_proportion(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[int, int], platform: str,
+def _by_proportion(request: EngineRequest, batch: ProgramShape, mesh: MeshShape, platform: str,
                    rest: int) -> list[Part]:
     """Where a compiler said how much there is and not what: shared out in the proportion of the formulas."""
     inside = {name: size for name, size in estimated_parts(request, batch, *mesh, platform).items()

@@ -8,8 +8,9 @@ slices share the network between these: what comes from another slice is counted
 from dataclasses import dataclass
 
 from workings.config.training import BYTES_OF_FORMAT
-from workings.engines.base import EngineRequest
+from workings.engines.base import EngineRequest, MeshShape
 from workings.hardware.catalog import Target
+from workings.models.batch import BatchShape
 from workings.models.weights import PER_LAYER_EMBEDDING
 from workings.planning.tensors import local_tensors, trained_tensors, weight_bytes
 
@@ -27,13 +28,13 @@ class Sent:
     """Of what a slice receives from the others, the share of one of its devices."""
 
 
-def sent(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[int, int], slices: int = 1) -> Sent:
+def sent(request: EngineRequest, batch: BatchShape, mesh: MeshShape, slices: int = 1) -> Sent:
     """Bytes that one device receives in one update.
 
     Args:
         request: what the engine is asked for.
-        batch: accumulation, rows over all devices, positions.
-        mesh: sizes of ``fsdp`` and ``tp``.
+        batch: of the update.
+        mesh: of the devices.
         slices: that the devices of ``fsdp`` are spread over evenly.
     """
     fsdp, tp = mesh
@@ -49,17 +50,17 @@ def sent(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[int, i
     gathered = 2 * unsharded * smaller if travels else 0.0
     trained = sum(each.elements for each in trained_tensors(request, 1, tp) if each.in_layer)
     gradients = trained * (stored if request.method.name == "full" else 4)
-    received = batch[0] * (gathered + gradients)
-    rows = batch[1] // fsdp
+    received = batch.accumulation * (gathered + gradients)
+    rows = batch.rows // fsdp
     again = 1 if request.memory.remat == "layer" else 0
-    sums = (2 + again) * SUMS_OF_A_LAYER * request.shape.layers * batch[0]
+    sums = (2 + again) * SUMS_OF_A_LAYER * request.shape.layers * batch.accumulation
     # A sum over all is a scatter and a gather.
-    summed = sums * 2 * (1 - 1 / tp) * rows * batch[2] * request.shape.width * compute
+    summed = sums * 2 * (1 - 1 / tp) * rows * batch.positions * request.shape.width * compute
     return Sent(between_devices=received * (1 - 1 / fsdp) + summed,
                 between_slices=received * (1 - 1 / slices) / (fsdp / slices))
 
 
-def communication_seconds(request: EngineRequest, batch: tuple[int, int, int], target: Target, mesh: tuple[int, int],
+def communication_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh: MeshShape,
                           share: float) -> float | None:
     """Seconds that this takes at a share of the target's rates; None where the catalog has none."""
     if mesh == (1, 1):

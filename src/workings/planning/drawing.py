@@ -1,6 +1,6 @@
 """How many completions are drawn at a time: as many as a device's memory holds, by formula; nothing is compiled."""
 
-from workings.engines.base import EngineRequest, Inspection
+from workings.engines.base import EngineRequest, GenerationShape, Inspection, MeshShape
 from workings.hardware.device import DeviceFacts
 from workings.planning.parts import FORMULA_VERSIONS, beside_the_step
 from workings.planning.request import MAX_PROMPTS
@@ -25,8 +25,8 @@ def drawn_at_a_time(request: EngineRequest, device: DeviceFacts, *, longest: int
     # Engines pad prompts, to a power of two at most.
     padded = 1 << (longest - 1).bit_length()
     while True:
-        mesh = (device.mesh["fsdp"], device.mesh["tp"])
-        parts = beside_the_step(request, "drawing", (rows, padded, new_tokens), *mesh, device.platform)
+        mesh = MeshShape(device.mesh["fsdp"], device.mesh["tp"])
+        parts = beside_the_step(request, "drawing", GenerationShape(rows, padded, new_tokens), *mesh, device.platform)
         held = {name: size for name, size in parts.items() if can_train or name not in OPTIMIZER}
         verdict = judge(Inspection(peak_bytes=sum(held.values()), source="estimated", breakdown=held,
                                    versions=FORMULA_VERSIONS), device)

@@ -7,7 +7,8 @@ from typing import get_args
 from workings.config.algorithms.base import TeacherPrecision
 from workings.config.method import FULL, FrozenBits, FullConfig, LoraConfig, QloraConfig
 from workings.config.training import AdamWConfig, PrecisionConfig
-from workings.engines.base import EngineRequest, Inspection, Inspections, ProgramName
+from workings.engines.base import EngineRequest, Inspection, Inspections, MeshShape, ProgramName
+from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 from workings.objectives.base import SeveralTargets
 from workings.objectives.cross_entropy import CROSS_ENTROPY
@@ -31,7 +32,7 @@ class TeacherModel:
     """By which it was trained: adapters stay beside its weights."""
 
 
-def with_reference(request: EngineRequest, mesh: tuple[int, int], inspections: Inspections) -> Inspections:
+def with_reference(request: EngineRequest, mesh: MeshShape, inspections: Inspections) -> Inspections:
     """The programs beside a frozen copy of the first weights, where the recipe holds on to them without adapters."""
     if not getattr(request.objective, "kl_beta", 0.0) or request.method.name != "full":
         return inspections
@@ -70,19 +71,19 @@ def _method(trained: Method, *, fewer_bits: bool) -> Method:
     return QloraConfig(name="qlora", **adapters) if fewer_bits else LoraConfig(name="lora", **adapters)
 
 
-def teacher_bytes(teacher: EngineRequest, mesh: tuple[int, int]) -> int:
+def teacher_bytes(teacher: EngineRequest, mesh: MeshShape) -> int:
     """Bytes per device of a frozen teacher's weights."""
     return _weights(teacher, mesh)
 
 
-def _weights(request: EngineRequest, mesh: tuple[int, int]) -> int:
+def _weights(request: EngineRequest, mesh: MeshShape) -> int:
     """Bytes per device of a model's weights, per-layer embeddings among them."""
     # The smallest batch that the mesh divides: of all parts only weights are looked at.
-    parts = exact_parts(request, (1, mesh[0], 1), *mesh)
+    parts = exact_parts(request, BatchShape(1, mesh.fsdp, 1), *mesh)
     return parts["parameters"] + parts.get(PER_LAYER_TABLE, 0)
 
 
-def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: tuple[int, int], inspections: Inspections,
+def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: MeshShape, inspections: Inspections,
                  asked: Inspection, *, stays: bool) -> Inspections:
     """The student's programs beside the teacher's weights, and the teacher's own beside the student's state.
 
@@ -95,14 +96,14 @@ def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: tuple[int
         stays: whether it is asked again and again; else it is gone before the first step.
     """
     weights: dict[str, int] = {TEACHER: teacher_bytes(teacher, mesh)} if stays else {}
-    state = exact_parts(student, (1, mesh[0], 1), *mesh)
+    state = exact_parts(student, BatchShape(1, mesh.fsdp, 1), *mesh)
     # The student's whole state lies there while the teacher is asked, moments included.
     waiting = {f"{name} of the student": state[name] for name in STATE if name in state}
     return {name: beside(one, weights) for name, one in inspections.items()} | {
         TEACHER: beside(_without_moments(asked), waiting)}
 
 
-def asked_by_formula(teacher: EngineRequest, size: tuple[int, int, int], mesh: tuple[int, int],
+def asked_by_formula(teacher: EngineRequest, size: BatchShape, mesh: MeshShape,
                      platform: str) -> Inspection:
     """The teacher's ``log_probs`` by formula, as of a model that is trained (see `with_teacher`)."""
     parts = beside_the_step(teacher, "log_probs", size, *mesh, platform)

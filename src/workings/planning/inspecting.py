@@ -19,7 +19,8 @@ from workings.engines.base import (
     NotInspected,
     PlanningEngine,
     ProgramName,
-    Programs,
+    ProgramShape,
+    ProgramShapes,
 )
 from workings.hardware import machine
 from workings.hardware.catalog import Target
@@ -35,7 +36,7 @@ SCANNED = 5
 """Fewest layers that are compiled as a loop; fewer are written out, which is another program."""
 
 
-def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: Programs,
+def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: ProgramShapes,
                      target: Target) -> Inspections:
     """What the engine says about each program; only the step where that is refused. From the cache if asked before.
 
@@ -62,7 +63,7 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
     return {name: inspections[name] for name in programs if name in inspections}
 
 
-def kept_inspections(engine: PlanningEngine, request: EngineRequest, programs: Programs,
+def kept_inspections(engine: PlanningEngine, request: EngineRequest, programs: ProgramShapes,
                      key: Mapping[str, Any]) -> Inspections:
     """What was said before about these programs and is kept; nothing is asked. Empty without an answer on the step.
 
@@ -77,7 +78,7 @@ def kept_inspections(engine: PlanningEngine, request: EngineRequest, programs: P
     return step and _kept(_places(engine, request, programs, key))
 
 
-def _places(engine: PlanningEngine, request: EngineRequest, programs: Programs,
+def _places(engine: PlanningEngine, request: EngineRequest, programs: ProgramShapes,
             key: Mapping[str, Any]) -> dict[ProgramName, Path]:
     """Where the answer about each program is kept."""
     return {name: _place(engine.name, request, name, size, key) for name, size in programs.items()}
@@ -99,7 +100,7 @@ def _usual() -> dict[str, float]:
     return json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
 
 
-def _place(engine: str, request: EngineRequest, program: ProgramName, size: tuple[int, int, int],
+def _place(engine: str, request: EngineRequest, program: ProgramName, size: ProgramShape,
            key: Mapping[str, Any]) -> Path:
     digest = json_digest({
         "engine": engine, "request": request.to_json(), "program": program, "batch": list(size), "key": dict(key),
@@ -139,7 +140,7 @@ def line(shallow: tuple[int, float], deeper: tuple[int, float], layers: int) -> 
     return int(low + (high - low) * (layers - first) / (second - first))
 
 
-def refused_parts(engine: PlanningEngine, request: EngineRequest, batch: tuple[int, int, int],
+def refused_parts(engine: PlanningEngine, request: EngineRequest, batch: ProgramShape,
                   target: Target) -> dict[str, int]:
     """What lies in the heap of a step that the compiler refused, from two models of the same sizes with few layers.
 

@@ -82,11 +82,11 @@ def _cell(model: str, method: str, length: int, target: Target, engine: Planning
     except RequestError as error:
         return MatrixCell(model=model, method=method, length=length, target=target.name, verdict=None,
                           why=f"{error.given}; expected {error.expected}")
-    programs = programs_of(recipe, mesh[0])
+    programs = programs_of(recipe, mesh.fsdp)
     kept = kept_inspections(engine, request, programs, key) if engine is not None else {}
     if kept:
         worst = max(kept.values(), key=lambda one: one.peak_bytes)
     else:
-        worst = estimate(request, longest_batch(recipe, mesh[0]), mesh, target)
+        worst = estimate(request, longest_batch(recipe, mesh.fsdp), mesh, target)
     return MatrixCell(model=model, method=method, length=length, target=target.name,
                       verdict=judge(worst, device_of(target, worst, mesh, engine)))

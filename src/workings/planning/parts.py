@@ -7,8 +7,9 @@ F feed-forward width, N query heads, K key/value heads, H head size, V vocabular
 from math import prod
 
 from workings.config.training import BYTES_OF_FORMAT
-from workings.engines.base import ANSWERING, EngineRequest, ProgramName
+from workings.engines.base import EngineRequest, GenerationShape, ProgramName, ProgramShape
 from workings.engines.prefill import largest_divisor, prompts_at_a_time
+from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 from workings.models.weights import layer_loops, layer_shapes, state_channels
 from workings.planning.tensors import (
@@ -37,11 +38,12 @@ QUERIES = 256
 """Query positions whose scores exist at one time with chunked attention."""
 
 
-def exact_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, tp: int) -> dict[str, int]:
+def exact_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, tp: int) -> dict[str, int]:
     """Bytes per device of parameters, moments, gradients and batch, from shapes, formats and the mesh alone.
 
     Per-layer embeddings are a part of their own, unless they lie in the host's memory.
     """
+    accumulation, rows, positions = batch
     trained, thin = trained_tensors(request, fsdp, tp), adapters(request, fsdp, tp)
     elements = sum(each.elements for each in trained)
     # Adapters are trained in float32, whatever the frozen weights are stored in.
@@ -54,19 +56,19 @@ def exact_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, 
     parts |= {
         "moments": moments,
         "gradients": elements * stored,
-        "batch": (BATCH_FIELDS + len(request.objective.signals)) * 4 * batch[0] * batch[1] // fsdp * batch[2],
+        "batch": (BATCH_FIELDS + len(request.objective.signals)) * 4 * accumulation * rows // fsdp * positions,
     }
     if request.precision.rounding == "master_fp32":
         parts["master weights"] = 4 * elements
     # The sum of the micro batches so far lies beside the gradients of the one at hand.
-    if batch[0] > 1:
+    if accumulation > 1:
         parts["gradient accumulator"] = elements * stored
     return parts
 
 
 def checkpoint_bytes(request: EngineRequest) -> int:
     """Bytes of one checkpoint over all devices: adapters or the whole model, optimizer state, fp32 master weights."""
-    parts = exact_parts(request, (1, 1, 1), 1, 1)
+    parts = exact_parts(request, BatchShape(1, 1, 1), 1, 1)
     # Gradients are as many and as large as what they belong to; with adapters those alone are saved.
     saved = parts["parameters"] + table_bytes(request, 1, 1) if request.method.name == "full" else parts["gradients"]
     return saved + parts["moments"] + parts.get("master weights", 0)
@@ -109,29 +111,32 @@ def score_elements(request: EngineRequest, length: int, platform: str) -> int:
     return {"plain": length * length, "chunked": min(QUERIES, length) * length, "flash": 0}[asked]
 
 
-def beside_the_step(request: EngineRequest, program: ProgramName, batch: tuple[int, int, int], fsdp: int, tp: int,
+def beside_the_step(request: EngineRequest, program: ProgramName, size: ProgramShape, fsdp: int, tp: int,
                     platform: str) -> dict[str, int]:
     """Bytes per device while the run computes anything but a step, by formula; the optimizer's state lies beside."""
     shape, number = request.shape, BYTES_OF_FORMAT[request.precision.compute]
     # No gradients, but everything that waits in memory for the next step.
-    state = {name: size for name, size in exact_parts(request, (1, fsdp, 1), fsdp, tp).items()
+    state = {name: size for name, size in exact_parts(request, BatchShape(1, fsdp, 1), fsdp, tp).items()
              if name in ("parameters", PER_LAYER_TABLE, "moments", "master weights")}
-    rows, length = (-(-batch[0] // fsdp), batch[1]) if program in ANSWERING else (batch[1] // fsdp, batch[2])
+    if isinstance(size, GenerationShape):
+        rows, length = -(-size.prompts // fsdp), size.prompt_tokens
+    else:
+        rows, length = size.rows // fsdp, size.positions
     widest = max(feed_forward_numbers(shape, layer, tp) for layer in range(shape.layers))
     # Prompts are read some at a time, each once, and all rows write their new tokens together.
-    read = min(prompts_read(request, program, rows), prompts_at_a_time(shape, length, number)) if (
-        program in ANSWERING) else rows
+    read = min(prompts_read(request, program, rows), prompts_at_a_time(shape, length, number)) if isinstance(
+        size, GenerationShape) else rows
     # Half of what is handed to layers, which counts its gradient as well: without a step there is none.
     layer = read * length * (number * (4 * shape.width + widest + handed_to_layers(shape) // 2)
                              + inside_state(shape) // 2)
     scores = 4 * read * max(1, shape.heads // tp) * score_elements(request, length, platform)
     inside = {"activations of the layer at hand": layer, "attention scores": scores,
               WEIGHTS_AT_HAND: weights_at_hand(request, read * length, fsdp, tp)}
-    if program in ANSWERING:
+    if isinstance(size, GenerationShape):
         # One position a row: only the newest token's logits exist.
+        cached = number * cached_numbers(shape, length + size.new_tokens) + state_bytes(shape, number)
         return state | inside | {"logits": 4 * (DRAWN_ARRAYS if program == "drawing" else 1) * rows * shape.vocab_size,
-                                 "cache of keys and values": rows * (
-                                     number * cached_numbers(shape, sum(batch[1:])) + state_bytes(shape, number))}
+                                 "cache of keys and values": rows * cached}
     chunk = min(request.memory.loss_chunk or rows * length, rows * length)
     # Without a gradient of theirs beside them, which only a step makes.
     return state | inside | {"logits": 4 * chunk * shape.vocab_size}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from workings.config.training import BYTES_OF_FORMAT
-from workings.engines.base import EngineRequest
+from workings.engines.base import EngineRequest, ProgramShape
 from workings.models.weights import EMBEDDING, HEAD, projections
 from workings.planning.parts import (
     FEED_FORWARD_CHUNKS,
@@ -28,17 +28,18 @@ KERNEL_MULTIPLE = 128
 """A GPU's kernels want the axis that they add up along to be a multiple of this, and copy a matrix to pad it."""
 
 
-def estimated_parts(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, tp: int,
+def estimated_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, tp: int,
                     platform: str) -> dict[str, int]:
     """Bytes per device of the phase of a step that needs the most; `gradients` are those that exist in it."""
-    device = _Device(request=request, rows=batch[1] // fsdp, length=batch[2], fsdp=fsdp, tp=tp, platform=platform)
+    _, rows, positions = batch
+    device = _Device(request=request, rows=rows // fsdp, length=positions, fsdp=fsdp, tp=tp, platform=platform)
     phases = [device.loss(), device.layer()]
     if device.full:
         phases.append(device.embedding())
     return max(phases, key=lambda parts: sum(parts.values()))
 
 
-def estimated_step(request: EngineRequest, batch: tuple[int, int, int], fsdp: int, tp: int,
+def estimated_step(request: EngineRequest, batch: ProgramShape, fsdp: int, tp: int,
                    platform: str) -> dict[str, int]:
     """Bytes per device of a whole step by part: what is exact, and the phase that needs the most."""
     return exact_parts(request, batch, fsdp, tp) | estimated_parts(request, batch, fsdp, tp, platform)

@@ -16,10 +16,12 @@ from workings.engines.base import (
     EngineRequest,
     Inspection,
     Inspections,
+    MeshShape,
     NotInspected,
     PlanningEngine,
     ProgramName,
-    Programs,
+    ProgramShape,
+    ProgramShapes,
 )
 from workings.engines.hardware_probe import cpu_memory
 from workings.engines.registry import find_engine, find_planning_engine, planning_engines
@@ -27,7 +29,7 @@ from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
-from workings.models.batch import Batch
+from workings.models.batch import Batch, BatchShape
 from workings.models.shape import ModelShape
 from workings.models.unproven import unproven_sentence
 from workings.planning.breakdown import Part, largest_part, split_parts, unexplained_share
@@ -62,8 +64,8 @@ class Plan:
     """How the seconds of a step are known, as a sentence; empty on a CPU."""
     remarks: tuple[str, ...] = ()
     """What else there is to say, a sentence each."""
-    batch: tuple[int, int, int]
-    mesh: tuple[int, int]
+    batch: BatchShape
+    mesh: MeshShape
     details: dict[str, Any]
     program: ProgramName = "step"
     """Which program needs the most memory."""
@@ -88,7 +90,7 @@ class Plan:
         """Keys of ``plan --json``; what does not exist is left out."""
         values = self.verdict.as_json() | {
             "reasons": list(self.reasons), "target": self.target, "recipe": self.recipe, "batch": list(self.batch),
-            "mesh": {"fsdp": self.mesh[0], "tp": self.mesh[1]}, "program": self.program, "peaks": dict(self.peaks),
+            "mesh": self.mesh._asdict(), "program": self.program, "peaks": dict(self.peaks),
             "parts": [vars(part) for part in self.parts], "culprit": self.culprit}
         if self.step_seconds is not None:
             values["step_seconds_estimate"] = self.step_seconds
@@ -154,7 +156,7 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
     if target.platform == "cpu" and not inspects:
         return _by_its_engine(recipe, request, target)
     mesh = planned_mesh(recipe, target)
-    programs = programs_of(recipe, mesh[0])
+    programs = programs_of(recipe, mesh.fsdp)
     asked = engine if inspects else None
     needs = with_reference(request, mesh, _inspect_or_estimate(asked, request, programs, mesh, target))
     if teacher is not None and isinstance(recipe.algorithm, Taught) and not needs["step"].refused:
@@ -176,8 +178,8 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
                    program=worst, peaks={name: one.peak_bytes for name, one in needs.items()}, difference=difference)
 
 
-def _inspect_or_estimate(engine: PlanningEngine | None, request: EngineRequest, programs: Programs,
-                         mesh: tuple[int, int], target: Target) -> Inspections:
+def _inspect_or_estimate(engine: PlanningEngine | None, request: EngineRequest, programs: ProgramShapes,
+                         mesh: MeshShape, target: Target) -> Inspections:
     """What the engine, or else the formula, says about each program of the run.
 
     Where the step is refused, nothing else is asked: the answer is no already.
@@ -205,14 +207,14 @@ def limit_of(target: Target, engine: PlanningEngine | None) -> tuple[int, str]:
     return engine.usable_memory(target) if engine is not None else (target.memory_bytes, target.memory_source)
 
 
-def device_of(target: Target, inspection: Inspection, mesh: tuple[int, int], engine: PlanningEngine | None
+def device_of(target: Target, inspection: Inspection, mesh: MeshShape, engine: PlanningEngine | None
               ) -> DeviceFacts:
     """The target as a device to judge against: what the engine may use of it, or the compiler's own limit.
 
     Args:
         target: the machine.
         inspection: what was said about the program that needs the most.
-        mesh: sizes of ``fsdp`` and ``tp``.
+        mesh: of the devices.
         engine: that would run there; None where it says nothing about devices that are not here.
     """
     limit, source = limit_of(target, engine)
@@ -220,12 +222,12 @@ def device_of(target: Target, inspection: Inspection, mesh: tuple[int, int], eng
     if inspection.limit_bytes:
         limit, source = inspection.limit_bytes, "the compiler"
     return DeviceFacts(
-        platform=target.platform, kind=target.kind, count=mesh[0] * mesh[1], memory_limit_bytes=limit,
-        memory_limit_source=source, mesh={"fsdp": mesh[0], "tp": mesh[1]}, versions=inspection.versions,
+        platform=target.platform, kind=target.kind, count=mesh.devices, memory_limit_bytes=limit,
+        memory_limit_source=source, mesh=mesh._asdict(), versions=inspection.versions,
         reason=f"--on {target.name}")
 
 
-def estimate(request: EngineRequest, batch: tuple[int, int, int], mesh: tuple[int, int], target: Target,
+def estimate(request: EngineRequest, batch: ProgramShape, mesh: MeshShape, target: Target,
              program: ProgramName = "step", why: str = "") -> Inspection:
     """A closed-form estimate in the form of an inspection."""
     if program == "step":
@@ -244,7 +246,7 @@ def _waiting(program: ProgramName, parts: tuple[Part, ...]) -> list[str]:
     return [f"the optimizer's state stays in memory beside the {program} and is counted: {gib(waiting)}"]
 
 
-def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int], inspection: Inspection,
+def explain(recipe: Recipe, request: EngineRequest, batch: ProgramShape, inspection: Inspection,
             device: DeviceFacts, target: Target, *, program: ProgramName = "step",
             peaks: Mapping[ProgramName, int] | None = None, difference: Mapping[str, int] | None = None) -> Plan:
     """Put the verdict, its parts and its reasons together.
@@ -260,12 +262,12 @@ def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int],
         peaks: of all programs that were asked about.
         difference: parts of a refused step by two shallow models.
     """
-    mesh = (device.mesh["fsdp"], device.mesh["tp"])
+    mesh = MeshShape(device.mesh["fsdp"], device.mesh["tp"])
     verdict = judge(inspection, device)
     # The largest first, whatever order an engine or the cache has them in.
     parts = tuple(sorted(split_parts(request, batch, mesh, target.platform, inspection, program, difference),
                          key=lambda part: (-part.size_bytes, part.name)))
-    used = mesh[0] * mesh[1]
+    used = mesh.devices
     culprit = largest_part(parts, used, target.devices, verdict, parameters=request.precision.parameters)
     remarks = []
     peaks = peaks or {program: inspection.peak_bytes}
@@ -278,7 +280,7 @@ def explain(recipe: Recipe, request: EngineRequest, batch: tuple[int, int, int],
     if inspection.refused and unexplained_share(parts, inspection.peak_bytes) > MAX_UNEXPLAINED:
         remarks += filter(None, [not_shallow(request.shape)])
     # `batch` belongs to the program that needs the most; rows and time are those of the step.
-    step = longest_batch(recipe, mesh[0])
+    step = longest_batch(recipe, mesh.fsdp)
     seconds, how = step_seconds(request, step, target, mesh)
     host = host_parts(request, used)
     remarks += [f"in the host's memory and on no device: {name}, {gib(size)} for {used} process{'es' * (used > 1)}"

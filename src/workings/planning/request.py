@@ -2,17 +2,25 @@
 
 from workings.config.algorithms import DrawingAlgorithm
 from workings.config.recipe import Recipe
-from workings.engines.base import EngineRequest, ProgramName, Programs
+from workings.engines.base import (
+    EngineRequest,
+    GenerationShape,
+    MeshShape,
+    ProgramName,
+    ProgramShape,
+    ProgramShapes,
+)
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
+from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 
 MAX_PROMPTS = 128
 """Prompts that an engine answers at a time, however many it is given."""
 
 
-def mesh_of(recipe: Recipe, target: Target) -> tuple[int, int]:
-    """Sizes of the axes ``fsdp`` and ``tp`` on this target.
+def mesh_of(recipe: Recipe, target: Target) -> MeshShape:
+    """The mesh of this target's devices.
 
     Raises:
         RequestError: a mesh that does not divide the devices.
@@ -22,31 +30,32 @@ def mesh_of(recipe: Recipe, target: Target) -> tuple[int, int]:
     if fsdp < 1 or target.devices % (fsdp * tp):
         raise RequestError(f"mesh.fsdp x mesh.tp = {fsdp} x {tp} = {fsdp * tp} on {target.name}",
                            f"a product that divides its {target.devices} devices", "mesh.fsdp=auto mesh.tp=1")
-    return fsdp, tp
+    return MeshShape(fsdp, tp)
 
 
-def planned_mesh(recipe: Recipe, target: Target) -> tuple[int, int]:
+def planned_mesh(recipe: Recipe, target: Target) -> MeshShape:
     """`mesh_of`, but of one device on a CPU, whatever the recipe says: so it is planned there."""
-    return (1, 1) if target.platform == "cpu" else mesh_of(recipe, target)
+    return MeshShape(1, 1) if target.platform == "cpu" else mesh_of(recipe, target)
 
 
-def longest_batch(recipe: Recipe, fsdp: int) -> tuple[int, int, int]:
-    """Accumulation, rows over all devices, positions: the largest batch that this recipe can make."""
-    return recipe.batch.accumulation, recipe.batch.micro_batch * fsdp, recipe.data.max_length
+def longest_batch(recipe: Recipe, fsdp: int) -> BatchShape:
+    """The largest batch that this recipe can make."""
+    return BatchShape(recipe.batch.accumulation, recipe.batch.micro_batch * fsdp, recipe.data.max_length)
 
 
-def programs_of(recipe: Recipe, fsdp: int) -> Programs:
+def programs_of(recipe: Recipe, fsdp: int) -> ProgramShapes:
     """What this run computes and could die in: updates, what they are made from, held-out batches, answers to items.
 
     The longest prompt is not known without data. One that completions are drawn of leaves them room in the longest row;
     an item has at most the tokens of that row.
     """
     step = longest_batch(recipe, fsdp)
-    programs: dict[ProgramName, tuple[int, int, int]] = {"step": step}
+    programs: dict[ProgramName, ProgramShape] = {"step": step}
     algorithm, evaluation = recipe.algorithm, recipe.evaluation
     if isinstance(algorithm, DrawingAlgorithm):
-        programs["drawing"] = (min(recipe.completions_of_a_rollout(fsdp), MAX_PROMPTS),
-                               recipe.data.max_length - algorithm.max_new_tokens, algorithm.max_new_tokens)
+        programs["drawing"] = GenerationShape(min(recipe.completions_of_a_rollout(fsdp), MAX_PROMPTS),
+                                              recipe.data.max_length - algorithm.max_new_tokens,
+                                              algorithm.max_new_tokens)
         if algorithm.updates > 1:
             # The first update says itself how likely the model finds what it drew; those after it are asked before.
             programs["log_probs"] = step
@@ -55,11 +64,11 @@ def programs_of(recipe: Recipe, fsdp: int) -> Programs:
         programs["log_probs"] = step
     if evaluation.traces != "none":
         # Held-out batches are single: only updates accumulate.
-        programs["evaluation"] = (1, *step[1:])
+        programs["evaluation"] = step._replace(accumulation=1)
     if evaluation.items != "none":
         # The samples of one item are answered together, however many they are.
         prompts = max(evaluation.samples, min(evaluation.batch_size, MAX_PROMPTS))
-        programs["generation"] = (prompts, recipe.data.max_length, evaluation.max_new_tokens)
+        programs["generation"] = GenerationShape(prompts, recipe.data.max_length, evaluation.max_new_tokens)
     return programs
 
 

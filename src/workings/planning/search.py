@@ -207,7 +207,7 @@ def _another(nearest: Nearest) -> list[str]:
 
 
 def _grown(asked: Plan, nearest: Nearest) -> list[str]:
-    before, after = asked.batch[0] * asked.batch[1], nearest.rows
+    before, after = asked.batch.all_rows, nearest.rows
     return [f"its global batch has {after} rows instead of {before}: devices do not share a row"] \
         if before != after else []
 
@@ -233,7 +233,7 @@ def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan,
         plan = make_plan(candidate, shape, target, explained=False, teacher=teacher)
         words = difference(recipe, candidate)
         if plan.verdict.fits:
-            return Nearest(overrides=words, rows=plan.batch[0] * plan.batch[1], peak_bytes=plan.verdict.peak_bytes,
+            return Nearest(overrides=words, rows=plan.batch.all_rows, peak_bytes=plan.verdict.peak_bytes,
                            limit_bytes=plan.verdict.limit_bytes, source=plan.verdict.source, tried=tuple(tried))
         tried.append(" ".join(words))
         # Never lowered: each compilation costs time, and a formula that was too low once may be so again.
@@ -282,7 +282,7 @@ def estimated_programs(recipe: Recipe, shape: ModelShape, target: Target, teache
     asked = changed(recipe, {"mesh.fsdp": 1}) if target.platform == "cpu" else recipe
     request = replace(engine_request(asked, shape, target), split_frozen=split_frozen)
     mesh = planned_mesh(recipe, target)
-    programs = programs_of(recipe, mesh[0])
+    programs = programs_of(recipe, mesh.fsdp)
     needs = with_reference(request, mesh, {
         name: estimate(request, size, mesh, target, name) for name, size in programs.items()})
     if teacher is not None and isinstance(recipe.algorithm, Taught):

@@ -13,9 +13,10 @@ from workings.config.algorithms import Distill, DrawingAlgorithm, Taught
 from workings.config.method import FULL
 from workings.config.recipe import Recipe
 from workings.config.training import BYTES_OF_FORMAT
-from workings.engines.base import EngineRequest, Programs
+from workings.engines.base import EngineRequest, MeshShape, ProgramShape, ProgramShapes
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
+from workings.models.batch import BatchShape
 from workings.models.operations import attention_operations, outer_weights_met, weights_met, weights_read
 from workings.models.weights import PER_LAYER_EMBEDDING
 from workings.planning.communication import communication_seconds
@@ -111,7 +112,7 @@ class RunTime:
                 "evaluation_seconds": self.looking_seconds, "not_counted": list(self.not_counted), **drawn}
 
 
-def step_operations(request: EngineRequest, batch: tuple[int, int, int]) -> float:
+def step_operations(request: EngineRequest, batch: ProgramShape) -> float:
     """Floating-point operations of one update over all devices: matrix products only, a multiply and an add each.
 
     Forward is 2 x parameters in matrices x tokens, backward twice that (with frozen weights once, for they get no
@@ -119,7 +120,8 @@ def step_operations(request: EngineRequest, batch: tuple[int, int, int]) -> floa
     outside of the layers, with the vocabulary and of per-layer embeddings, are never computed again.
     """
     shape = request.shape
-    rows, length = batch[0] * batch[1], batch[2]
+    accumulation, rows, length = batch
+    rows *= accumulation
     tokens = rows * length
     matrices = weights_met(shape)
     # Two products, scores and weighted values; a position sees itself and what is before it, about half of all.
@@ -131,7 +133,7 @@ def step_operations(request: EngineRequest, batch: tuple[int, int, int]) -> floa
     return (weights + again) * 2.0 * matrices * tokens + (3 + again) * attention + weights * head
 
 
-def _forward_operations(request: EngineRequest, batch: tuple[int, int, int]) -> float:
+def _forward_operations(request: EngineRequest, batch: ProgramShape) -> float:
     """Those of a model that is asked and not trained."""
     full_training = replace(request, method=FULL, memory=request.memory.model_copy(update={"remat": "none"}))
     return step_operations(full_training, batch) / 3
@@ -156,7 +158,7 @@ def flop_text(operations: float) -> str:
     return f"{operations / 1000 ** unit:.3g} {FLOP_UNITS[unit]}"
 
 
-def step_seconds(request: EngineRequest, batch: tuple[int, int, int], target: Target, mesh: tuple[int, int],
+def step_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh: MeshShape,
                  own: Throughput | None = None) -> tuple[float | None, str]:
     """Seconds of one step, and how they came about; None and the reason where no rate is known.
 
@@ -165,7 +167,7 @@ def step_seconds(request: EngineRequest, batch: tuple[int, int, int], target: Ta
     pace, how = pace_of(request, target, own)
     if pace is None:
         return None, how
-    operations, devices = step_operations(request, batch), mesh[0] * mesh[1]
+    operations, devices = step_operations(request, batch), mesh.devices
     computing = operations / (pace.operations_a_second * devices)
     how = f"step time: {flop_text(operations)} on {devices} device{'s' * (devices > 1)} at {how}"
     if own is not None or devices == 1:
@@ -177,7 +179,7 @@ def step_seconds(request: EngineRequest, batch: tuple[int, int, int], target: Ta
                                  f"{percent(BANDWIDTH_SHARE, 0)} of their links' rates and with nothing of it hidden")
 
 
-def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target: Target, devices: int, step: float,
+def run_time(recipe: Recipe, request: EngineRequest, programs: ProgramShapes, target: Target, devices: int, step: float,
              *, items: int, held_out: int, teacher: EngineRequest | None = None) -> RunTime:
     """Seconds of the whole run.
 
@@ -194,23 +196,25 @@ def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target:
     """
     # The pace of the steps is the only one that is known, so everything that computes is timed by it.
     per_operation = step / step_operations(request, programs["step"])
-    fsdp = programs["step"][1] // recipe.batch.micro_batch
-    mesh = (fsdp, max(1, devices // fsdp))
+    _, step_rows, _ = programs["step"]
+    fsdp = step_rows // recipe.batch.micro_batch
+    mesh = MeshShape(fsdp, max(1, devices // fsdp))
     steps, every = recipe.training.steps, recipe.checkpoint.every_steps
     checkpoint = checkpoint_bytes(request)
     looking, missing = 0.0, []
     if "evaluation" in programs or "generation" in programs:
         looks = max(1, steps // recipe.evaluation.every_steps)
         if "evaluation" in programs:
-            rows = programs["evaluation"][1]
+            _, rows, _ = programs["evaluation"]
             # A third of a step, because backward costs about twice as much as forward.
             forward = per_operation * step_operations(request, programs["evaluation"]) / 3
             looking += looks * -(-held_out // rows) * forward
             missing += [] if held_out else ["held-out losses, whose number of rows is not known here"]
         if "generation" in programs:
+            prompts, *_ = programs["generation"]
             batch = answer_seconds(request, programs["generation"], target, mesh, per_operation)
             # The untrained model answers the same items once more.
-            asked = -(-items // programs["generation"][0]) * (2 if recipe.evaluation.base else 1)
+            asked = -(-items // prompts) * (2 if recipe.evaluation.base else 1)
             looking += batch * (asked + (looks if recipe.evaluation.samples else 0))
             missing += [] if items else ["answers to the items, whose number is not known here"]
     if fsdp > 1 and not target.interconnect_gb_s and {"generation", "drawing"} & set(programs):
@@ -237,22 +241,22 @@ def run_time(recipe: Recipe, request: EngineRequest, programs: Programs, target:
         not_counted=("reading data and weights, compiling", *missing))
 
 
-def rollout_seconds(recipe: Recipe, request: EngineRequest, programs: Programs, target: Target,
-                    mesh: tuple[int, int], per_operation: float) -> float:
+def rollout_seconds(recipe: Recipe, request: EngineRequest, programs: ProgramShapes, target: Target,
+                    mesh: MeshShape, per_operation: float) -> float:
     """Seconds to draw the completions of one rollout, as many at a time as an engine draws.
 
     Where several updates learn from them, the model that drew them says first how likely it finds them.
     """
-    batches = -(-recipe.completions_of_a_rollout(mesh[0]) // programs["drawing"][0])
-    rows, length, new = programs["drawing"]
-    read = prompts_read(request, "drawing", -(-rows // mesh[0])) * mesh[0]
-    seconds = batches * answer_seconds(request, (rows, length, new), target, mesh, per_operation, read=read)
+    rows, *_ = programs["drawing"]
+    batches = -(-recipe.completions_of_a_rollout(mesh.fsdp) // rows)
+    read = prompts_read(request, "drawing", -(-rows // mesh.fsdp)) * mesh.fsdp
+    seconds = batches * answer_seconds(request, programs["drawing"], target, mesh, per_operation, read=read)
     if "log_probs" in programs and isinstance(recipe.algorithm, DrawingAlgorithm):
         seconds += recipe.algorithm.updates * per_operation * step_operations(request, programs["log_probs"]) / 3
     return seconds
 
 
-def answer_seconds(request: EngineRequest, prompts: tuple[int, int, int], target: Target, mesh: tuple[int, int],
+def answer_seconds(request: EngineRequest, prompts: ProgramShape, target: Target, mesh: MeshShape,
                    per_operation: float, *, read: int = 0) -> float:
     """Seconds to answer one batch of prompts of the greatest length with as many new tokens as there may be.
 
@@ -261,7 +265,7 @@ def answer_seconds(request: EngineRequest, prompts: tuple[int, int, int], target
     prompts that are read, where several answers continue one; 0: as many as answers.
     """
     rows, length, new = prompts
-    forward = per_operation * (step_operations(request, (1, read or rows, length)) / 3)
+    forward = per_operation * (step_operations(request, BatchShape(1, read or rows, length)) / 3)
     if not target.bandwidth_gb_s:
         return forward + per_operation * 2.0 * weights_read(request.shape) * rows * new
     fsdp, tp = mesh
@@ -269,7 +273,7 @@ def answer_seconds(request: EngineRequest, prompts: tuple[int, int, int], target
     outer = BYTES_OF_FORMAT[request.precision.parameters] * sum(
         each.elements for each in local_tensors(request.shape, 1, 1)
         if not each.in_layer and each.name != PER_LAYER_EMBEDDING)
-    layers = (exact_parts(request, (1, 1, 1), 1, 1)["parameters"] - outer) / tp
+    layers = (exact_parts(request, BatchShape(1, 1, 1), 1, 1)["parameters"] - outer) / tp
     # Of the embedding a device reads its own part: a few rows travel there, not weights.
     token = (layers + outer / (fsdp * tp)) / target.bandwidth_gb_s
     if target.interconnect_gb_s:

@@ -10,7 +10,7 @@ from workings.record.number_text import percent
 
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
-    from workings.engines.base import Inspection
+    from workings.engines.base import Inspection, ProgramShape
     from workings.hardware.catalog import Target
 
 MARGINAL_SHARE = 0.9
@@ -96,7 +96,7 @@ def judge(inspection: "Inspection", device: DeviceFacts, memory: HostMemory | No
                    available_bytes=memory.available_bytes if memory else 0)
 
 
-def notes(recipe: "Recipe", target: "Target", inspection: "Inspection", batch: tuple[int, int, int]) -> list[str]:
+def notes(recipe: "Recipe", target: "Target", inspection: "Inspection", batch: "ProgramShape") -> list[str]:
     """What else to know about a verdict: who answered about a program's ``batch``, and what fitting does not say."""
     said = []
     if inspection.refused:

@@ -14,7 +14,7 @@ from workings.config.recipe import Recipe
 from workings.data.batches import Position, bucket_lengths, make_batch
 from workings.data.rows import Row
 from workings.engines.base import Completion
-from workings.models.batch import Batch
+from workings.models.batch import Batch, BatchShape
 from workings.models.tokenizer import Tokenizer
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE
 from workings.record.digest import bytes_digest
@@ -161,9 +161,9 @@ class RolloutShape:
         """Completions that one update learns from."""
         return self.micro_batches * self.rows
 
-    def of_batch(self, length: int) -> tuple[int, int, int]:
-        """Accumulation, rows, positions of the batch that holds a row of this length."""
-        return self.micro_batches, self.rows, next(size for size in self.buckets if size >= length)
+    def of_batch(self, length: int) -> BatchShape:
+        """Shape of the batch that holds a row of this length."""
+        return BatchShape(self.micro_batches, self.rows, next(size for size in self.buckets if size >= length))
 
 
 def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: DrawingAlgorithm) -> Batch:
@@ -181,11 +181,11 @@ def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: Drawin
     # Where dynamic sampling found too few groups, the rest is empty.
     sequences = [[row] for row in rows] + [[] for _ in range(shape.rows_per_update - len(rows))]
     size = shape.of_batch(max((len(row.tokens) for row in rows), default=1))
-    batch = make_batch(sequences, size[:2], size[2], shape.pad_id)
+    batch = make_batch(sequences, size[:2], size.positions, shape.pad_id)
     said = rollout.reference_log_probs[part * shape.rows_per_update:(part + 1) * shape.rows_per_update]
     # What a teacher says is in the advantages already.
     names = algorithm.objective.signals if said else (ADVANTAGE, BEHAVIOR)
-    signals = {name: np.zeros((shape.rows_per_update, size[2]), np.float32) for name in names}
+    signals = {name: np.zeros((shape.rows_per_update, size.positions), np.float32) for name in names}
     for number, (prompt, sample) in enumerate(samples):
         span = learned_span(prompt, sample)
         # As a record keeps them, from which a verifier makes the advantages again.
@@ -201,7 +201,7 @@ def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: Drawin
     made = Batch.of(arrays, divided_by=algorithm.divisor(rows=len(rows), tokens=tokens) if rows else 1.0)
     # The stop token counts among the new tokens, so no row has more supervised positions. One number for all batches:
     # another one would be another program.
-    return made.with_loss_positions(min(algorithm.max_new_tokens, size[2]))
+    return made.with_loss_positions(min(algorithm.max_new_tokens, size.positions))
 
 
 def learned_span(prompt: Prompt, sample: Sample) -> slice:

@@ -232,5 +232,5 @@ def _sentence(picked: PickedMachine) -> str:
     alone = "" if picked.target.devices == processes else (
         f" Planned for one process alone: {processes} take {processes} times these rows where the mesh is auto.")
     return (f"{gib(plan.verdict.peak_bytes)} of {gib(plan.verdict.limit_bytes)} a device ({plan.verdict.source}); "
-            f"mesh fsdp={plan.mesh[0]} tp={plan.mesh[1]}; {plan.batch[0]} x {plan.batch[1]} x {plan.batch[2]} tokens "
+            f"mesh fsdp={plan.mesh.fsdp} tp={plan.mesh.tp}; {' x '.join(map(str, plan.batch))} tokens "
             f"an update.{alone}")

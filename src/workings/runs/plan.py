@@ -90,7 +90,7 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, r
     """`plan` for a machine that need not be in the catalog; errors as there."""
     loaded = with_engine(loaded, target.platform)
     shape = find_shape(loaded)
-    loaded = with_steps(loaded, planned_mesh(loaded.recipe, target)[0])
+    loaded = with_steps(loaded, planned_mesh(loaded.recipe, target).fsdp)
     teacher = teacher_model(loaded)
     made = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher)
     made = timed(made, loaded, shape, target, measured_throughput(runs, target) if runs.is_dir() else None, teacher)

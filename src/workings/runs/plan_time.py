@@ -24,7 +24,7 @@ def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, o
     """The plan with the seconds of its run; as it was where no rate is known. ``teacher``: as of `make_plan`."""
     recipe = loaded.recipe
     request = engine_request(recipe, shape, target)
-    devices = plan.mesh[0] * plan.mesh[1]
+    devices = plan.mesh.devices
     seconds, how = step_seconds(request, plan.batch, target, plan.mesh, own)
     if seconds is None:
         return plan
@@ -34,15 +34,15 @@ def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, o
         return replace(plan, step_seconds=seconds, step_time=how, remarks=(*plan.remarks, unknown))
     asked = None if teacher is None or not isinstance(recipe.algorithm, Taught) else teacher_request(
         request, teacher, recipe.algorithm.teacher_precision)
-    spent = run_time(recipe, request, programs_of(recipe, plan.mesh[0]), target, devices, seconds,
+    spent = run_time(recipe, request, programs_of(recipe, plan.mesh.fsdp), target, devices, seconds,
                      items=count_items(loaded), held_out=0, teacher=asked)
     if (pairs := count_pairs(loaded)) and spent.reference_seconds:
         # Two rows a pair. `run_time` counts a batch for every step, but the reference is asked about each pair once.
-        batches = -(-2 * pairs // (plan.batch[0] * plan.batch[1]))
+        batches = -(-2 * pairs // plan.batch.all_rows)
         spent = replace(spent, reference_seconds=min(1.0, batches / spent.steps) * spent.reference_seconds)
     if isinstance(recipe.algorithm, TraceDistill) and (rows := count_rows(loaded)):
         # Likewise of the first epoch's rows, whatever the number of steps.
-        share = min(1.0, -(-rows // (plan.batch[0] * plan.batch[1])) / spent.steps)
+        share = min(1.0, -(-rows // plan.batch.all_rows) / spent.steps)
         spent = replace(spent, teacher_seconds=share * spent.teacher_seconds)
     return replace(plan, step_seconds=seconds, time=spent, step_time=how)
 

@@ -12,7 +12,7 @@ from workings.engines.base import Engine, EngineRequest, Inspection, ProgramName
 from workings.engines.left_aside import LeftAside, find_left_aside
 from workings.engines.registry import RegisteredEngine, find_engine
 from workings.hardware.device import DeviceFacts
-from workings.models.batch import Batch
+from workings.models.batch import Batch, BatchShape
 from workings.planning.changes import with_counted_steps
 from workings.planning.frozen import TEACHER
 from workings.planning.verdict import Verdict, judge
@@ -37,7 +37,7 @@ class TrainSetup(ResolvedRun):
     schedule: Schedule
     request: EngineRequest
     """What the engine was asked for."""
-    longest_batch: tuple[int, int, int]
+    longest_batch: BatchShape
     """Accumulation, rows over all devices, positions: the batch that decides whether the run fits."""
     program: ProgramName
     """What decides whether it fits: the step, or asking the teacher where the step alone would fit."""

@@ -16,7 +16,7 @@ from workings.data.rows import RowSet, build_rows
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
 from workings.errors import RequestError
 from workings.hardware.machine import cache_directory
-from workings.models.batch import Batch
+from workings.models.batch import Batch, BatchShape
 from workings.record import jsonl
 from workings.record.digest import bytes_digest
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
@@ -43,11 +43,11 @@ class TraceData:
     def check(self, engine: Engine) -> None:
         """Every engine learns from traces."""
 
-    def shapes(self) -> list[tuple[int, int, int]]:
+    def shapes(self) -> list[BatchShape]:
         """All shapes (A, B, S), longest first."""
         return self.batches.shapes()
 
-    def blank(self, shape: tuple[int, int, int]) -> Batch:
+    def blank(self, shape: BatchShape) -> Batch:
         """A batch without contents."""
         return self.batches.blank(shape)
 

@@ -18,11 +18,12 @@ from workings.engines.base import (
     Inspection,
     Inspections,
     LikelihoodEngine,
+    MeshShape,
     State,
 )
 from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
-from workings.models.batch import Batch
+from workings.models.batch import Batch, BatchShape
 from workings.planning.frozen import asked_by_formula, teacher_request, with_reference, with_teacher
 from workings.record.digest import json_digest
 from workings.record.layout import PROMPTS, REWARDS, TEACHER
@@ -58,11 +59,11 @@ class TrainingData(Protocol):
         """Raise `RequestError` where this engine cannot learn from them."""
         ...
 
-    def shapes(self) -> list[tuple[int, int, int]]:
+    def shapes(self) -> list[BatchShape]:
         """All shapes (A, B, S) of batches that can come, longest first."""
         ...
 
-    def blank(self, shape: tuple[int, int, int]) -> Batch:
+    def blank(self, shape: BatchShape) -> Batch:
         """A batch of one of the `shapes` without contents."""
         ...
 
@@ -108,11 +109,11 @@ class PromptData:
                 **({} if self.rewards is None else {"rewards": json_digest(self.rewards.recorded())}),
                 **({} if self.teacher is None else {"teacher": self.teacher.digest})}
 
-    def shapes(self) -> list[tuple[int, int, int]]:
+    def shapes(self) -> list[BatchShape]:
         """All shapes (A, B, S), longest first."""
         return [self.shape.of_batch(length) for length in reversed(self.shape.buckets)]
 
-    def blank(self, shape: tuple[int, int, int]) -> Batch:
+    def blank(self, shape: BatchShape) -> Batch:
         """A batch without contents, with as many supervised positions as a completion may have."""
         return Batch.blank(shape).with_loss_positions(min(self.algorithm.max_new_tokens, shape[2]))
 
@@ -267,7 +268,7 @@ def beside_frozen(learned: TrainingData, request: EngineRequest, device: DeviceF
 
     Of a teacher also the program in which it is asked, by formula: compiling it is left to `workings plan`.
     """
-    mesh = device.mesh["fsdp"], device.mesh["tp"]
+    mesh = MeshShape(device.mesh["fsdp"], device.mesh["tp"])
     needs = with_reference(request, mesh, {"step": step})
     teacher = learned.teacher if isinstance(learned, PromptData | TaughtData) else None
     if teacher is None:

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 from jax.experimental import topologies
 
-from workings.engines.base import ANSWERING, EngineRequest
+from workings.engines.base import EngineRequest, GenerationShape, program_shape
 from workings.engines.jax.buffer_assignment import Sizes, assignment_text, heap_parts
 from workings.engines.jax.inspect import inspection, refusal
 from workings.engines.jax.params_tree import stacks
@@ -29,6 +29,7 @@ from workings.engines.jax.spec import abstract_state, batch_shapes, build_spec, 
 from workings.engines.jax.step import StepSpec
 from workings.engines.jax.target import PACKAGES, largest_arrays
 from workings.errors import RequestError
+from workings.models.batch import BatchShape
 from workings.models.weights import layer_shapes
 
 HLO_NAMES = {"float32": "f32", "bfloat16": "bf16"}
@@ -75,8 +76,9 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
         details["largest_arrays"] = largest_arrays(compiled.as_text())
     except jax.errors.JaxRuntimeError as error:  # jaxlib may be older than the compiler, and not know its instructions
         details["largest_arrays_absent"] = str(error).splitlines()[0][:300]
-    tokens = () if ask["program"] in ANSWERING else (  # prompts are copied to all devices
-        compiled.input_shardings[0][1]["tokens"].shard_shape(tuple(ask["batch"])))
+    size = program_shape(ask["program"], ask["batch"])
+    tokens = () if isinstance(size, GenerationShape) else (  # prompts are copied to all devices
+        compiled.input_shardings[0][1]["tokens"].shard_shape(size))
     text = assignment_text(Path(ask["dump"]))
     answer = inspection(compiled, details)
     return {"inspection": asdict(replace(
@@ -121,23 +123,23 @@ def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
            places: dict[str, Any]) -> tuple[Any, int, int, Sizes]:
     """The program, bytes per device that lie beside it while it runs and of its batch, the sizes of its arrays."""
     # A step's arguments are the whole state. The other programs take parameters only, and moments lie beside them.
-    first, rows, length = ask["batch"]
     program, resident = ask["program"], _beside(spec, state, places)
-    if program in ANSWERING:
+    size = program_shape(program, ask["batch"])
+    if isinstance(size, GenerationShape):
         drawn = ask["request"]["completions_of_a_prompt"] if program == "drawing" else 0
-        lowered = lower_generation(spec, state, places, first, rows, length, drawn=drawn)
-        prompts, *padded = generation_sizes(first, rows, length, spec.layout.fsdp, drawn)
+        lowered = lower_generation(spec, state, places, size, drawn=drawn)
+        prompts, *padded = generation_sizes(size, spec.layout.fsdp, drawn)
         # Prompts are int32; lengths, seeds and stop tokens are a few bytes a row and are left out.
         return lowered, resident, 4 * prompts * padded[1], _sizes(
             spec, state, places, padded[0], padded[1], padded[1] + padded[2])
-    arrays = batch_shapes((first, rows, length), spec.objective.signals if program == "step" else ())
+    arrays = batch_shapes(size, spec.objective.signals if program == "step" else ())
     batch = _bytes(arrays, dict.fromkeys(arrays, spec.layout.batch()))
-    sizes = _sizes(spec, state, places, rows, length)
+    sizes = _sizes(spec, state, places, size.rows, size.positions)
     if program == "step":
         # As one program also where it runs as several (`StepByLength`): what is there at a time is the same.
-        first, rows = spec.variant.micro_batches(first, rows)
-        return lower_step(spec, state, places, (first, rows, length)), 0, batch, replace(sizes, updates=True)
-    return lower_forward(program, spec, state, places, (first, rows, length)), resident, batch, sizes
+        split = BatchShape(*spec.variant.micro_batches(size.accumulation, size.rows), size.positions)
+        return lower_step(spec, state, places, split), 0, batch, replace(sizes, updates=True)
+    return lower_forward(program, spec, state, places, size), resident, batch, sizes
 
 
 def _beside(spec: StepSpec, state: dict[str, Any], places: dict[str, Any]) -> int:

@@ -9,11 +9,13 @@ from typing import Any
 
 from workings.engines.base import (
     EngineRequest,
+    GenerationShape,
     Inspection,
     Inspections,
     NotInspected,
     ProgramName,
-    Programs,
+    ProgramShape,
+    ProgramShapes,
     Refusal,
 )
 from workings.engines.gpu_settings import gpu_share
@@ -60,7 +62,7 @@ class JaxPlanning:
         return refusals
 
     @classmethod
-    def inspect_for(cls, request: EngineRequest, programs: Programs, target: Target) -> Inspections:
+    def inspect_for(cls, request: EngineRequest, programs: ProgramShapes, target: Target) -> Inspections:
         """The engine's own programs compiled for a target; where the step is refused, the step alone.
 
         Raises:
@@ -110,23 +112,23 @@ class JaxPlanning:
         return int(limit * share), f"{share:.0%} of the card, which a run with JAX takes; {source}"
 
 
-def _compile(request: EngineRequest, machine: CompileTarget, notes: tuple[str, ...], size: tuple[int, int, int],
+def _compile(request: EngineRequest, machine: CompileTarget, notes: tuple[str, ...], size: ProgramShape,
              program: ProgramName) -> Inspection:
     answer = compile_for(request, size, machine, program=program)
     check_split(answer, size)
     return replace(answer, notes=notes)
 
 
-def check_split(inspection: Inspection, batch: tuple[int, int, int]) -> None:
+def check_split(inspection: Inspection, size: ProgramShape) -> None:
     """Each device's program must hold its own share of the rows.
 
     A library that asks for the host's platform while tracing can leave a batch whole without a word; the verdict would
     be about a program that no device runs. Raises `WorkingsError` then. Prompts of a generation are copied to all
     devices on purpose.
     """
-    if not inspection.tokens_per_device:
+    if not inspection.tokens_per_device or isinstance(size, GenerationShape):
         return
-    expected = (batch[0], batch[1] // inspection.details["mesh"]["fsdp"], batch[2])
+    expected = size._replace(rows=size.rows // inspection.details["mesh"]["fsdp"])
     if inspection.tokens_per_device != expected:
         raise WorkingsError(f"the compiled program takes tokens {list(inspection.tokens_per_device)} on each device; "
                             f"{list(expected)} were expected, so this is not the program that would run")

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from workings.engines.base import GenerationShape
 from workings.engines.jax.generate import MAX_ROWS, bucket, make_generate, padded_prompts
 from workings.engines.jax.most_likely import make_most_likely
 from workings.engines.jax.spec import batch_shapes
@@ -34,15 +35,15 @@ def lower_forward(name: str, spec: StepSpec, abstract: dict[str, Any], shardings
     return jitted.lower(abstract["params"], batch_shapes(shape))
 
 
-def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any], rows: int, prompt: int,
-                     new: int, *, drawn: int) -> Any:
-    """``rows`` answers to prompts of up to ``prompt`` tokens with ``new`` more, as `Generator` compiles it.
+def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
+                     size: GenerationShape, *, drawn: int) -> Any:
+    """Completions of prompts, as `Generator` compiles it.
 
     They are greedy, or so many of each prompt are ``drawn``: then the program makes noise for every token of the
     vocabulary, too.
     The sizes are padded as `Generator` pads them; prompts are copied to all devices, parameters lie where they are.
     """
-    prompts, rows, prompt, room = generation_sizes(rows, prompt, new, spec.layout.fsdp, drawn)
+    prompts, rows, prompt, room = generation_sizes(size, spec.layout.fsdp, drawn)
     # Places come with the parameters, because `Generator` jits without input shardings.
     params = jax.tree.map(lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
                           abstract["params"], shardings["params"])
@@ -57,11 +58,11 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
                         array((rows,), np.uint32))
 
 
-def generation_sizes(rows: int, prompt: int, new: int, fsdp: int, drawn: int) -> tuple[int, int, int, int]:
+def generation_sizes(size: GenerationShape, fsdp: int, drawn: int) -> tuple[int, int, int, int]:
     """Prompts, rows, prompt slots and new slots of the program that writes so many answers.
 
     ``drawn``: how many of each prompt; 0: one greedy answer.
     """
-    copies = largest_divisor(drawn, min(MAX_ROWS, rows) // fsdp)
-    prompts = padded_prompts(rows // copies, copies, fsdp, MAX_ROWS)
-    return prompts, prompts * copies, bucket(prompt), bucket(new)
+    copies = largest_divisor(drawn, min(MAX_ROWS, size.prompts) // fsdp)
+    prompts = padded_prompts(size.prompts // copies, copies, fsdp, MAX_ROWS)
+    return prompts, prompts * copies, bucket(size.prompt_tokens), bucket(size.new_tokens)

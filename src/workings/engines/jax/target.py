@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from workings.engines.base import EngineRequest, Inspection, ProgramName
+from workings.engines.base import EngineRequest, Inspection, ProgramName, ProgramShape
 from workings.engines.gpu_settings import same_kernels
 from workings.errors import RequestError, WorkingsError
 from workings.hardware.compile_target import CompileTarget, CudaTarget, TpuTarget
@@ -53,13 +53,13 @@ def compiler_environment(target: CompileTarget) -> dict[str, str]:
     return {}
 
 
-def compile_for(request: EngineRequest, batch: tuple[int, int, int], target: CompileTarget, devices: int = 0,
+def compile_for(request: EngineRequest, size: ProgramShape, target: CompileTarget, devices: int = 0,
                 program: ProgramName = "step") -> Inspection:
     """Compile one program of ``request`` for devices that are not here.
 
     Args:
         request: as for `JaxEngine.open`; ``mesh.fsdp: auto`` takes all devices (on a CPU: one).
-        batch: of the program, as in `workings.engines.base.Programs`.
+        size: of the program.
         target: the devices.
         devices: use only the first so many; 0: all.
         program: the step, or one without an update: the loss or the log probabilities of a batch, or completions with
@@ -77,7 +77,7 @@ def compile_for(request: EngineRequest, batch: tuple[int, int, int], target: Com
         WorkingsError: the compiler failed for another reason than memory.
     """
     with tempfile.TemporaryDirectory(prefix="workings-compile-") as dump:
-        ask = {"request": replace(request, device=target.platform).to_json(), "batch": list(batch),
+        ask = {"request": replace(request, device=target.platform).to_json(), "batch": list(size),
                "target": asdict(target), "devices": devices, "program": program, "dump": dump}
         own = os.environ.get("XLA_FLAGS", "")
         # A run on such a card chooses its kernels so, and each choice has its own memory.

@@ -278,7 +278,7 @@ class TorchEngine(TorchPlanning):
     def inspect(self, batch: Batch) -> Inspection:
         """What a step on a batch of this shape needs."""
         refuse_conflicts(self.request, batch.tokens.shape[0])
-        return inspection(self.request, batch.tokens.shape, self.device, self.spec.mesh.fsdp)
+        return inspection(self.request, batch.shape, self.device, self.spec.mesh.fsdp)
 
     def check_device(self) -> Mapping[str, Any]:
         """Run a matrix product and compare it with NumPy."""

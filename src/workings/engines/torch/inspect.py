@@ -10,10 +10,11 @@ from workings.engines.torch.card.check import serves
 from workings.engines.torch.device import Device
 from workings.engines.torch.trace.inspect import TracedCard, inspect_step
 from workings.engines.torch.trace.target import trace_for
+from workings.models.batch import BatchShape
 
 
-def inspection(request: EngineRequest, batch: tuple[int, ...], device: Device, fsdp: int) -> Inspection:
-    """Bytes a device of a step on a batch ``(A, B, S)`` shared by ``fsdp`` processes, traced without running it."""
+def inspection(request: EngineRequest, batch: BatchShape, device: Device, fsdp: int) -> Inspection:
+    """Bytes a device of a step on a batch shared by ``fsdp`` processes, traced without running it."""
     card = TracedCard()
     if device.platform == "gpu":
         facts = torch.cuda.get_device_properties(device.device)
@@ -23,5 +24,5 @@ def inspection(request: EngineRequest, batch: tuple[int, ...], device: Device, f
     if fsdp == 1:
         return inspect_step(request, batch, device.platform, card)
     # In a child: processes that are not there cannot be told from the real ones that this one computes with.
-    return trace_for(request, {"step": (batch[0], batch[1], batch[2])}, device.platform, capability=card.capability,
+    return trace_for(request, {"step": batch}, device.platform, capability=card.capability,
                      limit_bytes=card.limit_bytes)["step"]

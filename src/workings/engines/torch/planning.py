@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from workings.config.training import MeshConfig
-from workings.engines.base import EngineRequest, Inspections, NotInspected, Programs, Refusal
+from workings.engines.base import EngineRequest, Inspections, NotInspected, ProgramShapes, Refusal
 from workings.engines.refusals import host_table_refusal, optimizer_refusal, packing_refusal
 from workings.engines.source_digest import library_versions, source_digest
 from workings.engines.torch.trace.target import trace_for
@@ -48,7 +48,7 @@ class TorchPlanning:
         return refusals
 
     @classmethod
-    def inspect_for(cls, request: EngineRequest, programs: Programs, target: Target) -> Inspections:
+    def inspect_for(cls, request: EngineRequest, programs: ProgramShapes, target: Target) -> Inspections:
         """The engine's own programs under fake tensors, all in one child process: importing PyTorch takes seconds.
 
         Raises:
@@ -62,7 +62,7 @@ class TorchPlanning:
             raise refusal.error()
         if request.mesh.fsdp == "auto":
             request = replace(request, mesh=MeshConfig(fsdp=target.devices, tp=1))
-        inspections = trace_for(request, {str(name): size for name, size in programs.items()}, target.platform,
+        inspections = trace_for(request, programs, target.platform,
                                 capability=target.compute_capability, limit_bytes=target.memory_bytes)
         return {name: inspections[name] for name in programs}
 

@@ -31,7 +31,7 @@ from workings.engines.torch.rounding import MASTER
 from workings.engines.torch.sharding import FsdpRoot, local
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
-from workings.models.batch import Batch
+from workings.models.batch import Batch, BatchShape
 from workings.objectives.policy_gradient import temperature_of
 
 
@@ -110,9 +110,9 @@ def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[
     return micro_batches
 
 
-def blank_rows(spec: TorchSpec, shape: tuple[int, int, int]) -> list[Rows]:
-    """Micro batches of this shape ``[A, B, S]`` in which every position is supervised: what needs most memory."""
-    count, length = shape[1] // spec.mesh.fsdp, shape[2]
+def blank_rows(spec: TorchSpec, shape: BatchShape) -> list[Rows]:
+    """Micro batches of this shape in which every position is supervised: what needs most memory."""
+    count, length = shape.rows // spec.mesh.fsdp, shape.positions
 
     def zeros(*size: int) -> Tensor:
         return torch.zeros(size, dtype=torch.int64, device=spec.device)
@@ -121,7 +121,7 @@ def blank_rows(spec: TorchSpec, shape: tuple[int, int, int]) -> list[Rows]:
     return [Rows(tokens=zeros(count, length), positions=zeros(count, length), segment_ids=zeros(count, length),
                  index=zeros(count * length), targets=zeros(count * length), packed=False,
                  signals={name: torch.zeros(count * length, device=spec.device) for name in spec.objective.signals})
-            for _ in range(shape[0])]
+            for _ in range(shape.accumulation)]
 
 
 def empty_state(spec: TorchSpec, *, trainable: bool = True) -> State:

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from workings.engines.base import EngineRequest, Inspection
+from workings.engines.base import EngineRequest, Inspection, ProgramName, ProgramShape
 from workings.engines.torch.attention import choose
 from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.card.check import FIRST_CAPABILITY
@@ -28,10 +28,11 @@ from workings.engines.torch.step import State, empty_state
 from workings.engines.torch.trace.allocator import MIN_BLOCK, CachingAllocator, OutOfMemory
 from workings.engines.torch.trace.events import PAGE, Event, Log, live_peak
 from workings.engines.torch.trace.experts import grouped_products
-from workings.engines.torch.trace.programs import PROGRAMS, Program, Size
+from workings.engines.torch.trace.programs import PROGRAMS
 from workings.engines.torch.trace.tracker import LiveStorages
 from workings.engines.torch.trace.workspace import CONTEXT_BYTES, Workspace, card_workspaces, cublas_workspace
 from workings.hardware.memory import gib
+from workings.models.batch import BatchShape
 
 CONTEXT = "CUDA context"
 PER_LAYER_TABLE = "per-layer embeddings (frozen)"
@@ -49,13 +50,13 @@ class TracedCard:
     """Whether the kernels of `card` run there, where the card's matrix units are new enough."""
 
 
-def inspect_step(request: EngineRequest, batch: tuple[int, ...], platform: str,
+def inspect_step(request: EngineRequest, batch: BatchShape, platform: str,
                  card: TracedCard | None = None) -> Inspection:
-    """Trace the step of a request for a batch ``(A, B, S)``; see `inspect_program`."""
-    return inspect_program(request, "step", (batch[0], batch[1], batch[2]), platform, card or TracedCard())
+    """Trace the step of a request for a batch; see `inspect_program`."""
+    return inspect_program(request, "step", batch, platform, card or TracedCard())
 
 
-def inspect_program(request: EngineRequest, program: Program, size: Size, platform: str,
+def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramShape, platform: str,
                     card: TracedCard) -> Inspection:
     """Trace one program of a run.
 
@@ -73,7 +74,8 @@ def inspect_program(request: EngineRequest, program: Program, size: Size, platfo
         RequestError: the engine does not do what is asked for.
     """
     start = monotonic()
-    refuse_conflicts(request, size[0] if program == "step" else 1)
+    accumulation, *_ = size
+    refuse_conflicts(request, accumulation if program == "step" else 1)
     fsdp = request.mesh.fsdp if isinstance(request.mesh.fsdp, int) else 1
     if fsdp > 1:
         refuse_unsplit(request, fsdp)
@@ -137,7 +139,7 @@ def _spec(request: EngineRequest, platform: str, card: TracedCard, mesh: Process
     return with_kernels(kernels, replace(spec, attention=attention)), notes
 
 
-def trace(spec: TorchSpec, program: Program, size: Size, platform: str, request: EngineRequest) -> Log:
+def trace(spec: TorchSpec, program: ProgramName, size: ProgramShape, platform: str, request: EngineRequest) -> Log:
     """The events of one program, from the first parameter on; of one process where several share it."""
     # Buffers of transformers are real: tables of a few kilobytes.
     with FakeTensorMode(allow_non_fake_inputs=True), grouped_products(spec.compute_dtype):

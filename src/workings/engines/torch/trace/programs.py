@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from workings.engines.base import EngineRequest, ProgramName
+from workings.engines.base import EngineRequest, GenerationShape, ProgramName
 from workings.engines.prefill import largest_divisor
 from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.generate import Pick, drawn, greedy, read_prompts
@@ -21,25 +22,23 @@ from workings.engines.torch.step import (
     micro_batch_most_likely,
     run_step,
 )
+from workings.models.batch import BatchShape
 from workings.objectives.top_tokens import TopTokens
 
-Program = ProgramName
-Size = tuple[int, int, int]
-"""As in `workings.engines.base.Programs`."""
 UPDATES = 2
 
 
-def step(spec: TorchSpec, state: State, size: Size, request: EngineRequest) -> None:
+def step(spec: TorchSpec, state: State, size: BatchShape, request: EngineRequest) -> None:
     """Two updates: only from the second on are moments, caches and the allocator's pools as in a long run."""
     for _ in range(UPDATES):
         rows = [replace(part, packed=request.packed) for part in blank_rows(spec, size)]
-        run_step(spec, state, rows, float(size[0] * size[1] * size[2]), 1e-3)
+        run_step(spec, state, rows, float(size.all_rows * size.positions), 1e-3)
         # As in a run, a batch is gone before the next one comes.
         del rows
 
 
 @torch.no_grad()
-def evaluation(spec: TorchSpec, state: State, size: Size, request: EngineRequest) -> None:
+def evaluation(spec: TorchSpec, state: State, size: BatchShape, request: EngineRequest) -> None:
     """Loss of one held-out batch beside the whole state."""
     for part in blank_rows(spec, size):
         part = replace(part, packed=request.packed)
@@ -47,7 +46,7 @@ def evaluation(spec: TorchSpec, state: State, size: Size, request: EngineRequest
 
 
 @torch.no_grad()
-def log_probs(spec: TorchSpec, state: State, size: Size, request: EngineRequest) -> None:
+def log_probs(spec: TorchSpec, state: State, size: BatchShape, request: EngineRequest) -> None:
     """Log probabilities of a batch's targets, or a teacher's most likely tokens, one micro batch after the other."""
     asked = spec.objective
     ask = partial(micro_batch_most_likely, count=asked.top_k, below=spec.shape.vocab_size) if isinstance(
@@ -58,7 +57,7 @@ def log_probs(spec: TorchSpec, state: State, size: Size, request: EngineRequest)
 
 
 @torch.no_grad()
-def answers(spec: TorchSpec, state: State, size: Size, request: EngineRequest, *, pick: Pick = greedy,
+def answers(spec: TorchSpec, state: State, size: GenerationShape, request: EngineRequest, *, pick: Pick = greedy,
             copies: int = 1) -> None:
     """Reading all prompts, and the last new token, whose cache is the longest; those between need less.
 
@@ -70,14 +69,14 @@ def answers(spec: TorchSpec, state: State, size: Size, request: EngineRequest, *
     state.model.train()
 
 
-def drawing(spec: TorchSpec, state: State, size: Size, request: EngineRequest) -> None:
+def drawing(spec: TorchSpec, state: State, size: GenerationShape, request: EngineRequest) -> None:
     """`answers` that are drawn, several of each prompt."""
-    uniform = torch.zeros((max(2, size[2]), size[0]), dtype=torch.float64, device=spec.device)
-    copies = largest_divisor(request.completions_of_a_prompt, size[0]) if spec.shape.proven else 1
+    uniform = torch.zeros((max(2, size.new_tokens), size.prompts), dtype=torch.float64, device=spec.device)
+    copies = largest_divisor(request.completions_of_a_prompt, size.prompts) if spec.shape.proven else 1
     answers(spec, state, size, request, pick=drawn(1.0, uniform), copies=copies)
 
 
-def _generate(spec: TorchSpec, model: PreTrainedModel, size: Size, pick: Pick, copies: int) -> None:
+def _generate(spec: TorchSpec, model: PreTrainedModel, size: GenerationShape, pick: Pick, copies: int) -> None:
     prompts, length, new = size
     index = torch.zeros((prompts, length), dtype=torch.int64, device=spec.device)
     lengths = torch.full((prompts,), length, device=spec.device)
@@ -107,6 +106,7 @@ def _lengthen(cache: DynamicCache, slots: int) -> None:
         layer.keys, layer.values = old.new_empty(size), old.new_empty(size)
 
 
-PROGRAMS: dict[Program, Callable[[TorchSpec, State, Size, EngineRequest], None]] = {
+PROGRAMS: dict[ProgramName, Callable[[TorchSpec, State, Any, EngineRequest], None]] = {
     "step": step, "evaluation": evaluation, "log_probs": log_probs, "generation": answers,
     "drawing": drawing}
+"""Each takes its own kind of shape (`workings.engines.base.ProgramShape`)."""

@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from workings.engines.base import EngineRequest, Inspection
+from workings.engines.base import EngineRequest, Inspection, ProgramName, ProgramShapes, program_shape
 from workings.errors import RequestError, WorkingsError
 from workings.hints import pip_install
 
 
-def trace_for(request: EngineRequest, programs: Mapping[str, tuple[int, int, int]], platform: str, *,
-              capability: str, limit_bytes: int) -> dict[str, Inspection]:
+def trace_for(request: EngineRequest, programs: ProgramShapes, platform: str, *,
+              capability: str, limit_bytes: int) -> dict[ProgramName, Inspection]:
     """Trace programs of the PyTorch engine on a device; what is found about each, by its name.
 
     Args:
         request: as for `TorchEngine.open`; ``mesh.fsdp`` is how many processes share a step.
-        programs: names and sizes, as in `workings.engines.base.Programs`.
+        programs: by name, with their sizes.
         platform: ``gpu`` or ``cpu``.
         capability: compute capability of the card.
         limit_bytes: memory of the card.
@@ -57,7 +57,7 @@ def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:
     request = EngineRequest.from_json(ask["request"])
     try:
         for name, size in ask["programs"].items():
-            traced = inspect_program(request, name, tuple(size), ask["platform"], card)
+            traced = inspect_program(request, name, program_shape(name, size), ask["platform"], card)
             answers[name] = asdict(traced) | {"breakdown": dict(traced.breakdown), "versions": dict(traced.versions)}
     except RequestError as wrong:
         return {"wrong": [wrong.given, wrong.expected, wrong.try_next]}
