@@ -27,6 +27,7 @@ from workings.engines.torch.trace.events import live_peak
 from workings.engines.torch.trace.inspect import TracedCard, follow, inspect_program, trace
 from workings.engines.torch.trace.programs import PROGRAMS
 from workings.errors import RequestError
+from workings.models.batch import BatchShape
 from workings.models.registry import family_of
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -269,7 +270,7 @@ def test_adapters_stand_where_layers_have_the_projections() -> None:
 @pytest.mark.slow
 def test_a_trace_sees_what_a_real_step_allocates() -> None:
     """The same counter on real tensors and on fake ones, over two chunks of a state."""
-    asked, size = request(tiny_shape("qwen3_5", vocab=3000)), (1, 2, 100)
+    asked, size = request(tiny_shape("qwen3_5", vocab=3000)), BatchShape(1, 2, 100)
     spec = build_spec(asked, torch.device("cpu"))
     fake = live_peak(trace(spec, "step", size, "cpu", asked).events, 512)
     state = empty_state(spec)
