@@ -69,7 +69,8 @@ def watched(folder: Path) -> dict[str, Any]:
     from workings.models.batch import Batch
     from workings.record.checkpoints import CheckpointStore
     from workings.record.writer import RunWriter
-    from workings.runs import train as runs_train
+    from workings.runs import attempt
+    from workings.runs.train import train
     from workings.training.async_metrics import AsyncMetricsWriter
     from workings.training.display import Display
     from workings.training.experience import TraceExperience
@@ -101,13 +102,13 @@ def watched(folder: Path) -> dict[str, Any]:
     JaxEngine.compiled_step = compiled_step  # type: ignore[method-assign]
     for owner, method, name in (
             (Batches, "at", "beside_batches"), (Batches, "digest", "beside_batch_digest"),
-            (TraceExperience, "take", "wait_for_batch"), (RunWriter, "metric", "beside_record"),
+            (TraceExperience, "next_batch", "wait_for_batch"), (RunWriter, "metric", "beside_record"),
             (AsyncMetricsWriter, "add", "wait_for_line"),
             (Display, "show", "display"), (TensorBoardFiles, "line", "beside_tensorboard"),
-            (HeldOutObserver, "look", "looks"),
+            (HeldOutObserver, "evaluate", "looks"),
             (CheckpointStore, "save", "checkpoints"), (JaxEngine, "step", "step"), (JaxEngine, "init", "first_state")):
         clocks.around(owner, method, name)
-    loop, times = runs_train.run_loop, []
+    loop, times = attempt.run_loop, []
 
     def run_loop(*arguments: Any) -> Any:
         started = time.perf_counter()
@@ -116,8 +117,8 @@ def watched(folder: Path) -> dict[str, Any]:
         finally:
             times.append(time.perf_counter() - started)
 
-    runs_train.run_loop = run_loop
-    runs_train.train(load_recipe("quickstart"), folder / "run")
+    attempt.run_loop = run_loop
+    train(load_recipe("quickstart"), folder / "run")
     seconds = clocks.seconds
     aside = sum(seconds.get(name, 0.0) for name in ("looks", "checkpoints", "compile", "first_state"))
     stepping, inside = times[0] - aside, seconds["compiled_step"]

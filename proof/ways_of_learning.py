@@ -35,6 +35,7 @@ import numpy as np
 from tools.result_file import load_average, write_result
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.evaluation.comparison.compare import compare
+from workings.evaluation.settings import settings_of
 from workings.evaluation.statistics.intervals import t_mean
 from workings.evaluation.unit import read_scorecard
 from workings.publish.export import export_run
@@ -44,7 +45,7 @@ from workings.runs.datasets import read_prompts
 from workings.runs.improve import SECONDS, ImproveRequest, improve
 from workings.runs.quickstart import make_data, run_recipe
 from workings.runs.sample import sample_run
-from workings.runs.train import settings_of, train
+from workings.runs.train import train
 from workings.samples.draw import SampleRequest
 from workings.samples.pairs import PairRule
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from benchmarks.peers.meter import Meter, prepare
 
@@ -21,10 +21,38 @@ from benchmarks.peers.case import batches_by_position, read_shape, request_for  
 from workings.data.batches import Position  # noqa: E402
 from workings.engines.registry import find_engine  # noqa: E402
 from workings.training.experience import TraceExperience  # noqa: E402
-from workings.training.loop import LoopParts, NoObserver, Progress, train  # noqa: E402
+from workings.training.loop import LoopParts, Progress, train  # noqa: E402
 from workings.training.schedule import Schedule  # noqa: E402
 
 PACKAGES = {"jax": ("jax", "jaxlib"), "torch": ("torch", "transformers")}
+
+
+class MeterHooks:
+    """Writes each step's line to a file and counts it; saves nothing and never stops."""
+
+    def __init__(self, meter: Meter, file: TextIO) -> None:
+        self._meter, self._file = meter, file
+
+    def write_metrics(self, line: dict[str, Any]) -> None:
+        """Writes and counts a step."""
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        self._meter.count(line["supervised_tokens"], line["tokens"], line["positions"])
+        self._meter.losses.append(line["loss"])
+
+    def stop_requested(self) -> bool:
+        """Never."""
+        return False
+
+    def checkpoint_is_due(self, step: int) -> bool:
+        """Never."""
+        return False
+
+    def save_checkpoint(self, state: Any, progress: Progress) -> None:
+        """Saves nothing."""
+
+    def step_done(self, line: dict[str, Any], progress: Progress) -> None:
+        """Shows nothing."""
 
 
 def main(folder: Path, settings: dict[str, Any]) -> None:
@@ -43,18 +71,11 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
                 meter.first_step()
 
     with tempfile.TemporaryFile("w") as file:
-        def write_metric(line: dict[str, Any]) -> None:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            meter.count(line["supervised_tokens"], line["tokens"], line["positions"])
-            meter.losses.append(line["loss"])
-
         parts = LoopParts(
             engine=engine, experience=TraceExperience(batches), schedule=Schedule(
                 kind="constant", steps=batches.batches_in_epoch(0), peak=settings["learning_rate"], warmup_steps=0,
                 final_share=1.0),
-            observer=NoObserver(), write_metric=write_metric, save=lambda state, at: None,
-            checkpoint_due=lambda step: False, stop_requested=lambda: False, show=lambda line, at: None)
+            observer=None, hooks=MeterHooks(meter, file))
         meter.start()
         outcome = train(parts, lambda: first, Progress(step=0, position=Position()))
         meter.stop()

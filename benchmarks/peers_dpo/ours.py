@@ -18,13 +18,17 @@ two_threads()
 
 from importlib.metadata import version  # noqa: E402
 
-from benchmarks.peers.ours import PACKAGES  # noqa: E402
+from benchmarks.peers.ours import PACKAGES, MeterHooks  # noqa: E402
 from benchmarks.peers_dpo.case import MAX_LENGTH, PAIRS, RATE, read_pairs, request_of  # noqa: E402
 from workings.config.data import DataConfig  # noqa: E402
 from workings.data.batches import Batches, Position  # noqa: E402
 from workings.engines.registry import find_engine  # noqa: E402
-from workings.training.loop import LoopParts, NoObserver, Progress, train  # noqa: E402
-from workings.training.pair_experience import PairExperience, ask_reference, with_log_probs  # noqa: E402
+from workings.training.loop import LoopParts, Progress, train  # noqa: E402
+from workings.training.preference_experience import (  # noqa: E402
+    PreferenceExperience,
+    reference_log_probs_by_row,
+    with_log_probs,
+)
 from workings.training.schedule import Schedule  # noqa: E402
 
 
@@ -47,21 +51,14 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
             if not meter.first:
                 meter.first_step()
     started = time.perf_counter()
-    said = ask_reference(engine, first, batches, steps)
+    log_probs = reference_log_probs_by_row(engine, first, batches, steps)
     meter.more["reference_seconds"] = time.perf_counter() - started
     with tempfile.TemporaryFile("w") as file:
-        def write_metric(line: dict[str, Any]) -> None:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            meter.count(line["supervised_tokens"], line["tokens"], line["positions"])
-            meter.losses.append(line["loss"])
-
         parts = LoopParts(
-            engine=engine, experience=PairExperience(batches, ask=lambda state: said, recorded=lambda: said,
-                                                     record=lambda what: None),
+            engine=engine, experience=PreferenceExperience(
+                batches, compute=lambda state: log_probs, load=lambda: log_probs, save=lambda log_probs: None),
             schedule=Schedule(kind="constant", steps=steps, peak=RATE, warmup_steps=0, final_share=1.0),
-            observer=NoObserver(), write_metric=write_metric, save=lambda state, at: None,
-            checkpoint_due=lambda step: False, stop_requested=lambda: False, show=lambda line, at: None)
+            observer=None, hooks=MeterHooks(meter, file))
         meter.start()
         outcome = train(parts, lambda: first, Progress(step=0, position=Position()))
         meter.stop()

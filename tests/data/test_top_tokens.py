@@ -35,7 +35,7 @@ def test_rows_are_read_from_their_file_when_they_are_asked_for(tmp_path: Path) -
     path.write_bytes(to_bytes(said.values()))
     tracemalloc.start()
     try:
-        kept = files.kept(path, part)
+        kept = files.open_rows(path, part)
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -46,4 +46,4 @@ def test_rows_are_read_from_their_file_when_they_are_asked_for(tmp_path: Path) -
         np.testing.assert_array_equal(kept[name].load().log_probs_NK, said[name].log_probs_NK)
     path.write_bytes(to_bytes(list(said.values())[:-1]))
     with pytest.raises(RecordError, match="expected int32 and float32"):
-        files.kept(path, part)
+        files.open_rows(path, part)

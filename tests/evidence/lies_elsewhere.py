@@ -131,8 +131,8 @@ PROMPTS, REWARDS = f"{R}/data/prompts.jsonl", f"{R}/config/rewards.json"
 
 
 def prompts_digest(files: Files) -> str:
-    from workings.rollouts.prompts import read_prompts
-    return read_prompts([json.loads(each) for each in files[PROMPTS].splitlines()],
+    from workings.rollouts.prompts import read_recorded_prompts
+    return read_recorded_prompts([json.loads(each) for each in files[PROMPTS].splitlines()],
                         json.loads(files[f"{R}/run_manifest.json"])["seed"]).digest
 
 

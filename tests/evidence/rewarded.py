@@ -21,13 +21,13 @@ from workings.record import attempts
 from workings.record.digest import json_digest
 from workings.record.layout import PROMPTS, REWARDS
 from workings.record.writer import RunWriter
-from workings.rollouts import lines
+from workings.rollouts import rollout_json
 from workings.rollouts.prompts import PromptSet, build_prompts
 from workings.rollouts.rollout import RolloutShape
 from workings.scoring.items import item_from_json
 from workings.scoring.rewards import RewardProcess, RewardSettings
-from workings.training.health import Health
-from workings.training.rollout_experience import Drawing, RolloutExperience
+from workings.training.rollout_experience import RolloutExperience, RolloutSampler
+from workings.training.stall_detector import StallDetector
 
 STEPS = 4
 NEW_TOKENS = 48
@@ -100,17 +100,19 @@ def rewarded_run(final: Path, **changes: Any) -> Path:
     engine = Texts(prompts)
     with RewardProcess(settings) as rewarder:
         experience = RolloutExperience(
-            Drawing(engine=engine, prompts=prompts, algorithm=algorithm, rewarder=rewarder, reward_settings=settings,
-                    shape=RolloutShape(micro_batches=2, rows=2, updates=algorithm.updates, buckets=(96,), pad_id=0),
-                    tokenizer=synthetic.tokenizer(), stop_ids=synthetic.template().stop_ids, seed=7),
-            recorded=lambda step: None, record=lambda made: writer.write_rollout(made.step, lines.to_json(made)),
-            health=Health.of(algorithm, []))
+            RolloutSampler(
+                engine=engine, prompts=prompts, algorithm=algorithm, rewarder=rewarder, reward_settings=settings,
+                shape=RolloutShape(micro_batches=2, rows=2, updates=algorithm.updates, buckets=(96,), pad_id=0),
+                tokenizer=synthetic.tokenizer(), stop_ids=synthetic.template().stop_ids, seed=7),
+            load_rollout=lambda step: None,
+            save_rollout=lambda rollout: writer.write_rollout(rollout.step, rollout_json.to_json(rollout)),
+            stall_detector=StallDetector.of(algorithm, []))
         position = Position()
         for step in range(1, STEPS + 1):
-            prepared = experience.take(None, position, step)
+            prepared = experience.next_batch(None, position, step)
             result = StepResult(loss=0.5 / step, grad_norm=0.25, share_of_weights_changed=1.0,
                                 log_probs=engine.log_probs(None, prepared.batch))
-            more = experience.finish(step, prepared, result)
+            more = experience.after_step(step, prepared, result)
             position = prepared.after
             writer.metric({
                 "step": step, "loss": result.loss, "learning_rate": 0.01, "grad_norm": result.grad_norm,

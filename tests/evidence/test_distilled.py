@@ -14,7 +14,7 @@ from tests.runs import distilled
 from workings.config.load import check_recipe
 from workings.evidence.verify import verify
 from workings.record.digest import json_digest
-from workings.rollouts import arithmetic, lines
+from workings.rollouts import arithmetic, rollout_json
 from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import RolloutShape, batch_of, digest_of
 from workings.runs.replay import ReplayRequest, replay_run
@@ -33,9 +33,9 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def another_log_prob(run: Path) -> None:
     """The teacher is said to have found a token half a nat likelier."""
     def change(value: dict[str, Any]) -> dict[str, Any]:
-        said = lines._unpack(value["reference_log_probs"], learned_tokens(value)).view("<f4").copy()
+        said = rollout_json._unpack(value["reference_log_probs"], learned_tokens(value)).view("<f4").copy()
         said[np.argmin(said)] += np.float32(0.5)  # an unlikely one: a log probability stays below 0
-        return value | {"reference_log_probs": lines._pack(said.view("<i4"))}
+        return value | {"reference_log_probs": rollout_json._pack(said.view("<i4"))}
     reseal.edit_json(run / FIRST, change)
 
 
@@ -48,7 +48,7 @@ def another_log_prob_thoroughly(run: Path) -> None:
     another_log_prob(run)
     rows = [json.loads(line) for line in (run / "data/prompts.jsonl").read_text().splitlines()]
     prompts = {row["id"]: Prompt.from_json(row) for row in rows}
-    rollout = lines.from_json(json.loads((run / FIRST).read_bytes()), prompts)
+    rollout = rollout_json.from_json(json.loads((run / FIRST).read_bytes()), prompts)
     recipe = check_recipe(json.loads((run / "config/resolved.json").read_bytes()), "its recipe")
     algorithm: Any = recipe.algorithm
 

@@ -126,7 +126,7 @@ def test_one_step_says_nothing_about_the_learning_rate(run: Path) -> None:
 def test_the_data_are_found_by_digest_and_nowhere_else(run: Path, tmp_path: Path) -> None:
     traces = run.parent.parent / "asked" / "traces.jsonl"
     moved = traces.rename(tmp_path / "elsewhere.jsonl")
-    with pytest.raises(RequestError, match="--data FILE says where it lies"):
+    with pytest.raises(RequestError, match="--data FILE gives its path"):
         replay_run(run, ReplayRequest())
     checks = level_3(run)
     assert checks["replay.steps"][0] == checks["replay.controls"][0] == "not_checked"

@@ -15,7 +15,7 @@ from tests.evidence.verdicts import failed
 from workings.evidence.verify import limits, verify
 from workings.models.tokenizer import Tokenizer
 from workings.record.digest import json_digest
-from workings.rollouts import lines
+from workings.rollouts import rollout_json
 from workings.rollouts.rollout import sample_seed
 from workings.scoring import mathematics
 
@@ -38,20 +38,20 @@ def change_rollout(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], 
 
 
 def another_token(value: dict[str, Any]) -> None:
-    tokens = lines._unpack(value["tokens"], sum(value["lengths"])).copy()
+    tokens = rollout_json._unpack(value["tokens"], sum(value["lengths"])).copy()
     # In a group that was learned from: another token of one that was left out shows only when it is drawn again.
     tokens[sum(value["lengths"][:4 * value["kept"].index(True)]) + 3] += 1
-    value["tokens"] = lines._pack(tokens)
+    value["tokens"] = rollout_json._pack(tokens)
 
 
 def surer_when_drawn(value: dict[str, Any]) -> None:
     learned = sum(length + (stop >= 0) for length, stop in zip(value["lengths"], value["stop_tokens"], strict=True))
-    bits = lines._unpack(value["sampler_log_probs"], learned).copy()
+    bits = rollout_json._unpack(value["sampler_log_probs"], learned).copy()
     first = 4 * value["kept"].index(True)
     before = sum(length + (stop >= 0) for length, stop in zip(value["lengths"][:first], value["stop_tokens"][:first],
                                                               strict=True))
     bits[before] = np.float32(-0.01).view(np.int32)
-    value["sampler_log_probs"] = lines._pack(bits)
+    value["sampler_log_probs"] = rollout_json._pack(bits)
 
 
 def trainer_agrees_more(value: dict[str, Any]) -> None:
@@ -59,7 +59,7 @@ def trainer_agrees_more(value: dict[str, Any]) -> None:
     size = len(value["lengths"]) // len(value["kept"])
     learned = sum(value["lengths"][at] + (value["stop_tokens"][at] >= 0)
                   for number in kept for at in range(number * size, (number + 1) * size))
-    value["trainer_log_probs"] = lines._pack(np.zeros(learned, np.int32))
+    value["trainer_log_probs"] = rollout_json._pack(np.zeros(learned, np.int32))
 
 
 def leave_out_the_first_group(value: dict[str, Any]) -> None:
@@ -70,18 +70,18 @@ def leave_out_the_first_group(value: dict[str, Any]) -> None:
 def no_stop_token(run: Path) -> None:
     """A completion that ended is said to have been cut off."""
     def change(value: dict[str, Any]) -> dict[str, Any]:
-        rollout = lines.from_json(value, _prompts(run))
+        rollout = rollout_json.from_json(value, _prompts(run))
         at = next(number for number, stop in enumerate(value["stop_tokens"]) if stop >= 0)
         drawn = [sample for group in rollout.groups for sample in group.samples]
         kept = [x for number, sample in enumerate(drawn)
                 for x in (sample.completion.log_probs[:-1] if number == at else sample.completion.log_probs)]
         value["stop_tokens"][at] = -1
-        value["sampler_log_probs"] = lines._pack(np.array(kept, "<f4").view("<i4"))
+        value["sampler_log_probs"] = rollout_json._pack(np.array(kept, "<f4").view("<i4"))
         said = np.concatenate([x[:-1] if sample is drawn[at] else x for (_, sample), x in
-                               zip(rollout.learned, rollout.trainer_log_probs, strict=True)])
-        learned = [x for _, sample in rollout.learned
+                               zip(rollout.trained_samples, rollout.trainer_log_probs, strict=True)])
+        learned = [x for _, sample in rollout.trained_samples
                    for x in (sample.completion.log_probs[:-1] if sample is drawn[at] else sample.completion.log_probs)]
-        value["trainer_log_probs"] = lines._pack(said.view("<i4") - np.array(learned, "<f4").view("<i4"))
+        value["trainer_log_probs"] = rollout_json._pack(said.view("<i4") - np.array(learned, "<f4").view("<i4"))
         return value
     reseal.edit_json(run / FIRST, change)
 
@@ -94,7 +94,7 @@ def _prompts(run: Path) -> dict[str, Any]:
 
 def easier_prompt(run: Path) -> None:
     """Another expected answer, its digest made again."""
-    from workings.rollouts.prompts import read_prompts
+    from workings.rollouts.prompts import read_recorded_prompts
     drawn = json.loads((run / FIRST).read_bytes())["prompts"]
     def change(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for row in rows:
@@ -103,18 +103,18 @@ def easier_prompt(run: Path) -> None:
         return rows
     reseal.edit_lines(run / "data/prompts.jsonl", change)
     rows = [json.loads(line) for line in (run / "data/prompts.jsonl").read_text().splitlines()]
-    _say(run, "prompts", read_prompts(rows, 7).digest)
+    _say(run, "prompts", read_recorded_prompts(rows, 7).digest)
 
 
 def another_conversation(run: Path) -> None:
     """A turn before a question that the model never read, its digest made again."""
-    from workings.rollouts.prompts import read_prompts
+    from workings.rollouts.prompts import read_recorded_prompts
     def change(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         rows[0]["item"]["history"] = [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}]
         return rows
     reseal.edit_lines(run / "data/prompts.jsonl", change)
     rows = [json.loads(line) for line in (run / "data/prompts.jsonl").read_text().splitlines()]
-    _say(run, "prompts", read_prompts(rows, 7).digest)
+    _say(run, "prompts", read_recorded_prompts(rows, 7).digest)
 
 
 def _say(run: Path, name: str, digest: str) -> None:
@@ -163,7 +163,7 @@ def flip_thoroughly(run: Path) -> None:
                 value["reward"][number], value["advantages"][number] = reward, advantage
         return value
     reseal.edit_json(run / FIRST, change)
-    rollout = lines.from_json(json.loads((run / FIRST).read_bytes()), _prompts(run))
+    rollout = rollout_json.from_json(json.loads((run / FIRST).read_bytes()), _prompts(run))
     shape = RolloutShape(micro_batches=2, rows=2, updates=2, buckets=(96,), pad_id=0)
 
     def follow(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -16,9 +16,9 @@ from workings.engines.base import Completion
 from workings.record.layout import PROMPTS, REWARDS, rollout_file
 from workings.record.writer import RunWriter
 from workings.rollouts import arithmetic
-from workings.rollouts.lines import to_json
 from workings.rollouts.prompts import Prompt, PromptSet
 from workings.rollouts.rollout import Group, Rollout, Sample
+from workings.rollouts.rollout_json import to_json
 from workings.scoring.items import Item
 
 STEPS = 3
@@ -59,8 +59,8 @@ def rollout(step: int, texts: Sequence[str] = (), asked: Sequence[Item] = ITEMS)
                    advantage=advantage) for sample, advantage in zip(samples, worth, strict=True))))
     made = Rollout(step=step, position=Position(step - 1, 0), after=Position(step, 0), groups=tuple(groups))
     return Rollout(step=made.step, position=made.position, after=made.after, groups=made.groups,
-                   trainer_log_probs=tuple(np.full(len(sample.learned), -0.5, np.float32) * (1 + 1e-6 * step)
-                                           for _, sample in made.learned))
+                   trainer_log_probs=tuple(np.full(len(sample.tokens_with_stop), -0.5, np.float32) * (1 + 1e-6 * step)
+                                           for _, sample in made.trained_samples))
 
 
 def rewarded_run(final: Path, texts: Sequence[str] = (), asked: Sequence[Item] = ITEMS) -> Path:

@@ -25,9 +25,10 @@ def sample(tokens: list[int], *, stop: int | None = 1, reward: float = 0.0, adva
 
 def rollout(*groups: Group, **more: object) -> Rollout:
     """A rollout of the first step with these groups."""
-    made = Rollout(step=1, position=Position(0, 0), after=Position(0, 2), groups=groups)
-    said = tuple(np.asarray(each.completion.log_probs, np.float32) * np.float32(1.0001) for _, each in made.learned)
-    return replace(made, **({"trainer_log_probs": said} | more))
+    rollout = Rollout(step=1, position=Position(0, 0), after=Position(0, 2), groups=groups)
+    log_probs = tuple(np.asarray(sample.completion.log_probs, np.float32) * np.float32(1.0001)
+                      for _, sample in rollout.trained_samples)
+    return replace(rollout, **({"trainer_log_probs": log_probs} | more))
 
 
 TWO = rollout(

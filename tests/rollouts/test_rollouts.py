@@ -25,9 +25,18 @@ from workings.engines.base import Completion
 from workings.errors import RecordError, RequestError
 from workings.record.canonical import dumps, loads
 from workings.rollouts import arithmetic
-from workings.rollouts.lines import from_json, to_json
 from workings.rollouts.prompts import Prompt, PromptSet, build_prompts, refuse_evaluation_items
-from workings.rollouts.rollout import Group, Rollout, RolloutShape, Sample, batch_of, choose, digest_of, sample_seed
+from workings.rollouts.rollout import (
+    Group,
+    Rollout,
+    RolloutShape,
+    Sample,
+    batch_of,
+    digest_of,
+    sample_seed,
+    select_groups,
+)
+from workings.rollouts.rollout_json import from_json, to_json
 from workings.scoring.items import Item, item_from_json
 
 SHAPE = RolloutShape(micro_batches=1, rows=4, updates=1, buckets=(8, 12), pad_id=0)
@@ -80,7 +89,7 @@ def test_an_evaluation_item_is_not_learned_from() -> None:
 
 @pytest.mark.parametrize(("dynamic", "kept"), [(False, [1, 1, 0, 0]), (True, [0, 1, 0, 1])])
 def test_groups_without_spread_are_left_out_by_dynamic_sampling_only(dynamic, kept) -> None:
-    assert choose([False, True, False, True], 2, dynamic=dynamic) == [bool(each) for each in kept]
+    assert select_groups([False, True, False, True], 2, dynamic=dynamic) == [bool(each) for each in kept]
 
 
 def test_a_batch_by_hand() -> None:
@@ -150,8 +159,8 @@ def test_a_line_gives_back_every_bit() -> None:
         for name in ("trainer_log_probs", "reference_log_probs"):
             for one, other in zip(getattr(made, name), getattr(again, name), strict=True):
                 assert one.tobytes() == other.tobytes()
-        assert [x for _, one in again.learned for x in one.completion.log_probs] == [
-            x for _, one in made.learned for x in one.completion.log_probs], "not compared by Completion"
+        assert [x for _, one in again.trained_samples for x in one.completion.log_probs] == [
+            x for _, one in made.trained_samples for x in one.completion.log_probs], "not compared by Completion"
 
 
 def of_a_teacher() -> Rollout:
@@ -159,7 +168,7 @@ def of_a_teacher() -> Rollout:
     groups = tuple(replace(group, samples=tuple(replace(one, rewards={}, reward=0.0, advantage=0.0)
                                                 for one in group.samples)) for group in TWO.groups)
     said = tuple(np.array([x + 0.25 * n for n, x in enumerate(one.completion.log_probs)], np.float32)
-                 for _, one in TWO.learned)
+                 for _, one in TWO.trained_samples)
     return replace(TWO, groups=groups, reference_log_probs=said)
 
 
@@ -229,7 +238,7 @@ def test_metrics_by_hand() -> None:
     assert (found["groups_all_wrong"], found["groups_mixed"], found["groups_all_right"]) == (0, 0.5, 0.5)
     assert (found["groups_without_spread"], found["truncated"], found["empty"]) == (0.5, 0.25, 0.25)
     assert (found["completion_tokens"], found["completion_tokens_least"], found["completion_tokens_most"]) == (1, 0, 2)
-    said = [x for _, one in TWO.learned for x in one.completion.log_probs]
+    said = [x for _, one in TWO.trained_samples for x in one.completion.log_probs]
     apart = arithmetic.mismatch(TWO)
     assert apart["mismatch"] == pytest.approx(1e-4 * -sum(said) / len(said), rel=1e-2)
     assert apart["mismatch_most"] == pytest.approx(1.5e-4, rel=1e-2)

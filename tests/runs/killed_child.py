@@ -59,31 +59,31 @@ class Killer:
 
     def install_drawing(self) -> None:
         """Count what draws: before the completions of some prompts, and behind them, before they are rewarded."""
-        from workings.training.rollout_experience import Drawing
+        from workings.training.rollout_experience import RolloutSampler
 
-        rollout, drawn = Drawing.rollout, Drawing.groups_of
+        rollout, drawn = RolloutSampler.rollout, RolloutSampler.sample_groups
 
-        def counted(drawing: Any, state: Any, position: Any, step: int) -> Any:
+        def counted(sampler: Any, state: Any, position: Any, step: int) -> Any:
             self.count(f"draw {step}", f"{self.partial}/begun")
-            found = rollout(drawing, state, position, step)
+            found = rollout(sampler, state, position, step)
             self.count(f"draw {step}", f"{self.partial}/ended")
             return found
 
-        def counted_groups(drawing: Any, state: Any, places: Any, step: int) -> Any:
-            sample = drawing.engine.sample
+        def counted_groups(sampler: Any, state: Any, turns: Any, step: int) -> Any:
+            sample = sampler.engine.sample
 
             def sampled(*words: Any, **named: Any) -> Any:
                 found = sample(*words, **named)
                 self.count(f"draw {step}", f"{self.partial}/unrewarded")
                 return found
 
-            drawing.engine.sample = sampled
+            sampler.engine.sample = sampled
             try:
-                return drawn(drawing, state, places, step)
+                return drawn(sampler, state, turns, step)
             finally:
-                drawing.engine.sample = sample
+                sampler.engine.sample = sample
 
-        Drawing.rollout, Drawing.groups_of = counted, counted_groups  # type: ignore[method-assign]
+        RolloutSampler.rollout, RolloutSampler.sample_groups = counted, counted_groups  # type: ignore[method-assign]
 
     def _named(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def counted(path: Any, *rest: Any, **named: Any) -> Any:

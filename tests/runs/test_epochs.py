@@ -21,7 +21,7 @@ IN_EPOCHS = RECIPE.replace("steps: 12", "epochs: 1.5")
 
 def test_a_run_in_epochs_records_both_and_is_verified(tmp_path):
     done = train(str(write_recipe(tmp_path / "asked", IN_EPOCHS)), tmp_path / "run")
-    batches = done.setup.learned.batches
+    batches = done.setup.training_data.batches
     steps = batches.batches_in_epoch(0) + math.ceil(batches.batches_in_epoch(1) / 2)
     manifest = RunRecord.open(done.run).manifest
     assert (done.steps, manifest.planned_steps) == (steps, steps)

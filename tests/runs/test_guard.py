@@ -115,7 +115,7 @@ def test_one_compile_serves_verdict_and_training(tmp_path):
     assert done.setup.engine.compilations == 1
     plan = json.loads((done.run / "plan/plan.json").read_text())
     assert (plan["source"], plan["batch"]) == ("compiled", list(done.setup.longest_batch))
-    batch, _ = done.setup.learned.batches.at(Position())
+    batch, _ = done.setup.training_data.batches.at(Position())
     assert plan["peak_bytes"] == done.setup.engine.inspect(batch).peak_bytes
     assert done.setup.engine.compilations == 1, "asking again is asking about the same executable"
 

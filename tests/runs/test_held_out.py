@@ -11,7 +11,8 @@ from workings.record.layout import EVENTS, LOG
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord
 from workings.runs.held_out import BEFORE, held_out_change
-from workings.runs.train import LoopSettings, train
+from workings.runs.train import train
+from workings.runs.train_result import LoopSettings
 from workings.scoring.items import Item
 
 ITEMS = [Item(id=f"q{number}", prompt="?", expected_answer="1") for number in range(20)]
@@ -126,6 +127,6 @@ def test_none_are_watched_where_nobody_wants_it(tmp_path):
             """Its items."""
 
             items = ITEMS
-    assert LoopSettings.of(Setup).watch == 0
+    assert LoopSettings.of(Setup).held_out_items == 0
     Setup.recipe = load_recipe(str(tmp_path / "recipe.yaml"), ["evaluation.watch=64"]).recipe
     assert LoopSettings.of(Setup).watch == 20

@@ -51,7 +51,7 @@ def test_a_recipe_is_resolved_whole() -> None:
 
 def test_data_that_were_cut_are_not_read_again() -> None:
     loaded = load_recipe("smoke-tiny")
-    few = Smoke().cut(resolve(loaded).data)
+    few = Smoke().truncate(resolve(loaded).data)
     assert resolve(loaded, few).data is few
     assert not few.is_full
 

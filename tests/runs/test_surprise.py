@@ -31,11 +31,11 @@ def test_the_losses_of_a_row_are_those_that_its_evaluation_adds_up(trained, work
     rows = build_rows(traces, opened.session.tokenizer, opened.session.template, opened.recipe.data)
     summed = opened.session.engine.evaluate(opened.session.state, fixed_batches(rows, 1, opened.recipe.data)[0])
     assert found.mean_loss == pytest.approx(summed.loss_sum / summed.supervised_tokens, rel=1e-5)
-    assert len(found.learned) == rows.rows[0].supervised_tokens
+    assert len(found.supervised_tokens) == rows.rows[0].supervised_tokens
     assert [token.piece.learned for token in found.tokens] == [bool(one) for one in rows.rows[0].loss_mask]
     # The most surprising first, each behind what stands before it.
     (first, worst), (_, second) = found.most(2)
-    assert worst.loss == max(token.loss for token in found.learned) >= second.loss
+    assert worst.loss == max(token.loss for token in found.supervised_tokens) >= second.loss
     assert "".join(token.piece.text for token in found.tokens[:first - 1]).endswith(found.before(first))
 
     page = tmp_path / "pages" / "t3.html"

@@ -255,7 +255,7 @@ def test_the_preflight_log_says_what_runs_and_where(recipe, tmp_path):
 
 
 def test_what_the_machine_did_is_in_the_record(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr("workings.runs.train.MachineLog",
+    monkeypatch.setattr("workings.runs.attempt.MachineLog",
                         partial(MachineLog, pause=0.0001, look=lambda: {"cpu_percent": 12.5}))
     run = train(str(recipe), tmp_path / "run").run
     rows, torn = jsonl.read(run / MACHINE)

@@ -70,11 +70,11 @@ def test_what_was_asked_is_not_asked_again(recipe, tmp_path, monkeypatch):
         return record
 
     contents = top_tokens.to_bytes
-    monkeypatch.setattr("workings.runs.taught_data.to_bytes", stop_after(2))
+    monkeypatch.setattr("workings.runs.distillation_data.to_bytes", stop_after(2))
     with pytest.raises(KeyboardInterrupt):
         train(str(recipe), tmp_path / "run", [])
     assert [path.name for path in (tmp_path / "run.partial" / TOP_TOKENS).iterdir()] == ["part_000000.safetensors"]
-    monkeypatch.setattr("workings.runs.taught_data.to_bytes", contents)
+    monkeypatch.setattr("workings.runs.distillation_data.to_bytes", contents)
     run = train(str(recipe), tmp_path / "run", [], resume=True).run
     events = [json.loads(line) for line in (run / EVENTS).read_text().splitlines()]
     assert [event["part"] for event in events if event["kind"] == "teacher_asked"] == [0, 1]

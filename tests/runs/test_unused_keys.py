@@ -14,7 +14,8 @@ from workings.errors import RequestError
 from workings.runs.plan import plan
 from workings.runs.prepare import prepare
 from workings.runs.smoke import Smoke
-from workings.runs.train import LoopSettings, train
+from workings.runs.train import train
+from workings.runs.train_result import LoopSettings
 
 FOR_THE_ENGINE = ("optimizer", "precision", "memory", "mesh", "method")
 """Sections whose keys an engine honours or refuses: `EngineRequest` hands them on."""

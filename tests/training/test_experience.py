@@ -23,9 +23,9 @@ def test_begun_or_not_the_batches_are_the_same(thread: Executor) -> None:
     ahead = TraceExperience(source)
     for number in range(9):  # into the third epoch
         batch, after = source.at(place)
-        drawn = ahead.take(None, place, 1)
+        drawn = ahead.next_batch(None, place, 1)
         if number % 3:
-            ahead.begin(drawn.after, thread)
+            ahead.prefetch(drawn.after, thread)
         assert (drawn.batch.tokens == batch.tokens).all()
         assert (drawn.batch.loss_mask == batch.loss_mask).all()
         assert (drawn.after, drawn.digest) == (after, source.digest(batch))
@@ -36,12 +36,12 @@ def test_begun_or_not_the_batches_are_the_same(thread: Executor) -> None:
 def test_what_was_begun_for_another_position_is_not_taken(thread: Executor) -> None:
     source = batches([5] * 6, b=2)
     ahead = TraceExperience(source)
-    ahead.begin(Position(0, 1), thread)
-    assert ahead.take(None, Position(0, 2), 1).digest == source.digest(source.at(Position(0, 2))[0])
+    ahead.prefetch(Position(0, 1), thread)
+    assert ahead.next_batch(None, Position(0, 2), 1).digest == source.digest(source.at(Position(0, 2))[0])
 
 
 def test_an_error_comes_when_the_batch_is_taken(thread: Executor) -> None:
     ahead = TraceExperience(batches([5] * 6, b=2))
-    ahead.begin(Position(0, 99), thread)
+    ahead.prefetch(Position(0, 99), thread)
     with pytest.raises(RecordError, match="other data"):
-        ahead.take(None, Position(0, 99), 1)
+        ahead.next_batch(None, Position(0, 99), 1)

@@ -42,4 +42,4 @@ def test_what_goes_wrong_is_said_once(error: Exception) -> None:
 
     with MachineLog(pytest.fail, lambda: 1, say, pause=0.001, look=look):
         told.wait()
-    assert said == [f"what the machine does is not written down any more: {error}"]
+    assert said == [f"the load of the machine is not recorded any more: {error}"]

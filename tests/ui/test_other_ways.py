@@ -12,7 +12,7 @@ from tests.reports.parsed_page import Page
 from tests.ui.making import client, paired_run, write
 from workings.record.layout import METRICS, REFERENCE_LOG_PROBS, TEACHER, rollout_file
 from workings.reports.html import write_report
-from workings.rollouts.lines import to_json
+from workings.rollouts.rollout_json import to_json
 
 
 def taught_run(final: Path) -> Path:
@@ -23,8 +23,8 @@ def taught_run(final: Path) -> Path:
         groups = tuple(replace(group, samples=tuple(replace(sample, rewards={}, reward=0.0, advantage=0.0)
                                                     for sample in group.samples)) for group in drawn.groups)
         # Drawn at -0.5 each; the middle prompt's were likelier to the teacher.
-        said = [np.full(len(sample.learned), -0.25 if prompt.item.id == "mixed" else -0.75, np.float32)
-                for prompt, sample in drawn.learned]
+        said = [np.full(len(sample.tokens_with_stop), -0.25 if prompt.item.id == "mixed" else -0.75, np.float32)
+                for prompt, sample in drawn.trained_samples]
         made = replace(drawn, groups=groups, reference_log_probs=tuple(said))
         (run / rollout_file(step)).write_text(json.dumps(to_json(made)))
     (run / TEACHER).write_text(json.dumps({"run": "large-one", "precision": "bf16"}))
@@ -116,8 +116,8 @@ def test_curves_of_a_teacher_name_what_to_read(tmp_path: Path, monkeypatch: pyte
 def test_rewards_with_a_frozen_reference_have_no_divergence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = rewarded.rewarded_run(tmp_path / "run")
     drawn = rewarded.rollout(2)
-    made = replace(drawn, reference_log_probs=tuple(np.full(len(sample.learned), -2.0, np.float32)
-                                                    for _, sample in drawn.learned))
+    made = replace(drawn, reference_log_probs=tuple(np.full(len(sample.tokens_with_stop), -2.0, np.float32)
+                                                    for _, sample in drawn.trained_samples))
     (run / rollout_file(2)).write_text(json.dumps(to_json(made)))
     rows = client(tmp_path, monkeypatch).get("/api/rollouts/run?step=2&order=highest").json()["rollout"]["rows"]
     assert [row["id"] for row in rows] == ["easy", "mixed", "hard"], "by reward"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workings.config.places import is_place, moved_places, relative_place
+from workings.config.recipe_paths import is_data_or_model_path, relative_path, with_changed_paths
 from workings.config.yaml_reader import parse_yaml
 from workings.errors import RequestError
 
@@ -56,10 +56,10 @@ def seen_from(base: Path, override: str) -> str:
 
     def change(name: str) -> str:
         here, beside = Path(name).absolute(), base / name
-        if not is_place(here):
+        if not is_data_or_model_path(here):
             return name
-        seen = relative_place(here, base)
-        if is_place(beside) and not beside.samefile(here):
+        seen = relative_path(here, base)
+        if is_data_or_model_path(beside) and not beside.samefile(here):
             raise RequestError(f"the override {override}", f"one file; there is one here and another in {base}",
                                f"{seen} for the one here, {beside} for the other")
         return seen
@@ -76,7 +76,7 @@ def moved_override(override: str, change: Callable[[str], str]) -> str:
     value = parse_yaml(written, f"override {override!r}")
     values: dict[str, Any] = {}
     set_key(values, key, value, override)
-    moved: Any = moved_places(values, change)
+    moved: Any = with_changed_paths(values, change)
     for part in key.split("."):
         moved = moved[part]
     return override if moved == value else f"{key}={flow(moved)}"

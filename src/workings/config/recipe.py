@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from workings.config.algorithms import IMITATION, AlgorithmConfig, Dpo, DrawingAlgorithm, RewardAlgorithm
+from workings.config.algorithms import IMITATION, AlgorithmConfig, Dpo, RewardAlgorithm, RolloutAlgorithm
 from workings.config.data import DataConfig
 from workings.config.method import FULL, KNOWN_PROJECTIONS, MethodConfig
 from workings.config.model import FromPretrained, ModelConfig
@@ -108,7 +108,7 @@ class Recipe(Section):
     def items_are_watched_beside_rewards(self, info: ValidationInfo) -> Self:
         """Imitation has its evaluation loss; a reward that rises needs a look at what it is not given for."""
         given = written_keys(self.evaluation, info, {"watch"}, name="evaluation")
-        if given and not self.draws:
+        if given and not self.uses_rollouts:
             raise refused(f"{given} with algorithm.name: {self.algorithm.name}",
                           "no `evaluation.watch`: items are watched while a run learns from what it draws",
                           "leave it out, or algorithm.name=grpo")
@@ -118,7 +118,7 @@ class Recipe(Section):
     def completions_fit_their_rows(self) -> Self:
         """A row is a prompt and its completion, one of each, in groups that an update takes as a whole."""
         algorithm, data = self.algorithm, self.data
-        if not isinstance(algorithm, DrawingAlgorithm):
+        if not isinstance(algorithm, RolloutAlgorithm):
             return self
         if data.packing != "none":
             raise refused(f"data.packing: {data.packing} with algorithm.name: {algorithm.name}",
@@ -142,7 +142,7 @@ class Recipe(Section):
     @model_validator(mode="after")
     def epochs_belong_to_rows(self) -> Self:
         """How many updates the questions of a run that draws last for depends on what it draws."""
-        if self.draws and self.training.epochs:
+        if self.uses_rollouts and self.training.epochs:
             raise refused(f"training.epochs: {self.training.epochs:g} with algorithm.name: {self.algorithm.name}",
                           "`training.steps`: completions are drawn, and there are no rows to go through",
                           "training.steps=100")
@@ -151,7 +151,7 @@ class Recipe(Section):
     @model_validator(mode="after")
     def earlier_turns_are_learned_by_imitation(self) -> Self:
         """Both completions of a pair follow the same turns, and what is drawn is not what stands in the file."""
-        if self.data.learn == "all" and (self.learns_from_pairs or self.draws):
+        if self.data.learn == "all" and (self.learns_from_pairs or self.uses_rollouts):
             raise refused(f"data.learn: all with algorithm.name: {self.algorithm.name}",
                           "last: only a completion is learned from, not the turns before it", "data.learn=last")
         return self
@@ -176,9 +176,9 @@ class Recipe(Section):
         return isinstance(self.algorithm, Dpo)
 
     @property
-    def draws(self) -> bool:
+    def uses_rollouts(self) -> bool:
         """Whether it learns from completions that the model draws itself; its data are then prompts."""
-        return isinstance(self.algorithm, DrawingAlgorithm)
+        return isinstance(self.algorithm, RolloutAlgorithm)
 
     @property
     def learns_from_rewards(self) -> bool:
@@ -188,7 +188,7 @@ class Recipe(Section):
     @property
     def completions_of_a_prompt(self) -> int:
         """How many are drawn of each prompt; 1 where traces are imitated."""
-        return self.algorithm.group if isinstance(self.algorithm, DrawingAlgorithm) else 1
+        return self.algorithm.group if isinstance(self.algorithm, RolloutAlgorithm) else 1
 
     def completions_of_a_rollout(self, fsdp: int) -> int:
         """How many are drawn at first over all devices; 0 where traces are imitated.
@@ -196,7 +196,7 @@ class Recipe(Section):
         Args:
             fsdp: devices over which rows are split.
         """
-        if not isinstance(self.algorithm, DrawingAlgorithm):
+        if not isinstance(self.algorithm, RolloutAlgorithm):
             return 0
         return self.batch.micro_batch * self.batch.accumulation * fsdp * self.algorithm.updates
 
@@ -208,7 +208,7 @@ class Recipe(Section):
             where: the machine, for the message, such as ``on v5e-8``.
         """
         completions = self.completions_of_a_rollout(fsdp)
-        if isinstance(self.algorithm, DrawingAlgorithm) and completions % self.algorithm.group:
+        if isinstance(self.algorithm, RolloutAlgorithm) and completions % self.algorithm.group:
             raise RequestError(
                 f"{completions} completions a rollout {where}".rstrip() + f" in groups of {self.algorithm.group}",
                 "whole groups: micro_batch x accumulation x devices x updates divides by algorithm.group",

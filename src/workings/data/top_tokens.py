@@ -1,8 +1,8 @@
-"""What a teacher finds the most likely at each learned position of rows: how a run keeps it.
+"""A teacher's most likely tokens at each learned position of rows, and the files of a run that hold them.
 
-The teacher is asked about the batches of the first epoch in their order, some batches a file. A file holds two arrays
-`[positions, K]`, of the positions of its batches one behind the other: row after row of each sequence. Which rows these
-are follows from seed and row index, so no id stands in a file.
+The teacher is queried for the batches of the first epoch in their order, some batches per file. A file holds two arrays
+`[positions, K]` over the positions of its batches, row after row of each sequence. Which rows these are follows from
+seed and row index, so a file holds no ids.
 
 Shape suffixes: A accumulation, B rows, S positions, N learned positions, K tokens of a position.
 """
@@ -21,14 +21,14 @@ from workings.errors import RecordError
 from workings.models.batch import Batch
 
 MAX_BATCHES, MAX_BYTES = 50, 16 << 20
-"""Of a file, which has one batch at least: what is asked again where a run was killed while its teacher was asked, and
-what a verifier reads at a time."""
+"""Size limits of a file, which has one batch at least: a killed run queries the teacher again for one file at most, and
+a verifier reads one file at a time."""
 TOKENS, LOG_PROBS = "tokens", "log_probs"
 
 
 @dataclass(frozen=True, eq=False)
 class TopTokensOfRow:
-    """At each position of a row that predicts a learned token, the most likely one first."""
+    """Top tokens at each position of a row that predicts a learned token, the most likely one first."""
 
     tokens_NK: np.ndarray
     """int32."""
@@ -41,28 +41,29 @@ class TopTokensOfRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class KeptRow:
-    """A row of a file of the run, read when it is learned from: what is said of all rows may be larger than memory."""
+class StoredTopTokens:
+    """Top tokens of a row in a file of the run, read when the row is used: all rows may not fit in memory."""
 
     path: Path
     start: int
-    """Of the file's positions the row's first."""
+    """First position of the row in the file."""
     end: int
+    """Position after its last one."""
 
     def load(self) -> TopTokensOfRow:
-        """What was said of it."""
+        """Reads the row."""
         # The file is mapped and only these positions are read.
         with safe_open(self.path, framework="numpy") as file:  # type: ignore[no-untyped-call]
             return TopTokensOfRow(file.get_slice(TOKENS)[self.start:self.end],
                                   file.get_slice(LOG_PROBS)[self.start:self.end])
 
 
-Said = Mapping[str, TopTokensOfRow | KeptRow]
-"""By a row's id."""
+TeacherTopTokens = Mapping[str, TopTokensOfRow | StoredTopTokens]
+"""Top tokens by row id."""
 
 
-def places_of_rows(batch: Batch, row_ids: Sequence[Sequence[str]]) -> Iterator[tuple[str, int, np.ndarray]]:
-    """Of each row of a batch: its id, the number of its sequence among A x B, and its learned positions there."""
+def row_positions(batch: Batch, row_ids: Sequence[Sequence[str]]) -> Iterator[tuple[str, int, np.ndarray]]:
+    """For each row of a batch its id, the number of its sequence among A x B, and its learned positions there."""
     length = batch.tokens.shape[-1]
     mask, segments = batch.loss_mask.reshape(-1, length), batch.segment_ids.reshape(-1, length)
     for number, ids in enumerate(row_ids):
@@ -70,28 +71,28 @@ def places_of_rows(batch: Batch, row_ids: Sequence[Sequence[str]]) -> Iterator[t
             yield name, number, np.flatnonzero((segments[number] == segment) & (mask[number] > 0))
 
 
-def of_batch(batch: Batch, row_ids: Sequence[Sequence[str]], tokens_ABSK: np.ndarray,
+def top_tokens_by_row(batch: Batch, row_ids: Sequence[Sequence[str]], tokens_ABSK: np.ndarray,
              log_probs_ABSK: np.ndarray) -> dict[str, TopTokensOfRow]:
-    """What was said of the rows of a batch, row by row."""
+    """Top tokens of a batch split by row."""
     tokens, log_probs = (x.reshape(-1, *x.shape[2:]) for x in (tokens_ABSK, log_probs_ABSK))
-    return {name: TopTokensOfRow(tokens[number, places], log_probs[number, places])
-            for name, number, places in places_of_rows(batch, row_ids)}
+    return {name: TopTokensOfRow(tokens[number, positions], log_probs[number, positions])
+            for name, number, positions in row_positions(batch, row_ids)}
 
 
-def to_bytes(said: Iterable[TopTokensOfRow]) -> bytes:
-    """A file's contents: safetensors, of rows in the file's order."""
-    rows = list(said)
+def to_bytes(rows: Iterable[TopTokensOfRow]) -> bytes:
+    """Contents of a file in safetensors format, for rows in the file's order."""
+    rows = list(rows)
     return save({TOKENS: np.concatenate([row.tokens_NK for row in rows]),
                  LOG_PROBS: np.concatenate([row.log_probs_NK for row in rows])})
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopTokenFiles:
-    """Which batches' rows stand in which file of a run, and how a file is read."""
+    """Assignment of the batches' rows to the files of a run, and how a file is read."""
 
     batches: Batches
     steps: int
-    """Of the run."""
+    """Steps of the run."""
     counts: Mapping[str, int]
     """Learned positions of each row by id."""
     count: int
@@ -111,7 +112,7 @@ class TopTokenFiles:
         return parts
 
     def read(self, data: bytes, part: range) -> dict[str, TopTokensOfRow]:
-        """What `to_bytes` wrote of the rows of these batches.
+        """Reads the rows of these batches as `to_bytes` wrote them.
 
         Raises:
             RecordError: not these two arrays of as many positions as the rows have together, or no finite numbers.
@@ -132,11 +133,11 @@ class TopTokenFiles:
         return {name: TopTokensOfRow(tokens, log_probs) for name, tokens, log_probs in zip(
             names, np.split(arrays[TOKENS], ends), np.split(arrays[LOG_PROBS], ends), strict=True)}
 
-    def kept(self, path: Path, part: range) -> dict[str, KeptRow]:
-        """The rows of a file, of which nothing stays in memory. Raises `RecordError` as `read` does."""
+    def open_rows(self, path: Path, part: range) -> dict[str, StoredTopTokens]:
+        """The rows of a file, to be read when they are used. Raises `RecordError` as `read` does."""
         sizes = {name: len(row.tokens_NK) for name, row in self.read(path.read_bytes(), part).items()}
         ends = np.cumsum(list(sizes.values())).tolist()
-        return {name: KeptRow(path=path, start=end - size, end=end)
+        return {name: StoredTopTokens(path=path, start=end - size, end=end)
                 for (name, size), end in zip(sizes.items(), ends, strict=True)}
 
     def _row_ids(self, number: int) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from workings.config.load import GIVEN
 from workings.config.overrides import flow
-from workings.config.places import moved_places
+from workings.config.recipe_paths import with_changed_paths
 from workings.models.unproven import said_of_recipe
 from workings.record.layout import DATA_DIGESTS, RECIPE, SUMS
 from workings.record.manifest import RunManifest
@@ -95,7 +95,7 @@ def smoke_words(manifest: RunManifest) -> list[str]:
 
 def moved_files(files: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
     """What to write for each key that names files, seen from another folder; ``change`` moves one name there."""
-    return {key: change(name) if isinstance(name, str) else moved_places({key: name}, change)[key]
+    return {key: change(name) if isinstance(name, str) else with_changed_paths({key: name}, change)[key]
             for key, name in files.items()}
 
 

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
-Asked = Literal["auto", "cpu", "gpu", "tpu"]
+DeviceRequest = Literal["auto", "cpu", "gpu", "tpu"]
 
 
-def without_alias(device: str) -> Asked:
+def without_alias(device: str) -> DeviceRequest:
     """A device as it is asked for, `cuda` by its other name `gpu`."""
-    return cast(Asked, "gpu" if device == "cuda" else device)
+    return cast(DeviceRequest, "gpu" if device == "cuda" else device)
 
 
 @dataclass(frozen=True, kw_only=True)

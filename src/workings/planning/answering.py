@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from workings.config.algorithms import DrawingAlgorithm
+from workings.config.algorithms import RolloutAlgorithm
 from workings.config.recipe import Recipe
 from workings.config.rewards import OverlongReward
 from workings.planning.changes import Words, changed
@@ -27,7 +27,7 @@ def smaller_rollouts(recipe: Recipe, fsdp: int) -> Iterator[Recipe]:
     Only a rollout of fewer completions than an engine draws at a time needs less memory.
     """
     algorithm = recipe.algorithm
-    if not isinstance(algorithm, DrawingAlgorithm):
+    if not isinstance(algorithm, RolloutAlgorithm):
         return
     updates, rows = algorithm.updates // 2, recipe.batch.micro_batch * recipe.batch.accumulation * fsdp
     while updates >= 1:
@@ -39,7 +39,7 @@ def smaller_rollouts(recipe: Recipe, fsdp: int) -> Iterator[Recipe]:
 def shorter_completions(recipe: Recipe) -> Iterator[Recipe]:
     """Half the new tokens, and again; rows lose as many, so that prompts keep their room."""
     algorithm = recipe.algorithm
-    if not isinstance(algorithm, DrawingAlgorithm):
+    if not isinstance(algorithm, RolloutAlgorithm):
         return
     # Where long completions are punished, that begins at the first token at the earliest.
     buffers = [each.buffer for each in recipe.rewards if isinstance(each, OverlongReward)]

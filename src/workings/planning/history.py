@@ -61,7 +61,7 @@ def finished_runs(directory: Path, target: Target) -> Iterator[Finished]:
             recipe = check_recipe(dict(manifest.config_snapshot), str(place))
         except (RecordError, RequestError, OSError, TypeError, ValueError):
             continue  # a run of another version, or one that is not whole, says nothing about speed
-        if recipe.draws:
+        if recipe.uses_rollouts:
             continue  # its seconds are those of drawing as well
         request = EngineRequest.of(recipe, shape, device=target.platform)
         # Plans count the longest rows as well, so the padding that real batches spare is in the pace.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workings.config.algorithms import Distill, Taught
+from workings.config.algorithms import Distill, TeacherAlgorithm
 from workings.config.recipe import Recipe
 from workings.engines.base import (
     EngineRequest,
@@ -159,7 +159,7 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
     programs = programs_of(recipe, mesh.fsdp)
     asked = engine if inspects else None
     needs = with_reference(request, mesh, _inspect_or_estimate(asked, request, programs, mesh, target))
-    if teacher is not None and isinstance(recipe.algorithm, Taught) and not needs["step"].refused:
+    if teacher is not None and isinstance(recipe.algorithm, TeacherAlgorithm) and not needs["step"].refused:
         own = teacher_request(request, teacher, recipe.algorithm.teacher_precision)
         said = _inspect_or_estimate(asked, own, {"log_probs": programs["step"]}, mesh, target)["log_probs"]
         needs = with_teacher(request, own, mesh, needs, said, stays=isinstance(recipe.algorithm, Distill))

@@ -1,6 +1,6 @@
 """From a recipe and a target to what an engine is asked: the programs of the run, each with its longest batch."""
 
-from workings.config.algorithms import DrawingAlgorithm
+from workings.config.algorithms import RolloutAlgorithm
 from workings.config.recipe import Recipe
 from workings.engines.base import (
     EngineRequest,
@@ -52,7 +52,7 @@ def programs_of(recipe: Recipe, fsdp: int) -> ProgramShapes:
     step = longest_batch(recipe, fsdp)
     programs: dict[ProgramName, ProgramShape] = {"step": step}
     algorithm, evaluation = recipe.algorithm, recipe.evaluation
-    if isinstance(algorithm, DrawingAlgorithm):
+    if isinstance(algorithm, RolloutAlgorithm):
         programs["drawing"] = GenerationShape(min(recipe.completions_of_a_rollout(fsdp), MAX_PROMPTS),
                                               recipe.data.max_length - algorithm.max_new_tokens,
                                               algorithm.max_new_tokens)

@@ -11,7 +11,7 @@ from itertools import chain, pairwise
 from math import gcd
 from typing import get_args
 
-from workings.config.algorithms import Distill, Taught
+from workings.config.algorithms import Distill, TeacherAlgorithm
 from workings.config.algorithms.base import TeacherPrecision
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, ProgramName
@@ -91,7 +91,7 @@ def _rounding(recipe: Recipe, target: Target) -> Words:
 
 
 def _teacher(recipe: Recipe, target: Target) -> Words:
-    if not isinstance(recipe.algorithm, Taught):
+    if not isinstance(recipe.algorithm, TeacherAlgorithm):
         return {}
     fewer = dict(pairwise(get_args(TeacherPrecision))).get(recipe.algorithm.teacher_precision)
     return {"algorithm.teacher_precision": fewer} if fewer else {}
@@ -197,7 +197,7 @@ def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, sear
 
 def _not_searched(recipe: Recipe) -> list[str]:
     return ["not searched: fewer completions an update, smaller groups, and shorter completions together with another "
-            "change"] if recipe.draws else []
+            "change"] if recipe.uses_rollouts else []
 
 
 def _another(nearest: Nearest) -> list[str]:
@@ -285,7 +285,7 @@ def estimated_programs(recipe: Recipe, shape: ModelShape, target: Target, teache
     programs = programs_of(recipe, mesh.fsdp)
     needs = with_reference(request, mesh, {
         name: estimate(request, size, mesh, target, name) for name, size in programs.items()})
-    if teacher is not None and isinstance(recipe.algorithm, Taught):
+    if teacher is not None and isinstance(recipe.algorithm, TeacherAlgorithm):
         theirs = teacher_request(request, teacher, recipe.algorithm.teacher_precision)
         said = estimate(theirs, programs["step"], mesh, target, "log_probs")
         needs = with_teacher(request, theirs, mesh, needs, said, stays=isinstance(recipe.algorithm, Distill))

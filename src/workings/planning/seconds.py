@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import log10
 from typing import Any
 
-from workings.config.algorithms import Distill, DrawingAlgorithm, Taught
+from workings.config.algorithms import Distill, RolloutAlgorithm, TeacherAlgorithm
 from workings.config.method import FULL
 from workings.config.recipe import Recipe
 from workings.config.training import BYTES_OF_FORMAT
@@ -220,16 +220,17 @@ def run_time(recipe: Recipe, request: EngineRequest, programs: ProgramShapes, ta
     if fsdp > 1 and not target.interconnect_gb_s and {"generation", "drawing"} & set(programs):
         missing.append("weights that devices gather for every new token")
     drawing, rollouts = 0.0, 0
-    if isinstance(recipe.algorithm, DrawingAlgorithm):
+    if isinstance(recipe.algorithm, RolloutAlgorithm):
         rollouts = -(-steps // recipe.algorithm.updates)
         drawing = rollout_seconds(recipe, request, programs, target, mesh, per_operation)
         missing += [] if isinstance(recipe.algorithm, Distill) else ["rewards"]
-        missing += ["further draws in place of groups without spread"] if recipe.algorithm.most_draws > 1 else []
+        if recipe.algorithm.max_sampling_rounds > 1:
+            missing += ["further draws in place of groups without spread"]
     teaching = 0.0
     if teacher is not None:
         # Every batch that is drawn is read once. Of traces each row is, so that this is the most it can be.
         teaching = steps * per_operation * _forward_operations(teacher, programs["step"])
-    elif isinstance(recipe.algorithm, Taught):
+    elif isinstance(recipe.algorithm, TeacherAlgorithm):
         missing.append("what the teacher says")
     return RunTime(
         step_seconds=step, steps=steps, checkpoint_bytes=checkpoint, checkpoints=-(-steps // every),
@@ -251,7 +252,7 @@ def rollout_seconds(recipe: Recipe, request: EngineRequest, programs: ProgramSha
     batches = -(-recipe.completions_of_a_rollout(mesh.fsdp) // rows)
     read = prompts_read(request, "drawing", -(-rows // mesh.fsdp)) * mesh.fsdp
     seconds = batches * answer_seconds(request, programs["drawing"], target, mesh, per_operation, read=read)
-    if "log_probs" in programs and isinstance(recipe.algorithm, DrawingAlgorithm):
+    if "log_probs" in programs and isinstance(recipe.algorithm, RolloutAlgorithm):
         seconds += recipe.algorithm.updates * per_operation * step_operations(request, programs["log_probs"]) / 3
     return seconds
 

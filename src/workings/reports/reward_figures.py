@@ -144,7 +144,7 @@ def _rollout(view: RunView, step: int, title: str) -> ShownRollout:
         about=f"expected {visible(group.prompt.item.expected_answer)} · "
               + (f"mean reward {mean_reward(group):.3g} over " if group.is_rewarded else "")
               + f"{len(group.samples)} completions · {_fate(group)}") for group in chosen.values()]
-    mean = f", mean reward {fmean(sample.reward for _, sample in rollout.drawn):.3g}"
+    mean = f", mean reward {fmean(sample.reward for _, sample in rollout.all_samples):.3g}"
     return ShownRollout(title=title, groups=groups, about=f"{len(rollout.groups)} groups"
                         + (mean if ordered[0].is_rewarded else "") + ".")
 

@@ -15,9 +15,9 @@ from workings.models.tokenizer import Tokenizer
 from workings.record.canonical import loads
 from workings.record.layout import PROMPTS, ROLLOUTS, rollout_file, rollout_step
 from workings.record.plain import MAX_BYTES, open_plain, read_plain
-from workings.rollouts.lines import from_json
 from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import Group, Rollout, Sample
+from workings.rollouts.rollout_json import from_json
 
 # Keys are sorted, and a quote within a text has a backslash: this cannot stand anywhere else.
 # It is the first packed key that every rollout has, and all that an outline needs stands before it in the alphabet.

@@ -1,4 +1,4 @@
-"""What a model drew and was rewarded for: prompts, groups of completions, advantages, batches, and their record.
+"""Rollouts: prompts, groups of sampled completions, rewards, advantages, batches, and their record.
 
-Below training, which draws, and below evidence, which makes all of it again without a model.
+Below training, which samples, and below evidence, which computes everything but the completions again without a model.
 """

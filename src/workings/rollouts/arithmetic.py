@@ -1,4 +1,4 @@
-"""From a rollout to the numbers of a step's line: pure, so that a verifier computes them again."""
+"""Metrics of a rollout: pure functions, so that a verifier computes them again."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ from workings.rollouts.rollout import Group, Rollout
 
 
 def rollout_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
-    """What a rollout says of the model, over all groups that were drawn, left-out ones included.
+    """Metrics over all sampled groups, left-out ones included.
 
     Args:
-        rollout: with its rewards, or with what the teacher says.
-        names: of the rewards, none for a run without; the first one says what is right: 1 or more is right, 0 or
+        rollout: with its rewards, or with the teacher's log probabilities.
+        names: names of the rewards, empty without rewards; the first one decides correctness: 1 or more is right, 0 or
             less is wrong.
     """
-    samples = [sample for _, sample in rollout.drawn]
+    samples = [sample for _, sample in rollout.all_samples]
     lengths = [len(sample.completion.tokens) for sample in samples]
     return {
         **(_reward_metrics(rollout, names) if names else _teacher_metrics(rollout)),
@@ -28,7 +28,7 @@ def rollout_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
 
 
 def _reward_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
-    samples = [sample for _, sample in rollout.drawn]
+    samples = [sample for _, sample in rollout.all_samples]
     # Divided by the count below; advantages use one less, within each group (`standard_deviation`).
     rewards = [sample.reward for sample in samples]
     sides = [_side(group, names[0]) for group in rollout.groups]
@@ -41,28 +41,31 @@ def _reward_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
 
 
 def _teacher_metrics(rollout: Rollout) -> dict[str, float]:
-    """Divergence from the teacher in nats a token: how much likelier the drawn tokens were when they were drawn."""
-    # log p - log q of drawn tokens is an estimate of the divergence without bias; of few tokens it may lie below zero.
-    drawn = np.concatenate([np.asarray(sample.completion.log_probs, np.float32) for _, sample in rollout.learned])
-    return {"kl_teacher": float((drawn.astype(np.float64) - np.concatenate(rollout.reference_log_probs)).mean())}
+    """Divergence from the teacher in nats per token, estimated on the sampled tokens."""
+    # log p - log q of sampled tokens is an unbiased estimate of the divergence; over few tokens it may be below zero.
+    difference = _sampler_log_probs(rollout).astype(np.float64) - np.concatenate(rollout.reference_log_probs)
+    return {"kl_teacher": float(difference.mean())}
 
 
 def mismatch(rollout: Rollout) -> dict[str, float]:
-    """How far the model that is trained and the one that drew disagree about the tokens that were drawn.
+    """Disagreement of sampler and trained model about the sampled tokens.
 
-    Both have the same weights: what differs is arithmetic (a cache, a kernel, a number format) or a mistake. Mean and
+    Both have the same weights: a difference is rounding (a cache, a kernel, a number format) or a mistake. Mean and
     largest absolute difference of log probabilities in nats, and the mean ratio of probabilities, which should be 1.
     """
-    learned = rollout.learned
-    if not learned:
+    if not rollout.trained_samples:
         return {}
-    drawn = np.concatenate([np.asarray(sample.completion.log_probs, np.float32) for _, sample in learned])
-    said = np.concatenate(rollout.trainer_log_probs)
-    difference = said.astype(np.float64) - drawn
+    difference = np.concatenate(rollout.trainer_log_probs).astype(np.float64) - _sampler_log_probs(rollout)
     return {"mismatch": float(np.abs(difference).mean()), "mismatch_most": float(np.abs(difference).max()),
             # Without the bound a single token could make the mean infinite; e to the 20th is far beyond anything that
-            # arithmetic of two programs explains.
+            # rounding explains.
             "mismatch_ratio": float(np.exp(np.clip(difference, -20, 20)).mean())}
+
+
+def _sampler_log_probs(rollout: Rollout) -> np.ndarray:
+    """Log probabilities, float32, of the trained tokens when they were sampled."""
+    return np.concatenate([np.asarray(sample.completion.log_probs, np.float32)
+                           for _, sample in rollout.trained_samples])
 
 
 def _side(group: Group, name: str) -> str:

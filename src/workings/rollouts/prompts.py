@@ -1,4 +1,4 @@
-"""Prompts that completions are drawn from: questions with an expected answer, as tokens, in an order that repeats."""
+"""Prompts of rollouts: questions with an expected answer, as tokens, in a reproducible order."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,13 +17,12 @@ from workings.record.canonical import line
 from workings.record.redact import cleaned
 from workings.scoring.items import Item, item_from_json
 
-SHOWN = 3
-"""Questions that an error names."""
+MAX_PROMPTS_IN_ERROR = 3
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """One question as the model sees it."""
+    """A question in the chat template's tokens."""
 
     item: Item
     tokens: tuple[int, ...]
@@ -36,13 +35,13 @@ class Prompt:
         return hashlib.sha256(line(self.item.to_json()) + np.array(self.tokens, "<i4").tobytes()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        """As a line of the record."""
+        """The prompt as a line of the record."""
         return {"id": self.item.id, "status": "kept", "item": self.item.to_json(), "tokens": list(self.tokens),
                 "prompt_digest": prompt_digest(self.item.prompt)}
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "Prompt":
-        """From a line of the record. Raises `RecordError`."""
+        """Reads a line of the record. Raises `RecordError`."""
         try:
             item, tokens = item_from_json(record["item"]), record["tokens"]
         except (ValueError, KeyError, TypeError) as error:
@@ -56,7 +55,7 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Place:
+class PromptTurn:
     """A prompt's turn in the order of a run."""
 
     epoch: int
@@ -65,7 +64,7 @@ class Place:
 
 @dataclass(frozen=True)
 class PromptSet:
-    """All prompts of a run. Their order is `workings.data.order.epoch_order`, one epoch behind the other."""
+    """All prompts of a run. Their order is `workings.data.order.epoch_order`, epoch after epoch."""
 
     prompts: Sequence[Prompt]
     dropped: tuple[Dropped, ...]
@@ -74,17 +73,17 @@ class PromptSet:
     @cached_property
     def digest(self) -> str:
         """SHA-256, as hex, over ids and digests of the prompts, sorted by id."""
-        return index_digest((each.item.id, each.digest) for each in self.prompts)
+        return index_digest((prompt.item.id, prompt.digest) for prompt in self.prompts)
 
     @property
     def index_bytes(self) -> bytes:
-        """The prompts as a run keeps them: canonical JSON lines, cleaned as the recorder cleans all that it writes."""
-        rows = [each.to_json() for each in self.prompts] + [
-            {"id": each.id, "status": "dropped", "reason": each.reason} for each in self.dropped]
+        """Contents of the record's file of prompts: canonical JSON lines, cleaned as the recorder cleans all files."""
+        rows = [prompt.to_json() for prompt in self.prompts] + [
+            {"id": row.id, "status": "dropped", "reason": row.reason} for row in self.dropped]
         text: str = cleaned("".join(line(row).decode() for row in rows))
         return text.encode()
 
-    def take(self, position: Position, count: int) -> tuple[list[Place], Position]:
+    def take(self, position: Position, count: int) -> tuple[list[PromptTurn], Position]:
         """The next prompts, and where those after them start.
 
         Args:
@@ -96,23 +95,23 @@ class PromptSet:
         """
         if position.batch >= len(self.prompts):
             raise RecordError(f"data position {position}: an epoch has {len(self.prompts)} prompts only")
-        places: list[Place] = []
+        turns: list[PromptTurn] = []
         epoch, start = position.epoch, position.batch
         # A rollout may end one epoch and begin the next: no prompt is left over where an epoch does not divide.
-        while len(places) < count:
-            some = self._order(epoch)[start:start + count - len(places)]
-            places += [Place(epoch, self.prompts[index]) for index in some]
+        while len(turns) < count:
+            some = self._order(epoch)[start:start + count - len(turns)]
+            turns += [PromptTurn(epoch, self.prompts[index]) for index in some]
             start += len(some)
             if start == len(self.prompts):
                 epoch, start = epoch + 1, 0
-        return places, Position(epoch, start)
+        return turns, Position(epoch, start)
 
     def _order(self, epoch: int) -> list[int]:
         # One epoch at a time is kept: rollouts go through them in order.
         if self._orders.get("epoch") != [epoch]:
             self._orders.clear()
             self._orders["epoch"] = [epoch]
-            self._orders["order"] = epoch_order([each.item.id for each in self.prompts], self.seed, epoch).tolist()
+            self._orders["order"] = epoch_order([prompt.item.id for prompt in self.prompts], self.seed, epoch).tolist()
         return self._orders["order"]
 
     @cached_property
@@ -122,13 +121,13 @@ class PromptSet:
 
 
 def build_prompts(items: Sequence[Item], template: ChatTemplate, *, seed: int, longest: int, drop: bool) -> PromptSet:
-    """Questions as prompts, in their order.
+    """Makes prompts of questions, in their order.
 
     Args:
         items: questions with expected answers.
         template: writes the chat turns.
         seed: decides the order.
-        longest: most tokens that a prompt may have.
+        longest: maximum number of tokens of a prompt.
         drop: leave longer ones out instead of refusing them.
 
     Raises:
@@ -146,7 +145,7 @@ def build_prompts(items: Sequence[Item], template: ChatTemplate, *, seed: int, l
             raise RequestError(f"prompt {item.id}: {reason}", "room for the prompt and the longest completion",
                                "a larger data.max_length, or data.over_length=drop")
         dropped.append(Dropped(item.id, len(tokens), reason))
-    if len({each.item.id for each in prompts}) != len(prompts):
+    if len({prompt.item.id for prompt in prompts}) != len(prompts):
         raise RequestError("an id that comes twice among the prompts", "unique ids: they decide order and seeds",
                            "workings data check --fix")
     if not prompts:
@@ -156,18 +155,19 @@ def build_prompts(items: Sequence[Item], template: ChatTemplate, *, seed: int, l
 
 
 def refuse_evaluation_items(prompts: Sequence[Prompt], items: Sequence[Item]) -> None:
-    """Raise `RequestError` where a question is learned from and measured with."""
-    asked = {prompt_digest(item.prompt) for item in items}
-    both = [each.item.id for each in prompts if prompt_digest(each.item.prompt) in asked]
-    if both:
-        raise RequestError(f"{len(both)} prompts that are evaluation items as well: {', '.join(both[:SHOWN])}",
-                           "prompts that nothing is measured with", "other questions in data.traces")
+    """Raises `RequestError` if a prompt is an evaluation item as well."""
+    evaluated = {prompt_digest(item.prompt) for item in items}
+    shared = [prompt.item.id for prompt in prompts if prompt_digest(prompt.item.prompt) in evaluated]
+    if shared:
+        names = ", ".join(shared[:MAX_PROMPTS_IN_ERROR])
+        raise RequestError(f"{len(shared)} prompts that are evaluation items as well: {names}",
+                           "prompts that are not used for evaluation", "other questions in data.traces")
 
 
-def read_prompts(rows: Sequence[dict[str, Any]], seed: int) -> PromptSet:
-    """The prompts of a record. Raises `RecordError`."""
+def read_recorded_prompts(rows: Sequence[dict[str, Any]], seed: int) -> PromptSet:
+    """Reads the prompts of a record. Raises `RecordError`."""
     kept = [Prompt.from_json(row) for row in rows if row.get("status") == "kept"]
-    if not kept or len({each.item.id for each in kept}) != len(kept):
-        raise RecordError("no prompts, or an id that stands there twice")
+    if not kept or len({prompt.item.id for prompt in kept}) != len(kept):
+        raise RecordError("no prompts, or an id that is there twice")
     return PromptSet(tuple(kept), (), seed)
 

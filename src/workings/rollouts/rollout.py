@@ -1,6 +1,6 @@
-"""One rollout: groups of completions with rewards and advantages, and the batches that updates take from them.
+"""One rollout: groups of completions with rewards and advantages, and the batches of the updates that use them.
 
-Everything that follows from tokens and rewards is made here by pure functions, so that a verifier makes it again.
+Everything that follows from tokens and rewards is computed here by pure functions, so that a verifier repeats it.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from workings.config.algorithms import DrawingAlgorithm
+from workings.config.algorithms import RolloutAlgorithm
 from workings.config.recipe import Recipe
 from workings.data.batches import Position, bucket_lengths, make_batch
 from workings.data.rows import Row
@@ -22,28 +22,28 @@ from workings.rollouts.prompts import Prompt
 from workings.scoring.rewards import CompletionToReward
 
 SIGNALS = (ADVANTAGE, BEHAVIOR, REFERENCE)
-"""In the order in which a batch's digest has them."""
+"""Signals in the order in which they enter a batch's digest."""
 Rewards = Mapping[str, float]
 """Value of each reward of one completion by name, without its weight."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One completion that was drawn."""
+    """A sampled completion with its rewards."""
 
     seed: int
     completion: Completion
-    """Tokens, the stop token, and the log probability of each of them when it was drawn."""
+    """Tokens, the stop token, and the log probability of each of them when it was sampled."""
     rewards: Rewards = field(default_factory=dict)
-    """Empty where the algorithm has none."""
+    """Empty if the algorithm has none."""
     reward: float = 0.0
     """Sum of weights times values."""
     advantage: float = 0.0
-    """How much better it was than its group."""
+    """Advantage over the mean of its group."""
 
     @property
-    def learned(self) -> list[int]:
-        """Tokens that the model wrote, the stop token included: those that learn."""
+    def tokens_with_stop(self) -> list[int]:
+        """The completion's tokens and its stop token: the tokens that are trained on."""
         stop = self.completion.stop_token
         return self.completion.tokens if stop is None else [*self.completion.tokens, stop]
 
@@ -56,11 +56,11 @@ class Group:
     epoch: int
     samples: tuple[Sample, ...]
     kept: bool = True
-    """Whether an update learns from it; dynamic sampling leaves groups out."""
+    """Whether an update is trained on it; dynamic sampling leaves groups out."""
 
     @property
     def is_rewarded(self) -> bool:
-        """Whether its completions have rewards; a teacher's have none."""
+        """Whether its completions have rewards; in distillation they have none."""
         return bool(self.samples[0].rewards)
 
     @property
@@ -71,59 +71,59 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """What was drawn before one update and learned from by it and, where there are several, by those after it."""
+    """Completions that were sampled before an update, for it and, with several updates per rollout, the next ones."""
 
     step: int
-    """First update that learns from it, from 1; the weights are those after the update before."""
+    """First update that is trained on it, from 1; it was sampled with the weights before that update."""
     position: Position
-    """Where its prompts begin in the data."""
+    """Position of its first prompt in the data."""
     after: Position
-    """Where those of the next rollout begin."""
+    """Position of the next rollout's first prompt."""
     groups: tuple[Group, ...]
-    """In the order in which they were drawn."""
+    """Groups in sampling order."""
     # Both are left out of `==`, which has no truth value for arrays.
     trainer_log_probs: tuple[np.ndarray, ...] = field(default=(), compare=False)
-    """Of every learned sample, float32: log probabilities of its tokens as the first update computed them."""
+    """Log probabilities, float32, of each trained sample's tokens as the first update computed them."""
     reference_log_probs: tuple[np.ndarray, ...] = field(default=(), compare=False)
-    """The same as a frozen model says, that which training began with or a teacher; empty without one."""
+    """The same under a frozen model (the first weights, or a teacher); empty without one."""
 
     @property
-    def drawn(self) -> list[tuple[Prompt, Sample]]:
+    def all_samples(self) -> list[tuple[Prompt, Sample]]:
         """All samples with their prompts, in order."""
         return [(group.prompt, sample) for group in self.groups for sample in group.samples]
 
     @property
-    def learned(self) -> list[tuple[Prompt, Sample]]:
-        """Samples of the groups that updates learn from, in order."""
+    def trained_samples(self) -> list[tuple[Prompt, Sample]]:
+        """Samples of the groups that updates are trained on, with their prompts, in order."""
         return [(group.prompt, sample) for group in self.groups if group.kept for sample in group.samples]
 
 
 def to_reward(prompt: Prompt, completion: Completion, tokenizer: Tokenizer) -> CompletionToReward:
-    """A completion as rewards take it."""
+    """The input of rewards for a completion."""
     return CompletionToReward(item=prompt.item, text=tokenizer.decode(completion.tokens), tokens=completion.tokens,
                               truncated=completion.stop_token is None)
 
 
 def sample_seed(seed: int, step: int, epoch: int, prompt: str, number: int) -> int:
-    """A number below 2**32 for one sample, from SHA-256 of what it is drawn for and of nothing beside it.
+    """Sampling seed (below 2**32) of one sample: a hash of these arguments only.
 
     Args:
-        seed: of the run.
-        step: first update that learns from it.
-        epoch: of the prompt's turn.
+        seed: seed of the run.
+        step: first update that is trained on it.
+        epoch: epoch of the prompt's turn.
         prompt: the prompt's id.
-        number: of the sample in its group, from 0.
+        number: number of the sample in its group, from 0.
     """
     # The id stands last, because it alone may hold a slash: no two samples have the same text.
     return int(bytes_digest(f"rollout/{seed}/{step}/{epoch}/{number}/{prompt}".encode())[:8], 16)
 
 
-def choose(spreads: Sequence[bool], wanted: int, *, dynamic: bool) -> list[bool]:
-    """Which of the groups drawn so far an update learns from: the first ones, with ``dynamic`` only those with spread.
+def select_groups(spreads: Sequence[bool], wanted: int, *, dynamic: bool) -> list[bool]:
+    """Selects the groups that updates are trained on: the first ones, with ``dynamic`` only those with spread.
 
     Args:
-        spreads: of each group, whether its rewards differ.
-        wanted: groups that the updates take.
+        spreads: for each sampled group whether its rewards differ.
+        wanted: number of groups that the updates need.
         dynamic: whether groups without spread are left out.
     """
     kept: list[bool] = []
@@ -134,84 +134,84 @@ def choose(spreads: Sequence[bool], wanted: int, *, dynamic: bool) -> list[bool]
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutShape:
-    """Sizes of the updates that learn from one rollout."""
+    """Sizes of a rollout's updates."""
 
     micro_batches: int
     rows: int
-    """Of one micro batch over all devices."""
+    """Rows of one micro batch over all devices."""
     updates: int
-    """From one rollout."""
+    """Updates of one rollout."""
     buckets: tuple[int, ...]
-    """Lengths that a batch may have, ascending."""
+    """Possible lengths of a batch, ascending."""
     pad_id: int
 
     @classmethod
-    def of(cls, recipe: Recipe, algorithm: DrawingAlgorithm, *, fsdp: int, pad_id: int) -> "RolloutShape":
-        """What a recipe asks for with its algorithm, over so many devices (``fsdp``) that share its rows."""
+    def of(cls, recipe: Recipe, algorithm: RolloutAlgorithm, *, fsdp: int, pad_id: int) -> "RolloutShape":
+        """The sizes of a recipe with its algorithm; ``fsdp``: number of devices that share its rows."""
         return cls(micro_batches=recipe.batch.accumulation, rows=recipe.batch.micro_batch * fsdp, pad_id=pad_id,
                    updates=algorithm.updates, buckets=bucket_lengths(recipe.data, recipe.data.max_length))
 
     @property
     def completions(self) -> int:
-        """That the updates of one rollout learn from."""
+        """Completions that all updates of one rollout are trained on."""
         return self.rows_per_update * self.updates
 
     @property
     def rows_per_update(self) -> int:
-        """Completions that one update learns from."""
+        """Completions that one update is trained on."""
         return self.micro_batches * self.rows
 
-    def of_batch(self, length: int) -> BatchShape:
+    def batch_shape(self, length: int) -> BatchShape:
         """Shape of the batch that holds a row of this length."""
         return BatchShape(self.micro_batches, self.rows, next(size for size in self.buckets if size >= length))
 
 
-def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: DrawingAlgorithm) -> Batch:
-    """What one of the updates that learn from a rollout is given.
+def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: RolloutAlgorithm) -> Batch:
+    """The batch of one of a rollout's updates.
 
     Args:
         rollout: with its rewards and advantages.
-        part: number of the update among them, from 0.
-        shape: sizes.
-        algorithm: says what each token's advantage is, and what the sum is divided by.
+        part: number of the update in the rollout, from 0.
+        shape: sizes of the batch.
+        algorithm: gives each token's advantage and the divisor of the sum.
     """
-    samples = rollout.learned[part * shape.rows_per_update:(part + 1) * shape.rows_per_update]
+    samples = rollout.trained_samples[part * shape.rows_per_update:(part + 1) * shape.rows_per_update]
     # Signals are [A x B, S] while rows are filled in, and take the batch's [A, B, S] at the end.
     rows = [_row(prompt, sample) for prompt, sample in samples]
     # Where dynamic sampling found too few groups, the rest is empty.
     sequences = [[row] for row in rows] + [[] for _ in range(shape.rows_per_update - len(rows))]
-    size = shape.of_batch(max((len(row.tokens) for row in rows), default=1))
+    size = shape.batch_shape(max((len(row.tokens) for row in rows), default=1))
     batch = make_batch(sequences, size[:2], size.positions, shape.pad_id)
-    said = rollout.reference_log_probs[part * shape.rows_per_update:(part + 1) * shape.rows_per_update]
-    # What a teacher says is in the advantages already.
-    names = algorithm.objective.signals if said else (ADVANTAGE, BEHAVIOR)
+    reference = rollout.reference_log_probs[part * shape.rows_per_update:(part + 1) * shape.rows_per_update]
+    # A teacher's log probabilities are in the advantages already.
+    names = algorithm.objective.signals if reference else (ADVANTAGE, BEHAVIOR)
     signals = {name: np.zeros((shape.rows_per_update, size.positions), np.float32) for name in names}
     for number, (prompt, sample) in enumerate(samples):
-        span = learned_span(prompt, sample)
-        # As a record keeps them, from which a verifier makes the advantages again.
-        drawn = np.array(sample.completion.log_probs, np.float32)
+        span = completion_span(prompt, sample)
+        # In the record's precision, so that a verifier computes the same advantages.
+        sampler_log_probs = np.array(sample.completion.log_probs, np.float32)
         signals[ADVANTAGE][number, span] = algorithm.token_advantages(
-            sample.advantage, drawn.tolist(), said[number].tolist() if said else ())
-        signals[BEHAVIOR][number, span] = drawn
+            sample.advantage, sampler_log_probs.tolist(), reference[number].tolist() if reference else ())
+        signals[BEHAVIOR][number, span] = sampler_log_probs
         if REFERENCE in names:
-            signals[REFERENCE][number, span] = said[number]
-    tokens = sum(len(sample.learned) for _, sample in samples)
+            signals[REFERENCE][number, span] = reference[number]
+    tokens = sum(len(sample.tokens_with_stop) for _, sample in samples)
     arrays = batch.arrays | {name: x.reshape(batch.tokens.shape) for name, x in signals.items()}
     # Without any row the sum is 0, and every divisor but 0 will do.
-    made = Batch.of(arrays, divided_by=algorithm.divisor(rows=len(rows), tokens=tokens) if rows else 1.0)
+    batch = Batch.of(arrays, divided_by=algorithm.divisor(rows=len(rows), tokens=tokens) if rows else 1.0)
     # The stop token counts among the new tokens, so no row has more supervised positions. One number for all batches:
     # another one would be another program.
-    return made.with_loss_positions(min(algorithm.max_new_tokens, size.positions))
+    return batch.with_loss_positions(min(algorithm.max_new_tokens, size.positions))
 
 
-def learned_span(prompt: Prompt, sample: Sample) -> slice:
+def completion_span(prompt: Prompt, sample: Sample) -> slice:
     """Positions of a row that predict the tokens of a completion: the prompt's last one predicts the first of them."""
     start = len(prompt.tokens) - 1
-    return slice(start, start + len(sample.learned))
+    return slice(start, start + len(sample.tokens_with_stop))
 
 
 def digest_of(batch: Batch) -> str:
-    """SHA-256, as hex, of what an update is given: shape, divisor, tokens, loss mask, advantages, log probabilities."""
+    """SHA-256, as hex, of an update's inputs: shape, divisor, tokens, loss mask, advantages, log probabilities."""
     # `repr` writes a float so that it is read back to the bit.
     digest = hashlib.sha256(f"{','.join(map(str, batch.tokens.shape))} {batch.divisor!r}\n".encode())
     # Padding counts as 0, so that nobody needs the tokenizer to make the digest again.
@@ -222,8 +222,8 @@ def digest_of(batch: Batch) -> str:
 
 
 def _row(prompt: Prompt, sample: Sample) -> Row:
-    learned = sample.learned
-    mask = np.zeros(len(prompt.tokens) + len(learned), np.uint8)
+    completion = sample.tokens_with_stop
+    mask = np.zeros(len(prompt.tokens) + len(completion), np.uint8)
     mask[len(prompt.tokens):] = 1
-    # Such rows stand in no row index, so nobody asks for the digest of their prompt.
-    return Row(prompt.item.id, np.array([*prompt.tokens, *learned], np.int32), mask, "")
+    # These rows are in no row index, so the digest of their prompt is not needed.
+    return Row(prompt.item.id, np.array([*prompt.tokens, *completion], np.int32), mask, "")

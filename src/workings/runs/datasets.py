@@ -65,7 +65,7 @@ def find_data(loaded: LoadedRecipe) -> RunData:
     recipe = loaded.recipe
     digests: dict[str, str] = {}
     names = [local_name(name) for name in (recipe.data.traces, recipe.evaluation.traces, recipe.evaluation.items)]
-    drawn = recipe.draws and holds_items(names[0], loaded.base)
+    drawn = recipe.uses_rollouts and holds_items(names[0], loaded.base)
     # Made in one call, in which no pair of numbers is both trained and asked.
     made = addition.make(ADDITION_TRACES, ADDITION_ITEMS, recipe.seed) if ADDITION in names else ([], [])
     pairs = _pairs(loaded, names[0], digests) if recipe.learns_from_pairs else []
@@ -75,7 +75,7 @@ def find_data(loaded: LoadedRecipe) -> RunData:
     prompts: list[Item] = []
     if drawn:
         prompts = _items(loaded, names[0], [], "traces", digests)
-    elif recipe.draws:
+    elif recipe.uses_rollouts:
         prompts = [question_of(trace) for trace in traces]
     return RunData(traces=traces, held_out=held_out, items=_items(loaded, names[2], made[1], "items", digests),
                    prompts=prompts, pairs=pairs, digests=digests)

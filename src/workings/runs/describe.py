@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.config.load import LoadedRecipe
-from workings.config.places import is_place, leads_above_home, moved_places
+from workings.config.recipe_paths import is_data_or_model_path, leads_above_home, with_changed_paths
 from workings.engines.base import Memory, ReportingEngine
 from workings.evidence.run_readme import NEAR, command_again
 from workings.models.weights import parameter_count
@@ -36,7 +36,7 @@ from workings.training.loop import Outcome
 
 def data_digests(setup: TrainSetup) -> dict[str, str]:
     """Digests of everything that the run is trained and measured with."""
-    return setup.data.digests | dict(setup.learned.digests) | {"tokenizer": setup.tokenizer.digest}
+    return setup.data.digests | dict(setup.training_data.digests) | {"tokenizer": setup.tokenizer.digest}
 
 
 def base_from(run: Path, base: Path) -> str | dict[str, str]:
@@ -60,14 +60,14 @@ def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
     """
     def change(name: str) -> str:
         path = loaded.path(name)
-        if not is_place(path) or (loaded.kept and path.is_relative_to(loaded.base.parent.resolve())):
+        if not is_data_or_model_path(path) or (loaded.kept and path.is_relative_to(loaded.base.parent.resolve())):
             return name
         seen = base_from(run, path)
         # With a dot in front, so that it is never taken for the name of a data set or a model.
         return name if not isinstance(seen, str) else seen if seen.startswith("..") else f"./{seen}"
 
     values = loaded.recipe.model_dump(mode="json")
-    written, moved = dict(leaves(values)), dict(leaves(moved_places(values, change)))
+    written, moved = dict(leaves(values)), dict(leaves(with_changed_paths(values, change)))
     return {key: name for key, name in moved.items() if name != written[key]}
 
 
@@ -88,7 +88,7 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     setup.tokenizer.save(writer.path(TOKENIZER))
     writer.write_json(MODEL_SHAPE, setup.shape.as_json())
     writer.write_json(DATA_DIGESTS, data_digests(setup))
-    setup.learned.write(writer)
+    setup.training_data.write(writer)
     environment = collect()
     writer.write_json(ENVIRONMENT, environment)
     writer.write_text(ENVIRONMENT_TEXT, text_view(environment))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from workings.config.algorithms import Taught
+from workings.config.algorithms import TeacherAlgorithm
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.model import FromPretrained
 from workings.config.recipe import Recipe
@@ -39,7 +39,7 @@ def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape,
         RecordError: a sealed run whose files are not those that it sealed.
     """
     algorithm = loaded.recipe.algorithm
-    assert isinstance(algorithm, Taught)  # no other recipe has a teacher
+    assert isinstance(algorithm, TeacherAlgorithm)  # no other recipe has a teacher
     folders = [loaded.base, *bases]
     folder = local_folder(algorithm.teacher, folders)
     if folder is not None and (folder / SEAL).is_file():
@@ -63,7 +63,7 @@ def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape,
 
 def refuse_processes(recipe: Recipe) -> None:
     """Raise `RequestError` for a teacher in several processes, which make one engine's calls together."""
-    if isinstance(recipe.algorithm, Taught):
+    if isinstance(recipe.algorithm, TeacherAlgorithm):
         raise RequestError(f"algorithm.name: {recipe.algorithm.name} in several processes",
                            "one process: the teacher is an engine of its own, and only one engine's calls reach the "
                            "other processes",
@@ -77,7 +77,7 @@ def teacher_model(loaded: LoadedRecipe) -> TeacherModel | None:
         RequestError: neither a folder on this machine nor a published model that the catalog has.
     """
     algorithm = loaded.recipe.algorithm
-    if not isinstance(algorithm, Taught):
+    if not isinstance(algorithm, TeacherAlgorithm):
         return None
     folder = local_folder(algorithm.teacher, [loaded.base])
     if folder is None and is_stored(algorithm.teacher):
@@ -93,7 +93,7 @@ def _recipe_of(run: RunRecord) -> Recipe:
     return check_recipe(run.manifest.config_snapshot, str(run.path))
 
 
-def _of_run(path: Path, algorithm: Taught, engine: str) -> Teacher:
+def _of_run(path: Path, algorithm: TeacherAlgorithm, engine: str) -> Teacher:
     run = RunRecord.open(path)
     recipe = _recipe_of(run)
     folders = run.checkpoints.folders()
@@ -106,7 +106,7 @@ def _of_run(path: Path, algorithm: Taught, engine: str) -> Teacher:
                    weights=Weights(directory=folders[-1], id=run.manifest.name, revision=folders[-1].name))
 
 
-def _base(run: RunRecord, recipe: Recipe, algorithm: Taught, engine: str) -> Base | None:
+def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherAlgorithm, engine: str) -> Base | None:
     """What the adapters of a run stand beside, found again; None where it has none."""
     if recipe.method.name == "full":
         return None

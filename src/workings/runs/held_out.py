@@ -1,4 +1,4 @@
-"""What the held-out items say of a run that learned from rewards, in one sentence: did more than the reward rise?"""
+"""Change of the held-out score over a run with rewards, in one sentence: did more than the reward rise?"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from workings.evaluation.statistics.intervals import Interval
 from workings.runs.row_data import TraceData
 from workings.runs.training_data import PromptData, TrainingData
 from workings.scoring.items import Item
-from workings.training.watched import RIGHT
+from workings.training.held_out_items import RIGHT
 
 BEFORE = "held_out_before"
 """Kind of the event that holds the score before the first step."""
@@ -32,7 +32,7 @@ class HeldOutChange:
     """0: before the first step."""
     step_after: int
     difference: PairedDifference
-    """Of the held-out scores, after less before, over the same items."""
+    """Held-out scores after minus before, over the same items."""
 
     @property
     def sentence(self) -> str:
@@ -42,17 +42,17 @@ class HeldOutChange:
         reward = (f"stayed at {after}" if before == after else
                   f"{'rose' if self.reward_after > self.reward_before else 'fell'} from {before} to {after}")
         if reward.startswith("rose"):
-            said = {"better": "and the held-out score rose too", "worse": "the held-out score fell",
-                    "inconclusive": "the held-out score did not, as far as these items can tell"}[score]
+            score_text = {"better": "and the held-out score rose too", "worse": "the held-out score fell",
+                          "inconclusive": "the held-out score did not, as far as these items can tell"}[score]
         else:
-            said = {"better": "the held-out score rose", "worse": "the held-out score fell",
-                    "inconclusive": "the held-out score did not change, as far as these items can tell"}[score]
+            score_text = {"better": "the held-out score rose", "worse": "the held-out score fell",
+                          "inconclusive": "the held-out score did not change, as far as these items can tell"}[score]
         difference, text = self.difference, f"{points(self.difference.delta)} points"
         if isinstance(difference.interval, Interval):
             text += f" [{points(difference.interval.low)}, {points(difference.interval.high)}]"
         else:
             text += f" (no interval: {difference.interval})"
-        return (f"the reward {reward}, {said}: {text} of "
+        return (f"the reward {reward}, {score_text}: {text} of "
                 f"{difference.n} items, step {self.step_after} against step {self.step_before}")
 
     def facts(self) -> dict[str, Any]:
@@ -64,41 +64,41 @@ class HeldOutChange:
 
 def held_out_change(items: Sequence[Item], lines: Sequence[Mapping[str, Any]],
                     events: Sequence[Mapping[str, Any]]) -> HeldOutChange | None:
-    """The change over a run, from what it recorded; None where there was no reward, or only one look.
+    """The change over a run, from its record; None without rewards, or with only one evaluation.
 
     Args:
-        items: that were watched, in their order.
-        lines: of metrics.
-        events: of the run; the first look stands there, because it belongs to no step.
+        items: the held-out items in their order.
+        lines: metrics lines of the run.
+        events: of the run; the first evaluation is there, because it belongs to no step.
     """
-    looks = [(int(line["step"]), str(line[_MARKS])) for line in lines if _MARKS in line]
-    # An attempt that died before its first checkpoint looked as well, at the same weights: the newest counts.
+    evaluations = [(int(line["step"]), str(line[_MARKS])) for line in lines if _MARKS in line]
+    # An attempt that died before its first checkpoint evaluated the same weights: the newest event counts.
     before = next((str(event[_MARKS]) for event in reversed(events) if event.get("kind") == BEFORE), None)
     if before is not None:
-        looks.insert(0, (0, before))
+        evaluations.insert(0, (0, before))
     rewards = [float(line["reward"]) for line in lines if "reward" in line]
-    if len(looks) < 2 or not rewards:
+    if len(evaluations) < 2 or not rewards:
         return None
     # Rounded up, so that it is never none.
     part = ceil(len(rewards) / SHARE)
-    (first_step, first), (last_step, last) = looks[0], looks[-1]
+    (first_step, first), (last_step, last) = evaluations[0], evaluations[-1]
     return HeldOutChange(
         reward_before=mean(rewards[:part]), reward_after=mean(rewards[-part:]), step_before=first_step,
         step_after=last_step, difference=paired_values(_scores(first), _scores(last),
                                                        [item.cluster for item in items[:len(first)]]))
 
 
-def trained_on(asked: Sequence[Item], learned: TrainingData) -> list[str]:
-    """Ids of held-out items whose question is learned from as well: their answers measure nothing.
+def trained_item_ids(items: Sequence[Item], data: TrainingData) -> list[str]:
+    """Ids of held-out items whose question is in the training data as well: their answers measure nothing.
 
     Questions are compared as `workings verify` compares them, which fails such a run.
     """
-    if isinstance(learned, PromptData):
-        digests = {prompt_digest(prompt.item.prompt) for prompt in learned.prompts.prompts}
+    if isinstance(data, PromptData):
+        digests = {prompt_digest(prompt.item.prompt) for prompt in data.prompts.prompts}
     else:
-        assert isinstance(learned, TraceData)  # everything else is drawn
-        digests = {each for row in learned.rows.rows for each in (row.prompt_digest, *row.earlier_prompt_digests)}
-    return [item.id for item in asked if prompt_digest(item.prompt) in digests]
+        assert isinstance(data, TraceData)  # the only other kind
+        digests = {digest for row in data.rows.rows for digest in (row.prompt_digest, *row.earlier_prompt_digests)}
+    return [item.id for item in items if prompt_digest(item.prompt) in digests]
 
 
 def _scores(marks: str) -> list[float]:

@@ -116,7 +116,7 @@ def keyword_recipe(asked: Keywords) -> Iterator[LoadedRecipe]:
         # Absolute, because a recipe's paths begin in its own folder, and this one has a temporary one.
         loaded = load_recipe(values, [moved_override(word, lambda name: _existing(name) or name)
                                       for word in override_words(asked.overrides)])
-        if form == QUESTIONS and not loaded.recipe.draws:
+        if form == QUESTIONS and not loaded.recipe.uses_rollouts:
             raise RequestError("data: rows with expected_answer, of which nothing can be imitated",
                                "rows with steps and answer, or an algorithm that rewards answers",
                                'overrides={"algorithm.name": "grpo", "rewards": [{"scorer": "answer"}]}')

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import yaml
 
 from workings.config.load import LoadedRecipe, load_recipe
-from workings.config.places import named_places
+from workings.config.recipe_paths import recipe_paths
 from workings.errors import RequestError
 from workings.hardware.catalog import Target, find_target, targets
 from workings.hardware.memory import gib
@@ -113,7 +113,7 @@ def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> Launch
                         recipe_digest=json_digest(load_recipe(str(new_folder / RECIPE)).resolved()),
                         plan=_sentence(picked), file_notes=file_notes,
                         topology=picked.target.topology.partition(":")[2],
-                        stores=any(is_stored(name) for _, _, name in named_places(
+                        stores=any(is_stored(name) for _, _, name in recipe_paths(
                             loaded.recipe.model_dump(mode="json"))))
         texts = _files(job, request)
         first = next(iter(texts))
@@ -175,7 +175,7 @@ def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, remote_folde
     values: dict[str, Any] = json.loads(loaded.recipe.model_dump_json(exclude_unset=True))
     values["device"] = platform
     file_notes = []
-    for section, key, name in named_places(values):
+    for section, key, name in recipe_paths(values):
         what = f"{section}.{key}".strip(".")
         path = loaded.path(name)
         if path.is_file():

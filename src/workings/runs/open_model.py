@@ -1,4 +1,4 @@
-"""A model that exists, opened: a sealed run's, to be asked or trained again, or weights that were not trained here."""
+"""Opens existing models: sealed runs, to generate or to repeat their steps, and weights that were not trained here."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from workings.config.algorithms import Taught, TraceDistill
+from workings.config.algorithms import TeacherAlgorithm, TraceDistill
 from workings.config.keys import section_at
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.model import FromPretrained
@@ -17,7 +17,7 @@ from workings.data.batches import Batches, Position
 from workings.data.pair_rows import build_pair_rows, pair_ids
 from workings.data.reference import LogProbs, from_lines
 from workings.data.rows import RowSet, build_rows
-from workings.data.top_tokens import Said, TopTokenFiles, TopTokensOfRow
+from workings.data.top_tokens import TeacherTopTokens, TopTokenFiles, TopTokensOfRow
 from workings.engines.base import Engine, EngineRequest, LikelihoodEngine, State
 from workings.engines.registry import engine_names, find_engine
 from workings.engines.session import ModelSession
@@ -47,9 +47,9 @@ from workings.record.layout import (
 from workings.record.plain import read_plain
 from workings.record.reader import RunRecord
 from workings.record.values import Absent, absent
-from workings.rollouts.lines import from_json
-from workings.rollouts.prompts import Prompt, PromptSet, read_prompts
+from workings.rollouts.prompts import Prompt, PromptSet, read_recorded_prompts
 from workings.rollouts.rollout import Rollout
+from workings.rollouts.rollout_json import from_json
 from workings.runs.datasets import RunData, find_data
 from workings.runs.find_teacher import find_teacher
 from workings.runs.recorded_base import recorded_base, recorded_bases, recorded_weights
@@ -61,14 +61,14 @@ from workings.runs.resolve import (
     locate_weights,
     weight_digests,
 )
-from workings.runs.row_data import PairData, rows_data
-from workings.runs.teacher import Asked, Teacher, recorded_name
+from workings.runs.row_data import PairData, row_data
+from workings.runs.teacher import LogProbFunction, Teacher, recorded_name
 from workings.runs.training_data import prompt_data
-from workings.training.pair_experience import ask_about
-from workings.training.taught_experience import AskedForTokens
+from workings.training.distillation_experience import TopTokensFunction
+from workings.training.preference_experience import log_probs_by_row
 
 AS_RECORDED = "as recorded"
-"""The device that the run's recipe asked for."""
+"""Stands for the device of the run's recipe."""
 DEVICES = ("auto", "cpu", "gpu", "cuda", "tpu")
 _ONE_DEVICE = MeshConfig(fsdp=1, tp=1)
 
@@ -83,7 +83,7 @@ class TrainedModel:
     session: ModelSession
     """That checkpoint on an engine."""
     request: EngineRequest
-    """What the recipe asks the engine for."""
+    """The recipe's request to the engine."""
 
     @property
     def root(self) -> str:
@@ -93,20 +93,20 @@ class TrainedModel:
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsRequest:
-    """How weights without a recipe are opened. What a run's recipe would say has to be said here."""
+    """Settings to open weights without a recipe."""
 
     template: str
     """Chat turns: `gemma`, `gemma4`, `tokenizer` (its own) or `plain`. Never guessed: the wrong one costs points."""
     form: str = "any"
-    """Form that its answers are to have; `channel` asks for Gemma 4's thinking, the others change no prompt."""
+    """Expected form of its answers; `channel` asks for Gemma 4's thinking, the others change no prompt."""
     engine: str = DEFAULT_ENGINE
     device: str = "auto"
     precision: str = "fp32"
     """Number format of weights and arithmetic: `fp32` or `bf16`."""
     tokenizer: Path | None = None
-    """Directory of the tokenizer; None: beside the weights."""
+    """Directory of the tokenizer; None: that of the weights."""
     revision: str = "main"
-    """Of a repository on the Hub."""
+    """Branch, tag or commit of a repository on the Hub."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,14 +115,14 @@ class OpenedWeights:
 
     session: ModelSession
     facts: dict[str, Any]
-    """What is known of the model: name, revision, digest of every file of weights."""
+    """Identity of the model: name, revision, digest of every file of weights."""
     request: EngineRequest
-    """What the engine was asked for."""
+    """The request by which the engine was opened."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayInputs:
-    """Where the parts of a run lie that its record does not hold, and on what it is opened."""
+    """Paths of a run's inputs that its record does not hold, and the device."""
 
     data: Path | None = None
     """The file of traces; None: where the recipe names it."""
@@ -130,19 +130,19 @@ class ReplayInputs:
     """Directory of the weights that training started from; None: where the recipe names it."""
     device: str = AS_RECORDED
     fsdp: int = 0
-    """Devices over which rows and parameters are split; 0: as the recipe means it here."""
+    """Devices over which rows and parameters are split; 0: as the recipe's mesh resolves here."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReopenedRun(ResolvedRun):
-    """A sealed run whose steps can be taken again."""
+    """A sealed run whose steps can be repeated."""
 
     run: RunRecord
     engine: Engine
-    learned: RowSet | PromptSet
-    """The rows that it was trained on, or the prompts that it drew completions of."""
+    rows_or_prompts: RowSet | PromptSet
+    """Rows that the run was trained on, or prompts of its rollouts."""
     teacher: Teacher | Absent
-    """That which the run learned from, or why it cannot be asked: what it said then counts as recorded."""
+    """The teacher, or why it cannot be opened; its recorded log probabilities are then used."""
 
     @cached_property
     def checkpoints_by_step(self) -> dict[int, Path]:
@@ -154,97 +154,104 @@ class ReopenedRun(ResolvedRun):
         return self.run.checkpoints.load(self.checkpoints_by_step[step])
 
     def source(self, seed: int, *, exact: bool, change: Change | None = None) -> Source:
-        """The batches of the run's steps as a seed gives them, of as many rows as it had, whatever this mesh is.
+        """Batch source that reproduces the run's batches from a seed.
+
+        Batches have the recorded number of rows, whatever the mesh is here.
 
         Args:
-            seed: decides the order of the data, and what is drawn.
-            exact: whether updates are taken from completions as they are drawn here (see `DrawnAgain`).
-            change: for controls of a run that drew what it learned from.
+            seed: decides data order and sampling.
+            exact: train on completions that are sampled here instead of the recorded ones (see `DrawnAgain`).
+            change: modifies rollouts, for the negative controls of a run with rollouts.
         """
         fsdp = self.run.manifest.mesh.get("fsdp", 1)
-        if isinstance(self.learned, RowSet):
-            rows = rows_data(self.recipe.model_copy(update={"seed": seed}), self.learned, fsdp)
+        if isinstance(self.rows_or_prompts, RowSet):
+            rows = row_data(self.recipe.model_copy(update={"seed": seed}), self.rows_or_prompts, fsdp)
             if isinstance(self.recipe.algorithm, TraceDistill):
-                return self._taught_source(rows.batches, self.recipe.algorithm)
+                return self._distillation_source(rows.batches, self.recipe.algorithm)
             return self._pair_source(rows, exact) if isinstance(rows, PairData) else TraceSource(rows.batches)
-        asked = None if isinstance(self.teacher, Absent) else self._asked
-        data = prompt_data(self, replace(self.learned, seed=seed), fsdp)
+        teacher = None if isinstance(self.teacher, Absent) else self._teacher_log_probs
+        data = prompt_data(self, replace(self.rows_or_prompts, seed=seed), fsdp)
         first = self.rollout(1)
         if first is None:
             raise RecordError(f"{self.run.path}: no rollout of step 1")
-        # Its rewards come from the record, so there is nothing to reward with.
-        nothing = RecordedRewards(recorded=first)
-        again = DrawnAgain(drawing=data.drawing(self.engine, nothing, asked), recorded=self.rollout, exact=exact)
-        return again if change is None else replace(again, change=change)
+        # Its rewards come from the record: nothing is rewarded here.
+        sampler = data.rollout_sampler(self.engine, RecordedRewards(recorded=first), teacher)
+        source = DrawnAgain(drawing=sampler, recorded=self.rollout, exact=exact)
+        return source if change is None else replace(source, change=change)
 
     def _pair_source(self, data: PairData, exact: bool) -> PairSource:
-        """Pairs, and what the reference says of them: the record, or where all bits have to agree the reference."""
+        """Preference pairs with their reference log probabilities: recorded ones or, for an exact replay, new ones."""
         recorded = from_lines(jsonl.read(self.run.path / REFERENCE_LOG_PROBS)[0])
-        # Another seed, for a control, may begin with rows that a short run never came to.
+        # Another seed, for a control, may begin with rows that a short run never reached.
         known = {**dict.fromkeys(data.rows.ids, 0.0), **recorded}
         if not exact:
             return PairSource(batches=data.batches, recorded=known)
 
-        def ask(state: State, position: Position) -> LogProbs:
+        def compute(state: State, position: Position) -> LogProbs:
             engine = self.engine
             reference = self._first_weights if self.recipe.method.name == "full" else data.reference(engine, state)
             assert isinstance(engine, LikelihoodEngine)  # the run was trained by one
-            return ask_about(engine, reference, data.batches, position)
+            return log_probs_by_row(engine, reference, data.batches, position)
 
-        return PairSource(batches=data.batches, recorded=known, ask=ask)
+        return PairSource(batches=data.batches, recorded=known, ask=compute)
 
-    def _taught_source(self, batches: Batches, algorithm: TraceDistill) -> TaughtSource:
-        """Traces, and what the teacher finds the most likely: asked again where it is there, else the record."""
-        asked = None if isinstance(self.teacher, Absent) else self._asked_for_tokens
-        return TaughtSource(batches=batches, objective=algorithm.objective, recorded=self._top_tokens, ask=asked)
+    def _distillation_source(self, batches: Batches, algorithm: TraceDistill) -> TaughtSource:
+        """Traces with the teacher's top tokens: computed again if the teacher can be opened, else the recorded ones."""
+        teacher = None if isinstance(self.teacher, Absent) else self._teacher_top_tokens
+        return TaughtSource(batches=batches, objective=algorithm.objective, recorded=self._recorded_top_tokens,
+                            ask=teacher)
 
     @cached_property
-    def _top_tokens(self) -> Said:
-        """What the teacher said; of rows that a short run never came to something else, for a control that does."""
-        assert isinstance(self.learned, RowSet)
+    def _recorded_top_tokens(self) -> TeacherTopTokens:
+        """Recorded teacher top tokens.
+
+        Rows that a short run never reached get uniform placeholder values, because a negative control with another
+        seed may reach them.
+        """
+        assert isinstance(self.rows_or_prompts, RowSet)
         assert isinstance(self.recipe.algorithm, TraceDistill)
         count = self.recipe.algorithm.top_k
-        counts = self.learned.learned_positions
-        said: dict[str, TopTokensOfRow] = {}
-        own = rows_data(self.recipe, self.learned, self.run.manifest.mesh.get("fsdp", 1))
+        counts = self.rows_or_prompts.learned_positions
+        recorded: dict[str, TopTokensOfRow] = {}
+        own = row_data(self.recipe, self.rows_or_prompts, self.run.manifest.mesh.get("fsdp", 1))
         files = TopTokenFiles(batches=own.batches, steps=own.steps, counts=counts, count=count)
         for number, part in enumerate(files.parts):
-            said |= files.read(read_plain(self.run.path / top_tokens_file(number)), part)
+            recorded |= files.read(read_plain(self.run.path / top_tokens_file(number)), part)
         return {name: TopTokensOfRow(np.zeros((size, count), np.int32), np.full((size, count), -np.log(2 * count)))
-                for name, size in counts.items() if name not in said} | said
+                for name, size in counts.items() if name not in recorded} | recorded
 
     @cached_property
     def _first_weights(self) -> State:
-        """The model that training began with, read once: it stays in memory beside the one that takes steps."""
+        """The model before training, loaded once: it stays in memory beside the trained one."""
         return self.initial_state(self.engine, self.recipe.seed, trainable=False)
 
     @cached_property
-    def _asked(self) -> Asked:
-        """The teacher, opened once: all controls ask it as well."""
-        assert isinstance(self.teacher, Teacher)  # the caller has looked
+    def _teacher_log_probs(self) -> LogProbFunction:
+        """The teacher's log probabilities; it is opened once, because all controls need it as well."""
+        assert isinstance(self.teacher, Teacher)  # the caller has checked
         return self.teacher.open(self.engine, self)
 
     @cached_property
-    def _asked_for_tokens(self) -> AskedForTokens:
-        """The teacher, opened once for its most likely tokens."""
+    def _teacher_top_tokens(self) -> TopTokensFunction:
+        """The teacher's most likely tokens; it is opened once."""
         assert isinstance(self.teacher, Teacher)
         assert isinstance(self.recipe.algorithm, TraceDistill)
         return self.teacher.open_for_tokens(self.engine, self, self.recipe.algorithm.top_k)
 
     def rollout(self, step: int) -> Rollout | None:
-        """What was drawn, by the first update that learned from it; read when asked for, as a run may have many."""
+        """The rollout whose first update is ``step``, read from its file; None if there is none."""
         path = self.run.path / rollout_file(step)
         return from_json(loads(read_plain(path)), self._prompts) if path.is_file() else None
 
     @cached_property
     def _prompts(self) -> dict[str, Prompt]:
-        assert isinstance(self.learned, PromptSet)
-        return {prompt.item.id: prompt for prompt in self.learned.prompts}
+        assert isinstance(self.rows_or_prompts, PromptSet)
+        return {prompt.item.id: prompt for prompt in self.rows_or_prompts.prompts}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _SealedRun:
-    """What a sealed run says of its model."""
+    """A sealed run with its recipe, tokenizer, template and shape."""
 
     run: RunRecord
     loaded: LoadedRecipe
@@ -365,13 +372,13 @@ def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
     sealed = _SealedRun.open(path)
     run, recipe = sealed.run, sealed.loaded.recipe
     # Files are proved by their digests before a device is opened.
-    if recipe.draws:
-        # Prompts with their tokens stand in the record: no file of data is needed.
+    if recipe.uses_rollouts:
+        # The record holds prompts with their tokens: no data file is needed.
         data = RunData(traces=[], held_out=[], items=[], digests={})
-        learned: RowSet | PromptSet = _recorded_prompts(sealed)
+        rows_or_prompts: RowSet | PromptSet = _recorded_prompts(sealed)
     else:
         data = _recorded_data(sealed, inputs.data)
-        learned = _recorded_rows(sealed, data)
+        rows_or_prompts = _recorded_rows(sealed, data)
     weights = _recorded_weights(sealed, inputs.weights)
     engine = sealed.open_engine(inputs.device, weights.directory, inputs.fsdp)
     rows_of_micro_batch = run.manifest.global_batch // recipe.batch.accumulation
@@ -380,8 +387,8 @@ def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
     if not inputs.fsdp and rows_of_micro_batch % engine.describe().mesh.get("fsdp", 1):
         engine = sealed.open_engine(inputs.device, weights.directory, fsdp=1)
     return ReopenedRun(loaded=sealed.loaded, data=data, weights=weights, tokenizer=sealed.tokenizer,
-                       template=sealed.template, shape=sealed.shape, run=run, engine=engine, learned=learned,
-                       teacher=_recorded_teacher(sealed))
+                       template=sealed.template, shape=sealed.shape, run=run, engine=engine,
+                       rows_or_prompts=rows_or_prompts, teacher=_recorded_teacher(sealed))
 
 
 def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
@@ -404,16 +411,16 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
     template = ChatTemplate.for_config(request.template, tokenizer, request.form)
     precision = PrecisionConfig.model_validate({"parameters": request.precision, "compute": request.precision})
     # An engine cannot be opened without an optimizer; nothing is trained here.
-    asked = EngineRequest(
+    engine_request = EngineRequest(
         shape=read_shape(directory), device=without_alias(request.device), optimizer=AdamWConfig(name="adamw"),
         precision=precision, memory=MemoryConfig(), mesh=MeshConfig(), seed=0, weights=directory)
-    engine = find_engine(request.engine).engine.open(asked)
+    engine = find_engine(request.engine).engine.open(engine_request)
     # Loaded before the digests, which read all weights once: a broken file is found by its header.
     state = engine.load(directory, trainable=False)
     facts = {"id": recorded_name(weights), "revision": weights.revision,
              "precision": request.precision, "weights": weight_digests(directory)}
     session = ModelSession(engine=engine, state=state, tokenizer=tokenizer, template=template)
-    return OpenedWeights(session=session, facts=facts, request=asked)
+    return OpenedWeights(session=session, facts=facts, request=engine_request)
 
 
 def _check(request: WeightsRequest) -> None:
@@ -430,30 +437,30 @@ def _check(request: WeightsRequest) -> None:
 
 
 def _recorded_data(sealed: _SealedRun, given: Path | None) -> RunData:
-    """The data that the run was trained on, proved by their digest; evaluation data are not needed."""
+    """The data that the run was trained on, checked by their digest; evaluation data are not needed."""
     run, recipe = sealed.run, sealed.loaded.recipe
     # Absolute, because a relative name would be looked for beside the recipe and not here.
     traces = recipe.data.traces if given is None else str(given.absolute())
     # Held-out traces and items may be gone by now, and no step depends on them.
-    asked = recipe.model_copy(update={
+    traces_only = recipe.model_copy(update={
         "data": recipe.data.model_copy(update={"traces": traces}),
         "evaluation": recipe.evaluation.model_copy(update={"traces": "none", "items": "none"})})
     expected = run.manifest.data_digests.get("traces")
     try:
-        data = find_data(replace(sealed.loaded, recipe=asked))
+        data = find_data(replace(sealed.loaded, recipe=traces_only))
     except RequestError as error:
         raise RequestError(f"{error.given}, the data that {run.path.name} was trained on",
-                           f"a file with SHA-256 {expected}", "--data FILE says where it lies") from None
+                           f"a file with SHA-256 {expected}", "--data FILE gives its path") from None
     # A file of the same name may have changed since; only its bytes prove it.
     if data.digests["traces"] != expected:
         raise RequestError(f"traces {traces} with SHA-256 {data.digests['traces']}",
                            f"the data that the run was trained on, SHA-256 {expected}",
-                           "--data FILE says where they lie")
+                           "--data FILE gives their path")
     return data
 
 
 def _recorded_rows(sealed: _SealedRun, data: RunData) -> RowSet:
-    """The rows that the run was trained on, found again by its row index and proved by its digest."""
+    """The rows that the run was trained on, selected by its row index and checked by its digest."""
     run, digest = sealed.run, sealed.run.manifest.data_digests.get("rows")
     # A smoke run takes the first traces only, and rows that are too long may be dropped: the index has the others.
     index = {row["id"]: row for row in jsonl.read(run.path / ROWS)[0]}
@@ -468,26 +475,26 @@ def _recorded_rows(sealed: _SealedRun, data: RunData) -> RowSet:
     if rows.digest != digest:
         raise RecordError(f"{run.path}: its row index does not follow from data, tokenizer and template "
                           f"({rows.digest[:16]}…, recorded {str(digest)[:16]}…)")
-    # A row's digest covers its mask; that the index tells the same turns as learned has to be looked at.
+    # A row's digest covers its mask; the index's count of learned turns has to be compared as well.
     if wrong := [line["id"] for line in rows.index if line["status"] == "kept"
                  and line.get("learned_turns") != index[line["id"]].get("learned_turns")]:
-        raise RecordError(f"{run.path}: {ROWS} names other learned turns than the data give, of {wrong[0][:80]!r}")
+        raise RecordError(f"{run.path}: {ROWS} has other learned turns than the data give, for {wrong[0][:80]!r}")
     return rows
 
 
 def _recorded_prompts(sealed: _SealedRun) -> PromptSet:
-    """The prompts that the run drew completions of, proved by their digest."""
+    """The prompts of the run's rollouts, checked by their digest."""
     run = sealed.run
-    prompts = read_prompts(jsonl.read(run.path / PROMPTS)[0], run.manifest.seed)
+    prompts = read_recorded_prompts(jsonl.read(run.path / PROMPTS)[0], run.manifest.seed)
     if prompts.digest != run.manifest.data_digests.get("prompts"):
         raise RecordError(f"{run.path}: {PROMPTS} is not what its manifest names")
     return prompts
 
 
 def _recorded_teacher(sealed: _SealedRun) -> Teacher | Absent:
-    """The teacher, where it lies where the recipe named it or near the run and is the recorded one to the byte."""
+    """The teacher, if it is at the recipe's path or near the run and equals the recorded one byte for byte."""
     recipe = sealed.loaded.recipe
-    if not isinstance(recipe.algorithm, Taught):
+    if not isinstance(recipe.algorithm, TeacherAlgorithm):
         return absent("the run has none")
     try:
         teacher = find_teacher(sealed.loaded, sealed.tokenizer, sealed.shape, sealed.bases)
@@ -496,16 +503,16 @@ def _recorded_teacher(sealed: _SealedRun) -> Teacher | Absent:
         return absent(f"{error.given}; needed: {error.expected}")
     except RecordError as error:
         return absent(str(error))
-    return teacher if same else absent(f"{recipe.algorithm.teacher} is another one than the run learned from")
+    return teacher if same else absent(f"{recipe.algorithm.teacher} is not the teacher that the run was trained with")
 
 
 def _recorded_weights(sealed: _SealedRun, given: Path | None) -> Weights:
-    """The weights that training started from, proved by their digests."""
+    """The weights that training started from, checked by their digests."""
     manifest, model = sealed.run.manifest, sealed.loaded.recipe.model
     recorded = manifest.weight_digests
     if isinstance(recorded, Absent) or not isinstance(model, FromPretrained):
         return Weights(directory=None, id=manifest.model_id, revision=RANDOM)
-    try_next = "--weights DIRECTORY says where the weights lie"
+    try_next = "--weights DIRECTORY gives their path"
     directory = given or sealed.find_weights(model, try_next)
     for name in differing_weights(directory, recorded):
         if name in recorded:
@@ -515,10 +522,10 @@ def _recorded_weights(sealed: _SealedRun, given: Path | None) -> Weights:
 
 
 def _weights_below_adapters(sealed: _SealedRun) -> Path | None:
-    """The frozen weights beside which adapters were trained, found again and proved to be the same.
+    """The frozen weights below a run's adapters, checked by their digests.
 
     Returns:
-        None where the checkpoint holds everything (full fine-tuning) or the base was drawn from the seed.
+        None if the checkpoint holds all weights (full fine-tuning) or the base is random weights of the seed.
 
     Raises:
         RequestError: they are not where the recipe had them.

@@ -4,7 +4,7 @@ from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
-from workings.config.algorithms import Taught, TraceDistill
+from workings.config.algorithms import TeacherAlgorithm, TraceDistill
 from workings.config.load import LoadedRecipe
 from workings.config.recipe import Recipe
 from workings.data.named_sets import shipped_sets
@@ -32,7 +32,7 @@ def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, o
         unknown = (f"how many steps training.epochs: {recipe.training.epochs:g} are follows from the data, which are "
                    "not here: nothing about the time of the run")
         return replace(plan, step_seconds=seconds, step_time=how, remarks=(*plan.remarks, unknown))
-    asked = None if teacher is None or not isinstance(recipe.algorithm, Taught) else teacher_request(
+    asked = None if teacher is None or not isinstance(recipe.algorithm, TeacherAlgorithm) else teacher_request(
         request, teacher, recipe.algorithm.teacher_precision)
     spent = run_time(recipe, request, programs_of(recipe, plan.mesh.fsdp), target, devices, seconds,
                      items=count_items(loaded), held_out=0, teacher=asked)

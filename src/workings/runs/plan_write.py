@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from workings.config.load import LoadedRecipe
-from workings.config.places import named_places
+from workings.config.recipe_paths import recipe_paths
 from workings.config.yaml_reader import parse_yaml
 from workings.errors import RequestError
 from workings.hardware.memory import gib
@@ -50,7 +50,7 @@ def with_overrides(loaded: LoadedRecipe, words: Sequence[str]) -> dict[str, Any]
 
 def _moved(values: dict[str, Any], loaded: LoadedRecipe, folder: Path) -> None:
     """Relative paths of files that are there, seen from another folder."""
-    for section, key, name in named_places(values):
+    for section, key, name in recipe_paths(values):
         # A name that is no file here is a named data set or a Hub id, and means the same in every folder.
         if not Path(name).is_absolute() and "~" not in name and loaded.path(name).exists():
             (values[section] if section else values)[key] = os.path.relpath(loaded.path(name), folder)

@@ -1,4 +1,4 @@
-"""Everything that must be right before a step is taken: data, tokenizer, model shape, device, and a step that fits."""
+"""Prepares a run: reads and checks data, tokenizer, model shape and device, and compiles the step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from workings.planning.verdict import Verdict, judge
 from workings.record.waiting import waiting
 from workings.runs.datasets import RunData
 from workings.runs.resolve import ResolvedRun, resolve
-from workings.runs.training_data import TrainingData, beside_frozen, read_training_data
+from workings.runs.training_data import TrainingData, inspections_with_frozen_models, read_training_data
 from workings.training.schedule import Schedule
 
 
@@ -27,8 +27,8 @@ from workings.training.schedule import Schedule
 class TrainSetup(ResolvedRun):
     """A run that could start: a resolved recipe, its rows, and an engine that has compiled the step."""
 
-    learned: TrainingData
-    """What it learns from."""
+    training_data: TrainingData
+    """Rows or prompts, ready for training."""
     registered: RegisteredEngine
     engine: Engine
     device: DeviceFacts
@@ -36,14 +36,14 @@ class TrainSetup(ResolvedRun):
     held_out: list[Batch]
     schedule: Schedule
     request: EngineRequest
-    """What the engine was asked for."""
+    """The request by which the engine was opened."""
     longest_batch: BatchShape
     """Accumulation, rows over all devices, positions: the batch that decides whether the run fits."""
     program: ProgramName
-    """What decides whether it fits: the step, or asking the teacher where the step alone would fit."""
+    """The program that decides whether the run fits: the step, or the teacher's if the step alone fits."""
     inspection: Inspection
-    """What the compiler says about the step for that batch, the very program that the run will execute; or what the
-    formula says about asking the teacher."""
+    """Memory of that program: the compiler's numbers for the step that the run will execute, or the formula's estimate
+    for the teacher."""
     verdict: Verdict
 
     @property
@@ -54,19 +54,19 @@ class TrainSetup(ResolvedRun):
 
     @cached_property
     def left_aside(self) -> LeftAside | None:
-        """What the folder of weights holds beside the text part; None where it holds text alone. They must be there."""
+        """Non-text weights in the folder of weights, which must exist; None if it holds text weights alone."""
         return find_left_aside(self.weights.directory, self.shape) if self.weights.directory else None
 
 
 def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
-    """Build and check everything; the cheap checks first, the device and the compiler last.
+    """Builds and checks everything; cheap checks first, the device and the compiler last.
 
     Args:
-        loaded: what is asked for.
-        data: the data, where the caller has read or cut them already.
+        loaded: the recipe.
+        data: the data, if the caller has already read them.
 
     Raises:
-        RequestError: anything asked for that is not there or does not go together.
+        RequestError: an input is missing, or inputs contradict each other.
     """
     recipe = loaded.recipe
     with waiting(f"loading the engine {recipe.engine}"):
@@ -74,18 +74,18 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     with waiting("reading the data"):
         # Without tensors: gigabytes are downloaded only for a run that fits.
         resolved = resolve(loaded, data, tensors=False)
-        ready = read_training_data(resolved)
+        make_training_data = read_training_data(resolved)
 
     request = EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory)
     with waiting(f"opening the device with the engine {recipe.engine}"):
         engine = registered.engine.open(request)
         device = engine.describe()
-        # A device that is listed need not compute: one kernel runs before anything is built on it.
+        # A listed device may still not work: one kernel runs before anything is built on it.
         device_check = engine.check_device()
-    # Over how many devices rows are split (`mesh.fsdp: auto`) is known only of an opened engine.
-    learned = ready(device.mesh["fsdp"])
-    learned.check(engine)
-    loaded = _counted(loaded, learned.steps)
+    # The number of devices over which rows are split (`mesh.fsdp: auto`) is known once the engine is open.
+    training_data = make_training_data(device.mesh["fsdp"])
+    training_data.check(engine)
+    loaded = _with_steps(loaded, training_data.steps)
     held_out: list[Batch] = []
     if resolved.data.held_out:
         held_out_rows = build_rows(resolved.data.held_out, resolved.tokenizer, resolved.template, recipe.data)
@@ -93,27 +93,29 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
                                  data_config=recipe.data)
     # The longest batch decides whether the run fits; compiling it here is compiling what the loop then runs. No weight
     # has been read so far.
-    longest = learned.shapes()[0]
+    longest = training_data.shapes()[0]
     with waiting("compiling the step"):
-        needs = beside_frozen(learned, request, device, engine.inspect(learned.blank(longest)))
+        inspections = inspections_with_frozen_models(training_data, request, device,
+                                               engine.inspect(training_data.blank(longest)))
     program: ProgramName = "step"
-    if limit := needs["step"].limit_bytes:  # a compiler that refused names the limit that it kept to
+    if limit := inspections["step"].limit_bytes:  # a compiler that refuses the step names its own limit
         device = replace(device, memory_limit_bytes=limit, memory_limit_source="the compiler")
-    # By a formula, so that it decides only where it says no.
-    if TEACHER in needs and judge(needs["step"], device).fits and not judge(needs[TEACHER], device).fits:
+    # The teacher's memory is an estimate, so it decides only if it does not fit.
+    if (TEACHER in inspections and judge(inspections["step"], device).fits
+            and not judge(inspections[TEACHER], device).fits):
         program = TEACHER
     return TrainSetup(
         loaded=loaded, data=resolved.data, weights=resolved.weights, tokenizer=resolved.tokenizer,
-        template=resolved.template, shape=resolved.shape, learned=learned, registered=registered, engine=engine,
-        device=device, device_check=device_check, held_out=held_out,
+        template=resolved.template, shape=resolved.shape, training_data=training_data, registered=registered,
+        engine=engine, device=device, device_check=device_check, held_out=held_out,
         schedule=Schedule.of(loaded.recipe.training), request=request, longest_batch=longest, program=program,
-        inspection=needs[program], verdict=judge(needs[program], device))
+        inspection=inspections[program], verdict=judge(inspections[program], device))
 
 
-def _counted(loaded: LoadedRecipe, steps: int) -> LoadedRecipe:
-    """The recipe with the steps that its epochs are, now that the rows are known.
+def _with_steps(loaded: LoadedRecipe, steps: int) -> LoadedRecipe:
+    """The recipe with its epochs converted to steps, now that the rows are known.
 
-    Raises `RequestError` where they are too few for the warm-up.
+    Raises `RequestError` if they are too few for the warm-up.
     """
     epochs = loaded.recipe.training.epochs
     if loaded.recipe.training.steps:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from workings.config.algorithms import Taught
+from workings.config.algorithms import TeacherAlgorithm
 from workings.data.batches import Position
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
@@ -144,7 +144,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
         "controls": controls, "predictions": counted(predictions, request.predictions)}
     if request.drawn or request.confidence is not None:
         facts["coverage"] = _coverage(draw, answers, request, seed)
-    if isinstance(opened.recipe.algorithm, Taught):
+    if isinstance(opened.recipe.algorithm, TeacherAlgorithm):
         facts["teacher"] = opened.teacher.model_dump() if isinstance(opened.teacher, Absent) else opened.teacher.facts
         say("the teacher is asked again" if isinstance(opened.teacher, Teacher) else
             f"what the teacher said counts as recorded: {opened.teacher.absent}")
@@ -261,7 +261,7 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, standard: _
                    "advantage": ("one advantage moved", with_another_advantage)}
         more = {name: (words, opened.source(opened.recipe.seed, exact=exact, change=change))
                 for name, (words, change) in changes.items()}
-    elif opened.recipe.draws:
+    elif opened.recipe.uses_rollouts:
         more = {"teacher": ("one log probability of the teacher moved",
                             opened.source(opened.recipe.seed, exact=exact, change=with_another_teacher))}
     elif isinstance(plan.source, PairSource):

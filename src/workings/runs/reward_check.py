@@ -17,7 +17,7 @@ from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.models.tokenizer import Tokenizer
 from workings.record.waiting import waiting
-from workings.rollouts.prompts import Place
+from workings.rollouts.prompts import PromptTurn
 from workings.rollouts.rollout import Group, to_reward
 from workings.runs.resolve import ResolvedRun, resolve
 from workings.runs.reward_findings import Earned, Tried, refusals, warnings, without_spread
@@ -117,10 +117,10 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
     with waiting("reading the data"):
         resolved = resolve(loaded, tensors=model)
         known = prompts_of(resolved)
-    places, _ = known.take(Position(0, 0), min(prompts, len(known.prompts)))
+    turns, _ = known.take(Position(0, 0), min(prompts, len(known.prompts)))
     with RewardProcess(settings) as rewarder:
-        groups = _drawn(resolved, rewarder, places) if model else []
-        texts = _texts(resolved, settings, places, groups)
+        groups = _sampled_groups(resolved, rewarder, turns) if model else []
+        texts = _texts(resolved, settings, turns, groups)
         with waiting(f"rewarding {len(texts):,} texts"):
             values = rewarder.score([text.sample for text in texts])
         with waiting(f"rewarding {len(texts):,} texts once more"):
@@ -136,7 +136,7 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
     earned = [Earned(rewards={name: weights[name] * value for name, value in each.items()}, right=judgement.score == 1,
                      tokens=len(text.sample.tokens), truncated=text.sample.truncated)
               for text, each, judgement in zip(texts, values, judged, strict=True)]
-    return RewardCheck(tried=_tried(places, texts, earned), rewards=settings.names,
+    return RewardCheck(tried=_tried(turns, texts, earned), rewards=settings.names,
                        max_new_tokens=settings.max_new_tokens, changed=tuple(_changed(settings, values, again)))
 
 
@@ -151,39 +151,39 @@ class _Text:
     sample: CompletionToReward
 
 
-def _drawn(resolved: ResolvedRun, rewarder: RewardProcess, places: Sequence[Place]) -> list[Group]:
-    """One group of completions of each prompt, as the first update would have them drawn."""
+def _sampled_groups(resolved: ResolvedRun, rewarder: RewardProcess, turns: Sequence[PromptTurn]) -> list[Group]:
+    """One group of completions of each prompt, as for the first update."""
     recipe = resolved.recipe
     with waiting(f"opening the model with the engine {recipe.engine}"):
         engine = find_engine(recipe.engine).engine.open(
             EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory))
-        learned = read_training_data(resolved)(engine.describe().mesh["fsdp"])
-        assert isinstance(learned, PromptData)  # the recipe learns from rewards
-        drawing = learned.drawing(engine, rewarder)
+        data = read_training_data(resolved)(engine.describe().mesh["fsdp"])
+        assert isinstance(data, PromptData)  # the recipe has rewards
+        sampler = data.rollout_sampler(engine, rewarder)
         state = resolved.initial_state(engine, recipe.seed, trainable=False)
     groups: list[Group] = []
-    with waiting(f"drawing completions of {len(places):,} prompts") as told:
-        # As many at a time as training draws: more might not fit.
-        for start in range(0, len(places), drawing.groups):
-            groups += drawing.groups_of(state, places[start:start + drawing.groups], 1)
-            told.reaches(len(groups), len(places))
+    with waiting(f"drawing completions of {len(turns):,} prompts") as progress:
+        # As many at a time as in training: more might not fit.
+        for start in range(0, len(turns), sampler.groups):
+            groups += sampler.sample_groups(state, turns[start:start + sampler.groups], 1)
+            progress.reaches(len(groups), len(turns))
     return groups
 
 
-def _texts(resolved: ResolvedRun, settings: RewardSettings, places: Sequence[Place],
+def _texts(resolved: ResolvedRun, settings: RewardSettings, turns: Sequence[PromptTurn],
            groups: Sequence[Group]) -> list[_Text]:
     """Of each prompt the right answer, its probes and its samples."""
-    wanted = {place.prompt.item.id for place in places}
+    wanted = {turn.prompt.item.id for turn in turns}
     worked = {trace.id: "\n".join(trace.steps) for trace in resolved.data.traces
               if trace.id in wanted and any(step.strip() for step in trace.steps)}
     tokenizer, texts = resolved.tokenizer, list[_Text]()
-    for number, place in enumerate(places):
-        item = place.prompt.item
+    for number, turn in enumerate(turns):
+        item = turn.prompt.item
         steps = worked.get(item.id)
         written = {"right answer": right_answer(item, settings.form, steps), **probes(item, settings.form, steps)}
         texts += [_Text(place=number, name=name, sample=_sample(item, text, tokenizer, settings.max_new_tokens))
                   for name, text in written.items()]
-        texts += [_Text(place=number, name="sample", sample=to_reward(place.prompt, drawn.completion, tokenizer))
+        texts += [_Text(place=number, name="sample", sample=to_reward(turn.prompt, drawn.completion, tokenizer))
                   for group in groups[number:number + 1] for drawn in group.samples]
     return texts
 
@@ -196,12 +196,12 @@ def _sample(item: Item, text: str, tokenizer: Tokenizer, most: int) -> Completio
     return CompletionToReward(item=item, text=tokenizer.decode(tokens[:most]), tokens=tokens[:most], truncated=True)
 
 
-def _tried(places: Sequence[Place], texts: Sequence[_Text], earned: Sequence[Earned]) -> tuple[Tried, ...]:
+def _tried(turns: Sequence[PromptTurn], texts: Sequence[_Text], earned: Sequence[Earned]) -> tuple[Tried, ...]:
     tried = []
-    for number, place in enumerate(places):
+    for number, turn in enumerate(turns):
         own = [(text.name, each) for text, each in zip(texts, earned, strict=True) if text.place == number]
         by_name = {name: each for name, each in own if name != "sample"}
-        tried.append(Tried(prompt=place.prompt.item.id, right_answer=by_name.pop("right answer"), probes=by_name,
+        tried.append(Tried(prompt=turn.prompt.item.id, right_answer=by_name.pop("right answer"), probes=by_name,
                            samples=tuple(each for name, each in own if name == "sample")))
     return tuple(tried)
 

@@ -1,4 +1,4 @@
-"""What a run learns from that is there before it begins: rows of traces, or of preference pairs."""
+"""Training data that exists before the run: tokenized rows of traces or of preference pairs."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -23,7 +23,7 @@ from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
 from workings.record.writer import RunWriter
 from workings.runs.resolve import ResolvedRun
 from workings.training.experience import Experience, TraceExperience
-from workings.training.pair_experience import PairExperience, ask_reference
+from workings.training.preference_experience import PreferenceExperience, reference_log_probs_by_row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +33,11 @@ class TraceData:
     rows: RowSet
     batches: Batches
     steps: int
-    """Of the run: as the recipe says, or counted from its epochs."""
+    """Steps of the run: the recipe's number, or counted from its epochs."""
 
     @property
     def digests(self) -> dict[str, str]:
-        """That of the rows."""
+        """Digest of the rows."""
         return {"rows": self.rows.digest}
 
     def check(self, engine: Engine) -> None:
@@ -57,7 +57,7 @@ class TraceData:
         writer.write_cleaned(ROWS, self.rows.index_bytes)
 
     def facts(self) -> dict[str, Any]:
-        """Padding, the positions with which every row begins, and the digest of the whole index."""
+        """Share of padding, length of the prefix that all rows share, and digest of the row index."""
         return {"padding_share_of_first_epoch": self.batches.padding_share(),
                 "shared_prefix_of_rows": self.rows.shared_prefix,
                 "row_index": bytes_digest(bytes(self.rows.index_bytes))}
@@ -71,71 +71,71 @@ class TraceData:
                 f"{self.batches.padding_share():.1%} padding in epoch 0")
 
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
-        """Batches by their position."""
+        """Batches by their position in the data."""
         del engine, writer
-        # Nothing to close here; rollouts keep a process for rewards as long as the context lasts.
+        # Nothing to close here; the context of rollouts has a process for rewards.
         return nullcontext(TraceExperience(self.batches))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairData(TraceData):
-    """Rows of preference pairs; what the reference says of them is asked before the first step, and recorded."""
+    """Rows of preference pairs; the reference's log probabilities are computed before the first step and recorded."""
 
     recipe: Recipe
 
     def check(self, engine: Engine) -> None:
-        """Raise `RequestError` where this engine does not say how likely it finds rows, or not without adapters."""
+        """Raises `RequestError` if the engine computes no log probabilities, or cannot switch adapters off."""
         name = f"algorithm.name: {self.recipe.algorithm.name}"
         if not isinstance(engine, LikelihoodEngine):
-            raise RequestError(f"{name} with engine {engine.name}", "an engine that says log probabilities",
+            raise RequestError(f"{name} with engine {engine.name}", "an engine that computes log probabilities",
                                "engine=jax")
         if self.recipe.method.name != "full" and not isinstance(engine, AdapterEngine):
             raise RequestError(f"{name} with adapters of engine {engine.name}", "an engine that switches them off",
                                "method.name=full, or engine=jax")
 
     def facts(self) -> dict[str, Any]:
-        """Also how many pairs there are."""
+        """As for traces, and the number of pairs."""
         return {**super().facts(), "pairs": len(self.rows.rows) // 2}
 
     def sentence(self) -> str:
-        """Pairs before all else."""
+        """Number of pairs, then as for traces."""
         return f"{len(self.rows.rows) // 2:,} pairs: {super().sentence()}"
 
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
-        """Batches by their position, once the reference was asked."""
-        place = writer.path(REFERENCE_LOG_PROBS)
+        """Batches by their position, with the reference's log probabilities."""
+        path = writer.path(REFERENCE_LOG_PROBS)
 
-        def ask(state: State) -> LogProbs:
+        def compute(state: State) -> LogProbs:
             started = perf_counter()
-            said = self.ask(engine, state)
-            writer.event("reference", rows=len(said), seconds=perf_counter() - started)
-            return said
+            log_probs = self.reference_log_probs(engine, state)
+            writer.event("reference", rows=len(log_probs), seconds=perf_counter() - started)
+            return log_probs
 
-        def keep(said: LogProbs) -> None:
-            writer.write_jsonl(REFERENCE_LOG_PROBS, to_lines(said))
+        def save(log_probs: LogProbs) -> None:
+            writer.write_jsonl(REFERENCE_LOG_PROBS, to_lines(log_probs))
 
-        return nullcontext(PairExperience(
-            # A resumed run reads what was recorded: its state is no longer the one that the reference was.
-            self.batches, ask=ask, recorded=lambda: from_lines(jsonl.read(place)[0]) if place.is_file() else None,
-            record=keep))
+        # A resumed run loads the recorded ones: its state is no longer the reference.
+        return nullcontext(PreferenceExperience(
+            self.batches, compute=compute, save=save,
+            load=lambda: from_lines(jsonl.read(path)[0]) if path.is_file() else None))
 
-    def ask(self, engine: Engine, state: State) -> LogProbs:
-        """What the reference says of the rows that the run learns from; ``state`` is the one before the first step."""
+    def reference_log_probs(self, engine: Engine, state: State) -> LogProbs:
+        """The reference's log probability of each row of the run; ``state`` is the one before the first step."""
         reference = self.reference(engine, state)
-        assert isinstance(engine, LikelihoodEngine)  # as `check` has seen
-        return ask_reference(engine, reference, self.batches, self.steps)
+        assert isinstance(engine, LikelihoodEngine)  # `check` has refused others
+        return reference_log_probs_by_row(engine, reference, self.batches, self.steps)
 
     def reference(self, engine: Engine, state: State) -> State:
-        """The model that training began with: ``state`` itself, or what lies below its adapters."""
+        """The model before training: ``state`` itself, or the weights below its adapters."""
         self.check(engine)
         if self.recipe.method.name == "full":
             return state
-        assert isinstance(engine, AdapterEngine)  # as `check` has seen
+        assert isinstance(engine, AdapterEngine)  # `check` has refused others
         return engine.without_adapters(state)
 
 
-def read_rows(resolved: ResolvedRun) -> Callable[[int], TraceData]:
-    """The proved rows of a recipe's traces or pairs; those of a large data set are kept between runs.
+def read_row_data(resolved: ResolvedRun) -> Callable[[int], TraceData]:
+    """Checked rows of a recipe's traces or pairs; those of a large data set are cached between runs.
 
     Returns:
         A function of the number of devices over which rows are split.
@@ -150,16 +150,16 @@ def read_rows(resolved: ResolvedRun) -> Callable[[int], TraceData]:
             return build_pair_rows(data.pairs, *settings).rows
         return build_rows(data.traces, *settings)
 
-    # Traces that were cut are not those whose digest is the key of the cache.
+    # A truncated data set is not the one whose digest is the key of the cache.
     if len(data.traces) + len(data.pairs) < MIN_CACHED_ROWS or not data.is_full:
         rows = make()
     else:
         rows = cached_rows(cache_directory() / "rows", cache_key(data.digests["traces"], *settings), make)
-    return partial(rows_data, resolved.recipe, rows)
+    return partial(row_data, resolved.recipe, rows)
 
 
-def rows_data(recipe: Recipe, rows: RowSet, fsdp: int) -> TraceData:
-    """Rows in the batches of a recipe, over so many devices."""
+def row_data(recipe: Recipe, rows: RowSet, fsdp: int) -> TraceData:
+    """Rows in a recipe's batches; ``fsdp``: number of devices over which rows are split."""
     batches = Batches(PairRows(rows) if recipe.learns_from_pairs else rows, seed=recipe.seed,
                       rows_per_micro_batch=recipe.batch.micro_batch * fsdp, accumulation=recipe.batch.accumulation,
                       data_config=recipe.data)

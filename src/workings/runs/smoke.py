@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workings.config.algorithms import Taught
+from workings.config.algorithms import TeacherAlgorithm
 from workings.config.families import TEMPLATES
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.errors import RequestError
@@ -31,7 +31,7 @@ class Smoke:
 
         Raises `RequestError` for a recipe with a teacher, and for a model that no family stands for.
         """
-        if isinstance(loaded.recipe.algorithm, Taught):
+        if isinstance(loaded.recipe.algorithm, TeacherAlgorithm):
             raise RequestError(f"--smoke with algorithm.name: {loaded.recipe.algorithm.name}",
                                "the vocabulary that the teacher has: a tiny model would have another one",
                                "training.steps=2, without --smoke")
@@ -58,7 +58,7 @@ class Smoke:
         values.pop("device", None)
         values.pop("mesh", None)
         values["batch"]["micro_batch"] = min(ROWS, loaded.recipe.batch.micro_batch)
-        if loaded.recipe.draws:
+        if loaded.recipe.uses_rollouts:
             # Whole groups on any number of devices.
             values["batch"]["micro_batch"] = values["algorithm"]["group"] = ROWS
             room = min(NEW_TOKENS, values["algorithm"].get("max_new_tokens", NEW_TOKENS))
@@ -76,7 +76,7 @@ class Smoke:
         evaluation["max_new_tokens"] = min(NEW_TOKENS, loaded.recipe.evaluation.max_new_tokens)
         return replace(loaded, recipe=check_recipe(values, f"{loaded.origin} with --smoke"))
 
-    def cut(self, data: RunData) -> RunData:
+    def truncate(self, data: RunData) -> RunData:
         """The first few traces and items."""
         return replace(data, traces=data.traces[:TRACES], pairs=data.pairs[:TRACES], prompts=data.prompts[:TRACES],
                        held_out=data.held_out[:ITEMS], items=data.items[:ITEMS], is_full=False)

@@ -48,7 +48,7 @@ class Start:
     """How many times the run was resumed, this time included."""
 
 
-def begin_new(out: Path, attempt: str) -> Start:
+def create_run(out: Path, attempt: str) -> Start:
     """A new run directory; ``attempt``: digest of its line in the list of attempts.
 
     Raises `RequestError` if there is a run directory already.
@@ -60,7 +60,7 @@ def begin_new(out: Path, attempt: str) -> Start:
                  first_started_at=started_at, resumes=0)
 
 
-def begin_again(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int], attempt: str) -> Start:
+def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int], attempt: str) -> Start:
     """Go on with a run that did not finish, after its newest complete checkpoint.
 
     A checkpoint does not know how many devices wrote it, so another number may go on with it, as long as a micro batch
@@ -103,7 +103,7 @@ def begin_again(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str
                  resumes=sum(event["kind"] == "resumed" for event in events))
 
 
-def is_to_be_asked(out: Path) -> bool:
+def evaluation_is_missing(out: Path) -> bool:
     """Whether there is a sealed, complete run that was stopped before all answers that it announced were sealed.
 
     Those are its own and, where its recipe compares with the untrained model, that one's.
@@ -147,7 +147,7 @@ def _asked(unit: Path) -> dict[str, Any]:
 
 
 def same_request(out: Path, request: dict[str, dict[str, Any]]) -> RunRecord:
-    """A sealed run. Raises `RequestError` where it was asked for something else (as `begin_again`)."""
+    """A sealed run. Raises `RequestError` where it was asked for something else (as `resume_run`)."""
     for relative, values in request.items():
         _refuse(_said(_differences(loads((out / relative).read_bytes()), values, "")), [])
     return RunRecord.open(out)
@@ -174,8 +174,8 @@ def _refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, 
 
     Args:
         folders: the run, and the sealed one that it goes on from.
-        request: as in `begin_again`.
-        mesh: as in `begin_again`.
+        request: as in `resume_run`.
+        mesh: as in `resume_run`.
 
     Returns:
         What differs and may, because the same rows make a micro batch of all devices.

@@ -57,14 +57,14 @@ class Surprise:
     tokens: tuple[TokenLoss, ...]
 
     @property
-    def learned(self) -> list[TokenLoss]:
+    def supervised_tokens(self) -> list[TokenLoss]:
         """The tokens that the loss counts."""
         return [token for token in self.tokens if token.loss is not None]
 
     @property
     def mean_loss(self) -> float:
         """What an evaluation loss of this row alone would be."""
-        return sum(token.loss or 0.0 for token in self.learned) / len(self.learned)
+        return sum(token.loss or 0.0 for token in self.supervised_tokens) / len(self.supervised_tokens)
 
     def most(self, count: int = SHOWN) -> list[tuple[int, TokenLoss]]:
         """The most surprising tokens with their places, counted from 1; the most surprising one first."""
@@ -78,8 +78,8 @@ class Surprise:
     @property
     def sentence(self) -> str:
         """Which row and model, and the mean."""
-        return (f"{self.row}: {len(self.learned)} learned tokens of {len(self.tokens)}, mean loss {self.mean_loss:.3f} "
-                f"by {self.run} after step {self.step:,}")
+        return (f"{self.row}: {len(self.supervised_tokens)} learned tokens of {len(self.tokens)}, "
+                f"mean loss {self.mean_loss:.3f} by {self.run} after step {self.step:,}")
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `data surprise --json`."""

@@ -1,4 +1,4 @@
-"""The teacher of a run that distills: proved, and opened frozen beside the student."""
+"""The teacher of a distillation run: its identity, and how it is opened frozen beside the student."""
 
 import json
 import tempfile
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from workings.config.algorithms import Taught
+from workings.config.algorithms import TeacherAlgorithm
 from workings.config.method import FULL, FullConfig, LoraConfig, QloraConfig
 from workings.config.training import MeshConfig
 from workings.engines.base import (
@@ -35,12 +35,12 @@ from workings.record.layout import CHECKPOINTS, SEAL, SUMS
 from workings.record.reader import RunRecord
 from workings.record.seal import parse_seal, parse_sums
 from workings.runs.resolve import ResolvedRun, Weights, differing_weights, fetch_tensors, weight_digests
-from workings.training.taught_experience import AskedForTokens
+from workings.training.distillation_experience import TopTokensFunction
 
 MODEL_FILE, ADAPTER_FILE = "model.safetensors", "adapter_model.safetensors"
-"""A checkpoint's weights, and the name under which an engine loads them; of adapters those alone."""
-Asked = Callable[[Batch], np.ndarray]
-"""What a model says of a batch's targets: ``[A, B, S]`` float32 log probabilities."""
+"""Files of a checkpoint: all weights, under the name by which an engine loads them, or the adapters alone."""
+LogProbFunction = Callable[[Batch], np.ndarray]
+"""A model's log probabilities of a batch's targets: ``[A, B, S]`` float32."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +49,12 @@ class Base:
 
     weights: Weights
     recorded: Mapping[str, str]
-    """SHA-256 of its files by name, as the teacher's run has them; none of random weights."""
+    """SHA-256 of its files by name, as recorded in the teacher's run; empty for random weights."""
     seed: int
-    """Of random weights."""
+    """Seed of random weights."""
 
     def facts(self) -> dict[str, Any]:
-        """What is recorded of it; tensors are downloaded first. Raises `RecordError` for other files than then."""
+        """Its identity for the record; tensors are downloaded first. Raises `RecordError` if its files have changed."""
         if self.weights.directory is None:
             return {"id": self.weights.id, "seed": self.seed}
         fetch_tensors(self.weights)
@@ -64,7 +64,7 @@ class Base:
         return {"id": recorded_name(self.weights), "weights": dict(self.recorded)}
 
     def load(self, engine: Engine) -> State:
-        """The model without its adapters' numbers, frozen."""
+        """Loads the model without adapters, frozen."""
         if self.weights.directory is None:
             return engine.init(self.seed, trainable=False)
         return engine.load(self.weights.directory, trainable=False)
@@ -74,40 +74,40 @@ class Base:
 class Teacher:
     """A frozen model, found and not yet opened."""
 
-    algorithm: Taught
+    algorithm: TeacherAlgorithm
     shape: ModelShape
     tokenizer: Tokenizer
     weights: Weights
-    """Of a sealed run: the folder of its last checkpoint."""
+    """For a sealed run, the folder of its last checkpoint."""
     method: FullConfig | LoraConfig | QloraConfig = FULL
-    """By which it was trained."""
+    """Method by which it was trained."""
     base: Base | None = None
-    """What its adapters stand beside; None where its own weights are all of it."""
+    """Model below its adapters; None if it has none."""
     run: RunRecord | None = None
     """The sealed run that it comes from; None for weights that were not trained here."""
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What is recorded of it: which run or weights, with the digest of every file; tensors are downloaded first.
+        """Its identity for the record: run or weights, with the digest of every file; tensors are downloaded first.
 
         Raises:
-            RecordError: a file of a sealed run that is not the one it sealed.
+            RecordError: a file of a sealed run differs from the sealed one.
         """
         directory = self.weights.directory
         assert directory is not None  # only a model from scratch has none
-        said: dict[str, Any] = {"precision": self.algorithm.teacher_precision, "tokenizer": self.tokenizer.digest}
+        common: dict[str, Any] = {"precision": self.algorithm.teacher_precision, "tokenizer": self.tokenizer.digest}
         if self.run is not None:
-            place = f"{CHECKPOINTS}/{directory.name}/{MODEL_FILE if self.base is None else ADAPTER_FILE}"
-            return said | {"run": self.weights.id, "root": self.run.root, "checkpoint": directory.name,
-                           "weights": sealed_digests(self.run, [place]),
+            path = f"{CHECKPOINTS}/{directory.name}/{MODEL_FILE if self.base is None else ADAPTER_FILE}"
+            return common | {"run": self.weights.id, "root": self.run.root, "checkpoint": directory.name,
+                           "weights": sealed_digests(self.run, [path]),
                            **({} if self.base is None else {"base": self.base.facts()})}
         fetch_tensors(self.weights)
-        return said | {"id": recorded_name(self.weights), "revision": self.weights.revision,
+        return common | {"id": recorded_name(self.weights), "revision": self.weights.revision,
                        "weights": weight_digests(directory)}
 
     @property
     def model(self) -> TeacherModel:
-        """As a plan knows it."""
+        """Its description for a plan."""
         return TeacherModel(shape=self.shape, method=self.method)
 
     @property
@@ -115,24 +115,24 @@ class Teacher:
         """SHA-256 of `facts`."""
         return json_digest(self.facts)
 
-    def open(self, student: Engine, resolved: ResolvedRun) -> Asked:
-        """On an engine of the student's kind and devices; its weights are read when it is asked for the first time."""
+    def open(self, student: Engine, resolved: ResolvedRun) -> LogProbFunction:
+        """Opens it on the student's kind of engine and devices; its weights are read at the first call."""
         engine, state = self._opened(student, resolved)
-        assert isinstance(engine, LikelihoodEngine)  # of the student's kind, which was looked at
+        assert isinstance(engine, LikelihoodEngine)  # of the student's kind, which was checked
         return lambda batch: engine.log_probs(state(), batch)
 
-    def open_for_tokens(self, student: Engine, resolved: ResolvedRun, count: int) -> AskedForTokens:
-        """The same, asked for so many most likely tokens of those that the student knows."""
+    def open_for_tokens(self, student: Engine, resolved: ResolvedRun, count: int) -> TopTokensFunction:
+        """Opens it as `open` does, for its ``count`` most likely tokens within the student's vocabulary."""
         engine, state = self._opened(student, resolved)
-        assert isinstance(engine, TeachingEngine)  # of the student's kind, which was looked at
+        assert isinstance(engine, TeachingEngine)  # of the student's kind, which was checked
         return lambda batch: engine.most_likely(state(), batch, count, resolved.shape.vocab_size)
 
     def _opened(self, student: Engine, resolved: ResolvedRun) -> tuple[Engine, Callable[[], State]]:
         device, recipe = student.describe(), resolved.recipe
         mesh = MeshConfig(fsdp=device.mesh["fsdp"], tp=device.mesh["tp"])
-        asked = EngineRequest.of(recipe, resolved.shape, device=device.platform, mesh=mesh)
+        student_request = EngineRequest.of(recipe, resolved.shape, device=device.platform, mesh=mesh)
         engine = find_engine(recipe.engine).engine.open(
-            teacher_request(asked, self.model, self.algorithm.teacher_precision))
+            teacher_request(student_request, self.model, self.algorithm.teacher_precision))
         if self.base is not None and not isinstance(engine, AdapterReadingEngine):
             raise RequestError(f"algorithm.teacher: {self.algorithm.teacher}, adapters, with engine {engine.name}",
                                "an engine that reads them", f"workings export {self.algorithm.teacher} --out TEACHER, "
@@ -141,7 +141,7 @@ class Teacher:
         @cache
         def state() -> State:
             if self.base is not None:
-                assert isinstance(engine, AdapterReadingEngine)  # else it was refused above
+                assert isinstance(engine, AdapterReadingEngine)  # others were refused above
                 assert self.weights.directory is not None  # a checkpoint's
                 return engine.with_adapters(self.base.load(engine), self.weights.directory)
             with self._folder() as folder:
@@ -151,7 +151,7 @@ class Teacher:
 
     @contextmanager
     def _folder(self) -> Iterator[Path]:
-        """Weights and ``config.json`` as an engine loads them; a checkpoint has no such file."""
+        """A folder with weights and ``config.json`` as an engine loads them; a checkpoint has no ``config.json``."""
         directory = self.weights.directory
         assert directory is not None  # only a model from scratch has none
         if self.run is None:
@@ -165,7 +165,7 @@ class Teacher:
 
 
 def sealed_digests(run: RunRecord, names: Sequence[str]) -> dict[str, str]:
-    """SHA-256 of some files of a sealed run, by path. Raises `RecordError` where they are not the sealed ones."""
+    """SHA-256 of some files of a sealed run, by path. Raises `RecordError` if they are not the sealed ones."""
     sums = parse_sums((run.path / SUMS).read_bytes())
     # The root is the digest of the sums as they are here: where the seal names it, they are those that were sealed.
     if parse_seal((run.path / SEAL).read_bytes())["root"] != run.root:
@@ -177,6 +177,6 @@ def sealed_digests(run: RunRecord, names: Sequence[str]) -> dict[str, str]:
 
 
 def recorded_name(weights: Weights) -> str:
-    """What weights are called in a record."""
+    """Name of weights in a record."""
     # Only a folder's own name: its path may name a person.
     return weights.directory.name if weights.directory and weights.revision == LOCAL else weights.id

@@ -23,11 +23,13 @@ from workings.record.reader import RunRecord
 from workings.record.values import Absent
 from workings.reports.live.listeners import RunListeners
 from workings.reports.tracked import flat
+from workings.runs.attempt import Callback
 from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
-from workings.runs.start import is_to_be_asked
-from workings.runs.train import Callback, TrainResult, train_in, trained_before
+from workings.runs.start import evaluation_is_missing
+from workings.runs.train import train_in, trained_before
+from workings.runs.train_result import TrainResult
 
 ALERTED = ("steps", "final_loss", "first_reward", "final_reward", "items", "accuracy", "base_accuracy", "verdict")
 """Keys of the answer that an alert has, too: numbers, and no path of this machine."""
@@ -124,7 +126,7 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
     with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as group, (
             phases(out, loaded.recipe.name, loaded.recipe.training.steps) if group.is_coordinator else nullcontext()):
         # Several processes have no rule for who asks what is left.
-        if resume and group.count == 1 and is_to_be_asked(out):
+        if resume and group.count == 1 and evaluation_is_missing(out):
             return _evaluated(trained_before(loaded, out, smoke))
         # Handed on at once: a name for it here would keep the trained model beside the untrained one.
         return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force,

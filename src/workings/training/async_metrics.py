@@ -1,4 +1,4 @@
-"""Lines of steps, written in a thread while the device takes the step after."""
+"""Metrics lines, written on a background thread while the device takes the next step."""
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -11,7 +11,7 @@ Line = dict[str, Any]
 class AsyncMetricsWriter:
     """Writes one line at a time, in order, and none after one that failed.
 
-    What goes wrong with a line is raised by the next `add` or `wait`, or at the end.
+    The error of a failed line is raised by the next `add` or `wait`, or at the end.
     """
 
     def __init__(self, write: Callable[[Line], None], thread: Executor) -> None:
@@ -20,14 +20,14 @@ class AsyncMetricsWriter:
         self._last: Future[None] | None = None
 
     def add(self, line: Line) -> None:
-        """Write a line beside what comes next, once the line before is written. Raises what that one raised."""
-        # One line at most is under way, so an error is heard one step late at most.
+        """Starts to write a line, once the previous one is written. Raises the error of the previous one."""
+        # One line at most is being written, so an error is raised one step late at most.
         self.wait()
         self._last = self._thread.submit(self._write, line)
 
     def wait(self) -> None:
-        """Return when every line is written. Raises what the last one raised."""
-        # Forgotten before it is asked, so that one error is not raised again at the exit.
+        """Returns when every line is written. Raises the error of the last one."""
+        # Cleared before its result is read, so that one error is not raised again at the exit.
         last, self._last = self._last, None
         if last is not None:
             last.result()

@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: a live bar on a terminal, a line now and then elsewhere."""
+"""Progress display of a run in training: a live bar on a terminal, a line now and then elsewhere."""
 
 import re
 import sys
@@ -19,7 +19,7 @@ from workings.record.waiting import heard_by, waiting
 from workings.training.loop import Progress
 
 LINES_PER_RUN = 40
-"""Lines that a run writes to its log, so that a log of any length is read in a minute."""
+"""Number of progress lines in a run's log, so that any log is read in a minute."""
 WIDE = 110
 """Characters of a terminal from which on the bar has its full width."""
 LOG_WIDTH = 120

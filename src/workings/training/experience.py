@@ -1,7 +1,8 @@
-"""What the next update learns from: traces that are there, or what the model itself has just written.
+"""Sources of training batches.
 
-The loop asks an experience for one batch after the other. One that follows from the position in the data alone is made
-beside the step before (`begin`); one that needs the model is made when it is asked for (`take`).
+The loop asks its source for one batch per update. A batch that depends only on the position in the data is prefetched
+on a background thread during the previous step (`prefetch`); a batch that needs the current weights is made on demand
+(`next_batch`).
 """
 
 from collections.abc import Mapping
@@ -16,52 +17,52 @@ from workings.models.batch import Batch
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedBatch:
-    """A batch and what is told about it."""
+    """A batch with its digest and its counts."""
 
     batch: Batch
     after: Position
-    """Where the next one starts."""
+    """Where the next batch starts in the data."""
     digest: str
-    """SHA-256 of what the engine is given, by which a verifier finds the same batch again."""
+    """SHA-256 of the engine's inputs, by which a verifier recognizes the batch that it makes again."""
     tokens: int
     """Positions that are not padding."""
     supervised_tokens: int
     """Positions that count in the loss."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """What was seen while it was made, for the step's line: rewards, lengths."""
+    """Numbers about how the batch was made, for the step's metrics line: rewards, lengths."""
 
 
 class Experience(Protocol):
-    """Where batches come from."""
+    """A source of training batches."""
 
-    def start(self, state: State, step: int) -> None:
-        """Find out what has to be known of the state that steps are taken from, before the first of them.
+    def prepare(self, state: State, step: int) -> None:
+        """Computes, once before the first step, everything that depends on the first state.
 
         Args:
-            state: it is read, not consumed.
-            step: updates that it has behind it; 0: it is the first one.
+            state: read, not consumed.
+            step: number of updates that were taken before; 0 in a new run.
         """
         ...
 
-    def begin(self, position: Position, thread: Executor) -> None:
-        """Start to make the batch at a position, if that needs no model; returns at once."""
+    def prefetch(self, position: Position, thread: Executor) -> None:
+        """Starts to make the batch at a position if that needs no model; returns at once."""
         ...
 
-    def take(self, state: State, position: Position, step: int) -> PreparedBatch:
-        """The batch at a position, begun or not.
+    def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
+        """The batch at a position, prefetched or not.
 
         Args:
-            state: the model before the update; it is read, not consumed.
+            state: the model before the update; read, not consumed.
             position: in the data.
-            step: number of the update that learns from it, from 1.
+            step: number of the update that is trained on it, from 1.
         """
         ...
 
-    def finish(self, step: int, prepared: PreparedBatch, result: StepResult) -> Mapping[str, float]:
-        """What is known once an update was taken, for its line.
+    def after_step(self, step: int, prepared: PreparedBatch, result: StepResult) -> Mapping[str, float]:
+        """Metrics that are known only after the update, for its line.
 
         Raises:
-            TrainingFailed: going on would be of no use; the message says why.
+            TrainingFailed: the run cannot be learning; the message says why.
         """
         ...
 
@@ -69,37 +70,37 @@ class Experience(Protocol):
 class TraceExperience:
     """Batches of rows made from traces: pure functions of their position.
 
-    Neither the time at which one is made nor the thread changes it; at most one is made ahead.
+    Neither the time at which a batch is made nor the thread changes it. At most one batch is made ahead.
     """
 
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
-        self._begun: tuple[Position, Future[PreparedBatch]] | None = None
+        self._prefetched: tuple[Position, Future[PreparedBatch]] | None = None
 
-    def start(self, state: State, step: int) -> None:
-        """Nothing: batches of traces follow from their position."""
+    def prepare(self, state: State, step: int) -> None:
+        """Does nothing: batches of traces follow from their position."""
         del state, step
 
-    def begin(self, position: Position, thread: Executor) -> None:
-        """Start with the batch at a position; returns at once."""
-        self._begun = position, thread.submit(self._prepare, position)
+    def prefetch(self, position: Position, thread: Executor) -> None:
+        """Starts to make the batch at a position; returns at once."""
+        self._prefetched = position, thread.submit(self._make, position)
 
-    def take(self, state: State, position: Position, step: int) -> PreparedBatch:
+    def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
         """The batch at a position. Raises `RecordError` as `Batches.at` does."""
         del state, step
-        # Taken out, so that no batch is given twice and its memory is free after the step.
-        begun, self._begun = self._begun, None
-        if begun is not None and begun[0] == position:
-            return begun[1].result()
-        return self._prepare(position)
+        # Removed here, so that no batch is used twice and its memory is free after the step.
+        prefetched, self._prefetched = self._prefetched, None
+        if prefetched is not None and prefetched[0] == position:
+            return prefetched[1].result()
+        return self._make(position)
 
-    def finish(self, step: int, prepared: PreparedBatch, result: StepResult) -> Mapping[str, float]:
-        """Nothing: what a batch of traces is was known before."""
+    def after_step(self, step: int, prepared: PreparedBatch, result: StepResult) -> Mapping[str, float]:
+        """No metrics: everything about a batch of traces is known before the step."""
         del step, prepared, result
         return {}
 
-    def _prepare(self, position: Position) -> PreparedBatch:
-        # The digest too is made here, in the thread where the device does not wait for it.
+    def _make(self, position: Position) -> PreparedBatch:
+        # The digest is computed here as well, on the thread that the device does not wait for.
         batch, after = self._batches.at(position)
         return PreparedBatch(batch=batch, after=after, digest=self._batches.digest(batch), tokens=batch.real_tokens,
                              supervised_tokens=batch.supervised_tokens)

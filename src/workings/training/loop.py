@@ -1,11 +1,11 @@
-"""The training loop: one function, the same for every engine, in an order that has reasons."""
+"""The training loop: one function for every engine, whose order of operations has reasons."""
 
 import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from workings.data.batches import Position
@@ -19,7 +19,7 @@ from workings.training.schedule import Schedule
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where a run stands between two steps. Everything of it goes into a checkpoint."""
+    """Position of a run between two steps. All fields are saved in each checkpoint."""
 
     step: int
     """Updates taken so far."""
@@ -32,44 +32,78 @@ class Progress:
     seconds: float = 0.0
     """Seconds spent in steps so far, over all attempts."""
 
+    def after(self, taken: "TakenStep") -> "Progress":
+        """The progress after one more step."""
+        return Progress(
+            step=taken.step, position=taken.prepared.after, tokens=self.tokens + taken.prepared.tokens,
+            supervised_tokens=self.supervised_tokens + taken.prepared.supervised_tokens,
+            seconds=self.seconds + taken.seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakenStep:
+    """One update that the engine has taken, without the state that it made."""
+
+    step: int
+    """Number of the update, from 1."""
+    prepared: PreparedBatch
+    learning_rate: float
+    result: StepResult
+    seconds: float
+    """Seconds for the batch and the update."""
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the weights can be used: false if the loss or the gradient is not finite."""
+        return math.isfinite(self.result.loss) and math.isfinite(self.result.grad_norm)
+
 
 class Observer(Protocol):
-    """Looks at the model now and then: evaluation loss, samples."""
+    """Measures the model during training: evaluation loss, samples."""
 
-    def due(self, step: int) -> bool:
-        """Whether to look after this step."""
+    def is_due(self, step: int) -> bool:
+        """Whether the model is measured after this step."""
         ...
 
-    def look(self, state: State, step: int) -> dict[str, Any]:
-        """What was seen, as fields of that step's metrics line."""
+    def evaluate(self, state: State, step: int) -> dict[str, Any]:
+        """Measurements as fields of that step's metrics line."""
         ...
 
 
-class NoObserver:
-    """Sees nothing; for runs without held-out data."""
+class RunHooks(Protocol):
+    """The run around the loop: its record, its display, its checkpoints, and requests to stop."""
 
-    def due(self, step: int) -> bool:
-        """Never."""
-        return False
+    def write_metrics(self, line: dict[str, Any]) -> None:
+        """Writes a step's metrics line. Called on the background thread."""
+        ...
 
-    def look(self, state: State, step: int) -> dict[str, Any]:
-        """Nothing."""
-        return {}
+    def stop_requested(self) -> bool:
+        """Whether the loop should stop before the next step."""
+        ...
+
+    def checkpoint_is_due(self, step: int) -> bool:
+        """Whether a checkpoint follows this step; the last step always has one."""
+        ...
+
+    def save_checkpoint(self, state: State, progress: Progress) -> None:
+        """Saves a checkpoint. All metrics lines up to it are written by then."""
+        ...
+
+    def step_done(self, line: dict[str, Any], progress: Progress) -> None:
+        """Shows a finished step. Called after its checkpoint, so the step counts whatever is raised here."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoopParts:
-    """What the loop needs, and nothing that it could decide by itself."""
+    """Everything that the loop works with."""
 
     engine: Engine
     experience: Experience
     schedule: Schedule
-    observer: Observer
-    write_metric: Callable[[dict[str, Any]], None]
-    save: Callable[[State, Progress], None]
-    checkpoint_due: Callable[[int], bool]
-    stop_requested: Callable[[], bool]
-    show: Callable[[dict[str, Any], Progress], None]
+    observer: Observer | None
+    """None for a run without held-out data."""
+    hooks: RunHooks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,124 +115,146 @@ class Outcome:
     progress: Progress
     reason: str = ""
     out_of_memory: str = ""
-    """What the library said when memory ran out; empty where it did not."""
+    """The library's message if memory ran out, else empty."""
 
 
-def train(parts: LoopParts, first: Callable[[], State], progress: Progress) -> Outcome:
-    """Take steps until the last one, a request to stop, a step that is not finite, or the end of the memory.
+def train(parts: LoopParts, make_state: Callable[[], State], progress: Progress) -> Outcome:
+    """Takes steps until the last one, a request to stop, a step that is not finite, or the end of the memory.
 
     Args:
-        parts: what to do it with.
-        first: makes the state to start from; memory may run out in it, too.
-        progress: where that state stands.
+        parts: engine, batches, schedule, observer and the run's hooks.
+        make_state: makes or restores the first state; memory may run out in it, too.
+        progress: progress of that state.
 
     The order within a step matters:
 
     1. *Stop before, never within*: a request is honoured between steps, where state and progress agree.
     2. *Judge before writing*: the update of a step with a loss that is not finite has already spoilt the weights, so
        nothing of it is saved; the last checkpoint is the last good state.
-    3. *Look after the update*: evaluation sees the weights that a checkpoint of this step would hold.
-    4. *Metrics before checkpoint*: a checkpoint is never ahead of the log, so whatever is resumed finds its lines.
+    3. *Evaluate after the update*: evaluation uses the weights that a checkpoint of this step would hold.
+    4. *Metrics before checkpoint*: a checkpoint is never ahead of the log, so a resumed run finds its lines.
     5. *Progress is what is written down*: where memory runs out, nothing of the step that died is counted.
 
-    A batch that follows from its position alone is made beside the step before; nothing above depends on when. A
-    step's line is written beside the step after: before a checkpoint, and before the end, all lines are waited for.
+    A batch that follows from its position alone is made during the step before; nothing above depends on when. A
+    step's line is written during the step after: before a checkpoint, and before the end, all lines are waited for.
     """
-    # No step has this number.
-    saved_at = -1
+    loop = _Loop(parts, progress)
     try:
-        with _beside_the_step() as thread, AsyncMetricsWriter(parts.write_metric, thread) as lines:
-            if progress.step < parts.schedule.steps:
-                # Before the state is made, which may read gigabytes: both go on at once.
-                parts.experience.begin(progress.position, thread)
-            state = first()
-            # Before the clock of the first step: what is found out here is no part of it.
-            parts.experience.start(state, progress.step)
-            while progress.step < parts.schedule.steps:
-                if parts.stop_requested():
-                    # A checkpoint of this very step may be there already, and costs as much the second time.
-                    if saved_at != progress.step:
-                        lines.wait()
-                        parts.save(state, progress)
-                    return Outcome(status="interrupted", state=state, progress=progress, reason="asked to stop")
-
-                # Waiting for the batch counts as time of the step; evaluation and saving do not.
-                started = time.perf_counter()
-                prepared = parts.experience.take(state, progress.position, progress.step + 1)
-                if progress.step + 1 < parts.schedule.steps:
-                    # Before the step, which returns only when the device is done: the next batch is made meanwhile.
-                    parts.experience.begin(prepared.after, thread)
-                learning_rate = parts.schedule.at(progress.step + 1)
-                # The old state is consumed: from here on nothing but the new one may be used.
-                state, result = parts.engine.step(state, prepared.batch, learning_rate)
-                seconds = time.perf_counter() - started
-
-                step = progress.step + 1
-                if not (math.isfinite(result.loss) and math.isfinite(result.grad_norm)):
-                    return Outcome(status="failed", state=None, progress=progress,
-                                   reason=f"step {step}: loss {result.loss}, gradient norm {result.grad_norm}")
-
-                after = replace(
-                    progress, step=step, position=prepared.after, tokens=progress.tokens + prepared.tokens,
-                    supervised_tokens=progress.supervised_tokens + prepared.supervised_tokens,
-                    seconds=progress.seconds + seconds)
-                line = _metric(parts.engine, step, prepared, learning_rate, result, seconds)
-                # Before anything looks: it raises where the run cannot be learning, and then neither look nor line is
-                # wanted.
-                line |= parts.experience.finish(step, prepared, result)
-                if parts.observer.due(step):
-                    line |= parts.observer.look(state, step)
-                lines.add(line)
-                # Only now does the step count: where something above fails, `progress` does not have it.
-                progress = after
-                if parts.checkpoint_due(step) or step == parts.schedule.steps:
-                    lines.wait()
-                    parts.save(state, progress)
-                    saved_at = step
-                # Last, because callbacks of the caller run in it: whatever they raise, the step counts and its
-                # checkpoint is there.
-                parts.show(line, progress)
-            return Outcome(status="complete", state=state, progress=progress)
+        return loop.run(make_state)
     # Going on would be of no use. The step that showed it is not counted: the last checkpoint is the last good state.
     except TrainingFailed as error:
-        return Outcome(status="failed", state=None, progress=progress, reason=str(error))
+        return Outcome(status="failed", state=None, progress=loop.progress, reason=str(error))
     # XLA and PyTorch report a lack of memory as a RuntimeError, and much else as well.
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        said = first_line(error)
-    # Outside of the handler nothing holds the state any more: what is left to write needs memory, too.
-    state = None
-    return Outcome(status="failed", state=None, progress=progress, out_of_memory=said,
-                   reason=f"out of memory after step {progress.step}")
+        message = first_line(error)
+    # Outside of the handler nothing holds the state any more: writing the end needs memory, too.
+    return Outcome(status="failed", state=None, progress=loop.progress, out_of_memory=message,
+                   reason=f"out of memory after step {loop.progress.step}")
+
+
+class _Loop:
+    """The loop with its progress. The state is only in the frames of its methods, so that it is freed with them."""
+
+    def __init__(self, parts: LoopParts, progress: Progress) -> None:
+        self.progress = progress
+        self._parts, self._hooks = parts, parts.hooks
+        self._steps = parts.schedule.steps
+        self._saved_step: int | None = None
+
+    def run(self, make_state: Callable[[], State]) -> Outcome:
+        """Takes all steps; `train` explains their order."""
+        with _background_thread() as thread, AsyncMetricsWriter(self._hooks.write_metrics, thread) as lines:
+            if self.progress.step < self._steps:
+                # Before the state is made, which may read gigabytes: both go on at once.
+                self._parts.experience.prefetch(self.progress.position, thread)
+            state = make_state()
+            # Before the clock of the first step starts: this is no part of it.
+            self._parts.experience.prepare(state, self.progress.step)
+            while self.progress.step < self._steps:
+                if self._hooks.stop_requested():
+                    self._save(state, lines)
+                    return self._outcome("interrupted", state, "asked to stop")
+                # The old state is consumed: from here on nothing but the new one may be used.
+                state, taken = self._take_step(state, thread)
+                if not taken.is_finite:
+                    return self._outcome("failed", None, f"step {taken.step}: loss {taken.result.loss}, gradient norm "
+                                                         f"{taken.result.grad_norm}")
+                line = self._metrics_line(state, taken)
+                lines.add(line)
+                # Only now does the step count: where something above fails, `progress` does not have it.
+                self.progress = self.progress.after(taken)
+                if self._hooks.checkpoint_is_due(taken.step) or taken.step == self._steps:
+                    self._save(state, lines)
+                # Last, because callbacks of the caller run in it: whatever they raise, the step counts and its
+                # checkpoint is there.
+                self._hooks.step_done(line, self.progress)
+            return self._outcome("complete", state)
+
+    def _take_step(self, state: State, thread: Executor) -> tuple[State, TakenStep]:
+        step = self.progress.step + 1
+        # Waiting for the batch counts as time of the step; evaluation and saving do not.
+        started = time.perf_counter()
+        prepared = self._parts.experience.next_batch(state, self.progress.position, step)
+        if step < self._steps:
+            # Before the step, which returns only when the device is done: the next batch is made meanwhile.
+            self._parts.experience.prefetch(prepared.after, thread)
+        learning_rate = self._parts.schedule.at(step)
+        state, result = self._parts.engine.step(state, prepared.batch, learning_rate)
+        return state, TakenStep(step=step, prepared=prepared, learning_rate=learning_rate, result=result,
+                                seconds=time.perf_counter() - started)
+
+    def _metrics_line(self, state: State, taken: TakenStep) -> dict[str, Any]:
+        line = _step_metrics(self._parts.engine, taken)
+        # Before the observer: it raises where the run cannot be learning, and then neither evaluation nor line is
+        # wanted.
+        line |= self._parts.experience.after_step(taken.step, taken.prepared, taken.result)
+        observer = self._parts.observer
+        if observer is not None and observer.is_due(taken.step):
+            line |= observer.evaluate(state, taken.step)
+        return line
+
+    def _save(self, state: State, lines: AsyncMetricsWriter) -> None:
+        # A checkpoint of this very step may be there already, and costs as much the second time.
+        if self._saved_step != self.progress.step:
+            lines.wait()
+            self._hooks.save_checkpoint(state, self.progress)
+            self._saved_step = self.progress.step
+
+    def _outcome(self, status: Literal["complete", "interrupted", "failed"], state: State, reason: str = "") -> Outcome:
+        return Outcome(status=status, state=state, progress=self.progress, reason=reason)
 
 
 @contextmanager
-def _beside_the_step() -> Iterator[Executor]:
-    """One thread for what need not wait for the device; what has not begun when the loop ends is left."""
-    # One thread does lines and batches in the order in which they were given, so it needs no locks.
-    thread = ThreadPoolExecutor(1, thread_name_prefix="beside the step")
+def _background_thread() -> Iterator[Executor]:
+    """One thread for work that need not wait for the device; tasks that have not begun when the loop ends are dropped.
+
+    It does lines and batches in the order in which they were submitted, so it needs no locks.
+    """
+    thread = ThreadPoolExecutor(1, thread_name_prefix="background of the training loop")
     try:
         yield thread
     finally:
         thread.shutdown(cancel_futures=True)
 
 
-def _metric(engine: Engine, step: int, prepared: PreparedBatch, learning_rate: float, result: StepResult,
-            seconds: float) -> dict[str, Any]:
-    # Asked behind the step, so that its own peak is in it.
+def _step_metrics(engine: Engine, taken: TakenStep) -> dict[str, Any]:
+    """The metrics line of a step, without measurements of experience and observer."""
+    # After the step, so that its own peak is included.
     memory = engine.memory()
+    prepared, result = taken.prepared, taken.result
     return {
-        "step": step,
+        "step": taken.step,
         "loss": result.loss,
-        "learning_rate": learning_rate,
+        "learning_rate": taken.learning_rate,
         "grad_norm": result.grad_norm,
         "share_of_weights_changed": result.share_of_weights_changed,
         "tokens": prepared.tokens,
         "supervised_tokens": prepared.supervised_tokens,
         "positions": prepared.batch.tokens.size,
         "batch_digest": prepared.digest,
-        "seconds": seconds,
+        "seconds": taken.seconds,
         "memory_bytes": memory.peak_bytes,
         "memory_source": memory.source,
     } | dict(result.metrics) | dict(prepared.metrics)

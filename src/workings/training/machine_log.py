@@ -1,4 +1,4 @@
-"""What the machine does while a run trains: a line every ten seconds, written by a thread of its own."""
+"""Load of the machine during training: a line every ten seconds, written by a thread of its own."""
 
 import subprocess
 import threading
@@ -10,21 +10,21 @@ from workings.hardware.machine_use import SECONDS_BETWEEN, MachineUse
 
 
 class MachineLog:
-    """Writes while its block runs. What goes wrong with it is said once, and never touches the training."""
+    """Writes lines while its block runs. Its first error is printed and ends it; the training goes on."""
 
     def __init__(self, write: Callable[[dict[str, Any]], None], step: Callable[[], int], say: Callable[[str], None], *,
                  pause: float = SECONDS_BETWEEN, look: Callable[[], Mapping[str, float]] | None = None) -> None:
-        """Nothing begins yet.
+        """Starts nothing yet.
 
         Args:
-            write: takes a line of the record.
-            step: the last step that was taken.
-            say: takes a line for the person.
-            pause: seconds between two looks, and before the first: a run that is over by then has no line.
-            look: gives the numbers; by default of this machine.
+            write: writes a line of the record.
+            step: the number of the last step that was taken.
+            say: prints a line for the person.
+            pause: seconds between two measurements, and before the first: a run that is over by then has no line.
+            look: measures the load; by default of this machine.
         """
         self._write, self._step, self._say, self._pause = write, step, say, pause
-        self._look = look or MachineUse().look
+        self._measure = look or MachineUse().look
         self._over = threading.Event()
         # A daemon: who interrupts twice does not wait for a driver that hangs.
         self._thread = threading.Thread(target=self._lines, name="machine log", daemon=True)
@@ -41,9 +41,9 @@ class MachineLog:
     def _lines(self) -> None:
         while not self._over.wait(self._pause):
             try:
-                facts = self._look()
+                numbers = self._measure()
                 if not self._over.is_set():
-                    self._write({"step": self._step(), **facts})
+                    self._write({"step": self._step(), **numbers})
             except (OSError, ValueError, subprocess.SubprocessError, StorageError) as error:
-                self._say(f"what the machine does is not written down any more: {error}")
+                self._say(f"the load of the machine is not recorded any more: {error}")
                 return

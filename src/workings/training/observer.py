@@ -1,4 +1,4 @@
-"""Evaluation loss, samples and watched items at intervals, on the state the loop holds."""
+"""Evaluation loss, samples and the score on held-out items, at intervals during training."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.record.waiting import waiting
 from workings.scoring.items import Item
-from workings.training.watched import WatchedItems
+from workings.training.held_out_items import HeldOutItems
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoggedSample:
-    """What the model answered to a question after a step."""
+    """A model's answer to a question after a step."""
 
     step: int
     prompt: str
@@ -24,13 +24,13 @@ class LoggedSample:
 
     @property
     def line(self) -> str:
-        """As the run's log has it; the page's time line reads it there."""
+        """Line of the run's log; the page's time line parses it."""
         return f"sample after step {self.step}: {self.prompt!r} -> {self.text!r} ({self.finish_reason})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutObserver:
-    """Looks every ``every_steps`` steps and at the last one.
+    """Measures the model every ``every_steps`` steps and at the last one.
 
     The loss is the mean negative log likelihood over all supervised tokens of ``batches`` (nats), added up in the
     order given so that it repeats exactly. Samples are greedy completions of ``questions``.
@@ -44,37 +44,37 @@ class HeldOutObserver:
     max_new_tokens: int
     every_steps: int
     last_step: int
-    tell: Callable[[LoggedSample], None]
-    """Takes each sample."""
-    watched: WatchedItems | None = None
-    """Items whose answers are scored; None: none are."""
+    log_sample: Callable[[LoggedSample], None]
+    """Shows and logs a sample."""
+    held_out_items: HeldOutItems | None = None
+    """Items whose answers are scored; None if there are none."""
 
-    def due(self, step: int) -> bool:
-        """Whether to look after this step."""
+    def is_due(self, step: int) -> bool:
+        """Whether the model is measured after this step."""
         return step % self.every_steps == 0 or step == self.last_step
 
-    def look(self, state: State, step: int) -> dict[str, Any]:
+    def evaluate(self, state: State, step: int) -> dict[str, Any]:
         """Fields for the metrics line of this step; samples go to the log."""
         with waiting(f"looking at the model after step {step}"):
-            return self._seen(state, step)
+            self._log_samples(state, step)
+            fields = {} if self.held_out_items is None else self.held_out_items.evaluate(state)
+            return fields | self._loss(state)
 
-    def _seen(self, state: State, step: int) -> dict[str, Any]:
-        self._sample(state, step)
-        seen = {} if self.watched is None else self.watched.look(state)
+    def _loss(self, state: State) -> dict[str, Any]:
         if not self.batches:
-            return seen
+            return {}
         # Sums and not means: batches have different numbers of supervised tokens.
         sums = [self.engine.evaluate(state, batch) for batch in self.batches]
         tokens = sum(part.supervised_tokens for part in sums)
-        return {**seen, "evaluation_loss": sum(part.loss_sum for part in sums) / tokens,
+        return {"evaluation_loss": sum(part.loss_sum for part in sums) / tokens,
                 "evaluation_supervised_tokens": tokens}
 
-    def _sample(self, state: State, step: int) -> None:
+    def _log_samples(self, state: State, step: int) -> None:
         if not self.questions:
             return
         completions = self.engine.generate(
             state, [self.template.prompt_ids(item.prompt, item.history) for item in self.questions],
             max_new_tokens=self.max_new_tokens, stop_ids=self.template.stop_ids)
         for item, completion in zip(self.questions, completions, strict=True):
-            self.tell(LoggedSample(step=step, prompt=item.prompt, text=self.tokenizer.decode(completion.tokens),
-                             finish_reason=completion.finish_reason))
+            self.log_sample(LoggedSample(step=step, prompt=item.prompt, text=self.tokenizer.decode(completion.tokens),
+                                         finish_reason=completion.finish_reason))

@@ -1,4 +1,4 @@
-"""Batches that the model draws itself: prompts, completions, and what they are worth, one rollout after the other."""
+"""Batches of completions that the model samples itself: prompts, completions, rewards, one rollout after another."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,34 +9,34 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from workings.config.algorithms import DrawingAlgorithm
+from workings.config.algorithms import RolloutAlgorithm
 from workings.data.batches import Position
 from workings.engines.base import Completion, LikelihoodEngine, SamplingEngine, State, StepResult
 from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.tokenizer import Tokenizer
 from workings.rollouts import arithmetic
-from workings.rollouts.prompts import Place, Prompt, PromptSet
+from workings.rollouts.prompts import Prompt, PromptSet, PromptTurn
 from workings.rollouts.rollout import (
     Group,
     Rollout,
     RolloutShape,
     Sample,
     batch_of,
-    choose,
+    completion_span,
     digest_of,
-    learned_span,
     sample_seed,
+    select_groups,
     to_reward,
 )
 from workings.scoring.rewards import CompletionToReward, RewardSettings, total
 from workings.training.experience import PreparedBatch
-from workings.training.health import Health
+from workings.training.stall_detector import StallDetector
 
 
 @runtime_checkable
 class RolloutEngine(SamplingEngine, LikelihoodEngine, Protocol):
-    """What an engine offers that draws completions and says how likely it finds them."""
+    """An engine that samples completions and computes log probabilities."""
 
 
 class Rewarder(Protocol):
@@ -48,26 +48,26 @@ class Rewarder(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawing:
-    """How rollouts are drawn: a pure function of weights, step and position."""
+class RolloutSampler:
+    """Samples rollouts: a pure function of weights, step and position."""
 
     engine: RolloutEngine
     prompts: PromptSet
-    algorithm: DrawingAlgorithm
+    algorithm: RolloutAlgorithm
     shape: RolloutShape
     rewarder: Rewarder | None = None
-    """None where the algorithm has no rewards; ``reward_settings`` likewise."""
+    """None if the algorithm has no rewards; ``reward_settings`` likewise."""
     reward_settings: RewardSettings | None = None
     tokenizer: Tokenizer
     stop_ids: Sequence[int]
     seed: int
     reference: Callable[[State, Batch], np.ndarray] | None = None
-    """What a frozen model (that which training began with, or a teacher) says of a batch's targets, ``[A, B, S]``,
-    given the state that is trained; None where the algorithm asks none."""
+    """Log probabilities ``[A, B, S]`` of a batch's targets under a frozen model (the first weights, or a teacher),
+    given the state that is trained; None if the algorithm has no reference."""
 
     @property
     def groups(self) -> int:
-        """Prompts that the updates of one rollout learn from."""
+        """Prompts whose completions the updates of one rollout are trained on."""
         return self.shape.completions // self.algorithm.group
 
     @property
@@ -76,156 +76,162 @@ class Drawing:
         return () if self.reward_settings is None else self.reward_settings.names
 
     def rollout(self, state: State, position: Position, step: int) -> Rollout:
-        """Draw and judge the completions that update ``step`` and those after it learn from."""
+        """Samples and rewards the completions of a rollout whose first update is ``step``."""
         groups: list[Group] = []
         after, wanted = position, self.groups
-        dynamic = self.algorithm.most_draws > 1
-        for _ in range(self.algorithm.most_draws):
-            # As many again each time: programs have fixed shapes, and another number of prompts would be another one.
-            places, after = self.prompts.take(after, wanted)
-            groups += self.groups_of(state, places, step)
-            kept = choose([group.has_spread for group in groups], wanted, dynamic=dynamic)
+        dynamic = self.algorithm.max_sampling_rounds > 1
+        for _ in range(self.algorithm.max_sampling_rounds):
+            # The same number of prompts in each round: programs have fixed shapes, and another number of prompts would
+            # be another program.
+            turns, after = self.prompts.take(after, wanted)
+            groups += self.sample_groups(state, turns, step)
+            kept = select_groups([group.has_spread for group in groups], wanted, dynamic=dynamic)
             if sum(kept) == wanted:
                 break
         rollout = Rollout(step=step, position=position, after=after, groups=tuple(
-            replace(group, kept=keep) for group, keep in zip(groups, kept, strict=True)))
+            replace(group, kept=is_kept) for group, is_kept in zip(groups, kept, strict=True)))
         if self.reference is None:
             return rollout
         return replace(rollout, reference_log_probs=self.log_probs(partial(self.reference, state), rollout))
 
-    def log_probs(self, ask: Callable[[Batch], np.ndarray], rollout: Rollout) -> tuple[np.ndarray, ...]:
-        """Of every learned sample the log probabilities of its tokens, as a model says them: float32.
+    def log_probs(self, model: Callable[[Batch], np.ndarray], rollout: Rollout) -> tuple[np.ndarray, ...]:
+        """Log probabilities, float32, of the tokens of every trained sample under a model.
 
         Args:
-            ask: what the model says of a batch's targets, ``[A, B, S]``.
-            rollout: what was drawn.
+            model: log probabilities ``[A, B, S]`` of a batch's targets.
+            rollout: the samples.
         """
-        said: list[np.ndarray] = []
+        log_probs: list[np.ndarray] = []
         for part in range(self.shape.updates):
             # In the very batches of the updates, so that no program of another shape is compiled.
-            rows = ask(self.batch(rollout, rollout.step + part))
+            log_probs_ABS = model(self.batch(rollout, rollout.step + part))
             size = self.shape.rows_per_update
-            said += cut(rollout.learned[part * size:(part + 1) * size], rows)
-        return tuple(said)
+            log_probs += split_by_sample(rollout.trained_samples[part * size:(part + 1) * size], log_probs_ABS)
+        return tuple(log_probs)
 
-    def groups_of(self, state: State, places: Sequence[Place], step: int) -> list[Group]:
-        """The groups of some prompts, rewarded, as update ``step`` has them drawn."""
+    def sample_groups(self, state: State, turns: Sequence[PromptTurn], step: int) -> list[Group]:
+        """Samples and rewards the groups of some prompts for a rollout whose first update is ``step``."""
         size = self.algorithm.group
-        # By what a sample is for and not by its place: another number of devices or draws changes none of them.
-        seeds = [sample_seed(self.seed, step, place.epoch, place.prompt.item.id, number)
-                 for place in places for number in range(size)]
-        prompts = [place.prompt for place in places for _ in range(size)]
+        # From what a sample is for and not from its position in the batch: another number of devices or sampling
+        # rounds changes no seed.
+        seeds = [sample_seed(self.seed, step, turn.epoch, turn.prompt.item.id, number)
+                 for turn in turns for number in range(size)]
+        prompts = [turn.prompt for turn in turns for _ in range(size)]
         completions = self.engine.sample(
             state, [prompt.tokens for prompt in prompts], max_new_tokens=self.algorithm.max_new_tokens,
-            stop_ids=self.stop_ids, temperature=self.algorithm.drawn_at, seeds=seeds)
+            stop_ids=self.stop_ids, temperature=self.algorithm.sampling_temperature, seeds=seeds)
         values, rewards = self._rewards(prompts, completions)
         groups = []
-        for number, place in enumerate(places):
+        for number, turn in enumerate(turns):
             own = slice(number * size, (number + 1) * size)
-            samples = [Sample(seed=seed, completion=completion, rewards=each, reward=reward, advantage=advantage)
-                       for seed, completion, each, reward, advantage in zip(
+            samples = [Sample(seed=seed, completion=completion, rewards=sample_values, reward=reward,
+                              advantage=advantage)
+                       for seed, completion, sample_values, reward, advantage in zip(
                            seeds[own], completions[own], values[own], rewards[own],
                            self.algorithm.advantages(rewards[own]), strict=True)]
-            groups.append(Group(prompt=place.prompt, epoch=place.epoch, samples=tuple(samples)))
+            groups.append(Group(prompt=turn.prompt, epoch=turn.epoch, samples=tuple(samples)))
         return groups
 
     def _rewards(self, prompts: Sequence[Prompt], completions: Sequence[Completion]
                  ) -> tuple[list[dict[str, float]], list[float]]:
-        """Of each completion the value of every reward, and their weighted sum; nothing and 0 without rewards."""
+        """The values of every reward of each completion, and their weighted sums; empty and 0 without rewards."""
         if self.rewarder is None or self.reward_settings is None:
             return [{} for _ in prompts], [0.0] * len(prompts)
         values = self.rewarder.score([to_reward(prompt, completion, self.tokenizer)
                                       for prompt, completion in zip(prompts, completions, strict=True)])
-        return values, [total(each, self.reward_settings) for each in values]
+        return values, [total(sample_values, self.reward_settings) for sample_values in values]
 
     def batch(self, rollout: Rollout, step: int) -> Batch:
-        """What update ``step`` learns from."""
+        """The batch of update ``step``, one of those that are trained on the rollout."""
         return batch_of(rollout, step - rollout.step, self.shape, self.algorithm)
 
 
 class RolloutExperience:
-    """Batches from completions that the model draws before the update that learns from them."""
+    """Batches of completions that the model samples before the update that is trained on them."""
 
-    def __init__(self, drawing: Drawing, *, recorded: Callable[[int], Rollout | None],
-                 record: Callable[[Rollout], None], health: Health) -> None:
-        """Draw nothing yet.
+    def __init__(self, sampler: RolloutSampler, *, load_rollout: Callable[[int], Rollout | None],
+                 save_rollout: Callable[[Rollout], None], stall_detector: StallDetector) -> None:
+        """Samples nothing yet.
 
         Args:
-            drawing: how.
-            recorded: the rollout whose first update is this one, as an earlier attempt recorded it; None for none.
-            record: keeps a rollout.
-            health: stops a run that cannot be learning.
+            sampler: samples and rewards completions.
+            load_rollout: loads the rollout whose first update is this one, as an earlier attempt saved it; None if
+                there is none.
+            save_rollout: saves a rollout in the record.
+            stall_detector: stops a run that cannot be learning.
         """
-        self._drawing = drawing
-        self._recorded = recorded
-        self._record = record
-        self._health = health
+        self._sampler = sampler
+        self._load_rollout = load_rollout
+        self._save_rollout = save_rollout
+        self._stall_detector = stall_detector
         self._current: Rollout | None = None
 
-    def start(self, state: State, step: int) -> None:
-        """Nothing: everything is found out when it is drawn."""
+    def prepare(self, state: State, step: int) -> None:
+        """Does nothing: everything is computed when a rollout is sampled."""
         del state, step
 
-    def begin(self, position: Position, thread: Executor) -> None:
-        """Nothing: what is drawn depends on the update before."""
+    def prefetch(self, position: Position, thread: Executor) -> None:
+        """Does nothing: a rollout needs the weights after the previous update."""
 
-    def take(self, state: State, position: Position, step: int) -> PreparedBatch:
-        """The batch of an update; draws first where it is the first one that learns from a rollout.
+    def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
+        """The batch of an update; samples first if it is the first one that is trained on a rollout.
 
         Raises:
-            RequestError: an earlier attempt drew the rollout in the middle of which this one goes on, and it is gone.
-            TrainingFailed: a reward is none, or no group can be learned from.
+            RequestError: an earlier attempt stopped in the middle of a rollout, and that rollout is gone.
+            TrainingFailed: a reward is missing, or no group can be learned from.
         """
         # Rollouts begin at updates 1, 1 + n, 1 + 2 n, …: the number alone says where a resumed run stands in one.
-        part = (step - 1) % self._drawing.shape.updates
+        part = (step - 1) % self._sampler.shape.updates
         metrics: dict[str, float] = {}
         rollout = self._current
         if part == 0:
             started = time.perf_counter()
-            rollout = self._drawing.rollout(state, position, step)
-            metrics = arithmetic.rollout_metrics(rollout, self._drawing.reward_names)
+            rollout = self._sampler.rollout(state, position, step)
+            metrics = arithmetic.rollout_metrics(rollout, self._sampler.reward_names)
             # Before more is computed: a run that cannot be learning ends here.
-            self._health.drawn(rollout)
-            if self._drawing.shape.updates > 1:
-                # Later updates see other weights than those that drew; what these say is asked before the first.
-                rollout = replace(rollout, trainer_log_probs=self._drawing.log_probs(
-                    partial(self._drawing.engine.log_probs, state), rollout))
+            self._stall_detector.check_rollout(rollout)
+            if self._sampler.shape.updates > 1:
+                # Later updates have other weights than the sampler had; the log probabilities under the sampler's
+                # weights are computed before the first update.
+                rollout = replace(rollout, trainer_log_probs=self._sampler.log_probs(
+                    partial(self._sampler.engine.log_probs, state), rollout))
             metrics["drawing_seconds"] = time.perf_counter() - started
         elif rollout is None:
-            # Resumed in the middle of a rollout. Drawing it again would give other texts: the weights have moved since.
-            rollout = self._recorded(step - part)
+            # Resumed in the middle of a rollout. Sampling it again would give other texts: the weights have changed.
+            rollout = self._load_rollout(step - part)
         if rollout is None:
-            raise RequestError(f"update {step}, which learns from the rollout of update {step - part}",
+            raise RequestError(f"update {step}, which is trained on the rollout of update {step - part}",
                                "that rollout in the record", "resume from an earlier checkpoint")
         self._current = rollout
-        batch = self._drawing.batch(rollout, step)
-        last = part == self._drawing.shape.updates - 1
+        batch = self._sampler.batch(rollout, step)
+        is_last = part == self._sampler.shape.updates - 1
         # Up to its last update the position stays where the rollout began, so that a checkpoint between finds it again.
-        return PreparedBatch(batch=batch, after=rollout.after if last else position, digest=digest_of(batch),
+        return PreparedBatch(batch=batch, after=rollout.after if is_last else position, digest=digest_of(batch),
                              tokens=batch.real_tokens, supervised_tokens=batch.supervised_tokens, metrics=metrics)
 
-    def finish(self, step: int, prepared: PreparedBatch, result: StepResult) -> dict[str, float]:
-        """Record the rollout when its first update was taken, and look whether the run can be learning.
+    def after_step(self, step: int, prepared: PreparedBatch, result: StepResult) -> dict[str, float]:
+        """Saves the rollout after its first update, and checks that the run can be learning.
 
         Raises:
             TrainingFailed: it cannot.
         """
         rollout = self._current
-        assert rollout is not None  # `take` has made it
-        numbers: dict[str, float] = {}
+        assert rollout is not None  # set by `next_batch`
+        metrics: dict[str, float] = {}
         if rollout.step == step:
-            if self._drawing.shape.updates == 1:
-                # The update says them on its way, by the weights before it, so they cost no pass of their own.
-                assert result.log_probs is not None  # of every objective but cross entropy
-                rollout = replace(rollout, trainer_log_probs=tuple(cut(rollout.learned, result.log_probs)))
-            numbers = arithmetic.mismatch(rollout)
-        self._health.learned(step, numbers, result)
+            if self._sampler.shape.updates == 1:
+                # The update computes them anyway, with the weights before it, so they cost no pass of their own.
+                assert result.log_probs is not None  # every objective but cross entropy returns them
+                rollout = replace(rollout, trainer_log_probs=tuple(
+                    split_by_sample(rollout.trained_samples, result.log_probs)))
+            metrics = arithmetic.mismatch(rollout)
+        self._stall_detector.check_update(step, metrics, result)
         if rollout.step == step:
-            self._record(rollout)
-        return numbers
+            self._save_rollout(rollout)
+        return metrics
 
 
-def cut(learned: Sequence[tuple[Prompt, Sample]], rows: np.ndarray) -> list[np.ndarray]:
-    """Of every learned sample the log probabilities of its tokens, from ``[A, B, S]``."""
-    flat = rows.reshape(-1, rows.shape[-1]).astype(np.float32)
-    return [flat[number, learned_span(prompt, sample)] for number, (prompt, sample) in enumerate(learned)]
+def split_by_sample(samples: Sequence[tuple[Prompt, Sample]], log_probs_ABS: np.ndarray) -> list[np.ndarray]:
+    """Log probabilities of the tokens of each sample, from those of a batch ``[A, B, S]`` with a sample a row."""
+    rows = log_probs_ABS.reshape(-1, log_probs_ABS.shape[-1]).astype(np.float32)
+    return [rows[number, completion_span(prompt, sample)] for number, (prompt, sample) in enumerate(samples)]

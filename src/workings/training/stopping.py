@@ -1,4 +1,4 @@
-"""Signals as a polite request: the loop finishes its step, saves, and says how to go on."""
+"""Signals as a request to stop: the loop finishes its step, saves a checkpoint, and prints how to resume."""
 
 import signal
 import threading
@@ -8,14 +8,14 @@ from typing import Any
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1")
 """Ctrl-C; schedulers and `kill`; a terminal that is closed; Ctrl-\\; Slurm's `--signal=USR1` before the time is up."""
 SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
-"""Those of them that this system has: Windows has the first two."""
+"""The signals of `NAMES` that this system has: Windows has the first two."""
 
 
 class StopRequest:
     """While entered, the first signal of `SIGNALS` sets `requested`; a second one is not caught any more.
 
-    All mean the same here. Handlers can be set from the main thread only; elsewhere the caller's own handlers stay in
-    force. A hang-up that nobody is to hear of (`nohup`) stays unheard.
+    All signals mean the same here. Handlers can be set from the main thread only; elsewhere the caller's own handlers
+    stay in force. A hang-up that is ignored (`nohup`) stays ignored.
     """
 
     def __init__(self) -> None:
@@ -28,13 +28,13 @@ class StopRequest:
             return self
         for number in SIGNALS:
             if number in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(number) is not signal.SIG_IGN:
-                self._previous[number] = signal.signal(number, self._ask)
+                self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *unused: object) -> None:
         self._restore()
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         # Little more than a flag: a handler runs between any two instructions, also in the middle of a write.
         self.requested = True
         self._restore()

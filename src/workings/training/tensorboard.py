@@ -1,7 +1,7 @@
-"""TensorBoard files of a run, written beside the runs while it trains. What counts is the record's `metrics.jsonl`.
+"""TensorBoard files of a run, written beside the runs during training. The record's `metrics.jsonl` is authoritative.
 
-Events are written one by one by whoever has them, the training thread or the one beside it: writers that hand them to
-a thread of their own let the training wait forever once that thread has died of a full disk.
+Events are written one by one by the training thread or its background thread: writers that hand them to a thread of
+their own let the training wait forever once that thread has died of a full disk.
 """
 
 import threading
@@ -21,24 +21,24 @@ SCALARS = {"loss": "train/loss", "evaluation_loss": "evaluation/loss", "learning
 """Key of a metrics line and its tag."""
 FLUSH_SECONDS = 5.0
 QUESTION_CHARS = 80
-"""Of a question that stand in the name of its samples."""
+"""Characters of a question in the tag of its samples."""
 
 
 class TensorBoardFiles:
-    """Writes curves, samples and the recipe; what goes wrong with these files never touches the training."""
+    """Writes curves, samples and the recipe; errors with these files never affect the training."""
 
     def __init__(self, run: Path, say: Callable[[str], None], after_step: int = 0) -> None:
-        """Open the files of a run.
+        """Opens the files of a run.
 
         Args:
             run: the final run directory; files go to ``tensorboard/NAME`` beside it.
-            say: takes a line that says where the files are, or why there are none.
+            say: prints a line: where the files are, or why there are none.
             after_step: steps after this one that an earlier attempt wrote are hidden (a resumed run takes them again).
         """
         self._say, self._name = say, run.name
         self._file: Any = None
         self._flushed = time.monotonic()
-        # Curves come from the thread beside the step, samples from the training's; an error closes within a write.
+        # Curves come from the background thread, samples from the training's; an error closes within a write.
         self._writing = threading.RLock()
         try:
             from tensorboard.compat.proto.event_pb2 import Event, SessionLog
@@ -60,7 +60,7 @@ class TensorBoardFiles:
         say(f"curves     {folder} (TensorBoard)")
 
     def line(self, metric: dict[str, Any]) -> None:
-        """Add one metrics line."""
+        """Adds one metrics line."""
         if self._file is None:
             return
         from tensorboard.compat.proto.summary_pb2 import Summary
@@ -74,7 +74,7 @@ class TensorBoardFiles:
         self._add(metric["step"], Summary(value=values))
 
     def recipe(self, text: str, values: Mapping[str, Any]) -> None:
-        """Add the recipe: as it is written, under TEXT, and its resolved keys under HPARAMS."""
+        """Adds the recipe: as it is written, under TEXT, and its resolved keys under HPARAMS."""
         if self._file is None:
             return
         from tensorboard.plugins.hparams.summary_v2 import hparams_pb
@@ -86,13 +86,13 @@ class TensorBoardFiles:
         self._add(0, hparams_pb(keys, trial_id=self._name))
 
     def sample(self, sample: LoggedSample) -> None:
-        """Add what the model answered after a step, under TEXT: a page a question, a slider over the steps."""
+        """Adds a model's answer after a step, under TEXT: a page per question with a slider over the steps."""
         if self._file is not None:
             self._text(f"samples/{sample.prompt[:QUESTION_CHARS]}", sample.step,
                        f"{sample.text}\n\n(ended by {sample.finish_reason})")
 
     def close(self) -> None:
-        """Write out what is held; harmless when repeated."""
+        """Flushes and closes the file; harmless when repeated."""
         if self._file is not None:
             # Forgotten first: closing flushes and may fail, and a second close then does nothing.
             file, self._file = self._file, None

@@ -40,7 +40,7 @@ class RolloutReader:
 
         # Tokens are packed in the file, and take more than ten times as much here.
         return self._rollouts.of(run / rollout_file(step), read, lambda contents: 40 * sum(
-            len(sample.completion.tokens) for _, sample in contents[0].drawn))
+            len(sample.completion.tokens) for _, sample in contents[0].all_samples))
 
     def outline(self, run: Path, step: int) -> list[GroupOutline]:
         """One rollout without its tokens. Raises `RecordError`."""
@@ -57,7 +57,7 @@ def _divergences(rollout: Rollout) -> Divergences:
     if not rollout.reference_log_probs or rollout.groups[0].is_rewarded:
         return {}
     return {(prompt.item.id, sample.seed): float(np.mean(np.asarray(sample.completion.log_probs, np.float64) - said))
-            for (prompt, sample), said in zip(rollout.learned, rollout.reference_log_probs, strict=True)}
+            for (prompt, sample), said in zip(rollout.trained_samples, rollout.reference_log_probs, strict=True)}
 
 
 def _light(rollout: Rollout) -> Rollout:

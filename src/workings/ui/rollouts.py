@@ -130,7 +130,7 @@ def rollout_page(reader: RolloutReader, run: Path, step: int, *, order: Order, f
     shown, pages = paged(groups, page, max(1, SHOWN // len(rollout.groups[0].samples)))
     write = _writer(reader, run, CUT)
     return RolloutPage(step=step, total=len(rollout.groups), found=len(groups), page=page, pages=pages,
-                       mean=fmean(sample.reward for _, sample in rollout.drawn),
+                       mean=fmean(sample.reward for _, sample in rollout.all_samples),
                        rows=[write(group, step) for group in shown])
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workings.config.algorithms.base import DrawingAlgorithm, Imitation, RewardAlgorithm, Taught
+from workings.config.algorithms.base import Imitation, RewardAlgorithm, RolloutAlgorithm, TeacherAlgorithm
 from workings.config.algorithms.cispo import Cispo
 from workings.config.algorithms.dapo import Dapo
 from workings.config.algorithms.distill import Distill
@@ -20,5 +20,14 @@ AlgorithmConfig = Annotated[Imitation | Grpo | DrGrpo | Rloo | Dapo | Gspo | Cis
 """The section `algorithm` of a recipe. Another algorithm is a file beside these, and its class in this line."""
 IMITATION = Imitation(name="sft")
 
-__all__ = ["IMITATION", "AlgorithmConfig", "Distill", "Dpo", "DrawingAlgorithm", "Imitation", "RewardAlgorithm",
-           "Taught", "TraceDistill"]
+__all__ = [
+                            "IMITATION",
+                            "AlgorithmConfig",
+                            "Distill",
+                            "Dpo",
+                            "Imitation",
+                            "RewardAlgorithm",
+                            "RolloutAlgorithm",
+                            "TeacherAlgorithm",
+                            "TraceDistill",
+]

@@ -34,7 +34,7 @@ class Imitation(Section):
         return CROSS_ENTROPY
 
 
-class Taught(Section):
+class TeacherAlgorithm(Section):
     """A frozen model of the student's vocabulary judges tokens."""
 
     name: str
@@ -48,7 +48,7 @@ class Taught(Section):
     in 4 bits, as in QLoRA. It computes in `precision.compute`."""
 
 
-class DrawingAlgorithm(Section):
+class RolloutAlgorithm(Section):
     """Completions are drawn from the whole vocabulary, and learned from.
 
     Top-k or top-p would draw from another distribution than the one that the update improves.
@@ -77,7 +77,7 @@ class DrawingAlgorithm(Section):
         """What an update minimizes."""
 
     @property
-    def drawn_at(self) -> float:
+    def sampling_temperature(self) -> float:
         """Temperature at which completions are drawn."""
         return self.objective.temperature
 
@@ -92,7 +92,7 @@ class DrawingAlgorithm(Section):
         return float(rows if self.objective.normalize == "sequences" else tokens)
 
     @property
-    def most_draws(self) -> int:
+    def max_sampling_rounds(self) -> int:
         """How many times as many prompts may be drawn as an update takes; 1: no group is left out."""
         return 1
 
@@ -117,7 +117,7 @@ class DrawingAlgorithm(Section):
         return [advantage] * len(drawn)
 
 
-class RewardAlgorithm(DrawingAlgorithm):
+class RewardAlgorithm(RolloutAlgorithm):
     """Each completion is rewarded, and compared with the others of its prompt."""
 
     kl_beta: float = Field(default=0.0, ge=0, strict=False)
@@ -134,7 +134,7 @@ class RewardAlgorithm(DrawingAlgorithm):
         """The model that training began with, where the recipe holds on to it."""
         return self.kl_beta > 0
 
-    def bounded(self, **form: Any) -> PolicyGradient:
+    def clipped_policy_gradient(self, **form: Any) -> PolicyGradient:
         """Policy gradients with this recipe's bounds and divergence; ``form``: the other fields of `PolicyGradient`."""
         return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta,
                               temperature=self.temperature, **form)

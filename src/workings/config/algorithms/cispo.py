@@ -21,4 +21,4 @@ class Cispo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Log probabilities weighted by their clipped ratios, averaged over all tokens of the update."""
-        return self.bounded(bound="detached", normalize="tokens")
+        return self.clipped_policy_gradient(bound="detached", normalize="tokens")

@@ -26,9 +26,9 @@ class Dapo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Clipped ratios of tokens, averaged over all tokens of the update."""
-        return self.bounded(normalize="tokens")
+        return self.clipped_policy_gradient(normalize="tokens")
 
     @property
-    def most_draws(self) -> int:
+    def max_sampling_rounds(self) -> int:
         """As the recipe says."""
         return self.draws

@@ -9,11 +9,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from workings.config.algorithms.base import DrawingAlgorithm, Taught
+from workings.config.algorithms.base import RolloutAlgorithm, TeacherAlgorithm
 from workings.objectives.policy_gradient import PolicyGradient
 
 
-class Distill(Taught, DrawingAlgorithm):
+class Distill(TeacherAlgorithm, RolloutAlgorithm):
     """Each token's advantage is its log probability under the teacher minus that when it was drawn; no rewards."""
 
     name: Literal["distill"]

@@ -4,11 +4,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from workings.config.algorithms.base import Taught
+from workings.config.algorithms.base import TeacherAlgorithm
 from workings.objectives.top_tokens import MAX_TOKENS, TopTokens
 
 
-class TraceDistill(Taught):
+class TraceDistill(TeacherAlgorithm):
     """At each learned position of a trace the student's distribution becomes the teacher's.
 
     The teacher is asked once, before the first step, and is not in memory after that. It reads the traces as they are:

@@ -19,7 +19,7 @@ class DrGrpo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Clipped ratios of tokens, added up."""
-        return self.bounded(normalize="tokens")
+        return self.clipped_policy_gradient(normalize="tokens")
 
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Rewards minus their mean."""

@@ -15,4 +15,4 @@ class Grpo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Clipped ratios of tokens, averaged within each completion."""
-        return self.bounded(normalize="sequences")
+        return self.clipped_policy_gradient(normalize="sequences")

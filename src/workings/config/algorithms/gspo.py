@@ -22,4 +22,4 @@ class Gspo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Clipped ratios of completions."""
-        return self.bounded(ratio="sequence", normalize="sequences")
+        return self.clipped_policy_gradient(ratio="sequence", normalize="sequences")

@@ -16,7 +16,7 @@ class Rloo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Clipped ratios of tokens, averaged within each completion, as Tunix has it."""
-        return self.bounded(normalize="sequences")
+        return self.clipped_policy_gradient(normalize="sequences")
 
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Reward minus the mean of the others: the distance from the whole group's mean, a little larger."""

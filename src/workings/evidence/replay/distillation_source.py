@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from workings.data.batches import Batches, Position
-from workings.data.top_tokens import Said
+from workings.data.top_tokens import TeacherTopTokens
 from workings.engines.base import State
 from workings.evidence.replay.steps import StepInputs
 from workings.models.batch import Batch
 from workings.objectives.top_tokens import TopTokens
-from workings.training.taught_experience import AskedForTokens, ask_about, with_top_tokens
+from workings.training.distillation_experience import TopTokensFunction, teacher_top_tokens_by_row, with_top_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,9 +18,9 @@ class TaughtSource:
 
     batches: Batches
     objective: TopTokens
-    recorded: Said
+    recorded: TeacherTopTokens
     """What the teacher said."""
-    ask: AskedForTokens | None = None
+    ask: TopTokensFunction | None = None
     """Asks the teacher again about the rows of a batch; None: what is recorded counts."""
     change: Callable[[Batch], Batch] = lambda batch: batch
     """For controls: what is learned from in place of the right batch."""
@@ -32,7 +32,7 @@ class TaughtSource:
         said = self.recorded
         # In a later epoch rows have other neighbours than when they were asked about, which may change last bits.
         if self.ask is not None and position.epoch == 0:
-            said = {**said, **ask_about(self.ask, self.batches, position)}
+            said = {**said, **teacher_top_tokens_by_row(self.ask, self.batches, position)}
         learned = with_top_tokens(batch, self.batches.row_ids(position), said, self.objective)
         return StepInputs(batch=self.change(learned), after=after, digest=self.batches.digest(batch))
 

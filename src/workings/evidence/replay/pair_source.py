@@ -14,7 +14,7 @@ from workings.engines.base import State
 from workings.evidence.replay.steps import StepInputs
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import REFERENCE
-from workings.training.pair_experience import with_log_probs
+from workings.training.preference_experience import with_log_probs
 
 BatchChange = Callable[[Batch], Batch]
 

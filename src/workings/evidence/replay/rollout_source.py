@@ -11,11 +11,11 @@ from workings.errors import RecordError
 from workings.evidence.replay.steps import StepInputs
 from workings.rollouts.rollout import Group, Rollout, Sample, digest_of
 from workings.scoring.rewards import CompletionToReward, total
-from workings.training.rollout_experience import Drawing
+from workings.training.rollout_experience import RolloutSampler
 
 MAX_LOG_PROB_DIFFERENCE = 0.25
 """Nats by which a frozen model may find a token likelier or less likely than it did under other conditions."""
-Change = Callable[[Rollout, Drawing], Rollout]
+Change = Callable[[Rollout, RolloutSampler], Rollout]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class RecordedRewards:
     def score(self, samples: Sequence[CompletionToReward]) -> list[dict[str, float]]:
         """Of the next samples in the order in which the record has them."""
         known = {(prompt.item.id, tuple(sample.completion.tokens), sample.completion.stop_token is None):
-                 dict(sample.rewards) for prompt, sample in self.recorded.drawn}
+                 dict(sample.rewards) for prompt, sample in self.recorded.all_samples}
         nothing = dict.fromkeys(self.recorded.groups[0].samples[0].rewards, 0.0)
         return [known.get((sample.item.id, tuple(sample.tokens), sample.truncated), nothing) for sample in samples]
 
@@ -39,7 +39,7 @@ class RecordedRewards:
 class DrawnAgain:
     """Batches of recorded updates, their rollouts drawn again by the weights that learn from them."""
 
-    drawing: Drawing
+    drawing: RolloutSampler
     recorded: Callable[[int], Rollout | None]
     """The rollout whose first update is this one; None where there is none."""
     exact: bool
@@ -74,13 +74,13 @@ def _as_recorded(recorded: Rollout, again: Rollout) -> tuple[np.ndarray, ...]:
     return tuple(
         said if (one.item.id, before.completion) == (other.item.id, after.completion)
         else np.asarray(after.completion.log_probs, np.float32)
-        for (one, before), (other, after), said in zip(recorded.learned, again.learned, recorded.reference_log_probs,
-                                                       strict=True))
+        for (one, before), (other, after), said in zip(
+            recorded.trained_samples, again.trained_samples, recorded.reference_log_probs, strict=True))
 
 
 def _counted(recorded: Rollout, again: Rollout) -> dict[str, int]:
     """How many completions were recorded, and how many of them came out the same, to the frozen model as well."""
-    before, after = ([(prompt.item.id, sample.completion) for prompt, sample in each.drawn]
+    before, after = ([(prompt.item.id, sample.completion) for prompt, sample in each.all_samples]
                      for each in (recorded, again))
     # Not strict: where other completions came out, dynamic sampling may have drawn another number of groups.
     same = sum(one == other for one, other in zip(before, after, strict=False))
@@ -93,22 +93,23 @@ def _judged_otherwise(recorded: Rollout, again: Rollout) -> int:
         (one.item.id, before.completion) == (other.item.id, after.completion)
         and bool((np.abs(said - known) > MAX_LOG_PROB_DIFFERENCE).any())
         for (one, before), (other, after), known, said in zip(
-            recorded.learned, again.learned, recorded.reference_log_probs, again.reference_log_probs, strict=False))
+            recorded.trained_samples, again.trained_samples, recorded.reference_log_probs, again.reference_log_probs,
+            strict=False))
 
 
-def with_another_reward(rollout: Rollout, drawing: Drawing) -> Rollout:
+def with_another_reward(rollout: Rollout, drawing: RolloutSampler) -> Rollout:
     """A rollout in which the first reward of the first learned completion was one more, and its group judged by it."""
     return _with_first_group(rollout, lambda group: _rewarded(group, drawing))
 
 
-def with_another_advantage(rollout: Rollout, drawing: Drawing) -> Rollout:
+def with_another_advantage(rollout: Rollout, drawing: RolloutSampler) -> Rollout:
     """A rollout in which the advantage of the first learned completion was a half more."""
     del drawing
     return _with_first_group(rollout, lambda group: replace(group, samples=(
         replace(group.samples[0], advantage=group.samples[0].advantage + 0.5), *group.samples[1:])))
 
 
-def with_another_teacher(rollout: Rollout, drawing: Drawing) -> Rollout:
+def with_another_teacher(rollout: Rollout, drawing: RolloutSampler) -> Rollout:
     """A rollout of which the teacher found the first learned token half a nat likelier."""
     del drawing
     first, *others = rollout.reference_log_probs
@@ -124,7 +125,7 @@ def _with_first_group(rollout: Rollout, change: Callable[[Group], Group]) -> Rol
                                          for number, group in enumerate(rollout.groups)))
 
 
-def _rewarded(group: Group, drawing: Drawing) -> Group:
+def _rewarded(group: Group, drawing: RolloutSampler) -> Group:
     assert drawing.reward_settings is not None  # a change of runs with rewards
     name = drawing.reward_settings.names[0]
     values = [dict(sample.rewards) for sample in group.samples]

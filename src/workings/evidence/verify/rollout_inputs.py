@@ -13,7 +13,7 @@ from workings.record.layout import PROMPTS, REWARDS, ROLLOUTS, TOKENIZER, rollou
 from workings.record.plain import parsed_bytes
 
 if TYPE_CHECKING:
-    from workings.config.algorithms import DrawingAlgorithm
+    from workings.config.algorithms import RolloutAlgorithm
     from workings.config.recipe import Recipe
     from workings.models.chat import ChatTemplate
     from workings.rollouts.prompts import PromptSet
@@ -26,7 +26,7 @@ class Learned:
     """What decides the rollouts of a run."""
 
     recipe: "Recipe"
-    algorithm: "DrawingAlgorithm"
+    algorithm: "RolloutAlgorithm"
     prompts: "PromptSet"
     shape: "RolloutShape"
     settings: "RewardSettings | None"
@@ -58,7 +58,7 @@ def learned_of(unit: Unit) -> Learned:
 
 def rollouts_of(unit: Unit) -> Iterator["Rollout"]:
     """The rollouts of a run in their order, each read when it is asked for. Raises `RecordError`."""
-    from workings.rollouts.lines import TOKEN_BYTES, from_json
+    from workings.rollouts.rollout_json import TOKEN_BYTES, from_json
     learned = learned_of(unit)
     by_id = {prompt.item.id: prompt for prompt in learned.prompts.prompts}
     for step in learned.steps:
@@ -71,11 +71,11 @@ def rollouts_of(unit: Unit) -> Iterator["Rollout"]:
             raise RecordError(f"{unit.tree_path(name)}: not the rollout of the step in its name")
         unit.tree.cache.check_transient(TOKEN_BYTES * _tokens(values))
         rollout = from_json(values, by_id)
-        if any(set(sample.rewards) != {*learned.reward_names} for _, sample in rollout.drawn):
+        if any(set(sample.rewards) != {*learned.reward_names} for _, sample in rollout.all_samples):
             raise RecordError(f"{unit.tree_path(name)}: other rewards than the recipe's")
         # No batch has room for it, and none could be made again.
         longest = learned.shape.buckets[-1]
-        if any(len(prompt.tokens) + len(sample.learned) > longest for prompt, sample in rollout.drawn):
+        if any(len(prompt.tokens) + len(sample.tokens_with_stop) > longest for prompt, sample in rollout.all_samples):
             raise RecordError(f"{unit.tree_path(name)}: a row longer than the recipe's longest")
         yield rollout
 
@@ -87,16 +87,16 @@ def _tokens(values: dict[str, Any]) -> int:
 
 def _read(unit: Unit) -> Learned:
     # Imported here and in the checks: other records need none of it and should not wait.
-    from workings.config.algorithms import DrawingAlgorithm
+    from workings.config.algorithms import RolloutAlgorithm
     from workings.config.load import check_recipe
-    from workings.rollouts.prompts import read_prompts
+    from workings.rollouts.prompts import read_recorded_prompts
     from workings.rollouts.rollout import RolloutShape
     from workings.scoring.rewards import RewardSettings
 
     try:
         recipe = check_recipe(unit.manifest.config_snapshot, unit.title)
         algorithm = recipe.algorithm
-        if not isinstance(algorithm, DrawingAlgorithm):
+        if not isinstance(algorithm, RolloutAlgorithm):
             raise RecordError("its recipe draws nothing to learn from")
         settings = RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning,
                                   max_new_tokens=algorithm.max_new_tokens,
@@ -109,7 +109,7 @@ def _read(unit: Unit) -> Learned:
     if rows * recipe.batch.accumulation != unit.manifest.global_batch:
         raise RecordError(f"{rows} rows x {recipe.batch.accumulation} is not the manifest's global batch of "
                           f"{unit.manifest.global_batch}")
-    prompt_set = read_prompts(unit.lines(PROMPTS), unit.manifest.seed)
+    prompt_set = read_recorded_prompts(unit.lines(PROMPTS), unit.manifest.seed)
     names = [name for name in unit.files if name.startswith(f"{ROLLOUTS}/")]
     steps = [(rollout_step(name), name) for name in names]
     if odd := [name for step, name in steps if step is None or name != rollout_file(step)]:

@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
 from workings.config.load import LoadedRecipe, load_recipe, shipped_recipes
-from workings.config.places import named_places
+from workings.config.recipe_paths import recipe_paths
 from workings.errors import RequestError
 from workings.ui.child import ask
 from workings.ui.draw import histogram
@@ -59,7 +59,7 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
     """Preview, and the check where it is asked for; kept until the recipe or a file that it names changes."""
     place = recipe_argument(site.folder, recipe)
     loaded = _loaded(site, place, overrides)
-    named = [loaded.path(name) for _, _, name in named_places(loaded.recipe.model_dump(mode="json"))]
+    named = [loaded.path(name) for _, _, name in recipe_paths(loaded.recipe.model_dump(mode="json"))]
     stamp = _stamp([Path(place), *named])
     words = ["data", "preview", place, *overrides, "--n", str(ROWS), *(["--row", row] if row else [])]
     commands, look = [" ".join(["workings", *words])], {}

@@ -135,7 +135,7 @@ def _compute(unit: Unit) -> _Again:
             except (RequestError, RewardError) as error:
                 again.cannot = str(error)
         for rollout in rollouts_of(unit):
-            again.completions += len(rollout.drawn)
+            again.completions += len(rollout.all_samples)
             again.ends += _end_problems(learned, template, rollout)
             if learned.settings is not None:
                 again.advantages += _advantage_problems(learned, learned.settings, rollout)
@@ -157,7 +157,7 @@ def _ours(unit: Unit, settings: "RewardSettings") -> "tuple[RewardConfig, ...]":
 
 def _end_problems(learned: Learned, template: "ChatTemplate", rollout: "Rollout") -> list[str]:
     limit, stops, problems = learned.algorithm.max_new_tokens, set(template.stop_ids), []
-    for _, sample in rollout.drawn:
+    for _, sample in rollout.all_samples:
         completion = sample.completion
         cut = completion.stop_token is None and len(completion.tokens) == limit
         # The stop token is one of the new tokens, so that at most one less than the limit stand before it.
@@ -189,7 +189,7 @@ def _reward_again(again: _Again, process: "RewardProcess", template: "ChatTempla
                   clock: ScoringTime) -> None:
     """Add what differs in a rollout, and how many of its rewards were computed until the time was over."""
     from workings.rollouts.rollout import to_reward
-    drawn = rollout.drawn
+    drawn = rollout.all_samples
     for start in range(0, len(drawn), AT_ONCE):
         again.why_less = clock.why_over
         if again.why_less:

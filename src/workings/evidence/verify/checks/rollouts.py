@@ -78,7 +78,7 @@ def _look(unit: Unit) -> _Seen:
             seen.drawing.append(f"rollout of step {rollout.step}: its prompts begin elsewhere than the last one ended")
         position = rollout.after
         seen.drawing += _drawn_problems(learned, rollout)
-        seen.completions += len(rollout.drawn)
+        seen.completions += len(rollout.all_samples)
         seen.batches += _batch_problems(unit, learned, rollout, steps)
         problems, count = _metric_problems(learned, rollout, lines)
         seen.metrics += problems
@@ -91,13 +91,14 @@ def _batch_problems(unit: Unit, learned: Learned, rollout: "Rollout", steps: "di
     """What is wrong with the updates that learned from a rollout; their lines are taken out of ``steps``."""
     from workings.rollouts.rollout import batch_of, digest_of
     problems = []
-    longest = max((len(prompt.tokens) + len(sample.learned) for prompt, sample in rollout.learned), default=1)
+    longest = max((len(prompt.tokens) + len(sample.tokens_with_stop) for prompt, sample in rollout.trained_samples),
+                  default=1)
     for part in range(min(learned.shape.updates, len(steps))):
         line = steps.pop(rollout.step + part, None)
         if line is None:  # the step was not completed
             continue
         # What a bucket is filled up with takes memory as well: a short row may ask for one of millions of positions.
-        unit.tree.cache.check_transient(POSITION_BYTES * prod(learned.shape.of_batch(longest)))
+        unit.tree.cache.check_transient(POSITION_BYTES * prod(learned.shape.batch_shape(longest)))
         batch = batch_of(rollout, part, learned.shape, learned.algorithm)
         made = (digest_of(batch), batch.real_tokens, batch.supervised_tokens)
         if made != (line.batch_digest, line.tokens, line.supervised_tokens):
@@ -145,7 +146,7 @@ def _drawn_problems(learned: Learned, rollout: "Rollout") -> list[str]:
     place, problems = f"rollout of step {rollout.step}", []
     wanted = learned.shape.completions // learned.algorithm.group
     rounds, over = divmod(len(rollout.groups), wanted)
-    most = learned.algorithm.most_draws
+    most = learned.algorithm.max_sampling_rounds
     if over or not 1 <= rounds <= most:
         return [f"{place}: {len(rollout.groups)} groups, updates take {wanted}"]
     places, after = learned.prompts.take(rollout.position, len(rollout.groups))
@@ -157,29 +158,29 @@ def _drawn_problems(learned: Learned, rollout: "Rollout") -> list[str]:
         problems.append(f"{place}: groups of another size")
     seeds = [sample_seed(learned.prompts.seed, rollout.step, group.epoch, group.prompt.item.id, number)
              for group in rollout.groups for number in range(len(group.samples))]
-    if seeds != [sample.seed for _, sample in rollout.drawn]:
+    if seeds != [sample.seed for _, sample in rollout.all_samples]:
         problems.append(f"{place}: other seeds than step, prompt and number imply")
-    if bool(rollout.reference_log_probs) != bool(learned.algorithm.has_reference and rollout.learned):
+    if bool(rollout.reference_log_probs) != bool(learned.algorithm.has_reference and rollout.trained_samples):
         problems.append(f"{place}: log probabilities of a frozen model are there, or missing, against the recipe")
     return [*problems, *_choice_problems(place, rollout.groups, wanted, dynamic=most > 1),
             *_log_prob_problems(place, rollout)]
 
 
 def _choice_problems(place: str, groups: "Sequence[Group]", wanted: int, *, dynamic: bool) -> list[str]:
-    from workings.rollouts.rollout import choose
+    from workings.rollouts.rollout import select_groups
     spreads = [group.has_spread for group in groups]
     problems = []
-    if choose(spreads, wanted, dynamic=dynamic) != [group.kept for group in groups]:
+    if select_groups(spreads, wanted, dynamic=dynamic) != [group.kept for group in groups]:
         problems.append(f"{place}: other groups were learned from than the rule chooses")
     # It draws again only as long as groups are missing.
-    if len(groups) > wanted and sum(choose(spreads[:-wanted], wanted, dynamic=dynamic)) == wanted:
+    if len(groups) > wanted and sum(select_groups(spreads[:-wanted], wanted, dynamic=dynamic)) == wanted:
         problems.append(f"{place}: more was drawn than the rule asks for")
     return problems
 
 
 def _log_prob_problems(place: str, rollout: "Rollout") -> list[str]:
     import numpy as np
-    drawn = [np.asarray(sample.completion.log_probs) for _, sample in rollout.drawn]
+    drawn = [np.asarray(sample.completion.log_probs) for _, sample in rollout.all_samples]
     # A logarithm of a probability is at most 0; rounding may lift it a little.
     if any(not np.isfinite(x).all() or (x > 1e-3).any() for x in (
             *drawn, *rollout.trainer_log_probs, *rollout.reference_log_probs)):

@@ -10,7 +10,7 @@ from workings.config.algorithms.grpo import Grpo
 from workings.engines.base import StepResult
 from workings.errors import TrainingFailed
 from workings.rollouts.rollout import Rollout
-from workings.training.health import Health
+from workings.training.stall_detector import StallDetector
 
 ALGORITHM = Grpo(name="grpo", patience=3, most_mismatch=0.05)
 CHANGED = StepResult(loss=0.0, grad_norm=1.0, share_of_weights_changed=0.5)
@@ -26,50 +26,50 @@ def of(*rewards: float, stop: int | None = 1) -> Rollout:
     (of(1.0, 0.0, stop=None), "every completion was cut off at algorithm.max_new_tokens (256)"),
 ])
 def test_nothing_to_learn_for_some_rollouts_in_a_row(rollout, said) -> None:
-    health = Health.of(ALGORITHM, [])
-    health.drawn(rollout)
-    health.drawn(of(1.0, 0.0))  # one that can be learned from begins the count anew
-    health.drawn(rollout)
-    health.drawn(rollout)
+    detector = StallDetector.of(ALGORITHM, [])
+    detector.check_rollout(rollout)
+    detector.check_rollout(of(1.0, 0.0))  # one that can be learned from begins the count anew
+    detector.check_rollout(rollout)
+    detector.check_rollout(rollout)
     with pytest.raises(TrainingFailed) as caught:
-        health.drawn(rollout)
+        detector.check_rollout(rollout)
     assert said in str(caught.value)
     assert str(caught.value).startswith("not learning: ")
 
 
 def test_weights_that_do_not_change() -> None:
-    health = Health.of(ALGORITHM, [])
+    detector = StallDetector.of(ALGORITHM, [])
     still = replace(CHANGED, share_of_weights_changed=0.0)
     for result in (still, still, CHANGED, still, still):
-        health.learned(1, {}, result)
+        detector.check_update(1, {}, result)
     with pytest.raises(TrainingFailed, match="3 updates in a row changed no weight"):
-        health.learned(1, {}, still)
+        detector.check_update(1, {}, still)
 
 
 def test_samples_of_another_model() -> None:
-    health = Health.of(ALGORITHM, [])
-    health.learned(1, {"mismatch": 0.049}, CHANGED)
-    with pytest.raises(TrainingFailed, match=r"differ by 0\.0501 nats a token"):
-        health.learned(2, {"mismatch": 0.0501}, CHANGED)
+    detector = StallDetector.of(ALGORITHM, [])
+    detector.check_update(1, {"mismatch": 0.049}, CHANGED)
+    with pytest.raises(TrainingFailed, match=r"disagree by 0\.0501 nats per token"):
+        detector.check_update(2, {"mismatch": 0.0501}, CHANGED)
 
 
 def test_no_group_to_learn_from() -> None:
     left_out = replace(TWO, groups=tuple(replace(group, kept=False) for group in TWO.groups), trainer_log_probs=())
-    with pytest.raises(TrainingFailed, match="of 2 groups that were drawn for update 1 none"):
-        Health.of(ALGORITHM, []).drawn(left_out)
+    with pytest.raises(TrainingFailed, match="of 2 groups that were sampled for update 1 none"):
+        StallDetector.of(ALGORITHM, []).check_rollout(left_out)
 
 
 def test_a_resumed_run_counts_on() -> None:
     lines = [{"groups_without_spread": 1, "truncated": 0.5, "share_of_weights_changed": 0.0}] * 2
-    health = Health.of(ALGORITHM, lines)
-    assert (health.without_spread, health.without_end, health.unchanged) == (2, 0, 2)
+    detector = StallDetector.of(ALGORITHM, lines)
+    assert (detector.equal_reward_rollouts, detector.truncated_rollouts, detector.unchanged_updates) == (2, 0, 2)
     with pytest.raises(TrainingFailed, match="3 rollouts in a row"):
-        health.drawn(of(0.0, 0.0))
+        detector.check_rollout(of(0.0, 0.0))
 
 
 def test_a_teacher_judges_completions_that_are_alike_and_that_do_not_end() -> None:
-    health = Health.of(Distill(name="distill", teacher="nobody", patience=1), [])
+    detector = StallDetector.of(Distill(name="distill", teacher="nobody", patience=1), [])
     for _ in range(3):
-        health.drawn(of(0.0, 0.0, stop=None))
+        detector.check_rollout(of(0.0, 0.0, stop=None))
     with pytest.raises(TrainingFailed, match="1 updates in a row changed no weight"):
-        health.learned(1, {}, replace(CHANGED, share_of_weights_changed=0.0))
+        detector.check_update(1, {}, replace(CHANGED, share_of_weights_changed=0.0))

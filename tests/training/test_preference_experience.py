@@ -15,7 +15,7 @@ from workings.data.reference import from_lines, to_lines
 from workings.data.rows import Row, RowSet
 from workings.errors import RecordError, TrainingFailed
 from workings.objectives.policy_gradient import REFERENCE
-from workings.training.pair_experience import PairExperience, ask_reference, with_log_probs
+from workings.training.preference_experience import PreferenceExperience, reference_log_probs_by_row, with_log_probs
 
 # Tokens of the chosen and the rejected row of each pair; the longer one decides the bucket.
 LENGTHS = {"a": (4, 6), "b": (7, 3), "c": (12, 5), "d": (5, 5), "e": (9, 3)}
@@ -80,9 +80,9 @@ class Says:
 
 def test_the_reference_is_asked_about_every_row_once() -> None:
     engine, expected = Says(), {row.id: -row.supervised_tokens * int(row.tokens[0]) / 16 for row in rows().rows}
-    assert ask_reference(engine, None, batches(), steps=100) == expected
+    assert reference_log_probs_by_row(engine, None, batches(), steps=100) == expected
     assert engine.asked == 3
-    first = ask_reference(engine, None, batches(), steps=1)  # a run shorter than an epoch
+    first = reference_log_probs_by_row(engine, None, batches(), steps=1)  # a run shorter than an epoch
     assert {name: expected[name] for name in first} == first
     assert len(first) == 4
     assert from_lines(to_lines(expected)) == expected
@@ -103,28 +103,29 @@ def test_a_batch_is_told_and_counts_pairs() -> None:
 def test_it_asks_at_the_first_step_and_reads_at_any_later_one() -> None:
     kept: dict[str, float] = {}
 
-    def begun(recorded: bool) -> tuple[PairExperience, Says]:
+    def begun(recorded: bool) -> tuple[PreferenceExperience, Says]:
         engine = Says()
-        return PairExperience(batches(), ask=lambda state: ask_reference(engine, state, batches(), 10),
-                              recorded=lambda: kept if recorded else None, record=kept.update), engine
+        return PreferenceExperience(
+            batches(), compute=lambda state: reference_log_probs_by_row(engine, state, batches(), 10),
+            load=lambda: kept if recorded else None, save=kept.update), engine
 
     first, engine = begun(recorded=False)
-    first.start(None, 0)
+    first.prepare(None, 0)
     assert (engine.asked, len(kept)) == (3, 10)
     again, silent = begun(recorded=True)
-    again.start(None, 2)
+    again.prepare(None, 2)
     assert silent.asked == 0
-    one, other = (each.take(None, Position(0, 1), 2) for each in (first, again))
+    one, other = (each.next_batch(None, Position(0, 1), 2) for each in (first, again))
     np.testing.assert_array_equal(one.batch.signals[REFERENCE], other.batch.signals[REFERENCE])
     assert one.digest == other.digest
-    with pytest.raises(RecordError, match="2 steps are taken"):
-        begun(recorded=False)[0].start(None, 2)
+    with pytest.raises(RecordError, match="already taken 2 steps"):
+        begun(recorded=False)[0].prepare(None, 2)
 
 
 def test_a_log_probability_that_is_not_finite_ends_the_run() -> None:
     engine = SimpleNamespace(log_probs=lambda state, batch: np.full(batch.tokens.shape, np.nan, np.float32))
     with pytest.raises(TrainingFailed, match="is nan"):
-        ask_reference(engine, None, batches(), 1)
+        reference_log_probs_by_row(engine, None, batches(), 1)
 
 
 @pytest.mark.parametrize("line", [{"id": "a"}, {"id": "a", "log_prob": True}, {"log_prob": -1.0}])

@@ -1,7 +1,7 @@
-"""Held-out items that a model answers while it learns from rewards: what it is not rewarded for shows what it learns.
+"""Held-out items that a model answers during reinforcement learning: they show what it learns beyond its rewards.
 
 They are answered greedily and scored by the scorer `answer` in the scoring process, whatever the rewards are. Nothing
-is learned from them.
+is trained on them.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ RIGHT, WRONG = "1", "0"
 """An item's mark in `held_out_right`."""
 
 
-class Judge(Protocol):
+class CompletionScorer(Protocol):
     """Scores completions: `workings.scoring.process.ScoringProcess`."""
 
     def judge(self, completions: Sequence[tuple[Item, str, bool]]) -> list[Judgement]:
@@ -27,8 +27,8 @@ class Judge(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchedItems:
-    """Items, and how they are asked and scored: a function of the weights alone, so a resumed run sees the same."""
+class HeldOutItems:
+    """Items, and how they are answered and scored: a function of the weights alone, so resumed runs agree."""
 
     engine: Engine
     items: Sequence[Item]
@@ -37,23 +37,24 @@ class WatchedItems:
     max_new_tokens: int
     batch_size: int
     """Items that are answered at a time."""
-    judge: Judge
+    scorer: CompletionScorer
 
-    def look(self, state: State) -> dict[str, Any]:
-        """Fields for a line of metrics.
+    def evaluate(self, state: State) -> dict[str, Any]:
+        """Fields for a metrics line.
 
-        `held_out_score`, the share of right answers; `held_out_items`, how many were asked; `held_out_right`, of each
-        in their order `1` where it was right, else `0`. An answer that cannot be scored is wrong.
+        `held_out_score`, the share of right answers; `held_out_items`, their number; `held_out_right`, for each item in
+        order `1` if its answer was right, else `0`. An answer that cannot be scored is wrong.
         """
         marks = ""
-        # As many at a time as after training: that is what the plan counted as answering.
+        # As many at a time as after training: the plan counted this batch size.
         for start in range(0, len(self.items), self.batch_size):
-            some = self.items[start:start + self.batch_size]
+            items = self.items[start:start + self.batch_size]
             completions = self.engine.generate(
-                state, [self.template.prompt_ids(item.prompt, item.history) for item in some],
+                state, [self.template.prompt_ids(item.prompt, item.history) for item in items],
                 max_new_tokens=self.max_new_tokens, stop_ids=self.template.stop_ids)
-            judged = self.judge.judge([(item, self.tokenizer.decode(completion.tokens), completion.stop_token is None)
-                                       for item, completion in zip(some, completions, strict=True)])
-            marks += "".join(RIGHT if judgement.score == 1 else WRONG for judgement in judged)
+            judgements = self.scorer.judge([
+                (item, self.tokenizer.decode(completion.tokens), completion.stop_token is None)
+                for item, completion in zip(items, completions, strict=True)])
+            marks += "".join(RIGHT if judgement.score == 1 else WRONG for judgement in judgements)
         return {"held_out_score": marks.count(RIGHT) / len(marks), "held_out_items": len(marks),
                 "held_out_right": marks}

@@ -12,7 +12,7 @@ MARKS = ("config.json", "tokenizer.json", "SEAL.json")
 """One of these lies in a folder that a recipe can name: weights, a tokenizer, a run."""
 
 
-def named_places(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def recipe_paths(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Of everything in a recipe that may be a file or a folder: its section, its key, and the name there."""
     for section, key in KEYS:
         part = values.get(section, {}) if section else values
@@ -21,7 +21,7 @@ def named_places(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
             yield section, key, name
 
 
-def moved_places(values: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+def with_changed_paths(values: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
     """Sections and keys with every relative name of a file or folder changed, those of rewards included.
 
     Args:
@@ -29,7 +29,7 @@ def moved_places(values: Mapping[str, Any], change: Callable[[str], str]) -> dic
         change: gives the name to write for the one that stands there.
     """
     moved = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
-    for section, key, name in named_places(values):
+    for section, key, name in recipe_paths(values):
         if _is_relative(name):
             (moved[section] if section else moved)[key] = change(name)
     if isinstance(rewards := values.get("rewards"), list):
@@ -37,12 +37,12 @@ def moved_places(values: Mapping[str, Any], change: Callable[[str], str]) -> dic
     return moved
 
 
-def is_place(path: Path) -> bool:
+def is_data_or_model_path(path: Path) -> bool:
     """Whether something lies there that a recipe can name; a folder may be called like a data set by chance."""
     return path.is_file() or any((path / mark).is_file() for mark in MARKS)
 
 
-def relative_place(path: Path, folder: Path) -> str:
+def relative_path(path: Path, folder: Path) -> str:
     """A path as seen from a folder; whole, where the way leads through a folder above the person's home.
 
     A relative path would name that home on its way down, and a record that is published must not.

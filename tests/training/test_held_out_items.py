@@ -7,8 +7,8 @@ from workings.scoring.judge import Judgement
 from workings.scoring.process import ScoringProcess
 from workings.scoring.settings import ScoringSettings
 from workings.testing.fakes import adding_model
+from workings.training.held_out_items import HeldOutItems
 from workings.training.observer import HeldOutObserver
-from workings.training.watched import WatchedItems
 
 ITEMS = [Item(id=f"add-{a}", prompt=f"What is {a}+2?", expected_answer=str(a + 2)) for a in range(6)]
 
@@ -21,32 +21,32 @@ class Judge:
                 for item, text, _ in completions]
 
 
-def watched(judge, **changes):
+def held_out_items(scorer, **changes):
     model = adding_model(wrong_every=4)
     values = {"engine": model.engine, "items": ITEMS, "tokenizer": model.tokenizer, "template": model.template,
-              "max_new_tokens": 100, "batch_size": 4, "judge": judge}
-    return WatchedItems(**(values | changes))
+              "max_new_tokens": 100, "batch_size": 4, "scorer": scorer}
+    return HeldOutItems(**(values | changes))
 
 
 def test_every_item_has_its_mark():
     # The model is wrong where the first number is a multiple of 4.
-    items = watched(Judge())
-    assert items.look(object()) == {"held_out_score": 4 / 6, "held_out_items": 6, "held_out_right": "011101"}
+    items = held_out_items(Judge())
+    assert items.evaluate(object()) == {"held_out_score": 4 / 6, "held_out_items": 6, "held_out_right": "011101"}
     assert [len(call["prompts"]) for call in items.engine.calls] == [4, 2]
 
 
 @pytest.mark.children
 def test_the_scoring_process_says_the_same():
     with ScoringProcess(ScoringSettings()) as judge:
-        assert watched(judge).look(object())["held_out_right"] == "011101"
+        assert held_out_items(judge).evaluate(object())["held_out_right"] == "011101"
 
 
 def test_the_observer_puts_it_into_the_line_of_a_step():
     said = []
-    items = watched(Judge())
+    items = held_out_items(Judge())
     observer = HeldOutObserver(engine=items.engine, batches=[], questions=[], tokenizer=items.tokenizer,
                                template=items.template, max_new_tokens=100, every_steps=2, last_step=3,
-                               tell=said.append, watched=items)
-    assert [observer.due(step) for step in (1, 2, 3)] == [False, True, True]
-    assert observer.look(object(), 2)["held_out_right"] == "011101"
+                               log_sample=said.append, held_out_items=items)
+    assert [observer.is_due(step) for step in (1, 2, 3)] == [False, True, True]
+    assert observer.evaluate(object(), 2)["held_out_right"] == "011101"
     assert said == []

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from workings.config.load import load_recipe, shipped_recipes
-from workings.config.places import moved_places
+from workings.config.recipe_paths import with_changed_paths
 from workings.errors import RequestError
 
 
@@ -49,5 +49,5 @@ def test_a_folder_that_is_called_like_something_else_changes_nothing(recipe: str
 
 def test_files_of_rewards_move_with_the_rest() -> None:
     rewards = [{"scorer": "own.py:count", "weight": 2}, {"scorer": "answer"}, {"scorer": "/tmp/own.py:count"}]
-    assert moved_places({"rewards": rewards, "model": {"id": "https://a/b"}}, lambda name: f"../{name}") == {
+    assert with_changed_paths({"rewards": rewards, "model": {"id": "https://a/b"}}, lambda name: f"../{name}") == {
         "rewards": [{"scorer": "../own.py:count", "weight": 2}, *rewards[1:]], "model": {"id": "https://a/b"}}

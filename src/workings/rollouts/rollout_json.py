@@ -1,0 +1,151 @@
+"""Conversion of a rollout to the JSON object of its file in `train/rollouts/` and back.
+
+Numbers per token are packed: as bytes, grouped by significance, compressed, in base 85. A token with both log
+probabilities takes six to nine bytes. Numbers per completion stay readable.
+"""
+
+import base64
+import binascii
+import zlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from workings.data.batches import Position
+from workings.engines.base import Completion
+from workings.errors import RecordError
+from workings.record.plain import refuse_too_large
+from workings.rollouts.prompts import Prompt
+from workings.rollouts.rollout import Group, Rollout, Sample
+
+TOKEN_BYTES = 90
+"""Upper limit of the memory of a token with its log probabilities."""
+
+
+def to_json(rollout: Rollout) -> dict[str, Any]:
+    """The rollout as JSON values; `from_json` gives it back bit for bit."""
+    samples = [sample for _, sample in rollout.all_samples]
+    sampler_log_probs = [x for sample in samples for x in sample.completion.log_probs]
+    trained = [x for _, sample in rollout.trained_samples for x in sample.completion.log_probs]
+    trainer_log_probs = np.concatenate([np.zeros(0, np.float32), *rollout.trainer_log_probs])
+    names = list(samples[0].rewards)
+    rewards = {} if not names else {
+        "rewards": {name: [sample.rewards[name] for sample in samples] for name in names},
+        "reward": [sample.reward for sample in samples], "advantages": [sample.advantage for sample in samples]}
+    reference: dict[str, Any] = {}
+    if rollout.reference_log_probs:
+        log_probs = np.concatenate([np.zeros(0, np.float32), *rollout.reference_log_probs])
+        reference = {"reference_log_probs": _pack(log_probs.view("<i4"))}
+    return rewards | reference | {
+        "step": rollout.step, "position": rollout.position.to_json(), "after": rollout.after.to_json(),
+        "prompts": [group.prompt.item.id for group in rollout.groups],
+        "epochs": [group.epoch for group in rollout.groups],
+        "kept": [group.kept for group in rollout.groups],
+        "seeds": [sample.seed for sample in samples],
+        # The stop token follows the completion's tokens; -1: cut off.
+        "stop_tokens": [-1 if sample.completion.stop_token is None else sample.completion.stop_token
+                        for sample in samples],
+        "lengths": [len(sample.completion.tokens) for sample in samples],
+        "tokens": _pack(np.array([x for sample in samples for x in sample.completion.tokens], "<i4")),
+        "sampler_log_probs": _pack(np.array(sampler_log_probs, "<f4").view("<i4")),
+        # As the difference of their bits from the sampler's, which is small where both agree.
+        # NumPy's int32 wraps around without an error, so adding the difference gives back the bits of any two floats.
+        "trainer_log_probs": _pack(
+            trainer_log_probs.astype("<f4").view("<i4") - np.array(trained, "<f4").view("<i4"))}
+
+
+def from_json(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
+    """Reads the rollout that `to_json` wrote.
+
+    Args:
+        line: contents of the file.
+        prompts: prompts by id.
+
+    Raises:
+        RecordError: a key is missing, or values contradict each other.
+    """
+    try:
+        return _read(line, prompts)
+    except (KeyError, ValueError, TypeError, IndexError, OverflowError, AttributeError) as error:
+        raise RecordError(f"rollout of step {str(line.get('step'))[:20]}: {type(error).__name__} "
+                          f"{str(error)[:80]}") from None
+
+
+def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
+    _check_lengths(line)
+    samples = _read_samples(line)
+    ids = line["prompts"]
+    size = len(samples) // len(ids)
+    groups = tuple(Group(prompt=prompts[name], epoch=line["epochs"][number], kept=bool(line["kept"][number]),
+                         samples=tuple(samples[number * size:(number + 1) * size])) for number, name in enumerate(ids))
+    rollout = Rollout(step=line["step"], position=Position.from_json(line["position"]),
+                      after=Position.from_json(line["after"]), groups=groups)
+    counts = [len(sample.tokens_with_stop) for _, sample in rollout.trained_samples]
+    # Only groups that were kept have trainer log probabilities.
+    bits = np.array([x for _, sample in rollout.trained_samples for x in sample.completion.log_probs],
+                    "<f4").view("<i4")
+    trainer_log_probs = (_unpack(line["trainer_log_probs"], sum(counts)) + bits).view("<f4")
+    # `np.split` makes one empty piece of an empty array, and there would be no sample that it belongs to.
+    if not counts:
+        return rollout
+    ends = np.cumsum(counts)[:-1]
+    rollout = replace(rollout, trainer_log_probs=tuple(np.split(trainer_log_probs, ends)))
+    if "reference_log_probs" not in line:
+        return rollout
+    reference = _unpack(line["reference_log_probs"], sum(counts)).view("<f4")
+    return replace(rollout, reference_log_probs=tuple(np.split(reference, ends)))
+
+
+def _check_lengths(line: Mapping[str, Any]) -> None:
+    """Raises ``ValueError`` unless there is one value for each prompt or each sample, and tokens fit in memory."""
+    ids, lengths = line["prompts"], line["lengths"]
+    count = len(lengths)
+    per_sample = [line["seeds"], line["stop_tokens"]]
+    # A run without rewards has none of these keys.
+    if rewards := line.get("rewards", {}):
+        per_sample += [line["reward"], line["advantages"], *rewards.values()]
+    if not ids or count % len(ids) or any(len(values) != count for values in per_sample) or any(
+            len(line[name]) != len(ids) for name in ("epochs", "kept")):
+        raise ValueError("its lists differ in length")
+    # By type, because to Python `true` is an int.
+    if any(type(length) is not int or length < 0 for length in lengths):
+        raise ValueError('"lengths" must be whole numbers from 0 on')
+    # Before tokens are unpacked: some kilobytes can claim a hundred million.
+    refuse_too_large(TOKEN_BYTES * sum(lengths), "its tokens")
+
+
+def _read_samples(line: Mapping[str, Any]) -> list[Sample]:
+    lengths, stops, rewards = line["lengths"], line["stop_tokens"], line.get("rewards", {})
+    zeros = [0.0] * len(lengths)
+    sums, advantages = (line["reward"], line["advantages"]) if rewards else (zeros, zeros)
+    tokens = np.split(_unpack(line["tokens"], sum(lengths)), np.cumsum(lengths)[:-1])
+    with_stop = [length + (stop >= 0) for length, stop in zip(lengths, stops, strict=True)]
+    log_probs = np.split(_unpack(line["sampler_log_probs"], sum(with_stop)), np.cumsum(with_stop)[:-1])
+    return [Sample(
+        seed=line["seeds"][number],
+        completion=Completion(
+            tokens=tokens[number].tolist(), finish_reason="length" if stop < 0 else "stop",
+            stop_token=None if stop < 0 else stop, log_probs=log_probs[number].view("<f4").tolist()),
+        rewards={name: float(values[number]) for name, values in rewards.items()},
+        reward=float(sums[number]), advantage=float(advantages[number])) for number, stop in enumerate(stops)]
+
+
+def _pack(values: np.ndarray) -> str:
+    # Bytes are grouped by significance: exponents and high bytes repeat, and compress.
+    planes = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 4).T)
+    # Base 85 takes 5 characters for 4 bytes (base 64: 4 for 3), and JSON has to escape none of them.
+    return base64.b85encode(zlib.compress(planes.tobytes(), 6)).decode("ascii")
+
+
+def _unpack(text: str, count: int) -> np.ndarray:
+    """int32 ``[count]``. Raises ``ValueError`` for any other number of values, before they take memory."""
+    try:
+        # One byte more than expected is enough to see that there are too many.
+        planes = zlib.decompressobj().decompress(base64.b85decode(text), 4 * count + 1)
+    except (binascii.Error, zlib.error) as error:
+        raise ValueError(f"not packed numbers ({error})") from None
+    if len(planes) != 4 * count:
+        raise ValueError(f"other than {count:,} packed numbers")
+    return np.ascontiguousarray(np.frombuffer(planes, np.uint8).reshape(4, -1).T).view("<i4").reshape(-1)

@@ -1,0 +1,281 @@
+"""One attempt at a run: from an open run directory through the training loop to the seal."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from workings.config.algorithms import Dpo
+from workings.distributed.process_group import ProcessGroup
+from workings.engines.base import State
+from workings.evidence.run_readme import run_readme
+from workings.hardware.memory import byte_text
+from workings.models.weights import parameter_count
+from workings.planning.preflight import preflight_lines
+from workings.record import attempts, jsonl
+from workings.record.digest import HashProgress
+from workings.record.layout import (
+    ANNOUNCED,
+    CONFIG,
+    DATA_DIGESTS,
+    DOCTOR,
+    EVENTS,
+    MEASURED,
+    METRICS,
+    README,
+    RECIPE_EVALUATION,
+)
+from workings.record.memory_use import memory_sentence
+from workings.record.storage import storage
+from workings.record.waiting import waiting
+from workings.runs.describe import build_manifest, data_digests, reproduce_command, write_request
+from workings.runs.doctor import Examination
+from workings.runs.guard import MemoryWatch
+from workings.runs.held_out import BEFORE, HeldOutChange, held_out_change, trained_item_ids
+from workings.runs.preference_change import PreferenceChange, preference_change
+from workings.runs.prepare import TrainSetup
+from workings.runs.start import Start, create_run, progress_facts, resume_run
+from workings.runs.train_result import LoopSettings, TrainResult, first_and_last_reward
+from workings.scoring.items import items_digest
+from workings.scoring.process import ScoringProcess
+from workings.scoring.settings import ScoringSettings
+from workings.training.display import Display
+from workings.training.held_out_items import HeldOutItems
+from workings.training.loop import LoopParts, Observer, Outcome, Progress
+from workings.training.loop import train as run_loop
+from workings.training.machine_log import MachineLog
+from workings.training.observer import HeldOutObserver, LoggedSample
+from workings.training.stopping import StopRequest
+from workings.training.tensorboard import TensorBoardFiles
+
+Callback = Callable[[Mapping[str, Any]], bool | None]
+"""Called with a step's metrics when the step is done; `False` asks for a stop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listeners:
+    """The caller's callbacks, and every source of a request to stop: signals, callbacks and other processes."""
+
+    callbacks: Sequence[Callback]
+    stop: StopRequest
+    processes: ProcessGroup
+
+    def step_done(self, line: Mapping[str, Any]) -> None:
+        """Calls the callbacks with the metrics of a step."""
+        for callback in self.callbacks:
+            # A copy: the line itself goes into the record.
+            # `is`: a callback that returns nothing asks for nothing.
+            if callback(dict(line)) is False:
+                self.stop.requested = True
+
+    def stop_requested(self) -> bool:
+        """Whether anybody asks for a stop."""
+        return self.processes.stop_requested(self.stop.requested)
+
+
+@dataclass(kw_only=True)
+class _Hooks:
+    """Connects the training loop (`workings.training.loop.RunHooks`) to the record, the display and the listeners."""
+
+    attempt: "Attempt"
+    display: Display
+    curves: TensorBoardFiles
+    listeners: Listeners
+    progress: Progress
+
+    def write_metrics(self, line: dict[str, Any]) -> None:
+        """Writes a metrics line."""
+        self.attempt.start.writer.metric(line)  # first, because the record is authoritative
+        self.curves.line(line)
+
+    def stop_requested(self) -> bool:
+        """Whether anybody asks for a stop."""
+        return self.listeners.stop_requested()
+
+    def checkpoint_is_due(self, step: int) -> bool:
+        """Whether the recipe asks for a checkpoint after this step."""
+        return step % self.attempt.settings.save_every == 0
+
+    def save_checkpoint(self, state: State, progress: Progress) -> None:
+        """Saves a checkpoint in the run directory."""
+        self.attempt.start.writer.checkpoints.save(
+            progress.step, lambda directory: self.attempt.setup.engine.save(state, directory), progress_facts(progress))
+
+    def step_done(self, line: dict[str, Any], progress: Progress) -> None:
+        """Shows a finished step and calls the callbacks."""
+        self.progress = progress
+        self.display.show(line, progress)
+        self.listeners.step_done(line)
+
+    def log_sample(self, sample: LoggedSample) -> None:
+        """Shows and logs an answer of the model."""
+        self.display.sample(sample.line)
+        self.curves.sample(sample)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """An attempt at a run, whose directory is open."""
+
+    start: Start
+    setup: TrainSetup
+    settings: LoopSettings
+    out: Path
+    doctor: Examination
+
+    @classmethod
+    def begin(cls, setup: TrainSetup, settings: LoopSettings, out: Path, resume: bool,
+              doctor: Examination) -> "Attempt":
+        """Opens the run directory, lists the attempt, and writes the request."""
+        with storage(out.parent, "make"):
+            out.parent.mkdir(parents=True, exist_ok=True)
+        # Before the run's own folder: an attempt that dies at once is listed as well.
+        attempt = attempts.append(out.parent, {"run": out.name, "recipe": setup.recipe.name,
+                                               "config_digest": setup.config_digest, "resume": resume})
+        start = resume_run(out, {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)},
+                           setup.device.mesh, attempt) if resume else create_run(out, attempt)
+        # A resumed run writes it again: devices and free memory need not be those of the previous attempt.
+        write_request(start.writer, setup)
+        start.writer.write_json(DOCTOR, doctor.as_json())
+        if settings.evaluation is not None and not start.resumed:
+            # Sealed with the first events: which items count is recorded before their answers are known.
+            start.writer.event(ANNOUNCED, evaluation=RECIPE_EVALUATION, decoding=settings.evaluation.decoding(),
+                               items={"count": len(setup.data.items), "digest": items_digest(setup.data.items)})
+        return cls(start=start, setup=setup, settings=settings, out=out, doctor=doctor)
+
+    def take_steps(self, listeners: Listeners, planned: Mapping[str, Any]) -> Outcome:
+        """Runs the training loop; ``planned``: `plan/measured.json` before the first step."""
+        start, setup, writer = self.start, self.setup, self.start.writer
+        writer.checkpoints.keep_last = self.settings.keep_last
+        with Display(self.settings.name, setup.schedule.steps, start.progress, writer.log, planned) as display:
+            for line in self._preamble():
+                display.say(line)
+            curves = TensorBoardFiles(self.out, display.say, after_step=start.progress.step)
+            curves.recipe(setup.loaded.written(), setup.config)
+            hooks = _Hooks(attempt=self, display=display, curves=curves, listeners=listeners, progress=start.progress)
+            try:
+                # The first two may start a process that scores; neither outlives the training.
+                with (setup.training_data.experience(setup.engine, writer) as experience,
+                      self._held_out_items() as held_out_items,
+                      MachineLog(writer.machine, lambda: hooks.progress.step, display.say)):
+                    parts = LoopParts(engine=setup.engine, experience=experience, schedule=setup.schedule,
+                                      observer=self._observer(held_out_items, hooks.log_sample), hooks=hooks)
+                    # The loop makes the first state: memory may run out there, too, and that end is recorded.
+                    outcome = run_loop(parts, lambda: self._first_state(held_out_items), start.progress)
+            finally:
+                curves.close()
+            if (held_out := self._held_out_change()) is not None:
+                display.say(f"held out   {held_out.sentence}")
+            if (preferences := self._preference_change()) is not None:
+                display.say(f"pairs      {preferences.sentence}")
+            return outcome
+
+    def seal(self, outcome: Outcome, facts: Mapping[str, Any], watch: MemoryWatch) -> TrainResult:
+        """Writes measurements, manifest and README, and seals the run.
+
+        Args:
+            outcome: of the loop.
+            facts: fields of the manifest that were known before the first step.
+            watch: measures the memory of this attempt.
+        """
+        setup, start, writer = self.setup, self.start, self.start.writer
+        memory = setup.engine.memory()  # once: a CPU's peak still grows while this is written
+        measured = watch.facts(setup, memory, outcome.out_of_memory)
+        if outcome.out_of_memory:
+            writer.event("out_of_memory", **measured)
+            outcome = replace(outcome, reason=f"{outcome.reason}: {memory_sentence(measured)}; {outcome.out_of_memory}")
+        writer.write_json(MEASURED, measured)
+        # Read back from the file: the first lines of a resumed run were written by another process.
+        metrics = jsonl.read(writer.path(METRICS))[0]
+        facts = dict(facts)
+        if (held_out := self._held_out_change()) is not None:
+            facts["held_out"] = held_out.facts()
+        if (preferences := self._preference_change()) is not None:
+            facts["preferences"] = preferences.facts()
+            if preferences.chosen_fell:
+                writer.event("chosen_completions_fell", **preferences.facts())
+        manifest = build_manifest(setup, outcome, metrics, out=self.out, started_at=start.first_started_at,
+                                  resumes=start.resumes, resumed_from=writer.resumed_from, memory=memory, facts=facts)
+        if outcome.status == "failed":
+            writer.event("failed", reason=outcome.reason)
+        rewards = first_and_last_reward(metrics)
+        # Before sealing, which lists the files that are there and refuses a run without this one.
+        writer.write_text(README, run_readme(
+            manifest, data=setup.training_data.sentence(), command=reproduce_command(writer, manifest),
+            memory=memory_sentence(measured), learned=rewards if preferences is None else preferences.sentence))
+        # Progress goes to standard error: the run's own log is among the files that are sealed.
+        run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
+        return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
+                           supervised_tokens=outcome.progress.supervised_tokens,
+                           final_loss=metrics[-1]["loss"] if metrics else None, rewards=rewards, run=run,
+                           setup=setup, settings=self.settings, state=outcome.state)
+
+    def _preamble(self) -> Iterator[str]:
+        """What is about to be trained, and what a person should know about it, a line each."""
+        setup = self.setup
+        yield from preflight_lines(
+            recipe=setup.recipe, device=setup.device, shape=setup.shape, parameters=parameter_count(setup.shape),
+            model_id=setup.weights.id, revision=setup.weights.revision, data=setup.training_data.sentence(),
+            data_digests=setup.training_data.digests, memory=setup.verdict.reasons[0], out=self.out)
+        if trained := trained_item_ids(setup.data.items, setup.training_data):
+            yield (f"leak       {len(trained):,} of {len(setup.data.items):,} held-out items are trained on as well, "
+                   f"such as {trained[0]}: they measure nothing, and `workings verify` will say so; try: other "
+                   "evaluation.items")
+        if (left := setup.left_aside) is not None:
+            yield (f"left aside {', '.join(left.parts) or 'nothing'} of {left.architecture} ({left.tensors} "
+                   f"tensors, {byte_text(left.size)}): text is trained; `workings export` puts them back")
+        for finding in self.doctor.findings:
+            if finding.judgement == "problem":
+                yield f"doctor     {finding.what}; {finding.why}; try: {finding.mend}"
+        yield from (f"renamed    {note}" for note in setup.loaded.renamed)
+        yield from (f"chosen     {note}" for note in setup.loaded.chosen)
+        if self.start.resumed:
+            yield f"resume     after step {self.start.progress.step}"
+
+    def _first_state(self, held_out_items: HeldOutItems | None) -> State:
+        setup = self.setup
+        if self.start.checkpoint is not None:
+            return setup.engine.restore(self.start.checkpoint.path)
+        with waiting("reading the weights"):
+            state = setup.initial_state(setup.engine, setup.recipe.seed)
+        if held_out_items is not None:
+            # An event, because it belongs to no step; a resumed run keeps its events.
+            self.start.writer.event(BEFORE, **held_out_items.evaluate(state))
+        return state
+
+    @contextmanager
+    def _held_out_items(self) -> Iterator[HeldOutItems | None]:
+        """The items that are scored during training, as long as the process that scores them lives."""
+        setup, settings = self.setup, self.settings
+        if not settings.held_out_items or settings.evaluation is None:
+            yield None
+            return
+        with ScoringProcess(ScoringSettings()) as scorer:
+            yield HeldOutItems(
+                engine=setup.engine, items=setup.data.items[:settings.held_out_items], tokenizer=setup.tokenizer,
+                template=setup.template, max_new_tokens=settings.max_new_tokens,
+                batch_size=settings.evaluation.batch_size, scorer=scorer)
+
+    def _observer(self, held_out_items: HeldOutItems | None,
+                  log_sample: Callable[[LoggedSample], None]) -> Observer | None:
+        setup, settings = self.setup, self.settings
+        if not setup.held_out and not settings.questions and held_out_items is None:
+            return None
+        return HeldOutObserver(
+            engine=setup.engine, batches=setup.held_out, questions=settings.questions, tokenizer=setup.tokenizer,
+            template=setup.template, max_new_tokens=settings.max_new_tokens, every_steps=settings.evaluate_every,
+            last_step=setup.schedule.steps, log_sample=log_sample, held_out_items=held_out_items)
+
+    def _held_out_change(self) -> HeldOutChange | None:
+        """The change of the held-out score, from the files: another process wrote the first lines of a resumed run."""
+        if not self.settings.held_out_items:
+            return None
+        return held_out_change(self.setup.data.items[:self.settings.held_out_items], self.start.writer.metrics(),
+                               jsonl.read(self.start.writer.path(EVENTS))[0])
+
+    def _preference_change(self) -> PreferenceChange | None:
+        """The change of preferences, from the file as in `_held_out_change`."""
+        algorithm = self.setup.recipe.algorithm
+        return preference_change(self.start.writer.metrics(), algorithm.beta) if isinstance(algorithm, Dpo) else None

@@ -1,0 +1,111 @@
+"""Batches of preference pairs with the reference model's log probabilities, computed once before the first step.
+
+Shape suffixes: A accumulation, B rows, S positions.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from workings.data.batches import Batches, Position
+from workings.data.reference import LogProbs
+from workings.engines.base import LikelihoodEngine, State
+from workings.errors import RecordError, TrainingFailed
+from workings.models.batch import Batch
+from workings.objectives.policy_gradient import REFERENCE
+from workings.training.experience import PreparedBatch, TraceExperience
+
+
+def reference_log_probs_by_row(engine: LikelihoodEngine, state: State, batches: Batches,
+                               steps: int) -> dict[str, float]:
+    """The reference's log probability of every row that a run of so many steps is trained on, by row id.
+
+    Args:
+        engine: the engine that owns the state.
+        state: the reference; read, not consumed.
+        batches: of pairs. Each row is in one batch of the first epoch.
+        steps: of the run; a run shorter than an epoch needs its own rows only.
+
+    Raises:
+        TrainingFailed: a log probability that is not finite.
+    """
+    log_probs: dict[str, float] = {}
+    for number in range(min(steps, batches.batches_in_epoch(0))):
+        log_probs |= log_probs_by_row(engine, state, batches, Position(0, number))
+    if wrong := [name for name, log_prob in log_probs.items() if not np.isfinite(log_prob)]:
+        raise TrainingFailed(f"the reference's log probability of {wrong[0]!r} is {log_probs[wrong[0]]}")
+    return log_probs
+
+
+def log_probs_by_row(engine: LikelihoodEngine, state: State, batches: Batches, position: Position) -> dict[str, float]:
+    """A model's log probability of each row of one batch, by row id."""
+    log_probs_ABS = engine.log_probs(state, batches.at(position)[0])
+    # Added up in float64 and rounded once, so that the sum depends on no order.
+    sums = log_probs_ABS.sum(-1, dtype=np.float64).astype(np.float32).reshape(-1).tolist()
+    return {name: log_prob for ids, log_prob in zip(batches.row_ids(position), sums, strict=True) for name in ids}
+
+
+def with_log_probs(batch: Batch, row_ids: Sequence[Sequence[str]], log_probs: LogProbs) -> Batch:
+    """A batch of pairs with the inputs of its objective: the reference's log probabilities and the number of pairs.
+
+    Args:
+        batch: without signals.
+        row_ids: for each of its A x B sequences the id of its row; empty for an empty sequence.
+        log_probs: of the reference, by row id.
+
+    Raises:
+        RecordError: a row has no log probability.
+    """
+    mask = batch.loss_mask.reshape(-1, batch.tokens.shape[-1])
+    signal = np.zeros(mask.shape, np.float32)
+    for number, ids in enumerate(row_ids):
+        for name in ids:
+            if name not in log_probs:
+                raise RecordError(f"no log probability of the reference for row {name[:80]!r}")
+            # Only a row's sum counts. At one supervised position, and zero elsewhere, it is added up without rounding.
+            signal[number, mask[number].argmax()] = log_probs[name]
+    # Empty sequences, which fill up a last batch, make no pair.
+    pairs = sum(len(ids) for ids in row_ids) // 2
+    return replace(batch, signals={REFERENCE: signal.reshape(batch.tokens.shape)}, divided_by=float(pairs))
+
+
+class PreferenceExperience(TraceExperience):
+    """Batches of pairs: pure functions of their position and of the reference's log probabilities."""
+
+    def __init__(self, batches: Batches, *, compute: Callable[[State], LogProbs], load: Callable[[], LogProbs | None],
+                 save: Callable[[LogProbs], None]) -> None:
+        """Computes nothing yet.
+
+        Args:
+            batches: of pairs.
+            compute: computes the reference's log probabilities, given the state before the first step.
+            load: loads those that an earlier attempt saved; None if no attempt has computed them.
+            save: saves them in the record.
+        """
+        super().__init__(batches)
+        self._compute, self._load, self._save = compute, load, save
+        self._log_probs: LogProbs = {}
+
+    def prepare(self, state: State, step: int) -> None:
+        """Loads the reference's log probabilities or computes them.
+
+        Raises:
+            RecordError: they are lost and ``state`` is no longer the reference.
+        """
+        log_probs = self._load()
+        if log_probs is None:
+            if step:
+                raise RecordError("the reference's log probabilities are missing, and the run has already taken "
+                                  f"{step} steps with them")
+            log_probs = self._compute(state)
+            self._save(log_probs)
+        self._log_probs = log_probs
+
+    def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
+        """The batch at a position. Raises `RecordError` as `Batches.at` and `with_log_probs` do."""
+        # Signals are added here and not on the background thread: the first batch is prefetched before `prepare` has
+        # the log probabilities. The digest is of the rows alone.
+        prepared = super().next_batch(state, position, step)
+        return replace(prepared, batch=with_log_probs(prepared.batch, self._batches.row_ids(position),
+                                                      self._log_probs))

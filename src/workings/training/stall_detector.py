@@ -1,0 +1,90 @@
+"""Stops runs that cannot be learning, as soon as that shows, instead of training on for hours."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workings.config.algorithms import RewardAlgorithm, RolloutAlgorithm
+from workings.engines.base import StepResult
+from workings.errors import TrainingFailed
+from workings.rollouts.rollout import Rollout
+
+
+@dataclass
+class StallDetector:
+    """Counts for how many rollouts or updates in a row nothing could be learned.
+
+    Its counts follow from the metrics lines alone, so that a resumed run stops where the uninterrupted one would.
+    """
+
+    algorithm: RolloutAlgorithm
+    equal_reward_rollouts: int = 0
+    """Rollouts in a row in which the rewards of every group were equal."""
+    truncated_rollouts: int = 0
+    """Rollouts in a row in which every completion was cut off."""
+    unchanged_updates: int = 0
+    """Updates in a row that changed no weight."""
+
+    @classmethod
+    def of(cls, algorithm: RolloutAlgorithm, lines: Sequence[Mapping[str, Any]]) -> "StallDetector":
+        """The detector after these metrics lines."""
+        detector = cls(algorithm)
+        for line in lines:
+            # On the line of a rollout's first update, in runs with rewards. A mean of ones is exactly 1: `mean` does
+            # not round.
+            if "groups_without_spread" in line:
+                detector._count_rollout(line["groups_without_spread"] == 1, line["truncated"] == 1)
+            detector._count_update(line["share_of_weights_changed"] == 0)
+        return detector
+
+    def check_rollout(self, rollout: Rollout) -> None:
+        """Raises `TrainingFailed` if too many rollouts in a row had equal rewards or no completion that ended."""
+        if not isinstance(self.algorithm, RewardAlgorithm):
+            return  # a teacher judges every token, also those of completions that were cut off
+        samples = [sample for _, sample in rollout.all_samples]
+        self._count_rollout(not any(group.has_spread for group in rollout.groups),
+                            all(sample.completion.stop_token is None for sample in samples))
+        patience = self.algorithm.patience
+        # First, because completions that are all cut off mostly earn alike as well, and this is then the cause.
+        if self.truncated_rollouts >= patience:
+            raise TrainingFailed(
+                f"not learning: in {self.truncated_rollouts} rollouts in a row every completion was cut off at "
+                f"algorithm.max_new_tokens ({self.algorithm.max_new_tokens}); the model does not end its answers")
+        if self.equal_reward_rollouts >= patience:
+            values = sorted({sample.reward for sample in samples})
+            raise TrainingFailed(
+                f"not learning: in {self.equal_reward_rollouts} rollouts in a row all completions of each prompt had "
+                f"the same reward (the last ones: {', '.join(f'{value:g}' for value in values[:3])}); there is nothing "
+                "to compare: other prompts, a larger algorithm.group, or a reward that tells more apart")
+        if not rollout.trained_samples:
+            raise TrainingFailed(
+                f"not learning: of {len(rollout.groups)} groups that were sampled for update {rollout.step} none had "
+                "rewards that differ (algorithm.draws)")
+
+    def check_update(self, step: int, mismatch: Mapping[str, float], result: StepResult) -> None:
+        """Raises `TrainingFailed` if sampler and trained model disagree, or too many updates changed no weight.
+
+        Args:
+            step: number of the update.
+            mismatch: metrics of `workings.rollouts.arithmetic.mismatch`; empty for later updates of a rollout, because
+                the weights have changed by then and a difference is no mistake.
+            result: of the update.
+        """
+        most = self.algorithm.most_mismatch
+        if mismatch.get("mismatch", 0.0) > most:
+            raise TrainingFailed(
+                f"not learning from its own samples: at update {step} the sampler and the trained model disagree by "
+                f"{mismatch['mismatch']:.3g} nats per token on the sampled tokens; rounding explains at most {most:g} "
+                "(algorithm.most_mismatch), so the completions come from another model")
+        self._count_update(result.share_of_weights_changed == 0)
+        if self.unchanged_updates >= self.algorithm.patience:
+            raise TrainingFailed(
+                f"not learning: {self.unchanged_updates} updates in a row changed no weight; the learning rate is too "
+                "small for precision.parameters, or every advantage is 0")
+
+    def _count_rollout(self, equal_rewards: bool, all_truncated: bool) -> None:
+        self.equal_reward_rollouts = self.equal_reward_rollouts + 1 if equal_rewards else 0
+        self.truncated_rollouts = self.truncated_rollouts + 1 if all_truncated else 0
+
+    def _count_update(self, unchanged: bool) -> None:
+        self.unchanged_updates = self.unchanged_updates + 1 if unchanged else 0
