@@ -129,4 +129,4 @@ def test_none_are_watched_where_nobody_wants_it(tmp_path):
             items = ITEMS
     assert LoopSettings.of(Setup).held_out_items == 0
     Setup.recipe = load_recipe(str(tmp_path / "recipe.yaml"), ["evaluation.watch=64"]).recipe
-    assert LoopSettings.of(Setup).watch == 20
+    assert LoopSettings.of(Setup).held_out_items == 20

@@ -136,6 +136,6 @@ def test_lines_that_are_none_are_refused(line: dict[str, Any]) -> None:
 
 def test_rows_that_are_no_pairs_are_refused() -> None:
     broken = replace(rows(), rows=rows().rows[1:])
-    with pytest.raises(RecordError, match="no pairs"):
+    with pytest.raises(RecordError, match="not in pairs"):
         Batches(PairRows(broken), seed=1, rows_per_micro_batch=4, accumulation=1,
                 data_config=DataConfig(traces="x", max_length=12)).batches_in_epoch(0)
