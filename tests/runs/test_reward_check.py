@@ -38,7 +38,7 @@ def test_the_answer_alone_is_earned_by_right_answers_only(recipe):
     assert {name for name, probe in values["probes"].items() if probe["right"]} == {"answer without steps"}
     assert NEEDS_STEPS in values["probes"]
     # 2,000 words are more than 256 tokens: it is cut off as a completion would be.
-    assert all(each.probes["very long"].truncated for each in found.tried)
+    assert all(each.probes["very long"].truncated for each in found.prompts)
 
 
 @pytest.mark.parametrize(("rewards", "probe", "reward"), [
@@ -77,7 +77,7 @@ def test_what_is_drawn_is_what_the_first_update_learns_from(recipe, tmp_path):
     assert (values["count"], values["max_new_tokens"]) == (8, 16)
     run = train(recipe, tmp_path / "run", ["training.steps=1"]).run
     rollout = loads((run / rollout_file(1)).read_bytes())
-    assert [each.prompt for each in found.tried] == rollout["prompts"]
+    assert [each.prompt for each in found.prompts] == rollout["prompts"]
     assert [sample.tokens for sample in found.samples] == rollout["lengths"]
     assert [sample.reward for sample in found.samples] == pytest.approx(rollout["reward"], abs=1e-12)
     # A random model that never ends: said with what to do.

@@ -2,15 +2,15 @@
 
 import pytest
 
-from workings.runs.reward_findings import Earned, Tried, refusals, warnings, without_spread
+from workings.runs.reward_findings import PromptRewards, TextRewards, equal_reward_groups, refusals, warnings
 
 
 def earned(right=False, truncated=False, **rewards):
-    return Earned(rewards=rewards, right=right, tokens=10, truncated=truncated)
+    return TextRewards(rewards=rewards, right=right, tokens=10, truncated=truncated)
 
 
 def tried(probes, samples=(), right_answer=None):
-    return Tried(prompt="q", right_answer=right_answer or earned(True, answer=1.0, form=0.2), probes=probes,
+    return PromptRewards(prompt="q", right_answer=right_answer or earned(True, answer=1.0, form=0.2), probes=probes,
                  samples=tuple(samples))
 
 
@@ -28,8 +28,8 @@ def test_nothing_is_refused_where_only_right_answers_earn():
 def test_a_wrong_probe_must_not_earn_more_than_the_median_sample():
     samples = [earned(length=-0.5), earned(length=-0.4), earned(length=-0.3), earned(True, length=-0.2)]
     case = tried({"empty": earned(length=0.0)}, samples, earned(True, length=0.1))
-    assert case.middle() == pytest.approx(-0.35)
-    assert case.beaten("empty")
+    assert case.median_sample_reward() == pytest.approx(-0.35)
+    assert case.probe_wins("empty")
     assert refusals([case]) == [
         "the probe `empty` is wrong and earns 0, and the model's median sample -0.35: 0.35 more, most of it by the "
         "reward length"]
@@ -51,7 +51,7 @@ def test_what_a_wrong_probe_does_rightly_is_not_counted_beside_the_model():
     found = refusals([tried(own, [earned(answer=0.0, form=0.0, own=0.0)], earned(True, answer=1.0, form=0.2, own=0.3))])
     assert found == [
         "the probe `steps with a wrong answer` is wrong and earns 0.3, and the model's median sample 0: 0.3 more, "
-        "most of it by the reward own (form not counted: it earns them rightly)"]
+        "most of it by the reward own (form not counted: it earns them legitimately)"]
 
 
 def test_a_wrong_probe_must_earn_less_than_the_right_answer():
@@ -81,7 +81,7 @@ def test_right_by_chance_is_no_cheat_and_the_answer_without_steps_is_none():
 
 def test_groups_without_spread_are_counted_and_said():
     equal, mixed = tried({}, [WRONG, WRONG]), tried({}, [WRONG, RIGHT])
-    assert without_spread([equal, mixed]) == 1
+    assert equal_reward_groups([equal, mixed]) == 1
     assert warnings([equal, mixed], 8) == []
     assert warnings([equal] * 2, 8) == [
         "2 of 2 groups have equal rewards: nothing to learn; no sample is right: easier prompts, or imitate traces "

@@ -1,8 +1,8 @@
-"""`reward check`: before a run, what its rewards pay for: probes beside the model's own samples.
+"""`reward check`: the rewards of probes and of the model's own samples, before a run.
 
-The probes are texts that a good reward does not prefer (`workings.scoring.probes`), cut off where a completion is. The
-samples are those that the first update would learn from. Every reward is computed again, because one that changes
-between two calls cannot be verified.
+The probes are texts that a good reward does not prefer (`workings.scoring.probes`), cut off like completions. The
+samples are those of the first update. Every reward is computed twice more, because one that changes between two calls
+cannot be verified.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from workings.record.waiting import waiting
 from workings.rollouts.prompts import PromptTurn
 from workings.rollouts.rollout import Group, to_reward
 from workings.runs.resolve import ResolvedRun, resolve
-from workings.runs.reward_findings import Earned, Tried, refusals, warnings, without_spread
+from workings.runs.reward_findings import PromptRewards, TextRewards, equal_reward_groups, refusals, warnings
 from workings.runs.select_engine import with_engine
 from workings.runs.training_data import PromptData, prompts_of, read_training_data, reward_settings
 from workings.scoring.items import Item
@@ -30,80 +30,80 @@ from workings.scoring.rewards import CompletionToReward, RewardProcess, RewardSe
 from workings.scoring.settings import ScoringSettings
 
 PROMPTS = 8
-"""Prompts that are tried where nobody says how many."""
+"""Default number of prompts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RewardCheck:
-    """What a recipe's rewards pay for."""
+    """Result of `reward check`."""
 
-    tried: tuple[Tried, ...]
-    """A prompt each, in the order in which training takes them."""
+    prompts: tuple[PromptRewards, ...]
+    """Rewards by prompt, in the order of training."""
     rewards: tuple[str, ...]
-    """Names, in the recipe's order."""
+    """Names of the rewards, in the recipe's order."""
     max_new_tokens: int
     changed: tuple[str, ...]
     """A sentence for each reward that was not the same when it was computed again."""
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Why nothing should be learned from these rewards; empty where nothing speaks against it."""
-        return (*self.changed, *refusals(self.tried))
+        """Reasons not to train with these rewards; empty if there are none."""
+        return (*self.changed, *refusals(self.prompts))
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What makes learning slow or impossible, each with what to do."""
-        return tuple(warnings(self.tried, self.max_new_tokens))
+        """Sentences about what makes learning slow or impossible, each with a remedy."""
+        return tuple(warnings(self.prompts, self.max_new_tokens))
 
     @property
     def probes(self) -> tuple[str, ...]:
         """Names of the probes; one that needs worked steps is there where a prompt has them."""
-        return tuple(dict.fromkeys(name for each in self.tried for name in each.probes))
+        return tuple(dict.fromkeys(name for prompt in self.prompts for name in prompt.probes))
 
-    def of_probe(self, name: str) -> list[Tried]:
+    def with_probe(self, name: str) -> list[PromptRewards]:
         """The prompts that have a probe."""
-        return [each for each in self.tried if name in each.probes]
+        return [prompt for prompt in self.prompts if name in prompt.probes]
 
     @property
-    def samples(self) -> list[Earned]:
-        """All of the model's samples; empty where no model was asked."""
-        return [sample for each in self.tried for sample in each.samples]
+    def samples(self) -> list[TextRewards]:
+        """All samples of the model; empty without a model."""
+        return [sample for prompt in self.prompts for sample in prompt.samples]
 
     def as_json(self) -> dict[str, Any]:
         """Keys of ``reward check --json``."""
         values: dict[str, Any] = {
             "passed": not self.refusals, "refusals": list(self.refusals), "warnings": list(self.warnings),
-            "prompts": len(self.tried),
-            "probes": {name: self._means([each.probes[name] for each in self.of_probe(name)])
-                       | {"share_beaten": mean([float(each.beaten(name)) for each in self.of_probe(name)])}
+            "prompts": len(self.prompts),
+            "probes": {name: self._means([prompt.probes[name] for prompt in self.with_probe(name)])
+                       | {"share_beaten": mean([float(prompt.probe_wins(name)) for prompt in self.with_probe(name)])}
                        for name in self.probes},
-            "right_answer": self._means([each.right_answer for each in self.tried])}
+            "right_answer": self._means([prompt.right_answer for prompt in self.prompts])}
         if not self.samples:
             return values
         return values | {"samples": self._means(self.samples) | {
-            "median": mean([each.middle() for each in self.tried]), "count": len(self.samples),
-            "groups_without_spread": without_spread(self.tried) / len(self.tried),
+            "median": mean([prompt.median_sample_reward() for prompt in self.prompts]), "count": len(self.samples),
+            "groups_without_spread": equal_reward_groups(self.prompts) / len(self.prompts),
             "truncated": mean([float(sample.truncated) for sample in self.samples]),
             "tokens": mean([sample.tokens for sample in self.samples]), "max_new_tokens": self.max_new_tokens}}
 
-    def _means(self, earned: Sequence[Earned]) -> dict[str, Any]:
-        return {"reward": mean([each.reward for each in earned]), "right": mean([float(each.right) for each in earned]),
-                "rewards": {name: mean([each.rewards[name] for each in earned]) for name in self.rewards}}
+    def _means(self, texts: Sequence[TextRewards]) -> dict[str, Any]:
+        return {"reward": mean([text.reward for text in texts]), "right": mean([float(text.right) for text in texts]),
+                "rewards": {name: mean([text.rewards[name] for text in texts]) for name in self.rewards}}
 
 
 def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, prompts: int = PROMPTS,
                   model: bool = True) -> RewardCheck:
-    """Try a recipe's rewards on its first prompts. Nothing is trained and nothing is written.
+    """Tries a recipe's rewards on its first prompts. Nothing is trained and nothing is written.
 
     Args:
-        recipe: a file, a shipped recipe's name, or one that is loaded already.
+        recipe: a file, a shipped recipe's name, or a loaded recipe.
         overrides: ``key=value`` words.
-        prompts: how many; all where there are fewer.
-        model: draw one group of completions of each; without, no engine is opened and no weight is read.
+        prompts: number of prompts; all of them if there are fewer.
+        model: sample one group of completions of each; without, no engine is opened and no weight is read.
 
     Raises:
-        RequestError: what was asked for is wrong, or the recipe does not learn from rewards.
-        RewardError: a reward failed, or gave back something else than numbers.
+        RequestError: the request is wrong, or the recipe has no rewards.
+        RewardError: a reward failed, or did not return numbers.
     """
     loaded = load_recipe(recipe, overrides)
     if not loaded.recipe.learns_from_rewards:
@@ -113,11 +113,11 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
     if model:
         loaded = with_engine(loaded)
     settings = reward_settings(loaded)
-    settings.recorded()  # files that are not there are found before anything else
+    settings.recorded()  # missing files are found before anything else
     with waiting("reading the data"):
         resolved = resolve(loaded, tensors=model)
-        known = prompts_of(resolved)
-    turns, _ = known.take(Position(0, 0), min(prompts, len(known.prompts)))
+        prompt_set = prompts_of(resolved)
+    turns, _ = prompt_set.take(Position(0, 0), min(prompts, len(prompt_set.prompts)))
     with RewardProcess(settings) as rewarder:
         groups = _sampled_groups(resolved, rewarder, turns) if model else []
         texts = _texts(resolved, settings, turns, groups)
@@ -129,25 +129,26 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
     with waiting(f"rewarding {len(texts):,} texts in another process"), RewardProcess(settings) as other:
         again.append(other.score([text.sample for text in texts]))
     with waiting(f"judging {len(texts):,} texts"), ScoringProcess(ScoringSettings()) as judge:
-        judged = judge.judge([(text.sample.item, text.sample.text, text.sample.truncated) for text in texts])
-    for each in values:
-        total(each, settings)  # raises where the sum is no number
+        judgements = judge.judge([(text.sample.item, text.sample.text, text.sample.truncated) for text in texts])
+    for text_values in values:
+        total(text_values, settings)  # raises if the sum is not a number
     weights = settings.weights
-    earned = [Earned(rewards={name: weights[name] * value for name, value in each.items()}, right=judgement.score == 1,
-                     tokens=len(text.sample.tokens), truncated=text.sample.truncated)
-              for text, each, judgement in zip(texts, values, judged, strict=True)]
-    return RewardCheck(tried=_tried(turns, texts, earned), rewards=settings.names,
+    rewards = [TextRewards(
+        rewards={name: weights[name] * value for name, value in text_values.items()}, right=judgement.score == 1,
+        tokens=len(text.sample.tokens), truncated=text.sample.truncated)
+        for text, text_values, judgement in zip(texts, values, judgements, strict=True)]
+    return RewardCheck(prompts=_prompt_rewards(turns, texts, rewards), rewards=settings.names,
                        max_new_tokens=settings.max_new_tokens, changed=tuple(_changed(settings, values, again)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Text:
-    """One text to be rewarded, and which one it is."""
+    """A text to be rewarded."""
 
-    place: int
+    prompt: int
     """Number of its prompt."""
     name: str
-    """Of the probe; `right answer` or `sample`."""
+    """Name of the probe; `right answer` or `sample`."""
     sample: CompletionToReward
 
 
@@ -172,38 +173,40 @@ def _sampled_groups(resolved: ResolvedRun, rewarder: RewardProcess, turns: Seque
 
 def _texts(resolved: ResolvedRun, settings: RewardSettings, turns: Sequence[PromptTurn],
            groups: Sequence[Group]) -> list[_Text]:
-    """Of each prompt the right answer, its probes and its samples."""
-    wanted = {turn.prompt.item.id for turn in turns}
+    """For each prompt the right answer, its probes and its samples."""
+    item_ids = {turn.prompt.item.id for turn in turns}
     worked = {trace.id: "\n".join(trace.steps) for trace in resolved.data.traces
-              if trace.id in wanted and any(step.strip() for step in trace.steps)}
+              if trace.id in item_ids and any(step.strip() for step in trace.steps)}
     tokenizer, texts = resolved.tokenizer, list[_Text]()
     for number, turn in enumerate(turns):
         item = turn.prompt.item
         steps = worked.get(item.id)
         written = {"right answer": right_answer(item, settings.form, steps), **probes(item, settings.form, steps)}
-        texts += [_Text(place=number, name=name, sample=_sample(item, text, tokenizer, settings.max_new_tokens))
+        texts += [_Text(prompt=number, name=name, sample=_sample(item, text, tokenizer, settings.max_new_tokens))
                   for name, text in written.items()]
-        texts += [_Text(place=number, name="sample", sample=to_reward(turn.prompt, drawn.completion, tokenizer))
-                  for group in groups[number:number + 1] for drawn in group.samples]
+        texts += [_Text(prompt=number, name="sample", sample=to_reward(turn.prompt, sample.completion, tokenizer))
+                  for group in groups[number:number + 1] for sample in group.samples]
     return texts
 
 
 def _sample(item: Item, text: str, tokenizer: Tokenizer, most: int) -> CompletionToReward:
-    """A text as a completion: cut off where a longer one would be."""
+    """A text as a completion: cut off at the same length."""
     tokens = tokenizer.encode(text)
     if len(tokens) <= most:
         return CompletionToReward(item=item, text=text, tokens=tokens, truncated=False)
     return CompletionToReward(item=item, text=tokenizer.decode(tokens[:most]), tokens=tokens[:most], truncated=True)
 
 
-def _tried(turns: Sequence[PromptTurn], texts: Sequence[_Text], earned: Sequence[Earned]) -> tuple[Tried, ...]:
-    tried = []
+def _prompt_rewards(turns: Sequence[PromptTurn], texts: Sequence[_Text],
+                    rewards: Sequence[TextRewards]) -> tuple[PromptRewards, ...]:
+    prompts = []
     for number, turn in enumerate(turns):
-        own = [(text.name, each) for text, each in zip(texts, earned, strict=True) if text.place == number]
-        by_name = {name: each for name, each in own if name != "sample"}
-        tried.append(Tried(prompt=turn.prompt.item.id, right_answer=by_name.pop("right answer"), probes=by_name,
-                           samples=tuple(each for name, each in own if name == "sample")))
-    return tuple(tried)
+        own = [(text.name, reward) for text, reward in zip(texts, rewards, strict=True) if text.prompt == number]
+        by_name = {name: reward for name, reward in own if name != "sample"}
+        prompts.append(PromptRewards(
+            prompt=turn.prompt.item.id, right_answer=by_name.pop("right answer"), probes=by_name,
+            samples=tuple(reward for name, reward in own if name == "sample")))
+    return tuple(prompts)
 
 
 def _changed(settings: RewardSettings, values: Sequence[Mapping[str, float]],
