@@ -7,7 +7,7 @@ import pytest
 
 from tests.evidence import reseal
 from workings.errors import RequestError
-from workings.evidence.notes import parse_facts, read_notes, write_note
+from workings.evidence.notes import parse_facts, write_note
 from workings.evidence.verify import verify
 from workings.record.seal import root_digest, seal_unit
 
@@ -27,8 +27,9 @@ def test_a_note_is_a_unit_of_its_own_and_touches_nothing(run: Path) -> None:
     assert write_note(run, FACTS) == run / "notes" / "1"
     assert write_note(run, {"kaggle_notebook_version": "8"}) == run / "notes" / "2"
     assert {path: path.read_bytes() for path in before} == before
-    assert [note["facts"] for note in read_notes(run)] == [FACTS, {"kaggle_notebook_version": "8"}]
-    assert all(note["run"] == root_digest(run) for note in read_notes(run))
+    notes = [json.loads((run / f"notes/{number}/note.json").read_bytes()) for number in (1, 2)]
+    assert [note["facts"] for note in notes] == [FACTS, {"kaggle_notebook_version": "8"}]
+    assert all(note["run"] == root_digest(run) for note in notes)
     assert sorted(path.name for path in run.parent.iterdir()) == ["attempts.jsonl", "tiny"]
 
 

@@ -19,7 +19,7 @@ from workings.record.lock import DirectoryLock
 from workings.record.manifest import Origin, parse_manifest
 from workings.record.reader import RunRecord
 from workings.record.recovery import remove_rollouts
-from workings.record.values import Absent, absent, is_absent, number_or_absent
+from workings.record.values import Absent, absent, is_absent
 from workings.record.writer import RunWriter
 
 
@@ -328,9 +328,6 @@ def test_the_manifest_is_strict_and_goes_round() -> None:
 
 
 def test_absent_values() -> None:
-    assert number_or_absent(1.5) == 1.5
-    assert number_or_absent(float("nan")) == {"absent": "not a number"}
-    assert number_or_absent(float("-inf")) == {"absent": "minus infinity"}
     assert is_absent({"absent": "why"})
     assert is_absent(absent("why not"))
     assert not is_absent({"absent": "why", "more": 1})

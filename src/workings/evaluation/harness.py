@@ -13,9 +13,10 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.summary import EvaluationSummary
 from workings.evaluation.unit import EvaluationWriter
 from workings.record.digest import file_digest
+from workings.record.values import is_score
 from workings.scoring.form import keeps_form, reasoning_text
 from workings.scoring.items import Item, items_digest
-from workings.scoring.judge import Judgement, is_score
+from workings.scoring.judge import Judgement
 from workings.scoring.lines import read_lines
 from workings.scoring.steps import check_steps
 
@@ -109,7 +110,7 @@ def import_harness_log(path: Path, out: Path, *, metric: str = "", filter_name: 
 
 def _line(log: HarnessLog, item: Item, record: dict[str, Any]) -> dict[str, Any]:
     value, text = record.get(log.metric), _completion(record)
-    good = is_score(value)
+    good = isinstance(value, bool) or is_score(value)
     answered = Answered(item=item, text=text or "", problem="" if text is not None else "no text: log likelihoods")
     filtered = record.get("filtered_resps") or [""]
     steps = check_steps(reasoning_text(answered.text))

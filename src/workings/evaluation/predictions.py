@@ -12,6 +12,7 @@ from workings.evaluation.settings import EvaluationSettings, aggregate_score
 from workings.record.canonical import dumps
 from workings.record.digest import bytes_digest
 from workings.record.plain import open_plain
+from workings.record.values import is_score
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement
 from workings.scoring.lines import read_lines
@@ -118,7 +119,7 @@ def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
     open_plain(path, MAX_PREDICTIONS_BYTES).close()
     group: list[dict[str, Any]] = []
     for number, record in read_lines(path):
-        if isinstance(record, str) or not isinstance(record.get("id"), str) or not _is_score(record.get("score")):
+        if isinstance(record, str) or not isinstance(record.get("id"), str) or not is_score(record.get("score")):
             raise RecordError(f"{path}, line {number}: not a scored prediction")
         # The samples of an item stand together, so memory holds one item's texts and not the file's.
         if group and group[0]["id"] != record["id"]:
@@ -164,7 +165,3 @@ def _measures(sample: dict[str, Any]) -> dict[str, float]:
             measures[name] = float(value)  # type: ignore[arg-type]
     return measures
 
-
-def _is_score(value: object) -> bool:
-    # Only NaN is unequal to itself.
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value

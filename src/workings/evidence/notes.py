@@ -10,7 +10,6 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.record import atomic
-from workings.record.canonical import loads
 from workings.record.layout import NOTE, PARTIAL_SUFFIX, SEAL, SUMS
 from workings.record.lock import DirectoryLock
 from workings.record.manifest import RunManifest
@@ -91,14 +90,6 @@ def parse_note(value: Any) -> dict[str, Any]:
     if not isinstance(value["run"], str) or not isinstance(value["written_at"], str):
         raise RecordError(f"{NOTE}: no run or no time")
     return value
-
-
-def read_notes(path: Path) -> list[dict[str, Any]]:
-    """All sealed notes of a run, oldest first. Raises `RecordError`."""
-    folder = path / NOTES
-    units = [unit for unit in folder.iterdir() if (unit / SEAL).is_file() and NUMBER.fullmatch(unit.name)] \
-        if folder.is_dir() else []
-    return [parse_note(loads((unit / NOTE).read_bytes())) for unit in sorted(units, key=lambda unit: int(unit.name))]
 
 
 def _seal(run: RunRecord, note: dict[str, Any]) -> Path:

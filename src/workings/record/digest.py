@@ -1,6 +1,7 @@
 """SHA-256 of bytes, files and JSON values, in lower-case hexadecimal; and the progress of hashing, for people."""
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +16,15 @@ EVERY_SECONDS = 2.0
 SMALL_BYTES = 64 << 20
 """Less than this is hashed before anybody asks."""
 
+DIGEST_PATTERN = r"[0-9a-f]{64}"
+"""SHA-256 in lower-case hexadecimal."""
 Progress = Callable[[int], None]
 """Called with the number of bytes hashed since the last call."""
+
+
+def is_digest(value: object) -> bool:
+    """Whether a value is the text of a SHA-256 digest."""
+    return isinstance(value, str) and re.fullmatch(DIGEST_PATTERN, value) is not None
 
 
 def bytes_digest(data: bytes) -> str:

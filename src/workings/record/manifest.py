@@ -7,18 +7,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from workings.errors import RecordError
 from workings.record.canonical import find_nulls, loads
 from workings.record.layout import MANIFEST
-from workings.record.values import Absent, absent
+from workings.record.values import Absent, Digest, Finite, absent
 
 __all__ = ["Absent", "DeviceRecord", "Distribution", "Origin", "RunManifest", "absent", "parse_manifest"]
 
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-"""SHA-256 in lower-case hexadecimal."""
 # 40 digits of SHA-1, or 64 in a repository whose object format is SHA-256.
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
 """A git commit."""
 Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")]
 """A moment in UTC, ISO 8601 with a Z."""
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 DRAWN_FROM = "drawn_from"
 """Key in the metadata of a trace or pair that a model drew: the digest of that model (`workings.samples.candidates`).

@@ -1,13 +1,11 @@
 """One line of `train/metrics.jsonl`: what one step was and what came of it."""
 
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workings.errors import RecordError
-from workings.record.values import Absent
-
-Finite = Annotated[float, Field(allow_inf_nan=False)]
+from workings.record.values import Absent, Digest, Finite
 
 
 class StepMetrics(BaseModel):
@@ -36,7 +34,7 @@ class StepMetrics(BaseModel):
     """Peak bytes per device so far."""
     memory_source: str | Absent
     """Who says so."""
-    batch_digest: str = Field(pattern=r"^[0-9a-f]{64}$")
+    batch_digest: Digest
     """`Batches.digest` of the batch."""
 
 

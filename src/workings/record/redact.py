@@ -1,6 +1,5 @@
 """What a record must not hold: tokens, keys and home folders, taken out where it is written; and unfilled templates."""
 
-import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,16 +67,6 @@ def cleaned(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [cleaned(inner) for inner in value]
     return value
-
-
-class RedactingFilter(logging.Filter):
-    """A logging filter that redacts each record's finished message. Add it to handlers, so that it sees all loggers."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Redact; every record passes."""
-        # The arguments are in the message now, and would be formatted into it a second time.
-        record.msg, record.args = redact(record.getMessage()), ()
-        return True
 
 
 _PLACEHOLDER = re.compile(

@@ -6,7 +6,6 @@ made. Units inside (evaluations, report, notes, signatures) have sums of their o
 """
 
 import os
-import re
 import stat
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from workings.errors import RecordError
 from workings.record import atomic
 from workings.record.canonical import loads
-from workings.record.digest import Progress, bytes_digest, file_digest
+from workings.record.digest import Progress, bytes_digest, file_digest, is_digest
 from workings.record.layout import SEAL, SUMS, check_relative, unit_of
 from workings.record.plain import read_plain
 from workings.record.storage import storage
@@ -22,7 +21,6 @@ from workings.record.storage import storage
 SCHEMA = "seal/1"
 STATUSES = ("complete", "interrupted", "failed")
 NO_ORIGIN = {"absent": "made from no other unit"}
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def seal_unit(directory: Path, unit: str, status: str, made_from: str | None, progress: Progress | None = None) -> str:
@@ -119,7 +117,7 @@ def parse_sums(data: bytes) -> dict[str, str]:
         raise RecordError(f"{SUMS} is not UTF-8 text") from None
     for number, text in enumerate(lines, start=1):
         digest, _, name = text.partition("  ")
-        if not _DIGEST.fullmatch(digest):
+        if not is_digest(digest):
             raise RecordError(f"{SUMS}, line {number}: no SHA-256 in lower-case hexadecimal")
         check_relative(name)
         digests[name] = digest
@@ -139,7 +137,7 @@ def parse_seal(data: bytes) -> dict[str, Any]:
     if seal["status"] not in STATUSES:
         raise RecordError(f"{SEAL}: status {str(seal['status'])[:40]!r} is none of {', '.join(STATUSES)}")
     origin = seal["made_from"]
-    if origin != NO_ORIGIN and not (isinstance(origin, str) and _DIGEST.fullmatch(origin)):
+    if origin != NO_ORIGIN and not is_digest(origin):
         raise RecordError(f"{SEAL}: made_from is neither a root digest nor {NO_ORIGIN}")
     return seal
 

@@ -3,12 +3,17 @@
 A record has no nulls: it says why there is nothing.
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from workings.record.digest import DIGEST_PATTERN
+
+Digest = Annotated[str, Field(pattern=f"^{DIGEST_PATTERN}$")]
+"""SHA-256 in lower-case hexadecimal."""
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Absent(BaseModel):
@@ -25,18 +30,14 @@ def absent(why: str) -> Absent:
     return Absent(absent=why)
 
 
-def number_or_absent(value: float) -> float | dict[str, str]:
-    """A finite number as it is; for one that JSON cannot hold, `{"absent": "not a number"}` and the like."""
-    if math.isnan(value):
-        return {"absent": "not a number"}
-    if math.isinf(value):
-        return {"absent": "infinite" if value > 0 else "minus infinity"}
-    return value
-
-
 def is_absent(value: Any) -> bool:
     """Whether a JSON value read from a record stands for an absent one."""
     return isinstance(value, Absent) or (isinstance(value, dict) and set(value) == {"absent"})
+
+
+def is_score(value: object) -> bool:
+    """Whether a value is the score of a completion: a number from 0 (wrong) to 1 (right), and not a truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 def now() -> str:

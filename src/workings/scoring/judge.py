@@ -6,6 +6,7 @@ from typing import Any
 from workings.answers.choices import letter_of, option_of
 from workings.answers.extract import answer_kind, extract
 from workings.answers.extraction import NO_RULE, Extraction
+from workings.record.values import is_score
 from workings.scoring import mathematics
 from workings.scoring.form import keeps_form, reasoning_text
 from workings.scoring.items import Item
@@ -56,7 +57,8 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
     Raises what the scorer raises.
     """
     extraction, value = score_answer(item, text, score, settings, truncated=truncated)
-    if not is_score(value):
+    # A scorer from a file returns whatever it likes.
+    if not isinstance(value, bool) and not is_score(value):
         return Judgement(extracted=extraction.text, rule=extraction.rule,
                          error=f"scorer returned {str(value)[:60]}, not a number from 0 to 1")
     # A completion that is nothing but its answer has no reasoning.
@@ -96,11 +98,6 @@ def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: 
     if extraction.rule == NO_RULE and kind == "number" and needs_library(settings.scorer):
         return extract(text, "text", settings.rules, truncated=truncated)
     return extraction
-
-
-def is_score(value: object) -> bool:
-    """Whether a value is a number from 0 (wrong) to 1 (right); scorers from files return whatever they like."""
-    return isinstance(value, bool | int | float) and 0 <= value <= 1
 
 
 def second_opinion(given: str, item: Item) -> str:

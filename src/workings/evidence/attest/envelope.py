@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from workings.errors import RecordError
 from workings.evidence.attest.statement import PAYLOAD_TYPE
 from workings.record import canonical
+from workings.record.digest import DIGEST_PATTERN
 
 if TYPE_CHECKING:
     from securesystemslib.dsse import Envelope
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 ENVELOPE_NAME = re.compile(r"(\d{3})\.dsse\.json")
 """How the files are called."""
-PUBLIC_NAME = re.compile(r"([0-9a-f]{64})\.pub")
+PUBLIC_NAME = re.compile(rf"({DIGEST_PATTERN})\.pub")
 """Public keys beside them, by key id."""
 MAX_SIGNATURES = 32
 _KEYS = {"payload", "payloadType", "signatures"}
@@ -24,7 +25,6 @@ _KEYS = {"payload", "payloadType", "signatures"}
 class Opened:
     """An envelope that was read; nothing of it is believed yet."""
 
-    payload: bytes
     statement: dict[str, Any]
     """The payload as JSON."""
     key_ids: tuple[str, ...]
@@ -66,7 +66,7 @@ def open_envelope(data: bytes) -> Opened:
     statement = canonical.loads(payload)
     if not isinstance(statement, dict):
         raise RecordError("an envelope whose payload is no JSON object")
-    return Opened(payload=payload, statement=statement, raw=value,
+    return Opened(statement=statement, raw=value,
                   key_ids=tuple(str(entry["keyid"]) for entry in signatures))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from workings.errors import RecordError
 from workings.evidence.model_card import FORM
 from workings.evidence.pack.readme import FORM as README_FORM
+from workings.record.digest import is_digest
 
 PACK = "pack.json"
 SCHEMA = "pack/1"
@@ -19,7 +20,6 @@ LICENCES = "licences.json"
 INSIDE, BY_DIGEST = "inside", "digest"
 
 _TENSORS = re.compile(r"checkpoints/step_\d{6,12}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}\.safetensors")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 # Exactly these keys: one that is not known here could mean something to a later version, and would go unchecked.
 _KEYS = {"schema", "workings_version", "weights", "units", "by_digest", "model_cards"}
 _LATER_KEYS = {"readme"}
@@ -69,7 +69,7 @@ def parse_pack(value: Any) -> tuple[dict[str, str], list[ExternalFile]]:
             isinstance(row, dict) and set(row) == {"place", "file", "sha256", "bytes"}
             and all(isinstance(row[name], str) for name in ("place", "file", "sha256"))
             # `type` and not `isinstance`, because `True` is an int as well.
-            and type(row["bytes"]) is int and _DIGEST.fullmatch(row["sha256"]) for row in rows):
+            and type(row["bytes"]) is int and is_digest(row["sha256"]) for row in rows):
         raise RecordError(f"{PACK}: files by digest do not have place, file, sha256 and bytes")
     roots = {row["place"]: row["root"] for row in units}
     if len(roots) != len(units):

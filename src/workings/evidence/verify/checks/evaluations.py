@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from workings.config.training import Scorer
 from workings.errors import RecordError, RequestError
-from workings.evidence.verify.checks.schemas import is_score
 from workings.evidence.verify.limits import AT_ONCE
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import (
@@ -27,7 +26,7 @@ from workings.evidence.verify.registry import (
 from workings.evidence.verify.result import CheckFinding
 from workings.record.canonical import line, loads
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SAMPLES
-from workings.record.values import is_absent
+from workings.record.values import is_absent, is_score
 
 if TYPE_CHECKING:
     from workings.evaluation.settings import EvaluationSettings

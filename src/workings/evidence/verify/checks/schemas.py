@@ -21,6 +21,7 @@ from workings.record.layout import (
     SELECTION,
 )
 from workings.record.redact import find_placeholders, is_placeholder
+from workings.record.values import is_score
 
 THIRD_PARTY_FILES = frozenset({
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json",
@@ -29,9 +30,6 @@ THIRD_PARTY_FILES = frozenset({
 CANONICAL = (MANIFEST, SEAL, COMMIT)
 """Files that have one form to the byte."""
 MAX_README_BYTES = 1 << 20
-# Far below the values whose squares overflow, so that a variance stays finite.
-MAX_SCORE = 1e9
-"""Largest score that is believed."""
 EVAL_FILES = {EVALUATION_CONFIG: "eval_config/1", EVALUATION_SUMMARY: "eval_summary/1"}
 
 
@@ -117,12 +115,6 @@ def placeholders(unit: Unit) -> Iterator[CheckFinding]:
         text = unit.read(name, MAX_README_BYTES).decode("utf-8", errors="replace")
         places += [f"{name}: {place[:40]!r}" for place in find_placeholders(text)]
     yield finding_from(places, "no placeholders", unit)
-
-
-def is_score(value: Any) -> bool:
-    """Whether a value can be a score: a number of a size that statistics can square."""
-    # A bool is an int in Python, and a NaN is not at most anything, so both are refused here.
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_SCORE
 
 
 def _own_files(unit: Unit) -> Iterator[str]:

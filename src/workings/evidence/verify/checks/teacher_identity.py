@@ -5,7 +5,6 @@ says of it minus what the student said, and the batches made of them have the re
 has checks of its own (`workings.evidence.verify.checks.teacher_top_tokens`).
 """
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,10 +13,8 @@ from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rollout_inputs import has_rewards, uses_rollouts
-from workings.record.digest import json_digest
+from workings.record.digest import is_digest, json_digest
 from workings.record.layout import TEACHER
-
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @check("consistency.teacher", level=1, title="the teacher is the one that the manifest names", units=every_run,
@@ -46,7 +43,7 @@ def _fact_problems(facts: Any, algorithm: dict[str, Any]) -> list[str]:
         return [f"{TEACHER} names no weights that its adapters stand beside"]
     digests = [*facts["weights"].values(), *base.get("weights", {}).values(),
                *([facts["root"]] if "root" in facts else []), facts.get("tokenizer")]
-    problems = [] if all(isinstance(each, str) and _DIGEST.fullmatch(each) for each in digests) else [
+    problems = [] if all(map(is_digest, digests)) else [
         f"{TEACHER}: a digest of it is none"]
     if not isinstance(facts.get("run" if "root" in facts else "id"), str):
         problems.append(f"{TEACHER} says neither which run nor which weights")
