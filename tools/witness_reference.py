@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from tools.generated import deliver
-from workings.evidence.verify.field_coverage.table import Witness, files_of, kinds, rows_of
+from workings.evidence.verify.field_coverage.rows import FieldCoverage
+from workings.evidence.verify.field_coverage.table import files_of, kinds, rows_of
 
 PAGE = Path("docs/reference/witnesses.md")
 TITLES = {"run": "A run", "beside": "Beside the runs", "eval": "An evaluation", "samples": "Samples",
@@ -35,9 +36,9 @@ def render() -> str:
     return "\n".join(parts)
 
 
-def _row(row: Witness) -> str:
-    witness = f"`{row.check}`{', in part' if row.partly else ''}" if row.check else "*said, not checked*"
-    return f"| {f'`{row.field}`' if row.field else 'the whole file'} | {witness} | {row.how} |"
+def _row(row: FieldCoverage) -> str:
+    witness = f"`{row.check}`{', in part' if row.is_partial else ''}" if row.check else "*said, not checked*"
+    return f"| {f'`{row.field}`' if row.field else 'the whole file'} | {witness} | {row.derived_from} |"
 
 
 if __name__ == "__main__":

@@ -42,8 +42,9 @@ def outcome(record: Files, honest: walk.Verification, lie: Lie) -> tuple[list[st
     sealed = walk.resealed(changed)
     found = walk.verified(sealed)
     names = {name for name in record.keys() & changed.keys() if record[name] != changed[name]}
-    known = set(honest.said)
-    named = [one.text for one in found.said if one not in known or any(name.endswith(one.file) for name in names)]
+    known = set(honest.unchecked_fields)
+    named = [field.text for field in found.unchecked_fields
+             if field not in known or any(name.endswith(field.file) for name in names)]
     before = {check.id: check.verdict for check in honest.checks}
     open_now = [f"{check.id}: {check.text}" for check in found.checks
                 if check.verdict == "not_checked" and before.get(check.id) == "passed"]

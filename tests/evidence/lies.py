@@ -403,7 +403,7 @@ def told(files: Files, lie: Lie) -> tuple[list[str], list[str]]:
     found = walk.verified(sealed)
     names = {name for name in files.keys() | changed.keys() if files.get(name) != changed.get(name)}
     # What is missing is named by the checks that could not be made for it.
-    marked = [one.text for one in found.said if not names & sealed.keys() or any(
+    marked = [one.text for one in found.unchecked_fields if not names & sealed.keys() or any(
         name.endswith(one.file) for name in names)]
     return sorted(check.id for check in found.checks if check.verdict == "failed"), marked
 

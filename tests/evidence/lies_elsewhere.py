@@ -432,7 +432,7 @@ def told(files: Files, honest: walk.Verification, lie: Lie) -> tuple[list[str], 
     sealed = walk.resealed(changed)
     found = walk.verified(sealed)
     fields = changed_fields(files, changed)
-    named = [one.text for one in found.said if any(
+    named = [one.text for one in found.unchecked_fields if any(
         one.unit in (unit, unit or ".") and one.file == file and _covers(one.field, field)
         for unit, file, field in fields)]
     # What was taken away or could not be checked any more is named by the checks.

@@ -232,7 +232,7 @@ def test_the_report_is_drawn_again(packed: Path, tmp_path: Path) -> None:
     before = Path.cwd()
     found = verify(folder, report=is_drawn_again)
     assert text_of_check(found, "recompute.report") == ("passed", "report.html, drawn again")
-    assert not any(one.file == "report.html" for one in found.said)
+    assert not any(one.file == "report.html" for one in found.unchecked_fields)
     page = (folder / "report.html").read_text()
     digit = page.index('class="whisker" d="M') + len('class="whisker" d="M')
     # As long as it was, or the claims behind it would not stand where they say.
@@ -242,7 +242,7 @@ def test_the_report_is_drawn_again(packed: Path, tmp_path: Path) -> None:
     verdict, text = text_of_check(found, "recompute.report")
     assert (verdict, found.failed, found.level) == ("not_checked", 0, 1)
     assert "is not what this version draws of these records" in text
-    assert [one.file for one in found.said if one.file == "report.html"] == ["report.html"]
+    assert [one.file for one in found.unchecked_fields if one.file == "report.html"] == ["report.html"]
     assert Path.cwd() == before
     assert text_of_check(verify(packed, report=is_drawn_again), "recompute.report")[1].startswith(
         "report.html: a zip is not unpacked")
@@ -256,7 +256,7 @@ def test_a_readme_of_another_form_is_named(packed: Path, tmp_path: Path) -> None
     seal_again(folder)
     found = verify(folder)
     assert (found.failed, text_of_check(found, "consistency.pack")[0]) == (0, "not_checked")
-    assert "README.md" in {one.file for one in found.said if not one.unit or one.unit == "."}
+    assert "README.md" in {one.file for one in found.unchecked_fields if not one.unit or one.unit == "."}
 
 
 def text_of_check(found: Verification, check: str) -> tuple[str, str]:

@@ -74,12 +74,12 @@ def test_a_key_that_is_gone_from_every_line_is_named(record: dict[str, bytes], f
     changed = dict(record)
     rows(file, lambda found: [{key: value for key, value in each.items() if key != field} for each in found])(changed)
     found = walk.verified(walk.resealed(changed))
-    assert f"{file}: {field} {NOT_THERE}" in {one.text for one in found.said}
+    assert f"{file}: {field} {NOT_THERE}" in {one.text for one in found.unchecked_fields}
 
 
 def test_what_is_announced_is_named_only_where_no_evaluation_answers_it(record: dict[str, bytes],
                                                                        honest: walk.Verification) -> None:
-    assert not any(one.file == "train/events.jsonl" and one.field == "decoding.seed" for one in honest.said)
+    assert not any(one.file == "train/events.jsonl" and one.field == "decoding.seed" for one in honest.unchecked_fields)
     without = {name: data for name, data in record.items() if "/eval/" not in name}
     found = walk.verified(walk.resealed(without))
-    assert any(one.file == "train/events.jsonl" and one.field == "decoding.seed" for one in found.said)
+    assert any(one.file == "train/events.jsonl" and one.field == "decoding.seed" for one in found.unchecked_fields)

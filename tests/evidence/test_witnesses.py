@@ -11,7 +11,7 @@ from tests.evidence import other_records, walk
 from tests.evidence.trained import score_here, trained_files
 from workings.evidence.verify.field_coverage import table
 from workings.evidence.verify.registry import CHECKS
-from workings.evidence.verify.unchecked_fields import said
+from workings.evidence.verify.unchecked_fields import unchecked_fields
 
 EACH = 6
 """Fields of each file that are changed here; `proof/witnesses.py` changes all, of every kind of record."""
@@ -32,7 +32,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 def test_every_row_names_a_check_that_there_is() -> None:
     rows = [row for kind in table.kinds() for row in table.rows_of(kind)]
     assert {row.check for row in rows} - set(CHECKS) == {""}
-    assert all(row.how for row in rows)
+    assert all(row.derived_from for row in rows)
 
 
 @pytest.mark.slow
@@ -63,16 +63,16 @@ def test_fields_of_other_units(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_check_that_was_not_made_stands_for_nothing(record: dict[str, bytes]) -> None:
-    high, low = (len(walk.verified(record, level).said) for level in (2, 0))
+    high, low = (len(walk.verified(record, level).unchecked_fields) for level in (2, 0))
     assert low > high
     opened = walk.load(walk.MemoryTree(record))
-    assert {one.why for one in said(opened, {}) if one.file == "data/rows.jsonl" and one.field == "tokens"} == {
+    assert {one.why for one in unchecked_fields(opened, {}) if one.file == "data/rows.jsonl" and one.field == "tokens"} == {
         "consistency.tokens was not made"}
 
 
 def test_a_file_that_nobody_knows_is_named(record: dict[str, bytes]) -> None:
     found = walk.verified(walk.resealed(record | {"a/RESULTS.md": b"98 %\n", "a/env/more.json": b'{"best":1}\n'}))
-    named = {(one.file, one.field): one.why for one in found.said}
+    named = {(one.file, one.field): one.why for one in found.unchecked_fields}
     assert named["RESULTS.md", ""] == table.NO_FILE
     assert ("env/more.json", "best") in named
     assert found.to_json()["said"][0].keys() == {"unit", "file", "field", "why"}
@@ -89,7 +89,7 @@ def test_a_readme_is_made_again(record: dict[str, bytes], line: bytes, lie: byte
     assert line in record["a/README.md"]
     found = walk.verified(walk.resealed(record | {"a/README.md": record["a/README.md"].replace(line, lie)}), level=1)
     assert {str(one.verdict) for one in found.checks if one.id == "consistency.readme"} == {verdict}
-    assert any(one.file == "README.md" for one in found.said) is (verdict == "not_checked")
+    assert any(one.file == "README.md" for one in found.unchecked_fields) is (verdict == "not_checked")
 
 
 @pytest.mark.slow

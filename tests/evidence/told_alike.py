@@ -16,7 +16,7 @@ from tests.evidence.lies_elsewhere import changed_fields, recipe_everywhere
 from tests.evidence.walk import Place
 from workings.errors import RecordError
 from workings.evidence.verify.checks.readme_and_log import UNKNOWN, _readme_lines
-from workings.evidence.verify.field_coverage.table import witness_of
+from workings.evidence.verify.field_coverage.table import coverage_of
 from workings.evidence.verify.record import load
 from workings.evidence.verify.run_checks import MALFORMED
 from workings.record.canonical import line
@@ -54,7 +54,7 @@ def outcome(files: Files, honest: walk.Verification, lie: Lie) -> tuple[list[str
                                    if name.endswith(each[1])))}
     fields |= {(*walk.unit_of(name, changed)[::2], MORE) for name in files if name.endswith("COMMIT.json")
                and json.loads(files[name]).keys() != json.loads(changed[name]).keys()}
-    return open_now, [one.text for one in found.said if any(
+    return open_now, [one.text for one in found.unchecked_fields if any(
         one.unit in (unit, unit or ".") and one.file == file
         and (one.field in ("", field) or one.field.startswith(f"{field}.") or field.startswith(f"{one.field}."))
         for unit, file, field in fields)]
@@ -97,8 +97,8 @@ def _keys_left_out(files: Files, name: str) -> Iterator[tuple[str, Lie]]:
     for place in {walk.pattern(place): place for place in _objects(_rows(files[name], name))}.values():
         for key in _at(_rows(files[name], name), place):
             field = ".".join(part for part in (walk.pattern(place[1:]), key) if part)
-            row = witness_of(kind, file, field)
-            if row is not None and not row.is_said:
+            row = coverage_of(kind, file, field)
+            if row is not None and not row.is_unchecked:
                 yield f"{name}: no {field}", _everywhere(name, place, lambda found, key=key: {
                     other: value for other, value in found.items() if other != key})
 

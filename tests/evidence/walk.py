@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from workings.evidence.verify import run_checks
-from workings.evidence.verify.field_coverage.table import witness_of
+from workings.evidence.verify.field_coverage.table import coverage_of
 from workings.evidence.verify.limits import ScoringTime
 from workings.evidence.verify.parse_cache import ParseCache
 from workings.evidence.verify.record import load
@@ -62,7 +62,7 @@ def files_of(path: Path) -> dict[str, bytes]:
 
 def verified(files: dict[str, bytes], level: int = 2) -> Verification:
     """`verify` of files in memory."""
-    return run_checks.verified(load(MemoryTree(files)), level)
+    return run_checks.verify_record(load(MemoryTree(files)), level)
 
 
 def resealed(files: dict[str, bytes]) -> dict[str, bytes]:
@@ -228,11 +228,11 @@ def outcome(files: dict[str, bytes], step: Step) -> str:
     found = verified(resealed(files | {step.name: data}))
     failed = {check.id for check in found.checks if check.verdict == "failed"}
     unit, kind, file = unit_of(step.name, files)
-    row = witness_of(kind, file, step.field)
+    row = coverage_of(kind, file, step.field)
     if row is not None and row.check in failed:
         return ""
     named = any(one.unit in (unit, unit or ".") and one.file.endswith(file)
-                and one.field in (step.field, f"{step.field}.*", "") for one in found.said)
+                and one.field in (step.field, f"{step.field}.*", "") for one in found.unchecked_fields)
     if named:
         return ""
     return f"{step}: {sorted(failed) or 'nothing fails'}, expected {row.check if row else 'a row'}"

@@ -110,9 +110,9 @@ def _text(result: "Verification", *, verbose: bool) -> str:
     drawn = [line if place == "." else f"{place}: {line}" for place, facts in result.coverage.items()
              for line in sentences(dict(facts))]
     claims = ["", *result.claims, ""] if verbose else []
-    said = [f"said, not checked: {field.text}" for field in result.said] if verbose else []
-    if result.said:
-        summary += f"\nsaid, not checked: {len(result.said)} fields" + ("" if verbose else "; -v lists them")
+    said = [f"said, not checked: {field.text}" for field in result.unchecked_fields] if verbose else []
+    if unchecked := len(result.unchecked_fields):
+        summary += f"\nsaid, not checked: {unchecked} fields" + ("" if verbose else "; -v lists them")
     # A run's own root, which its SEAL.json and a pack name, is another one where evaluations stand in the run.
     root = [f"root {result.root} (of everything here)"] if result.root else []
     return "\n".join([*lines, *said, *claims, *drawn, summary, *root])

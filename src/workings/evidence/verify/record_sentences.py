@@ -1,4 +1,4 @@
-"""What a record says about itself, in sentences, so that the verdicts have something to stand beside."""
+"""Sentences with what a record says about itself, to be read beside the verdicts."""
 
 from typing import Any
 
@@ -13,39 +13,39 @@ from workings.record.number_text import percent
 from workings.record.values import Absent
 
 MAX_SENTENCE = 1000
-"""Characters of a replay's sentence that are repeated."""
+"""Characters of a replay's sentence that are quoted."""
 NOT_PROVED = (
     "Verification does not prove that these steps ran on that device at that time, that no other run was left out of "
     "the list of attempts, or that the data are what they are called. A replay shows only that the recorded steps give "
     "the recorded numbers; an independent run of the same recipe needs no trust in whoever made this record.",)
 
 
-def claims(record: Record) -> tuple[str, ...]:
-    """A sentence for each run and evaluation that can be read, and one about what is not proved."""
-    said = []
+def record_sentences(record: Record) -> tuple[str, ...]:
+    """A sentence for each run and evaluation that can be read, and one about what verification does not prove."""
+    sentences = []
     for unit in record.units:
         try:
             if unit.is_run:
-                said.append(_run(unit))
+                sentences.append(_run(unit))
             elif unit.kind == "eval":
-                said.append(_evaluation(unit))
+                sentences.append(_evaluation(unit))
             elif unit.kind == SAMPLED:
-                said.append(_samples(unit))
+                sentences.append(_samples(unit))
             elif unit.kind == "replay":
-                said.append(f"{unit.title}: {sentence(unit.json(REPLAY))[:MAX_SENTENCE]}")
+                sentences.append(f"{unit.title}: {sentence(unit.json(REPLAY))[:MAX_SENTENCE]}")
             elif unit.kind == "notes":
-                said.append(_note(unit))
-        # The checks have said already what is wrong; a sentence that cannot be made must not end the answer.
+                sentences.append(_note(unit))
+        # The checks report what is wrong; a sentence that cannot be made must not end the answer.
         except (RecordError, KeyError, TypeError, ValueError, AttributeError):
-            said.append(f"{unit.title}: cannot be read.")
-    return (*said, *NOT_PROVED)
+            sentences.append(f"{unit.title}: cannot be read.")
+    return (*sentences, *NOT_PROVED)
 
 
 def _run(unit: Unit) -> str:
     manifest = unit.manifest
     loss = manifest.final_loss
     end = "no step" if isinstance(loss, Absent) else f"final loss {loss:.4f}"
-    # Where it learned from rewards, the loss says nothing to people.
+    # Of a run that was trained on rewards, the loss means nothing to people.
     if rewards := [row["reward"] for row in unit.metrics if "reward" in row]:
         end = f"mean reward {rewards[0]:.3f} at first, {rewards[-1]:.3f} at last"
     return (f"{unit.title}: run {manifest.name} ({manifest.status}) took {manifest.completed_steps} of "

@@ -1,4 +1,4 @@
-"""What verification says: one verdict for each check, and the level that the record reaches."""
+"""Result of a verification: one verdict for each check, and the level that the record reaches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,17 +19,17 @@ class CheckVerdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckFinding:
-    """What a check says about one unit (or about the whole record)."""
+    """Result of a check for one unit, or for the whole record."""
 
     verdict: CheckVerdict
     text: str
     unit: str = ""
-    """The unit's place, e.g. `runs/a/eval/test`; empty: the whole record."""
+    """The unit's path, e.g. `runs/a/eval/test`; empty: the whole record."""
     blocking: bool = True
-    """Whether being not checked keeps the record from reaching the check's level. What only somebody outside can
-    provide (a digest kept elsewhere) does not."""
+    """Whether a verdict of `not_checked` keeps the record from reaching the check's level. It does not where only the
+    person who verifies could provide what is missing (an expected root digest)."""
     unreadable: bool = False
-    """Whether it failed because something that it reads is damaged: ``text`` says what, and nothing was compared."""
+    """Whether the check failed because a file that it reads is damaged: ``text`` says which, nothing was compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Check:
     text: str
     blocking: bool = True
     unreadable: bool = False
-    """Whether it failed because what it reads is damaged, as ``text`` says: the check itself could not be made."""
+    """Whether the check failed because a file that it reads is damaged, as ``text`` says."""
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `verify --json`."""
@@ -59,17 +59,17 @@ class Verification:
     asked_level: int
     """Highest level whose checks were run."""
     root: str
-    """Digest over all units; keep it elsewhere and give it to `--expect-root`. Empty where nothing could be read."""
+    """Digest over all units, to be stored elsewhere and given to `--expect-root`; empty if nothing could be read."""
     claims: tuple[str, ...]
-    """What the record says about itself, a sentence each."""
-    said: "tuple[UncheckedField, ...]" = ()
-    """Fields that no check stands for: said, not checked."""
+    """Sentences with what the record says about itself."""
+    unchecked_fields: "tuple[UncheckedField, ...]" = ()
+    """Fields that no check covers, or whose check was not made; key `said` of `verify --json`."""
     coverage: Mapping[str, Any] = field(default_factory=dict)
-    """Of level 3, by the run's place: which steps and answers were taken again, and which splices that would have
+    """For level 3, by the run's path: which steps and answers were recomputed, and which tampering that would have
     found (`workings.evidence.replay.coverage`)."""
 
     def __repr__(self) -> str:
-        """One line; ``checks`` has every check with what it says."""
+        """One line; ``checks`` has every check with its text."""
         failed = [check.id for check in self.checks if check.verdict is CheckVerdict.FAILED]
         return (f"<Verification of {self.path}: {self.outcome}, {self.counts}"
                 + (f"; failed: {', '.join(failed)}" if failed else "") + ">")
@@ -125,7 +125,7 @@ class Verification:
         value: dict[str, Any] = {
             "level": self.level, "passed": self.passed, "failed": self.failed, "not_checked": self.not_checked,
             "checks": [check.to_json() for check in self.checks], "claims": list(self.claims),
-            "asked_level": self.asked_level, "said": [one.to_json() for one in self.said]}
+            "asked_level": self.asked_level, "said": [field.to_json() for field in self.unchecked_fields]}
         # Records and answers hold no nulls: where there is no root, the key is left out.
         return value | ({"root": self.root} if self.root else {}) | (
             {"coverage": dict(self.coverage)} if self.coverage else {})

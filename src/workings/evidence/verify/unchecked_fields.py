@@ -1,4 +1,4 @@
-"""What a record says and nothing in it contradicts: named in the answer, field by field."""
+"""Fields of a record that nothing in it contradicts, so that no check covers them: the answer names each."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.verify.checks.attempts import read_lists
-from workings.evidence.verify.field_coverage.table import NO_FILE, NO_ROW, WORDS, Witness, rows_of, witness_of
+from workings.evidence.verify.field_coverage.rows import FieldCoverage
+from workings.evidence.verify.field_coverage.table import NO_FILE, NO_ROW, REASON_IN_WORDS, coverage_of, rows_of
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckVerdict
 from workings.evidence.verify.tree import shown
@@ -28,22 +29,22 @@ from workings.record.layout import (
 from workings.record.values import is_absent
 
 EVALUATIONS = "eval/"
-"""Where evaluations stand in a run."""
-NOT_THERE = "it is not there, and this version always writes it"
-ALWAYS = {
+"""Folder of the evaluations in a run."""
+MISSING = "it is not there, and this version always writes it"
+ALWAYS_WRITTEN = {
     "run": (ENVIRONMENT, ENVIRONMENT_TEXT, DEVICE_CHECKS, DOCTOR, PLAN, MEASURED, DATA_DIGESTS, OVERRIDES, RECIPE, LOG),
     **dict.fromkeys(EVALUATION_UNITS, (SAMPLES,))}
-"""Files of a kind of unit that no check misses where they are gone."""
+"""Files that are written with every unit of a kind, and that no check misses where they are gone."""
 DEEP_COMPARISONS = frozenset({
     "consistency.config", "consistency.views", "consistency.rows", "consistency.tokenizer", "recompute.scorecard",
     "recompute.comparison", "recompute.selection", "integrity.checkpoints", "integrity.pack", "consistency.prompts",
     "consistency.teacher"})
-"""Checks that compare a value with all in it, so that the words of an absent one are compared as well."""
-MAX_SEEN = 10_000
+"""Checks that compare a whole value, so that the reason of an absent value is compared as well."""
+MAX_REMEMBERED = 10_000
 """Fields of one file that are remembered, so that each is named once."""
-MAX_SAID = 2_000
-"""Fields that are listed of one record; a hostile one can have millions."""
-Made = Mapping[str, Mapping[str, CheckVerdict]]
+MAX_LISTED = 2_000
+"""Fields that are listed for one record; a hostile one can have millions."""
+Verdicts = Mapping[str, Mapping[str, CheckVerdict]]
 """Check -> unit -> verdict; an empty name stands for the whole record."""
 
 
@@ -64,84 +65,84 @@ class UncheckedField:
     @property
     def text(self) -> str:
         """For people."""
-        place = "/".join(part for part in (self.unit, self.file) if part not in ("", "."))
-        return f"{place}{f': {self.field}' if self.field else ''} ({self.why})"
+        path = "/".join(part for part in (self.unit, self.file) if part not in ("", "."))
+        return f"{path}{f': {self.field}' if self.field else ''} ({self.why})"
 
 
-def said(record: Record, made: Made) -> tuple[UncheckedField, ...]:
-    """Every field of every file that no check stands for, and those whose check was not made."""
+def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField, ...]:
+    """Every field of every file that no check covers, and every field whose check was not made."""
     fields: dict[UncheckedField, None] = {}
     for unit in record.units:
-        for file in _left_out(unit):
-            fields[UncheckedField(unit=unit.title, file=file, field="", why=NOT_THERE)] = None
-        there: dict[str, set[str]] = {}
+        for file in _missing_files(unit):
+            fields[UncheckedField(unit=unit.title, file=file, field="", why=MISSING)] = None
+        present: dict[str, set[str]] = {}
         for file, field, absent in _fields(unit):
-            there.setdefault(file, set()).add(field)
-            if why := _why(unit, file, field, made, absent=absent):
+            present.setdefault(file, set()).add(field)
+            if why := _why(unit, file, field, verdicts, absent=absent):
                 fields[UncheckedField(unit=unit.title, file=shown(file), field=shown(field), why=why)] = None
-                if len(fields) >= MAX_SAID:
+                if len(fields) >= MAX_LISTED:
                     return tuple(fields)
-        for file, field in _fields_left_out(unit, there):
-            fields[UncheckedField(unit=unit.title, file=file, field=field, why=NOT_THERE)] = None
-    for place, listed in read_lists(record).items():
-        for field in sorted({key for row in listed for key in row}):
-            row = witness_of("beside", "attempts.jsonl", field)
-            if row is None or row.is_said:
-                fields[UncheckedField(unit="", file=shown(place.removeprefix("..") or "attempts.jsonl"),
-                                      field=shown(field), why=row.how if row else NO_ROW)] = None
-    # What lies beside the runs belongs to nobody: `integrity.extra` names it, and so does the list.
+        for file, field in _missing_fields(unit, present):
+            fields[UncheckedField(unit=unit.title, file=file, field=field, why=MISSING)] = None
+    for path, attempts in read_lists(record).items():
+        for field in sorted({key for attempt in attempts for key in attempt}):
+            row = coverage_of("beside", "attempts.jsonl", field)
+            if row is None or row.is_unchecked:
+                fields[UncheckedField(unit="", file=shown(path.removeprefix("..") or "attempts.jsonl"),
+                                      field=shown(field), why=row.derived_from if row else NO_ROW)] = None
+    # Entries beside the runs belong to no unit: `integrity.extra` names them, and so does this list.
     for entry in record.unowned_entries:
         if entry.kind == "file" and not entry.name.endswith("attempts.jsonl") and "/attest/" not in f"/{entry.name}":
             fields[UncheckedField(unit="", file=shown(entry.name), field="", why="outside of every seal")] = None
     return tuple(fields)
 
 
-def _left_out(unit: Unit) -> list[str]:
-    """Files that are written with every such unit and are not there: an earlier version, or somebody who took them."""
+def _missing_files(unit: Unit) -> list[str]:
+    """Files that this version always writes and that are missing: of an earlier version, or removed by somebody."""
     if unit.is_run and not unit.written_by_train:
         return []
     kind = "run" if unit.is_run else unit.kind
-    return [file for file in ALWAYS.get(kind, ()) if not unit.has(file) and file not in unit.external_files]
+    return [file for file in ALWAYS_WRITTEN.get(kind, ()) if not unit.has(file) and file not in unit.external_files]
 
 
-def _fields_left_out(unit: Unit, there: Mapping[str, set[str]]) -> Iterator[tuple[str, str]]:
-    """File and field of what this version always writes and no line of the file has."""
+def _missing_fields(unit: Unit, present: Mapping[str, set[str]]) -> Iterator[tuple[str, str]]:
+    """File and name of each field that this version always writes and that no line of the file has."""
     if unit.is_run and not unit.written_by_train:
         return
     for row in rows_of("run" if unit.is_run else unit.kind):
-        seen = there.get(row.file, set())
+        seen = present.get(row.file, set())
         if "*" in row.field or not row.file.endswith((".json", ".jsonl")) or not row.field or not seen \
-                or row.needs is None or (row.needs and not unit.has(row.needs)):
+                or row.optional or (row.only_with_file and not unit.has(row.only_with_file)):
             continue
         # Where a whole section is absent, and says why, its keys are not missed.
-        outer = {row.field[:place] for place, sign in enumerate(row.field + ".") if sign == "."}
+        outer = {row.field[:index] for index, sign in enumerate(row.field + ".") if sign == "."}
         if not outer & seen and not any(field.startswith(row.field + ".") for field in seen):
             yield row.file, row.field
 
 
-def _why(unit: Unit, file: str, field: str, made: Made, *, absent: bool) -> str:
+def _why(unit: Unit, file: str, field: str, verdicts: Verdicts, *, absent: bool) -> str:
     """Why a field is not checked; empty where it is."""
     kind = "run" if unit.is_run else unit.kind
-    row = witness_of(kind, file, field)
+    row = coverage_of(kind, file, field)
     if row is None:
         return NO_ROW if _is_known(unit, file) else NO_FILE
-    if row.is_said:
-        return row.how
-    if not _was_made(row, unit, made):
+    if row.is_unchecked:
+        return row.derived_from
+    if not _was_made(row, unit, verdicts):
         return f"{row.check} was not made"
-    return WORDS if absent and row.check not in DEEP_COMPARISONS else ""
+    return REASON_IN_WORDS if absent and row.check not in DEEP_COMPARISONS else ""
 
 
-def _was_made(row: Witness, unit: Unit, made: Made) -> bool:
-    verdicts = made.get(row.check, {})
-    # What a run announces is held against its evaluations, and the check speaks of those.
-    inside = [verdict for title, verdict in verdicts.items() if unit.is_run and title.startswith(
+def _was_made(row: FieldCoverage, unit: Unit, verdicts: Verdicts) -> bool:
+    by_unit = verdicts.get(row.check, {})
+    # A run's announcement is compared with its evaluations, and the findings are about those.
+    inside = [verdict for title, verdict in by_unit.items() if unit.is_run and title.startswith(
         EVALUATIONS if unit.title == "." else f"{unit.title}/{EVALUATIONS}")]
-    return bool({CheckVerdict.PASSED, CheckVerdict.FAILED} & {verdicts.get(unit.title, verdicts.get("")), *inside})
+    return bool({CheckVerdict.PASSED, CheckVerdict.FAILED} & {by_unit.get(unit.title, by_unit.get("")), *inside})
 
 
 def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
-    """File, field, and whether its value is absent, of all that a unit holds."""
+    """File, field and whether its value is absent, for every field in a unit."""
     for entry in unit.entries:
         name = entry.name
         if entry.kind != "file":
@@ -151,8 +152,8 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
         # A tokenizer's file has a key for every piece of its vocabulary.
         elif name.endswith((".json", ".jsonl")) and "tokenizer/" not in name:
             try:
-                leaves = _of_lines(unit.lines(name)) if name.endswith("l") else _leaves(unit.json(name), "")
-                for field, absent in _once(leaves):
+                leaves = _leaves_of_lines(unit.lines(name)) if name.endswith("l") else _leaves(unit.json(name), "")
+                for field, absent in _distinct(leaves):
                     yield name, field, absent
             except RecordError:
                 yield name, "", False
@@ -160,7 +161,6 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
             for field in _parts(unit, name):
                 yield name, field, False
     for name in unit.external_files:
-        # Tensors that a pack names by their digest.
         yield name, "numbers", False
 
 
@@ -169,43 +169,43 @@ def _is_known(unit: Unit, name: str) -> bool:
 
 
 def _parts(unit: Unit, name: str) -> list[str]:
-    """Parts of a file that is no JSON of ours: those that the table knows, or the whole."""
+    """Parts of a file that is not JSON of this project: those in the table, or the whole."""
     kind = "run" if unit.is_run else unit.kind
     parts = [row.field for row in rows_of(kind) if fnmatchcase(name, row.file)]
     return parts if parts and not any(fnmatchcase("", part) for part in parts) else [""]
 
 
-def _once(fields: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
-    """Each field once, as long as there are not too many to be remembered."""
+def _distinct(fields: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
+    """The fields without repetitions, as far as they can be remembered."""
     seen: set[tuple[str, bool]] = set()
     for field in fields:
         if field not in seen:
-            # Beyond the bound a field may be given twice; `said` keeps it once all the same.
-            if len(seen) < MAX_SEEN:
+            # Beyond the bound a field may be yielded twice; `unchecked_fields` lists it once all the same.
+            if len(seen) < MAX_REMEMBERED:
                 seen.add(field)
             yield field
 
 
-def _of_lines(rows: list[dict[str, Any]]) -> Iterator[tuple[str, bool]]:
-    """Fields of all lines. Most lines have the keys of the one before, and plain values."""
+def _leaves_of_lines(rows: list[dict[str, Any]]) -> Iterator[tuple[str, bool]]:
+    """Fields of all lines. Lines with the keys of an earlier one, and plain values, are passed over."""
     plain: set[tuple[str, ...]] = set()
     for row in rows:
         keys = tuple(row)
         nested = [value for value in row.values() if isinstance(value, dict | list)]
         if nested or keys not in plain:
             yield from _leaves(row, "")
-            if not nested and len(plain) < MAX_SEEN:
+            if not nested and len(plain) < MAX_REMEMBERED:
                 plain.add(keys)
 
 
-def _leaves(value: Any, place: str) -> Iterator[tuple[str, bool]]:
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, bool]]:
     if is_absent(value):
-        yield place, True
+        yield path, True
     elif isinstance(value, dict) and value:
         for key, inner in value.items():
-            yield from _leaves(inner, f"{place}.{key}" if place else key)
+            yield from _leaves(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list) and value:
         for inner in value:
-            yield from _leaves(inner, f"{place}.*")
+            yield from _leaves(inner, f"{path}.*")
     else:
-        yield place, False
+        yield path, False

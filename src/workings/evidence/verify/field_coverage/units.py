@@ -1,96 +1,102 @@
-"""Rows of the coverage table: evaluations, samples, notes, replays, reports and packs. Its form is that of `runs`."""
+"""Coverage rows of evaluations, samples, notes, replays, reports and packs."""
 
-from workings.evidence.verify.field_coverage.runs import Rows
+from workings.evidence.verify.field_coverage.rows import Rows, checked, partly, unchecked
 
 ANNOUNCED = "the run's recipe and first events, for an evaluation that was announced"
 ANOTHERS_WORD = "somebody else's word"
 
 _SEALED: Rows = {
     "SEAL.json": (
-        ("schema root unit", "integrity.sealed", "sums and place"),
-        ("made_from", "consistency.made_from", "the run around it"),
-        ("status", "integrity.sealed", "a unit beside a run is complete or is none"),
+        checked("schema root unit", "integrity.sealed", "sums and place"),
+        checked("made_from", "consistency.made_from", "the run around it"),
+        checked("status", "integrity.sealed", "a unit beside a run is complete or is none"),
     ),
-    "SHA256SUMS": (("", "integrity.sums", "the bytes of every file"),),
+    "SHA256SUMS": (checked("", "integrity.sums", "the bytes of every file"),),
 }
 _ANSWERS: Rows = {
     "eval_config.json": (
-        ("schema", "form.schema", "the forms that there are"),
-        ("items.count", "consistency.scorecard", "the items that were answered"),
-        ("items.digest", "recompute.items", "the items, as the predictions repeat them"),
-        ("made_from", "consistency.made_from", "the seal"),
-        ("tokenizer.digest engine.name", "consistency.evaluated_model", "the run around it"),
-        ("source.kind", "consistency.evaluated_model", "the run around it generates"),
-        ("extraction.version scorer.version scorer.name steps.version", "recompute.scores",
-         "this version scores again"),
-        ("engine.versions.*", "~consistency.announced", "the run's packages, where they are among them"),
-        ("form aggregate template.name template.digest decoding.batch_size decoding.max_new_tokens decoding.samples "
-         "decoding.seed decoding.temperature limits.item_seconds limits.child_bytes limits.max_completion_chars "
-         "extraction.rules extraction.rules.* source.* second_opinion second_opinion.* software.workings "
-         "engine.platform engine.device engine.devices model model.run? model.step tokenizer template engine decoding",
-         "consistency.announced", ANNOUNCED),
-        ("*", "", "no check knows it"),
+        checked("schema", "form.schema", "the forms that there are"),
+        checked("items.count", "consistency.scorecard", "the items that were answered"),
+        checked("items.digest", "recompute.items", "the items, as the predictions repeat them"),
+        checked("made_from", "consistency.made_from", "the seal"),
+        checked("tokenizer.digest engine.name", "consistency.evaluated_model", "the run around it"),
+        checked("source.kind", "consistency.evaluated_model", "the run around it generates"),
+        checked("extraction.version scorer.version scorer.name steps.version", "recompute.scores",
+                "this version scores again"),
+        partly("engine.versions.*", "consistency.announced", "the run's packages, where they are among them"),
+        checked("form aggregate template.name template.digest decoding.batch_size decoding.max_new_tokens "
+                "decoding.samples decoding.seed decoding.temperature limits.item_seconds limits.child_bytes "
+                "limits.max_completion_chars extraction.rules extraction.rules.* source.* second_opinion "
+                "second_opinion.* software.workings engine.platform engine.device engine.devices model",
+                "consistency.announced", ANNOUNCED),
+        checked("model.run", "consistency.announced", ANNOUNCED, optional=True),
+        checked("model.step tokenizer template engine decoding", "consistency.announced", ANNOUNCED),
+        unchecked("*", "no check knows it"),
     ),
     "eval_summary.json": (
-        ("schema", "form.schema", "the forms that there are"),
-        ("problems problems.*", "~consistency.answers", "there are none where completions were drawn"),
-        ("*", "recompute.scorecard", "computed again from the predictions"),
+        checked("schema", "form.schema", "the forms that there are"),
+        partly("problems problems.*", "consistency.answers", "there are none where completions were drawn"),
+        checked("*", "recompute.scorecard", "computed again from the predictions"),
     ),
-    "samples.md": (("", "recompute.scorecard", "made again from the predictions"),),
+    "samples.md": (checked("", "recompute.scorecard", "made again from the predictions"),),
     "predictions.jsonl": (
-        ("id section category difficulty prompt gold aliases.* tolerance? cluster? item_extra?", "recompute.items",
-         "the digest of the items"),
-        ("completion", "~recompute.scores", "scored again: a text that scores as the recorded one passes; a replay "
-                                            "writes it again"),
-        ("extracted rule score format_ok reasoning_chars steps_checked steps_valid wrong_steps.*", "recompute.scores",
-         "the completion, scored again"),
-        ("sample seed?", "consistency.seeds", "the seed of the evaluation"),
-        ("truncated empty finish_reason", "consistency.answers", "each other, and the completion"),
-        ("completion_tokens", "~recompute.scorecard", "their mean, and the longest that was asked for"),
-        ("error? completion_chars? completion_sha256?", "~recompute.scores", "what fails here as well"),
-        ("*", "", "no check knows it"),
+        checked("id section category difficulty prompt gold aliases.*", "recompute.items", "the digest of the items"),
+        checked("tolerance cluster item_extra", "recompute.items", "the digest of the items", optional=True),
+        partly("completion", "recompute.scores",
+               "scored again: a text that scores as the recorded one passes; a replay writes it again"),
+        checked("extracted rule score format_ok reasoning_chars steps_checked steps_valid wrong_steps.*",
+                "recompute.scores", "the completion, scored again"),
+        checked("sample", "consistency.seeds", "the seed of the evaluation"),
+        checked("seed", "consistency.seeds", "the seed of the evaluation", optional=True),
+        checked("truncated empty finish_reason", "consistency.answers", "each other, and the completion"),
+        partly("completion_tokens", "recompute.scorecard", "their mean, and the longest that was asked for"),
+        partly("error completion_chars completion_sha256", "recompute.scores", "what fails here as well",
+               optional=True),
+        unchecked("*", "no check knows it"),
     ),
 }
 _PACK: Rows = {
-    "pack.json": (("workings_version", "consistency.pack", "the README"),
-                  ("model_cards readme", "", "the form that the version that packed wrote"),
-                  ("*", "integrity.pack", "the units that are here")),
-    "claims.json": (("*", "recompute.claims", "the records that it names"),),
-    "compare.json": (("*", "recompute.comparison", "computed again from the predictions"),),
-    "model_cards/*": (("", "recompute.model_cards", "made again from the records"),),
-    "report.html": (("", "recompute.report", "drawn again from the records; its numbers are claims"),),
-    "README.md": (("", "consistency.pack", "written again from the records"),),
-    "recipes/*": (("", "consistency.pack", "the recipes of its runs"),),
-    "WRITEUP.md": (("", "~recompute.claims", "numbers with a source; the words are somebody's"),),
-    "runs/attempts.jsonl": (("*", "~consistency.attempts", "the runs, and the lines that follow"),),
-    "*": (("*", "", ANOTHERS_WORD), ("", "", ANOTHERS_WORD)),
+    "pack.json": (checked("workings_version", "consistency.pack", "the README"),
+                  unchecked("model_cards readme", "the form that the version that packed wrote"),
+                  checked("*", "integrity.pack", "the units that are here")),
+    "claims.json": (checked("*", "recompute.claims", "the records that it names"),),
+    "compare.json": (checked("*", "recompute.comparison", "computed again from the predictions"),),
+    "model_cards/*": (checked("", "recompute.model_cards", "made again from the records"),),
+    "report.html": (checked("", "recompute.report", "drawn again from the records; its numbers are claims"),),
+    "README.md": (checked("", "consistency.pack", "written again from the records"),),
+    "recipes/*": (checked("", "consistency.pack", "the recipes of its runs"),),
+    "WRITEUP.md": (partly("", "recompute.claims", "numbers with a source; the words are somebody's"),),
+    "runs/attempts.jsonl": (partly("*", "consistency.attempts", "the runs, and the lines that follow"),),
+    "*": (unchecked("*", ANOTHERS_WORD), unchecked("", ANOTHERS_WORD)),
 }
 _SAMPLES: Rows = {
     **_ANSWERS,
     "selection.json": (
-        ("schema", "form.schema", "the forms that there are"),
-        ("counts.*", "recompute.selection", "counted again from the predictions"),
-        ("*", "~recompute.selection", "the rules, applied again"),
+        checked("schema", "form.schema", "the forms that there are"),
+        checked("counts.*", "recompute.selection", "counted again from the predictions"),
+        partly("*", "recompute.selection", "the rules, applied again"),
     ),
-    "kept.jsonl": (("*", "recompute.selection", "the rules, applied again"),),
-    "pairs.jsonl": (("*", "recompute.selection", "the rules, applied again"),),
+    "kept.jsonl": (checked("*", "recompute.selection", "the rules, applied again"),),
+    "pairs.jsonl": (checked("*", "recompute.selection", "the rules, applied again"),),
 }
 # The first row that fits counts, so `*` belongs behind all others.
 TABLES: dict[str, Rows] = {
     "eval": {**_ANSWERS, **_SEALED},
     "samples": {**_SAMPLES, **_SEALED},
     "notes": {"note.json": (
-        ("run", "consistency.notes", "the run around it"), ("schema", "form.notes", "the forms that there are"),
-        ("written_at", "~consistency.notes", "it is later than the run"),
-        ("*", "", "said afterwards, by whoever wrote the note")), **_SEALED},
-    "replay": {**_SEALED, "replay.json": (("*", "~recompute.replay", "its own numbers, and the run's"),),
+        checked("run", "consistency.notes", "the run around it"),
+        checked("schema", "form.notes", "the forms that there are"),
+        partly("written_at", "consistency.notes", "it is later than the run"),
+        unchecked("*", "said afterwards, by whoever wrote the note")), **_SEALED},
+    "replay": {**_SEALED, "replay.json": (partly("*", "recompute.replay", "its own numbers, and the run's"),),
                "env_info.json": (
-                   ("machine.cpu_model machine.architecture machine.usable_cores machine.threads machine.threads.* "
-                    "variables variables.* packages.*", "~recompute.replay", "the conditions that it was judged by"),
-                   ("*", "", "where it was replayed"),
+                   partly("machine.cpu_model machine.architecture machine.usable_cores machine.threads "
+                          "machine.threads.* variables variables.* packages.*",
+                          "recompute.replay", "the conditions that it was judged by"),
+                   unchecked("*", "where it was replayed"),
                ),
-               "*": (("*", "", "where and with what it was replayed"), ("", "", ANOTHERS_WORD))},
-    "report": {**_SEALED, "*": (("*", "", "a page for people: what it shows is made elsewhere"),
-                                ("", "", "a page for people: what it shows is made elsewhere"))},
+               "*": (unchecked("*", "where and with what it was replayed"), unchecked("", ANOTHERS_WORD))},
+    "report": {**_SEALED, "*": (unchecked("*", "a page for people: what it shows is made elsewhere"),
+                                unchecked("", "a page for people: what it shows is made elsewhere"))},
     "pack": {**_SEALED, **_PACK},
 }
