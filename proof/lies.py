@@ -31,7 +31,7 @@ from tools.result_file import write_result
 from workings.evidence.verify import verify
 from workings.evidence.verify.registry import CHECKS
 from workings.evidence.verify.run_checks import READABLE
-from workings.runs.replay import ReplayRequest, replay_run
+from workings.runs.replay.replay import ReplayRequest, replay_run
 
 RESULT = Path(__file__).parent / "lies.json"
 EXAMPLE = Path("examples/runs/quickstart/runs.zip")

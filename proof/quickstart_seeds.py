@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tools.result_file import load_average, write_result
-from workings.runs.quickstart import quickstart
+from workings.runs.quickstarts.quickstart import quickstart
 
 HERE = Path(__file__).resolve().parent
 REQUIRED = {"with_steps_at_least": 0.95, "answer_only_at_most": 0.40, "p_value_below": 1e-6}

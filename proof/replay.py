@@ -27,7 +27,7 @@ from workings.data.generators.base import write_items
 from workings.data.traces import write_traces
 from workings.evidence.replay.comparison import MEASURES, is_outside, line_differences
 from workings.evidence.replay.tolerance import TOLERANCES, Tolerance, number_format
-from workings.runs.datasets import ADDITION_ITEMS, ADDITION_TRACES
+from workings.runs.data.datasets import ADDITION_ITEMS, ADDITION_TRACES
 
 HERE = Path(__file__).resolve().parent
 EXAMPLE = HERE.parent / "examples" / "runs" / "quickstart" / "runs.zip"
@@ -118,8 +118,8 @@ def replays(run: Path, start: int, data: Path, facts: dict[str, str]) -> list[di
 
 def measured(run: str, start: str, data: str, fsdp: str) -> dict[str, Any]:
     """Differences of one replay, in this process and its conditions."""
-    from workings.runs import replay
     from workings.runs.open_model import ReplayInputs
+    from workings.runs.replay import replay
 
     replay.tolerance_for = lambda *unused: UNJUDGED  # type: ignore[assignment]
     facts = replay.replay_run(Path(run), replay.ReplayRequest(

@@ -38,7 +38,7 @@ from workings.data.generators.base import write_items
 from workings.evaluation.summary import EvaluationSummary
 from workings.evidence.replay.coverage import more_than
 from workings.evidence.verify import verify
-from workings.runs.replay import ReplayRequest, replay_run
+from workings.runs.replay.replay import ReplayRequest, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
 from workings.testing.unigram import UnigramEngine
 

@@ -46,7 +46,7 @@ from workings.evidence.verify import run_checks, verify
 from workings.evidence.verify.registry import CHECKS
 from workings.publish.pack import pack
 from workings.record.seal import seal_unit
-from workings.runs.replay import ReplayRequest, replay_and_seal, replay_run
+from workings.runs.replay.replay import ReplayRequest, replay_and_seal, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 RESULT = Path(__file__).parent / "verify_matrix.json"

@@ -41,9 +41,9 @@ from workings.evaluation.unit import read_scorecard
 from workings.publish.export import export_run
 from workings.record import jsonl
 from workings.record.reader import RunRecord
-from workings.runs.datasets import read_prompts
+from workings.runs.data.datasets import read_prompts
 from workings.runs.improve import SECONDS, ImproveRequest, improve
-from workings.runs.quickstart import make_data, run_recipe
+from workings.runs.quickstarts.quickstart import make_data, run_recipe
 from workings.runs.sample import sample_run
 from workings.runs.train import train
 from workings.samples.draw import SampleRequest

@@ -18,7 +18,7 @@ from workings.data.traces import write_traces
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
 from workings.models.tokenizer import Tokenizer
-from workings.runs.datasets import ADDITION_ITEMS, ADDITION_TRACES
+from workings.runs.data.datasets import ADDITION_ITEMS, ADDITION_TRACES
 
 SEED = 17
 """That of the quickstart's recipe: decides its traces, and with them which sums are left for prompts."""

@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     # `X as X` tells type checkers that a name is meant for others; at run time `__getattr__` brings it.
     from workings.evaluation.comparison.compare import compare as compare
     from workings.evidence.verify import verify as verify
-    from workings.runs.api import train as train
     from workings.runs.evaluate import evaluate_run as evaluate
-    from workings.runs.handle import Run as Run
     from workings.runs.plan import plan as plan
+    from workings.runs.python_api.run_object import Run as Run
+    from workings.runs.python_api.train import train as train
 
     __version__: str
 
 _PLACES = {
-    "Run": ("workings.runs.handle", "Run"),
+    "Run": ("workings.runs.python_api.run_object", "Run"),
     "compare": ("workings.evaluation.comparison.compare", "compare"),
     "evaluate": ("workings.runs.evaluate", "evaluate_run"),
     "plan": ("workings.runs.plan", "plan"),
-    "train": ("workings.runs.api", "train"),
+    "train": ("workings.runs.python_api.train", "train"),
     "verify": ("workings.evidence.verify", "verify"),
 }
 __all__ = ["Run", "compare", "evaluate", "plan", "train", "verify"]
@@ -43,7 +43,7 @@ def __getattr__(name: str) -> Any:
     module, attribute = _PLACES[name]
     value = getattr(import_module(module), attribute)
     if not isinstance(value, type):
-        value = import_module("workings.runs.python_words").in_python_words(value)
+        value = import_module("workings.runs.python_api.python_words").in_python_words(value)
     # Kept, so that a verb is the same function whenever it is looked up.
     globals()[name] = value
     return value

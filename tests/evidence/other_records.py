@@ -25,7 +25,7 @@ from workings.evidence.attest import keys
 from workings.evidence.attest.sign import sign_run
 from workings.models.tokenizer_training import train_tokenizer
 from workings.publish.pack import pack
-from workings.runs.replay import ReplayRequest, replay_and_seal
+from workings.runs.replay.replay import ReplayRequest, replay_and_seal
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
 

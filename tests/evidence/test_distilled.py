@@ -17,7 +17,7 @@ from workings.record.digest import json_digest
 from workings.rollouts import arithmetic, rollout_json
 from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import RolloutShape, batch_of, digest_of
-from workings.runs.replay import ReplayRequest, replay_run
+from workings.runs.replay.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
 FIRST = "train/rollouts/step_000001.json"

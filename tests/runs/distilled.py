@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.record.digest import json_digest
-from workings.runs.replay import ReplayRequest, replay_run
+from workings.runs.replay.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
 TEACHER = """name: teacher

@@ -2,13 +2,14 @@
 
 import pytest
 
-from workings.runs import describe, replay
+from workings.runs import run_metadata
 from workings.runs.code_version import CodeVersion
+from workings.runs.replay import replay
 
 SAME = CodeVersion(version="0.1.0", commit="a" * 39 + "b", dirty_diff_sha256="", absent_because="no changes")
 
 
 def pin_code_version(patch: pytest.MonkeyPatch) -> None:
     """Runs and replays are made by one and the same code."""
-    for module in (describe, replay):
+    for module in (run_metadata, replay):
         patch.setattr(module, "code_version", lambda: SAME)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.runs.pinned import pin_code_version
 from workings.evidence.verify import verify
-from workings.runs.replay import ReplayRequest, replay_run
+from workings.runs.replay.replay import ReplayRequest, replay_run
 from workings.runs.smoke import Smoke
 from workings.runs.train_and_evaluate import train_and_evaluate
 

@@ -13,11 +13,11 @@ from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings
 from workings.planning.preflight import rate_text
 from workings.record.waiting import Nobody, heard_by
-from workings.runs.datasets import find_data
+from workings.runs.data.datasets import find_data
 from workings.runs.evaluate import Pieces, ask
-from workings.runs.given_data import rows_of
-from workings.runs.keyword_recipe import Keywords, keyword_recipe
-from workings.runs.python_words import python_words
+from workings.runs.python_api.keyword_recipe import Keywords, keyword_recipe
+from workings.runs.python_api.python_rows import rows_of
+from workings.runs.python_api.python_words import python_words
 from workings.training.schedule import Schedule
 
 SHAPE = {"source": "scratch", "shape": {"layers": 1, "width": 8, "mlp_width": 8, "heads": 1, "kv_heads": 1,

@@ -12,8 +12,8 @@ from workings.evidence.verify import verify
 from workings.record.canonical import read_json
 from workings.record.layout import EVALUATION_CONFIG, RECIPE_EVALUATION, SEAL, partial_unit_path
 from workings.record.reader import RunRecord
+from workings.runs.create_or_resume import has_base
 from workings.runs.evaluate import evaluate_run
-from workings.runs.start import has_base
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 WORDS = ["evaluation.batch_size=2", "evaluation.base=false"]

@@ -10,7 +10,7 @@ from workings.record import jsonl
 from workings.record.layout import EVENTS, LOG
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord
-from workings.runs.held_out import BEFORE, held_out_change
+from workings.runs.held_out_change import BEFORE, held_out_change
 from workings.runs.train import train
 from workings.runs.train_result import LoopSettings
 from workings.scoring.items import Item

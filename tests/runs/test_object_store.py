@@ -15,7 +15,7 @@ from workings.config.load import load_recipe
 from workings.errors import RecordError, RequestError
 from workings.models.hub import SMALL
 from workings.record.digest import file_digest
-from workings.runs.datasets import find_data
+from workings.runs.data.datasets import find_data
 from workings.runs.fetch import fetch
 from workings.runs.object_store import STORED, copy, is_stored, listing, local_name
 from workings.runs.resolve import fetch_tensors, find_shape, locate_weights, weight_digests

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.evaluation.making import items, score
 from workings.evaluation.comparison.compare import compare
-from workings.runs.quickstart import ANSWER_ONLY, SAME_TOKENS, WITH_STEPS, QuickstartResult
+from workings.runs.quickstarts.quickstart import ANSWER_ONLY, SAME_TOKENS, WITH_STEPS, QuickstartResult
 
 
 def result(folder: Path, *, full: bool) -> QuickstartResult:

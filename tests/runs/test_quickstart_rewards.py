@@ -10,7 +10,7 @@ import pytest
 from tests.evaluation.making import items, score
 from workings.evaluation.comparison.compare import compare
 from workings.record.reader import RunRecord
-from workings.runs.quickstart_rewards import IMITATION, RANDOM, REWARDS, START, Arm, RewardsQuickstartResult
+from workings.runs.quickstarts.quickstart_rewards import IMITATION, RANDOM, REWARDS, START, Arm, RewardsQuickstartResult
 
 ASKED = [f"{arm}_{what}" for arm in ("start", "rewards", "imitation", "random")
          for what in ("accuracy", "pass_at_1", "pass_at_8")] + ["p_value", "seconds", "runs", "sentence"]
@@ -18,7 +18,7 @@ FEW = """
 import json, sys
 from pathlib import Path
 from workings.publish.export import export_run
-from workings.runs.quickstart_rewards import Size, quickstart_rewards
+from workings.runs.quickstarts.quickstart_rewards import Size, quickstart_rewards
 found = quickstart_rewards(Path(sys.argv[1]), sys.argv[2:], export=export_run,
                            size=Size(start_steps=30, prompts=400, items=16))
 print(json.dumps(found.as_json()))

@@ -12,7 +12,7 @@ from workings.errors import RequestError
 from workings.models.hub import LOCAL
 from workings.models.shapes import published_shape, to_hf_config
 from workings.record.digest import json_digest
-from workings.runs.datasets import find_data
+from workings.runs.data.datasets import find_data
 from workings.runs.resolve import (
     TRAINED_VOCABULARY,
     fetch_tensors,

@@ -15,7 +15,7 @@ from workings.data.traces import read_traces
 from workings.evidence.verify import verify
 from workings.publish.export import export_run
 from workings.record.seal import root_digest
-from workings.runs.datasets import read_prompts
+from workings.runs.data.datasets import read_prompts
 from workings.runs.train import train
 
 pytest.importorskip("jax")

@@ -14,7 +14,7 @@ from workings.record.canonical import read_json
 from workings.record.layout import OVERRIDES, README
 from workings.record.reader import RunRecord
 from workings.reports.gather import train_again
-from workings.runs.datasets import find_data
+from workings.runs.data.datasets import find_data
 from workings.runs.train import train
 
 

@@ -13,8 +13,8 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
 from workings.models.tokenizer import Tokenizer
 from workings.publish.export import export_run
-from workings.runs.find_teacher import find_teacher, refuse_other_vocabulary, refuse_processes
-from workings.runs.replay import ReplayRequest, replay_run
+from workings.runs.data.find_teacher import find_teacher, refuse_other_vocabulary, refuse_processes
+from workings.runs.replay.replay import ReplayRequest, replay_run
 from workings.runs.resolve import find_shape
 from workings.runs.train import train
 

@@ -8,7 +8,7 @@ import pytest
 from tests.runs import killed
 from workings.errors import RequestError
 from workings.evidence.verify import verify
-from workings.runs.replay import ReplayRequest, replay_run
+from workings.runs.replay.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
 DYNAMIC = killed.REWARDED["two updates a rollout, dynamic sampling"]

@@ -209,7 +209,7 @@ def _open_recipe(name: str, overrides: list[str]) -> Any:
     """Recipe, traces or pairs, tokenizer and template, found as a run finds them; no device is opened."""
     from workings.config.load import load_recipe
     from workings.models.chat import ChatTemplate
-    from workings.runs.datasets import find_data
+    from workings.runs.data.datasets import find_data
     from workings.runs.resolve import find_tokenizer, find_weights
 
     loaded = load_recipe(name, overrides)

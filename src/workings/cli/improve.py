@@ -44,7 +44,7 @@ def improve_command(
     """
     from workings.errors import Interrupted, RequestError
     from workings.runs.improve import ImproveRequest, improve
-    from workings.runs.improve_quickstart import RECIPE, improve_quickstart
+    from workings.runs.quickstarts.improve_quickstart import RECIPE, improve_quickstart
     from workings.samples.selection import Selection
 
     asked = ImproveRequest(

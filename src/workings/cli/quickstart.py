@@ -24,18 +24,18 @@ def quickstart_command(
 
     Trains a tiny model twice, with and without its workings; evaluates, compares, seals, verifies, reports.
     """
-    from workings.runs.out import run_directory
+    from workings.runs.run_directory import run_directory
 
     out = out or run_directory("quickstart")
     if rewards:
         from workings.publish.export import export_run
-        from workings.runs.quickstart_rewards import quickstart_rewards
+        from workings.runs.quickstarts.quickstart_rewards import quickstart_rewards
 
         # Handed in, because `publish` stands above `runs`, which may not import it.
         learned = quickstart_rewards(out, overrides or (), export=export_run, seed=seed, full=full)
         answer(learned.as_json(), as_json=as_json, text=as_typed(learned.text()))
         return
-    from workings.runs.quickstart import quickstart
+    from workings.runs.quickstarts.quickstart import quickstart
 
     result = quickstart(out, overrides or (), seed=seed, full=full)
     answer(result.as_json(), as_json=as_json, text=as_typed(result.text()))

@@ -42,7 +42,7 @@ def replay_command(
     rows and checkpoints have to fall outside. Sealed as a unit of the run.
     """
     from workings.runs.open_model import AS_RECORDED, ReplayInputs
-    from workings.runs.replay import ReplayRequest, replay_and_seal
+    from workings.runs.replay.replay import ReplayRequest, replay_and_seal
 
     request = ReplayRequest(start=start, steps=steps, predictions=predictions, seed=seed,
                             samples=tuple(samples or ()),

@@ -81,7 +81,7 @@ def sample_command(
     """
     from workings.errors import Interrupted
     from workings.evaluation.settings import EvaluationSettings
-    from workings.runs.datasets import read_prompts
+    from workings.runs.data.datasets import read_prompts
     from workings.runs.sample import sample_run, sample_weights
     from workings.samples.draw import SampleRequest
     from workings.samples.pairs import PairRule

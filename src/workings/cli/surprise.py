@@ -22,9 +22,9 @@ def surprise_command(
     Asks the last checkpoint how likely it finds every learned token, given what stands before it: the loss, token by
     token.
     """
-    from workings.runs.surprise import surprise
+    from workings.runs.token_losses import token_losses
 
-    found = surprise(run, row, traces=traces)
+    found = token_losses(run, row, traces=traces)
     if html is not None:
         import shlex
 

@@ -36,7 +36,7 @@ def train_command(
     from workings.engines.hardware_probe import launched
     from workings.record.page_address import page_address
     from workings.reports.live.listeners import RunListeners
-    from workings.runs.out import run_directory
+    from workings.runs.run_directory import run_directory
     from workings.runs.smoke import Smoke
     from workings.runs.train_and_evaluate import train_with_listeners
 

@@ -222,7 +222,7 @@ def _replayer(level: int, draw: _Draw, data: Path | None,
     if level < 3:
         return None
     from workings.runs.open_model import ReplayInputs
-    from workings.runs.replay import ReplayRequest, replay_run
+    from workings.runs.replay.replay import ReplayRequest, replay_run
 
     request = ReplayRequest(drawn=True, confidence=draw.confidence, seed=draw.seed,
                             inputs=ReplayInputs(data=data, weights=weights))

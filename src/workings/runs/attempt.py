@@ -30,13 +30,13 @@ from workings.record.layout import (
 from workings.record.memory_use import memory_sentence
 from workings.record.storage import storage
 from workings.record.waiting import waiting
-from workings.runs.describe import build_manifest, data_digests, reproduce_command, write_request
+from workings.runs.create_or_resume import Start, create_run, progress_facts, resume_run
 from workings.runs.doctor import Examination
-from workings.runs.guard import MemoryWatch
-from workings.runs.held_out import BEFORE, HeldOutChange, held_out_change, trained_item_ids
+from workings.runs.held_out_change import BEFORE, HeldOutChange, held_out_change, trained_item_ids
+from workings.runs.memory_check import MemoryWatch
 from workings.runs.preference_change import PreferenceChange, preference_change
 from workings.runs.prepare import TrainSetup
-from workings.runs.start import Start, create_run, progress_facts, resume_run
+from workings.runs.run_metadata import build_manifest, data_digests, reproduce_command, write_request
 from workings.runs.train_result import LoopSettings, TrainResult, first_and_last_reward
 from workings.scoring.items import items_digest
 from workings.scoring.process import ScoringProcess

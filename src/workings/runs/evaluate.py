@@ -18,7 +18,7 @@ from workings.models.tokenizer import Tokenizer
 from workings.record import jsonl
 from workings.record.layout import PROMPTS, ROWS
 from workings.record.waiting import waiting
-from workings.runs.datasets import read_questions
+from workings.runs.data.datasets import read_questions
 from workings.runs.open_model import AS_RECORDED, WeightsRequest, open_run, open_untrained, open_weights
 from workings.scoring.items import Item
 

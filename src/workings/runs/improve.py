@@ -27,7 +27,7 @@ from workings.record.digest import file_digest
 from workings.record.layout import RECIPE_EVALUATION, SEAL, TOKENIZER, partial_path
 from workings.record.lock import DirectoryLock
 from workings.record.reader import RunRecord
-from workings.runs.datasets import RunData, find_data, read_prompts
+from workings.runs.data.datasets import RunData, find_data, read_prompts
 from workings.runs.evaluate import evaluate_run
 from workings.runs.improve_result import RESULT, ImproveResult, Round, write_result
 from workings.runs.object_store import local_name

@@ -50,9 +50,12 @@ from workings.record.values import Absent, absent
 from workings.rollouts.prompts import Prompt, PromptSet, read_recorded_prompts
 from workings.rollouts.rollout import Rollout
 from workings.rollouts.rollout_json import from_json
-from workings.runs.datasets import RunData, find_data
-from workings.runs.find_teacher import find_teacher
-from workings.runs.recorded_base import recorded_base, recorded_bases, recorded_weights
+from workings.runs.data.datasets import RunData, find_data
+from workings.runs.data.find_teacher import find_teacher
+from workings.runs.data.row_data import PairData, row_data
+from workings.runs.data.teacher import LogProbFunction, Teacher, recorded_name
+from workings.runs.data.training_data import prompt_data
+from workings.runs.recorded_paths import recorded_base, recorded_bases, recorded_weights
 from workings.runs.resolve import (
     RANDOM,
     ResolvedRun,
@@ -61,9 +64,6 @@ from workings.runs.resolve import (
     locate_weights,
     weight_digests,
 )
-from workings.runs.row_data import PairData, row_data
-from workings.runs.teacher import LogProbFunction, Teacher, recorded_name
-from workings.runs.training_data import prompt_data
 from workings.training.distillation_experience import TopTokensFunction
 from workings.training.preference_experience import log_probs_by_row
 

@@ -13,7 +13,7 @@ from workings.planning.history import measured_throughput
 from workings.planning.plan import Plan, limit_of
 from workings.planning.request import planned_mesh
 from workings.planning.search import estimated_programs, plan_with_nearest
-from workings.runs.find_teacher import teacher_model
+from workings.runs.data.find_teacher import teacher_model
 from workings.runs.plan_time import timed, with_deadline, with_steps
 from workings.runs.resolve import find_shape
 from workings.runs.select_engine import with_engine

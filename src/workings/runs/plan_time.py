@@ -16,7 +16,7 @@ from workings.planning.plan import Plan, make_plan
 from workings.planning.request import engine_request, programs_of
 from workings.planning.seconds import Throughput, run_time, step_operations, step_seconds
 from workings.record.number_text import duration, percent
-from workings.runs.datasets import ADDITION, ADDITION_ITEMS, ADDITION_TRACES
+from workings.runs.data.datasets import ADDITION, ADDITION_ITEMS, ADDITION_TRACES
 
 
 def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, own: Throughput | None = None,

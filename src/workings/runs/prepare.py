@@ -17,9 +17,9 @@ from workings.planning.changes import with_counted_steps
 from workings.planning.frozen import TEACHER
 from workings.planning.verdict import Verdict, judge
 from workings.record.waiting import waiting
-from workings.runs.datasets import RunData
+from workings.runs.data.datasets import RunData
+from workings.runs.data.training_data import TrainingData, inspections_with_frozen_models, read_training_data
 from workings.runs.resolve import ResolvedRun, resolve
-from workings.runs.training_data import TrainingData, inspections_with_frozen_models, read_training_data
 from workings.training.schedule import Schedule
 
 

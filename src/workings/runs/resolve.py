@@ -24,7 +24,7 @@ from workings.models.shapes import catalog, published_shape, shape_from_config
 from workings.models.tokenizer import Tokenizer
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record.digest import file_digest, json_digest
-from workings.runs.datasets import RunData, find_data
+from workings.runs.data.datasets import RunData, find_data
 from workings.runs.object_store import STORED, is_stored, stored_folder
 
 TRAINED_VOCABULARY = 512

@@ -19,10 +19,10 @@ from workings.models.tokenizer import Tokenizer
 from workings.record.waiting import waiting
 from workings.rollouts.prompts import PromptTurn
 from workings.rollouts.rollout import Group, to_reward
+from workings.runs.data.training_data import PromptData, prompts_of, read_training_data, reward_settings
 from workings.runs.resolve import ResolvedRun, resolve
 from workings.runs.reward_findings import PromptRewards, TextRewards, equal_reward_groups, refusals, warnings
 from workings.runs.select_engine import with_engine
-from workings.runs.training_data import PromptData, prompts_of, read_training_data, reward_settings
 from workings.scoring.items import Item
 from workings.scoring.probes import probes, right_answer
 from workings.scoring.process import ScoringProcess

@@ -22,7 +22,7 @@ def sample_run(run: Path, prompts: Sequence[Item], out: Path, *, request: Sample
 
     Args:
         run: a sealed run directory.
-        prompts: questions with their expected answers; see `workings.runs.datasets.read_prompts`.
+        prompts: questions with their expected answers; see `workings.runs.data.datasets.read_prompts`.
         out: directory to make for the unit.
         request: what is drawn, and what is kept of it.
         device: where to draw; by default what the run's recipe asked for.

@@ -9,7 +9,7 @@ from workings.config.load import LoadedRecipe, check_recipe
 from workings.errors import RequestError
 from workings.models.registry import find_family
 from workings.models.tokenizer_training import CONTROL_TOKENS
-from workings.runs.datasets import RunData
+from workings.runs.data.datasets import RunData
 from workings.runs.resolve import TRAINED_VOCABULARY, find_shape, is_proven
 
 # Fewer key heads than query heads, so that grouped attention is tried as well.

@@ -24,16 +24,16 @@ from workings.record.manifest import DRAWN_FROM, LEFT_ASIDE, NOT_PROVEN
 from workings.record.waiting import waiting
 from workings.runs.attempt import Attempt, Callback, Listeners
 from workings.runs.code_version import code_version
-from workings.runs.datasets import find_data
-from workings.runs.describe import data_digests
+from workings.runs.create_or_resume import same_request
+from workings.runs.data.datasets import find_data
+from workings.runs.data.find_teacher import refuse_processes
 from workings.runs.doctor import doctor
-from workings.runs.find_teacher import refuse_processes
-from workings.runs.guard import MemoryWatch, refusal
+from workings.runs.memory_check import MemoryWatch, refusal
 from workings.runs.prepare import TrainSetup, prepare
 from workings.runs.resolve import fetch_tensors
+from workings.runs.run_metadata import data_digests
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
-from workings.runs.start import same_request
 from workings.runs.train_result import LoopSettings, TrainResult, first_and_last_reward
 from workings.training.stopping import StopRequest
 

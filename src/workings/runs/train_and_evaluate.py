@@ -24,10 +24,10 @@ from workings.record.values import Absent
 from workings.reports.live.listeners import RunListeners
 from workings.reports.tracked import flat
 from workings.runs.attempt import Callback
+from workings.runs.create_or_resume import evaluation_is_missing
 from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
-from workings.runs.start import evaluation_is_missing
 from workings.runs.train import train_in, trained_before
 from workings.runs.train_result import TrainResult
 

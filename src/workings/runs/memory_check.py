@@ -17,7 +17,7 @@ from workings.planning.search import nearest
 from workings.planning.verdict import MARGINAL_SHARE, Verdict
 from workings.record.memory_use import growth
 from workings.record.values import absent
-from workings.runs.find_teacher import teacher_model
+from workings.runs.data.find_teacher import teacher_model
 from workings.runs.prepare import TrainSetup
 
 LARGER_SHOWN = 3

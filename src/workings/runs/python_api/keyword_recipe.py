@@ -17,7 +17,7 @@ from workings.config.recipe import Recipe
 from workings.engines.hardware_probe import accelerators
 from workings.errors import RequestError
 from workings.record.layout import CONFIG, GIVEN_ITEMS, GIVEN_TRACES
-from workings.runs.given_data import Rows, holds_pairs, rows_of, write_given_items, write_given_traces
+from workings.runs.python_api.python_rows import Rows, holds_pairs, rows_of, write_given_items, write_given_traces
 
 MAX_LENGTH = 1024
 """Tokens of a row at most."""

@@ -9,8 +9,8 @@ from workings.config.algorithms.base import mean
 from workings.data.rows import prompt_digest
 from workings.evaluation.comparison.paired import PairedDifference, paired_values, points
 from workings.evaluation.statistics.intervals import Interval
-from workings.runs.row_data import TraceData
-from workings.runs.training_data import PromptData, TrainingData
+from workings.runs.data.row_data import TraceData
+from workings.runs.data.training_data import PromptData, TrainingData
 from workings.scoring.items import Item
 from workings.training.held_out_items import RIGHT
 

@@ -18,7 +18,7 @@ from workings.evidence.verify import verify
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record import atomic
 from workings.reports.html import write_report
-from workings.runs.datasets import ADDITION_ITEMS, ADDITION_TRACES
+from workings.runs.data.datasets import ADDITION_ITEMS, ADDITION_TRACES
 from workings.runs.resolve import TRAINED_VOCABULARY
 from workings.runs.train_and_evaluate import TrainAndEvaluateResult, train_and_evaluate
 from workings.ui.verified import VerifiedStore

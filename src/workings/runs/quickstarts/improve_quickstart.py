@@ -9,7 +9,7 @@ from workings.config.load import load_recipe
 from workings.errors import RequestError
 from workings.runs.improve import REQUEST, ImproveRequest, improve
 from workings.runs.improve_result import ImproveResult
-from workings.runs.quickstart import make_data
+from workings.runs.quickstarts.quickstart import make_data
 
 RECIPE = "quickstart"
 TRACES = 100

@@ -31,11 +31,11 @@ from workings.record.writer import RunWriter
 from workings.rollouts import rollout_json
 from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluation_items
 from workings.rollouts.rollout import Rollout, RolloutShape
-from workings.runs.distillation_data import DistillationData, distillation_data
-from workings.runs.find_teacher import find_teacher
+from workings.runs.data.distillation_data import DistillationData, distillation_data
+from workings.runs.data.find_teacher import find_teacher
+from workings.runs.data.row_data import read_row_data
+from workings.runs.data.teacher import LogProbFunction, Teacher
 from workings.runs.resolve import ResolvedRun
-from workings.runs.row_data import read_row_data
-from workings.runs.teacher import LogProbFunction, Teacher
 from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.training.experience import Experience
 from workings.training.rollout_experience import Rewarder, RolloutEngine, RolloutExperience, RolloutSampler

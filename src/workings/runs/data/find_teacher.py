@@ -17,10 +17,10 @@ from workings.record.canonical import loads
 from workings.record.layout import MODEL_SHAPE, SEAL, TOKENIZER
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
+from workings.runs.data.teacher import Base, Teacher, sealed_digests
 from workings.runs.object_store import is_stored
-from workings.runs.recorded_base import recorded_weights
+from workings.runs.recorded_paths import recorded_weights
 from workings.runs.resolve import RANDOM, Weights, local_folder, locate_weights, shape_by_hub_id
-from workings.runs.teacher import Base, Teacher, sealed_digests
 
 
 def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape,

@@ -13,9 +13,9 @@ from workings.errors import RequestError
 from workings.record import atomic
 from workings.record.layout import TEACHER, top_tokens_file
 from workings.record.writer import RunWriter
+from workings.runs.data.row_data import TraceData
+from workings.runs.data.teacher import Teacher
 from workings.runs.resolve import ResolvedRun
-from workings.runs.row_data import TraceData
-from workings.runs.teacher import Teacher
 from workings.training.distillation_experience import DistillationExperience
 from workings.training.experience import Experience
 

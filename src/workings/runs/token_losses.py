@@ -19,9 +19,9 @@ from workings.errors import RequestError
 from workings.record.number_text import percent
 from workings.record.waiting import waiting
 from workings.reports.surprise_page import ShadedToken, SurprisePage
-from workings.runs.datasets import find_data
+from workings.runs.data.datasets import find_data
 from workings.runs.open_model import open_run
-from workings.runs.recorded_base import recorded_base
+from workings.runs.recorded_paths import recorded_base
 
 SHOWN = 10
 """Tokens that are listed, the most surprising ones."""
@@ -47,7 +47,7 @@ class TokenLoss:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surprise:
+class RowLosses:
     """A row, and how surprising a model found it."""
 
     run: str
@@ -103,7 +103,7 @@ class Surprise:
         return "\n".join(lines)
 
 
-def surprise(run: Path, row: str = "", *, traces: Path | None = None) -> Surprise:
+def token_losses(run: Path, row: str = "", *, traces: Path | None = None) -> RowLosses:
     """Ask a run's last checkpoint how likely it finds every learned token of one row.
 
     Args:
@@ -129,7 +129,7 @@ def surprise(run: Path, row: str = "", *, traces: Path | None = None) -> Surpris
     shown: Row = rows.rows[0]
     # What a position says is about the token behind it.
     losses = [None, *(-float(value) for value in said[:len(shown.tokens) - 1])]
-    return Surprise(run=opened.run.path.resolve().name, step=opened.checkpoint.step, row=shown.id, tokens=tuple(
+    return RowLosses(run=opened.run.path.resolve().name, step=opened.checkpoint.step, row=shown.id, tokens=tuple(
         TokenLoss(piece, loss if piece.learned else None)
         for piece, loss in zip(pieces(shown, session.tokenizer), losses, strict=True)))
 

@@ -3,7 +3,7 @@
 import pytest
 
 from workings.errors import RequestError
-from workings.runs.out import run_directory
+from workings.runs.run_directory import run_directory
 
 
 def test_the_next_free_number_and_what_resumes(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, gib
 from workings.record.memory_use import memory_sentence
 from workings.record.reader import RunRecord
-from workings.runs.guard import MemoryWatch, target_here
+from workings.runs.memory_check import MemoryWatch, target_here
 from workings.runs.train import train
 
 WIDE = """# needs 2.5 GiB, nearly all of it activations; nothing but the step is planned and compiled

@@ -28,7 +28,7 @@ from workings.record.redact import redact
 from workings.record.values import Absent, absent, leaves, now, text_view
 from workings.record.writer import RunWriter
 from workings.runs.code_version import code_version
-from workings.runs.guard import plan_here
+from workings.runs.memory_check import plan_here
 from workings.runs.prepare import TrainSetup
 from workings.runs.resolve import weight_digests
 from workings.training.loop import Outcome

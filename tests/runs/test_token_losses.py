@@ -13,7 +13,7 @@ from workings.data.traces import read_traces
 from workings.errors import RequestError
 from workings.reports.surprise_page import ShadedToken
 from workings.runs.open_model import open_run
-from workings.runs.surprise import surprise
+from workings.runs.token_losses import token_losses
 from workings.runs.train import train
 
 
@@ -25,7 +25,7 @@ def trained(tmp_path_factory):
 
 @pytest.mark.children
 def test_the_losses_of_a_row_are_those_that_its_evaluation_adds_up(trained, workings, tmp_path):
-    found = surprise(trained, "t3")
+    found = token_losses(trained, "t3")
     opened = open_run(trained)
     traces = [trace for trace in read_traces(trained.parent / "traces.jsonl") if trace.id == "t3"]
     rows = build_rows(traces, opened.session.tokenizer, opened.session.template, opened.recipe.data)
@@ -49,17 +49,17 @@ def test_the_losses_of_a_row_are_those_that_its_evaluation_adds_up(trained, work
 
 
 def test_any_trace_may_be_asked_about_and_what_is_none_is_named(trained, tmp_path):
-    assert surprise(trained).row == "t0"
+    assert token_losses(trained).row == "t0"
     (tmp_path / "own.jsonl").write_text('{"id": "x", "prompt": "What?", "steps": ["So."], "answer": "7"}\n')
-    assert surprise(trained, traces=tmp_path / "own.jsonl").row == "x"
+    assert token_losses(trained, traces=tmp_path / "own.jsonl").row == "x"
     with pytest.raises(RequestError, match=r"(?s)--row gone.*such as t0, t1, t2"):
-        surprise(trained, "gone")
+        token_losses(trained, "gone")
 
 
 def test_an_engine_that_says_no_probabilities_is_named(tmp_path):
     run = train(str(write_recipe(tmp_path / "asked")), tmp_path / "run").run
     with pytest.raises(RequestError, match="engine unigram, which says no log probabilities"):
-        surprise(run)
+        token_losses(run)
 
 
 @pytest.mark.parametrize(("probability", "level", "said"), [

@@ -23,8 +23,8 @@ from workings.record.layout import PREDICTIONS
 from workings.record.number_text import percent
 from workings.record.reader import RunRecord
 from workings.reports.html import write_report
-from workings.runs.datasets import ADDITION_ITEMS
-from workings.runs.quickstart import make_data, run_recipe, verify_all
+from workings.runs.data.datasets import ADDITION_ITEMS
+from workings.runs.quickstarts.quickstart import make_data, run_recipe, verify_all
 from workings.runs.train_and_evaluate import TrainAndEvaluateResult
 
 RECIPE = "quickstart-rewards-cpu"

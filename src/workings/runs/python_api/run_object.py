@@ -16,8 +16,8 @@ from workings.evaluation.settings import settings_of
 from workings.record import reader
 from workings.record.layout import RECIPE
 from workings.runs.evaluate import ask, evaluate_run, free_unit
-from workings.runs.given_data import Rows, write_given_items
-from workings.runs.python_words import in_python_words
+from workings.runs.python_api.python_rows import Rows, write_given_items
+from workings.runs.python_api.python_words import in_python_words
 
 if TYPE_CHECKING:
     from workings.evaluation.comparison.compare import Comparison
