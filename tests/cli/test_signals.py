@@ -37,15 +37,20 @@ def test_a_verb_that_is_stopped_says_so(number: signal.Signals, name: str, start
     assert "Traceback" not in said
 
 
-def test_a_place_without_permission_is_named(start_forked, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("raised", "said_first", "code"), [
+    ('PermissionError(13, "Permission denied", "secret.jsonl")',
+     "given:    secret.jsonl, which this user may not read or write", 2),
+    ('OSError(30, "Read-only file system", "input/x")', "could not use input/x: the file system is read-only", 2),
+    ('OSError(28, "No space left on device", "runs/x")', "could not use runs/x: the disk is full", 1)])
+def test_a_place_that_cannot_be_used_is_named(raised: str, said_first: str, code: int, start_forked,
+                                              tmp_path: Path) -> None:
     denied = WAITING.replace("""    open("started", "w").close()
     time.sleep(10 ** 6)
-""", """    raise PermissionError(13, "Permission denied", "secret.jsonl")
-""")
+""", f"    raise {raised}\n")
     child = start_forked("-c", denied, cwd=tmp_path)
     _, said = child.communicate()
-    assert child.returncode == 2
-    assert said.startswith("given:    secret.jsonl, which this user may not read or write")
+    assert child.returncode == code
+    assert said.startswith(said_first)
 
 
 def test_an_interruption_that_python_drops_comes_again(start_forked, tmp_path: Path) -> None:

@@ -181,3 +181,18 @@ def test_a_word_in_place_of_a_section_is_told_how_to_write_the_section() -> None
     with pytest.raises(RequestError, match=r"'evaluation=\{\}' sets all its keys to their defaults"):
         load_recipe("smoke-tiny", ["evaluation=none"])
     assert load_recipe("smoke-tiny", ["evaluation={}"]).recipe.evaluation.items == "none"
+
+
+def test_an_override_in_another_trainer_s_words_is_told_the_key_here():
+    with pytest.raises(RequestError, match=r"`max_seq_length` \(TRL\) is `data.max_length` here"):
+        load_recipe("smoke-tiny", ["max_seq_length=20"])
+
+
+def test_a_number_that_is_not_finite_is_refused():
+    with pytest.raises(RequestError, match="a number that is finite"):
+        load_recipe("smoke-tiny", ["training.learning_rate=1e400"])
+
+
+def test_a_recipe_s_file_that_does_not_exist_is_said():
+    with pytest.raises(RequestError, match=r"there is no file .*nothing.yaml"):
+        load_recipe("nothing.yaml")

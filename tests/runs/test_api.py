@@ -175,7 +175,7 @@ def test_frames_and_data_sets_are_rows():
     ({"model": "x", "data": 5, "steps": 1}, "data: int"),
     ({"recipe": "smoke-tiny", "overrides": 5}, "overrides=5"),
     ({"model": "x", "data": {"train": ROWS}, "steps": 1}, r"(?s)a dict with train.*data=data\['train'\]"),
-    ({"model": "x", "data": ROWS, "method": "lorra", "steps": 1}, r"(?s)method.name: lorra.*one of full, lora, qlora"),
+    ({"model": "x", "data": ROWS, "method": "lorra", "steps": 1}, r"(?s)method: .lorra.*one of full, lora, qlora"),
     ({"recipe": "smoke-tiny", "method": "qlora"}, "a recipe and method"),
     ({"recipe": "smoke-tiny", "learning_rate": 0.1}, "a recipe and learning_rate"),
     ({"recipe": ROWS}, "a recipe of type list"),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,7 +77,7 @@ def eval_command(
     if model is None and opening:
         raise misplaced(opening, "without a model")
     recorded = {} if model is None else as_recorded(
-        model, opening, f"workings eval {model} --template tokenizer --items ITEMS.jsonl --out DIR")
+        model, opening, f"workings eval {quote(model)} --template tokenizer --items ITEMS.jsonl --out DIR")
     out = _unit_in_run(model, items) if out is None else out
     settings = EvaluationSettings(
         temperature=temperature, samples=samples, aggregate=aggregate, seed=seed,

@@ -1,6 +1,7 @@
 """`workings fetch`: a finished run out of an object store."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -24,4 +25,4 @@ def fetch_command(
     fetched = fetch(source, out, expect_root)
     answer(fetched.as_json(), as_json=as_json,
            text=f"{fetched.path}: every file as it was sealed, root {fetched.root}\n"
-                f"all checks: workings verify {fetched.path}")
+                f"all checks: workings verify {quote(str(fetched.path))}")

@@ -5,6 +5,7 @@ import sys
 from _thread import interrupt_main
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from threading import Timer, main_thread
 from types import FrameType
 from typing import Annotated, Any
@@ -46,6 +47,7 @@ from workings.cli.output import say_error
 from workings.cli.waiting import WaitingLine
 from workings.engines.hardware_probe import launched
 from workings.errors import Interrupted, RequestError, WorkingsError
+from workings.record.storage import is_of_the_disk, storage_error
 from workings.record.waiting import heard_by
 from workings.training.stopping import SIGNALS
 
@@ -183,6 +185,7 @@ def main() -> None:
         signal.signal(number, _interrupt)
     sys.unraisablehook = partial(_interrupt_again, handled)
     try:
+        _check_working_folder()
         app()
     except WorkingsError as error:
         say_error(str(error))
@@ -191,9 +194,23 @@ def main() -> None:
         say_error(str(RequestError(f"{denied.filename or denied}, which this user may not read or write",
                                    "a place with permission", "another path, or chmod")))
         sys.exit(RequestError.exit_code)
+    except OSError as error:
+        if not is_of_the_disk(error):
+            raise
+        failed = storage_error(error, error.filename or "a file", "use")
+        say_error(str(failed))
+        sys.exit(failed.exit_code)
     except KeyboardInterrupt as stop:  # while the command was looked for, or had ended
         say_error(_stopped(stop))
         sys.exit(Interrupted.exit_code)
+
+
+def _check_working_folder() -> None:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise RequestError("the working folder, which somebody deleted", "a folder that exists",
+                           "cd to one, and the command again") from None
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

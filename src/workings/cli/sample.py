@@ -2,6 +2,7 @@
 
 import shlex
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -89,7 +90,7 @@ def sample_command(
 
     opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer, revision=revision)
     recorded = as_recorded(
-        model, opening, f"workings sample {model} --template tokenizer --form tags --prompts FILE --out DIR",
+        model, opening, f"workings sample {quote(model)} --template tokenizer --form tags --prompts FILE --out DIR",
         decoding=("max_new_tokens",))
     settings = EvaluationSettings(
         temperature=temperature, samples=samples, seed=seed, scorer=scorer,

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from workings.config.aliases import table
 from workings.config.keys import known_keys, section_at, sections
 from workings.config.section import REFUSED
 from workings.errors import RequestError
@@ -174,6 +175,9 @@ def _did_you_mean(location: tuple[str, ...]) -> str:
         others = [choice for section in section_at(parents) if last in section.model_fields
                   for choice in choice_of(section)]
         return f"`{'.'.join(location)}` goes with {' or '.join(f'`{other}`' for other in others)}"
+    row = table().get(last)
+    if row is not None:  # in a file another trainer's key is renamed at the top; here it was written elsewhere
+        return f"`{last}` ({', '.join(row['from'])}) is `{row['key']}` here" if "key" in row else row["instead"]
     near = difflib.get_close_matches(last, sorted(siblings), n=1, cutoff=0.6)
     if near:
         return f"did you mean `{'.'.join([*parents, near[0]])}`?"

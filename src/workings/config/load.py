@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import yaml
@@ -167,7 +168,8 @@ def _find(name: str) -> tuple[str, str, Path]:
     if path.is_file():
         if path.suffix in ROWS:
             raise RequestError(f"{path}, which holds rows", "a recipe, in which data.traces names them",
-                               f"workings data check {path}, then workings train smoke-tiny data.traces={path}")
+                               f"workings data check {quote(str(path))}, then workings train smoke-tiny "
+                               f"{quote(f'data.traces={path}')}")
         try:
             # Editors on Windows put a byte order mark in front, which would become part of the first key.
             return path.read_text("utf-8-sig"), str(path), path.resolve().parent
@@ -177,7 +179,9 @@ def _find(name: str) -> tuple[str, str, Path]:
     if name in shipped:
         return shipped[name], f"shipped:{name}", Path.cwd()
     near = difflib.get_close_matches(name, shipped, n=3)
-    raise RequestError(f"recipe {name!r}", "a YAML file, or a shipped recipe: " + ", ".join(near or shipped),
+    is_file = path.suffix in (".yaml", ".yml") or len(path.parts) > 1
+    raise RequestError(f"recipe {name!r}" + (f"; there is no file {path.absolute()}" if is_file else ""),
+                       "a YAML file, or a shipped recipe" + (f": {', '.join(near)}" if near else ""),
                        f"workings recipes show {near[0]}" if near else "workings recipes list")
 
 

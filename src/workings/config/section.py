@@ -22,7 +22,8 @@ class Section(BaseModel):
 
     # Strict, so that a text is never taken for the number that it spells; frozen, because a recipe's digest is
     # recorded. Docstrings of fields become descriptions, which errors, the schema and the reference page print.
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False,
+                              use_attribute_docstrings=True)
 
 
 def refused(given: str, expected: str, try_next: str) -> PydanticCustomError:

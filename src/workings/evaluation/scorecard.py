@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from workings.evaluation.statistics.differences import (
@@ -159,7 +160,7 @@ def scorecard_text(scorecard: Scorecard, out: Path, warning: str = "") -> str:
         width = max(map(len, scorecard.per_section))
         lines += [f"  {name:<{width}}  {cell.n:>6} items  {cell_text(cell)}"
                   for name, cell in scorecard.per_section.items()]
-    lines.append(f"to compare: workings compare {out} OTHER")
+    lines.append(f"to compare: workings compare {quote(str(out))} OTHER")
     return "\n".join(lines)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from types import TracebackType
 from typing import Any
 
@@ -129,7 +130,8 @@ def find_units(path: Path) -> list[EvaluationRecord]:
              if not place.parent.name.endswith(PARTIAL_SUFFIX)]
     if not units:
         raise RequestError(str(path), "a run directory with an evaluation, or the directory that `eval --out` wrote",
-                           f"workings eval {path} --items ITEMS.jsonl --out {path}/eval/{DEFAULT_NAME}")
+                           f"workings eval {quote(str(path))} --items ITEMS.jsonl "
+                           f"--out {quote(f'{path}/eval/{DEFAULT_NAME}')}")
     return units
 
 

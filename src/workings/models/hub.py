@@ -64,5 +64,5 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
                            "check the spelling; for a private or gated one set HF_TOKEN") from None
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         raise RequestError(absent, f"a reachable Hub or an earlier download ({type(error).__name__})",
-                           "give a local directory with config.json and *.safetensors") from None
+                           "give a local directory, as `save_pretrained` writes it") from None
     return directory, directory.name  # the Hub's cache names a snapshot by its commit, whatever was asked for

@@ -72,6 +72,13 @@ def programs_of(recipe: Recipe, fsdp: int) -> ProgramShapes:
     return programs
 
 
+def check_context(recipe: Recipe, shape: ModelShape) -> None:
+    """Raise `RequestError` for rows that may be longer than what the model was made for."""
+    if recipe.data.max_length > shape.context:
+        raise RequestError(f"data.max_length: {recipe.data.max_length}",
+                           f"at most the model's context of {shape.context} tokens", f"data.max_length={shape.context}")
+
+
 def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineRequest:
     """What the engine is asked for on this target.
 
@@ -79,9 +86,7 @@ def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineR
         RequestError: rows longer than the model's context, heads that the mesh does not divide, or completions that do
             not make whole groups.
     """
-    if recipe.data.max_length > shape.context:
-        raise RequestError(f"data.max_length: {recipe.data.max_length}",
-                           f"at most the model's context of {shape.context} tokens", f"data.max_length={shape.context}")
+    check_context(recipe, shape)
     if shape.heads % recipe.mesh.tp:
         raise RequestError(f"mesh.tp: {recipe.mesh.tp} with {shape.heads} heads", "a tp that divides the heads",
                            "mesh.tp=1")

@@ -3,6 +3,7 @@
 import re
 import shutil
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from workings.errors import RecordError, RequestError
@@ -122,7 +123,7 @@ def begin_from_sealed(final: Path) -> None:
     status = parse_seal((sealed / SEAL).read_bytes())["status"]
     if status == "complete":
         raise RequestError(f"--resume for {final}, which is complete", "a run that was interrupted or failed",
-                           f"workings verify {final}, or another --out for a new run")
+                           f"workings verify {quote(str(final))}, or another --out for a new run")
     partial = partial_path(final)
     staging = partial.with_name(f".{partial.name}{atomic.TEMPORARY_SUFFIX}")
     with storage(partial, "make"):

@@ -47,9 +47,19 @@ def storage(path: Path, doing: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        code = error.errno if error.errno is not None else 0
-        why = _ADVICE.get(code, error.strerror or str(error))
-        failed = StorageError(f"could not {doing} {path}: {why} ({errno.errorcode.get(code, 'no code')})")
-        if code in (errno.EACCES, errno.EPERM):  # nothing failed: a place was named that is somebody else's
-            failed.exit_code = RequestError.exit_code
-        raise failed from error
+        raise storage_error(error, path, doing) from error
+
+
+def is_of_the_disk(error: OSError) -> bool:
+    """Whether an error is one of the place that was named, and not of the program."""
+    return error.errno in _ADVICE
+
+
+def storage_error(error: OSError, path: Path | str, doing: str) -> StorageError:
+    """An error of the operating system as one that names the file and what to do. Arguments are those of `storage`."""
+    code = error.errno if error.errno is not None else 0
+    why = _ADVICE.get(code, error.strerror or str(error))
+    failed = StorageError(f"could not {doing} {path}: {why} ({errno.errorcode.get(code, 'no code')})")
+    if code in (errno.EACCES, errno.EPERM, errno.EROFS):  # nothing failed: a place was named where nobody may write
+        failed.exit_code = RequestError.exit_code
+    return failed

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from workings.errors import RecordError, RequestError
@@ -99,7 +100,7 @@ class RunWriter:
         try:
             if status := recovery.finish_sealing(final):
                 raise RequestError(f"{final}, which had ended with status {status}; its sealing is now finished",
-                                   "an unfinished run", f"workings verify {final}")
+                                   "an unfinished run", f"workings verify {quote(str(final))}")
             # Repaired before the files are opened for appending: cutting a torn line replaces the file.
             repairs = recovery.repair(partial)
             recovery.check_metrics(partial / METRICS)

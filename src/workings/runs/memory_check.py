@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from workings.engines.base import Memory
-from workings.errors import DoesNotFit, WorkingsError
+from workings.errors import DoesNotFit, RequestError, WorkingsError
 from workings.hardware.catalog import Target, targets
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, gib, peak_resident_bytes, resident_bytes
@@ -68,7 +68,8 @@ def refusal(prepared: TrainSetup) -> DoesNotFit:
             way = nearest(recipe, prepared.shape, target, plan, teacher_model(prepared.loaded))
         except WorkingsError as error:
             # The refusal is the answer all the same; a search that breaks only takes the hint away.
-            lines.append(f"the search for a plan that fits stopped: {str(error).splitlines()[0]}")
+            why = f"{error.given}; expected: {error.expected}" if isinstance(error, RequestError) else str(error)
+            lines.append(f"the search for a plan that fits stopped: {why}")
     if way is not None:
         plan = replace(plan, nearest=way)
         lines += _way_out(way)

@@ -15,6 +15,7 @@ from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch, BatchShape
 from workings.planning.changes import with_counted_steps
 from workings.planning.frozen import TEACHER
+from workings.planning.request import check_context
 from workings.planning.verdict import Verdict, judge
 from workings.record.waiting import waiting
 from workings.runs.data.datasets import RunData
@@ -74,6 +75,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     with waiting("reading the data"):
         # Without tensors: gigabytes are downloaded only for a run that fits.
         resolved = resolve(loaded, data, tensors=False)
+        check_context(recipe, resolved.shape)
         make_training_data = read_training_data(resolved)
 
     request = EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory)

@@ -17,6 +17,7 @@ from workings.evidence.verify import zip_limits
 from workings.evidence.verify.limits import ScoringTime
 from workings.evidence.verify.parse_cache import ParseCache
 from workings.record.digest import stream_digest
+from workings.record.layout import partial_path
 from workings.record.plain import is_hollow
 from workings.record.storage import PLAIN_ONLY, PRIVATE
 
@@ -176,6 +177,9 @@ def open_tree(path: Path) -> Tree:
         return FolderTree(path)
     if path.is_file():
         return ZipTree(path)
+    if (partial := partial_path(path)).is_dir():
+        raise RequestError(f"{path}, a run that has not ended", "a sealed run directory",
+                           f"the command that started it, with --resume; so far it lies in {partial}")
     raise RequestError(str(path), "a run directory, a folder of runs, or a packed .zip",
                        "the folder that `workings train` named when it ended")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 from workings.config.algorithms import TeacherAlgorithm
 from workings.config.load import LoadedRecipe, check_recipe
@@ -117,7 +118,7 @@ def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherAlgorithm, engine: s
     elif recipe.engine != engine:
         raise RequestError(f"algorithm.teacher: {algorithm.teacher}, adapters beside random weights of engine "
                            f"{recipe.engine}", f"an engine that draws the same ones; this run's is {engine}",
-                           f"workings export {algorithm.teacher} --out TEACHER, then algorithm.teacher=TEACHER")
+                           f"workings export {quote(algorithm.teacher)} --out TEACHER, then algorithm.teacher=TEACHER")
     else:
         weights = Weights(directory=None, id=run.manifest.model_id, revision=RANDOM)
     return Base(weights=weights, recorded={} if isinstance(recorded, Absent) else recorded, seed=recipe.seed)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -135,8 +136,9 @@ class Teacher:
             teacher_request(student_request, self.model, self.algorithm.teacher_precision))
         if self.base is not None and not isinstance(engine, AdapterReadingEngine):
             raise RequestError(f"algorithm.teacher: {self.algorithm.teacher}, adapters, with engine {engine.name}",
-                               "an engine that reads them", f"workings export {self.algorithm.teacher} --out TEACHER, "
-                               "then algorithm.teacher=TEACHER")
+                               "an engine that reads them",
+                               f"workings export {quote(self.algorithm.teacher)} --out TEACHER, then "
+                               " algorithm.teacher=TEACHER")
 
         @cache
         def state() -> State:

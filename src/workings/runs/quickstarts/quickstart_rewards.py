@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
@@ -139,8 +140,8 @@ class RewardsQuickstartResult:
             "Equal in all arms: the weights they start from, a fresh optimizer with a warm-up, the held-out items.",
             f"All runs are sealed and verified. Report: {self.out / 'report.html'}  ({self.seconds:.0f} s)", "",
             "Try next:",
-            f"  workings ask {run} \"What is 47+25?\"",
-            f"  workings verify {run}",
+            f"  workings ask {quote(str(run))} \"What is 47+25?\"",
+            f"  workings verify {quote(str(run))}",
             f"  workings compare {shlex.quote(str(self.arms[START].run))} {run}",
             f"  workings ui {shlex.quote(str(self.out))}",
         ]
