@@ -114,7 +114,7 @@ def test_a_reward_that_is_none_ends_the_run(begun, tmp_path):
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (("batch.micro_batch=1", "algorithm.group=3"), "completions a rollout"),
+    (("batch.micro_batch=1", "algorithm.group=3"), "completions per rollout"),
     (("data.max_length=16",), "leaves 4 beside algorithm.max_new_tokens"),
     (('rewards=[{scorer: "gone.py:f"}]',), "gone.py"),
 ])

@@ -10,8 +10,8 @@ Projection = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """A linear layer by Hugging Face's module name."""
 PROJECTIONS: tuple[Projection, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 KNOWN_PROJECTIONS = (*PROJECTIONS, "in_proj_qkv", "in_proj_z", "out_proj", "c_attn", "c_proj", "c_fc")
-"""Those of this package's families, after the common ones Qwen 3.5's and GPT-2's. A model that is not proven may have
-others."""
+"""Projections of this package's families: the common ones, then Qwen 3.5's and GPT-2's. A model with
+`model.proven: false` may have others."""
 
 
 class FullConfig(Section):
@@ -22,7 +22,7 @@ class FullConfig(Section):
 
 
 class AdapterFields(Section):
-    """Settings of adapters, whatever the weights beside them are stored in."""
+    """Keys of adapters."""
 
     name: str
     """The method; first here, so that it comes first in every list of keys."""

@@ -1,4 +1,4 @@
-"""A recipe: one YAML file that asks for a run."""
+"""A recipe: one YAML file that defines a run."""
 
 from typing import Literal, Self
 
@@ -27,52 +27,54 @@ DEFAULT_ENGINE = "jax"
 
 
 class Recipe(Section):
-    """What is asked for. Every key is documented where it is defined; unknown keys are refused."""
+    """All settings of a run. Every key is documented where it is defined; unknown keys are refused."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
     """Name of the run, used in logs and reports."""
     seed: int = Field(default=0, ge=0, lt=2**32)
-    """Decides random weights, the order of rows and stochastic rounding."""
+    """Seed of random weights, the order of rows, sampling and stochastic rounding."""
     engine: str = DEFAULT_ENGINE
-    """A registered engine: `jax`, `torch`, `tunix`, or one that another package provides. `auto`: the one of
-    `jax` and `torch` that does what is asked and is installed, `jax` where both are."""
+    """Engine: `jax`, `torch`, `tunix`, or one that another package provides. `auto`: the one of `jax` and `torch` that
+    supports the recipe and is installed; `jax` if both are."""
     device: Literal["auto", "cpu", "gpu", "cuda", "tpu"] = "auto"
-    """Where to run. `auto` takes the accelerator that is there; a device that is asked for and absent is an error."""
+    """Device to run on. `auto` takes the accelerator of this machine, or the CPU; a named device that is absent is an
+    error."""
     model: ModelConfig
-    """Which model, from which weights."""
+    """The model and its first weights."""
     tokenizer: str = "model"
-    """Directory or Hub id with `tokenizer.json`; `model`: the one beside the weights; `train`: trained on the traces,
-    at most 512 tokens with digits one by one; for a model from random weights."""
+    """Directory or Hub id with `tokenizer.json`; `model`: the tokenizer in the folder of the weights; `train`: trained
+    on the traces, at most 512 tokens with single digits, for a model from random weights."""
     data: DataConfig
-    """Which traces, rendered how."""
+    """Training data and how they become tokens."""
     batch: BatchConfig
     """Rows per update."""
     method: MethodConfig = FULL
     """Which weights are trained: all of them, or low-rank adapters."""
     algorithm: AlgorithmConfig = IMITATION
-    """What is learned by: imitation of traces, preferences, or completions that the model draws itself."""
+    """Learning algorithm: imitation of traces, preferences, rewards, or a teacher."""
     # Not strict, because YAML and JSON give a list where a tuple is declared.
     rewards: tuple[RewardConfig, ...] = Field(default=(), strict=False)
-    """What a drawn completion is worth: the sum of these rewards times their weights; the first says what is right."""
+    """Reward functions: a completion's reward is the sum of these times their weights; the first decides which
+    completions count as right."""
     training: TrainingConfig
-    """Updates and learning rate."""
+    """Number of updates and learning rate."""
     optimizer: OptimizerConfig
-    """Update rule."""
+    """Optimizer."""
     precision: PrecisionConfig = PrecisionConfig()
     """Number formats."""
     memory: MemoryConfig = MemoryConfig()
-    """Activations, attention and logits: what stays, what is computed again."""
+    """Memory settings: attention, recomputed activations, chunked loss."""
     mesh: MeshConfig = MeshConfig()
-    """Devices and how they share the work."""
+    """Distribution over devices."""
     checkpoint: CheckpointConfig = CheckpointConfig()
-    """Saving."""
+    """When checkpoints are saved."""
     evaluation: EvaluationConfig = EvaluationConfig()
-    """Measuring."""
+    """Evaluation loss, samples, and answers to held-out items."""
 
-    # Validators run in the order in which they stand, and the first that refuses is the only one that is heard.
+    # Validators run in this order; the first that refuses is the only one that is reported.
     @model_validator(mode="after")
     def adapters_have_known_names(self) -> Self:
-        """Linear layers of a model that no family stands for are known when its class is looked at."""
+        """Refuses unknown projections; a model outside of the families is checked later, against its class."""
         if isinstance(self.model, FromPretrained) and not self.model.proven:
             return self
         if self.method.name != "full" and (unknown := {*self.method.target_modules} - {*KNOWN_PROJECTIONS}):
@@ -83,7 +85,7 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def adapters_round_to_nearest(self) -> Self:
-        """Frozen weights are never updated, and what is updated is not bf16."""
+        """Refuses another rounding with adapters, which are float32."""
         if self.method.name != "full" and self.precision.rounding != "nearest":
             raise refused(f"precision.rounding: {self.precision.rounding} with method.name: {self.method.name}",
                           "nearest: adapters are float32 and keep the whole update", "precision.rounding=nearest")
@@ -91,7 +93,7 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def rewards_belong_to_an_algorithm(self) -> Self:
-        """Imitation knows no rewards, and nothing else learns without them."""
+        """Refuses rewards that are not used, and a missing list of rewards."""
         name = self.algorithm.name
         if not isinstance(self.algorithm, RewardAlgorithm):
             if self.rewards:
@@ -99,30 +101,30 @@ class Recipe(Section):
                               "algorithm.name=grpo, or rewards=[]")
             return self
         if not self.rewards:
-            raise refused(f"algorithm.name: {name} without rewards", "what a completion is worth",
+            raise refused(f"algorithm.name: {name} without rewards", "at least one reward function",
                           "rewards='[{scorer: answer}]'")
         refuse_repeated(self.rewards)
         return self
 
     @model_validator(mode="after")
     def items_are_watched_beside_rewards(self, info: ValidationInfo) -> Self:
-        """Imitation has its evaluation loss; a reward that rises needs a look at what it is not given for."""
+        """Refuses held-out items during training for algorithms without rollouts, which have their evaluation loss."""
         given = written_keys(self.evaluation, info, {"watch"}, name="evaluation")
         if given and not self.uses_rollouts:
             raise refused(f"{given} with algorithm.name: {self.algorithm.name}",
-                          "no `evaluation.watch`: items are watched while a run learns from what it draws",
+                          "no `evaluation.watch`: it is for runs with rollouts",
                           "leave it out, or algorithm.name=grpo")
         return self
 
     @model_validator(mode="after")
     def completions_fit_their_rows(self) -> Self:
-        """A row is a prompt and its completion, one of each, in groups that an update takes as a whole."""
+        """Checks that prompt and completion fit a row, and that rows make whole groups."""
         algorithm, data = self.algorithm, self.data
         if not isinstance(algorithm, RolloutAlgorithm):
             return self
         if data.packing != "none":
             raise refused(f"data.packing: {data.packing} with algorithm.name: {algorithm.name}",
-                          "one completion a row: its length is not known before it is drawn", "data.packing=none")
+                          "one completion per row: its length is not known before it is sampled", "data.packing=none")
         if algorithm.max_new_tokens >= data.max_length:
             raise refused(f"algorithm.max_new_tokens: {algorithm.max_new_tokens} in rows of data.max_length: "
                           f"{data.max_length}", "room for the prompt beside the longest completion",
@@ -131,7 +133,7 @@ class Recipe(Section):
             if isinstance(reward, OverlongReward) and reward.buffer > algorithm.max_new_tokens:
                 raise refused(f"rewards, overlong: buffer {reward.buffer}",
                               f"at most algorithm.max_new_tokens ({algorithm.max_new_tokens})", "a smaller buffer")
-        # With `auto` it is asked again when the devices are open and can be counted.
+        # With `auto` it is checked once the devices are open and can be counted.
         if self.mesh.fsdp != "auto":
             try:
                 self.require_complete_groups(self.mesh.fsdp)
@@ -141,24 +143,24 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def epochs_belong_to_rows(self) -> Self:
-        """How many updates the questions of a run that draws last for depends on what it draws."""
+        """Refuses epochs with rollouts: the number of updates would depend on the samples."""
         if self.uses_rollouts and self.training.epochs:
             raise refused(f"training.epochs: {self.training.epochs:g} with algorithm.name: {self.algorithm.name}",
-                          "`training.steps`: completions are drawn, and there are no rows to go through",
+                          "`training.steps`: completions are sampled, so there is no fixed number of rows",
                           "training.steps=100")
         return self
 
     @model_validator(mode="after")
     def earlier_turns_are_learned_by_imitation(self) -> Self:
-        """Both completions of a pair follow the same turns, and what is drawn is not what stands in the file."""
+        """Refuses training on earlier turns except by imitation."""
         if self.data.learn == "all" and (self.learns_from_pairs or self.uses_rollouts):
             raise refused(f"data.learn: all with algorithm.name: {self.algorithm.name}",
-                          "last: only a completion is learned from, not the turns before it", "data.learn=last")
+                          "last: only completions are trained on, not the turns before them", "data.learn=last")
         return self
 
     @model_validator(mode="after")
     def pairs_stand_side_by_side(self) -> Self:
-        """Both rows of a pair are computed by the same device, at the same time, each in a sequence of its own."""
+        """Checks that both rows of a pair are in one micro batch, each in a sequence of its own."""
         if not self.learns_from_pairs:
             return self
         name, rows, packing = self.algorithm.name, self.batch.micro_batch, self.data.packing
@@ -167,49 +169,49 @@ class Recipe(Section):
                           "an even number: it counts rows, and a pair has two", f"batch.micro_batch={rows + 1}")
         if packing != "none":
             raise refused(f"data.packing: {packing} with algorithm.name: {name}",
-                          "one row a sequence: the two rows of a pair are compared", "data.packing=none")
+                          "one row per sequence: the two rows of a pair are compared", "data.packing=none")
         return self
 
     @property
     def learns_from_pairs(self) -> bool:
-        """Whether its data are preference pairs."""
+        """Whether the data are preference pairs."""
         return isinstance(self.algorithm, Dpo)
 
     @property
     def uses_rollouts(self) -> bool:
-        """Whether it learns from completions that the model draws itself; its data are then prompts."""
+        """Whether the model is trained on completions that it samples itself; the data are then prompts."""
         return isinstance(self.algorithm, RolloutAlgorithm)
 
     @property
     def learns_from_rewards(self) -> bool:
-        """Whether completions are drawn and rewarded."""
+        """Whether completions are sampled and rewarded."""
         return isinstance(self.algorithm, RewardAlgorithm)
 
     @property
     def completions_of_a_prompt(self) -> int:
-        """How many are drawn of each prompt; 1 where traces are imitated."""
+        """Number of completions of a prompt; 1 without rollouts."""
         return self.algorithm.group if isinstance(self.algorithm, RolloutAlgorithm) else 1
 
     def completions_of_a_rollout(self, fsdp: int) -> int:
-        """How many are drawn at first over all devices; 0 where traces are imitated.
+        """Completions of a rollout over all devices, before any are left out; 0 without rollouts.
 
         Args:
-            fsdp: devices over which rows are split.
+            fsdp: number of devices over which rows are split.
         """
         if not isinstance(self.algorithm, RolloutAlgorithm):
             return 0
         return self.batch.micro_batch * self.batch.accumulation * fsdp * self.algorithm.updates
 
     def require_complete_groups(self, fsdp: int, where: str = "") -> None:
-        """Raise `RequestError` where the completions of a rollout do not make whole groups.
+        """Raises `RequestError` if the completions of a rollout do not make whole groups.
 
         Args:
-            fsdp: devices over which rows are split.
+            fsdp: number of devices over which rows are split.
             where: the machine, for the message, such as ``on v5e-8``.
         """
         completions = self.completions_of_a_rollout(fsdp)
         if isinstance(self.algorithm, RolloutAlgorithm) and completions % self.algorithm.group:
             raise RequestError(
-                f"{completions} completions a rollout {where}".rstrip() + f" in groups of {self.algorithm.group}",
+                f"{completions} completions per rollout {where}".rstrip() + f" in groups of {self.algorithm.group}",
                 "whole groups: micro_batch x accumulation x devices x updates divides by algorithm.group",
                 f"batch.micro_batch={self.algorithm.group}")

@@ -1,4 +1,4 @@
-"""Files and folders that a recipe names."""
+"""Paths of files and folders in a recipe."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -9,11 +9,11 @@ KEYS = (("data", "traces"), ("evaluation", "traces"), ("evaluation", "items"), (
         ("algorithm", "teacher"), ("", "tokenizer"))
 """Section and key of everything in a recipe that may be a file or a folder, but for the files of rewards."""
 MARKS = ("config.json", "tokenizer.json", "SEAL.json")
-"""One of these lies in a folder that a recipe can name: weights, a tokenizer, a run."""
+"""Files by which a folder of weights, a tokenizer or a run is recognized."""
 
 
 def recipe_paths(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Of everything in a recipe that may be a file or a folder: its section, its key, and the name there."""
+    """Section, key and value of everything in a recipe that may be a file or a folder."""
     for section, key in KEYS:
         part = values.get(section, {}) if section else values
         name = part.get(key) if isinstance(part, Mapping) else None
@@ -22,11 +22,11 @@ def recipe_paths(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def with_changed_paths(values: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
-    """Sections and keys with every relative name of a file or folder changed, those of rewards included.
+    """Sections and keys with every relative path changed, those of rewards included.
 
     Args:
         values: all keys of a recipe, or some of them.
-        change: gives the name to write for the one that stands there.
+        change: returns the new path for an old one.
     """
     moved = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
     for section, key, name in recipe_paths(values):
@@ -38,12 +38,15 @@ def with_changed_paths(values: Mapping[str, Any], change: Callable[[str], str]) 
 
 
 def is_data_or_model_path(path: Path) -> bool:
-    """Whether something lies there that a recipe can name; a folder may be called like a data set by chance."""
+    """Whether the path is a file, or a folder of weights, a tokenizer or a run.
+
+    Any other folder may be called like a data set by chance.
+    """
     return path.is_file() or any((path / mark).is_file() for mark in MARKS)
 
 
 def relative_path(path: Path, folder: Path) -> str:
-    """A path as seen from a folder; whole, where the way leads through a folder above the person's home.
+    """Path relative to a folder; absolute if the relative path would pass through a folder above the home directory.
 
     A relative path would name that home on its way down, and a record that is published must not.
     """
@@ -52,7 +55,7 @@ def relative_path(path: Path, folder: Path) -> str:
 
 
 def leads_above_home(path: Path, folder: Path) -> bool:
-    """Whether the way from one absolute place to the other leads through a folder above the person's home."""
+    """Whether the relative path between two absolute paths passes through a folder above the home directory."""
     try:
         common = Path(os.path.commonpath([path, folder]))
     except ValueError:  # two drives of Windows have nothing in common

@@ -1,4 +1,4 @@
-"""Recipe section `rewards`: what a completion earns, as a list of reward functions with weights.
+"""Recipe section `rewards`: a list of reward functions with weights.
 
 A completion's reward is the sum of weight times value over the list. The values themselves come from
 `workings.scoring.rewards`.
@@ -18,7 +18,7 @@ SHIPPED_REWARDS = ("answer", "exact", "math", "form", "steps", "length", "overlo
 
 
 class RewardFields(Section):
-    """What every reward has."""
+    """Keys of every reward."""
 
     weight: float = Field(default=1.0, allow_inf_nan=False)
     """Factor on the reward's value in the sum; a negative one punishes. Not 0."""
@@ -26,7 +26,7 @@ class RewardFields(Section):
     @field_validator("weight")
     @classmethod
     def a_weight_counts(cls, weight: float) -> float:
-        """A reward of weight 0 would be computed and decide nothing."""
+        """Refuses a weight of 0: the reward would be computed without effect."""
         if weight == 0:
             raise ValueError("a weight other than 0 (leave the reward out instead)")
         return weight
@@ -78,7 +78,7 @@ class OverlongReward(RewardFields):
     """DAPO's soft overlong punishment (Yu et al., 2025): 0, falling to -1 over the last tokens before the limit."""
 
     scorer: Literal["overlong"]
-    """A completion that nears the limit on new tokens, or was cut off by it."""
+    """The completion's distance from the limit on new tokens."""
     buffer: int = Field(ge=1)
     """Tokens before the limit over which the value falls from 0 to -1; at most the limit on new tokens."""
 
@@ -104,7 +104,7 @@ class FileReward(RewardFields):
 
 
 def _tag(value: Any) -> str | None:
-    """Which of the classes a value is for, by its `scorer`; None where it is for none."""
+    """The class of a value by its `scorer`; None for an unknown one."""
     # pydantic asks this of a section that is made already as well, when it writes it out.
     name = value.get("scorer") if isinstance(value, Mapping) else getattr(value, "scorer", None)
     if not isinstance(name, str):
@@ -130,16 +130,16 @@ RewardConfig = Annotated[
 
 
 def reward_name(config: RewardConfig) -> str:
-    """What records and messages call a reward: `answer`, or `my_rewards.py:brevity`, without the file's folder."""
+    """Name of a reward in records and messages: `answer`, or `my_rewards.py:brevity`, without the file's folder."""
     if isinstance(config, FileReward):
         return f"{Path(config.file).name}:{config.function}"
     return config.scorer
 
 
 def refuse_repeated(rewards: Sequence[RewardConfig]) -> None:
-    """Raise `refused`'s error where two rewards have one name: their values could not be told apart in a record.
+    """Raises `refused`'s error if two rewards have the same name: a record could not tell their values apart.
 
-    To be called in a validator of the recipe.
+    For a validator of the recipe.
     """
     repeated = [name for name, count in Counter(map(reward_name, rewards)).items() if count > 1]
     if repeated:

@@ -1,4 +1,4 @@
-"""The base of every part of a recipe: strict, frozen, and with errors that say what to type next."""
+"""Base class of every section of a recipe: strict, frozen, with errors that name the next thing to type."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -16,7 +16,7 @@ REFUSED = "refused"
 class Section(BaseModel):
     """A frozen set of keys. An unknown key is refused.
 
-    A key that decides nothing beside another key's value is refused as well, by a validator that names both
+    A key that has no effect because of another key's value is refused as well, by a validator that names both
     (`written_keys`): such a key would promise something that does not happen.
     """
 
@@ -27,23 +27,23 @@ class Section(BaseModel):
 
 
 def refused(given: str, expected: str, try_next: str) -> PydanticCustomError:
-    """What a validator raises to have its own words in the `RequestError` of a recipe that is loaded."""
+    """Error of a validator whose three parts appear in the `RequestError` of `load_recipe`."""
     # A ValueError would arrive as one text; this kind of error keeps its three parts apart.
     return PydanticCustomError(REFUSED, "{given}: expected {expected}; try {try_next}",
                                {"given": given, "expected": expected, "try_next": try_next})
 
 
 def written_keys(section: Section, info: ValidationInfo, keys: Collection[str], *, name: str) -> str:
-    """Those of the keys that a person wrote, as ``section.key: value``; empty where nobody wrote one.
+    """The keys that a person wrote, as ``section.key: value``; empty if none of them was written.
 
-    For a validator that refuses keys which decide nothing beside another key's value. A key that was left out promises
-    nothing, and a recipe that is not `AS_WRITTEN` names all keys.
+    For a validator that refuses keys without effect. Defaults are no mistake, and a recipe that is not `AS_WRITTEN`
+    names all keys.
 
     Args:
-        section: whose keys they are.
-        info: of the validation.
+        section: the section.
+        info: context of the validation.
         keys: field names of the section.
-        name: of the section in a recipe.
+        name: name of the section in a recipe.
     """
     if info.context != AS_WRITTEN:
         return ""
@@ -55,8 +55,8 @@ def written_keys(section: Section, info: ValidationInfo, keys: Collection[str], 
 def changed_keys(sections: Mapping[str, Section]) -> dict[str, Any]:
     """Dotted keys whose values are not the defaults, with these values.
 
-    For an engine that does not honour a section: it refuses what was asked for, and nobody asked for a default. A key
-    without a default, such as the name of an optimizer, is left out.
+    For an engine that does not support a section: it refuses changed values, not defaults. A key without a default,
+    such as the name of an optimizer, is left out.
 
     Args:
         sections: name in a recipe -> section.

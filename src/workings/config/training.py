@@ -1,4 +1,4 @@
-"""Recipe sections about how a step is taken: batch, training, optimizer, precision, memory, mesh, checkpoint."""
+"""Recipe sections of training: batch, training, optimizer, precision, memory, mesh, checkpoint, evaluation."""
 
 import shlex
 from abc import abstractmethod
@@ -22,13 +22,13 @@ class BatchConfig(Section):
 
 
 class TrainingConfig(Section):
-    """How many updates, at which learning rate. Either `steps` or `epochs` says how many."""
+    """Number of updates and learning rate. Either `steps` or `epochs` gives the number."""
 
     # pydantic does not check defaults: 0 stands for a key that nobody wrote, and a written 0 is refused.
     steps: int = Field(default=0, ge=1)
-    """Number of optimizer updates; where `epochs` is given, counted as soon as the rows are known."""
+    """Number of optimizer updates; computed from `epochs` if that is given."""
     epochs: float = Field(default=0.0, ge=0)
-    """Times that every row is learned from, also a part of one, such as 0.5; 0: `steps` says how many updates."""
+    """Number of passes over all rows, also a fraction such as 0.5; 0: `steps` gives the number of updates."""
     learning_rate: float = Field(gt=0)
     """Peak learning rate."""
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
@@ -40,7 +40,7 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def steps_or_epochs(self, info: ValidationInfo) -> Self:
-        """One of the two says how long the run is; the recipe that ran has both, the steps counted."""
+        """Requires one of the two; the resolved recipe of a run has both."""
         if not self.steps and not self.epochs:
             raise refused("neither training.steps nor training.epochs", "one of the two", "training.steps=100")
         if self.steps and self.epochs and info.context == AS_WRITTEN:
@@ -50,7 +50,7 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def warmup_ends_before_the_run(self) -> Self:
-        """A warm-up as long as the run would never reach the learning rate that was asked for."""
+        """Refuses a warm-up as long as the run, which would never reach the learning rate."""
         if self.steps and self.warmup_steps >= self.steps and self.warmup_steps > 0:
             raise refused(f"training.warmup_steps: {self.warmup_steps} with training.steps: {self.steps}",
                           "fewer steps of warm-up than steps", f"training.warmup_steps={self.steps // 10}")
@@ -58,7 +58,7 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def constant_schedule_has_no_final_share(self, info: ValidationInfo) -> Self:
-        """A learning rate that stays has no end value."""
+        """Refuses an end value of a constant learning rate."""
         given = written_keys(self, info, {"final_share"}, name="training")
         # Only where a person wrote the key: a resolved recipe names it with every schedule.
         if given and self.schedule == "constant":
@@ -80,31 +80,31 @@ MIN_ELEMENTS_8BIT = 4096
 
 
 class OptimizerFields(Section):
-    """What plans ask of an optimizer, whichever it is."""
+    """Base class of optimizers: what plans need to know."""
 
     # pydantic makes no field, and so no key of a recipe, of a class variable.
     engines: ClassVar[tuple[str, ...]] = ("jax", "torch")
-    """Engines of this package that have it."""
+    """Engines of this package that support it."""
 
     @classmethod
     def optimizer_name(cls) -> str:
-        """What a recipe calls it."""
+        """Its name in a recipe."""
         return str(get_args(cls.model_fields["name"].annotation)[0])
 
     @abstractmethod
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
-        """The moments of one tensor, as the engines make them.
+        """Shapes of the moments of one tensor in the engines.
 
         Args:
-            size: of the tensor, as one device holds it.
-            moments: format of a stored moment (`precision.moments`).
+            size: size of the tensor on one device.
+            moments: format of stored moments (`precision.moments`).
             in_layer: whether the tensor belongs to a layer or an adapter, not to the embedding, head or last norm.
         """
 
     def state_bytes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> int:
-        """Bytes of the moments of one tensor; arguments as of `moment_shapes`."""
+        """Bytes of the moments of one tensor; arguments as in `moment_shapes`."""
         shapes = self.moment_shapes(size, moments=moments, in_layer=in_layer)
-        # Codes in 8 bits are a format of the optimizer's own, which no recipe can ask for.
+        # 8-bit codes are the optimizer's own format, which no recipe can choose.
         return sum(prod(shape) * (BYTES_OF_FORMAT | {"uint8": 1})[number] for shape, number in shapes.values())
 
 
@@ -131,7 +131,7 @@ class AdamWConfig(AdamWFields):
     """AdamW."""
 
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
-        """Two of the tensor's shape."""
+        """Two moments of the tensor's shape."""
         return {slot: (tuple(size), moments) for slot in ("exp_avg", "exp_avg_sq")}
 
 
@@ -143,7 +143,7 @@ class AdamW8bitConfig(AdamWFields):
     engines: ClassVar[tuple[str, ...]] = ("torch",)
 
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
-        """A byte a moment and the largest value of every block in fp32; small tensors as AdamW's."""
+        """One byte per moment and the largest value of each block in fp32; small tensors as in AdamW."""
         slots = ("exp_avg", "exp_avg_sq")
         if prod(size) < MIN_ELEMENTS_8BIT:
             return {slot: (tuple(size), moments) for slot in slots}
@@ -171,7 +171,7 @@ class MuonConfig(AdamWFields):
     rates fit (Liu et al., 2025), or `original`, `max(1, out / in) ** 0.5`."""
 
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
-        """One of the shape of a layer's matrix, AdamW's two for all else."""
+        """One moment of a layer's matrix, two as in AdamW for all other tensors."""
         # Orthogonal momentum has a meaning for matrices only; those outside of the layers are tables of vectors.
         slots = ("momentum_buffer",) if in_layer and len(size) == 2 else ("exp_avg", "exp_avg_sq")
         return {slot: (tuple(size), moments) for slot in slots}
@@ -195,7 +195,7 @@ class AdafactorConfig(OptimizerFields):
     """Gradients are scaled down to this global norm; 0 switches clipping off."""
 
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
-        """A row and a column of a matrix, the whole of a vector or of filters (three axes)."""
+        """A row and a column for a matrix, the whole shape for a vector or filters (three axes)."""
         if len(size) != 2:
             return {"exp_avg_sq": (tuple(size), moments)}
         # Of a matrix [out, in], out + in numbers instead of out x in: this is what Adafactor is taken for.
@@ -207,20 +207,20 @@ OPTIMIZERS: tuple[type[OptimizerFields], ...] = (AdamWConfig, AdamW8bitConfig, A
 
 
 class PrecisionConfig(Section):
-    """Number formats of what is stored and what is computed."""
+    """Number formats of storage and computation."""
 
     parameters: Literal["fp32", "bf16"] = "fp32"
-    """Stored weights."""
+    """Format of stored weights."""
     compute: Literal["fp32", "bf16"] = "fp32"
-    """Matrix products and activations."""
+    """Format of matrix products and activations."""
     moments: Literal["fp32", "bf16"] = "fp32"
-    """Optimizer state."""
+    """Format of optimizer state."""
     rounding: Literal["nearest", "stochastic", "master_fp32"] = "nearest"
-    """How an update reaches bf16 weights; with fp32 weights only `nearest` has a meaning."""
+    """Rounding of an update to bf16 weights; fp32 weights only allow `nearest`."""
 
     @model_validator(mode="after")
     def fp32_parameters_round_to_nearest(self) -> Self:
-        """What makes up for the few digits of bf16 has no meaning for weights that have them all."""
+        """Refuses another rounding than `nearest` with fp32 weights."""
         if self.parameters == "fp32" and self.rounding != "nearest":
             raise refused(f"precision.rounding: {self.rounding} with fp32 parameters",
                           "nearest: an fp32 weight keeps the whole update", "precision.rounding=nearest")
@@ -228,43 +228,42 @@ class PrecisionConfig(Section):
 
 
 class MemoryConfig(Section):
-    """What is kept, recomputed or never made whole."""
+    """Memory settings: attention, recomputed activations (gradient checkpointing), chunked loss, storage of tensors."""
 
     attention: Literal["auto", "plain", "chunked", "flash"] = "auto"
-    """Attention function; `auto` takes the best one that this device runs."""
+    """Attention implementation; `auto` takes the best one for the device."""
     remat: Literal["none", "dots", "layer"] = "none"
     """Which activations are recomputed in backward (PyTorch: gradient checkpointing): `dots` keeps the results of
     products with weights (engine `jax`), `layer` a layer's input only."""
     loss_chunk: int = Field(default=0, ge=0)
-    """Positions whose logits exist at one time; 0: all of a micro batch."""
+    """Number of positions whose logits are computed at a time; 0: all of a micro batch."""
     optimizer_in_backward: bool = False
     """Each gradient is used and freed as soon as it is complete (engine `torch`); not with accumulation or clipping."""
     per_layer_embeddings: Literal["device", "host"] = "device"
-    """Where the table of per-layer embeddings lies, in models that have one (Gemma 4 E2B and E4B): `host` keeps it in
-    the host's memory, and the rows of a batch's tokens alone travel to the device (engine `torch`)."""
+    """Memory of the table of per-layer embeddings, in models that have one (Gemma 4 E2B and E4B): `host` keeps it in
+    the host's memory, and only the rows of a batch's tokens are copied to the device (engine `torch`)."""
     cpu_optimizations: bool = True
-    """Variants of the programs that only a CPU gains from (completions in micro batches of like length; `jax`:
-    unstacked layers, loss positions, answers in two batches at a time; `torch`: attention of packed rows by segment,
-    short rows by plain products). `false`: a CPU runs the programs that accelerators run, which other devices run
-    either way."""
+    """Program variants that only a CPU gains from (completions in micro batches of similar length; `jax`: unstacked
+    layers, loss positions, answers in two batches at a time; `torch`: attention of packed rows by segment, short rows
+    by plain products). `false`: a CPU runs the same programs as accelerators. Without effect on other devices."""
 
 
 class MeshConfig(Section):
-    """How many devices share parameters (`fsdp`) and matrices (`tp`)."""
+    """Number of devices that share parameters (`fsdp`) and matrices (`tp`)."""
 
     fsdp: int | Literal["auto"] = "auto"
-    """Devices over which rows and parameters are split; `auto`: all that `tp` leaves."""
+    """Devices over which rows and parameters are split; `auto`: all devices, divided by `tp`."""
     tp: int = Field(default=1, ge=1)
     """Devices over which each matrix is split."""
 
 
 class CheckpointConfig(Section):
-    """When a complete state is saved, and how many are kept."""
+    """When checkpoints are saved, and how many are kept."""
 
     every_steps: int = Field(default=500, ge=1)
     """Steps between checkpoints; the last step is always saved."""
     keep_last: int = Field(default=2, ge=1)
-    """Number of newest checkpoints that stay."""
+    """Number of newest checkpoints that are kept."""
 
 
 Scorer = Literal["answer", "exact", "math"]
@@ -272,35 +271,36 @@ Scorer = Literal["answer", "exact", "math"]
 
 
 class EvaluationConfig(Section):
-    """What is measured during and after training."""
+    """Measurements during and after training."""
 
     traces: str = "none"
     """Held-out traces for the evaluation loss, or `none`."""
     items: str = "none"
-    """Questions that the finished model is asked (and that samples are drawn from), or `none`."""
+    """Questions that the trained model answers (also those of logged samples), or `none`."""
     every_steps: int = Field(default=250, ge=1)
-    """Steps between two evaluation losses and samples; and between two scores of the watched items."""
+    """Steps between two evaluations during training: loss, samples, and scores of held-out items."""
     samples: int = Field(default=2, ge=0)
-    """Completions written to the log at each interval."""
+    """Number of completions in the log at each evaluation."""
     max_new_tokens: int = Field(default=256, ge=1)
     """Longest completion, in tokens."""
     batch_size: int = Field(default=64, ge=1)
-    """Prompts that are answered at a time."""
+    """Number of prompts that are answered at a time."""
     watch: int = Field(default=64, ge=0)
-    """Items that are answered and scored each time while a run learns from rewards, the first ones; 0: none."""
+    """Number of held-out items (the first of the file) that are answered and scored every `every_steps` updates during
+    training with rollouts; 0 switches this off."""
     base: bool = True
-    """Whether the untrained model is asked the items as well, once for all runs that start from it."""
+    """Whether the untrained model answers the items as well, once for all runs that start from it."""
     scorer: Scorer = "answer"
-    """How answers are compared: by `answer`, `exact` (the same characters) or `math` (formulas by math-verify)."""
+    """How answers are scored: `answer`, `exact` (the same characters) or `math` (formulas by math-verify)."""
 
     @model_validator(mode="after")
     def keys_belong_to_traces_or_items(self, info: ValidationInfo) -> Self:
-        """Without items nothing is asked, and without traces as well nothing is measured during training."""
+        """Refuses keys that have no effect without items, or without both items and traces."""
         # With items every key of the section decides something.
         if self.items != "none":
             return self
         unused = {"samples", "max_new_tokens", "batch_size", "watch", "base", "scorer"}
-        beside, expected = "evaluation.items: none", "`evaluation.items`: these keys say how items are asked"
+        beside, expected = "evaluation.items: none", "`evaluation.items`: these keys only matter for items"
         if self.traces == "none":
             unused |= {"every_steps"}
             beside = "neither evaluation.items nor evaluation.traces"

@@ -1,10 +1,10 @@
 """Metrics of a rollout: pure functions, so that a verifier computes them again."""
 
 from collections.abc import Sequence
+from statistics import fmean
 
 import numpy as np
 
-from workings.config.algorithms.base import mean
 from workings.rollouts.rollout import Group, Rollout
 
 
@@ -21,10 +21,10 @@ def rollout_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
     return {
         **(_reward_metrics(rollout, names) if names else _teacher_metrics(rollout)),
         "completions": float(len(samples)),
-        "completion_tokens": mean(lengths), "completion_tokens_least": float(min(lengths)),
+        "completion_tokens": fmean(lengths), "completion_tokens_least": float(min(lengths)),
         "completion_tokens_most": float(max(lengths)),
-        "truncated": mean([float(sample.completion.stop_token is None) for sample in samples]),
-        "empty": mean([float(length == 0) for length in lengths])}
+        "truncated": fmean([float(sample.completion.stop_token is None) for sample in samples]),
+        "empty": fmean([float(length == 0) for length in lengths])}
 
 
 def _reward_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
@@ -33,11 +33,11 @@ def _reward_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
     rewards = [sample.reward for sample in samples]
     sides = [_side(group, names[0]) for group in rollout.groups]
     return {
-        "reward": mean(rewards), "reward_deviation": float(np.std(rewards)),
-        **{f"reward_{name}": mean([sample.rewards[name] for sample in samples]) for name in names},
+        "reward": fmean(rewards), "reward_deviation": float(np.std(rewards)),
+        **{f"reward_{name}": fmean([sample.rewards[name] for sample in samples]) for name in names},
         **{f"groups_{side}": sides.count(side) / len(sides) for side in ("all_wrong", "mixed", "all_right")},
-        "groups_without_spread": mean([float(not group.has_spread) for group in rollout.groups]),
-        "groups_left_out": mean([float(not group.kept) for group in rollout.groups])}
+        "groups_without_spread": fmean([float(not group.has_spread) for group in rollout.groups]),
+        "groups_left_out": fmean([float(not group.kept) for group in rollout.groups])}
 
 
 def _teacher_metrics(rollout: Rollout) -> dict[str, float]:

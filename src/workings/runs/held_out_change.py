@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from statistics import fmean
 from typing import Any
 
-from workings.config.algorithms.base import mean
 from workings.data.rows import prompt_digest
 from workings.evaluation.comparison.paired import PairedDifference, paired_values, points
 from workings.evaluation.statistics.intervals import Interval
@@ -83,7 +83,7 @@ def held_out_change(items: Sequence[Item], lines: Sequence[Mapping[str, Any]],
     part = ceil(len(rewards) / SHARE)
     (first_step, first), (last_step, last) = evaluations[0], evaluations[-1]
     return HeldOutChange(
-        reward_before=mean(rewards[:part]), reward_after=mean(rewards[-part:]), step_before=first_step,
+        reward_before=fmean(rewards[:part]), reward_after=fmean(rewards[-part:]), step_before=first_step,
         step_after=last_step, difference=paired_values(_scores(first), _scores(last),
                                                        [item.cluster for item in items[:len(first)]]))
 

@@ -1,31 +1,32 @@
-"""What a run that learned from preference pairs did to them: read from its log, never a reason to stop."""
+"""Change of preferences over a run with preference pairs, from its log; never a reason to stop."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import ceil, fsum
+from math import ceil
+from statistics import fmean
 from typing import Any
 
 from workings.record.number_text import percent
 
 PART = 10
-"""The first and the last tenth of the steps are compared."""
+"""Fraction (a tenth) of the steps at the start and at the end that is compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreferenceChange:
-    """Means of the last tenth of the steps, and how much likelier rows became since the first tenth."""
+    """Means over the last tenth of the steps, and changes since the first tenth."""
 
     accuracy: float
     margin: float
     chosen_nats: float
-    """Change of a chosen completion's log probability. Measured against the reference, so that it does not depend on
+    """Mean change of a chosen completion's log probability. Relative to the reference, so that it does not depend on
     which rows, long or short, the steps had."""
     rejected_nats: float
-    """The same of the rejected ones."""
+    """The same for rejected completions."""
 
     @property
     def chosen_fell(self) -> bool:
-        """Whether chosen completions became less likely: they are then only less unlikely than the rejected ones."""
+        """Whether chosen completions became less likely; they are then only less unlikely than the rejected ones."""
         return self.chosen_nats < 0
 
     @property
@@ -43,17 +44,17 @@ class PreferenceChange:
 
 
 def preference_change(metrics: Sequence[Mapping[str, Any]], beta: float) -> PreferenceChange | None:
-    """The change over the lines of a log; None without two steps."""
+    """The change over metrics lines; None without two steps."""
     if len(metrics) < 2:
         return None
     count = ceil(len(metrics) / PART)
 
     def mean(name: str, lines: Sequence[Mapping[str, Any]]) -> float:
-        return fsum(line[name] for line in lines) / len(lines)
+        return fmean(line[name] for line in lines)
 
-    def moved(name: str) -> float:
+    def change(name: str) -> float:
         # An implied reward is beta times the nats by which a row became likelier.
         return (mean(name, metrics[-count:]) - mean(name, metrics[:count])) / beta
 
     return PreferenceChange(accuracy=mean("accuracy", metrics[-count:]), margin=mean("margin", metrics[-count:]),
-                            chosen_nats=moved("chosen_reward"), rejected_nats=moved("rejected_reward"))
+                            chosen_nats=change("chosen_reward"), rejected_nats=change("rejected_reward"))

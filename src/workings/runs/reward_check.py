@@ -7,9 +7,9 @@ cannot be verified.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
-from workings.config.algorithms.base import mean
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.data.batches import Position
 from workings.engines.base import EngineRequest
@@ -75,20 +75,20 @@ class RewardCheck:
             "passed": not self.refusals, "refusals": list(self.refusals), "warnings": list(self.warnings),
             "prompts": len(self.prompts),
             "probes": {name: self._means([prompt.probes[name] for prompt in self.with_probe(name)])
-                       | {"share_beaten": mean([float(prompt.probe_wins(name)) for prompt in self.with_probe(name)])}
+                       | {"share_beaten": fmean([float(prompt.probe_wins(name)) for prompt in self.with_probe(name)])}
                        for name in self.probes},
             "right_answer": self._means([prompt.right_answer for prompt in self.prompts])}
         if not self.samples:
             return values
         return values | {"samples": self._means(self.samples) | {
-            "median": mean([prompt.median_sample_reward() for prompt in self.prompts]), "count": len(self.samples),
+            "median": fmean([prompt.median_sample_reward() for prompt in self.prompts]), "count": len(self.samples),
             "groups_without_spread": equal_reward_groups(self.prompts) / len(self.prompts),
-            "truncated": mean([float(sample.truncated) for sample in self.samples]),
-            "tokens": mean([sample.tokens for sample in self.samples]), "max_new_tokens": self.max_new_tokens}}
+            "truncated": fmean([float(sample.truncated) for sample in self.samples]),
+            "tokens": fmean([sample.tokens for sample in self.samples]), "max_new_tokens": self.max_new_tokens}}
 
     def _means(self, texts: Sequence[TextRewards]) -> dict[str, Any]:
-        return {"reward": mean([text.reward for text in texts]), "right": mean([float(text.right) for text in texts]),
-                "rewards": {name: mean([text.rewards[name] for text in texts]) for name in self.rewards}}
+        return {"reward": fmean([text.reward for text in texts]), "right": fmean([float(text.right) for text in texts]),
+                "rewards": {name: fmean([text.rewards[name] for text in texts]) for name in self.rewards}}
 
 
 def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, prompts: int = PROMPTS,

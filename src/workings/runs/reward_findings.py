@@ -8,9 +8,7 @@ not earn more than the plain one. Rewards that a probe earns legitimately are le
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
-from statistics import median
-
-from workings.config.algorithms.base import mean
+from statistics import fmean, median
 
 LEGITIMATE_REWARDS: Mapping[str, frozenset[str]] = {"steps with a wrong answer": frozenset({"form", "steps"})}
 """Rewards that a wrong probe earns legitimately, by probe: its form is kept and its steps hold."""
@@ -100,12 +98,12 @@ def _against_samples(probe: str, wrong: Sequence[PromptRewards]) -> list[str]:
     if not wrong or not wrong[0].samples:
         return []
     left_out = legitimate_rewards(probe)
-    earned = mean([prompt.probes[probe].reward_excluding(left_out) for prompt in wrong])
-    median_reward = mean([prompt.median_sample_reward(left_out) for prompt in wrong])
+    earned = fmean([prompt.probes[probe].reward_excluding(left_out) for prompt in wrong])
+    median_reward = fmean([prompt.median_sample_reward(left_out) for prompt in wrong])
     if earned <= median_reward + ROUNDING:
         return []
     # The reward that makes most of the difference is found by means over all samples, not by the median sample.
-    name = _largest(wrong, left_out, probe, lambda prompt, reward: mean([x.rewards[reward] for x in prompt.samples]))
+    name = _largest(wrong, left_out, probe, lambda prompt, reward: fmean([x.rewards[reward] for x in prompt.samples]))
     counted = sorted(left_out & set(wrong[0].right_answer.rewards))
     excluded = f" ({' and '.join(counted)} not counted: it earns them legitimately)" if counted else ""
     return [f"the probe `{probe}` is wrong and earns {earned:.3g}, and the model's median sample {median_reward:.3g}: "
@@ -115,8 +113,8 @@ def _against_samples(probe: str, wrong: Sequence[PromptRewards]) -> list[str]:
 def _against_right_answer(probe: str, wrong: Sequence[PromptRewards]) -> list[str]:
     if not wrong:
         return []
-    earned = mean([prompt.probes[probe].reward for prompt in wrong])
-    solved = mean([prompt.right_answer.reward for prompt in wrong])
+    earned = fmean([prompt.probes[probe].reward for prompt in wrong])
+    solved = fmean([prompt.right_answer.reward for prompt in wrong])
     if earned < solved - ROUNDING:
         return []
     more = f"{earned - solved:.3g} more" if earned > solved + ROUNDING else "as much"
@@ -128,8 +126,8 @@ def _against_right_answer(probe: str, wrong: Sequence[PromptRewards]) -> list[st
 def _against_plain_answer(probe: str, right: Sequence[PromptRewards]) -> list[str]:
     if not right:
         return []
-    earned = mean([prompt.probes[probe].reward_excluding(LENGTH_REWARDS) for prompt in right])
-    solved = mean([prompt.right_answer.reward_excluding(LENGTH_REWARDS) for prompt in right])
+    earned = fmean([prompt.probes[probe].reward_excluding(LENGTH_REWARDS) for prompt in right])
+    solved = fmean([prompt.right_answer.reward_excluding(LENGTH_REWARDS) for prompt in right])
     if earned <= solved + ROUNDING:
         return []
     name = _largest(right, LENGTH_REWARDS, probe, lambda prompt, reward: prompt.right_answer.rewards[reward])
@@ -140,7 +138,7 @@ def _against_plain_answer(probe: str, right: Sequence[PromptRewards]) -> list[st
 def _largest(prompts: Sequence[PromptRewards], left_out: frozenset[str], probe: str,
              other: Callable[[PromptRewards, str], float]) -> str:
     """Name of the reward by which a probe gains most on something else, or loses least."""
-    gains = {name: mean([prompt.probes[probe].rewards[name] - other(prompt, name) for prompt in prompts])
+    gains = {name: fmean([prompt.probes[probe].rewards[name] - other(prompt, name) for prompt in prompts])
              for name in prompts[0].right_answer.rewards if name not in left_out}
     return max(gains, key=lambda name: gains[name])
 

@@ -1,4 +1,4 @@
-"""What a run learns by: imitation of traces, rewards, a teacher, or preferences; an algorithm a small file."""
+"""Learning algorithms: imitation of traces, rewards, a teacher, or preferences; one small file each."""
 
 from typing import Annotated
 

@@ -14,9 +14,9 @@ class Cispo(RewardAlgorithm):
     name: Literal["cispo"]
     """Clipped importance sampling policy optimization."""
     clip_low: float = Field(default=1.0, gt=0, le=1, strict=False)
-    """The ratio counts from `1 - clip_low` on; 1: there is no lower bound."""
+    """Lower clipping bound: the ratio counts from `1 - clip_low` on; 1: no lower bound."""
     clip_high: float = Field(default=4.0, gt=0, strict=False)
-    """The ratio counts up to `1 + clip_high` (TRL's `epsilon_high` is this plus one)."""
+    """Upper clipping bound: the ratio counts up to `1 + clip_high` (TRL's `epsilon_high` is this plus one)."""
 
     @property
     def objective(self) -> PolicyGradient:

@@ -9,19 +9,21 @@ from workings.objectives.policy_gradient import PolicyGradient
 
 
 class Dapo(RewardAlgorithm):
-    """GRPO whose tokens count alike, whose bound leaves more room upwards, and which draws again for equal rewards.
+    """GRPO with equal weight for every token, a higher upper clipping bound, and dynamic sampling.
 
-    A group whose rewards are all equal teaches nothing: it is left out, and another prompt is drawn in its place. Its
-    penalty for long completions is the reward `overlong`.
+    A group whose rewards are all equal teaches nothing: it is left out, and another prompt is sampled in its place. The
+    paper's penalty for long completions is the reward `overlong`.
     """
 
     name: Literal["dapo"]
     """Decoupled clip and dynamic sampling policy optimization."""
     # The paper's 0.28 above and 0.2 below.
     clip_high: float = Field(default=0.28, gt=0, strict=False)
-    """The ratio counts up to `1 + clip_high`: unlikely tokens may become likely faster than likely ones unlikely."""
+    """Upper clipping bound: the ratio counts up to `1 + clip_high`, so unlikely tokens may become likely faster than
+    likely ones unlikely."""
     draws: int = Field(default=10, ge=1)
-    """At most so many times as many prompts are drawn as the update takes; what is missing then is left empty."""
+    """Upper limit on dynamic sampling: groups with equal rewards are replaced until each rollout's prompts were sampled
+    this many times. If there are still too few groups, the remaining rows of the batch stay empty."""
 
     @property
     def objective(self) -> PolicyGradient:
@@ -30,5 +32,5 @@ class Dapo(RewardAlgorithm):
 
     @property
     def max_sampling_rounds(self) -> int:
-        """As the recipe says."""
+        """The recipe's key `draws`."""
         return self.draws

@@ -1,7 +1,7 @@
 """On-policy distillation: a teacher judges every token that the student writes (arXiv 2306.13649).
 
-The form is that of https://thinkingmachines.ai/blog/on-policy-distillation: the reverse divergence by its policy
-gradient, whose advantages are those of single tokens, without a discount.
+As in https://thinkingmachines.ai/blog/on-policy-distillation: the policy gradient of the reverse divergence, with an
+advantage for each token and without a discount.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from workings.objectives.policy_gradient import PolicyGradient
 
 
 class Distill(TeacherAlgorithm, RolloutAlgorithm):
-    """Each token's advantage is its log probability under the teacher minus that when it was drawn; no rewards."""
+    """Each token's advantage is its log probability under the teacher minus that when it was sampled; no rewards."""
 
     name: Literal["distill"]
     """On-policy distillation."""
     group: int = Field(default=4, ge=1)
-    """Completions of each prompt; they are not compared, so 1 is enough."""
+    """Completions sampled for each prompt; they are not compared, so 1 is enough."""
 
     patience: int = Field(default=10, ge=1)
-    """Training stops after so many updates in a row that changed no weight."""
+    """Training stops after this many updates in a row that changed no weight."""
 
     @property
     def objective(self) -> PolicyGradient:
@@ -31,12 +31,12 @@ class Distill(TeacherAlgorithm, RolloutAlgorithm):
 
     @property
     def has_reference(self) -> bool:
-        """The teacher."""
+        """True: the teacher."""
         return True
 
-    def token_advantages(self, advantage: float, drawn: Sequence[float], reference: Sequence[float]) -> list[float]:
-        """How much likelier the teacher finds each token; zeros as long as it was not asked (``reference`` empty)."""
+    def token_advantages(self, advantage: float, sampler: Sequence[float], reference: Sequence[float]) -> list[float]:
+        """Each token's log probability under the teacher minus that when it was sampled; 0 without ``reference``."""
         if not reference:
-            return [advantage] * len(drawn)
+            return [advantage] * len(sampler)
         # The completion's own advantage is 0 here, because nothing is compared within a group.
-        return [advantage + said - own for said, own in zip(reference, drawn, strict=True)]
+        return [advantage + teacher - student for teacher, student in zip(reference, sampler, strict=True)]

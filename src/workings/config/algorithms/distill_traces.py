@@ -1,4 +1,4 @@
-"""Off-policy distillation: on traces, from the tokens that a teacher finds the most likely at each position."""
+"""Off-policy distillation: on traces, from a teacher's most likely tokens at each position."""
 
 from typing import Literal
 
@@ -11,15 +11,15 @@ from workings.objectives.top_tokens import MAX_TOKENS, TopTokens
 class TraceDistill(TeacherAlgorithm):
     """At each learned position of a trace the student's distribution becomes the teacher's.
 
-    The teacher is asked once, before the first step, and is not in memory after that. It reads the traces as they are:
-    which token comes next there decides what is read, and not what is learned.
+    The teacher computes its most likely tokens once, before the first step, and is not in memory after that. The traces
+    are its input: they decide the context of each position, and the teacher alone decides what is learned there.
     """
 
     name: Literal["distill_traces"]
     """Off-policy distillation on traces."""
     top_k: int = Field(default=16, ge=1, le=MAX_TOKENS)
-    """Tokens of each position that the teacher tells; the rest of the vocabulary counts as one further token. A
-    position takes 8 bytes each on the disk and in memory."""
+    """Number of the teacher's most likely tokens at each position; the rest of the vocabulary counts as one further
+    token. Each takes 8 bytes per position on the disk and in memory."""
 
     @property
     def objective(self) -> TopTokens:

@@ -10,27 +10,28 @@ from workings.objectives.preference import Preference
 
 
 class Dpo(Section):
-    """Pairs of completions are learned from: the chosen one becomes likelier than the rejected one.
+    """Trains on pairs of completions: the chosen one becomes likelier than the rejected one.
 
-    Likelier means: than under the model that training began with, the reference. It is asked once, before the first
-    step, and not kept.
+    Likelier is relative to the model before training, the reference. Its log probabilities are computed once, before
+    the first step.
     """
 
     name: Literal["dpo"]
     """Direct preference optimization."""
     beta: float = Field(default=0.1, gt=0, strict=False)
-    """How closely the model stays by the reference: the larger, the closer. Of `ipo`, the paper's tau."""
+    """How close the model stays to the reference: the larger, the closer. For `ipo`, the paper's tau."""
     loss: Literal["sigmoid", "ipo"] = "sigmoid"
-    """`sigmoid`: DPO's. `ipo`: a squared distance, which does not push pairs apart without end (TRL: `loss_type`)."""
+    """`sigmoid`: the loss of DPO. `ipo`: a squared distance, which does not push pairs apart without end (TRL:
+    `loss_type`)."""
     label_smoothing: float = Field(default=0.0, ge=0, lt=0.5, strict=False)
-    """Share of the labels that are taken to be the wrong way round; `sigmoid` only."""
+    """Share of the pairs that are assumed to be labelled the wrong way round; `sigmoid` only."""
     length_normalized: bool = False
-    """Whether a completion counts by its mean log probability a token and not by the sum (TRL: `sigmoid_norm`);
-    `sigmoid` only, `ipo` takes the mean always."""
+    """Whether a completion counts by its mean log probability per token instead of the sum (TRL: `sigmoid_norm`);
+    `sigmoid` only, `ipo` always takes the mean."""
 
     @model_validator(mode="after")
     def options_belong_to_the_loss(self) -> Self:
-        """What a loss does not know is refused."""
+        """Refuses keys that the loss does not use."""
         try:
             _ = self.objective
         except RequestError as error:

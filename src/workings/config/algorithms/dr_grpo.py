@@ -26,6 +26,6 @@ class DrGrpo(RewardAlgorithm):
         return centered(rewards)
 
     def divisor(self, *, rows: int, tokens: int) -> float:
-        """The tokens that the completions could have had."""
+        """Maximum number of tokens of the completions."""
         del tokens
         return float(rows * self.max_new_tokens)

@@ -15,9 +15,10 @@ class Gspo(RewardAlgorithm):
     """Group sequence policy optimization."""
     # Both bounds are those of the paper's experiments.
     clip_low: float = Field(default=3e-4, gt=0, le=1, strict=False)
-    """The ratio of a whole completion counts from `1 - clip_low` on; it moves far less than that of a token."""
+    """Lower clipping bound: the ratio of a completion counts from `1 - clip_low` on; it moves far less than that of a
+    token."""
     clip_high: float = Field(default=4e-4, gt=0, strict=False)
-    """It counts up to `1 + clip_high`."""
+    """Upper clipping bound: the ratio counts up to `1 + clip_high`."""
 
     @property
     def objective(self) -> PolicyGradient:
