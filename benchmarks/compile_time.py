@@ -22,7 +22,7 @@ from workings.engines.base import ProgramName
 from workings.engines.jax.target import compile_for, compiler_environment
 from workings.hardware.catalog import find_target
 from workings.hardware.compile_target import V5E_8
-from workings.planning.request import engine_request, programs_of
+from workings.planning.planned_run import engine_request, programs_of
 from workings.runs.resolve import find_shape
 
 FULL, LORA, LARGER = "gemma-4-e2b-v5e8", "gemma-4-e2b-lora-v5e8", "gemma-4-e4b-lora-v5e8"

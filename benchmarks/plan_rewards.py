@@ -29,7 +29,7 @@ def ask(recipe: str, target: str) -> dict[str, Any]:
     start = time.monotonic()
     made = plan(recipe, target, nearest=False)
     print(recipe, made.verdict.reasons[0], flush=True)
-    return made.as_json() | {"seconds": round(time.monotonic() - start, 1)}
+    return made.to_json() | {"seconds": round(time.monotonic() - start, 1)}
 
 
 def main() -> int:

@@ -32,12 +32,12 @@ def ask(recipe: str, *overrides: str) -> dict[str, Any]:
     """One plan as plain values, with its seconds."""
     start = time.monotonic()
     made = plan(recipe, "v5e-8", overrides)
-    values = made.as_json() | {"seconds": round(time.monotonic() - start, 1), "overrides": list(overrides),
+    values = made.to_json() | {"seconds": round(time.monotonic() - start, 1), "overrides": list(overrides),
                                "peak_gib": round(made.verdict.peak_bytes / GIB, 3),
                                "limit_gib": round(made.verdict.limit_bytes / GIB, 3),
                                "details": made.details}
     if made.nearest is not None:
-        values["nearest"] = made.nearest.as_json() | {"peak_gib": round(made.nearest.peak_bytes / GIB, 3)}
+        values["nearest"] = made.nearest.to_json() | {"peak_gib": round(made.nearest.peak_bytes / GIB, 3)}
     print(recipe, *overrides, made.verdict.reasons[0], f"{values['seconds']} s", flush=True)
     return values
 

@@ -26,7 +26,7 @@ from workings.hardware.catalog import Target, targets
 from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 from workings.models.shapes import published_shape
-from workings.planning.seconds import step_seconds
+from workings.planning.run_time import step_seconds
 
 RESULT = ROOT / "benchmarks" / "results" / "published_times.json"
 LENGTH = 2048

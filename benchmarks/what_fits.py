@@ -23,9 +23,9 @@ from workings.config.load import check_recipe
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target, targets
 from workings.models.shapes import published_shape
-from workings.planning.plan import device_of, estimate, make_plan
-from workings.planning.request import engine_request, longest_batch, mesh_of
-from workings.planning.verdict import judge
+from workings.planning.plan import estimate, make_plan, target_device
+from workings.planning.planned_run import PlannedRun
+from workings.planning.verdict import memory_verdict
 
 MODELS = ("gemma-2b", "gemma-2-2b", "gemma-3-270m", "gemma-3-1b", "gemma-3-4b", "gemma-4-e2b", "gemma-4-e4b",
           "gemma-4-12b", "gemma-4-31b", "qwen3-1.7b", "qwen3-4b", "smollm3-3b", "olmo-3-7b")
@@ -63,14 +63,14 @@ def row(key: Key, *, compiled: bool) -> dict[str, Any]:
     model, method, length, name = key
     target = targets()[name]
     recipe, shape = recipe_for(model, method, length, target), published_shape(model)
-    request, mesh = engine_request(recipe, shape, target), mesh_of(recipe, target)
-    found = estimate(request, longest_batch(recipe, mesh.fsdp), mesh, target)
+    run = PlannedRun.on_target(recipe, shape, target)
+    found = estimate(run)
     said = {"estimated_bytes": found.peak_bytes}
     if compiled:
         verdict = make_plan(recipe, shape, target, explained=False).verdict
         said["planned"] = measured()
     else:
-        verdict = judge(found, device_of(target, found, mesh, find_planning_engine(recipe.engine)))
+        verdict = memory_verdict(found, target_device(target, found, run.mesh, find_planning_engine(recipe.engine)))
     return {"model": model, "method": method, "length": length, "target": name, "fits": verdict.fits,
             "marginal": verdict.marginal, "peak_bytes": verdict.peak_bytes, "limit_bytes": verdict.limit_bytes,
             "source": verdict.source} | said

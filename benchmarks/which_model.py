@@ -38,7 +38,7 @@ def main() -> int:
     there = json.loads(COMPILED.read_text(encoding="utf-8"))["values"]
     values: dict[str, Any] = {}
     for name, (hub_id, recipe) in MODELS.items():
-        cards = plan("gemma-2b-t4x2", "t4x2", ["evaluation={}", f"model.id={hub_id}"], nearest=False).as_json()
+        cards = plan("gemma-2b-t4x2", "t4x2", ["evaluation={}", f"model.id={hub_id}"], nearest=False).to_json()
         values[name] = {"hub_id": hub_id, "v5e-8": facts(there[recipe]), "t4x2": facts(cards)}
         print(name, json.dumps(values[name]), flush=True)
     write_result(RESULT, what="Four Gemmas planned for a TPU v5e-8 and for two T4", values=values,

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 
 from tools.generated import ROOT
 from workings.config.load import shipped_recipes
-from workings.planning.inspecting import SECONDS, cache_directory
+from workings.planning.inspection_cache import SECONDS, cache_directory
 from workings.planning.shipped import FILE, shipped_plans
 from workings.record.waiting import Nobody, heard_by
 from workings.runs.plan import plan

@@ -7,7 +7,7 @@ import pytest
 from tests.planning.planning_helpers import recipe, shape
 from workings.config.training import MeshConfig
 from workings.engines.base import EngineRequest
-from workings.planning.parts import checkpoint_bytes, exact_parts
+from workings.planning.memory_formulas import checkpoint_bytes, exact_parts
 
 
 @pytest.mark.parametrize("changes", [

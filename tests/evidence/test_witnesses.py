@@ -66,7 +66,8 @@ def test_a_check_that_was_not_made_stands_for_nothing(record: dict[str, bytes]) 
     high, low = (len(walk.verified(record, level).unchecked_fields) for level in (2, 0))
     assert low > high
     opened = walk.load(walk.MemoryTree(record))
-    assert {one.why for one in unchecked_fields(opened, {}) if one.file == "data/rows.jsonl" and one.field == "tokens"} == {
+    assert {one.why for one in unchecked_fields(opened, {}) if one.file == "data/rows.jsonl"
+            and one.field == "tokens"} == {
         "consistency.tokens was not made"}
 
 

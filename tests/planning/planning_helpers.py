@@ -4,10 +4,13 @@ from pathlib import Path
 
 from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
-from workings.engines.base import EngineRequest
+from workings.engines.base import EngineRequest, MeshShape
+from workings.hardware.catalog import find_target
+from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 from workings.models.shapes import shape_from_config
-from workings.planning.inspecting import SECONDS
+from workings.planning.inspection_cache import SECONDS
+from workings.planning.planned_run import PlannedRun, programs_of
 
 SHAPE = {"family": "gemma", "layers": 2, "width": 16, "mlp_width": 32, "heads": 2, "kv_heads": 1, "head_dim": 8,
          "context": 128}
@@ -40,3 +43,12 @@ def rewarded(**changes) -> Recipe:
 def kept_plans(folder: Path) -> list[Path]:
     """Answers about programs; beside them lies how long they took."""
     return [path for path in folder.iterdir() if path.name != SECONDS]
+
+
+def planned_run(asked: Recipe, target: str, *, request: EngineRequest | None = None, fsdp: int = 1,
+            step: tuple[int, int, int] | None = None) -> PlannedRun:
+    """A run without the checks of `PlannedRun.on_target`, with another request or batch of its step if given."""
+    programs = programs_of(asked, fsdp)
+    return PlannedRun(recipe=asked, request=request or request_of(asked), target=find_target(target),
+                      mesh=MeshShape(fsdp, 1), programs=programs if step is None else programs | {
+                          "step": BatchShape(*step)})

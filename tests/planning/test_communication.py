@@ -9,7 +9,7 @@ from workings.engines.base import MeshShape
 from workings.hardware.catalog import targets
 from workings.models.batch import BatchShape
 from workings.planning.communication import communication_seconds, sent
-from workings.planning.seconds import Throughput, step_operations, step_seconds
+from workings.planning.run_time import Throughput, step_operations, step_seconds
 
 BF16 = request_of(recipe(precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"}))
 LAYERS = 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)

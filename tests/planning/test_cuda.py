@@ -11,7 +11,7 @@ from workings.hardware.catalog import gpu_config, targets
 from workings.hardware.compile_target import CudaTarget, HostTarget, compile_target
 from workings.models.batch import Batch
 from workings.models.shapes import shape_from_config
-from workings.planning.parts import exact_parts
+from workings.planning.memory_formulas import exact_parts
 from workings.planning.plan import make_plan
 
 MISSING = importlib.util.find_spec("jax_cuda12_plugin") is None

@@ -9,7 +9,7 @@ from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import find_target
 from workings.models.shapes import published_shape
 from workings.planning import search
-from workings.planning.request import longest_batch, mesh_of
+from workings.planning.planned_run import longest_batch, mesh_of
 
 ADAMW = "optimizer={name: adamw}"
 FLOAT32 = ("precision.parameters=fp32", "precision.rounding=nearest")
@@ -57,10 +57,10 @@ def test_the_nearest_plan_is_what_a_person_would_do(name, model, machine, asked,
     recipe, shape, target = load_recipe(name, asked).recipe, published_shape(model), find_target(machine)
     before = formula_plan(recipe, shape, target)
     assert not before.verdict.fits
-    assert search.nearest(recipe, shape, target, before).overrides == tuple(nearest)
+    assert search.find_nearest(recipe, shape, target, before).overrides == tuple(nearest)
 
 
 def test_another_method_is_called_another_experiment():
-    lora = SimpleNamespace(overrides=("method={name: lora}", "precision.rounding=nearest"))
-    assert "another experiment" in search._another(lora)[0]
-    assert search._another(SimpleNamespace(overrides=(ADAFACTOR,))) == []
+    lora = SimpleNamespace(overrides=("method={name: lora}", "precision.rounding=nearest"), rows=8, source="compiled")
+    assert "another experiment" in search._nearest_remarks(lora, 8)[1]
+    assert len(search._nearest_remarks(SimpleNamespace(overrides=(ADAFACTOR,), rows=8, source="compiled"), 8)) == 1

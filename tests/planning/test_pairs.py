@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.planning.planning_helpers import SHAPE, recipe, request_of
+from tests.planning.planning_helpers import SHAPE, planned_run, recipe
 from workings.config.load import load_recipe
 from workings.config.recipe import Recipe
 from workings.hardware.catalog import find_target
 from workings.planning import search
-from workings.planning.request import programs_of
-from workings.planning.seconds import run_time
+from workings.planning.planned_run import programs_of
+from workings.planning.run_time import estimate_run_time
 from workings.runs.plan_time import count_pairs
 
 
@@ -26,12 +26,12 @@ def test_the_reference_is_asked_in_batches_of_the_step() -> None:
 
 def test_the_pass_takes_at_most_a_third_of_the_steps() -> None:
     asked = pairs(training={"steps": 30, "learning_rate": 1e-3})
-    spent = run_time(asked, request_of(asked), programs_of(asked, 1), find_target("rtx5090"), 1, 0.5, items=0,
+    spent = estimate_run_time(planned_run(asked, "rtx5090"), 0.5, items=0,
                      held_out=0)
     assert spent.reference_seconds == pytest.approx(30 * 0.5 / 3)
     without = spent.training_seconds + spent.checkpoints * spent.checkpoint_seconds
     assert spent.seconds == pytest.approx(without + 5.0)
-    assert spent.as_json()["reference_seconds"] == pytest.approx(5.0)
+    assert spent.to_json()["reference_seconds"] == pytest.approx(5.0)
 
 
 def test_the_search_keeps_pairs_whole() -> None:

@@ -5,20 +5,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.planning.planning_helpers import recipe, request_of, shape
+from tests.planning.planning_helpers import planned_run, recipe, request_of, shape
 from workings.config.load import load_recipe
 from workings.engines.base import Inspection
 from workings.engines.jax.planning import check_split
 from workings.errors import RequestError, WorkingsError
 from workings.hardware.catalog import find_target, targets
 from workings.models.batch import BatchShape
-from workings.planning.breakdown import largest_part, split_parts
-from workings.planning.changes import changed, difference
-from workings.planning.parts import exact_parts
-from workings.planning.phases import estimated_parts
+from workings.planning.breakdown import largest_part_sentence, split_parts
+from workings.planning.memory_formulas import exact_parts
 from workings.planning.plan import make_plan
-from workings.planning.request import mesh_of
+from workings.planning.planned_run import mesh_of
+from workings.planning.recipe_changes import overrides_between, with_changes
 from workings.planning.search import candidates
+from workings.planning.step_memory import largest_phase_parts
 from workings.runs.plan import plan
 from workings.runs.plan_write import _moved, write_nearest
 from workings.runs.resolve import find_shape
@@ -51,7 +51,7 @@ def test_without_a_compiler_it_is_estimated_and_says_what_to_install(no_compiler
     exact = {part.name: part.size_bytes for part in found.parts if part.certainty == "exact"}
     assert exact["parameters"] == 2 * 2506172416
     assert sum(part.size_bytes for part in found.parts) == found.verdict.peak_bytes
-    assert found.as_json()["step_seconds_estimate"] > 0
+    assert found.to_json()["step_seconds_estimate"] > 0
 
 
 def test_jax_takes_a_share_of_a_card(no_compiler, monkeypatch):
@@ -79,9 +79,9 @@ def test_too_large_a_plan_comes_with_one_that_fits(no_compiler):
 def test_parts_add_up_to_what_the_compiler_says(share, certainty):
     request, batch = request_of(recipe()), (1, 4, 64)
     exact = sum(exact_parts(request, batch, 1, 1).values())
-    formula = sum(estimated_parts(request, batch, 1, 1, "tpu").values())
+    formula = sum(largest_phase_parts(request, batch, 1, 1, "tpu").values())
     peak = exact + int(share * formula)
-    found = split_parts(request, batch, (1, 1), "tpu", Inspection(
+    found = split_parts(planned_run(recipe(), "v5e-1", request=request, step=batch), "step", Inspection(
         peak_bytes=peak, source="compiled", breakdown={"sum": peak}, versions={}))
     assert abs(sum(part.size_bytes for part in found) - peak) < 10
     assert found[-1].certainty == certainty
@@ -91,8 +91,8 @@ def test_parts_add_up_to_what_the_compiler_says(share, certainty):
 def test_the_least_change_comes_first():
     asked = recipe(memory={"attention": "plain", "remat": "none"}, mesh={"fsdp": 1})
     found = candidates(asked, targets()["v5e-8"], shape())
-    assert difference(asked, next(found)) == ("mesh.fsdp=auto",)
-    assert difference(asked, next(found)) == ("memory.attention=auto",)
+    assert overrides_between(asked, next(found)) == ("mesh.fsdp=auto",)
+    assert overrides_between(asked, next(found)) == ("memory.attention=auto",)
 
 
 @pytest.mark.slow
@@ -104,19 +104,19 @@ def test_no_candidate_changes_the_global_batch():
 
 def test_more_devices_share_the_rows_there_are():
     asked = recipe(batch={"micro_batch": 8, "accumulation": 2}, mesh={"fsdp": 1})
-    assert difference(asked, next(candidates(asked, targets()["v5e-8"], shape()))) == (
+    assert overrides_between(asked, next(candidates(asked, targets()["v5e-8"], shape()))) == (
         "batch.micro_batch=2", "batch.accumulation=1", "mesh.fsdp=auto")
 
 
 def test_another_optimizer_is_written_as_one_word():
-    found = difference(recipe(), changed(recipe(), {"optimizer": {"name": "adafactor"}}))
+    found = overrides_between(recipe(), with_changes(recipe(), {"optimizer": {"name": "adafactor"}}))
     assert found == ("optimizer={name: adafactor}",)
 
 
 @pytest.mark.slow
 def test_adapters_are_the_last_resort():
     asked = recipe(precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"})
-    found = [difference(asked, each) for each in candidates(asked, targets()["t4"], shape())]
+    found = [overrides_between(asked, each) for each in candidates(asked, targets()["t4"], shape())]
     methods = [next((word for word in words if word.startswith("method=")), "") for words in found]
     assert methods == sorted(methods, key=["", "method={name: lora}", "method={name: qlora}"].index)
     lora = next(words for words in found if "method={name: lora}" in words)
@@ -128,7 +128,7 @@ def test_adapters_are_the_last_resort():
     (["mesh.tp=16"], "divides the heads|divides its 8 devices"),
     (["data.max_length=9000"], "context of 8192"),
     (["model.id=google/gemma-2c"], "shape is known"),
-    (["engine=other"], "a TPU's compiler"),
+    (["engine=other"], "the TPU's compiler"),
 ])
 def test_what_does_not_go_together_is_refused_before_any_compiler(words, said):
     with pytest.raises(RequestError, match=said):
@@ -230,18 +230,18 @@ def test_a_plan_counts_at_most_so_many_steps_and_says_so_where_data_are_absent(n
     assert any("follows from the data, which are not here" in reason for reason in absent.reasons)
 
 
-def test_the_culprit_is_a_group_of_parts(no_compiler):
+def test_the_largest_part_is_a_group_of_parts(no_compiler):
     words = ["optimizer={name: adamw}", "precision.parameters=fp32", "precision.rounding=nearest",
              "batch.accumulation=1"]
     found = plan("gemma-2b-rtx5090", "t4", words, nearest=False)
-    assert "optimizer state, 18.67 GiB" in found.culprit
-    assert "(exact)" in found.culprit
-    assert largest_part(found.parts, 1, 8, found.verdict).startswith("7 of 8 devices are idle")
+    assert "optimizer state, 18.67 GiB" in found.largest_part
+    assert "(exact)" in found.largest_part
+    assert largest_part_sentence(found.parts, 1, 8, found.verdict).startswith("7 of 8 devices are idle")
 
 
 def test_what_the_compiler_assigned_is_kept_apart_from_what_shapes_say():
     request, batch = request_of(recipe()), (1, 4, 64)
-    found = split_parts(request, batch, (1, 1), "gpu", Inspection(
+    found = split_parts(planned_run(recipe(), "t4", request=request, step=batch), "step", Inspection(
         peak_bytes=10_000_000, source="compiled", breakdown={}, versions={},
         exact={"parameters": 4_000_000, "batch": 0},
         heap={"gradients": 4_000_000, "logits": 1_500_000, "other temporaries": 500_000}))

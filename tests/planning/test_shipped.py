@@ -10,9 +10,9 @@ from workings.engines.base import Inspection
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import find_target
 from workings.models.shapes import published_shape
-from workings.planning.inspecting import cache_directory, inspect_programs
-from workings.planning.matrix import BASE, words
-from workings.planning.request import engine_request, mesh_of, programs_of
+from workings.planning.inspection_cache import cache_directory, inspect_programs
+from workings.planning.matrix import BASE_RECIPE, cell_overrides
+from workings.planning.planned_run import engine_request, mesh_of, programs_of
 from workings.planning.shipped import shipped_plans
 
 
@@ -26,7 +26,7 @@ def test_an_answer_of_the_package_is_used_where_everything_is_equal_and_nowhere_
         return dict.fromkeys(programs, said)
 
     monkeypatch.setattr(engine, "inspect_for", inspect_for)
-    recipe = load_recipe(BASE, words("gemma-3-1b", "LoRA", 1024, target)).recipe
+    recipe = load_recipe(BASE_RECIPE, cell_overrides("gemma-3-1b", "LoRA", 1024, target)).recipe
     request = engine_request(recipe, published_shape("gemma-3-1b"), target)
     programs = programs_of(recipe, mesh_of(recipe, target)[0])
     monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "maker"))

@@ -14,7 +14,7 @@ from workings.errors import WorkingsError
 from workings.hardware.catalog import targets
 from workings.hardware.compile_target import TpuTarget
 from workings.models.shapes import shape_from_config
-from workings.planning.parts import exact_parts
+from workings.planning.memory_formulas import exact_parts
 from workings.planning.plan import make_plan
 
 pytestmark = pytest.mark.slow
@@ -93,5 +93,5 @@ def test_a_refusal_carries_the_compilers_number(tmp_path, monkeypatch):
     assert not found.verdict.fits
     assert 24 * 2**30 < found.verdict.peak_bytes < 60 * 2**30
     assert found.verdict.limit_bytes == int(15.75 * 2**30)
-    assert "7 of 8 devices are idle" in found.culprit
+    assert "7 of 8 devices are idle" in found.largest_part
     assert any("the compiler refused" in reason for reason in found.reasons)

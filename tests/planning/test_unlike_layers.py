@@ -6,22 +6,30 @@ from typing import Any
 
 import pytest
 
+from tests.planning.planning_helpers import planned_run, recipe
 from workings.config.load import check_recipe, load_recipe
 from workings.engines.base import EngineRequest, GenerationShape, Inspection, MeshShape
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import find_target
+from workings.models.batch import BatchShape
 from workings.models.shapes import published_shape
 from workings.models.weights import parameter_count, projections
 from workings.planning.breakdown import split_parts
-from workings.planning.changes import changed, difference
-from workings.planning.frozen import TeacherModel, teacher_bytes, teacher_request
-from workings.planning.inspecting import not_shallow, refused_parts
-from workings.planning.parts import beside_the_step, cached_numbers, checkpoint_bytes, exact_parts, state_bytes
-from workings.planning.phases import estimated_parts
-from workings.planning.plan import device_of, explain
-from workings.planning.request import engine_request, longest_batch
+from workings.planning.inspection_cache import heap_of_refused_step, why_no_shallower_model
+from workings.planning.memory_formulas import (
+    checkpoint_bytes,
+    exact_parts,
+    forward_program_parts,
+    kv_cache_numbers,
+    linear_attention_cache_bytes,
+)
+from workings.planning.plan import plan_from_inspection, target_device
+from workings.planning.planned_run import PlannedRun
+from workings.planning.recipe_changes import overrides_between, with_changes
+from workings.planning.reference_and_teacher import TeacherModel, model_weight_bytes, teacher_request
+from workings.planning.run_time import generation_seconds, step_operations
 from workings.planning.search import candidates
-from workings.planning.seconds import answer_seconds, step_operations
+from workings.planning.step_memory import largest_phase_parts
 from workings.planning.tensors import PER_LAYER_TABLE, host_parts, layer_tensors
 from workings.runs.plan import plan
 
@@ -73,13 +81,13 @@ def test_an_engine_that_splits_nothing_frozen_has_the_table_and_four_bits_whole_
 
 
 def test_the_search_leaves_the_table_on_the_host_first_where_the_engine_can() -> None:
-    recipe = changed(load_recipe("gemma-4-e2b-lora-t4x2").recipe, {"memory.per_layer_embeddings": "device"})
+    recipe = with_changes(load_recipe("gemma-4-e2b-lora-t4x2").recipe, {"memory.per_layer_embeddings": "device"})
     target = find_target("t4x2")
-    first = difference(recipe, next(candidates(recipe, target, E2B)))
+    first = overrides_between(recipe, next(candidates(recipe, target, E2B)))
     assert first == ("memory.per_layer_embeddings=host",)
-    for other in (candidates(changed(recipe, {"engine": "jax"}), target, E2B),
+    for other in (candidates(with_changes(recipe, {"engine": "jax"}), target, E2B),
                   candidates(recipe, target, replace(E2B, per_layer_width=0))):
-        assert not any("per_layer" in word for each in islice(other, 4) for word in difference(recipe, each))
+        assert not any("per_layer" in word for each in islice(other, 4) for word in overrides_between(recipe, each))
 
 
 def test_a_factored_moment_has_no_row_for_the_table() -> None:
@@ -115,17 +123,17 @@ def test_four_bits_are_for_projections_alone() -> None:
 
 def test_the_cache_has_no_slots_for_layers_that_share_and_none_beyond_the_window() -> None:
     # 12 sliding layers keep 512 positions of one head of 256, 3 global ones all positions of one head of 512.
-    assert cached_numbers(E2B, 2048) == 2 * (12 * 512 * 256 + 3 * 2048 * 512)
-    assert cached_numbers(E2B, 100) == 2 * 100 * (12 * 256 + 3 * 512)
-    found = beside_the_step(asked(), "generation", GenerationShape(16, 1792, 256), 1, 1, "gpu")
-    assert found["cache of keys and values"] == 2 * 16 * cached_numbers(E2B, 2048)
+    assert kv_cache_numbers(E2B, 2048) == 2 * (12 * 512 * 256 + 3 * 2048 * 512)
+    assert kv_cache_numbers(E2B, 100) == 2 * 100 * (12 * 256 + 3 * 512)
+    found = forward_program_parts(asked(), "generation", GenerationShape(16, 1792, 256), 1, 1, "gpu")
+    assert found["cache of keys and values"] == 2 * 16 * kv_cache_numbers(E2B, 2048)
     assert found[PER_LAYER_TABLE] == 2 * TABLE
     # Global layers of Gemma 4 31B have 4 heads of 512 in place of 16 of 256; both keep keys and values.
     # Layers with a state have no keys: of Qwen 3.5 2B six attend, with two heads of 256, and 18 keep 16 matrices.
     qwen = published_shape("qwen3.5-2b")
-    assert cached_numbers(qwen, 2048) == 2 * 6 * 2048 * 2 * 256
-    assert state_bytes(qwen, 2) == 18 * (4 * 16 * 128 * 128 + 2 * 4 * 3 * 2048)
-    assert cached_numbers(published_shape("gemma-4-31b"), 4096) == 2 * (50 * 1024 * 16 * 256 + 10 * 4096 * 4 * 512)
+    assert kv_cache_numbers(qwen, 2048) == 2 * 6 * 2048 * 2 * 256
+    assert linear_attention_cache_bytes(qwen, 2) == 18 * (4 * 16 * 128 * 128 + 2 * 4 * 3 * 2048)
+    assert kv_cache_numbers(published_shape("gemma-4-31b"), 4096) == 2 * (50 * 1024 * 16 * 256 + 10 * 4096 * 4 * 512)
 
 
 def test_activations_are_those_of_the_widest_layer() -> None:
@@ -135,7 +143,7 @@ def test_activations_are_those_of_the_widest_layer() -> None:
     beside = 2 * 512 * (35 * 256 + 2 * 256 + 2 * 512)
     lora = asked(method={"name": "lora"}, precision={"parameters": "bf16", "compute": "bf16"}, memory={
         "remat": "layer", "loss_chunk": 8})
-    found = estimated_parts(lora, (1, 1, 512), 1, 1, "tpu")
+    found = largest_phase_parts(lora, (1, 1, 512), 1, 1, "tpu")
     assert found["activations kept for backward"] == 2 * 35 * 512 * 1536
     assert found["activations of the layer at hand"] == 2 * (2 * widest + beside)
 
@@ -148,7 +156,7 @@ def test_seconds_count_what_a_token_meets() -> None:
     assert step_operations(request, (1, 1, 512)) == 4 * 2.0 * matrices * 512 + 4 * attention + 3 * outer
     # A new token reads every weight once, but of the table one row.
     card = find_target("l4")
-    found = [answer_seconds(request, GenerationShape(1, 1, new), card, MeshShape(1, 1), 0.0) for new in (1, 11)]
+    found = [generation_seconds(request, GenerationShape(1, 1, new), card, MeshShape(1, 1), 0.0) for new in (1, 11)]
     assert found[1] - found[0] == pytest.approx(10 * 2 * (parameter_count(E2B) - TABLE) / (
         card.bandwidth_gb_s * 1e9 * 0.5))
 
@@ -157,11 +165,12 @@ def test_parts_of_a_compiler_that_counts_the_table_among_the_parameters() -> Non
     every = 2 * parameter_count(E2B)
     found = Inspection(peak_bytes=every + 3000, source="compiled", versions={}, breakdown={"temporaries": 2000},
                        exact={"parameters": every, "moments": 1000}, heap={"activations of the layer at hand": 2000})
-    parts = {part.name: part.size_bytes for part in split_parts(asked(), (1, 1, 512), (1, 1), "gpu", found)}
+    run = replace(planned_run(recipe(), "l4", request=asked()), programs={"step": BatchShape(1, 1, 512)})
+    parts = {part.name: part.size_bytes for part in split_parts(run, "step", found)}
     assert parts == {"parameters": every - 2 * TABLE, PER_LAYER_TABLE: 2 * TABLE, "moments": 1000,
                      "activations of the layer at hand": 2000}
     # While a teacher is asked, the parameters are the teacher's.
-    asked_about = split_parts(asked(), (1, 1, 512), (1, 1), "gpu", found, "teacher")
+    asked_about = split_parts(run, "teacher", found)
     assert {part.name: part.size_bytes for part in asked_about}["parameters"] == every
 
 
@@ -177,22 +186,22 @@ def test_on_the_host_the_table_takes_nothing_of_the_device() -> None:
 
 
 def test_a_teacher_is_counted_with_its_table() -> None:
-    assert teacher_bytes(asked(), MeshShape(1, 1)) == 2 * parameter_count(E2B)
+    assert model_weight_bytes(asked(), MeshShape(1, 1)) == 2 * parameter_count(E2B)
     # On the host lies only the table of a teacher that has one; to ask that of another would be refused.
     host = asked(memory={"per_layer_embeddings": "host"}, engine="torch")
     theirs = teacher_request(host, TeacherModel(shape=E2B), "bf16")
-    assert teacher_bytes(theirs, MeshShape(1, 1)) == 2 * (parameter_count(E2B) - TABLE)
+    assert model_weight_bytes(theirs, MeshShape(1, 1)) == 2 * (parameter_count(E2B) - TABLE)
     other = teacher_request(host, TeacherModel(shape=published_shape("gemma-3-1b")), "bf16")
     assert other.memory.per_layer_embeddings == "device"
 
 
 def test_a_model_with_shared_keys_is_not_compiled_shallow_and_the_plan_says_so() -> None:
-    assert "20 of 35 layers use the keys and values of earlier ones" in not_shallow(E2B)
-    assert not_shallow(published_shape("gemma-4-31b")) == ""
-    assert "no pattern" in not_shallow(replace(E2B, shared_kv_layers=0, layer_types=("sliding", "global")))
+    assert "20 of 35 layers use the keys and values of earlier ones" in why_no_shallower_model(E2B)
+    assert why_no_shallower_model(published_shape("gemma-4-31b")) == ""
+    assert "no pattern" in why_no_shallower_model(replace(E2B, shared_kv_layers=0, layer_types=("sliding", "global")))
     v5e = find_target("v5e-8")
     # No engine is asked: it could only answer with an error.
-    assert refused_parts(None, asked(), (1, 8, 512), v5e) == {}  # type: ignore[arg-type]
+    assert heap_of_refused_step(None, asked(), (1, 8, 512), v5e) == {}  # type: ignore[arg-type]
 
 
 def test_shapes_of_layers_are_counted_one_by_one() -> None:
@@ -216,11 +225,10 @@ def test_shipped_recipes_fit_by_formula_and_name_the_table(name: str) -> None:
 
 def test_the_shipped_recipe_for_two_t4_says_what_lies_on_the_host() -> None:
     recipe, target = load_recipe("gemma-4-e2b-lora-t4x2").recipe, find_target("t4x2")
-    request = engine_request(recipe, E2B, target)
     traced = Inspection(peak_bytes=1000, source="traced", breakdown={"parameters": 1000}, versions={})
-    device = device_of(target, traced, MeshShape(2, 1), find_planning_engine("torch"))
-    found = explain(recipe, request, longest_batch(recipe, 2), traced, device, target)
-    assert found.as_json()["host_parts"] == {PER_LAYER_TABLE: 2 * 2 * TABLE}
+    device = target_device(target, traced, MeshShape(2, 1), find_planning_engine("torch"))
+    found = plan_from_inspection(PlannedRun.on_target(recipe, E2B, target), traced, device)
+    assert found.to_json()["host_parts"] == {PER_LAYER_TABLE: 2 * 2 * TABLE}
     assert "in the host's memory and on no device: per-layer embeddings (frozen), 8.75 GiB for 2 processes" in \
         found.reasons
 

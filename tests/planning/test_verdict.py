@@ -4,11 +4,11 @@ import pytest
 
 from workings.engines.base import Inspection
 from workings.hardware.device import DeviceFacts
-from workings.planning.verdict import judge
+from workings.planning.verdict import memory_verdict
 
 
 def verdict(peak, limit):
-    return judge(
+    return memory_verdict(
         Inspection(peak_bytes=peak, source="compiled", breakdown={"arguments": 30, "temporaries": 70},
                    versions={"xla": "1"}),
         DeviceFacts(platform="tpu", kind="TPU v5 lite", count=8, memory_limit_bytes=limit,
@@ -29,12 +29,12 @@ def test_the_reason_names_both_numbers_and_the_largest_part():
     found = verdict(int(28.09 * 2**30), int(15.75 * 2**30))
     assert "28.09 GiB of 15.75 GiB a device (compiled; limit from compiler)" in found.reasons[0]
     assert "temporaries" in found.reasons[1]
-    assert found.as_json()["devices"] == 8
+    assert found.to_json()["devices"] == 8
 
 
 def on_cpu(peak, limit, free):
     from workings.hardware.memory import HostMemory
-    return judge(
+    return memory_verdict(
         Inspection(peak_bytes=peak, source="compiled", breakdown={"sum": 100, "temporaries": 70}, versions={}),
         DeviceFacts(platform="cpu", kind="a core", count=1, memory_limit_bytes=limit, memory_limit_source="machine",
                     mesh={"fsdp": 1, "tp": 1}, versions={}, reason="asked for"),
@@ -51,5 +51,5 @@ def test_on_a_cpu_what_is_free_now_counts_too(peak, free, fits, marginal, said):
     assert (found.fits, found.marginal, found.available_bytes) == (fits, marginal, free)
     assert said in found.reasons[0]
     assert any(reason.startswith("marginal: less than 15 % is left") for reason in found.reasons) is marginal
-    assert found.as_json()["available_bytes"] == free
+    assert found.to_json()["available_bytes"] == free
     assert "temporaries" in found.reasons[-1], "a total is no part"

@@ -82,13 +82,13 @@ def with_weights(tmp_path):
 def test_the_verdict_comes_before_any_weight_is_read(with_weights, monkeypatch):
     recipe, out, words = with_weights
     import workings.runs.prepare as module
-    real = module.judge
-    monkeypatch.setattr(module, "judge", lambda found, facts: real(found, device(
+    real = module.memory_verdict
+    monkeypatch.setattr(module, "memory_verdict", lambda found, facts: real(found, device(
         platform="tpu", kind="TPU v0", memory_limit_bytes=1000)))
     with pytest.raises(DoesNotFit, match="does not fit"):  # weights that cannot be read were not read
         train(recipe, out, words)
     assert not list(out.parent.glob("run*"))
-    monkeypatch.setattr(module, "judge", real)
+    monkeypatch.setattr(module, "memory_verdict", real)
     with pytest.raises(RequestError, match="cut short"):  # and they are what fails where the verdict is yes
         train(recipe, out, words)
 

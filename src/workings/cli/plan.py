@@ -41,7 +41,7 @@ def plan_command(
     from workings.config.load import load_recipe
     from workings.errors import RequestError
     from workings.hardware.catalog import find_target
-    from workings.planning.seconds import parse_duration
+    from workings.planning.run_time import parse_duration
     from workings.runs.plan import by_formula, estimated, plan
     from workings.runs.plan_write import write_nearest
     from workings.runs.select_engine import with_engine
@@ -67,9 +67,9 @@ def plan_command(
         with heard_by(WaitingLine(partial(by_formula, loaded, name))):
             made.append(plan(loaded, name, nearest=nearest, deadline=seconds, runs=runs))
     if len(made) == 1:
-        answer(made[0].as_json(), as_json=as_json, text=table(made[0], recipe))
+        answer(made[0].to_json(), as_json=as_json, text=table(made[0], recipe))
     else:
-        answer({"fits": all(each.verdict.fits for each in made), "plans": [each.as_json() for each in made]},
+        answer({"fits": all(each.verdict.fits for each in made), "plans": [plan.to_json() for plan in made]},
                as_json=as_json, text=comparison(made))
     if write is not None:
         write_nearest(made[0], with_engine(loaded, find_target(names[0]).platform), write)
@@ -126,7 +126,7 @@ def time_lines(plan: "Plan") -> list[str]:
         return []
     time = plan.time
     drawing = [
-        f"{about(time.drawing_seconds)} to draw a rollout, {duration(time.rollout_seconds)} of the run for "
+        f"{about(time.rollout_sampling_seconds)} to draw a rollout, {duration(time.rollout_seconds)} of the run for "
         f"{time.rollouts} rollouts"] if time.rollouts else []
     if time.reference_seconds:
         drawing.append(f"at most {duration(time.reference_seconds)} to ask the reference about all pairs, once")
@@ -137,7 +137,7 @@ def time_lines(plan: "Plan") -> list[str]:
         f"{about(time.step_seconds)} a step, {about(time.seconds)} for {time.steps} steps, "
         f"{time.checkpoints} checkpoints and evaluation (not counted: {'; '.join(time.not_counted)})",
         f"checkpoints of {gib(time.checkpoint_bytes)}, {about(time.checkpoint_every_seconds)} apart; "
-        f"{gib(time.disk_bytes)} of disk for {time.kept}, the one being written included",
+        f"{gib(time.disk_bytes)} of disk for {time.checkpoints_on_disk}, the one being written included",
     ]
 
 
@@ -153,7 +153,7 @@ def comparison(plans: list["Plan"]) -> str:
         rows.append((plan.target, "marginal" if verdict.marginal else "yes" if verdict.fits else "no",
                      gib(verdict.peak_bytes), gib(verdict.limit_bytes), plan.program, verdict.source,
                      duration(plan.time.seconds) if plan.time else "-",
-                     " ".join(plan.finishing) or ("met" if plan.meets_deadline else "-"),
+                     " ".join(plan.deadline_overrides) or ("met" if plan.meets_deadline else "-"),
                      " ".join(plan.nearest.overrides) if plan.nearest else ""))
     # Padded by hand: the table should look the same in a terminal, in a log and in a notebook.
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]

@@ -16,8 +16,8 @@ from workings.errors import RecordError, RequestError
 from workings.hardware.catalog import Target
 from workings.hardware.machine import cpu_model
 from workings.models.shape import ModelShape
-from workings.planning.request import longest_batch
-from workings.planning.seconds import Throughput, step_operations
+from workings.planning.planned_run import longest_batch
+from workings.planning.run_time import Throughput, step_operations
 from workings.record.layout import MANIFEST, MODEL_SHAPE
 from workings.record.reader import RunRecord
 
@@ -26,7 +26,7 @@ MIN_STEPS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finished:
+class FinishedRun:
     """One finished run on the same kind of device."""
 
     name: str
@@ -46,7 +46,7 @@ def measured_throughput(directory: Path, target: Target) -> Throughput | None:
         f"{directory}/*/{MANIFEST}"))
 
 
-def finished_runs(directory: Path, target: Target) -> Iterator[Finished]:
+def finished_runs(directory: Path, target: Target) -> Iterator[FinishedRun]:
     """Complete runs directly below a directory that ran on this kind of device, by name."""
     # Manifests name the processor; the catalog's row of a CPU stands for any.
     kind = cpu_model() if target.platform == "cpu" else target.kind
@@ -67,5 +67,5 @@ def finished_runs(directory: Path, target: Target) -> Iterator[Finished]:
         # Plans count the longest rows as well, so the padding that real batches spare is in the pace.
         operations = step_operations(request, longest_batch(recipe, manifest.mesh.get("fsdp", 1)))
         if manifest.training_seconds > 0:
-            yield Finished(name=place.parent.name, operations_a_second=operations * manifest.completed_steps / (
+            yield FinishedRun(name=place.parent.name, operations_a_second=operations * manifest.completed_steps / (
                 manifest.training_seconds * manifest.actual_device.count))

@@ -1,27 +1,23 @@
-"""The plan of a recipe on a target: verdict, parts, the culprit in one sentence, time, and the nearest plan that fits.
+"""The plan of a recipe on a target: verdict, parts, the largest of them, time, and the nearest plan that fits.
 
-The engine is asked (`workings.engines.base.PlanningEngine`): where it has its programs compiled or traced, the verdict
-is ``compiled`` or ``traced``; where nobody answers it is ``estimated`` by formula, and the reasons say why. A run
-computes more than its step: completions to learn from, held-out batches and answers to its items are planned as well,
-and the verdict is the worst of them.
+An engine that can plan (`workings.engines.base.PlanningEngine`) has its programs compiled or traced for the target, and
+the verdict is ``compiled`` or ``traced``; else it is ``estimated`` by formula, and the reasons say why. A run executes
+other programs than its step: rollouts, held-out batches and answers to its items are planned as well, and the verdict
+is that of the program that needs the most memory.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from workings.config.algorithms import Distill, TeacherAlgorithm
 from workings.config.recipe import Recipe
 from workings.engines.base import (
-    EngineRequest,
     Inspection,
     Inspections,
     MeshShape,
     NotInspected,
     PlanningEngine,
     ProgramName,
-    ProgramShape,
-    ProgramShapes,
 )
 from workings.engines.hardware_probe import cpu_memory
 from workings.engines.registry import find_engine, find_planning_engine, planning_engines
@@ -32,17 +28,17 @@ from workings.hardware.memory import gib
 from workings.models.batch import Batch, BatchShape
 from workings.models.shape import ModelShape
 from workings.models.unproven import unproven_sentence
-from workings.planning.breakdown import Part, largest_part, split_parts, unexplained_share
-from workings.planning.frozen import TEACHER, TeacherModel, teacher_request, with_reference, with_teacher
-from workings.planning.inspecting import inspect_programs, not_shallow, refused_parts
-from workings.planning.parts import FORMULA_VERSIONS, beside_the_step
-from workings.planning.phases import estimated_step
-from workings.planning.request import engine_request, longest_batch, planned_mesh, programs_of
-from workings.planning.seconds import RunTime, step_seconds
+from workings.planning.breakdown import Part, largest_part_sentence, split_parts, unexplained_share
+from workings.planning.inspection_cache import heap_of_refused_step, inspect_programs, why_no_shallower_model
+from workings.planning.memory_formulas import FORMULA_VERSIONS, forward_program_parts
+from workings.planning.planned_run import PlannedRun, longest_batch
+from workings.planning.reference_and_teacher import TeacherModel, with_frozen_models
+from workings.planning.run_time import RunTime, step_seconds
+from workings.planning.step_memory import step_parts
 from workings.planning.tensors import host_parts
-from workings.planning.verdict import Verdict, judge, notes
+from workings.planning.verdict import Verdict, memory_verdict, verdict_remarks
 
-__all__ = ["Nearest", "Part", "Plan", "explain", "make_plan"]
+__all__ = ["Nearest", "Part", "Plan", "make_plan", "plan_from_inspection"]
 
 MAX_UNEXPLAINED = 0.1
 """Share of the peak above which two shallow models are compiled to explain it."""
@@ -55,71 +51,71 @@ class Plan:
     recipe: str
     target: str
     verdict: Verdict
-    """About the program that needs the most."""
+    """On the program that needs the most memory."""
     parts: tuple[Part, ...]
-    culprit: str
-    """The group of parts that takes the most, as a sentence."""
+    largest_part: str
+    """The largest group of parts, as a sentence."""
     step_seconds: float | None
     step_time: str = ""
-    """How the seconds of a step are known, as a sentence; empty on a CPU."""
+    """How the seconds of a step were estimated, as a sentence; empty on a CPU."""
     remarks: tuple[str, ...] = ()
-    """What else there is to say, a sentence each."""
+    """Further sentences."""
     batch: BatchShape
     mesh: MeshShape
     details: dict[str, Any]
     program: ProgramName = "step"
-    """Which program needs the most memory."""
+    """The one that needs the most memory."""
     peaks: Mapping[ProgramName, int]
-    """Peak bytes per device of every program that was asked about."""
+    """Peak bytes per device of every inspected program."""
     host_parts: Mapping[str, int] = field(default_factory=dict)
-    """Bytes in the host's memory and on no device, by part."""
+    """Bytes in the host's memory that are on no device, by part."""
     time: RunTime | None = None
     nearest: "Nearest | None" = None
     meets_deadline: bool = False
     """Whether a deadline was given and the whole run finishes by it."""
-    finishing: tuple[str, ...] = ()
-    """Words that make the run finish by a deadline that it would miss."""
+    deadline_overrides: tuple[str, ...] = ()
+    """Overrides with which the run meets a deadline that it would miss."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Every sentence that explains the plan, the verdict first."""
-        return tuple(filter(None, (self.verdict.reasons[0], self.verdict.warning, self.culprit, self.step_time,
+        """All sentences that explain the plan, the verdict first."""
+        return tuple(filter(None, (self.verdict.reasons[0], self.verdict.warning, self.largest_part, self.step_time,
                                    *self.remarks)))
 
-    def as_json(self) -> dict[str, Any]:
-        """Keys of ``plan --json``; what does not exist is left out."""
-        values = self.verdict.as_json() | {
+    def to_json(self) -> dict[str, Any]:
+        """Keys of ``plan --json``; unknown values are left out."""
+        values = self.verdict.to_json() | {
             "reasons": list(self.reasons), "target": self.target, "recipe": self.recipe, "batch": list(self.batch),
             "mesh": self.mesh._asdict(), "program": self.program, "peaks": dict(self.peaks),
-            "parts": [vars(part) for part in self.parts], "culprit": self.culprit}
+            "parts": [vars(part) for part in self.parts], "culprit": self.largest_part}
         if self.step_seconds is not None:
             values["step_seconds_estimate"] = self.step_seconds
         if self.time is not None:
-            values["time"] = self.time.as_json()
+            values["time"] = self.time.to_json()
         if self.host_parts:
             values["host_parts"] = dict(self.host_parts)
         if self.nearest is not None:
-            values["nearest"] = self.nearest.as_json()
-        if self.finishing:
-            values["finishing"] = list(self.finishing)
+            values["nearest"] = self.nearest.to_json()
+        if self.deadline_overrides:
+            values["finishing"] = list(self.deadline_overrides)
         return values
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nearest:
-    """The plan that fits and changes least of what was asked."""
+    """The plan that fits and changes the least of the requested one."""
 
     overrides: tuple[str, ...]
-    """The difference, as ``key=value`` words."""
+    """The changes, as ``key=value`` words."""
     rows: int
-    """Of the global batch; that of the plan as asked, unless its rows do not divide among the devices."""
+    """Of the global batch; the requested number, unless its rows do not divide among the devices."""
     peak_bytes: int
     limit_bytes: int
     source: str
     tried: tuple[str, ...]
-    """Candidates that were compiled and refused before."""
+    """Overrides of candidates that were compiled before it and refused."""
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As a JSON value."""
         return {"overrides": list(self.overrides), "rows": self.rows, "peak_bytes": self.peak_bytes,
                 "limit_bytes": self.limit_bytes, "source": self.source, "tried": list(self.tried)}
@@ -130,94 +126,90 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
     """The plan of one recipe as it is.
 
     Args:
-        recipe: what is asked for.
+        recipe: of the run.
         shape: of its model.
         target: a machine of the catalog.
-        explained: compile shallow models too where the peak would stay unexplained.
+        explained: compile shallow models too if the peak of a refused step stays unexplained.
         teacher: the recipe's; None without one.
 
     Raises:
-        RequestError: what is asked for does not go together.
+        RequestError: recipe, model and target do not go together.
         WorkingsError: the compiler crashed.
     """
     engine = find_planning_engine(recipe.engine)
     inspects = engine is not None and target.platform in engine.inspected_platforms
+    _refuse_impossible(recipe, target, inspects=inspects)
+    run = PlannedRun.on_target(recipe, shape, target, split_frozen=engine is None or engine.splits_frozen)
+    # The target is this machine, so the engine can be opened and asked itself.
+    if target.platform == "cpu" and not inspects:
+        return _plan_by_own_engine(run)
+    asked_engine = engine if inspects else None
+    inspections = with_frozen_models(
+        run, _inspect_or_estimate(asked_engine, run), teacher,
+        inspect=lambda teacher_run: _inspect_or_estimate(asked_engine, teacher_run)["log_probs"])
+    # A run ends in whichever of its programs needs the most. Of equal peaks the first, which is the step.
+    worst = max(inspections, key=lambda name: inspections[name].peak_bytes)
+    inspection = inspections[worst]
+    difference = None
+    # Two more compilations, so they are made only for a refusal that stays unexplained.
+    if explained and engine is not None and worst == "step" and inspection.refused:
+        parts = split_parts(run, "step", inspection)
+        if unexplained_share(parts, inspection.peak_bytes) > MAX_UNEXPLAINED:
+            difference = heap_of_refused_step(engine, run.request, run.step, target)
+    device = target_device(target, inspection, run.mesh, engine)
+    return plan_from_inspection(run, inspection, device, program=worst, difference=difference,
+                                peaks={name: each.peak_bytes for name, each in inspections.items()})
+
+
+def _refuse_impossible(recipe: Recipe, target: Target, *, inspects: bool) -> None:
+    """Raises `RequestError` for an engine that cannot plan for a TPU, and for several devices on a CPU."""
     if target.platform == "tpu" and not inspects:
-        able = [name for name, other in planning_engines().items() if "tpu" in other.inspected_platforms]
-        raise RequestError(f"engine: {recipe.engine} on {target.name}", "the engine that a TPU's compiler is asked for",
+        able = [name for name, engine in planning_engines().items() if "tpu" in engine.inspected_platforms]
+        raise RequestError(f"engine: {recipe.engine} on {target.name}", "an engine that can ask the TPU's compiler",
                            " or ".join(f"engine={name}" for name in able))
     if target.platform == "cpu":
         fsdp = 1 if recipe.mesh.fsdp == "auto" else recipe.mesh.fsdp
         if fsdp * recipe.mesh.tp > 1:
             raise RequestError(f"mesh.fsdp x mesh.tp = {fsdp} x {recipe.mesh.tp} on cpu", "one device",
                                "mesh.fsdp=1 mesh.tp=1")
-    request = replace(engine_request(recipe, shape, target), split_frozen=engine is None or engine.splits_frozen)
-    # The target is this machine, so the engine can be opened and asked itself.
-    if target.platform == "cpu" and not inspects:
-        return _by_its_engine(recipe, request, target)
-    mesh = planned_mesh(recipe, target)
-    programs = programs_of(recipe, mesh.fsdp)
-    asked = engine if inspects else None
-    needs = with_reference(request, mesh, _inspect_or_estimate(asked, request, programs, mesh, target))
-    if teacher is not None and isinstance(recipe.algorithm, TeacherAlgorithm) and not needs["step"].refused:
-        own = teacher_request(request, teacher, recipe.algorithm.teacher_precision)
-        said = _inspect_or_estimate(asked, own, {"log_probs": programs["step"]}, mesh, target)["log_probs"]
-        needs = with_teacher(request, own, mesh, needs, said, stays=isinstance(recipe.algorithm, Distill))
-        programs = {**programs, TEACHER: programs["step"]}
-    # A run ends in whichever of its programs needs the most.
-    # Of equal peaks the first, which is the step.
-    worst = max(needs, key=lambda name: needs[name].peak_bytes)
-    difference = None
-    # Two more compilations, so they are made only for a refusal that stays unexplained.
-    if explained and engine is not None and worst == "step" and needs[worst].refused:
-        parts = split_parts(request, programs["step"], mesh, target.platform, needs[worst])
-        if unexplained_share(parts, needs[worst].peak_bytes) > MAX_UNEXPLAINED:
-            difference = refused_parts(engine, request, programs["step"], target)
-    device = device_of(target, needs[worst], mesh, engine)
-    return explain(recipe, request, programs[worst], needs[worst], device, target,
-                   program=worst, peaks={name: one.peak_bytes for name, one in needs.items()}, difference=difference)
 
 
-def _inspect_or_estimate(engine: PlanningEngine | None, request: EngineRequest, programs: ProgramShapes,
-                         mesh: MeshShape, target: Target) -> Inspections:
-    """What the engine, or else the formula, says about each program of the run.
-
-    Where the step is refused, nothing else is asked: the answer is no already.
-    """
+def _inspect_or_estimate(engine: PlanningEngine | None, run: PlannedRun) -> Inspections:
+    """Inspections of the run's programs by the engine, else by formula; after a refused step, only that of the step."""
     why = ""
     if engine is not None:
         try:
-            return inspect_programs(engine, request, programs, target)
+            return inspect_programs(engine, run.request, run.programs, run.target)
         except NotInspected as absent:
             why = str(absent)
-    return {name: estimate(request, size, mesh, target, name, why) for name, size in programs.items()}
+    return {name: estimate(run, name, why) for name in run.programs}
 
 
-def _by_its_engine(recipe: Recipe, request: EngineRequest, target: Target) -> Plan:
-    """The step by an engine that inspects it itself, on this machine."""
-    batch = longest_batch(recipe, 1)
-    engine = find_engine(recipe.engine).engine.open(request)
-    return explain(recipe, request, batch, engine.inspect(Batch.blank(batch)), engine.describe(), target)
+def _plan_by_own_engine(run: PlannedRun) -> Plan:
+    """The plan of the step by an engine that inspects it itself, on this machine."""
+    batch = longest_batch(run.recipe, 1)
+    engine = find_engine(run.recipe.engine).engine.open(run.request)
+    return plan_from_inspection(run, engine.inspect(Batch.blank(batch)), engine.describe())
 
 
-def limit_of(target: Target, engine: PlanningEngine | None) -> tuple[int, str]:
-    """Bytes of one device that a run may use, and who says so; ``engine``: None where it says nothing about it."""
+def target_memory_limit(target: Target, engine: PlanningEngine | None) -> tuple[int, str]:
+    """Bytes of one device that a run may use, and the source of the number; ``engine`` None if it cannot plan."""
     if target.platform == "cpu":
         return cpu_memory()
     return engine.usable_memory(target) if engine is not None else (target.memory_bytes, target.memory_source)
 
 
-def device_of(target: Target, inspection: Inspection, mesh: MeshShape, engine: PlanningEngine | None
+def target_device(target: Target, inspection: Inspection, mesh: MeshShape, engine: PlanningEngine | None
               ) -> DeviceFacts:
-    """The target as a device to judge against: what the engine may use of it, or the compiler's own limit.
+    """The target as a device, with the memory that the engine may use, or with the compiler's own limit.
 
     Args:
         target: the machine.
-        inspection: what was said about the program that needs the most.
+        inspection: of the program that needs the most.
         mesh: of the devices.
-        engine: that would run there; None where it says nothing about devices that are not here.
+        engine: that would run there; None if it cannot plan for devices that are not here.
     """
-    limit, source = limit_of(target, engine)
+    limit, source = target_memory_limit(target, engine)
     # A compiler refuses by its own limit; by any other one the same peak might seem to fit.
     if inspection.limit_bytes:
         limit, source = inspection.limit_bytes, "the compiler"
@@ -227,67 +219,64 @@ def device_of(target: Target, inspection: Inspection, mesh: MeshShape, engine: P
         reason=f"--on {target.name}")
 
 
-def estimate(request: EngineRequest, batch: ProgramShape, mesh: MeshShape, target: Target,
-             program: ProgramName = "step", why: str = "") -> Inspection:
-    """A closed-form estimate in the form of an inspection."""
+def estimate(run: PlannedRun, program: ProgramName = "step", why: str = "") -> Inspection:
+    """An inspection of one program by formula; ``why`` no engine was asked."""
+    request, shape, platform = run.request, run.largest_shape(program), run.target.platform
     if program == "step":
-        parts = estimated_step(request, batch, *mesh, target.platform)
+        parts = step_parts(request, shape, *run.mesh, platform)
     else:
-        parts = beside_the_step(request, program, batch, *mesh, target.platform)
+        parts = forward_program_parts(request, program, shape, *run.mesh, platform)
     return Inspection(peak_bytes=sum(parts.values()), source="estimated", breakdown=parts, versions=FORMULA_VERSIONS,
                       why_estimated=why)
 
 
-def _waiting(program: ProgramName, parts: tuple[Part, ...]) -> list[str]:
-    """What lies in memory during a program that does not take it."""
-    waiting = sum(part.size_bytes for part in parts if part.name in ("moments", "master weights"))
-    if program == "step" or not waiting:
+def _optimizer_state_remarks(program: ProgramName, parts: tuple[Part, ...]) -> list[str]:
+    """Remark about optimizer state that stays in memory while another program runs."""
+    size = sum(part.size_bytes for part in parts if part.name in ("moments", "master weights"))
+    if program == "step" or not size:
         return []
-    return [f"the optimizer's state stays in memory beside the {program} and is counted: {gib(waiting)}"]
+    return [f"the optimizer's state stays in memory beside the {program} and is counted: {gib(size)}"]
 
 
-def explain(recipe: Recipe, request: EngineRequest, batch: ProgramShape, inspection: Inspection,
-            device: DeviceFacts, target: Target, *, program: ProgramName = "step",
-            peaks: Mapping[ProgramName, int] | None = None, difference: Mapping[str, int] | None = None) -> Plan:
-    """Put the verdict, its parts and its reasons together.
+def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: DeviceFacts, *,
+                         program: ProgramName = "step", peaks: Mapping[ProgramName, int] | None = None,
+                         difference: Mapping[str, int] | None = None) -> Plan:
+    """The plan of a run: verdict, parts and reasons from the inspection of one program.
 
     Args:
-        recipe: what is asked for.
-        request: the same, as an engine takes it.
-        batch: of the program that needs the most.
-        inspection: what was said about that program.
-        device: to judge against.
-        target: the machine.
-        program: which one needs the most.
-        peaks: of all programs that were asked about.
-        difference: parts of a refused step by two shallow models.
+        run: the planned run.
+        inspection: of the program that needs the most.
+        device: whose memory limit decides.
+        program: the one that needs the most.
+        peaks: of all inspected programs.
+        difference: parts of a refused step, found by two shallow models.
     """
-    mesh = MeshShape(device.mesh["fsdp"], device.mesh["tp"])
-    verdict = judge(inspection, device)
+    recipe, request, target, mesh = run.recipe, run.request, run.target, run.mesh
+    verdict = memory_verdict(inspection, device)
     # The largest first, whatever order an engine or the cache has them in.
-    parts = tuple(sorted(split_parts(request, batch, mesh, target.platform, inspection, program, difference),
+    parts = tuple(sorted(split_parts(run, program, inspection, difference),
                          key=lambda part: (-part.size_bytes, part.name)))
-    used = mesh.devices
-    culprit = largest_part(parts, used, target.devices, verdict, parameters=request.precision.parameters)
+    largest = largest_part_sentence(parts, mesh.devices, target.devices, verdict,
+                                    parameters=request.precision.parameters)
     remarks = []
     peaks = peaks or {program: inspection.peak_bytes}
     if len(peaks) > 1:
         remarks.append(f"decided by the {program}, which needs the most: " + ", ".join(
             f"{name} {gib(peak)}" for name, peak in peaks.items()))
-        remarks += _waiting(program, parts)
+        remarks += _optimizer_state_remarks(program, parts)
     elif inspection.refused:
         remarks.append("the run's other programs were not asked about: the step does not fit already")
     if inspection.refused and unexplained_share(parts, inspection.peak_bytes) > MAX_UNEXPLAINED:
-        remarks += filter(None, [not_shallow(request.shape)])
-    # `batch` belongs to the program that needs the most; rows and time are those of the step.
+        remarks += filter(None, [why_no_shallower_model(request.shape)])
+    # The inspection is of the program that needs the most; rows and time are those of the step.
     step = longest_batch(recipe, mesh.fsdp)
     seconds, how = step_seconds(request, step, target, mesh)
-    host = host_parts(request, used)
-    remarks += [f"in the host's memory and on no device: {name}, {gib(size)} for {used} process{'es' * (used > 1)}"
-                for name, size in host.items()]
-    remarks += notes(recipe, target, inspection, batch)
+    host = host_parts(request, mesh.devices)
+    remarks += [f"in the host's memory and on no device: {name}, {gib(size)} for {mesh.devices} "
+                f"process{'es' * (mesh.devices > 1)}" for name, size in host.items()]
+    remarks += verdict_remarks(recipe, target, inspection, run.largest_shape(program))
     if not request.shape.proven:
         remarks.append(unproven_sentence(request.shape.family))
-    return Plan(recipe=recipe.name, target=target.name, verdict=verdict, parts=parts, culprit=culprit,
+    return Plan(recipe=recipe.name, target=target.name, verdict=verdict, parts=parts, largest_part=largest,
                 step_seconds=seconds, step_time=how if target.platform != "cpu" else "", remarks=tuple(remarks),
                 batch=step, mesh=mesh, details=inspection.facts(), program=program, peaks=peaks, host_parts=host)

@@ -1,7 +1,7 @@
-"""The nearest plan that fits: combinations of changes in the order of how little they change what was asked.
+"""Search for the nearest plan that fits: combinations of recipe changes, from the least to the most intrusive.
 
-Each combination is estimated by formula, corrected by what the compiler said so far; the first that comes under the
-limit is compiled whole. If the compiler refuses it, the search goes on behind it.
+Each combination is estimated by formula, corrected by the compiler's answers so far; the first below the limit is
+compiled. If the compiler refuses it, the search continues with the next one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,27 +11,27 @@ from itertools import chain, pairwise
 from math import gcd
 from typing import get_args
 
-from workings.config.algorithms import Distill, TeacherAlgorithm
+from workings.config.algorithms import TeacherAlgorithm
 from workings.config.algorithms.base import TeacherPrecision
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, ProgramName
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
-from workings.planning.answering import fewer_answers, shorter_completions, smaller_rollouts
-from workings.planning.changes import Words, changed, difference
-from workings.planning.frozen import TeacherModel, teacher_request, with_reference, with_teacher
+from workings.planning.generation_candidates import fewer_answers, shorter_completions, smaller_rollouts
 from workings.planning.plan import Nearest, Plan, estimate, make_plan
-from workings.planning.request import engine_request, mesh_of, planned_mesh, programs_of
+from workings.planning.planned_run import PlannedRun, mesh_of, planned_mesh
+from workings.planning.recipe_changes import Words, overrides_between, with_changes
+from workings.planning.reference_and_teacher import TeacherModel, with_frozen_models
 from workings.planning.verdict import MARGINAL_SHARE
 
-# Each one may take from seconds to minutes.
-COMPILES = 4
-"""Candidates that the compiler is asked about before the search gives up."""
+# Each may take from seconds to minutes.
+MAX_COMPILATIONS = 4
+"""Candidates that are compiled before the search gives up."""
 
 
 def _all_devices(recipe: Recipe, target: Target) -> Words:
-    """All devices; fewer rows on each where they come out even, so that the global batch stays."""
+    """All devices; with fewer rows on each if they divide, so that the global batch stays."""
     if target.platform == "cpu":
         return {}
     fsdp, tp = mesh_of(recipe, target)
@@ -52,9 +52,9 @@ def _all_devices(recipe: Recipe, target: Target) -> Words:
 
 def _attention(recipe: Recipe, target: Target) -> Words:
     # On a CPU `auto` means plain attention, which holds the whole square of scores.
-    wanted = "chunked" if target.platform == "cpu" else "auto"
+    attention = "chunked" if target.platform == "cpu" else "auto"
     is_plain = recipe.memory.attention in ("plain", *(["auto"] if target.platform == "cpu" else []))
-    return {"memory.attention": wanted} if is_plain else {}
+    return {"memory.attention": attention} if is_plain else {}
 
 
 def _loss_chunk(recipe: Recipe, target: Target) -> Words:
@@ -113,7 +113,7 @@ def _parameters(recipe: Recipe, target: Target) -> Words:
 
 
 def _method(recipe: Recipe, target: Target) -> Words:
-    """Adapters beside frozen weights, then those in four bits."""
+    """Adapters beside frozen weights, then beside frozen weights in four bits."""
     method = recipe.method
     if method.name == "qlora":
         return {}
@@ -134,27 +134,27 @@ LADDER: tuple[tuple[Change, int], ...] = (
 
 
 def candidates(recipe: Recipe, target: Target, shape: ModelShape) -> Iterator[Recipe]:
-    """Every combination of changes, the least first: one rung less is worth all rungs below it."""
-    ladder = (*LADDER, (_table_on_host, 1)) if _takes_table_on_host(recipe, shape) else LADDER
+    """All combinations of changes, from the least to the most intrusive: a rung is tried after all rungs below it."""
+    ladder = (*LADDER, (_table_on_host, 1)) if _can_move_table_to_host(recipe, shape) else LADDER
     return (candidate for candidate in _combinations(recipe, target, ladder) if candidate != recipe)
 
 
 def _combinations(recipe: Recipe, target: Target, ladder: Sequence[tuple[Change, int]]) -> Iterator[Recipe]:
     """The recipe with every combination of changes of a ladder.
 
-    All combinations of the lower rungs come before the next change of the first one. A change that changes nothing ends
-    its rung: what is below it has been given already.
+    All combinations of the lower rungs are tried before the next change of the first one.
     """
     if not ladder:
         yield recipe
         return
-    (change, most), *below = ladder
+    (change, max_times), *below = ladder
     yield from _combinations(recipe, target, below)
-    for _ in range(most):
+    for _ in range(max_times):
         changes = change(recipe, target)
+        # Without an effect, the combinations below were yielded in the round before.
         if not changes:
             return
-        recipe = changed(recipe, changes)
+        recipe = with_changes(recipe, changes)
         yield from _combinations(recipe, target, below)
 
 
@@ -162,20 +162,20 @@ def _table_on_host(recipe: Recipe, target: Target) -> Words:
     return {"memory.per_layer_embeddings": "host"} if recipe.memory.per_layer_embeddings == "device" else {}
 
 
-def _takes_table_on_host(recipe: Recipe, shape: ModelShape) -> bool:
-    """Whether the model has per-layer embeddings, and its engine does not refuse to leave them on the host."""
+def _can_move_table_to_host(recipe: Recipe, shape: ModelShape) -> bool:
+    """Whether the model has per-layer embeddings, and its engine can keep them in the host's memory."""
     engine = find_planning_engine(recipe.engine)
     if not shape.per_layer_width or engine is None:
         return False
-    asked, moved = (EngineRequest.of(changed(recipe, {"memory.per_layer_embeddings": place}), shape)
-                    for place in ("device", "host"))
-    return len(engine.refusals(moved)) == len(engine.refusals(asked))
+    on_device, on_host = (EngineRequest.of(with_changes(recipe, {"memory.per_layer_embeddings": memory}), shape)
+                          for memory in ("device", "host"))
+    return len(engine.refusals(on_host)) == len(engine.refusals(on_device))
 
 
-def for_drawing(recipe: Recipe, target: Target, shape: ModelShape) -> Iterator[Recipe]:
-    """Candidates where drawing completions is what does not fit, the least change first.
+def rollout_candidates(recipe: Recipe, target: Target, shape: ModelShape) -> Iterator[Recipe]:
+    """Candidates for a run whose rollouts need too much memory, the least change first.
 
-    The ladder's changes help as far as they make smaller what lies in memory while completions are drawn.
+    The ladder's changes help as far as they shrink what stays in memory during a rollout.
     """
     fsdp, _ = planned_mesh(recipe, target)
     return chain(smaller_rollouts(recipe, fsdp), candidates(recipe, target, shape), shorter_completions(recipe))
@@ -183,110 +183,97 @@ def for_drawing(recipe: Recipe, target: Target, shape: ModelShape) -> Iterator[R
 
 def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, search: bool = True,
                       teacher: TeacherModel | None = None) -> Plan:
-    """The plan as asked; where it does not fit, with the nearest one that does, if the ladder has one."""
-    asked = make_plan(recipe, shape, target, teacher=teacher)
-    if asked.verdict.fits or not search:
-        return asked
-    way = nearest(recipe, shape, target, asked, teacher)
-    if way is None:
-        return replace(asked, remarks=(*asked.remarks, "no plan of the search fits: a smaller model, shorter rows "
-                                       "or a larger machine are left", *_not_searched(recipe)))
-    way_out = f"nearest plan that fits ({way.source}): " + " ".join(way.overrides)
-    return replace(asked, nearest=way, remarks=(*asked.remarks, way_out, *_grown(asked, way), *_another(way)))
+    """The requested plan; if it does not fit, with the nearest one that does, if the ladder has one."""
+    requested = make_plan(recipe, shape, target, teacher=teacher)
+    if requested.verdict.fits or not search:
+        return requested
+    nearest = find_nearest(recipe, shape, target, requested, teacher)
+    if nearest is None:
+        remarks = ["no plan of the search fits: a smaller model, shorter rows or a larger machine are left"]
+        if recipe.uses_rollouts:
+            remarks.append("not searched: fewer completions an update, smaller groups, and shorter completions "
+                           "together with another change")
+        return replace(requested, remarks=(*requested.remarks, *remarks))
+    return replace(requested, nearest=nearest,
+                   remarks=(*requested.remarks, *_nearest_remarks(nearest, requested.batch.all_rows)))
 
 
-def _not_searched(recipe: Recipe) -> list[str]:
-    return ["not searched: fewer completions an update, smaller groups, and shorter completions together with another "
-            "change"] if recipe.uses_rollouts else []
+def _nearest_remarks(nearest: Nearest, requested_rows: int) -> list[str]:
+    """The overrides of the nearest plan, and what else they change."""
+    remarks = [f"nearest plan that fits ({nearest.source}): " + " ".join(nearest.overrides)]
+    if nearest.rows != requested_rows:
+        remarks.append(f"its global batch has {nearest.rows} rows instead of {requested_rows}: devices do not share a "
+                       "row")
+    if any(word.startswith("method") for word in nearest.overrides):
+        remarks.append("that is another experiment: it trains adapters beside frozen weights, and its result says "
+                       "little about training all of them")
+    return remarks
 
 
-def _another(nearest: Nearest) -> list[str]:
-    """What is said of a plan that trains other weights than was asked for."""
-    return ["that is another experiment: it trains adapters beside frozen weights, and its result says little about "
-            "training all of them"] if any(word.startswith("method") for word in nearest.overrides) else []
-
-
-def _grown(asked: Plan, nearest: Nearest) -> list[str]:
-    before, after = asked.batch.all_rows, nearest.rows
-    return [f"its global batch has {after} rows instead of {before}: devices do not share a row"] \
-        if before != after else []
-
-
-def nearest(recipe: Recipe, shape: ModelShape, target: Target, asked: Plan,
-            teacher: TeacherModel | None = None) -> Nearest | None:
+def find_nearest(recipe: Recipe, shape: ModelShape, target: Target, requested: Plan,
+                 teacher: TeacherModel | None = None) -> Nearest | None:
     """The first candidate that the compiler (or, for a GPU, the estimate) lets through."""
     tried: list[str] = []
-    limit = asked.verdict.limit_bytes
-    # Asked once, because looking an engine up reads the entry points of all packages.
+    limit = requested.verdict.limit_bytes
+    # Found once, because looking an engine up reads the entry points of all packages.
     engine = find_planning_engine(recipe.engine)
-    needs_of = partial(estimated_programs, shape=shape, target=target, teacher=teacher,
-                       split_frozen=engine is None or engine.splits_frozen)
+    estimate_peaks = partial(estimated_programs, shape=shape, target=target, teacher=teacher,
+                             split_frozen=engine is None or engine.splits_frozen)
     # Formulas are off by a factor that mostly carries over from one candidate to the next.
-    factor = asked.verdict.peak_bytes / max(1, *needs_of(recipe).values())
-    for offered in _pool(recipe, target, shape, asked):
+    factor = requested.verdict.peak_bytes / max(1, *estimate_peaks(recipe).values())
+    for changed_recipe in _candidates_for_program(recipe, target, shape, requested):
         # A tenth stays free here already, so that fewer compilations end in a refusal.
-        candidate = _answering_within(offered, MARGINAL_SHARE * limit / factor, needs_of)
+        candidate = _with_fewer_answers_if_needed(changed_recipe, MARGINAL_SHARE * limit / factor, estimate_peaks)
         if candidate is None:
             continue
-        guess = max(needs_of(candidate).values())
+        guess = max(estimate_peaks(candidate).values())
         # Not explained: that could compile two shallow models more for every refusal.
         plan = make_plan(candidate, shape, target, explained=False, teacher=teacher)
-        words = difference(recipe, candidate)
+        words = overrides_between(recipe, candidate)
         if plan.verdict.fits:
             return Nearest(overrides=words, rows=plan.batch.all_rows, peak_bytes=plan.verdict.peak_bytes,
                            limit_bytes=plan.verdict.limit_bytes, source=plan.verdict.source, tried=tuple(tried))
         tried.append(" ".join(words))
         # Never lowered: each compilation costs time, and a formula that was too low once may be so again.
         factor = max(factor, plan.verdict.peak_bytes / max(1, guess))
-        if len(tried) == COMPILES:
+        if len(tried) == MAX_COMPILATIONS:
             return None
     return None
 
 
-def _answering_within(recipe: Recipe, room: float,
-                      needs_of: Callable[[Recipe], Mapping[ProgramName, int]]) -> Recipe | None:
-    """The recipe where it needs at most this many bytes by formula, with fewer answers at a time if that suffices.
+def _with_fewer_answers_if_needed(recipe: Recipe, free_bytes: float,
+                                  estimate_peaks: Callable[[Recipe], Mapping[ProgramName, int]]) -> Recipe | None:
+    """The recipe if it needs at most this many bytes by formula, with fewer answers at a time if that suffices.
 
-    None where its other programs need more: how items are answered changes nothing of the training, so it comes before
-    every other change and never instead of one.
+    None if its other programs need more: the number of answers at a time does not change the training, so it is reduced
+    before every other change and never instead of one.
     """
-    needs = dict(needs_of(recipe))
-    if max(needs.values()) <= room:
+    peaks = dict(estimate_peaks(recipe))
+    if max(peaks.values()) <= free_bytes:
         return recipe
-    if needs.pop("generation", 0) <= room or max(needs.values()) > room:
+    if peaks.pop("generation", 0) <= free_bytes or max(peaks.values()) > free_bytes:
         return None
-    return next((fewer for fewer in fewer_answers(recipe) if needs_of(fewer)["generation"] <= room), None)
+    return next((fewer for fewer in fewer_answers(recipe) if estimate_peaks(fewer)["generation"] <= free_bytes), None)
 
 
-def _pool(recipe: Recipe, target: Target, shape: ModelShape, asked: Plan) -> Iterator[Recipe]:
-    """Candidates for whichever program needs the most."""
-    # Where only answering does not fit, training need not change at all; often the step does not fit either.
-    if asked.program == "generation":
+def _candidates_for_program(recipe: Recipe, target: Target, shape: ModelShape, requested: Plan) -> Iterator[Recipe]:
+    """Candidates for the program that needs the most."""
+    # If only the answers do not fit, training need not change; often the step does not fit either.
+    if requested.program == "generation":
         return chain(fewer_answers(recipe), candidates(recipe, target, shape))
-    return (for_drawing if asked.program == "drawing" else candidates)(recipe, target, shape)
-
-
-def estimated(recipe: Recipe, shape: ModelShape, target: Target, teacher: TeacherModel | None = None, *,
-              split_frozen: bool = True) -> int:
-    """Closed-form peak of a recipe on a target, bytes per device: of the program that needs the most."""
-    return max(estimated_programs(recipe, shape, target, teacher, split_frozen=split_frozen).values())
+    return (rollout_candidates if requested.program == "drawing" else candidates)(recipe, target, shape)
 
 
 def estimated_programs(recipe: Recipe, shape: ModelShape, target: Target, teacher: TeacherModel | None = None, *,
                        split_frozen: bool = True) -> dict[ProgramName, int]:
     """Closed-form peak of each program of a recipe on a target, bytes per device.
 
-    ``split_frozen``: as of `EngineRequest`.
+    ``split_frozen``: see `EngineRequest`.
     """
     # A CPU is planned as one device, and a larger mesh of the recipe would be refused.
-    asked = changed(recipe, {"mesh.fsdp": 1}) if target.platform == "cpu" else recipe
-    request = replace(engine_request(asked, shape, target), split_frozen=split_frozen)
-    mesh = planned_mesh(recipe, target)
-    programs = programs_of(recipe, mesh.fsdp)
-    needs = with_reference(request, mesh, {
-        name: estimate(request, size, mesh, target, name) for name, size in programs.items()})
-    if teacher is not None and isinstance(recipe.algorithm, TeacherAlgorithm):
-        theirs = teacher_request(request, teacher, recipe.algorithm.teacher_precision)
-        said = estimate(theirs, programs["step"], mesh, target, "log_probs")
-        needs = with_teacher(request, theirs, mesh, needs, said, stays=isinstance(recipe.algorithm, Distill))
-    return {name: one.peak_bytes for name, one in needs.items()}
+    if target.platform == "cpu":
+        recipe = with_changes(recipe, {"mesh.fsdp": 1})
+    run = PlannedRun.on_target(recipe, shape, target, split_frozen=split_frozen)
+    inspections = with_frozen_models(run, {name: estimate(run, name) for name in run.programs}, teacher,
+                                     inspect=lambda teacher_run: estimate(teacher_run, "log_probs"))
+    return {name: inspection.peak_bytes for name, inspection in inspections.items()}

@@ -84,7 +84,7 @@ def trained_tensors(request: EngineRequest, fsdp: int, tp: int) -> list[Tensor]:
     """What gets gradients and moments: adapters, or else all that is not frozen in every model of the family."""
     if request.method.name != "full":
         return adapters(request, fsdp, tp)
-    return [each for each in local_tensors(request.shape, fsdp, tp) if not is_frozen(each.name, request.shape)]
+    return [tensor for tensor in local_tensors(request.shape, fsdp, tp) if not is_frozen(tensor.name, request.shape)]
 
 
 def adapters(request: EngineRequest, fsdp: int, tp: int) -> list[Tensor]:
@@ -99,11 +99,12 @@ def adapters(request: EngineRequest, fsdp: int, tp: int) -> list[Tensor]:
             both, one = (tp, fsdp), (fsdp,)  # the projection's own split, and `fsdp` on the side that it leaves whole
             split_in, split_out = (both, one) if name.endswith(INPUT_SPLIT) else (one, both)
             tensors += [Tensor(name=name, size=thin, count=count, in_layer=True)
-                        for thin in ((method.rank, _piece(inner, split_in)), (_piece(out, split_out), method.rank))]
+                        for thin in ((method.rank, _local_length(inner, split_in)), (_local_length(out, split_out),
+                                                                                     method.rank))]
     return tensors
 
 
-def _piece(length: int, axes: tuple[int, ...]) -> int:
+def _local_length(length: int, axes: tuple[int, ...]) -> int:
     """A device's piece of an axis that is split by as many of the mesh's axes, from the front, as divide it."""
     while axes and length % prod(axes):
         axes = axes[:-1]
@@ -114,8 +115,8 @@ def table_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
     """Bytes of one device's piece of the per-layer embeddings, wherever it lies; 0 for a model without them."""
     # Where an engine does not split what is frozen, every device holds all of it.
     stored, mesh = BYTES_OF_FORMAT[request.precision.parameters], (fsdp, tp) if request.split_frozen else (1, 1)
-    return sum(stored * each.elements for each in local_tensors(request.shape, *mesh)
-               if each.name == PER_LAYER_EMBEDDING)
+    return sum(stored * tensor.elements for tensor in local_tensors(request.shape, *mesh)
+               if tensor.name == PER_LAYER_EMBEDDING)
 
 
 def table_on_host(request: EngineRequest) -> bool:
@@ -136,16 +137,16 @@ def weight_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
     stored, total = BYTES_OF_FORMAT[request.precision.parameters], 0
     fewer = {f"{name}.weight" for name in projections(request.shape)} if request.method.name == "qlora" else set()
     unsharded = local_tensors(request.shape, 1, 1)
-    for each, unsplit in zip(local_tensors(request.shape, fsdp, tp), unsharded, strict=True):
-        if each.name in fewer and each.in_layer:
-            total += _frozen_bytes(each if request.split_frozen else unsplit, request.frozen_bits)
-        elif each.name != PER_LAYER_EMBEDDING:
-            total += stored * each.elements
+    for tensor, unsplit in zip(local_tensors(request.shape, fsdp, tp), unsharded, strict=True):
+        if tensor.name in fewer and tensor.in_layer:
+            total += _frozen_bytes(tensor if request.split_frozen else unsplit, request.frozen_bits)
+        elif tensor.name != PER_LAYER_EMBEDDING:
+            total += stored * tensor.elements
     return total
 
 
-def _frozen_bytes(each: Tensor, bits: FrozenBits) -> int:
+def _frozen_bytes(tensor: Tensor, bits: FrozenBits) -> int:
     """Bytes of frozen projections: two numbers a byte and a scale a block, or one number and a scale a row."""
     if bits == "nf4":
-        return each.elements // 2 + 4 * (each.elements // NF4_BLOCK)
-    return each.elements + 4 * (each.elements // each.size[-1])
+        return tensor.elements // 2 + 4 * (tensor.elements // NF4_BLOCK)
+    return tensor.elements + 4 * (tensor.elements // tensor.size[-1])

@@ -1,4 +1,4 @@
-"""Does the step fit the device it would run on: a verdict with its reasons."""
+"""Whether a program fits the memory of a device: the verdict with its reasons."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ MARGINAL_SHARE = 0.9
 CPU_MARGINAL_SHARE = 0.85
 """The same on a CPU, where a process takes up to 15 % more than the compiler counts
 (`benchmarks/results/predicted_vs_measured.json`): its libraries and its allocator are in the same memory."""
-GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+PART_GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("optimizer state", ("moments", "master weights")),
     ("gradients", ("gradients", "gradient accumulator", "gradient of the embedding", "head gradient in fp32",
                    "embedding in fp32 (gradient and update)", "update in fp32")),
@@ -26,14 +26,14 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("weights of single layers", ("weights of the layer at hand", "weights laid out for gathering",
                                  "weights and gradients of the layer at hand")),
 )
-"""Names for people -> parts; a part that stands in no group is its own."""
-TOTALS = ("sum", "compiler_peak", "aliased", "needed")
-"""Entries of a breakdown that are no part of the memory but made of the others."""
+"""Names for people -> parts; a part outside all groups is a group of its own."""
+TOTAL_ENTRIES = ("sum", "compiler_peak", "aliased", "needed")
+"""Entries of a breakdown that are sums of the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What a compiler says about the run's own step, against what the device offers. Bytes are per device."""
+    """The peak of a program against the memory of the device. Bytes are per device."""
 
     fits: bool
     marginal: bool
@@ -45,28 +45,28 @@ class Verdict:
     breakdown: Mapping[str, int]
     versions: Mapping[str, str]
     warning: str = ""
-    """Why a plan that fits may still run out of memory; empty where it is not marginal."""
+    """Why a plan that fits may still run out of memory; empty if it is not marginal."""
     available_bytes: int = 0
-    """On a CPU, what is free of the limit at this moment; 0 elsewhere."""
+    """On a CPU, bytes of the limit that are free at this moment; 0 elsewhere."""
 
-    def as_json(self) -> dict[str, Any]:
-        """The verdict with the keys that `plan --json` promises."""
+    def to_json(self) -> dict[str, Any]:
+        """Keys of ``plan --json``."""
         values = {"fits": self.fits, "marginal": self.marginal, "peak_bytes": self.peak_bytes,
                   "limit_bytes": self.limit_bytes, "devices": self.devices, "source": self.source,
                   "reasons": list(self.reasons), "breakdown": dict(self.breakdown), "versions": dict(self.versions)}
         return values | {"available_bytes": self.available_bytes} if self.available_bytes else values
 
 
-def judge(inspection: "Inspection", device: DeviceFacts, memory: HostMemory | None = None) -> Verdict:
-    """Compare a step's peak with the device's limit and, on a CPU, with what is free of it now.
+def memory_verdict(inspection: "Inspection", device: DeviceFacts, memory: HostMemory | None = None) -> Verdict:
+    """Compares a program's peak with the device's limit and, on a CPU, with the free memory.
 
     Args:
-        inspection: of the step.
+        inspection: of the program.
         device: that it would run on.
-        memory: of this machine; asked for where it is not given and the device is the CPU.
+        memory: of this machine; read now if it is not given and the device is the CPU.
     """
     peak, limit = inspection.peak_bytes, device.memory_limit_bytes
-    # Other processes share a CPU's memory, and how much they hold changes; an accelerator is taken to be the run's own.
+    # Other processes share a CPU's memory, and their part changes; an accelerator is taken to be the run's alone.
     memory = (memory or host_memory()) if device.platform == "cpu" else None
     # In a control group the machine may have more free than this process may take.
     free = limit if memory is None else min(limit, memory.available_bytes)
@@ -87,7 +87,7 @@ def judge(inspection: "Inspection", device: DeviceFacts, memory: HostMemory | No
     warning = (f"marginal: less than {percent(1 - share, 0)} is left, as far as allocators differ from compilers; it "
                "may run out of memory") if marginal else ""
     reasons = [first, *filter(None, [warning])]
-    if parts := {name: size for name, size in inspection.breakdown.items() if name not in TOTALS}:
+    if parts := {name: size for name, size in inspection.breakdown.items() if name not in TOTAL_ENTRIES}:
         largest = max(parts, key=lambda name: parts[name])
         reasons.append(f"largest part: {largest}, {gib(parts[largest])}")
     return Verdict(fits=fits, marginal=marginal, peak_bytes=peak, limit_bytes=limit, devices=device.count,
@@ -96,23 +96,23 @@ def judge(inspection: "Inspection", device: DeviceFacts, memory: HostMemory | No
                    available_bytes=memory.available_bytes if memory else 0)
 
 
-def notes(recipe: "Recipe", target: "Target", inspection: "Inspection", batch: "ProgramShape") -> list[str]:
-    """What else to know about a verdict: who answered about a program's ``batch``, and what fitting does not say."""
-    said = []
+def verdict_remarks(recipe: "Recipe", target: "Target", inspection: "Inspection", batch: "ProgramShape") -> list[str]:
+    """Sentences beside the verdict about a program's ``batch``: where it comes from, and what it does not cover."""
+    remarks = []
     if inspection.refused:
-        said.append(f"the compiler refused: {inspection.refused}")
+        remarks.append(f"the compiler refused: {inspection.refused}")
     elif inspection.source == "compiled" and inspection.tokens_per_device:
-        said.append(f"compiler bound; each device's program takes tokens {list(inspection.tokens_per_device)} of the "
-                    f"global batch {list(batch)}")
+        remarks.append(f"compiler bound; each device's program takes tokens {list(inspection.tokens_per_device)} of "
+                       f"the global batch {list(batch)}")
     if inspection.source == "estimated":
         why = inspection.why_estimated or f"no compiler was asked for {target.name}"
-        said.append(f"estimated by formula: {why}; on a machine with the card, "
+        remarks.append(f"estimated by formula: {why}; on a machine with the card, "
                     "`workings train` compiles the step and decides before any weight is loaded")
-    said += inspection.notes
+    remarks += inspection.notes
     number = recipe.precision.compute
     if number in target.no_matrix_units and target.platform != "tpu":
-        said.append(f"{target.name} has no matrix units for {number}: fitting is not the same as being fast")
-    asked = without_alias(recipe.device)
-    if asked not in ("auto", target.platform):
-        said.append(f"the recipe says device: {recipe.device}; to run it there: device={target.platform}")
-    return said
+        remarks.append(f"{target.name} has no matrix units for {number}: fitting is not the same as being fast")
+    device = without_alias(recipe.device)
+    if device not in ("auto", target.platform):
+        remarks.append(f"the recipe says device: {recipe.device}; to run it there: device={target.platform}")
+    return remarks

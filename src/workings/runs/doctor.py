@@ -23,7 +23,7 @@ from workings.engines.registry import engine_libraries
 from workings.errors import RequestError
 from workings.hardware.memory import host_memory
 from workings.models.weights import parameter_count
-from workings.planning.parts import checkpoint_bytes
+from workings.planning.memory_formulas import checkpoint_bytes
 from workings.runs.resolve import find_shape
 from workings.runs.select_engine import with_engine
 
@@ -86,7 +86,7 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
     if kernels:
         yield from check_kernels([recipe.engine] if recipe else [], recipe.device if recipe else "auto",
                                  [recipe.precision.compute] if recipe else BOTH)
-    needs = needs_of(loaded) if loaded else None
+    needs = estimate_peaks(loaded) if loaded else None
     yield from check_host(host_memory(), needs)
     yield from check_pages(os.environ, present)
     yield from check_disk(out, needs)
@@ -104,7 +104,7 @@ def _hardware(present: dict[str, str]) -> Finding:
                    why="device: auto takes the accelerator that is there, and refuses where it cannot be used")
 
 
-def needs_of(loaded: LoadedRecipe) -> Needs | None:
+def estimate_peaks(loaded: LoadedRecipe) -> Needs | None:
     """Bytes that a recipe's checkpoints and weights take; None where its shape is not known without a download."""
     recipe = loaded.recipe
     try:

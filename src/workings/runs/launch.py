@@ -70,7 +70,7 @@ class LaunchResult:
         """Keys of ``launch --json``."""
         return {"folder": str(self.folder), "files": list(self.files), "target": self.job.target,
                 "hosts": self.job.hosts, "devices": self.job.devices, "engine": self.job.engine,
-                "recipe_sha256": self.job.recipe_digest, "plan": self.plan.as_json(), "start": self.start,
+                "recipe_sha256": self.job.recipe_digest, "plan": self.plan.to_json(), "start": self.start,
                 "file_notes": list(self.job.file_notes), "validated": True, "run": False}
 
 
@@ -117,7 +117,7 @@ def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> Launch
                             loaded.recipe.model_dump(mode="json"))))
         texts = _files(job, request)
         first = next(iter(texts))
-        texts[PLAN] = json.dumps(picked.plan.as_json(), indent=2) + "\n"
+        texts[PLAN] = json.dumps(picked.plan.to_json(), indent=2) + "\n"
         if request.wheel is not None:
             shutil.copyfile(request.wheel, new_folder / request.wheel.name)
         for name, text in texts.items():

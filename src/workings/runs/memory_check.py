@@ -7,13 +7,14 @@ search for the nearest plan that fits compiles, and it compiles other steps than
 from dataclasses import replace
 from typing import Any
 
-from workings.engines.base import Memory
+from workings.engines.base import Memory, MeshShape
 from workings.errors import DoesNotFit, RequestError, WorkingsError
 from workings.hardware.catalog import Target, targets
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, gib, peak_resident_bytes, resident_bytes
-from workings.planning.plan import Nearest, Plan, explain
-from workings.planning.search import nearest
+from workings.planning.plan import Nearest, Plan, plan_from_inspection
+from workings.planning.planned_run import PlannedRun
+from workings.planning.search import find_nearest
 from workings.planning.verdict import MARGINAL_SHARE, Verdict
 from workings.record.memory_use import growth
 from workings.record.values import absent
@@ -49,10 +50,12 @@ def _platform(device: DeviceFacts) -> Any:
 
 
 def plan_here(prepared: TrainSetup) -> Plan:
-    """The verdict on the compiled step with its parts and the culprit."""
+    """The plan of the compiled step: verdict, parts and the largest of them."""
     target = target_here(prepared.device)
-    plan = explain(prepared.loaded.recipe, prepared.request, prepared.longest_batch, prepared.inspection,
-                   prepared.device, target, program=prepared.program)
+    mesh = MeshShape(prepared.device.mesh["fsdp"], prepared.device.mesh["tp"])
+    run = PlannedRun(recipe=prepared.loaded.recipe, request=prepared.request, target=target, mesh=mesh,
+                     programs={"step": prepared.longest_batch})
+    plan = plan_from_inspection(run, prepared.inspection, prepared.device, program=prepared.program)
     return replace(plan, verdict=prepared.verdict, batch=prepared.longest_batch)
 
 
@@ -65,7 +68,7 @@ def refusal(prepared: TrainSetup) -> DoesNotFit:
     # Without a topology a TPU's compiler cannot be asked about any candidate.
     if target.platform != "tpu" or target.topology:
         try:
-            way = nearest(recipe, prepared.shape, target, plan, teacher_model(prepared.loaded))
+            way = find_nearest(recipe, prepared.shape, target, plan, teacher_model(prepared.loaded))
         except WorkingsError as error:
             # The refusal is the answer all the same; a search that breaks only takes the hint away.
             why = f"{error.given}; expected: {error.expected}" if isinstance(error, RequestError) else str(error)
@@ -80,7 +83,7 @@ def refusal(prepared: TrainSetup) -> DoesNotFit:
         lines.append("the compiler itself refuses this program, so that --force cannot run it")
     else:
         lines.append("--force runs it all the same")
-    return DoesNotFit("\n".join(lines), {"status": "does not fit", "steps": 0, **plan.as_json(),
+    return DoesNotFit("\n".join(lines), {"status": "does not fit", "steps": 0, **plan.to_json(),
                                          "reasons": lines})
 
 

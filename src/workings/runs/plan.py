@@ -10,8 +10,8 @@ from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target, find_target
 from workings.hardware.memory import gib
 from workings.planning.history import measured_throughput
-from workings.planning.plan import Plan, limit_of
-from workings.planning.request import planned_mesh
+from workings.planning.plan import Plan, target_memory_limit
+from workings.planning.planned_run import planned_mesh
 from workings.planning.search import estimated_programs, plan_with_nearest
 from workings.runs.data.find_teacher import teacher_model
 from workings.runs.plan_time import timed, with_deadline, with_steps
@@ -63,7 +63,7 @@ def estimated(loaded: LoadedRecipe, on: str) -> Estimate:
                                split_frozen=engine is None or engine.splits_frozen)
     worst = max(needs, key=lambda name: needs[name])
     return Estimate(recipe=loaded.recipe.name, target=target.name, program=worst, peak_bytes=needs[worst],
-                    limit_bytes=limit_of(target, engine)[0])
+                    limit_bytes=target_memory_limit(target, engine)[0])
 
 
 def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: bool = True,

@@ -10,22 +10,21 @@ from workings.config.recipe import Recipe
 from workings.data.named_sets import shipped_sets
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
-from workings.planning.changes import changed, with_counted_steps
-from workings.planning.frozen import TeacherModel, teacher_request
 from workings.planning.plan import Plan, make_plan
-from workings.planning.request import engine_request, programs_of
-from workings.planning.seconds import Throughput, run_time, step_operations, step_seconds
+from workings.planning.planned_run import PlannedRun, engine_request
+from workings.planning.recipe_changes import with_changes, with_counted_steps
+from workings.planning.reference_and_teacher import TeacherModel, teacher_request
+from workings.planning.run_time import Throughput, estimate_run_time, step_operations, step_seconds
 from workings.record.number_text import duration, percent
 from workings.runs.data.datasets import ADDITION, ADDITION_ITEMS, ADDITION_TRACES
 
 
 def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, own: Throughput | None = None,
           teacher: TeacherModel | None = None) -> Plan:
-    """The plan with the seconds of its run; as it was where no rate is known. ``teacher``: as of `make_plan`."""
+    """The plan with the seconds of its run; unchanged if no rate is known. ``teacher``: see `make_plan`."""
     recipe = loaded.recipe
-    request = engine_request(recipe, shape, target)
-    devices = plan.mesh.devices
-    seconds, how = step_seconds(request, plan.batch, target, plan.mesh, own)
+    run = PlannedRun.on_target(recipe, shape, target)
+    seconds, how = step_seconds(run.request, plan.batch, target, run.mesh, own)
     if seconds is None:
         return plan
     if not recipe.training.steps:
@@ -33,11 +32,10 @@ def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, o
                    "not here: nothing about the time of the run")
         return replace(plan, step_seconds=seconds, step_time=how, remarks=(*plan.remarks, unknown))
     asked = None if teacher is None or not isinstance(recipe.algorithm, TeacherAlgorithm) else teacher_request(
-        request, teacher, recipe.algorithm.teacher_precision)
-    spent = run_time(recipe, request, programs_of(recipe, plan.mesh.fsdp), target, devices, seconds,
-                     items=count_items(loaded), held_out=0, teacher=asked)
+        run.request, teacher, recipe.algorithm.teacher_precision)
+    spent = estimate_run_time(run, seconds, items=count_items(loaded), held_out=0, teacher=asked)
     if (pairs := count_pairs(loaded)) and spent.reference_seconds:
-        # Two rows a pair. `run_time` counts a batch for every step, but the reference is asked about each pair once.
+        # Two rows a pair. `estimate_run_time` counts a batch for every step, but the reference reads each pair once.
         batches = -(-2 * pairs // plan.batch.all_rows)
         spent = replace(spent, reference_seconds=min(1.0, batches / spent.steps) * spent.reference_seconds)
     if isinstance(recipe.algorithm, TraceDistill) and (rows := count_rows(loaded)):
@@ -105,10 +103,11 @@ def with_deadline(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: T
     if plan.time.seconds <= deadline:
         return replace(plan, meets_deadline=True,
                        remarks=(*plan.remarks, f"finishes in {duration(plan.time.seconds)} of {allowed}"))
-    said = (f"finishes {percent(plan.time.share_by(deadline), 0)} of its steps by {allowed}: the whole run takes "
+    said = (f"finishes {percent(plan.time.share_done_by(deadline), 0)} of its steps by {allowed}: the whole run takes "
             f"{duration(plan.time.seconds)}")
     words = _finishing(plan, loaded.recipe, shape, target, deadline, teacher)
-    return replace(plan, remarks=(*plan.remarks, said, "this plan finishes: " + " ".join(words)), finishing=words)
+    return replace(plan, remarks=(*plan.remarks, said, "this plan finishes: " + " ".join(words)),
+                   deadline_overrides=words)
 
 
 def _finishing(plan: Plan, recipe: Recipe, shape: ModelShape, target: Target, deadline: float,
@@ -120,14 +119,14 @@ def _finishing(plan: Plan, recipe: Recipe, shape: ModelShape, target: Target, de
     assert plan.time is not None
     pace = plan.step_seconds or 0.0
     if recipe.memory.remat == "layer" and plan.verdict.fits:
-        kept = changed(recipe, {"memory.remat": "none"})
+        kept = with_changes(recipe, {"memory.remat": "none"})
         before, after = (step_operations(engine_request(each, shape, target), plan.batch) for each in (recipe, kept))
         spent = replace(plan.time, step_seconds=pace * after / before)
         # The time is asked first, because the plan compiles: without recomputation all activations must fit.
         if spent.seconds <= deadline and make_plan(
                 kept, shape, target, explained=False, teacher=teacher).verdict.fits:
             return ("memory.remat=none",)
-    steps = max(1, int(recipe.training.steps * plan.time.share_by(deadline)))
+    steps = max(1, int(recipe.training.steps * plan.time.share_done_by(deadline)))
     words = [f"training.steps={steps}"]
     # A warmup has to end before the last step, or the recipe is refused.
     if recipe.training.warmup_steps >= steps:

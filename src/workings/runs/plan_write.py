@@ -12,8 +12,8 @@ from workings.config.recipe_paths import recipe_paths
 from workings.config.yaml_reader import parse_yaml
 from workings.errors import RequestError
 from workings.hardware.memory import gib
-from workings.planning.changes import changed
 from workings.planning.plan import Plan
+from workings.planning.recipe_changes import with_changes
 
 
 def write_nearest(plan: Plan, loaded: LoadedRecipe, out: Path) -> None:
@@ -43,9 +43,9 @@ def with_overrides(loaded: LoadedRecipe, words: Sequence[str]) -> dict[str, Any]
     """The recipe's own keys with the search's words applied, as plain values."""
     origin = "the nearest plan"
     changes = {key: parse_yaml(written, origin) for key, _, written in (word.partition("=") for word in words)}
-    # `changed` checks before anything is written: a file that `train` refuses would be worse than none. Only keys that
-    # were set: a default that is written down would no longer follow the package.
-    return changed(loaded.recipe, changes, origin).model_dump(mode="json", exclude_unset=True)
+    # `with_changes` checks before anything is written: a file that `train` refuses would be worse than none. Only keys
+    # that were set: a default that is written down would no longer follow the package.
+    return with_changes(loaded.recipe, changes, origin).model_dump(mode="json", exclude_unset=True)
 
 
 def _moved(values: dict[str, Any], loaded: LoadedRecipe, folder: Path) -> None:

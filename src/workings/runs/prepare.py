@@ -13,10 +13,10 @@ from workings.engines.left_aside import LeftAside, find_left_aside
 from workings.engines.registry import RegisteredEngine, find_engine
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch, BatchShape
-from workings.planning.changes import with_counted_steps
-from workings.planning.frozen import TEACHER
-from workings.planning.request import check_context
-from workings.planning.verdict import Verdict, judge
+from workings.planning.planned_run import check_context
+from workings.planning.recipe_changes import with_counted_steps
+from workings.planning.reference_and_teacher import TEACHER
+from workings.planning.verdict import Verdict, memory_verdict
 from workings.record.waiting import waiting
 from workings.runs.data.datasets import RunData
 from workings.runs.data.training_data import TrainingData, inspections_with_frozen_models, read_training_data
@@ -103,15 +103,15 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     if limit := inspections["step"].limit_bytes:  # a compiler that refuses the step names its own limit
         device = replace(device, memory_limit_bytes=limit, memory_limit_source="the compiler")
     # The teacher's memory is an estimate, so it decides only if it does not fit.
-    if (TEACHER in inspections and judge(inspections["step"], device).fits
-            and not judge(inspections[TEACHER], device).fits):
+    if (TEACHER in inspections and memory_verdict(inspections["step"], device).fits
+            and not memory_verdict(inspections[TEACHER], device).fits):
         program = TEACHER
     return TrainSetup(
         loaded=loaded, data=resolved.data, weights=resolved.weights, tokenizer=resolved.tokenizer,
         template=resolved.template, shape=resolved.shape, training_data=training_data, registered=registered,
         engine=engine, device=device, device_check=device_check, held_out=held_out,
         schedule=Schedule.of(loaded.recipe.training), request=request, longest_batch=longest, program=program,
-        inspection=inspections[program], verdict=judge(inspections[program], device))
+        inspection=inspections[program], verdict=memory_verdict(inspections[program], device))
 
 
 def _with_steps(loaded: LoadedRecipe, steps: int) -> LoadedRecipe:

@@ -98,7 +98,7 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     device = setup.device
     writer.write_json(DEVICE_CHECKS, {"platform": device.platform, "kind": device.kind, "count": device.count,
                                       "mesh": dict(device.mesh), **setup.device_check})
-    writer.write_json(PLAN, plan_here(setup).as_json())
+    writer.write_json(PLAN, plan_here(setup).to_json())
 
 
 def build_manifest(setup: TrainSetup, outcome: Outcome, metrics: list[dict[str, Any]], *, out: Path, started_at: str,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from workings.evaluation.unit import refuse_existing
-from workings.planning.drawing import drawn_at_a_time
+from workings.planning.sampling_batch_size import completions_at_a_time
 from workings.record.canonical import loads
 from workings.record.layout import EVALUATION_CONFIG, partial_unit_path
 from workings.runs.open_model import AS_RECORDED, OpenedWeights, TrainedModel, WeightsRequest, open_run, open_weights
@@ -80,7 +80,7 @@ def _sized(opened: TrainedModel | OpenedWeights, items: Sequence[Item], out: Pat
     else:
         session = opened.session
         longest = max(len(session.template.prompt_ids(item.prompt, item.history)) for item in items)
-        rows, why = drawn_at_a_time(opened.request, session.engine.describe(), longest=longest,
+        rows, why = completions_at_a_time(opened.request, session.engine.describe(), longest=longest,
                                     new_tokens=request.settings.max_new_tokens,
                                     can_train=isinstance(opened, TrainedModel))
     by_plan(why)

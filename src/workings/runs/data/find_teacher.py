@@ -13,7 +13,7 @@ from workings.errors import RequestError
 from workings.models.shape import ModelShape
 from workings.models.shapes import from_hf_config, to_hf_config
 from workings.models.tokenizer import Tokenizer
-from workings.planning.frozen import TeacherModel
+from workings.planning.reference_and_teacher import TeacherModel
 from workings.record.canonical import loads
 from workings.record.layout import MODEL_SHAPE, SEAL, TOKENIZER
 from workings.record.reader import RunRecord

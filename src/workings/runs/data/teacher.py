@@ -30,7 +30,7 @@ from workings.models.hub import LOCAL
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
 from workings.models.tokenizer import Tokenizer
-from workings.planning.frozen import TeacherModel, teacher_request
+from workings.planning.reference_and_teacher import TeacherModel, teacher_request
 from workings.record.digest import file_digest, json_digest
 from workings.record.layout import CHECKPOINTS, SEAL, SUMS
 from workings.record.reader import RunRecord

@@ -24,7 +24,7 @@ from workings.engines.base import (
 from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch, BatchShape
-from workings.planning.frozen import asked_by_formula, teacher_request, with_reference, with_teacher
+from workings.planning.reference_and_teacher import estimated_teacher, teacher_request, with_reference, with_teacher
 from workings.record.digest import json_digest
 from workings.record.layout import PROMPTS, REWARDS, TEACHER
 from workings.record.writer import RunWriter
@@ -276,5 +276,6 @@ def inspections_with_frozen_models(data: TrainingData, request: EngineRequest, d
     if teacher is None:
         return inspections
     request_of_teacher = teacher_request(request, teacher.model, teacher.algorithm.teacher_precision)
-    of_teacher = asked_by_formula(request_of_teacher, data.shapes()[0], mesh, device.platform)
-    return with_teacher(request, request_of_teacher, mesh, inspections, of_teacher, stays=isinstance(data, PromptData))
+    of_teacher = estimated_teacher(request_of_teacher, data.shapes()[0], mesh, device.platform)
+    return with_teacher(request, request_of_teacher, mesh, inspections, of_teacher,
+                        stays_loaded=isinstance(data, PromptData))

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from workings.config.load import shipped_recipes
 from workings.hardware.catalog import targets
 from workings.models.shapes import catalog as published
-from workings.planning.matrix import BASE, METHODS, cells, words
+from workings.planning.matrix import BASE_RECIPE, METHODS, cell_overrides, matrix_cells
 from workings.ui.draw import stacked_bars
 from workings.ui.jobs import Job
 from workings.ui.requests import override_words, recipe_argument, recipe_files, target_names
@@ -70,12 +70,12 @@ def what_fits(method: str, length: int) -> Fits:
     """By formula at once; as compiled where `workings plan` was asked before."""
     machines = [target for target in targets().values() if target.platform != "cpu"]
     models: dict[str, list[FitsCell]] = {}
-    for cell in cells(list(published()), [method], length, machines):
+    for cell in matrix_cells(list(published()), [method], length, machines):
         target = targets()[cell.target]
         shown = FitsCell(target=cell.target, why=cell.why)
         if (said := cell.verdict) is not None:
-            plan = {"recipe": BASE, "target": cell.target,
-                    "overrides": "\n".join(words(cell.model, method, length, target))}
+            plan = {"recipe": BASE_RECIPE, "target": cell.target,
+                    "overrides": "\n".join(cell_overrides(cell.model, method, length, target))}
             shown = FitsCell(target=cell.target, fits=said.fits, marginal=said.marginal, peak_bytes=said.peak_bytes,
                              limit_bytes=said.limit_bytes, source=said.source, plan="/plan?" + urlencode(plan))
         models.setdefault(cell.model, []).append(shown)

@@ -8,7 +8,7 @@ from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from, not_checked, same_json
 from workings.evidence.verify.result import CheckFinding
 from workings.hardware.memory import PROCESS_PEAK, gib
-from workings.planning.verdict import CPU_MARGINAL_SHARE, GROUPS, MARGINAL_SHARE
+from workings.planning.verdict import CPU_MARGINAL_SHARE, MARGINAL_SHARE, PART_GROUPS
 from workings.record.canonical import dumps
 from workings.record.layout import MEASURED, PLAN
 from workings.record.memory_use import growth, memory_sentence
@@ -97,7 +97,7 @@ def _plan_problems(unit: Unit, plan: dict[str, Any]) -> list[str]:
     parts = [part for part in plan.get("parts") or [] if isinstance(part, dict)]
     # What it names is a part, or a group of them: moments are the optimizer's state to people.
     names = {str(part.get("name")) for part in parts}
-    names |= {group for group, members in GROUPS if names & set(members)}
+    names |= {group for group, members in PART_GROUPS if names & set(members)}
     if parts and not any(name in culprit for name in names):
         problems.append(f"{PLAN}: the culprit is none of its parts")
     return problems + _batch_problems(unit, batch)

@@ -32,7 +32,7 @@ from workings.record.waiting import waiting
 
 SECONDS = "seconds.json"
 """Beside the kept answers: how long they took."""
-SCANNED = 5
+MIN_SCANNED_LAYERS = 5
 """Fewest layers that are compiled as a loop; fewer are written out, which is another program."""
 
 
@@ -52,18 +52,19 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
         kind = f"{engine.name} {target.platform} {request.shape.family} {request.shape.layers} {' '.join(missing)}"
         began = time.monotonic()
         # All in one call, because each call may start a compiler in a process of its own.
-        with waiting(f"working out {', '.join(missing)} for {target.name} (engine {engine.name})", _usual().get(kind)):
+        with waiting(f"working out {', '.join(missing)} for {target.name} (engine {engine.name})",
+                     _last_durations().get(kind)):
             asked = engine.inspect_for(request, missing, target)
         for name, one in asked.items():
             places[name].parent.mkdir(parents=True, exist_ok=True)
             # Atomic, so that a plan that is killed leaves no torn answer for the next one to read.
             write_json(places[name], asdict(one))
-        write_json(cache_directory() / SECONDS, _usual() | {kind: round(time.monotonic() - began, 1)})
+        write_json(cache_directory() / SECONDS, _last_durations() | {kind: round(time.monotonic() - began, 1)})
         inspections |= asked
     return {name: inspections[name] for name in programs if name in inspections}
 
 
-def kept_inspections(engine: PlanningEngine, request: EngineRequest, programs: ProgramShapes,
+def cached_inspections(engine: PlanningEngine, request: EngineRequest, programs: ProgramShapes,
                      key: Mapping[str, Any]) -> Inspections:
     """What was said before about these programs and is kept; nothing is asked. Empty without an answer on the step.
 
@@ -94,7 +95,7 @@ def cache_directory() -> Path:
     return machine.cache_directory() / "plans"
 
 
-def _usual() -> dict[str, float]:
+def _last_durations() -> dict[str, float]:
     """How long answers took the last time, in seconds, by what was asked."""
     place = cache_directory() / SECONDS
     return json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
@@ -113,15 +114,15 @@ def _read(place: Path) -> Inspection:
     return replace(inspected, details={**inspected.details, "cached": True})
 
 
-def depths(layers: int, pattern: int) -> tuple[int, int]:
+def shallow_depths(layers: int, pattern: int) -> tuple[int, int]:
     """Two numbers of layers that the engine scans, with whole turns of a pattern of sliding and global layers."""
     turn = max(1, pattern)
-    shallow = -(-SCANNED // turn) * turn
+    shallow = -(-MIN_SCANNED_LAYERS // turn) * turn
     # The second one at least three layers deeper, in whole turns.
     return shallow, min(layers, shallow + -(-3 // turn) * turn)
 
 
-def not_shallow(shape: ModelShape) -> str:
+def why_no_shallower_model(shape: ModelShape) -> str:
     """Why no shallower model of the same sizes stands for this one, as a sentence; empty where one does."""
     if shape.shared_kv_layers:
         return (f"no shallower model was compiled to explain the rest: {shape.shared_kv_layers} of {shape.layers} "
@@ -140,15 +141,15 @@ def line(shallow: tuple[int, float], deeper: tuple[int, float], layers: int) -> 
     return int(low + (high - low) * (layers - first) / (second - first))
 
 
-def refused_parts(engine: PlanningEngine, request: EngineRequest, batch: ProgramShape,
+def heap_of_refused_step(engine: PlanningEngine, request: EngineRequest, batch: ProgramShape,
                   target: Target) -> dict[str, int]:
     """What lies in the heap of a step that the compiler refused, from two models of the same sizes with few layers.
 
     Empty where even those are refused, where the model is no deeper than they are, or where none stands for it
-    (`not_shallow`).
+    (`why_no_shallower_model`).
     """
-    first, second = depths(request.shape.layers, request.shape.sliding_pattern)
-    if not_shallow(request.shape) or second <= first or request.shape.layers <= second:
+    first, second = shallow_depths(request.shape.layers, request.shape.sliding_pattern)
+    if why_no_shallower_model(request.shape) or second <= first or request.shape.layers <= second:
         return {}
     heaps: list[Mapping[str, int]] = []
     for layers in (first, second):

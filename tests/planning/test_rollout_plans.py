@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.planning_helpers import recipe, rewarded, shape
+from tests.planning.planning_helpers import planned_run, recipe, rewarded, shape
 from workings.config.load import check_recipe, load_recipe, shipped_recipes
 from workings.engines.base import EngineRequest, GenerationShape, MeshShape
 from workings.engines.jax.target import compile_for
@@ -13,13 +13,13 @@ from workings.errors import RequestError
 from workings.hardware.catalog import find_target, targets
 from workings.hardware.compile_target import HostTarget
 from workings.models.shapes import shape_from_config
-from workings.planning.answering import shorter_completions, smaller_rollouts
-from workings.planning.changes import changed, difference
-from workings.planning.parts import beside_the_step, exact_parts
+from workings.planning.generation_candidates import shorter_completions, smaller_rollouts
+from workings.planning.memory_formulas import exact_parts, forward_program_parts
 from workings.planning.plan import make_plan
-from workings.planning.request import engine_request, programs_of
+from workings.planning.planned_run import engine_request, programs_of
+from workings.planning.recipe_changes import overrides_between, with_changes
+from workings.planning.run_time import estimate_run_time, generation_seconds, step_operations
 from workings.planning.search import plan_with_nearest
-from workings.planning.seconds import answer_seconds, run_time, step_operations
 from workings.runs.plan import plan
 
 BF16 = {"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"}
@@ -39,13 +39,13 @@ def test_completions_that_make_no_whole_groups_are_refused():
     asked = rewarded(batch={"micro_batch": 3}, algorithm={"name": "grpo", "group": 16, "max_new_tokens": 16})
     with pytest.raises(RequestError, match="24 completions per rollout on v5e-8 in groups of 16"):
         make_plan(asked, shape(), find_target("v5e-8"))
-    assert engine_request(changed(asked, {"batch.micro_batch": 2}), shape(), find_target("v5e-8"))
+    assert engine_request(with_changes(asked, {"batch.micro_batch": 2}), shape(), find_target("v5e-8"))
 
 
 def test_what_drawing_holds_by_formula():
     asked = rewarded()
     request = EngineRequest.of(asked, shape())
-    drawn, answered = (beside_the_step(request, name, GenerationShape(16, 48, 16), 1, 1, "gpu")
+    drawn, answered = (forward_program_parts(request, name, GenerationShape(16, 48, 16), 1, 1, "gpu")
                        for name in ("drawing", "generation"))
     assert drawn["moments"] == exact_parts(request, (1, 1, 1), 1, 1)["moments"] > 0
     assert drawn["logits"] == 3 * answered["logits"] == 3 * 4 * 16 * 96
@@ -60,47 +60,47 @@ def test_what_drawing_holds_by_formula():
 def test_drawing_and_updating_by_hand():
     asked = rewarded(training={"steps": 100, "learning_rate": 1e-3}, precision=BF16)
     request, programs, l4 = EngineRequest.of(asked, shape()), programs_of(asked, 1), targets()["l4"]
-    spent = run_time(asked, request, programs, l4, 1, 0.5, items=0, held_out=0)
+    spent = estimate_run_time(planned_run(asked, "l4", request=request), 0.5, items=0, held_out=0)
     assert (spent.training_seconds, spent.rollouts) == (50, 50)
     per_operation = 0.5 / step_operations(request, programs["step"])
     # 16 completions at once, then the forward pass of both updates' rows.
-    assert spent.drawing_seconds == pytest.approx(
-        answer_seconds(request, programs["drawing"], l4, MeshShape(1, 1), per_operation, read=4) + 2 * 0.5 / 3)
+    assert spent.rollout_sampling_seconds == pytest.approx(
+        generation_seconds(request, programs["drawing"], l4, MeshShape(1, 1), per_operation, read=4) + 2 * 0.5 / 3)
     assert spent.seconds == pytest.approx(
-        50 + 50 * spent.drawing_seconds + spent.checkpoint_seconds * spent.checkpoints)
-    assert spent.share_by(spent.seconds / 2) == pytest.approx(0.5)
-    assert spent.checkpoint_every_seconds == pytest.approx(500 * (0.5 + spent.drawing_seconds / 2))
-    assert spent.as_json()["drawing_seconds"] == spent.drawing_seconds
+        50 + 50 * spent.rollout_sampling_seconds + spent.checkpoint_seconds * spent.checkpoints)
+    assert spent.share_done_by(spent.seconds / 2) == pytest.approx(0.5)
+    assert spent.checkpoint_every_seconds == pytest.approx(500 * (0.5 + spent.rollout_sampling_seconds / 2))
+    assert spent.to_json()["drawing_seconds"] == spent.rollout_sampling_seconds
     assert "rewards" in spent.not_counted
-    thin = changed(asked, {"algorithm.updates": 1})
-    twice = run_time(thin, request, programs_of(thin, 64), l4, 64, 0.5, items=0, held_out=0)
+    thin = with_changes(asked, {"algorithm.updates": 1})
+    twice = estimate_run_time(planned_run(thin, "l4", request=request, fsdp=64), 0.5, items=0, held_out=0)
     assert programs_of(thin, 64)["drawing"][0] == 128
     assert twice.rollouts == 100
-    one = answer_seconds(request, programs_of(thin, 64)["drawing"], l4, MeshShape(64, 1), 0.5 / step_operations(
+    one = generation_seconds(request, programs_of(thin, 64)["drawing"], l4, MeshShape(64, 1), 0.5 / step_operations(
         request, programs_of(thin, 64)["step"]), read=64)
-    assert twice.drawing_seconds == pytest.approx(4 * one), "512 completions, 128 at a time"
+    assert twice.rollout_sampling_seconds == pytest.approx(4 * one), "512 completions, 128 at a time"
     imitating = recipe(precision=BF16)
-    plain = run_time(imitating, request, programs_of(imitating, 1), l4, 1, 0.5, items=0, held_out=0)
+    plain = estimate_run_time(planned_run(imitating, "l4", request=request), 0.5, items=0, held_out=0)
     assert plain.rollouts == 0
-    assert "drawing_seconds" not in plain.as_json()
+    assert "drawing_seconds" not in plain.to_json()
 
 
 def test_devices_gather_weights_for_every_new_token():
     request, v5e = EngineRequest.of(rewarded(precision=BF16), shape()), targets()["v5e-8"]
     outer = 2 * (96 * 16 + 16)
     layers = 2 * 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)
-    found = [answer_seconds(request, GenerationShape(8, 1, new), v5e, MeshShape(8, 1), 0.0) for new in (1, 11)]
+    found = [generation_seconds(request, GenerationShape(8, 1, new), v5e, MeshShape(8, 1), 0.0) for new in (1, 11)]
     each = (layers + outer / 8) / 819e9 + layers * 7 / 8 / 200e9
     assert found[1] - found[0] == pytest.approx(10 * each / 0.5)
-    alone = answer_seconds(request, GenerationShape(8, 1, 1), v5e, MeshShape(1, 1), 0.0)
+    alone = generation_seconds(request, GenerationShape(8, 1, 1), v5e, MeshShape(1, 1), 0.0)
     assert alone == pytest.approx((layers + outer) / 819e9 / 0.5)
 
 
 def test_dynamic_sampling_may_draw_more_than_is_counted():
     asked = rewarded(algorithm={"name": "dapo", "group": 4, "max_new_tokens": 16}, precision=BF16)
-    spent = run_time(asked, EngineRequest.of(asked, shape()), programs_of(asked, 1), targets()["l4"], 1, 0.5, items=0,
+    spent = estimate_run_time(planned_run(asked, "l4", request=EngineRequest.of(asked, shape())), 0.5, items=0,
                      held_out=0)
-    assert any("groups without spread" in what for what in spent.not_counted)
+    assert any("groups with equal rewards" in what for what in spent.not_counted)
 
 
 MANY = ["algorithm={name: grpo, group: 8, max_new_tokens: 8192, updates: 16}", "data.max_length=8448",
@@ -119,7 +119,7 @@ def test_where_drawing_does_not_fit_fewer_are_drawn_first(no_compiler):
     word, = asked.nearest.overrides
     assert word.startswith("algorithm.updates=")
     assert plan("gemma-3-1b-grpo-rtx5090", "rtx5090", [*MANY, word], nearest=False).verdict.fits
-    assert asked.as_json()["time"]["drawing_seconds"] > 0
+    assert asked.to_json()["time"]["drawing_seconds"] > 0
 
 
 def test_rollouts_get_smaller_by_whole_groups():
@@ -134,9 +134,10 @@ def test_completions_get_shorter_and_prompts_keep_their_room():
     asked = rewarded(algorithm={"name": "grpo", "group": 4, "max_new_tokens": 96}, data={
         "traces": "addition", "max_length": 128, "buckets": [64, 128]})
     found = list(shorter_completions(asked))
-    assert difference(asked, found[0]) == ("data.max_length=80", "data.buckets=[64]", "algorithm.max_new_tokens=48")
+    assert overrides_between(asked, found[0]) == ("data.max_length=80", "data.buckets=[64]",
+                                                  "algorithm.max_new_tokens=48")
     assert len(found) == 1
-    punished = changed(asked, {"rewards": [{"scorer": "answer"}, {"scorer": "overlong", "buffer": 64}]})
+    punished = with_changes(asked, {"rewards": [{"scorer": "answer"}, {"scorer": "overlong", "buffer": 64}]})
     assert list(shorter_completions(punished)) == []
     assert list(shorter_completions(recipe())) == []
 

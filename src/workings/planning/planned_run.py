@@ -1,4 +1,6 @@
-"""From a recipe and a target to what an engine is asked: the programs of the run, each with its longest batch."""
+"""A run on a target: the request to its engine, the mesh, and the programs of the run with their largest shapes."""
+
+from dataclasses import dataclass, replace
 
 from workings.config.algorithms import RolloutAlgorithm
 from workings.config.recipe import Recipe
@@ -19,6 +21,38 @@ MAX_PROMPTS = 128
 """Prompts that an engine answers at a time, however many it is given."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun:
+    """A recipe's run on a target."""
+
+    recipe: Recipe
+    request: EngineRequest
+    target: Target
+    mesh: MeshShape
+    programs: ProgramShapes
+    """All programs of the run."""
+
+    @classmethod
+    def on_target(cls, recipe: Recipe, shape: ModelShape, target: Target, *, split_frozen: bool = True) -> "PlannedRun":
+        """The run of a model of this shape on a target; ``split_frozen`` as in `EngineRequest`.
+
+        Raises:
+            RequestError: see `engine_request` and `mesh_of`.
+        """
+        request = replace(engine_request(recipe, shape, target), split_frozen=split_frozen)
+        mesh = planned_mesh(recipe, target)
+        return cls(recipe=recipe, request=request, target=target, mesh=mesh, programs=programs_of(recipe, mesh.fsdp))
+
+    @property
+    def step(self) -> BatchShape:
+        """The largest batch of an update."""
+        return BatchShape(*self.programs["step"])
+
+    def largest_shape(self, program: ProgramName) -> ProgramShape:
+        """The largest shape of a program; a teacher's batches are those of the step."""
+        return self.step if program == "teacher" else self.programs[program]
+
+
 def mesh_of(recipe: Recipe, target: Target) -> MeshShape:
     """The mesh of this target's devices.
 
@@ -34,7 +68,7 @@ def mesh_of(recipe: Recipe, target: Target) -> MeshShape:
 
 
 def planned_mesh(recipe: Recipe, target: Target) -> MeshShape:
-    """`mesh_of`, but of one device on a CPU, whatever the recipe says: so it is planned there."""
+    """`mesh_of`, but one device on a CPU whatever the recipe says."""
     return MeshShape(1, 1) if target.platform == "cpu" else mesh_of(recipe, target)
 
 
@@ -44,10 +78,10 @@ def longest_batch(recipe: Recipe, fsdp: int) -> BatchShape:
 
 
 def programs_of(recipe: Recipe, fsdp: int) -> ProgramShapes:
-    """What this run computes and could die in: updates, what they are made from, held-out batches, answers to items.
+    """Programs of this run, each of which may need the most memory, with their largest shapes.
 
-    The longest prompt is not known without data. One that completions are drawn of leaves them room in the longest row;
-    an item has at most the tokens of that row.
+    The longest prompt is not known without data: in a rollout the longest row holds prompt and completion; an item has
+    at most the tokens of that row.
     """
     step = longest_batch(recipe, fsdp)
     programs: dict[ProgramName, ProgramShape] = {"step": step}
@@ -57,10 +91,10 @@ def programs_of(recipe: Recipe, fsdp: int) -> ProgramShapes:
                                               recipe.data.max_length - algorithm.max_new_tokens,
                                               algorithm.max_new_tokens)
         if algorithm.updates > 1:
-            # The first update says itself how likely the model finds what it drew; those after it are asked before.
+            # The first update computes the log probabilities of the completions itself; later ones need them before.
             programs["log_probs"] = step
     if recipe.learns_from_pairs:
-        # The reference is asked about the same batches, before the first step, beside the state that is trained.
+        # The reference computes log probabilities of the same batches before the first step, beside the whole state.
         programs["log_probs"] = step
     if evaluation.traces != "none":
         # Held-out batches are single: only updates accumulate.
@@ -80,7 +114,7 @@ def check_context(recipe: Recipe, shape: ModelShape) -> None:
 
 
 def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineRequest:
-    """What the engine is asked for on this target.
+    """The request to the engine of this target.
 
     Raises:
         RequestError: rows longer than the model's context, heads that the mesh does not divide, or completions that do

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from workings.config.algorithms import RolloutAlgorithm
 from workings.config.recipe import Recipe
 from workings.config.rewards import OverlongReward
-from workings.planning.changes import Words, changed
-from workings.planning.request import MAX_PROMPTS
+from workings.planning.planned_run import MAX_PROMPTS
+from workings.planning.recipe_changes import Words, with_changes
 
 SHORTEST_COMPLETION = 32
 """Tokens below which no completion is cut."""
@@ -16,7 +16,7 @@ def fewer_answers(recipe: Recipe) -> Iterator[Recipe]:
     """Fewer prompts at a time, where answering is what does not fit: training stays as it is, answers too."""
     prompts = min(recipe.evaluation.batch_size, MAX_PROMPTS) // 2
     while prompts >= 1:
-        yield changed(recipe, {"evaluation.batch_size": prompts, "evaluation.samples": min(
+        yield with_changes(recipe, {"evaluation.batch_size": prompts, "evaluation.samples": min(
             recipe.evaluation.samples, prompts)})
         prompts //= 2
 
@@ -32,7 +32,7 @@ def smaller_rollouts(recipe: Recipe, fsdp: int) -> Iterator[Recipe]:
     updates, rows = algorithm.updates // 2, recipe.batch.micro_batch * recipe.batch.accumulation * fsdp
     while updates >= 1:
         if rows * updates % algorithm.group == 0:
-            yield changed(recipe, {"algorithm.updates": updates})
+            yield with_changes(recipe, {"algorithm.updates": updates})
         updates //= 2
 
 
@@ -49,5 +49,5 @@ def shorter_completions(recipe: Recipe) -> Iterator[Recipe]:
         words: Words = {"algorithm.max_new_tokens": new, "data.max_length": prompt + new}
         if recipe.data.buckets:
             words["data.buckets"] = [length for length in recipe.data.buckets if length <= prompt + new]
-        yield changed(recipe, words)
+        yield with_changes(recipe, words)
         new //= 2

@@ -5,19 +5,25 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.planning_helpers import recipe, shape
+from tests.planning.planning_helpers import planned_run, recipe, shape
 from workings.config.method import LoraConfig
 from workings.engines.base import EngineRequest, Inspection, MeshShape
 from workings.hardware.catalog import find_target
 from workings.models.shapes import published_shape, to_hf_config
 from workings.models.weights import parameter_count
-from workings.planning.changes import changed
-from workings.planning.frozen import TEACHER, TeacherModel, beside, teacher_bytes, teacher_request, with_teacher
-from workings.planning.parts import exact_parts
+from workings.planning.memory_formulas import exact_parts
 from workings.planning.plan import make_plan
-from workings.planning.request import programs_of
-from workings.planning.search import _teacher, estimated, plan_with_nearest
-from workings.planning.seconds import run_time
+from workings.planning.recipe_changes import with_changes
+from workings.planning.reference_and_teacher import (
+    TEACHER,
+    TeacherModel,
+    model_weight_bytes,
+    teacher_request,
+    with_resident,
+    with_teacher,
+)
+from workings.planning.run_time import estimate_run_time
+from workings.planning.search import _teacher, estimated_programs, plan_with_nearest
 from workings.runs.plan import plan
 
 LARGE = replace(shape(), layers=3, width=32, mlp_width=64)
@@ -34,16 +40,16 @@ def asked(precision="bf16", teacher=BESIDE):
 
 def test_bytes_of_a_teacher_by_its_precision():
     count = parameter_count(LARGE)
-    assert teacher_bytes(asked("fp32"), ONE_DEVICE) == 4 * count
-    assert teacher_bytes(asked("bf16"), ONE_DEVICE) == 2 * count
+    assert model_weight_bytes(asked("fp32"), ONE_DEVICE) == 4 * count
+    assert model_weight_bytes(asked("bf16"), ONE_DEVICE) == 2 * count
     # 7 matrices a layer: 4 bits and a float32 scale for 64 numbers each, and adapters of rank 1 with them.
     matrices = 2 * 16 * 32 + 2 * 8 * 32 + 3 * 64 * 32
     adapters = 2 * (16 + 32) + 2 * (8 + 32) + 3 * (64 + 32)
-    assert teacher_bytes(asked("nf4"), ONE_DEVICE) == 2 * (count - 3 * matrices) + 3 * (
+    assert model_weight_bytes(asked("nf4"), ONE_DEVICE) == 2 * (count - 3 * matrices) + 3 * (
         matrices // 2 + 4 * (matrices // 64) + 4 * adapters)
     # A byte each and a float32 scale a row.
     rows = 16 + 2 * 8 + 32 + 2 * 64 + 32
-    assert teacher_bytes(asked("int8"), ONE_DEVICE) == 2 * (count - 3 * matrices) + 3 * (
+    assert model_weight_bytes(asked("int8"), ONE_DEVICE) == 2 * (count - 3 * matrices) + 3 * (
         matrices + 4 * rows + 4 * adapters)
 
 
@@ -53,7 +59,8 @@ def test_a_teacher_with_adapters_keeps_them_beside_its_weights_in_any_bits():
         found = asked(precision, tuned)
         assert (found.method.name, found.frozen_bits) == (method, bits)
         assert found.method.model_dump(exclude={"name"}) == tuned.method.model_dump(exclude={"name"})
-    assert teacher_bytes(asked("bf16", tuned), ONE_DEVICE) == teacher_bytes(asked(), ONE_DEVICE) + 3 * 4 * 4 * (16 + 32)
+    assert model_weight_bytes(asked("bf16", tuned), ONE_DEVICE) == model_weight_bytes(asked(),
+        ONE_DEVICE) + 3 * 4 * 4 * (16 + 32)
 
 
 def test_both_lie_in_memory_whichever_is_at_work():
@@ -62,17 +69,18 @@ def test_both_lie_in_memory_whichever_is_at_work():
                       exact={"parameters": 10})
     said = Inspection(peak_bytes=5000, source="compiled", breakdown={"temporaries": 500}, versions={},
                       exact={"parameters": 500, "moments": 4000})
-    found = with_teacher(student, asked(), ONE_DEVICE, {"step": step}, said, stays=True)
-    size, state = teacher_bytes(asked(), ONE_DEVICE), exact_parts(student, (1, 1, 1), 1, 1)
+    found = with_teacher(student, asked(), ONE_DEVICE, {"step": step}, said, stays_loaded=True)
+    size, state = model_weight_bytes(asked(), ONE_DEVICE), exact_parts(student, (1, 1, 1), 1, 1)
     assert found["step"].peak_bytes == 1000 + size
     assert found["step"].exact == {"parameters": 10, TEACHER: size}
     # The teacher has no moments, and the student's state waits beside it.
     assert found[TEACHER].peak_bytes == 5000 - 4000 + state["parameters"] + state["moments"]
     assert "moments" not in found[TEACHER].exact
     # One that is asked before the first step only is gone by then.
-    gone = with_teacher(student, asked(), ONE_DEVICE, {"step": step}, said, stays=False)
+    gone = with_teacher(student, asked(), ONE_DEVICE, {"step": step}, said, stays_loaded=False)
     assert (gone["step"].peak_bytes, gone[TEACHER]) == (1000, found[TEACHER])
-    assert beside(replace(step, exact={}), {TEACHER: 1}).exact == {}, "it would pass for all that the program holds"
+    assert with_resident(replace(step, exact={}),
+                         {TEACHER: 1}).exact == {}, "it would pass for all that the program holds"
 
 
 @pytest.mark.usefixtures("no_compiler")
@@ -83,9 +91,10 @@ def test_a_plan_names_the_teacher_and_its_parts_add_up():
         assert set(plan.peaks) == {"step", "drawing", TEACHER}
         assert sum(part.size_bytes for part in plan.parts) == plan.verdict.peak_bytes
         alone = make_plan(STUDENT, shape(), target)
-        size = teacher_bytes(teacher_request(EngineRequest.of(STUDENT, shape()), teacher, "bf16"), ONE_DEVICE)
+        size = model_weight_bytes(teacher_request(EngineRequest.of(STUDENT, shape()), teacher, "bf16"), ONE_DEVICE)
         assert plan.peaks["step"] == alone.peaks["step"] + size
-        assert estimated(STUDENT, shape(), target, teacher) >= estimated(STUDENT, shape(), target) + size
+        assert max(estimated_programs(STUDENT, shape(), target, teacher).values()) >= max(
+            estimated_programs(STUDENT, shape(), target).values()) + size
     assert plan.program == TEACHER, "the wide one needs the most while it is asked"
     assert {"parameters of the student", "moments of the student"} <= {part.name for part in plan.parts}
 
@@ -97,21 +106,21 @@ def test_on_traces_a_teacher_lies_beside_no_step():
     found, alone = make_plan(on_traces, shape(), target, teacher=BESIDE), make_plan(on_traces, shape(), target)
     assert set(found.peaks) == {"step", TEACHER}
     assert found.peaks["step"] == alone.peaks["step"]
-    assert found.peaks[TEACHER] > teacher_bytes(asked(), ONE_DEVICE)
+    assert found.peaks[TEACHER] > model_weight_bytes(asked(), ONE_DEVICE)
 
 
 @pytest.mark.usefixtures("no_compiler")
 def test_a_teacher_that_does_not_fit_is_stored_in_fewer_bits():
     huge = replace(LARGE, layers=40, width=4096, mlp_width=16384)
-    precise = changed(STUDENT, {"algorithm.teacher_precision": "fp32"})
+    precise = with_changes(STUDENT, {"algorithm.teacher_precision": "fp32"})
     found = plan_with_nearest(precise, shape(), find_target("rtx5090"), teacher=TeacherModel(shape=huge))
     assert not found.verdict.fits
     assert found.nearest is not None
     assert found.nearest.overrides == ("algorithm.teacher_precision=bf16",)
     for precision, fewer in (("bf16", "int8"), ("int8", "nf4")):
-        words = _teacher(changed(STUDENT, {"algorithm.teacher_precision": precision}), find_target("t4"))
+        words = _teacher(with_changes(STUDENT, {"algorithm.teacher_precision": precision}), find_target("t4"))
         assert words == {"algorithm.teacher_precision": fewer}
-    assert _teacher(changed(STUDENT, {"algorithm.teacher_precision": "nf4"}), find_target("t4")) == {}
+    assert _teacher(with_changes(STUDENT, {"algorithm.teacher_precision": "nf4"}), find_target("t4")) == {}
     assert _teacher(recipe(), find_target("t4")) == {}
 
 
@@ -128,13 +137,13 @@ def test_the_shipped_recipe_fits_its_card_with_its_teacher():
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_to_ask_a_teacher_of_the_students_size_takes_a_third_of_the_steps(precision):
-    student = changed(STUDENT, {"training.steps": 30})
+    student = with_changes(STUDENT, {"training.steps": 30})
     request = EngineRequest.of(student, shape())
     teacher = teacher_request(request, TeacherModel(shape=shape()), precision)
-    spent = run_time(student, request, programs_of(student, 1), find_target("rtx5090"), 1, 0.5, items=0, held_out=0,
+    spent = estimate_run_time(planned_run(student, "rtx5090", request=request), 0.5, items=0, held_out=0,
                      teacher=teacher)
     assert spent.teacher_seconds == pytest.approx(30 * 0.5 / 3)
-    assert spent.as_json()["teacher_seconds"] == pytest.approx(5.0)
+    assert spent.to_json()["teacher_seconds"] == pytest.approx(5.0)
 
 
 @pytest.mark.usefixtures("no_compiler")

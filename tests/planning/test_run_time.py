@@ -6,7 +6,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.planning.planning_helpers import recipe, request_of, rewarded, shape
+from tests.planning.planning_helpers import planned_run, recipe, request_of, rewarded, shape
 from workings.config.load import check_recipe, load_recipe
 from workings.engines.base import MeshShape
 from workings.errors import RequestError
@@ -14,15 +14,14 @@ from workings.hardware.catalog import targets
 from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 from workings.planning import history
-from workings.planning.history import Finished, finished_runs, measured_throughput
-from workings.planning.inspecting import depths, line
-from workings.planning.request import programs_of
-from workings.planning.seconds import (
+from workings.planning.history import FinishedRun, finished_runs, measured_throughput
+from workings.planning.inspection_cache import line, shallow_depths
+from workings.planning.run_time import (
     DISK_BYTES_A_SECOND,
     Throughput,
+    estimate_run_time,
     flop_text,
     parse_duration,
-    run_time,
     step_operations,
     step_seconds,
 )
@@ -53,7 +52,7 @@ def test_a_whole_run_by_hand():
                    evaluation={"items": "eval", "every_steps": 50, "samples": 1, "batch_size": 64, "base": False},
                    precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"})
     request = request_of(asked)
-    spent = run_time(asked, request, programs_of(asked, 1), targets()["l4"], 1, 0.5, items=100, held_out=0)
+    spent = estimate_run_time(planned_run(asked, "l4", request=request), 0.5, items=100, held_out=0)
     assert spent.training_seconds == 50
     assert spent.checkpoints == 3
     # bf16 weights and two fp32 moments of them.
@@ -61,12 +60,12 @@ def test_a_whole_run_by_hand():
     assert spent.disk_bytes == 3 * spent.checkpoint_bytes
     assert spent.checkpoint_every_seconds == 20
     assert spent.seconds == pytest.approx(
-        50 + 3 * spent.checkpoint_bytes / DISK_BYTES_A_SECOND + spent.looking_seconds)
-    assert spent.share_by(spent.seconds / 2) == pytest.approx(0.5)
-    assert spent.share_by(1e9) == 1
-    unknown = run_time(asked, request, programs_of(asked, 1), targets()["l4"], 1, 0.5, items=0, held_out=0)
+        50 + 3 * spent.checkpoint_bytes / DISK_BYTES_A_SECOND + spent.evaluation_seconds)
+    assert spent.share_done_by(spent.seconds / 2) == pytest.approx(0.5)
+    assert spent.share_done_by(1e9) == 1
+    unknown = estimate_run_time(planned_run(asked, "l4", request=request), 0.5, items=0, held_out=0)
     assert any("answers to the items" in what for what in unknown.not_counted)
-    assert unknown.looking_seconds < spent.looking_seconds
+    assert unknown.evaluation_seconds < spent.evaluation_seconds
 
 
 def test_frozen_weights_get_no_gradient():
@@ -86,7 +85,7 @@ def test_runs_of_ones_own_take_the_place_of_the_assumption(tmp_path, monkeypatch
 
 def test_the_median_of_finished_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(history, "finished_runs", lambda directory, target: iter(
-        [Finished(name=f"run-{n}", operations_a_second=n * 1e12) for n in (1, 2, 9)]))
+        [FinishedRun(name=f"run-{n}", operations_a_second=n * 1e12) for n in (1, 2, 9)]))
     found = measured_throughput(tmp_path, targets()["t4"])
     assert found.operations_a_second == 2e12
     assert "3 finished runs of yours" in found.source
@@ -115,19 +114,19 @@ def test_a_finished_run_says_how_fast_it_was(repository, tmp_path, monkeypatch):
 
 def test_a_straight_line_through_two_depths():
     assert line((2, 0.891e9), (9, 1.306e9), 18) == pytest.approx(1.84e9, rel=0.001)
-    assert depths(18, 0) == (5, 8)
-    assert depths(26, 6) == (6, 12)
-    assert depths(6, 0) == (5, 6)
+    assert shallow_depths(18, 0) == (5, 8)
+    assert shallow_depths(26, 6) == (6, 12)
+    assert shallow_depths(6, 0) == (5, 6)
 
 
 def test_a_deadline_that_is_missed_comes_with_a_plan_that_finishes(planned):
     plan, loaded, model = planned
     missed = with_deadline(plan, loaded, model, targets()["rtx5090"], plan.time.seconds / 2)
     assert any("50 % of its steps" in reason for reason in missed.reasons)
-    assert missed.finishing == (f"training.steps={loaded.recipe.training.steps // 2}",)
-    assert missed.as_json()["finishing"]
+    assert missed.deadline_overrides == (f"training.steps={loaded.recipe.training.steps // 2}",)
+    assert missed.to_json()["finishing"]
     met = with_deadline(plan, loaded, model, targets()["rtx5090"], plan.time.seconds * 2)
-    assert met.finishing == ()
+    assert met.deadline_overrides == ()
     assert any(reason.startswith("finishes in") for reason in met.reasons)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from benchmarks.what_fits import RESULT, recipe_for, row
 from workings.hardware.catalog import find_target
 from workings.models.shapes import published_shape
-from workings.planning.phases import estimated_parts
-from workings.planning.request import engine_request, longest_batch, mesh_of
+from workings.planning.planned_run import engine_request, longest_batch, mesh_of
+from workings.planning.step_memory import largest_phase_parts
 
 
 def fullest(model: str, method: str, length: int, target: str, **memory: int) -> dict[str, int]:
@@ -16,7 +16,7 @@ def fullest(model: str, method: str, length: int, target: str, **memory: int) ->
     recipe = recipe_for(model, method, length, machine)
     recipe = recipe.model_copy(update={"memory": recipe.memory.model_copy(update=memory)})
     request, mesh = engine_request(recipe, published_shape(model), machine), mesh_of(recipe, machine)
-    found = estimated_parts(request, longest_batch(recipe, mesh[0]), *mesh, machine.platform)
+    found = largest_phase_parts(request, longest_batch(recipe, mesh[0]), *mesh, machine.platform)
     return {name: size for name, size in found.items() if size}
 
 

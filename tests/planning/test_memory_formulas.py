@@ -7,9 +7,9 @@ from workings.engines.base import MeshShape
 from workings.hardware.catalog import targets
 from workings.models.batch import BatchShape
 from workings.models.shapes import parameter_count
-from workings.planning.parts import exact_parts
-from workings.planning.phases import estimated_parts
-from workings.planning.seconds import step_operations, step_seconds
+from workings.planning.memory_formulas import exact_parts
+from workings.planning.run_time import step_operations, step_seconds
+from workings.planning.step_memory import largest_phase_parts
 from workings.planning.tensors import adapters
 
 ELEMENTS = 96 * 16 + 16 + 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)
@@ -48,7 +48,7 @@ def test_what_saves_memory_lowers_the_estimate():
 
     def total(**changes):
         asked = recipe(memory=plain | changes)
-        return sum(estimated_parts(request_of(asked), (1, 4, 64), 1, 1, "gpu").values())
+        return sum(largest_phase_parts(request_of(asked), (1, 4, 64), 1, 1, "gpu").values())
 
     assert total(remat="layer") < total()
     assert total(attention="flash") < total()

@@ -1,7 +1,7 @@
-"""How long a run would take, from operations, bytes, the machine's rates and a stated efficiency.
+"""Estimated seconds of a run, from operations, bytes, the machine's rates and a stated efficiency.
 
-Nothing here was measured on the target unless runs of the person who asks say so (`history.py`). Durations are read
-and written as people write them: ``9h``, ``90m``, ``1h30m``, ``45s``.
+Only finished runs of the same person (`history.py`) add measurements. Durations are read and written as ``9h``,
+``90m``, ``1h30m``, ``45s``.
 """
 
 import re
@@ -11,16 +11,16 @@ from typing import Any
 
 from workings.config.algorithms import Distill, RolloutAlgorithm, TeacherAlgorithm
 from workings.config.method import FULL
-from workings.config.recipe import Recipe
 from workings.config.training import BYTES_OF_FORMAT
-from workings.engines.base import EngineRequest, MeshShape, ProgramShape, ProgramShapes
+from workings.engines.base import EngineRequest, MeshShape, ProgramShape
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape
 from workings.models.operations import attention_operations, outer_weights_met, weights_met, weights_read
 from workings.models.weights import PER_LAYER_EMBEDDING
 from workings.planning.communication import communication_seconds
-from workings.planning.parts import checkpoint_bytes, exact_parts, prompts_read
+from workings.planning.memory_formulas import checkpoint_bytes, exact_parts, prompts_to_read
+from workings.planning.planned_run import PlannedRun
 from workings.planning.tensors import local_tensors
 from workings.record.number_text import duration, percent
 
@@ -34,13 +34,13 @@ FLOP_UNITS = ("flop", "kflop", "Mflop", "Gflop", "Tflop", "Pflop", "Eflop")
 """Each is 1000 times the one before."""
 UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 """Seconds of the units in which durations are written."""
-WRITTEN = re.compile(r"(?:(\d+(?:\.\d+)?)([dhms]))+")
-PIECE = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
+DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)([dhms]))+")
+DURATION_PIECE = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Throughput:
-    """How fast this machine trains: operations a second of one device, and who says so."""
+    """Training speed of a machine: operations a second of one device, and the source of the number."""
 
     operations_a_second: float
     source: str
@@ -57,59 +57,61 @@ class RunTime:
     checkpoints: int
     checkpoint_bytes: int
     """Of one checkpoint."""
-    kept: int
-    """Checkpoints that lie on the disk at one time, the one being written included."""
+    checkpoints_on_disk: int
+    """At one time, the one being written included."""
     checkpoint_every_seconds: float
-    looking_seconds: float
+    evaluation_seconds: float
     """Held-out losses, samples and answers to the items, over the whole run."""
     not_counted: tuple[str, ...]
-    drawing_seconds: float = 0.0
-    """Of one rollout: all its completions, of the greatest length, and how likely the model finds them where several
-    updates learn from it."""
+    rollout_sampling_seconds: float = 0.0
+    """Of one rollout: all its completions, of the greatest length, and their log probabilities if several updates use
+    it."""
     rollouts: int = 0
     reference_seconds: float = 0.0
-    """Of asking the reference about preference pairs, at most: each batch of the run, or of its first epoch, once."""
-
+    """Of the reference's log probabilities of preference pairs: at most each batch of the run, or of its first epoch,
+    once."""
     teacher_seconds: float = 0.0
-    """Of asking a teacher, at most: about each batch of the run, or about each of its first epoch once."""
+    """Of the teacher's log probabilities: at most each batch of the run, or of its first epoch once."""
 
     @property
     def training_seconds(self) -> float:
-        """All steps, without drawing."""
+        """All steps, without rollouts."""
         return self.steps * self.step_seconds
 
     @property
     def rollout_seconds(self) -> float:
-        """All rollouts."""
-        return self.rollouts * self.drawing_seconds
+        """Sampling of all rollouts."""
+        return self.rollouts * self.rollout_sampling_seconds
 
     @property
     def seconds(self) -> float:
         """Everything that is counted."""
         return (self.training_seconds + self.reference_seconds + self.teacher_seconds + self.rollout_seconds
-                + self.checkpoints * self.checkpoint_seconds + self.looking_seconds)
+                + self.checkpoints * self.checkpoint_seconds + self.evaluation_seconds)
 
     @property
     def disk_bytes(self) -> int:
-        """Of all checkpoints that lie there at one time."""
-        return self.kept * self.checkpoint_bytes
+        """Of all checkpoints that exist at one time."""
+        return self.checkpoints_on_disk * self.checkpoint_bytes
 
-    def share_by(self, deadline: float) -> float:
-        """Share of the steps that are done by a deadline, in seconds; what follows training does not count."""
+    def share_done_by(self, deadline: float) -> float:
+        """Share of the steps that are done by a deadline, in seconds; time after training is not included."""
         return min(1.0, deadline / self.seconds)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As a JSON value."""
-        drawn = {"drawing_seconds": self.drawing_seconds, "rollouts": self.rollouts} if self.rollouts else {}
+        optional: dict[str, Any] = {}
+        if self.rollouts:
+            optional |= {"drawing_seconds": self.rollout_sampling_seconds, "rollouts": self.rollouts}
         if self.reference_seconds:
-            drawn["reference_seconds"] = self.reference_seconds
+            optional["reference_seconds"] = self.reference_seconds
         if self.teacher_seconds:
-            drawn["teacher_seconds"] = self.teacher_seconds
+            optional["teacher_seconds"] = self.teacher_seconds
         return {"seconds": self.seconds, "step_seconds": self.step_seconds, "steps": self.steps,
                 "training_seconds": self.training_seconds, "checkpoints": self.checkpoints,
                 "checkpoint_seconds": self.checkpoint_seconds, "checkpoint_bytes": self.checkpoint_bytes,
                 "checkpoint_every_seconds": self.checkpoint_every_seconds, "disk_bytes": self.disk_bytes,
-                "evaluation_seconds": self.looking_seconds, "not_counted": list(self.not_counted), **drawn}
+                "evaluation_seconds": self.evaluation_seconds, "not_counted": list(self.not_counted), **optional}
 
 
 def step_operations(request: EngineRequest, batch: ProgramShape) -> float:
@@ -134,13 +136,14 @@ def step_operations(request: EngineRequest, batch: ProgramShape) -> float:
 
 
 def _forward_operations(request: EngineRequest, batch: ProgramShape) -> float:
-    """Those of a model that is asked and not trained."""
+    """Forward-only floating-point operations."""
     full_training = replace(request, method=FULL, memory=request.memory.model_copy(update={"remat": "none"}))
     return step_operations(full_training, batch) / 3
 
 
-def pace_of(request: EngineRequest, target: Target, own: Throughput | None = None) -> tuple[Throughput | None, str]:
-    """How fast the target trains, by this person's own runs or else by its peak rate; None and why without either."""
+def throughput_of(request: EngineRequest, target: Target, own: Throughput | None = None) -> tuple[Throughput | None,
+                                                                                                  str]:
+    """Training speed of the target, by this person's runs or else by its peak rate; None and the reason if unknown."""
     if own is not None:
         return own, own.source
     compute = request.precision.compute
@@ -153,18 +156,18 @@ def pace_of(request: EngineRequest, target: Target, own: Throughput | None = Non
 
 
 def flop_text(operations: float) -> str:
-    """Operations in the unit that people use: ``321 Tflop``."""
+    """Operations with a fitting unit: ``321 Tflop``."""
     unit = min(int(log10(max(1.0, operations)) // 3), len(FLOP_UNITS) - 1)
     return f"{operations / 1000 ** unit:.3g} {FLOP_UNITS[unit]}"
 
 
 def step_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh: MeshShape,
                  own: Throughput | None = None) -> tuple[float | None, str]:
-    """Seconds of one step, and how they came about; None and the reason where no rate is known.
+    """Seconds of one step, and how they were estimated; None and the reason if no rate is known.
 
-    What devices send to each other is added to the computing. Finished runs have it in their pace.
+    Communication between devices is added to the computing; the speed of finished runs includes it already.
     """
-    pace, how = pace_of(request, target, own)
+    pace, how = throughput_of(request, target, own)
     if pace is None:
         return None, how
     operations, devices = step_operations(request, batch), mesh.devices
@@ -179,87 +182,96 @@ def step_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh
                                  f"{percent(BANDWIDTH_SHARE, 0)} of their links' rates and with nothing of it hidden")
 
 
-def run_time(recipe: Recipe, request: EngineRequest, programs: ProgramShapes, target: Target, devices: int, step: float,
-             *, items: int, held_out: int, teacher: EngineRequest | None = None) -> RunTime:
+def estimate_run_time(run: PlannedRun, step: float, *, items: int, held_out: int,
+                      teacher: EngineRequest | None = None) -> RunTime:
     """Seconds of the whole run.
 
     Args:
-        recipe: says how many steps, checkpoints and looks.
-        request: the same, as an engine takes it.
-        programs: of this run, with their batches.
-        target: the machine.
-        devices: of the mesh.
+        run: the planned run.
         step: seconds of one step.
-        items: questions that are asked; 0 where there are none or their number is not known.
-        held_out: rows of held-out traces; 0 likewise.
-        teacher: what its engine is asked for; None without one, and its time is then not counted.
+        items: number of evaluation items; 0 without them or if it is not known.
+        held_out: number of rows of held-out traces; 0 likewise.
+        teacher: the request to the teacher's engine; None without one, and its time is then not counted.
     """
-    # The pace of the steps is the only one that is known, so everything that computes is timed by it.
-    per_operation = step / step_operations(request, programs["step"])
-    _, step_rows, _ = programs["step"]
-    fsdp = step_rows // recipe.batch.micro_batch
-    mesh = MeshShape(fsdp, max(1, devices // fsdp))
+    recipe, programs = run.recipe, run.programs
+    # The speed of the steps is the only one that is known, so all computing is timed by it.
+    per_operation = step / step_operations(run.request, run.step)
     steps, every = recipe.training.steps, recipe.checkpoint.every_steps
-    checkpoint = checkpoint_bytes(request)
-    looking, missing = 0.0, []
-    if "evaluation" in programs or "generation" in programs:
-        looks = max(1, steps // recipe.evaluation.every_steps)
-        if "evaluation" in programs:
-            _, rows, _ = programs["evaluation"]
-            # A third of a step, because backward costs about twice as much as forward.
-            forward = per_operation * step_operations(request, programs["evaluation"]) / 3
-            looking += looks * -(-held_out // rows) * forward
-            missing += [] if held_out else ["held-out losses, whose number of rows is not known here"]
-        if "generation" in programs:
-            prompts, *_ = programs["generation"]
-            batch = answer_seconds(request, programs["generation"], target, mesh, per_operation)
-            # The untrained model answers the same items once more.
-            asked = -(-items // prompts) * (2 if recipe.evaluation.base else 1)
-            looking += batch * (asked + (looks if recipe.evaluation.samples else 0))
-            missing += [] if items else ["answers to the items, whose number is not known here"]
-    if fsdp > 1 and not target.interconnect_gb_s and {"generation", "drawing"} & set(programs):
+    checkpoint = checkpoint_bytes(run.request)
+    evaluation, evaluation_gaps = _evaluation_time(run, per_operation, items=items, held_out=held_out)
+    missing = [*evaluation_gaps]
+    if run.mesh.fsdp > 1 and not run.target.interconnect_gb_s and {"generation", "drawing"} & set(programs):
         missing.append("weights that devices gather for every new token")
-    drawing, rollouts = 0.0, 0
-    if isinstance(recipe.algorithm, RolloutAlgorithm):
-        rollouts = -(-steps // recipe.algorithm.updates)
-        drawing = rollout_seconds(recipe, request, programs, target, mesh, per_operation)
-        missing += [] if isinstance(recipe.algorithm, Distill) else ["rewards"]
-        if recipe.algorithm.max_sampling_rounds > 1:
-            missing += ["further draws in place of groups without spread"]
+    sampling, rollouts, rollout_gaps = _rollout_time(run, per_operation)
+    missing += rollout_gaps
     teaching = 0.0
     if teacher is not None:
-        # Every batch that is drawn is read once. Of traces each row is, so that this is the most it can be.
-        teaching = steps * per_operation * _forward_operations(teacher, programs["step"])
+        # Every batch of a rollout is read once. For traces each row is, so that this is the most it can be.
+        teaching = steps * per_operation * _forward_operations(teacher, run.step)
     elif isinstance(recipe.algorithm, TeacherAlgorithm):
-        missing.append("what the teacher says")
+        missing.append("the teacher's log probabilities")
     return RunTime(
         step_seconds=step, steps=steps, checkpoint_bytes=checkpoint, checkpoints=-(-steps // every),
-        checkpoint_seconds=checkpoint / DISK_BYTES_A_SECOND, kept=recipe.checkpoint.keep_last + 1,
-        checkpoint_every_seconds=every * (step + drawing * rollouts / steps), looking_seconds=looking,
-        drawing_seconds=drawing, rollouts=rollouts,
+        checkpoint_seconds=checkpoint / DISK_BYTES_A_SECOND, checkpoints_on_disk=recipe.checkpoint.keep_last + 1,
+        checkpoint_every_seconds=every * (step + sampling * rollouts / steps), evaluation_seconds=evaluation,
+        rollout_sampling_seconds=sampling, rollouts=rollouts,
         # A third of a step, because backward costs about twice as much as forward.
         reference_seconds=steps * step / 3 if recipe.learns_from_pairs else 0.0, teacher_seconds=teaching,
         not_counted=("reading data and weights, compiling", *missing))
 
 
-def rollout_seconds(recipe: Recipe, request: EngineRequest, programs: ProgramShapes, target: Target,
-                    mesh: MeshShape, per_operation: float) -> float:
-    """Seconds to draw the completions of one rollout, as many at a time as an engine draws.
+def _evaluation_time(run: PlannedRun, per_operation: float, *, items: int, held_out: int) -> tuple[float, list[str]]:
+    """Seconds of all evaluations of the run, and what of them is not counted."""
+    recipe, programs = run.recipe, run.programs
+    evaluations = max(1, recipe.training.steps // recipe.evaluation.every_steps)
+    seconds, missing = 0.0, []
+    if "evaluation" in programs:
+        _, rows, _ = programs["evaluation"]
+        # A third of a step, because backward costs about twice as much as forward.
+        forward = per_operation * step_operations(run.request, programs["evaluation"]) / 3
+        seconds += evaluations * -(-held_out // rows) * forward
+        if not held_out:
+            missing.append("held-out losses, whose number of rows is not known here")
+    if "generation" in programs:
+        prompts, *_ = programs["generation"]
+        batch = generation_seconds(run.request, programs["generation"], run.target, run.mesh, per_operation)
+        # The untrained model answers the same items once more.
+        batches = -(-items // prompts) * (2 if recipe.evaluation.base else 1)
+        seconds += batch * (batches + (evaluations if recipe.evaluation.samples else 0))
+        if not items:
+            missing.append("answers to the items, whose number is not known here")
+    return seconds, missing
 
-    Where several updates learn from them, the model that drew them says first how likely it finds them.
+
+def _rollout_time(run: PlannedRun, per_operation: float) -> tuple[float, int, list[str]]:
+    """Seconds of one rollout, the number of rollouts, and what of them is not counted."""
+    algorithm = run.recipe.algorithm
+    if not isinstance(algorithm, RolloutAlgorithm):
+        return 0.0, 0, []
+    missing = [] if isinstance(algorithm, Distill) else ["rewards"]
+    if algorithm.max_sampling_rounds > 1:
+        missing.append("further samples in place of groups with equal rewards")
+    return rollout_sampling_seconds(run, per_operation), -(-run.recipe.training.steps // algorithm.updates), missing
+
+
+def rollout_sampling_seconds(run: PlannedRun, per_operation: float) -> float:
+    """Seconds to sample the completions of one rollout, as many at a time as an engine samples.
+
+    If several updates use them, the log probabilities under the sampling model are computed first.
     """
-    rows, *_ = programs["drawing"]
+    recipe, request, mesh, shape = run.recipe, run.request, run.mesh, run.programs["drawing"]
+    rows, *_ = shape
     batches = -(-recipe.completions_of_a_rollout(mesh.fsdp) // rows)
-    read = prompts_read(request, "drawing", -(-rows // mesh.fsdp)) * mesh.fsdp
-    seconds = batches * answer_seconds(request, programs["drawing"], target, mesh, per_operation, read=read)
-    if "log_probs" in programs and isinstance(recipe.algorithm, RolloutAlgorithm):
-        seconds += recipe.algorithm.updates * per_operation * step_operations(request, programs["log_probs"]) / 3
+    read = prompts_to_read(request, "drawing", -(-rows // mesh.fsdp)) * mesh.fsdp
+    seconds = batches * generation_seconds(request, shape, run.target, mesh, per_operation, read=read)
+    if "log_probs" in run.programs and isinstance(recipe.algorithm, RolloutAlgorithm):
+        seconds += recipe.algorithm.updates * per_operation * step_operations(request, run.programs["log_probs"]) / 3
     return seconds
 
 
-def answer_seconds(request: EngineRequest, prompts: ProgramShape, target: Target, mesh: MeshShape,
+def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Target, mesh: MeshShape,
                    per_operation: float, *, read: int = 0) -> float:
-    """Seconds to answer one batch of prompts of the greatest length with as many new tokens as there may be.
+    """Seconds to generate the most new tokens for one batch of prompts of the greatest length.
 
     Reading the prompts is computing; writing a token reads every weight once, which takes the memory's bandwidth. On
     several devices each also gathers, for every token, the layers' weights that the others of ``fsdp`` hold. ``read``:
@@ -283,10 +295,10 @@ def answer_seconds(request: EngineRequest, prompts: ProgramShape, target: Target
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a time as people write it. Raises `RequestError` for anything else, and for no time at all."""
+    """Seconds of a duration such as ``1h30m``. Raises `RequestError` for anything else, and for zero."""
     written = text.strip().lower()
     # `findall` passes over what it does not know, so the whole text is matched as well.
-    seconds = sum(float(number) * UNITS[unit] for number, unit in PIECE.findall(written))
-    if not WRITTEN.fullmatch(written) or seconds <= 0:
+    seconds = sum(float(number) * UNITS[unit] for number, unit in DURATION_PIECE.findall(written))
+    if not DURATION.fullmatch(written) or seconds <= 0:
         raise RequestError(f"--deadline {text}", "a time such as 9h, 90m or 1h30m", "--deadline 9h")
     return seconds

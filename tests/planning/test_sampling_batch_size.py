@@ -6,8 +6,8 @@ from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, Prec
 from workings.engines.base import EngineRequest, GenerationShape
 from workings.hardware.device import DeviceFacts
 from workings.models.shape import ModelShape
-from workings.planning.drawing import drawn_at_a_time
-from workings.planning.parts import beside_the_step
+from workings.planning.memory_formulas import forward_program_parts
+from workings.planning.sampling_batch_size import completions_at_a_time
 
 REQUEST = EngineRequest(
     shape=ModelShape(family="gemma", layers=4, width=256, mlp_width=512, heads=4, kv_heads=2, head_dim=64,
@@ -23,7 +23,7 @@ def device(limit: int) -> DeviceFacts:
 
 def held(rows: int, *, moments: bool) -> int:
     """Bytes for so many prompts of 128 tokens and 200 new tokens."""
-    parts = beside_the_step(REQUEST, "drawing", GenerationShape(rows, 128, 200), 1, 1, "gpu")
+    parts = forward_program_parts(REQUEST, "drawing", GenerationShape(rows, 128, 200), 1, 1, "gpu")
     return sum(size for name, size in parts.items() if moments or name != "moments")
 
 
@@ -32,20 +32,20 @@ def held(rows: int, *, moments: bool) -> int:
 def test_the_largest_power_of_two_below_nine_tenths_of_the_memory(rows: int, moments: bool) -> None:
     asked = {"longest": 100, "new_tokens": 200, "can_train": moments}
     limit = int(held(rows, moments=moments) / 0.9) + 1
-    found, why = drawn_at_a_time(REQUEST, device(limit), **asked)
+    found, why = completions_at_a_time(REQUEST, device(limit), **asked)
     assert (found, f"{rows} completions at a time: fits" in why, "estimated" in why) == (rows, True, True)
-    assert drawn_at_a_time(REQUEST, device(held(rows, moments=moments)), **asked)[0] == max(1, rows // 2)
+    assert completions_at_a_time(REQUEST, device(held(rows, moments=moments)), **asked)[0] == max(1, rows // 2)
 
 
 def test_never_more_than_an_engine_answers_at_a_time_and_never_none() -> None:
-    assert drawn_at_a_time(REQUEST, device(1 << 50), longest=100, new_tokens=200, can_train=True)[0] == 128
-    one, why = drawn_at_a_time(REQUEST, device(1000), longest=100, new_tokens=200, can_train=True)
+    assert completions_at_a_time(REQUEST, device(1 << 50), longest=100, new_tokens=200, can_train=True)[0] == 128
+    one, why = completions_at_a_time(REQUEST, device(1000), longest=100, new_tokens=200, can_train=True)
     assert (one, "does not fit" in why) == (1, True)
 
 
 def test_a_longer_prompt_leaves_room_for_fewer() -> None:
     limit = device(int(held(64, moments=True) / 0.9) + 1)
-    counts = [drawn_at_a_time(REQUEST, limit, longest=longest, new_tokens=200, can_train=True)[0]
+    counts = [completions_at_a_time(REQUEST, limit, longest=longest, new_tokens=200, can_train=True)[0]
               for longest in (128, 129, 1024)]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] == 64 > counts[1]

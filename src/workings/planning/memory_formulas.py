@@ -1,0 +1,180 @@
+"""Memory formulas, in bytes per device: exact ones from tensor shapes and the mesh, and estimates of the rest.
+
+Shape suffixes of the formulas: A micro batches, B rows and S positions of one device's micro batch, T = B x S, D width,
+F feed-forward width, N query heads, K key/value heads, H head size, V vocabulary, L layers.
+"""
+
+from math import prod
+
+from workings.config.training import BYTES_OF_FORMAT
+from workings.engines.base import EngineRequest, GenerationShape, ProgramName, ProgramShape
+from workings.engines.prefill import largest_divisor, prompts_at_a_time
+from workings.models.batch import BatchShape
+from workings.models.shape import ModelShape
+from workings.models.weights import layer_loops, layer_shapes, state_channels
+from workings.planning.tensors import (
+    PER_LAYER_TABLE,
+    adapters,
+    table_bytes,
+    table_on_host,
+    trained_tensors,
+    weight_bytes,
+)
+
+BATCH_ARRAYS = 5
+"""Arrays of a batch (tokens, targets, weights, positions, segment ids) beside the objective's signals, four bytes an
+element."""
+FORMULA_VERSIONS = {"formula": "3"}
+"""Recorded in place of a compiler's versions, to tell two formulas apart; raised when estimates change."""
+SAMPLING_ARRAYS = 3
+"""Arrays of the size of all logits while a token is sampled: the logits, noise, and their sum."""
+FEED_FORWARD_POSITIONS, FEED_FORWARD_CHUNKS = 2048, 8
+"""Minimum positions of a chunk, and maximum number of chunks, of a recomputed layer's feed-forward."""
+CURRENT_LAYER_WEIGHTS = "weights of the layer at hand"
+LINEAR_ATTENTION_CHUNK, LINEAR_ATTENTION_COPIES, LINEAR_ATTENTION_PAIRS = 64, 10, 6
+"""In a linear-attention layer: positions of a chunk, and how many arrays of the size of its queries, keys and values,
+and of the pairs of positions of a chunk, exist at one time in the backward pass (found by a trace)."""
+QUERY_CHUNK = 256
+"""Query positions whose scores exist at one time with chunked attention."""
+
+
+def exact_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, tp: int) -> dict[str, int]:
+    """Bytes per device of parameters, moments, gradients and batch, from shapes, formats and the mesh alone.
+
+    Per-layer embeddings are a part of their own, unless they lie in the host's memory.
+    """
+    accumulation, rows, positions = batch
+    trained, adapter_tensors = trained_tensors(request, fsdp, tp), adapters(request, fsdp, tp)
+    elements = sum(tensor.elements for tensor in trained)
+    # Adapters are trained in float32, whatever the frozen weights are stored in.
+    stored = 4 if adapter_tensors else BYTES_OF_FORMAT[request.precision.parameters]
+    moments = sum(tensor.count * request.optimizer.state_bytes(tensor.size, moments=request.precision.moments,
+                                                               in_layer=tensor.in_layer) for tensor in trained)
+    parts = {"parameters": weight_bytes(request, fsdp, tp) + (4 * elements if adapter_tensors else 0)}
+    if request.shape.per_layer_width and not table_on_host(request):
+        parts[PER_LAYER_TABLE] = table_bytes(request, fsdp, tp)
+    parts |= {
+        "moments": moments,
+        "gradients": elements * stored,
+        "batch": (BATCH_ARRAYS + len(request.objective.signals)) * 4 * accumulation * rows // fsdp * positions,
+    }
+    if request.precision.rounding == "master_fp32":
+        parts["master weights"] = 4 * elements
+    # The sum of the micro batches so far lies beside the gradients of the one at hand.
+    if accumulation > 1:
+        parts["gradient accumulator"] = elements * stored
+    return parts
+
+
+def checkpoint_bytes(request: EngineRequest) -> int:
+    """Bytes of one checkpoint over all devices: adapters or the whole model, optimizer state, fp32 master weights."""
+    parts = exact_parts(request, BatchShape(1, 1, 1), 1, 1)
+    # Gradients have the sizes of the trained parameters; with adapters only these are saved.
+    saved = parts["parameters"] + table_bytes(request, 1, 1) if request.method.name == "full" else parts["gradients"]
+    return saved + parts["moments"] + parts.get("master weights", 0)
+
+
+def feed_forward_numbers(shape: ModelShape, layer: int, tp: int) -> int:
+    """Numbers of one token inside a layer's feed-forward, and inside the experts that it goes through."""
+    return 3 * shape.mlp_width_of(layer) // tp + shape.experts_per_token * (3 * shape.expert_width // tp + shape.width)
+
+
+def step_long_numbers_per_token(shape: ModelShape) -> int:
+    """Numbers per token that stay in memory for the whole step, outside the layers.
+
+    They are per-layer embeddings with their gradient, and the keys and values that later layers attend to.
+    """
+    shared = {shape.key_layer(layer) for layer in range(shape.layers) if shape.shares_keys(layer)}
+    keys = sum(2 * shape.kv_heads_of(layer) * shape.head_dim_of(layer) for layer in shared)
+    return 2 * (shape.layers * shape.per_layer_width + keys)
+
+
+def current_layer_weight_bytes(request: EngineRequest, tokens: int, fsdp: int, tp: int) -> int:
+    """Bytes of gathered or converted weights of the layer that is being computed."""
+    number = BYTES_OF_FORMAT[request.precision.compute]
+    shapes = [layer_shapes(request.shape, layer) for layer in range(request.shape.layers)]
+    if request.method.name == "qlora":
+        # Four bits are gathered as they are and are dequantized one matrix at a time; chunks of a feed-forward share
+        # its three matrices.
+        matrices = 3 if request.memory.remat == "layer" and tokens >= 2 * FEED_FORWARD_POSITIONS else 1
+        return number * matrices * max(prod(size) for sizes in shapes for size in sizes.values()) // tp
+    if fsdp == 1 and number == BYTES_OF_FORMAT[request.precision.parameters]:
+        return 0
+    return number * max(sum(map(prod, sizes.values())) for sizes in shapes) // tp
+
+
+def attention_score_elements(request: EngineRequest, length: int, platform: str) -> int:
+    """Elements of one head's scores that exist at one time."""
+    attention: str = request.memory.attention
+    if attention == "auto":
+        attention = {"tpu": "flash", "gpu": "chunked"}.get(platform, "plain")
+    return {"plain": length * length, "chunked": min(QUERY_CHUNK, length) * length, "flash": 0}[attention]
+
+
+def forward_program_parts(request: EngineRequest, program: ProgramName, size: ProgramShape, fsdp: int, tp: int,
+                    platform: str) -> dict[str, int]:
+    """Bytes per device of a program other than the step, by formula, with the optimizer's state in memory."""
+    shape, number = request.shape, BYTES_OF_FORMAT[request.precision.compute]
+    # No gradients, but all state that stays in memory until the next step.
+    state = {name: size for name, size in exact_parts(request, BatchShape(1, fsdp, 1), fsdp, tp).items()
+             if name in ("parameters", PER_LAYER_TABLE, "moments", "master weights")}
+    if isinstance(size, GenerationShape):
+        rows, length = -(-size.prompts // fsdp), size.prompt_tokens
+    else:
+        rows, length = size.rows // fsdp, size.positions
+    widest = max(feed_forward_numbers(shape, layer, tp) for layer in range(shape.layers))
+    # Prompts are read some at a time, each once, and all rows write their new tokens together.
+    read = min(prompts_to_read(request, program, rows), prompts_at_a_time(shape, length, number)) if isinstance(
+        size, GenerationShape) else rows
+    # Half of the step-long numbers, because these include a gradient, and here there is none.
+    layer = read * length * (number * (4 * shape.width + widest + step_long_numbers_per_token(shape) // 2)
+                             + linear_attention_bytes_per_token(shape) // 2)
+    scores = 4 * read * max(1, shape.heads // tp) * attention_score_elements(request, length, platform)
+    inside = {"activations of the layer at hand": layer, "attention scores": scores,
+              CURRENT_LAYER_WEIGHTS: current_layer_weight_bytes(request, read * length, fsdp, tp)}
+    if isinstance(size, GenerationShape):
+        # One position a row: only the newest token's logits exist.
+        cached = number * kv_cache_numbers(shape, length + size.new_tokens) + linear_attention_cache_bytes(shape,
+                                                                                                           number)
+        arrays = SAMPLING_ARRAYS if program == "drawing" else 1
+        return state | inside | {"logits": 4 * arrays * rows * shape.vocab_size,
+                                 "cache of keys and values": rows * cached}
+    chunk = min(request.memory.loss_chunk or rows * length, rows * length)
+    # Without their gradient, which only a step has.
+    return state | inside | {"logits": 4 * chunk * shape.vocab_size}
+
+
+def linear_attention_bytes_per_token(shape: ModelShape) -> int:
+    """Bytes per token inside a linear-attention layer, always in float32; 0 for other models.
+
+    They are queries, keys and values, their products for a chunk of 64 positions, and arrays of pairs of positions.
+    """
+    return 4 * (LINEAR_ATTENTION_COPIES * state_channels(shape)
+                + LINEAR_ATTENTION_PAIRS * LINEAR_ATTENTION_CHUNK * shape.linear_value_heads)
+
+
+def linear_attention_cache_bytes(shape: ModelShape, number: int) -> int:
+    """Bytes of one row's linear-attention states in a cache: float32 matrices, and the last inputs of convolutions."""
+    matrices = shape.linear_value_heads * shape.linear_key_head_dim * shape.linear_value_head_dim
+    layers = sum(map(shape.is_linear, range(shape.layers)))
+    return layers * (4 * matrices + number * shape.linear_conv_kernel * state_channels(shape))
+
+
+def prompts_to_read(request: EngineRequest, program: ProgramName, rows: int) -> int:
+    """Number of prompts that one device reads for its rows: each once for all its completions."""
+    return rows // largest_divisor(request.completions_of_a_prompt, rows) if program == "drawing" else rows
+
+
+def kv_cache_numbers(shape: ModelShape, tokens: int) -> int:
+    """Numbers of keys and values that a row of this many tokens has in the cache.
+
+    If layers differ, sliding ones keep no more than their window (`workings.engines.jax.cache`). If all are equal,
+    every position counts: PyTorch's cache keeps them all.
+    """
+    equal_layers = [len(loop.places) for loop in layer_loops(shape)] == [1]
+    numbers = 0
+    for layer in range(shape.layers):
+        if not shape.shares_keys(layer) and not shape.is_linear(layer):
+            slots = min(shape.sliding_window, tokens) if shape.slides(layer) and not equal_layers else tokens
+            numbers += 2 * slots * shape.kv_heads_of(layer) * shape.head_dim_of(layer)
+    return numbers

@@ -1,0 +1,184 @@
+"""Memory of a step by formula: an estimate for one device. A compiler may need more or less.
+
+A step has three phases that never need their memory at the same time: the loss, the backward pass of a layer, and the
+gradient of the embedding. The one that needs the most counts. The formulas were fitted to the compiled steps of
+`benchmarks.what_fits`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from workings.config.training import BYTES_OF_FORMAT
+from workings.engines.base import EngineRequest, ProgramShape
+from workings.models.weights import EMBEDDING, HEAD, projections
+from workings.planning.memory_formulas import (
+    CURRENT_LAYER_WEIGHTS,
+    FEED_FORWARD_CHUNKS,
+    FEED_FORWARD_POSITIONS,
+    attention_score_elements,
+    current_layer_weight_bytes,
+    exact_parts,
+    feed_forward_numbers,
+    linear_attention_bytes_per_token,
+    step_long_numbers_per_token,
+)
+from workings.planning.tensors import INPUT_SPLIT, Tensor, local_tensors, trained_tensors
+
+TABLES = (EMBEDDING, HEAD)
+KERNEL_MULTIPLE = 128
+"""GPU kernels need a multiple of this as the length of the axis that they sum over, and copy a matrix to pad it."""
+
+
+def largest_phase_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, tp: int,
+                    platform: str) -> dict[str, int]:
+    """Bytes per device of the phase of a step that needs the most; ``gradients`` are those that exist in it."""
+    _, rows, positions = batch
+    device = _DeviceStep(request=request, rows=rows // fsdp, length=positions, fsdp=fsdp, tp=tp, platform=platform)
+    phases = [device.loss_phase(), device.layer_phase()]
+    if device.trains_all_weights:
+        phases.append(device.embedding_phase())
+    return max(phases, key=lambda parts: sum(parts.values()))
+
+
+def step_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, tp: int,
+                   platform: str) -> dict[str, int]:
+    """Bytes per device of a whole step by part: the exact ones, and those of the phase that needs the most."""
+    return exact_parts(request, batch, fsdp, tp) | largest_phase_parts(request, batch, fsdp, tp, platform)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _DeviceStep:
+    """The share of one device of a micro batch of ``rows`` sequences."""
+
+    request: EngineRequest
+    rows: int
+    length: int
+    fsdp: int
+    tp: int
+    platform: str
+
+    @property
+    def trains_all_weights(self) -> bool:
+        return self.request.method.name == "full"
+
+    @property
+    def tokens(self) -> int:
+        return self.rows * self.length
+
+    @property
+    def compute_bytes(self) -> int:
+        """Bytes of a number in matrix products."""
+        return BYTES_OF_FORMAT[self.request.precision.compute]
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of a stored weight."""
+        return BYTES_OF_FORMAT[self.request.precision.parameters]
+
+    @property
+    def vocabulary_shards(self) -> int:
+        """Number of devices that share the vocabulary: all if it divides, else 1."""
+        devices = self.fsdp * self.tp
+        return devices if self.request.shape.vocab_size % devices == 0 else 1
+
+    @property
+    def local_vocabulary(self) -> int:
+        """Number of tokens whose logits this device computes."""
+        return self.request.shape.vocab_size // self.vocabulary_shards
+
+    @property
+    def table_numbers(self) -> int:
+        """Numbers of this device's part of the embedding, or of the head."""
+        return self.local_vocabulary * self.request.shape.width
+
+    def loss_phase(self) -> dict[str, int]:
+        """Parts of the loss: no layer has a gradient yet, or is being computed."""
+        chunk = min(self.request.memory.loss_chunk or self.tokens, self.tokens)
+        # Devices that share the vocabulary compute their slice for the positions of all of them.
+        positions = chunk * (self.fsdp if self.vocabulary_shards > 1 else 1)
+        # Logits are float32. A GPU writes their gradient beside them in the format of the products; a TPU computes it
+        # again on the way into each product.
+        number = 4 if self.platform == "tpu" else 4 + self.compute_bytes
+        return {"gradients": 0, **self._parts_of_all_phases(), "logits": positions * self.local_vocabulary * number,
+                "copy of the head for products": self._head_copy_bytes()}
+
+    def layer_phase(self) -> dict[str, int]:
+        """Parts of the backward pass of a layer; the gradients of all layers have their memory already."""
+        return {"gradients": self._layer_gradient_bytes(), **self._parts_of_all_phases(), **self._parts_of_one_layer(),
+                CURRENT_LAYER_WEIGHTS: current_layer_weight_bytes(self.request, self.tokens, self.fsdp, self.tp)}
+
+    def embedding_phase(self) -> dict[str, int]:
+        """Parts of the gradient of the input embeddings, which comes last: a table beside the gradient of the head."""
+        # Added up in the format of the products, then rounded to that of the weights.
+        number = self.stored_bytes + (self.compute_bytes if self.compute_bytes != self.stored_bytes else 0)
+        return {"gradients": self._layer_gradient_bytes(), **self._parts_of_all_phases(),
+                "gradient of the embedding": number * self.table_numbers}
+
+    def _parts_of_all_phases(self) -> dict[str, int]:
+        """Parts of all three phases: compilers free them after the last one."""
+        # The head's gradient is a float32 sum over chunks of positions, to which the embedding's is added at the end.
+        return {"activations kept for backward": self._kept_activation_bytes(),
+                "head gradient in fp32": 4 * self.table_numbers * self.trains_all_weights,
+                "weights laid out for gathering": self._layout_copy_bytes()}
+
+    def _layer_gradient_bytes(self) -> int:
+        layers = [tensor for tensor in trained_tensors(self.request, self.fsdp, self.tp) if tensor.name not in TABLES]
+        number = self.stored_bytes if self.trains_all_weights else 4  # adapters are trained in float32
+        return number * sum(tensor.elements for tensor in layers)
+
+    def _head_copy_bytes(self) -> int:
+        """Bytes of a copy of the head in the format and size of its products; 0 if it is stored so."""
+        if self.compute_bytes != self.stored_bytes:
+            return self.compute_bytes * self.table_numbers
+        padded = self.platform == "gpu" and self.local_vocabulary % KERNEL_MULTIPLE
+        return self.compute_bytes * self.table_numbers if padded else 0
+
+    def _kept_activation_bytes(self) -> int:
+        """Bytes of activations kept for backward: inputs of the layers, or all activations inside them."""
+        shape = self.request.shape
+        if self.request.memory.remat == "layer":
+            return self.compute_bytes * shape.layers * self.tokens * shape.width
+        scores = self._score_bytes() * shape.layers if self.request.memory.remat == "none" else 0
+        return sum(map(self._layer_activation_bytes, range(shape.layers))) + scores
+
+    def _parts_of_one_layer(self) -> dict[str, int]:
+        """Activations of the widest layer with their gradients, and the scores of one layer."""
+        shape = self.request.shape
+        widest = max(map(self._layer_activation_bytes, range(shape.layers)))
+        return {"activations of the layer at hand": 2 * widest
+                + self.compute_bytes * self.tokens * step_long_numbers_per_token(shape),
+                "attention scores": self._score_bytes()}
+
+    def _layer_activation_bytes(self, layer: int) -> int:
+        """Bytes of one layer's activations. Recomputed layers run their feed-forward in chunks of positions."""
+        shape, tokens = self.request.shape, self.tokens
+        chunked = max(min(tokens, FEED_FORWARD_POSITIONS), tokens // FEED_FORWARD_CHUNKS)
+        wide = chunked if self.request.memory.remat == "layer" else tokens
+        feed_forward = self.compute_bytes * wide * feed_forward_numbers(shape, layer, self.tp)
+        if shape.is_linear(layer):
+            return tokens * (self.compute_bytes * 4 * shape.width
+                             + linear_attention_bytes_per_token(shape)) + feed_forward
+        keys = 0 if shape.shares_keys(layer) else shape.kv_heads_of(layer)
+        numbers = 4 * shape.width + (2 * shape.heads + 2 * keys) * shape.head_dim_of(layer) // self.tp
+        return self.compute_bytes * tokens * numbers + feed_forward
+
+    def _score_bytes(self) -> int:
+        heads = max(1, self.request.shape.heads // self.tp)
+        return 4 * self.rows * heads * attention_score_elements(self.request, self.length, self.platform)
+
+    def _layout_copy_bytes(self) -> int:
+        """Bytes of the copies of split matrices whose split axis is not their first in memory.
+
+        GPUs gather along the first axis only, and the compiler transposes the matrices of all layers in advance.
+        """
+        if self.platform != "gpu" or self.fsdp == 1:
+            return 0
+        # Matrices in four bits are stored transposed, with the input axis first.
+        quantized = self.request.method.name == "qlora"
+        transposed = [matrix for matrix in self._projections() if matrix.name.endswith(INPUT_SPLIT) == quantized]
+        elements = sum(matrix.elements for matrix in transposed)
+        return elements * 9 // 16 if quantized else elements * self.stored_bytes
+
+    def _projections(self) -> Iterator[Tensor]:
+        names = {f"{name}.weight" for name in projections(self.request.shape)}
+        return (tensor for tensor in local_tensors(self.request.shape, self.fsdp, self.tp) if tensor.name in names)
