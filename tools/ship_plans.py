@@ -21,7 +21,7 @@ from contextlib import contextmanager
 
 from tools.generated import ROOT
 from workings.config.load import shipped_recipes
-from workings.planning.inspection_cache import SECONDS, cache_directory
+from workings.planning.inspection_cache import TIMINGS_FILE, cache_directory
 from workings.planning.shipped import FILE, shipped_plans
 from workings.record.waiting import Nobody, heard_by
 from workings.runs.plan import plan
@@ -67,7 +67,7 @@ def make(recipe: str, machine: str) -> None:
     with empty_cache():
         made = plan(recipe, machine, nearest=False)
         for path in sorted(cache_directory().glob("*.json")):
-            if path.name != SECONDS:
+            if path.name != TIMINGS_FILE:
                 held[path.stem] = {"plan": title, "answer": json.loads(path.read_text(encoding="utf-8"))}
     print(title, made.verdict.reasons[0], flush=True)
 

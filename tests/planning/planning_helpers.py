@@ -9,7 +9,7 @@ from workings.hardware.catalog import find_target
 from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 from workings.models.shapes import shape_from_config
-from workings.planning.inspection_cache import SECONDS
+from workings.planning.inspection_cache import TIMINGS_FILE
 from workings.planning.planned_run import PlannedRun, programs_of
 
 SHAPE = {"family": "gemma", "layers": 2, "width": 16, "mlp_width": 32, "heads": 2, "kv_heads": 1, "head_dim": 8,
@@ -42,7 +42,7 @@ def rewarded(**changes) -> Recipe:
 
 def kept_plans(folder: Path) -> list[Path]:
     """Answers about programs; beside them lies how long they took."""
-    return [path for path in folder.iterdir() if path.name != SECONDS]
+    return [path for path in folder.iterdir() if path.name != TIMINGS_FILE]
 
 
 def planned_run(asked: Recipe, target: str, *, request: EngineRequest | None = None, fsdp: int = 1,

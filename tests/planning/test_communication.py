@@ -8,7 +8,7 @@ from tests.planning.planning_helpers import recipe, request_of
 from workings.engines.base import MeshShape
 from workings.hardware.catalog import targets
 from workings.models.batch import BatchShape
-from workings.planning.communication import communication_seconds, sent
+from workings.planning.communication import communication_seconds, traffic_of_an_update
 from workings.planning.run_time import Throughput, step_operations, step_seconds
 
 BF16 = request_of(recipe(precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"}))
@@ -17,38 +17,41 @@ LAYERS = 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)
 
 
 def test_weights_travel_twice_and_gradients_once_without_the_part_that_is_there_already():
-    found = sent(BF16, BatchShape(1, 8, 64), MeshShape(8, 1))
+    found = traffic_of_an_update(BF16, BatchShape(1, 8, 64), MeshShape(8, 1))
     assert found.between_devices == 3 * 2 * LAYERS * 7 / 8
     assert found.between_slices == 0
-    assert sent(BF16, BatchShape(2, 8, 64), MeshShape(8, 1)).between_devices == 2 * found.between_devices
+    assert traffic_of_an_update(BF16, BatchShape(2, 8, 64),
+                                MeshShape(8, 1)).between_devices == 2 * found.between_devices
 
 
 def test_weights_that_are_computed_in_fewer_bytes_travel_in_those():
     mixed = request_of(recipe(precision={"parameters": "fp32", "compute": "bf16"}))
-    assert sent(mixed, BatchShape(1, 8, 64), MeshShape(8, 1)).between_devices == (2 * 2 + 4) * LAYERS * 7 / 8
+    assert traffic_of_an_update(mixed, BatchShape(1, 8, 64), MeshShape(8, 1)).between_devices == (2 * 2
+                                                                                                  + 4) * LAYERS * 7 / 8
 
 
 def test_frozen_matrices_travel_in_the_bits_that_they_are_stored_in():
     thin = {"name": "qlora", "rank": 4, "target_modules": ["q_proj"]}
     stored = [request_of(recipe(method=thin, precision={"parameters": each, "compute": "bf16"}))
               for each in ("bf16", "fp32")]
-    small, large = (sent(each, BatchShape(1, 2, 64), MeshShape(2, 1)).between_devices for each in stored)
+    small, large = (traffic_of_an_update(each, BatchShape(1, 2, 64), MeshShape(2, 1)).between_devices
+                    for each in stored)
     assert small <= large  # norms and embeddings alone are stored in more bytes
 
 
 def test_frozen_weights_have_no_gradients():
     thin = replace(BF16, method=recipe(method={"name": "lora", "rank": 4, "target_modules": ["q_proj"]}).method)
-    assert sent(thin, BatchShape(1, 2, 64), MeshShape(2, 1)).between_devices == (
+    assert traffic_of_an_update(thin, BatchShape(1, 2, 64), MeshShape(2, 1)).between_devices == (
         2 * 2 * LAYERS + 4 * 2 * 4 * (16 + 16)) / 2
 
 
 def test_layers_are_summed_over_tp():
-    found = sent(BF16, BatchShape(1, 2, 64), MeshShape(1, 2)).between_devices
+    found = traffic_of_an_update(BF16, BatchShape(1, 2, 64), MeshShape(1, 2)).between_devices
     assert found == (2 * 2 * 2) * 2 * 0.5 * 2 * 64 * 16 * 2
 
 
 def test_slices_share_what_comes_from_another():
-    found = sent(BF16, BatchShape(1, 8, 64), MeshShape(8, 1), slices=2)
+    found = traffic_of_an_update(BF16, BatchShape(1, 8, 64), MeshShape(8, 1), slices=2)
     assert found.between_slices == 3 * 2 * LAYERS / 2 / 4
 
 

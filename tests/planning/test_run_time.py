@@ -15,7 +15,7 @@ from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 from workings.planning import history
 from workings.planning.history import FinishedRun, finished_runs, measured_throughput
-from workings.planning.inspection_cache import line, shallow_depths
+from workings.planning.inspection_cache import extrapolate, shallow_depths
 from workings.planning.run_time import (
     DISK_BYTES_A_SECOND,
     Throughput,
@@ -113,7 +113,7 @@ def test_a_finished_run_says_how_fast_it_was(repository, tmp_path, monkeypatch):
 
 
 def test_a_straight_line_through_two_depths():
-    assert line((2, 0.891e9), (9, 1.306e9), 18) == pytest.approx(1.84e9, rel=0.001)
+    assert extrapolate((2, 0.891e9), (9, 1.306e9), 18) == pytest.approx(1.84e9, rel=0.001)
     assert shallow_depths(18, 0) == (5, 8)
     assert shallow_depths(26, 6) == (6, 12)
     assert shallow_depths(6, 0) == (5, 6)

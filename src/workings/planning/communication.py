@@ -1,4 +1,4 @@
-"""What devices send to each other in one update, and the seconds that takes; nothing of it is taken to be hidden.
+"""Bytes that devices send to each other in one update, and their seconds; no overlap with computing is assumed.
 
 With ``fsdp`` a device gathers the weights that the others hold, once forward and once backward, and sends the gradients
 of what is trained to those that hold it. With ``tp`` the devices of a row sum what each layer gives. Devices of several
@@ -19,54 +19,55 @@ SUMS_OF_A_LAYER = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sent:
+class Traffic:
     """Bytes that one device receives in one update."""
 
     between_devices: float
-    """Over the links of a slice or of cards."""
+    """Over the links of a slice or between GPUs."""
     between_slices: float
-    """Of what a slice receives from the others, the share of one of its devices."""
+    """The share of one device in the bytes that its slice receives from the others."""
 
 
-def sent(request: EngineRequest, batch: BatchShape, mesh: MeshShape, slices: int = 1) -> Sent:
+def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshShape, slices: int = 1) -> Traffic:
     """Bytes that one device receives in one update.
 
     Args:
-        request: what the engine is asked for.
+        request: to the engine.
         batch: of the update.
         mesh: of the devices.
-        slices: that the devices of ``fsdp`` are spread over evenly.
+        slices: number of slices that the devices of ``fsdp`` are spread over evenly.
     """
     fsdp, tp = mesh
-    # Of tables, which are split by rows over all devices, no weights travel but a batch's rows and sums, which are few.
-    tables = sum(each.elements for each in local_tensors(request.shape, 1, tp)
-                 if not each.in_layer and each.name != PER_LAYER_EMBEDDING)
-    # What is computed in fewer bytes than it is stored in is made smaller before it travels.
-    stored, compute = (BYTES_OF_FORMAT[each] for each in (request.precision.parameters, request.precision.compute))
+    # Tables are split by rows over all devices: only a batch's rows and sums of them travel, which are few bytes.
+    tables = sum(tensor.elements for tensor in local_tensors(request.shape, 1, tp)
+                 if not tensor.in_layer and tensor.name != PER_LAYER_EMBEDDING)
+    # Weights are converted to the format of the computing before they travel, if that is smaller.
+    stored, compute = (BYTES_OF_FORMAT[number_format] for number_format in (request.precision.parameters,
+                                                                            request.precision.compute))
     unsharded = weight_bytes(request, 1, tp) - stored * tables
-    travels = request.split_frozen or request.method.name == "full"
-    # Frozen matrices in few bits travel as these bits.
+    weights_travel = request.split_frozen or request.method.name == "full"
+    # Quantized frozen matrices travel as they are.
     smaller = 1.0 if request.method.name == "qlora" else min(stored, compute) / stored
-    gathered = 2 * unsharded * smaller if travels else 0.0
-    trained = sum(each.elements for each in trained_tensors(request, 1, tp) if each.in_layer)
+    gathered = 2 * unsharded * smaller if weights_travel else 0.0
+    trained = sum(tensor.elements for tensor in trained_tensors(request, 1, tp) if tensor.in_layer)
     gradients = trained * (stored if request.method.name == "full" else 4)
     received = batch.accumulation * (gathered + gradients)
     rows = batch.rows // fsdp
-    again = 1 if request.memory.remat == "layer" else 0
-    sums = (2 + again) * SUMS_OF_A_LAYER * request.shape.layers * batch.accumulation
-    # A sum over all is a scatter and a gather.
+    recomputed = 1 if request.memory.remat == "layer" else 0
+    sums = (2 + recomputed) * SUMS_OF_A_LAYER * request.shape.layers * batch.accumulation
+    # An all-reduce is a scatter and a gather.
     summed = sums * 2 * (1 - 1 / tp) * rows * batch.positions * request.shape.width * compute
-    return Sent(between_devices=received * (1 - 1 / fsdp) + summed,
+    return Traffic(between_devices=received * (1 - 1 / fsdp) + summed,
                 between_slices=received * (1 - 1 / slices) / (fsdp / slices))
 
 
 def communication_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh: MeshShape,
                           share: float) -> float | None:
-    """Seconds that this takes at a share of the target's rates; None where the catalog has none."""
+    """Seconds of an update's traffic at a share of the target's rates; None if the catalog has no rates."""
     if mesh == (1, 1):
         return 0.0
     if not target.interconnect_gb_s or (target.slices > 1 and not target.network_gb_s):
         return None
-    traffic = sent(request, batch, mesh, target.slices)
+    traffic = traffic_of_an_update(request, batch, mesh, target.slices)
     network = traffic.between_slices / target.network_gb_s if target.slices > 1 else 0.0
     return (traffic.between_devices / target.interconnect_gb_s + network) / (1e9 * share)

@@ -1,4 +1,4 @@
-"""Candidates of the search where new tokens are what does not fit: answers to items, or completions to learn from."""
+"""Candidates of the search for a generation program that does not fit: answers to items, or rollouts."""
 
 from collections.abc import Iterator
 
@@ -9,11 +9,11 @@ from workings.planning.planned_run import MAX_PROMPTS
 from workings.planning.recipe_changes import Words, with_changes
 
 SHORTEST_COMPLETION = 32
-"""Tokens below which no completion is cut."""
+"""Minimum tokens of a shortened completion."""
 
 
 def fewer_answers(recipe: Recipe) -> Iterator[Recipe]:
-    """Fewer prompts at a time, where answering is what does not fit: training stays as it is, answers too."""
+    """Fewer prompts at a time for answers to items; neither training nor answers change."""
     prompts = min(recipe.evaluation.batch_size, MAX_PROMPTS) // 2
     while prompts >= 1:
         yield with_changes(recipe, {"evaluation.batch_size": prompts, "evaluation.samples": min(
@@ -22,9 +22,9 @@ def fewer_answers(recipe: Recipe) -> Iterator[Recipe]:
 
 
 def smaller_rollouts(recipe: Recipe, fsdp: int) -> Iterator[Recipe]:
-    """Fewer updates from one rollout: each of them learns from as many completions as before.
+    """Fewer updates from one rollout, each with as many completions as before.
 
-    Only a rollout of fewer completions than an engine draws at a time needs less memory.
+    Only a rollout of fewer completions than an engine samples at a time needs less memory.
     """
     algorithm = recipe.algorithm
     if not isinstance(algorithm, RolloutAlgorithm):
@@ -37,17 +37,17 @@ def smaller_rollouts(recipe: Recipe, fsdp: int) -> Iterator[Recipe]:
 
 
 def shorter_completions(recipe: Recipe) -> Iterator[Recipe]:
-    """Half the new tokens, and again; rows lose as many, so that prompts keep their room."""
+    """Half the new tokens, then a quarter, and so on; rows lose as many, so that prompts keep their length."""
     algorithm = recipe.algorithm
     if not isinstance(algorithm, RolloutAlgorithm):
         return
-    # Where long completions are punished, that begins at the first token at the earliest.
-    buffers = [each.buffer for each in recipe.rewards if isinstance(each, OverlongReward)]
+    # The penalty of long completions begins at the first token at the earliest.
+    buffers = [reward.buffer for reward in recipe.rewards if isinstance(reward, OverlongReward)]
     shortest = max([SHORTEST_COMPLETION, *buffers])
-    prompt, new = recipe.data.max_length - algorithm.max_new_tokens, algorithm.max_new_tokens // 2
-    while new >= shortest:
-        words: Words = {"algorithm.max_new_tokens": new, "data.max_length": prompt + new}
+    prompt_tokens, new_tokens = recipe.data.max_length - algorithm.max_new_tokens, algorithm.max_new_tokens // 2
+    while new_tokens >= shortest:
+        words: Words = {"algorithm.max_new_tokens": new_tokens, "data.max_length": prompt_tokens + new_tokens}
         if recipe.data.buckets:
-            words["data.buckets"] = [length for length in recipe.data.buckets if length <= prompt + new]
+            words["data.buckets"] = [length for length in recipe.data.buckets if length <= prompt_tokens + new_tokens]
         yield with_changes(recipe, words)
-        new //= 2
+        new_tokens //= 2

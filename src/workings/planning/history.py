@@ -1,7 +1,7 @@
-"""How fast this person's own finished runs went, from the manifests that they left; nothing else is kept anywhere.
+"""Speed of this person's finished runs, from their manifests.
 
-A run on the same kind of device says how many operations a second it reached, everything included. The median over
-the runs takes the place of the assumed efficiency.
+A run on the same kind of device gives the operations a second that it reached, everything included. The median over the
+runs replaces the assumed efficiency.
 """
 
 import json
@@ -22,7 +22,7 @@ from workings.record.layout import MANIFEST, MODEL_SHAPE
 from workings.record.reader import RunRecord
 
 MIN_STEPS = 5
-"""Steps below which a run says nothing about speed: its first step compiles and warms up."""
+"""Shorter runs are ignored: the first step compiles and warms up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,37 +35,37 @@ class FinishedRun:
 
 
 def measured_throughput(directory: Path, target: Target) -> Throughput | None:
-    """The median pace of the finished runs below ``directory`` on this kind of device; None where there is none."""
+    """The median speed of the finished runs below ``directory`` on this kind of device; None without such runs."""
     runs = list(finished_runs(directory, target))
     if not runs:
         return None
-    each = median(run.operations_a_second for run in runs)
-    return Throughput(operations_a_second=each, source=(
-        f"{each / 1e12:.3g} Tflop/s a device, the median of {len(runs)} finished run{'s' * (len(runs) > 1)} of yours "
+    speed = median(run.operations_a_second for run in runs)
+    return Throughput(operations_a_second=speed, source=(
+        f"{speed / 1e12:.3g} Tflop/s a device, the median of {len(runs)} finished run{'s' * (len(runs) > 1)} of yours "
         f"on {target.kind} ({', '.join(run.name for run in runs[:3])}{', …' * (len(runs) > 3)}), read from "
         f"{directory}/*/{MANIFEST}"))
 
 
 def finished_runs(directory: Path, target: Target) -> Iterator[FinishedRun]:
     """Complete runs directly below a directory that ran on this kind of device, by name."""
-    # Manifests name the processor; the catalog's row of a CPU stands for any.
+    # Manifests name the processor; the catalog has one row for all CPUs.
     kind = cpu_model() if target.platform == "cpu" else target.kind
-    for place in sorted(directory.glob(f"*/{MANIFEST}")):
+    for path in sorted(directory.glob(f"*/{MANIFEST}")):
         try:
-            run = RunRecord.open(place.parent)
+            run = RunRecord.open(path.parent)
             manifest = run.manifest
             if (run.status != "complete" or manifest.actual_device.kind != kind
                     or manifest.completed_steps < MIN_STEPS):
                 continue
-            shape = ModelShape(**json.loads((place.parent / MODEL_SHAPE).read_text(encoding="utf-8")))
-            recipe = check_recipe(dict(manifest.config_snapshot), str(place))
+            shape = ModelShape(**json.loads((path.parent / MODEL_SHAPE).read_text(encoding="utf-8")))
+            recipe = check_recipe(dict(manifest.config_snapshot), str(path))
         except (RecordError, RequestError, OSError, TypeError, ValueError):
-            continue  # a run of another version, or one that is not whole, says nothing about speed
+            continue  # a run of another version, or an incomplete one, is ignored
         if recipe.uses_rollouts:
-            continue  # its seconds are those of drawing as well
+            continue  # its seconds include those of rollouts
         request = EngineRequest.of(recipe, shape, device=target.platform)
-        # Plans count the longest rows as well, so the padding that real batches spare is in the pace.
+        # Plans count the longest rows as well, so the padding that real batches save is part of the speed.
         operations = step_operations(request, longest_batch(recipe, manifest.mesh.get("fsdp", 1)))
         if manifest.training_seconds > 0:
-            yield FinishedRun(name=place.parent.name, operations_a_second=operations * manifest.completed_steps / (
+            yield FinishedRun(name=path.parent.name, operations_a_second=operations * manifest.completed_steps / (
                 manifest.training_seconds * manifest.actual_device.count))

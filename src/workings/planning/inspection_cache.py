@@ -1,8 +1,9 @@
-"""What an engine says about the programs of a run on a machine that is not here, kept by a digest of what went in.
+"""Cached memory inspections of the programs of a run on a target machine.
 
-Answers are looked for in the person's cache, then among those that come with the package (`workings.planning.shipped`).
-
-Of a model that a compiler refuses, two shallow ones are compiled: a step's needs grow in a straight line with layers.
+An engine's ahead-of-time compiler is asked for the memory of each program; its answers are cached by a digest of the
+request. The person's cache is searched first, then the answers that come with the package
+(`workings.planning.shipped`). If a compiler refuses a step, two shallow models are compiled to explain it: memory is
+linear in the number of layers.
 """
 
 import json
@@ -30,22 +31,22 @@ from workings.record.atomic import write_json
 from workings.record.digest import json_digest
 from workings.record.waiting import waiting
 
-SECONDS = "seconds.json"
-"""Beside the kept answers: how long they took."""
+TIMINGS_FILE = "seconds.json"
+"""Beside the cached answers: the seconds that they took."""
 MIN_SCANNED_LAYERS = 5
-"""Fewest layers that are compiled as a loop; fewer are written out, which is another program."""
+"""Fewer layers are compiled unrolled, not as a loop, which is another program."""
 
 
 def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: ProgramShapes,
                      target: Target) -> Inspections:
-    """What the engine says about each program; only the step where that is refused. From the cache if asked before.
+    """Inspections of the programs, cached if they were made before; only that of the step if it is refused.
 
     Raises:
         NotInspected, RequestError, WorkingsError: see `PlanningEngine.inspect_for`.
     """
-    places = _places(engine, request, programs, engine.inspection_key(target))
-    inspections = _kept(places)
-    # The answer is no already: compiling the other programs would take time and change nothing.
+    paths = _cache_paths(engine, request, programs, engine.inspection_key(target))
+    inspections = _cached(paths)
+    # Compiling the other programs would take time and not change the answer.
     if "step" in inspections and inspections["step"].refused:
         return {"step": inspections["step"]}
     if missing := {name: size for name, size in programs.items() if name not in inspections}:
@@ -54,76 +55,76 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
         # All in one call, because each call may start a compiler in a process of its own.
         with waiting(f"working out {', '.join(missing)} for {target.name} (engine {engine.name})",
                      _last_durations().get(kind)):
-            asked = engine.inspect_for(request, missing, target)
-        for name, one in asked.items():
-            places[name].parent.mkdir(parents=True, exist_ok=True)
-            # Atomic, so that a plan that is killed leaves no torn answer for the next one to read.
-            write_json(places[name], asdict(one))
-        write_json(cache_directory() / SECONDS, _last_durations() | {kind: round(time.monotonic() - began, 1)})
-        inspections |= asked
+            answers = engine.inspect_for(request, missing, target)
+        for name, inspection in answers.items():
+            paths[name].parent.mkdir(parents=True, exist_ok=True)
+            # Atomic, so that a killed plan does not leave a half-written answer.
+            write_json(paths[name], asdict(inspection))
+        write_json(cache_directory() / TIMINGS_FILE, _last_durations() | {kind: round(time.monotonic() - began, 1)})
+        inspections |= answers
     return {name: inspections[name] for name in programs if name in inspections}
 
 
 def cached_inspections(engine: PlanningEngine, request: EngineRequest, programs: ProgramShapes,
                      key: Mapping[str, Any]) -> Inspections:
-    """What was said before about these programs and is kept; nothing is asked. Empty without an answer on the step.
+    """Cached inspections of these programs, without asking the engine; empty without one of the step.
 
     Args:
-        engine: whose answers are looked for.
+        engine: that made them.
         request, programs: see `inspect_programs`.
-        key: of the target (`PlanningEngine.inspection_key`). It is the caller's because it reads the source and the
+        key: of the target (`PlanningEngine.inspection_key`). The caller makes it, because it reads the source and the
             versions of libraries, which takes longer than everything else here.
     """
-    # The step first: most cells of a table have no answer, and looking for those of all programs takes longer.
-    step = _kept(_places(engine, request, {"step": programs["step"]}, key))
-    return step and _kept(_places(engine, request, programs, key))
+    # The step first: most cells of a table are not cached, and searching for all programs takes longer.
+    step = _cached(_cache_paths(engine, request, {"step": programs["step"]}, key))
+    return step and _cached(_cache_paths(engine, request, programs, key))
 
 
-def _places(engine: PlanningEngine, request: EngineRequest, programs: ProgramShapes,
-            key: Mapping[str, Any]) -> dict[ProgramName, Path]:
-    """Where the answer about each program is kept."""
-    return {name: _place(engine.name, request, name, size, key) for name, size in programs.items()}
+def _cache_paths(engine: PlanningEngine, request: EngineRequest, programs: ProgramShapes,
+                 key: Mapping[str, Any]) -> dict[ProgramName, Path]:
+    """The file of each program's inspection in the cache."""
+    return {name: _cache_path(engine.name, request, name, size, key) for name, size in programs.items()}
 
 
-def _kept(places: Mapping[ProgramName, Path]) -> dict[ProgramName, Inspection]:
-    found = {name: _read(place) if place.is_file() else shipped_answer(place.stem) for name, place in places.items()}
-    return {name: one for name, one in found.items() if one is not None}
+def _cached(paths: Mapping[ProgramName, Path]) -> dict[ProgramName, Inspection]:
+    inspections = {name: _read(path) if path.is_file() else shipped_answer(path.stem) for name, path in paths.items()}
+    return {name: inspection for name, inspection in inspections.items() if inspection is not None}
 
 
 def cache_directory() -> Path:
-    """Where verdicts are kept: ``WORKINGS_CACHE``, or the person's cache directory."""
+    """The cache of inspections: below ``WORKINGS_CACHE``, or below the person's cache directory."""
     return machine.cache_directory() / "plans"
 
 
 def _last_durations() -> dict[str, float]:
-    """How long answers took the last time, in seconds, by what was asked."""
-    place = cache_directory() / SECONDS
-    return json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
+    """Seconds that answers took the last time, by kind of question."""
+    path = cache_directory() / TIMINGS_FILE
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def _place(engine: str, request: EngineRequest, program: ProgramName, size: ProgramShape,
-           key: Mapping[str, Any]) -> Path:
+def _cache_path(engine: str, request: EngineRequest, program: ProgramName, size: ProgramShape,
+                key: Mapping[str, Any]) -> Path:
     digest = json_digest({
         "engine": engine, "request": request.to_json(), "program": program, "batch": list(size), "key": dict(key),
-        "form": [each.name for each in fields(Inspection)]})  # an answer with other fields is not read
+        "form": [field.name for field in fields(Inspection)]})  # an answer with other fields is not read
     return cache_directory() / f"{digest}.json"
 
 
-def _read(place: Path) -> Inspection:
-    inspected = Inspection.from_json(json.loads(place.read_text(encoding="utf-8")))
-    return replace(inspected, details={**inspected.details, "cached": True})
+def _read(path: Path) -> Inspection:
+    inspection = Inspection.from_json(json.loads(path.read_text(encoding="utf-8")))
+    return replace(inspection, details={**inspection.details, "cached": True})
 
 
 def shallow_depths(layers: int, pattern: int) -> tuple[int, int]:
-    """Two numbers of layers that the engine scans, with whole turns of a pattern of sliding and global layers."""
-    turn = max(1, pattern)
-    shallow = -(-MIN_SCANNED_LAYERS // turn) * turn
-    # The second one at least three layers deeper, in whole turns.
-    return shallow, min(layers, shallow + -(-3 // turn) * turn)
+    """Two numbers of layers that the engine scans, with whole periods of a pattern of sliding and global layers."""
+    period = max(1, pattern)
+    shallow = -(-MIN_SCANNED_LAYERS // period) * period
+    # The second one is at least three layers deeper, in whole periods.
+    return shallow, min(layers, shallow + -(-3 // period) * period)
 
 
 def why_no_shallower_model(shape: ModelShape) -> str:
-    """Why no shallower model of the same sizes stands for this one, as a sentence; empty where one does."""
+    """A sentence why no shallower model of the same sizes can represent this one; empty if one can."""
     if shape.shared_kv_layers:
         return (f"no shallower model was compiled to explain the rest: {shape.shared_kv_layers} of {shape.layers} "
                 "layers use the keys and values of earlier ones, and fewer layers do not keep that share in whole "
@@ -135,17 +136,17 @@ def why_no_shallower_model(shape: ModelShape) -> str:
     return ""
 
 
-def line(shallow: tuple[int, float], deeper: tuple[int, float], layers: int) -> int:
-    """Where the straight line through two measurements (layers, bytes) is at another number of layers."""
+def extrapolate(shallow: tuple[int, float], deeper: tuple[int, float], layers: int) -> int:
+    """Bytes at another number of layers, by the straight line through two measurements (layers, bytes)."""
     (first, low), (second, high) = shallow, deeper
     return int(low + (high - low) * (layers - first) / (second - first))
 
 
 def heap_of_refused_step(engine: PlanningEngine, request: EngineRequest, batch: ProgramShape,
                   target: Target) -> dict[str, int]:
-    """What lies in the heap of a step that the compiler refused, from two models of the same sizes with few layers.
+    """Parts of the heap of a refused step, extrapolated from two models of the same sizes with fewer layers.
 
-    Empty where even those are refused, where the model is no deeper than they are, or where none stands for it
+    Empty if these are refused as well, if the model is not deeper than they are, or if none can represent it
     (`why_no_shallower_model`).
     """
     first, second = shallow_depths(request.shape.layers, request.shape.sliding_pattern)
@@ -155,13 +156,14 @@ def heap_of_refused_step(engine: PlanningEngine, request: EngineRequest, batch: 
     for layers in (first, second):
         shallow = replace(request, shape=replace(request.shape, layers=layers))
         try:
-            # Kept like any other answer, so the next plan of this model compiles neither.
+            # Cached like any other answer, so the next plan of this model compiles neither.
             heap = inspect_programs(engine, shallow, {"step": batch}, target)["step"].heap
         except NotInspected:
             heap = {}
         if not heap:
             return {}
         heaps.append(heap)
-    # Two programs need not be laid out alike, so that a line through them may fall below zero.
-    return {name: max(0, line((first, heaps[0].get(name, 0)), (second, heaps[1].get(name, 0)), request.shape.layers))
+    # Two programs may have different layouts, so that a line through them can fall below zero.
+    return {name: max(0, extrapolate((first, heaps[0].get(name, 0)), (second, heaps[1].get(name, 0)),
+                                     request.shape.layers))
             for name in {**heaps[0], **heaps[1]}}

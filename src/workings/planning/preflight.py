@@ -1,4 +1,4 @@
-"""The lines a person reads before the first step: what will run, on what, and where it is written."""
+"""The lines before the first step: run, device, model, data, memory, and the run directory."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from workings.models.unproven import unproven_sentence
 
 def preflight_lines(*, recipe: Recipe, device: DeviceFacts, shape: ModelShape, parameters: int, model_id: str,
                     revision: str, data: str, data_digests: Mapping[str, str], memory: str, out: Path) -> list[str]:
-    """One line a subject, in the order in which people ask."""
+    """One line per subject."""
     mesh = " x ".join(f"{axis}={size}" for axis, size in device.mesh.items())
     data_parallel = device.mesh.get("fsdp", 1)
     batch, precision = recipe.batch, recipe.precision
@@ -38,7 +38,7 @@ def preflight_lines(*, recipe: Recipe, device: DeviceFacts, shape: ModelShape, p
 
 
 def rate_text(training: TrainingConfig) -> str:
-    """The learning rate over the run, and a word where it is 0 at every step."""
+    """The learning rate over the run, with a hint if it is 0 at every step."""
     peak, last = training.learning_rate, training.learning_rate * training.final_share
     warmup = f", {training.warmup_steps:,} steps of warm-up" if training.warmup_steps else ""
     if training.schedule == "constant":

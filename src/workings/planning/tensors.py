@@ -1,4 +1,4 @@
-"""One device's piece of every tensor: what is trained, what is frozen, and the adapters beside it.
+"""One device's piece of every tensor: trained and frozen weights, and adapters.
 
 Layers may differ in their tensors (Gemma 4), so tensors of the same name and shape are counted, layer by layer.
 """
@@ -26,7 +26,7 @@ from workings.models.weights import (
 )
 
 PER_LAYER_TABLE = "per-layer embeddings (frozen)"
-"""Part of the memory: the second table of embeddings, which no method trains (Gemma 4 E2B: half of the model)."""
+"""Part of the memory: the second embedding table, which no method trains (Gemma 4 E2B: half of the model)."""
 INPUT_SPLIT = tuple(f"{name}.weight" for name in RESIDUAL)
 """Matrices whose input axis is split over ``tp``; all others split their output axis."""
 NF4_BLOCK = 64
@@ -39,15 +39,15 @@ class Tensor:
     """One device's piece of a tensor."""
 
     name: str
-    """Full name, or below the layer's number."""
+    """The full name; of a layer's tensor, the name within the layer."""
     size: Size
     count: int
-    """Layers that have it; 1 outside of the layers."""
+    """Number of layers that have it; 1 outside of the layers."""
     in_layer: bool
 
     @property
     def elements(self) -> int:
-        """Numbers of all of them on one device."""
+        """Elements of all of them on one device."""
         return prod(self.size) * self.count
 
 
@@ -81,7 +81,7 @@ def _local(name: str, size: Size, fsdp: int, tp: int) -> Size:
 
 
 def trained_tensors(request: EngineRequest, fsdp: int, tp: int) -> list[Tensor]:
-    """What gets gradients and moments: adapters, or else all that is not frozen in every model of the family."""
+    """Tensors with gradients and moments: adapters, or else all that the family does not freeze."""
     if request.method.name != "full":
         return adapters(request, fsdp, tp)
     return [tensor for tensor in local_tensors(request.shape, fsdp, tp) if not is_frozen(tensor.name, request.shape)]
@@ -112,8 +112,8 @@ def _local_length(length: int, axes: tuple[int, ...]) -> int:
 
 
 def table_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
-    """Bytes of one device's piece of the per-layer embeddings, wherever it lies; 0 for a model without them."""
-    # Where an engine does not split what is frozen, every device holds all of it.
+    """Bytes of one device's piece of the per-layer embeddings, in device or host memory; 0 for a model without them."""
+    # If an engine does not split frozen weights, every device holds all of them.
     stored, mesh = BYTES_OF_FORMAT[request.precision.parameters], (fsdp, tp) if request.split_frozen else (1, 1)
     return sum(stored * tensor.elements for tensor in local_tensors(request.shape, *mesh)
                if tensor.name == PER_LAYER_EMBEDDING)
