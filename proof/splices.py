@@ -36,7 +36,7 @@ from tools.result_file import write_result
 from workings.data.generators import addition
 from workings.data.generators.base import write_items
 from workings.evaluation.summary import EvaluationSummary
-from workings.evidence.replay.coverage import more_than
+from workings.evidence.replay.coverage import probability_above
 from workings.evidence.verify import verify
 from workings.runs.replay.replay import ReplayRequest, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
@@ -144,14 +144,14 @@ def probabilities(lie: Lie, coverage: dict[str, Any]) -> dict[str, float]:
     if lie.kind == "answers":
         batches = -(-ITEMS // BATCH)
         drawn = coverage["answers"][0]["asked"] // BATCH
-        stated = more_than(0, population=batches, wrong=-(-lie.length // BATCH), drawn=drawn)
-        return {"exact": more_than(0, population=batches, wrong=len(lie.wrong), drawn=drawn), "stated": stated}
+        stated = probability_above(0, population=batches, wrong=-(-lie.length // BATCH), drawn=drawn)
+        return {"exact": probability_above(0, population=batches, wrong=len(lie.wrong), drawn=drawn), "stated": stated}
     steps = coverage["steps"]
     others, drawn = steps["stretches"] - 1, steps["drawn"] - 1
-    exact = 1.0 if others in lie.wrong else more_than(0, population=others, wrong=len(lie.wrong), drawn=drawn)
+    exact = 1.0 if others in lie.wrong else probability_above(0, population=others, wrong=len(lie.wrong), drawn=drawn)
     if lie.kind == "invented":
         met = -(-lie.length // EVERY)
-        return {"exact": exact, "stated": more_than(0, population=others, wrong=min(met, others), drawn=drawn)}
+        return {"exact": exact, "stated": probability_above(0, population=others, wrong=min(met, others), drawn=drawn)}
     return {"exact": exact, "stated": steps["joint"]}
 
 

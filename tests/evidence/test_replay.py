@@ -19,7 +19,7 @@ from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
 from workings.cli.main import app
 from workings.errors import RequestError
 from workings.evaluation.summary import EvaluationSummary
-from workings.evidence.replay.comparison import judge, relative, sentence
+from workings.evidence.replay.comparison import compare_replay, relative_difference, replay_sentence
 from workings.evidence.replay.steps import without_a_row
 from workings.evidence.replay.tolerance import BITWISE, TOLERANCES, tolerance_for
 from workings.evidence.replay.unit import unit_path, write_unit
@@ -391,21 +391,21 @@ def test_words_that_mean_nothing_together(run: Path, words: tuple[str, ...], exp
 
 
 def test_differences_by_hand() -> None:
-    assert relative(1.0, 1.0) == 0.0
-    assert relative(2.0, 1.0) == 0.5
-    assert relative(1.0, {"absent": "not a finite number"}) == 1e9
-    assert relative(0.0, 1e-300) == 1.0
+    assert relative_difference(1.0, 1.0) == 0.0
+    assert relative_difference(2.0, 1.0) == 0.5
+    assert relative_difference(1.0, {"absent": "not a finite number"}) == 1e9
+    assert relative_difference(0.0, 1e-300) == 1.0
     line = {"step": 1, "same_batch": True, "recorded": {"loss": 1.0, "grad_norm": 2.0},
             "replayed": {"loss": 1.0 + 1e-12, "grad_norm": 2.0}}
     facts = {"tolerance": BITWISE.to_json(), "lines": [line], "weights": {"absent": "x"}, "start": "x",
              "predictions": {"absent": "x"}, "controls": {}, "mode": "bitwise",
              "conditions": {"differing": [], "here": {}}}
-    assert judge(facts)[0] == "failed"
-    assert judge(facts | {"tolerance": BITWISE.to_json() | {"loss": 1e-9}}) == ("passed", [])
-    assert judge(facts | {"lines": []}) == ("inconclusive", ["no step was replayed"])
-    other = judge(facts | {"lines": [line | {"same_batch": False}]})
+    assert compare_replay(facts)[0] == "failed"
+    assert compare_replay(facts | {"tolerance": BITWISE.to_json() | {"loss": 1e-9}}) == ("passed", [])
+    assert compare_replay(facts | {"lines": []}) == ("inconclusive", ["no step was replayed"])
+    other = compare_replay(facts | {"lines": [line | {"same_batch": False}]})
     assert other[1][0] == "step 1: another batch than the recorded one"
-    assert sentence(facts | {"lines": []}).startswith("No step replayed from x")
+    assert replay_sentence(facts | {"lines": []}).startswith("No step replayed from x")
 
 
 def test_a_row_left_out_is_neither_seen_nor_learned() -> None:

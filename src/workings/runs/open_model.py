@@ -23,10 +23,10 @@ from workings.engines.registry import engine_names, find_engine
 from workings.engines.session import ModelSession
 from workings.engines.weight_files import read_shape
 from workings.errors import RecordError, RequestError
-from workings.evidence.replay.distillation_source import TaughtSource
+from workings.evidence.replay.distillation_source import DistillationSource
 from workings.evidence.replay.pair_source import PairSource
-from workings.evidence.replay.rollout_source import Change, DrawnAgain, RecordedRewards
-from workings.evidence.replay.steps import Source, TraceSource
+from workings.evidence.replay.rollout_source import Change, RecordedRewards, RolloutSource
+from workings.evidence.replay.steps import BatchSource, TraceSource
 from workings.hardware.device import without_alias
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
@@ -153,14 +153,14 @@ class ReopenedRun(ResolvedRun):
         """The checkpoint of a step, every byte checked. Raises `RecordError`."""
         return self.run.checkpoints.load(self.checkpoints_by_step[step])
 
-    def source(self, seed: int, *, exact: bool, change: Change | None = None) -> Source:
+    def source(self, seed: int, *, exact: bool, change: Change | None = None) -> BatchSource:
         """Batch source that reproduces the run's batches from a seed.
 
         Batches have the recorded number of rows, whatever the mesh is here.
 
         Args:
             seed: decides data order and sampling.
-            exact: train on completions that are sampled here instead of the recorded ones (see `DrawnAgain`).
+            exact: train on completions that are sampled here instead of the recorded ones (see `RolloutSource`).
             change: modifies rollouts, for the negative controls of a run with rollouts.
         """
         fsdp = self.run.manifest.mesh.get("fsdp", 1)
@@ -176,7 +176,7 @@ class ReopenedRun(ResolvedRun):
             raise RecordError(f"{self.run.path}: no rollout of step 1")
         # Its rewards come from the record: nothing is rewarded here.
         sampler = data.rollout_sampler(self.engine, RecordedRewards(recorded=first), teacher)
-        source = DrawnAgain(drawing=sampler, recorded=self.rollout, exact=exact)
+        source = RolloutSource(sampler=sampler, recorded=self.rollout, exact=exact)
         return source if change is None else replace(source, change=change)
 
     def _pair_source(self, data: PairData, exact: bool) -> PairSource:
@@ -193,13 +193,13 @@ class ReopenedRun(ResolvedRun):
             assert isinstance(engine, LikelihoodEngine)  # the run was trained by one
             return log_probs_by_row(engine, reference, data.batches, position)
 
-        return PairSource(batches=data.batches, recorded=known, ask=compute)
+        return PairSource(batches=data.batches, recorded=known, compute=compute)
 
-    def _distillation_source(self, batches: Batches, algorithm: TraceDistill) -> TaughtSource:
+    def _distillation_source(self, batches: Batches, algorithm: TraceDistill) -> DistillationSource:
         """Traces with the teacher's top tokens: computed again if the teacher can be opened, else the recorded ones."""
         teacher = None if isinstance(self.teacher, Absent) else self._teacher_top_tokens
-        return TaughtSource(batches=batches, objective=algorithm.objective, recorded=self._recorded_top_tokens,
-                            ask=teacher)
+        return DistillationSource(batches=batches, objective=algorithm.objective, recorded=self._recorded_top_tokens,
+                            compute=teacher)
 
     @cached_property
     def _recorded_top_tokens(self) -> TeacherTopTokens:

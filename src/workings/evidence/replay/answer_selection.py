@@ -1,93 +1,99 @@
-"""Which answers of a run's evaluations are asked for again, and with which probability that finds invented ones."""
+"""Selection of the answers that are generated again, and the probability that this detects invented ones."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workings.evidence.replay.coverage import more_than, share_of
+from workings.evidence.replay.coverage import probability_above, share_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrawnUnit:
-    """An evaluation whose answers can be asked for again."""
+class AnswerPopulation:
+    """Size of an evaluation whose answers can be generated again."""
 
     unit: str
     items: int
     samples: int
     """Completions of each item."""
     batch: int
-    """Items that are asked together; 1 where any can be asked alone."""
+    """Items that are generated together; 1 where any can be generated alone."""
 
     @property
-    def population(self) -> int:
-        """Batches, or items, that are drawn from."""
+    def batches(self) -> int:
+        """Batches, or items, that are selected from."""
         return -(-self.items // self.batch)
 
-    def asked(self, drawn: int) -> int:
+    def items_in(self, batches: int) -> int:
         """Items in so many batches, at most."""
-        return min(self.items, drawn * self.batch)
+        return min(self.items, batches * self.batch)
 
-    def drawn_for(self, items: int) -> int:
-        """So many batches that, whichever are drawn, as many items are asked; all, where there are fewer."""
-        # The last batch may be short, and be among those that are drawn.
-        smallest = self.items - (self.population - 1) * self.batch
-        return min(self.population, 1 + max(0, -(-(items - smallest) // self.batch)))
+    def batches_for(self, items: int) -> int:
+        """Number of batches that hold at least so many items, whichever are selected; all, where there are fewer."""
+        # The last batch may be short, and be among those that are selected.
+        smallest = self.items - (self.batches - 1) * self.batch
+        return min(self.batches, 1 + max(0, -(-(items - smallest) // self.batch)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerDraw:
-    """How many batches of each evaluation are asked again, and how many completions have to be the recorded ones."""
+class AnswerSelection:
+    """Number of batches of each evaluation that are generated again, and the share that has to be as recorded."""
 
-    evaluations: tuple[DrawnUnit, ...]
-    drawn: tuple[int, ...]
-    same: float
+    evaluations: tuple[AnswerPopulation, ...]
+    batch_counts: tuple[int, ...]
+    """Selected batches of each evaluation."""
+    required_share: float
     """Share of all completions that has to be the recorded text."""
 
     @classmethod
-    def some(cls, evaluations: Sequence[DrawnUnit], same: float, items: int) -> "AnswerDraw":
-        """At least so many items of each."""
-        return cls(evaluations=tuple(evaluations), drawn=tuple(each.drawn_for(items) for each in evaluations),
-                   same=same)
+    def for_item_count(cls, evaluations: Sequence[AnswerPopulation], required_share: float,
+                       items: int) -> "AnswerSelection":
+        """At least so many items of each evaluation."""
+        return cls(evaluations=tuple(evaluations), required_share=required_share,
+                   batch_counts=tuple(evaluation.batches_for(items) for evaluation in evaluations))
 
     @classmethod
-    def confident(cls, evaluations: Sequence[DrawnUnit], same: float, splice: float, confidence: float) -> "AnswerDraw":
-        """As few as find with this probability that so large a share of any evaluation is invented; all if need be."""
-        largest = max((each.population for each in evaluations), default=0)
-        draw = cls(evaluations=tuple(evaluations), drawn=(0,) * len(evaluations), same=same)
+    def for_confidence(cls, evaluations: Sequence[AnswerPopulation], required_share: float, tampered_share: float,
+                       confidence: float) -> "AnswerSelection":
+        """The fewest answers that detect such an invented share of any evaluation with this probability, or all."""
+        largest = max((evaluation.batches for evaluation in evaluations), default=0)
+        selection = cls(evaluations=tuple(evaluations), batch_counts=(0,) * len(evaluations),
+                        required_share=required_share)
         for count in range(1, largest + 1):
-            draw = cls(evaluations=tuple(evaluations), same=same,
-                       drawn=tuple(min(count, each.population) for each in evaluations))
-            if all(draw.detection_probability(number, draw.invented(each, splice)) >= confidence
-                   for number, each in enumerate(evaluations)):
+            selection = cls(evaluations=tuple(evaluations), required_share=required_share,
+                            batch_counts=tuple(min(count, evaluation.batches) for evaluation in evaluations))
+            if all(selection.detection_probability(index, selection.invented_items(evaluation, tampered_share))
+                   >= confidence for index, evaluation in enumerate(evaluations)):
                 break
-        return draw
+        return selection
 
-    def invented(self, evaluation: DrawnUnit, splice: float) -> int:
-        """Items that a share is; under other conditions they count above as many as may differ by themselves."""
-        honest = self._allowed(evaluation, [each.population for each in self.evaluations])
-        return min(evaluation.items, share_of(evaluation.items, splice) + honest)
+    def invented_items(self, evaluation: AnswerPopulation, tampered_share: float) -> int:
+        """Items in such a share; under other conditions added to the items that may differ in an honest record."""
+        honest = self._allowed(evaluation, [population.batches for population in self.evaluations])
+        return min(evaluation.items, share_of(evaluation.items, tampered_share) + honest)
 
-    def detection_probability(self, number: int, invented: int) -> float:
+    def detection_probability(self, index: int, invented: int) -> float:
         """Probability that so many items of one evaluation, with every completion invented, fail the replay."""
-        evaluation, drawn = self.evaluations[number], self.drawn[number]
-        # A forger fills as few batches as possible; where batches are drawn, one wrong answer in them is enough.
+        evaluation, count = self.evaluations[index], self.batch_counts[index]
+        # A forger fills as few batches as possible; where batches are selected, one wrong answer in them is enough.
         wrong = -(-invented // evaluation.batch)
-        return more_than(self._allowed(evaluation, self.drawn), population=evaluation.population, wrong=wrong,
-                         drawn=drawn)
+        return probability_above(self._allowed(evaluation, self.batch_counts), population=evaluation.batches,
+                                        wrong=wrong, drawn=count)
 
-    def _allowed(self, evaluation: DrawnUnit, drawn: Sequence[int]) -> int:
-        """Wrong items of one evaluation that still leave the share that is needed, of so many drawn of each."""
-        asked = sum(each.asked(count) * each.samples for each, count in zip(self.evaluations, drawn, strict=True))
-        # Compared as `judge` does it: a share that is rounded would be another one.
+    def _allowed(self, evaluation: AnswerPopulation, batch_counts: Sequence[int]) -> int:
+        """Wrong items of one evaluation that still leave the required share, with so many batches of each."""
+        total = sum(population.items_in(count) * population.samples
+                    for population, count in zip(self.evaluations, batch_counts, strict=True))
+        # Compared as `compare_replay` does it: a share that is rounded would be another one.
         # More wrong items never pass where fewer fail, so the border is found by halving; the range itself is not
         # built.
         return bisect_left(range(evaluation.items), True,
-                           key=lambda wrong: asked - (wrong + 1) * evaluation.samples < self.same * asked)
+                           key=lambda wrong: total - (wrong + 1) * evaluation.samples < self.required_share * total)
 
-    def facts(self, splice: float) -> list[dict[str, Any]]:
-        """For the answer: of each evaluation how many were asked again, and what that finds."""
-        return [{"unit": each.unit, "items": each.items, "asked": each.asked(self.drawn[number]),
-                 "invented": self.invented(each, splice),
-                 "found": self.detection_probability(number, self.invented(each, splice))}
-                for number, each in enumerate(self.evaluations)]
+    def to_json(self, tampered_share: float) -> list[dict[str, Any]]:
+        """For the answer: how many items of each evaluation were generated again, and what that detects."""
+        return [{"unit": evaluation.unit, "items": evaluation.items,
+                 "asked": evaluation.items_in(self.batch_counts[index]),
+                 "invented": self.invented_items(evaluation, tampered_share),
+                 "found": self.detection_probability(index, self.invented_items(evaluation, tampered_share))}
+                for index, evaluation in enumerate(self.evaluations)]

@@ -1,4 +1,4 @@
-"""From the numbers of a replay to its verdict. Pure, so that a verifier draws the same conclusion from the record."""
+"""Verdict of a replay, from its numbers alone: a verifier draws the same conclusion from the record."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ MAX_DIFFERENCE = 1e9
 Facts = dict[str, Any]
 
 
-def relative(a: Any, b: Any) -> float:
+def relative_difference(a: Any, b: Any) -> float:
     """Relative difference of two numbers, from 0 (equal to the bit) to `MAX_DIFFERENCE`."""
     if not isinstance(a, int | float) or not isinstance(b, int | float) or not math.isfinite(a) or not math.isfinite(b):
         return MAX_DIFFERENCE
@@ -24,20 +24,21 @@ def relative(a: Any, b: Any) -> float:
 
 
 def line_differences(line: Facts) -> dict[str, float]:
-    """Relative difference of each measure of one step, and the share of completions that were drawn otherwise."""
-    differences = {name: relative(line["recorded"].get(name), line["replayed"].get(name)) for name in MEASURES}
+    """Relative difference of each measure of one step, and the share of completions that differ."""
+    differences = {name: relative_difference(line["recorded"].get(name), line["replayed"].get(name))
+                   for name in MEASURES}
     drawn = line.get("drawn")
     return differences if drawn is None else differences | {"completions": 1 - drawn["same"] / max(1, drawn["asked"])}
 
 
 def is_outside(differences: dict[str, float], tolerance: Facts) -> bool:
-    """Whether a step lies further from the recorded one than the same computation may."""
+    """Whether a step differs from the recorded one by more than the tolerance."""
     # The tolerance says how many completions have to be the same, not how many may differ.
     return any(differences.get(name, 0.0) > tolerance[name] for name in MEASURES) \
         or differences.get("completions", 0.0) > 1 - tolerance["completions"]
 
 
-def judge(facts: Facts) -> tuple[str, list[str]]:
+def compare_replay(facts: Facts) -> tuple[str, list[str]]:
     """Verdict (`passed`, `failed`, `inconclusive`) and the reasons against passing.
 
     A step, a weight or a completion outside the tolerance fails. A control inside it, or a replay of no step, leaves
@@ -45,39 +46,39 @@ def judge(facts: Facts) -> tuple[str, list[str]]:
     """
     tolerance, lines = facts["tolerance"], facts["lines"]
     # Another batch fails even where the numbers agree, for then they agree by chance.
-    wrong = [f"step {line['step']}: another batch than the recorded one" for line in lines if not line["same_batch"]]
+    failures = [f"step {line['step']}: another batch than the recorded one" for line in lines if not line["same_batch"]]
     for line in lines:
         differences = line_differences(line)
         if is_outside(differences, tolerance):
-            wrong.append(f"step {line['step']}: " + ", ".join(
-                f"{name} {_shown(line['replayed'].get(name))}, recorded {_shown(line['recorded'].get(name))} "
+            failures.append(f"step {line['step']}: " + ", ".join(
+                f"{name} {_text(line['replayed'].get(name))}, recorded {_text(line['recorded'].get(name))} "
                 f"(relative difference {differences[name]:.2g}, allowed {tolerance[name]:.2g})"
                 for name in MEASURES if differences[name] > tolerance[name])
                 or f"{line['drawn']['same']} of {line['drawn']['asked']} completions were drawn as recorded")
     weights, predictions = facts["weights"], facts["predictions"]
     if not is_absent(weights) and weights["largest_difference"] > tolerance["weights"]:
-        wrong.append(f"weights after step {weights['step']}: {weights['tensor']} differs by "
+        failures.append(f"weights after step {weights['step']}: {weights['tensor']} differs by "
                      f"{weights['largest_difference']:.2g}, allowed {tolerance['weights']:.2g}")
     if not is_absent(predictions) and predictions["same"] < tolerance["completions"] * predictions["asked"]:
-        wrong.append(f"{predictions['same']} of {predictions['asked']} completions are the recorded ones, at least "
+        failures.append(f"{predictions['same']} of {predictions['asked']} completions are the recorded ones, at least "
                      f"{percent(tolerance['completions'], 0)} were expected")
-    if wrong:
-        return "failed", wrong
+    if failures:
+        return "failed", failures
     # Controls matter only where nothing failed: a step that differs is an answer whatever they did.
-    open_ = [] if lines else ["no step was replayed"]
-    open_ += [f"control {name!r} stayed within the tolerance" for name, control in facts["controls"].items()
+    doubts = [] if lines else ["no step was replayed"]
+    doubts += [f"control {name!r} stayed within the tolerance" for name, control in facts["controls"].items()
               if not control["outside"]]
-    return ("inconclusive", open_) if open_ else ("passed", [])
+    return ("inconclusive", doubts) if doubts else ("passed", [])
 
 
-def sentence(facts: Facts) -> str:
-    """What was replayed and what came out, in one or two sentences."""
-    verdict, reasons = judge(facts)
+def replay_sentence(facts: Facts) -> str:
+    """One or two sentences: what was replayed, and with which result."""
+    verdict, reasons = compare_replay(facts)
     lines = facts["lines"]
     span = f"Steps {lines[0]['step']} to {lines[-1]['step']}" if lines else "No step"
-    # Of several stretches only `verify` speaks; a sealed replay is of one.
-    if (stretches := facts.get("coverage", {}).get("steps", {}).get("drawn", 1)) > 1:
-        span = f"{len(lines)} steps in {stretches} stretches"
+    # Only the replays of `verify` have several ranges; a sealed replay has one.
+    if (ranges := facts.get("coverage", {}).get("steps", {}).get("drawn", 1)) > 1:
+        span = f"{len(lines)} steps in {ranges} stretches"
     differing = facts["conditions"]["differing"]
     if facts["mode"] == "bitwise":
         how = "bitwise, because processor, threads, versions and code are the recorded ones"
@@ -92,5 +93,5 @@ def sentence(facts: Facts) -> str:
     return text + (f" {'; '.join(reasons[:5])}." if reasons else "")
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     return f"{value:.9g}" if isinstance(value, int | float) else "none"

@@ -1,4 +1,4 @@
-"""What decides whether two computations agree to the bit: engine, code, versions, processor, threads, devices."""
+"""Conditions under which two computations agree to the bit: engine, code, versions, processor, threads, devices."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,12 +8,12 @@ from workings.record.values import Absent
 
 NOT_RECORDED = "not recorded"
 PACKAGE = "package "
-"""What stands before the name of a package among the conditions."""
+"""Prefix of the conditions that are versions of packages."""
 WITHOUT_EFFECT = frozenset({
     "CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "KAGGLE_KERNEL_RUN_TYPE", "PYTHONHASHSEED", "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF", "TF_CPP_MIN_LOG_LEVEL", "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_MEM_FRACTION",
     "XLA_PYTHON_CLIENT_PREALLOCATE"})
-"""Recorded variables that decide memory, speed or choice of a device, and no number."""
+"""Recorded variables that change memory, speed or the choice of a device, and never a result."""
 
 
 def conditions(environment: Mapping[str, Any], *, engine: str, code: str, device: str, mesh: Mapping[str, int],
@@ -21,7 +21,7 @@ def conditions(environment: Mapping[str, Any], *, engine: str, code: str, device
     """The conditions of one computation, each as a text; equal texts mean equal conditions.
 
     Args:
-        environment: `workings.record.environment.collect()`, there or here.
+        environment: result of `workings.record.environment.collect()`, recorded or current.
         engine: name and origin of the engine.
         code: commit and uncommitted changes.
         device: platform, name and number of the devices.
@@ -44,14 +44,14 @@ def conditions(environment: Mapping[str, Any], *, engine: str, code: str, device
     }
 
 
-def of_run(manifest: RunManifest, environment: Mapping[str, Any], packages: Sequence[str]) -> dict[str, str]:
+def conditions_of_run(manifest: RunManifest, environment: Mapping[str, Any], packages: Sequence[str]) -> dict[str, str]:
     """The conditions that a run recorded."""
-    used = manifest.actual_device
+    device = manifest.actual_device
     source = manifest.engine_distribution
     return conditions(
         environment, engine=engine_text(manifest.engine, source.name, source.version),
         code=code_text(_text(manifest.commit_sha), _text(manifest.dirty_diff_digest)),
-        device=device_text(used.platform, used.kind, used.count), mesh=manifest.mesh, packages=packages)
+        device=device_text(device.platform, device.kind, device.count), mesh=manifest.mesh, packages=packages)
 
 
 def engine_text(name: str, distribution: str, version: str) -> str:
@@ -65,25 +65,25 @@ def code_text(commit: str, dirty: str) -> str:
 
 
 def device_text(platform: str, kind: str, count: int) -> str:
-    """Devices in words."""
+    """Number, kind and platform of the devices."""
     return f"{count} x {kind} ({platform})"
 
 
-def differing(there: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
-    """Names of the conditions that are not the same on both sides, or not known."""
-    # What neither side knows counts as different: equal bits are claimed only from what is known.
-    return [name for name in sorted(there.keys() | here.keys())
-            if there.get(name, NOT_RECORDED) != here.get(name, NOT_RECORDED)
-            or there.get(name, NOT_RECORDED) == NOT_RECORDED]
+def differing_conditions(recorded: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
+    """Names of the conditions that differ, or that are not known."""
+    # A condition that neither side knows counts as different: equal bits are claimed only from what is known.
+    return [name for name in sorted(recorded.keys() | current.keys())
+            if recorded.get(name, NOT_RECORDED) != current.get(name, NOT_RECORDED)
+            or recorded.get(name, NOT_RECORDED) == NOT_RECORDED]
 
 
-def on_cpu(there: Mapping[str, str]) -> bool:
-    """Whether the steps were computed by a CPU: accelerators add in an order that nobody promises."""
-    return platform(there) == "cpu"
+def on_cpu(conditions: Mapping[str, str]) -> bool:
+    """Whether the steps were computed by a CPU: on accelerators the order of sums is not fixed."""
+    return platform(conditions) == "cpu"
 
 
 def platform(conditions: Mapping[str, str]) -> str:
-    """`cpu`, `gpu` or `tpu`."""
+    """Platform of the devices: `cpu`, `gpu` or `tpu`."""
     return conditions.get("device", "").rpartition("(")[2].rstrip(")")
 
 

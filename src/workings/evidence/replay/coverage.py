@@ -1,7 +1,7 @@
-"""What of a run is taken again, drawn by the verifier's seed, and which splices that would have found.
+"""Chooses from the verifier's seed what is recomputed, and gives the probability that this detects tampered parts.
 
-Draws are without replacement, so probabilities are hypergeometric. They are over the seed, and hold for the worst place
-that a forger who does not know it could choose.
+Numbers are drawn without replacement, so probabilities are hypergeometric. They are over the seed, and hold for the
+worst position that a forger who does not know the seed could choose.
 """
 
 import math
@@ -10,21 +10,21 @@ from typing import Any
 
 from workings.record.digest import bytes_digest
 
-DEFAULT_SPLICE = 0.1
-"""Share of the steps, and of the answers, that a splice is to be found from."""
-SHOWN = 5
+DEFAULT_TAMPERED_SHARE = 0.1
+"""Smallest tampered share of the steps, and of the answers of each evaluation, that has to be detected."""
+MAX_PARTS_SHOWN = 5
 """Parts of a run that a sentence lists before it only counts them."""
 
 
-def chosen(seed: int, what: str, population: int, count: int) -> list[int]:
+def choose_numbers(seed: int, purpose: str, population: int, count: int) -> list[int]:
     """``count`` different numbers below ``population``, in order; the same for the same seed on every machine."""
     # SHA-256 orders them: no library's random numbers, which another version may draw otherwise.
-    ranked = sorted(range(population), key=lambda number: bytes_digest(f"{seed}/{what}/{number}".encode()))
+    ranked = sorted(range(population), key=lambda number: bytes_digest(f"{seed}/{purpose}/{number}".encode()))
     return sorted(ranked[:count])
 
 
-def more_than(allowed: int, *, population: int, wrong: int, drawn: int) -> float:
-    """Probability that more than ``allowed`` of the drawn ones are among the wrong ones (hypergeometric)."""
+def probability_above(allowed: int, *, population: int, wrong: int, drawn: int) -> float:
+    """Probability that more than ``allowed`` of the drawn numbers are wrong ones (hypergeometric)."""
     ways = sum(math.comb(wrong, hits) * math.comb(population - wrong, drawn - hits)
                for hits in range(min(allowed, drawn) + 1))
     # In whole numbers up to the division: binomials of some thousand items are larger than any float.
@@ -32,28 +32,30 @@ def more_than(allowed: int, *, population: int, wrong: int, drawn: int) -> float
 
 
 def share_of(count: int, share: float) -> int:
-    """A share of so many, at least one, rounded up."""
+    """Number of elements in a share of ``count``, rounded up, at least one."""
     return max(1, math.ceil(share * count - 1e-9))  # a tenth of 30 is 3, whatever floating point makes of it
 
 
 def sentences(facts: dict[str, Any]) -> list[str]:
-    """What the draw finds and what it misses, for people."""
+    """What the selection detects and what it misses, for people."""
     steps = facts["steps"]
     longer = ", ".join(f"{row['steps']:,} or more with {row['probability']:g}" for row in steps["shortest"]
                        if isinstance(row["steps"], int))
-    missed = ", ".join(f"{first:,} to {last:,}" for first, last in steps["not_replayed"][:SHOWN])
-    more = len(steps["not_replayed"]) - SHOWN
+    missed = ", ".join(f"{first:,} to {last:,}" for first, last in steps["not_replayed"][:MAX_PARTS_SHOWN])
+    more = len(steps["not_replayed"]) - MAX_PARTS_SHOWN
     return [
         f"seed {facts['seed']}: {steps['replayed']:,} of {steps['steps']:,} steps taken again, {steps['drawn']} of "
         f"{steps['stretches']} stretches behind kept states",
-        f"{steps['splice']:,} wrong steps in a row: found with probability {_chance(steps['found'])} wherever they lie"
-        f" ({_chance(steps['found_on_average'])} on average){f'; {longer}' if longer else ''}",
+        f"{steps['splice']:,} wrong steps in a row: found with probability {_probability_text(steps['found'])} "
+        f"wherever they lie"
+        f" ({_probability_text(steps['found_on_average'])} on average){f'; {longer}' if longer else ''}",
         "steps of another run of the same recipe, wrong only where they begin: found with probability "
-        f"{_chance(steps['joint'])}",
+        f"{_probability_text(steps['joint'])}",
         f"missed: wrong steps within {missed}{f' and {more} more parts' if more > 0 else ''}" if missed
         else "missed: nothing, every step was taken again",
         *(f"{row['unit']}: {row['asked']:,} of {row['items']:,} items asked again; invented answers to "
-          f"{row['invented']:,} of them: found with probability {_chance(row['found'])}" for row in facts["answers"])]
+          f"{row['invented']:,} of them: found with probability {_probability_text(row['found'])}"
+          for row in facts["answers"])]
 
 
 def is_enough(facts: dict[str, Any], confidence: float) -> bool:
@@ -61,6 +63,6 @@ def is_enough(facts: dict[str, Any], confidence: float) -> bool:
     return all(row["found"] >= confidence for row in (facts["steps"], *facts["answers"]))
 
 
-def _chance(value: float) -> str:
-    """A probability that rounding makes neither certain nor impossible."""
+def _probability_text(value: float) -> str:
+    """Text of a probability that rounding makes neither certain nor impossible."""
     return f"{value:.3f}" if value in (0.0, 1.0) or 0.0005 <= value < 0.9995 else ">0.999" if value > 0.5 else "<0.001"

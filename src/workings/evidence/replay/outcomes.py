@@ -1,4 +1,4 @@
-"""What a replay compares beside the metrics of its steps: two checkpoints of one step, and completions made again."""
+"""Comparison of checkpoints, and of completions that are generated again, with the recorded ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from workings.engines.session import ModelSession
 from workings.errors import RecordError
 from workings.evaluation.generate import generate_batch
 from workings.evaluation.settings import EvaluationSettings
-from workings.evidence.replay.answer_selection import DrawnUnit
+from workings.evidence.replay.answer_selection import AnswerPopulation
 from workings.evidence.replay.comparison import MAX_DIFFERENCE, Facts
 from workings.record.digest import bytes_digest, file_digest
 from workings.scoring.items import Item
 
 OPTIMIZER = "optimizer"
-"""Files whose names begin so hold the optimizer's state: compared to the bit, and reported; not judged by a tolerance,
-because a moment near zero has no meaningful relative difference."""
+"""Prefix of the files with the optimizer's state. They are compared to the bit only, without a tolerance, because a
+moment near zero has no meaningful relative difference."""
 
 
 def compare_weights(step: int, recorded: Path, replayed: Path) -> Facts:
-    """How far the tensors of two checkpoint folders differ.
+    """Compare the tensors of two checkpoint folders.
 
     Returns:
         `step`, `files_identical` and `files`, number of `tensors`, the `largest_difference` (norm of the difference
@@ -33,20 +33,21 @@ def compare_weights(step: int, recorded: Path, replayed: Path) -> Facts:
     # By their digests first: identical files need no arithmetic to be called so.
     same = sum((replayed / name).is_file() and file_digest(recorded / name) == file_digest(replayed / name)
                for name in names)
-    largest, where, count = 0.0, "none", 0
+    largest, largest_tensor, count = 0.0, "none", 0
     for name in (name for name in names if not name.startswith(OPTIMIZER)):
         # One pair of tensors is in memory at a time, and not two models.
-        one, other = TensorFile(recorded / name), TensorFile(replayed / name)
-        for tensor in one.names():
+        before, after = TensorFile(recorded / name), TensorFile(replayed / name)
+        for tensor in before.names():
             count += 1
-            difference = _relative(one.read(tensor), other.read(tensor)) if tensor in other.names() else MAX_DIFFERENCE
+            difference = (_relative_norm(before.read(tensor), after.read(tensor)) if tensor in after.names()
+                          else MAX_DIFFERENCE)
             if difference > largest:
-                largest, where = difference, tensor
+                largest, largest_tensor = difference, tensor
     return {"step": step, "files": len(names), "files_identical": int(same), "tensors": count,
-            "largest_difference": largest, "tensor": where}
+            "largest_difference": largest, "tensor": largest_tensor}
 
 
-def _relative(recorded: np.ndarray, replayed: np.ndarray) -> float:
+def _relative_norm(recorded: np.ndarray, replayed: np.ndarray) -> float:
     if recorded.shape != replayed.shape or recorded.dtype != replayed.dtype:
         return MAX_DIFFERENCE
     # Bytes first: equal ones are equal also where they are no numbers, and no copy in float64 is made.
@@ -60,30 +61,30 @@ def _relative(recorded: np.ndarray, replayed: np.ndarray) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedEvaluation:
-    """An evaluation that a run's last state answered, as it was recorded."""
+    """A recorded evaluation of a run's last state."""
 
     unit: str
-    """Its place in the run, e.g. `eval/items`."""
+    """Its path in the run, e.g. `eval/items`."""
     config: Mapping[str, Any]
     rows: Sequence[Mapping[str, Any]]
     """Lines of its predictions."""
 
-    def answers(self, *, by_batch: bool) -> DrawnUnit:
-        """What can be drawn of it: batches as they were asked, or single items. Raises `RecordError`."""
+    def answers(self, *, by_batch: bool) -> AnswerPopulation:
+        """Its answers, in batches as they were generated or as single items. Raises `RecordError`."""
         settings = _settings(self)
-        return DrawnUnit(unit=self.unit, items=len({row["id"] for row in self.rows}), samples=settings.samples,
-                         batch=_items_of_a_batch(settings) if by_batch else 1)
+        return AnswerPopulation(unit=self.unit, items=len({row["id"] for row in self.rows}), samples=settings.samples,
+                         batch=_items_per_batch(settings) if by_batch else 1)
 
 
-def generate_again(session: ModelSession, asked: RecordedEvaluation, drawn: Sequence[int], *,
+def generate_again(session: ModelSession, evaluation: RecordedEvaluation, numbers: Sequence[int], *,
                    by_batch: bool) -> list[dict[str, Any]]:
-    """Completions of some items of an evaluation, beside the recorded ones.
+    """Generate completions of some items of an evaluation again, and compare them with the recorded ones.
 
     Args:
-        session: the model that is asked again.
-        asked: the evaluation.
-        drawn: numbers of the items, or of the batches, in the order in which they were asked.
-        by_batch: ask whole batches, as they were asked: the numbers of a batch may depend on its rows.
+        session: the model.
+        evaluation: the evaluation.
+        numbers: numbers of the items, or of the batches, in the order of the evaluation.
+        by_batch: generate whole batches as they were: the results of a batch may depend on all of its rows.
 
     Returns:
         One record a completion: `unit`, `id`, `sample`, `completion`, `same`.
@@ -91,42 +92,42 @@ def generate_again(session: ModelSession, asked: RecordedEvaluation, drawn: Sequ
     Raises:
         RecordError: the evaluation does not say how it was generated.
     """
-    settings = _settings(asked)
+    settings = _settings(evaluation)
     items: dict[str, Item] = {}
     recorded: dict[tuple[str, int], Mapping[str, Any]] = {}
-    for row in asked.rows:
+    for row in evaluation.rows:
         items.setdefault(row["id"], Item(id=row["id"], prompt=row["prompt"], expected_answer=str(row["gold"])))
         recorded[row["id"], row["sample"]] = row
-    everything, size = list(items.values()), _items_of_a_batch(settings)
+    all_items, size = list(items.values()), _items_per_batch(settings)
     if by_batch:
-        batches = [everything[number * size:(number + 1) * size] for number in drawn]
+        batches = [all_items[number * size:(number + 1) * size] for number in numbers]
     else:
-        some = [everything[number] for number in drawn]
-        batches = [some[start:start + size] for start in range(0, len(some), size)]
-    again = []
+        selected = [all_items[number] for number in numbers]
+        batches = [selected[start:start + size] for start in range(0, len(selected), size)]
+    lines = []
     for batch in batches:
         for answer in generate_batch(session, batch, settings):
             text = answer.text.encode("utf-8", "replace").decode("utf-8")  # as it is recorded
-            again.append({"unit": asked.unit, "id": answer.item.id, "sample": answer.sample, "completion": text,
+            lines.append({"unit": evaluation.unit, "id": answer.item.id, "sample": answer.sample, "completion": text,
                           "same": is_recorded(text, recorded[answer.item.id, answer.sample])})
-    return again
+    return lines
 
 
 def is_recorded(text: str, row: Mapping[str, Any]) -> bool:
-    """Whether a completion is the one that a prediction's line holds, or names by its digest."""
+    """Whether a completion is the recorded one, of which a prediction's line holds the text or the digest."""
     if "completion_sha256" in row:
         return bytes_digest(text.encode("utf-8")) == row["completion_sha256"]
     return bool(text == row["completion"])
 
 
-def _items_of_a_batch(settings: EvaluationSettings) -> int:
+def _items_per_batch(settings: EvaluationSettings) -> int:
     # Cut as the evaluation cut them: a batch counts prompts, and the samples of an item stay together.
     return max(1, settings.batch_size // settings.samples)
 
 
-def _settings(asked: RecordedEvaluation) -> EvaluationSettings:
-    decoding = asked.config.get("decoding")
+def _settings(evaluation: RecordedEvaluation) -> EvaluationSettings:
+    decoding = evaluation.config.get("decoding")
     if not isinstance(decoding, Mapping) or "max_new_tokens" not in decoding:
-        raise RecordError(f"{asked.unit} does not say how it was generated")
+        raise RecordError(f"{evaluation.unit} does not say how it was generated")
     return EvaluationSettings(max_new_tokens=decoding["max_new_tokens"], batch_size=decoding["batch_size"],
                               temperature=decoding["temperature"], samples=decoding["samples"], seed=decoding["seed"])

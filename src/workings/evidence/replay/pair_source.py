@@ -1,4 +1,4 @@
-"""Batches of preference pairs of a record, with what the reference said; and wrong ones that must not come out alike.
+"""Batches of recorded preference pairs with their reference log probabilities, and wrong ones for the controls.
 
 Shape suffixes: A accumulation, B rows, S positions.
 """
@@ -21,43 +21,43 @@ BatchChange = Callable[[Batch], Batch]
 
 @dataclass(frozen=True, kw_only=True)
 class PairSource:
-    """Batches of pairs: they follow from their position, from the record, and from the reference."""
+    """Batches of pairs, which follow from the data position and the reference log probabilities."""
 
     batches: Batches
     recorded: LogProbs
-    """What the reference said."""
-    ask: Callable[[State, Position], LogProbs] | None = None
-    """Asks the reference again about the rows of a batch; None: what is recorded counts."""
+    """Recorded log probabilities of the reference."""
+    compute: Callable[[State, Position], LogProbs] | None = None
+    """Computes those of the rows of a batch again; None: the recorded ones are used."""
     change: BatchChange = lambda batch: batch
-    """For controls: what is learned from in place of the right batch."""
+    """For controls: makes the batch that is used in place of the right one."""
 
     def take(self, state: State, position: Position, step: int) -> StepInputs:
-        """The batch of a step. Raises `RecordError` where the record says nothing of a row."""
+        """The batch of a step. Raises `RecordError` for a row without a recorded log probability."""
         del step
         batch, after = self.batches.at(position)
-        said: Mapping[str, float] = self.recorded
-        # In a later epoch rows have other neighbours than when they were asked about, which may change last bits.
-        if self.ask is not None and position.epoch == 0:
-            said = {**said, **self.ask(state, position)}
-        learned = with_log_probs(batch, self.batches.row_ids(position), said)
-        return StepInputs(batch=self.change(learned), after=after, digest=self.batches.digest(batch))
+        log_probs: Mapping[str, float] = self.recorded
+        # In a later epoch rows have other neighbours than when these were computed, which may change last bits.
+        if self.compute is not None and position.epoch == 0:
+            log_probs = {**log_probs, **self.compute(state, position)}
+        with_reference = with_log_probs(batch, self.batches.row_ids(position), log_probs)
+        return StepInputs(batch=self.change(with_reference), after=after, digest=self.batches.digest(batch))
 
 
 def with_a_pair_swapped(batch: Batch) -> Batch:
-    """A batch in which the rejected row of the first pair is taken for the chosen one."""
+    """The batch with the two rows of the first pair swapped."""
     order = np.arange(batch.tokens.shape[1])
     order[:2] = 1, 0
-    # Of the first micro batch: the first pair of a batch is never an empty one.
+    # In the first micro batch: the first pair of a batch is never an empty one.
     arrays = {name: np.concatenate([x_ABS[:1, order], x_ABS[1:]]) for name, x_ABS in batch.arrays.items()}
-    places = batch.loss_positions
+    positions = batch.loss_positions
     return replace(
         Batch.of(arrays, batch.divided_by),
-        loss_positions=None if places is None else np.concatenate([places[:1, order], places[1:]]),
+        loss_positions=None if positions is None else np.concatenate([positions[:1, order], positions[1:]]),
         distinct_positions=batch.distinct_positions)
 
 
 def with_another_reference(batch: Batch) -> Batch:
-    """A batch in which the reference found the first row half a nat likelier."""
+    """The batch with the reference log probability of the first row increased by 0.5."""
     signal_ABS = batch.signals[REFERENCE].copy()
     signal_ABS[0, 0, batch.loss_mask[0, 0].argmax()] += 0.5
     return replace(batch, signals={REFERENCE: signal_ABS})

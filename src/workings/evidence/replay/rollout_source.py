@@ -1,4 +1,4 @@
-"""Rollouts of a record drawn again: the same prompts, seeds and weights have to give the same completions."""
+"""Batches of recorded rollouts, sampled again: the same prompts, seeds and weights must give the same completions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,13 +14,13 @@ from workings.scoring.rewards import CompletionToReward, total
 from workings.training.rollout_experience import RolloutSampler
 
 MAX_LOG_PROB_DIFFERENCE = 0.25
-"""Nats by which a frozen model may find a token likelier or less likely than it did under other conditions."""
+"""Largest difference, in nats, of a token's log probability under a frozen model and other conditions."""
 Change = Callable[[Rollout, RolloutSampler], Rollout]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedRewards:
-    """Gives a completion that came out as recorded its recorded rewards, and any other one nothing.
+    """Gives a completion that is the recorded one its recorded rewards, and any other completion zeros.
 
     No reward is computed here: level 2 of `verify` does that, and a person's own function is never run from a record.
     """
@@ -28,49 +28,48 @@ class RecordedRewards:
     recorded: Rollout
 
     def score(self, samples: Sequence[CompletionToReward]) -> list[dict[str, float]]:
-        """Of the next samples in the order in which the record has them."""
+        """Rewards of some samples."""
         known = {(prompt.item.id, tuple(sample.completion.tokens), sample.completion.stop_token is None):
                  dict(sample.rewards) for prompt, sample in self.recorded.all_samples}
-        nothing = dict.fromkeys(self.recorded.groups[0].samples[0].rewards, 0.0)
-        return [known.get((sample.item.id, tuple(sample.tokens), sample.truncated), nothing) for sample in samples]
+        zeros = dict.fromkeys(self.recorded.groups[0].samples[0].rewards, 0.0)
+        return [known.get((sample.item.id, tuple(sample.tokens), sample.truncated), zeros) for sample in samples]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrawnAgain:
-    """Batches of recorded updates, their rollouts drawn again by the weights that learn from them."""
+class RolloutSource:
+    """Batches of recorded updates, with rollouts that are sampled again from the weights before the update."""
 
-    drawing: RolloutSampler
+    sampler: RolloutSampler
     recorded: Callable[[int], Rollout | None]
     """The rollout whose first update is this one; None where there is none."""
     exact: bool
-    """Whether the update is taken from what was drawn here. Where other bits are allowed it is taken from the record:
-    the last bits of a log probability would make another batch of the same completions."""
-    change: Change = lambda rollout, drawing: rollout
-    """For controls: what is learned from in place of the right rollout."""
+    """Whether the update uses the completions that are sampled here. Where other bits are allowed it uses the recorded
+    ones: the last bits of a log probability would make another batch of the same completions."""
+    change: Change = lambda rollout, sampler: rollout
+    """For controls: makes the rollout that is used in place of the right one."""
 
     def take(self, state: State, position: Position, step: int) -> StepInputs:
         """The batch of an update. Raises `RecordError` where the record has no rollout for it."""
-        updates = self.drawing.shape.updates
+        updates = self.sampler.shape.updates
         part = (step - 1) % updates
         recorded = self.recorded(step - part)
         if recorded is None:
             raise RecordError(f"no rollout of step {step - part}")
-        learned, drawn = recorded, None
-        # In the middle of a rollout its weights are gone; what it drew stands in the record.
+        used, counts = recorded, None
+        # At a later update of a rollout the weights that sampled it are gone; the recorded rollout is used.
         if part == 0:
-            again = replace(self.drawing, rewarder=RecordedRewards(recorded=recorded)).rollout(state, position, step)
-            if self.drawing.reference is None and recorded.reference_log_probs:
+            again = replace(self.sampler, rewarder=RecordedRewards(recorded=recorded)).rollout(state, position, step)
+            if self.sampler.reference is None and recorded.reference_log_probs:
                 again = replace(again, reference_log_probs=_as_recorded(recorded, again))
-            drawn = _counted(recorded, again)
-            learned = again if self.exact else recorded
-        learned = self.change(learned, self.drawing)
-        batch = self.drawing.batch(learned, step)
+            counts = _counts(recorded, again)
+            used = again if self.exact else recorded
+        batch = self.sampler.batch(self.change(used, self.sampler), step)
         return StepInputs(batch=batch, after=recorded.after if part == updates - 1 else position,
-                          digest=digest_of(batch), drawn=drawn)
+                          digest=digest_of(batch), completion_counts=counts)
 
 
 def _as_recorded(recorded: Rollout, again: Rollout) -> tuple[np.ndarray, ...]:
-    """What an absent teacher said of the completions that came out as recorded; of any other one it teaches nothing."""
+    """Recorded log probabilities of an absent teacher; those of the student for completions that differ."""
     return tuple(
         said if (one.item.id, before.completion) == (other.item.id, after.completion)
         else np.asarray(after.completion.log_probs, np.float32)
@@ -78,17 +77,17 @@ def _as_recorded(recorded: Rollout, again: Rollout) -> tuple[np.ndarray, ...]:
             recorded.trained_samples, again.trained_samples, recorded.reference_log_probs, strict=True))
 
 
-def _counted(recorded: Rollout, again: Rollout) -> dict[str, int]:
-    """How many completions were recorded, and how many of them came out the same, to the frozen model as well."""
-    before, after = ([(prompt.item.id, sample.completion) for prompt, sample in each.all_samples]
-                     for each in (recorded, again))
-    # Not strict: where other completions came out, dynamic sampling may have drawn another number of groups.
+def _counts(recorded: Rollout, again: Rollout) -> dict[str, int]:
+    """Number of recorded completions, and how many are the same again, with the same log probabilities."""
+    before, after = ([(prompt.item.id, sample.completion) for prompt, sample in rollout.all_samples]
+                     for rollout in (recorded, again))
+    # Not strict: with other completions, dynamic sampling may take another number of groups.
     same = sum(one == other for one, other in zip(before, after, strict=False))
-    return {"asked": len(before), "same": same - _judged_otherwise(recorded, again)}
+    return {"asked": len(before), "same": same - _count_other_log_probs(recorded, again)}
 
 
-def _judged_otherwise(recorded: Rollout, again: Rollout) -> int:
-    """How many of the learned completions came out the same, and the frozen model finds a token of them otherwise."""
+def _count_other_log_probs(recorded: Rollout, again: Rollout) -> int:
+    """Number of trained completions that are the same, with a token whose frozen log probability differs."""
     return sum(
         (one.item.id, before.completion) == (other.item.id, after.completion)
         and bool((np.abs(said - known) > MAX_LOG_PROB_DIFFERENCE).any())
@@ -97,21 +96,21 @@ def _judged_otherwise(recorded: Rollout, again: Rollout) -> int:
             strict=False))
 
 
-def with_another_reward(rollout: Rollout, drawing: RolloutSampler) -> Rollout:
-    """A rollout in which the first reward of the first learned completion was one more, and its group judged by it."""
-    return _with_first_group(rollout, lambda group: _rewarded(group, drawing))
+def with_another_reward(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
+    """The rollout with the first reward of the first trained completion increased by 1, and its group's advantages."""
+    return _with_first_group(rollout, lambda group: _rewarded(group, sampler))
 
 
-def with_another_advantage(rollout: Rollout, drawing: RolloutSampler) -> Rollout:
-    """A rollout in which the advantage of the first learned completion was a half more."""
-    del drawing
+def with_another_advantage(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
+    """The rollout with the advantage of the first trained completion increased by 0.5."""
+    del sampler
     return _with_first_group(rollout, lambda group: replace(group, samples=(
         replace(group.samples[0], advantage=group.samples[0].advantage + 0.5), *group.samples[1:])))
 
 
-def with_another_teacher(rollout: Rollout, drawing: RolloutSampler) -> Rollout:
-    """A rollout of which the teacher found the first learned token half a nat likelier."""
-    del drawing
+def with_another_teacher(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
+    """The rollout with the teacher's log probability of the first trained token increased by 0.5."""
+    del sampler
     first, *others = rollout.reference_log_probs
     # One row of the identity: 1 at the first token and 0 at all others.
     return replace(rollout, reference_log_probs=(first + np.eye(1, len(first), dtype=np.float32)[0] / 2, *others))
@@ -125,13 +124,13 @@ def _with_first_group(rollout: Rollout, change: Callable[[Group], Group]) -> Rol
                                          for number, group in enumerate(rollout.groups)))
 
 
-def _rewarded(group: Group, drawing: RolloutSampler) -> Group:
-    assert drawing.reward_settings is not None  # a change of runs with rewards
-    name = drawing.reward_settings.names[0]
+def _rewarded(group: Group, sampler: RolloutSampler) -> Group:
+    assert sampler.reward_settings is not None  # a change of runs with rewards
+    name = sampler.reward_settings.names[0]
     values = [dict(sample.rewards) for sample in group.samples]
     values[0][name] += 1.0
-    rewards = [total(each, drawing.reward_settings) for each in values]
+    totals = [total(rewards, sampler.reward_settings) for rewards in values]
     samples: list[Sample] = [
-        replace(sample, rewards=each, reward=reward, advantage=advantage) for sample, each, reward, advantage in
-        zip(group.samples, values, rewards, drawing.algorithm.advantages(rewards), strict=True)]
+        replace(sample, rewards=rewards, reward=reward, advantage=advantage) for sample, rewards, reward, advantage in
+        zip(group.samples, values, totals, sampler.algorithm.advantages(totals), strict=True)]
     return replace(group, samples=tuple(samples))

@@ -1,7 +1,7 @@
-"""Which steps of a run are taken again, and with which probability that finds wrong ones.
+"""Selection of the steps of a run that are recomputed, and the probability that this detects tampered steps.
 
-A step can only be taken again behind a state that was kept: the first weights, or a checkpoint. So what is drawn is a
-*stretch*: the steps from one such state to the next, or the first few of them.
+A step can only be recomputed from a stored state: the first weights, or a checkpoint. So whole *ranges* are selected:
+the steps from one stored state to the next, or the first few of them.
 """
 
 from bisect import bisect_left, bisect_right
@@ -10,155 +10,160 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from workings.evidence.replay.coverage import chosen, more_than
+from workings.evidence.replay.coverage import choose_numbers, probability_above
 
 LEVELS = (0.5, 0.95, 0.99)
-"""Probabilities for which the answer says from which length on a splice is found with them."""
+"""Probabilities for which the answer names the shortest tampered part that is detected with them."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stretch:
-    """Steps that are taken again one after the other from a kept state."""
+class StepRange:
+    """Steps that are recomputed one after the other from a stored state."""
 
     start: int
     """Step of that state; 0: the first weights."""
     end: int
-    """Last step that is taken again."""
+    """Last step that is recomputed."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepDraw:
-    """Stretches of a run, and those of them that are taken again."""
+class StepSelection:
+    """Ranges of a run, and those of them that are recomputed."""
 
-    stretches: tuple[Stretch, ...]
-    """All that could be drawn, by their start."""
-    drawn: tuple[Stretch, ...]
-    always: Stretch | None
-    """One that every seed takes: the last, whose checkpoint the scores come from."""
+    ranges: tuple[StepRange, ...]
+    """All ranges that could be selected, by their start."""
+    selected: tuple[StepRange, ...]
+    required: StepRange | None
+    """A range that is selected whatever the seed: the last one, whose checkpoint the scores come from."""
     ends_at_states: bool
-    """Whether each ends at the next kept state, whose weights are compared."""
-    last: int
+    """Whether each range ends at the next stored state, whose weights are compared."""
+    step_count: int
     """Steps of the run."""
 
     @classmethod
-    def some(cls, states: Sequence[int], last: int, steps: int, seed: int) -> "StepDraw":
-        """A few steps behind one state that is drawn.
+    def for_step_count(cls, states: Sequence[int], step_count: int, steps: int, seed: int) -> "StepSelection":
+        """A few steps after one state that the seed selects.
 
         Args:
-            states: steps of the kept states that have recorded steps after them, in order.
-            last: steps of the run.
-            steps: how many are taken again.
+            states: steps of the stored states that have recorded steps after them, in order.
+            step_count: steps of the run.
+            steps: how many are recomputed.
             seed: the verifier's.
         """
-        # A single step says nothing about the learning rate, so the place before the last step is not drawn.
-        places = [state for state in states if last - state > 1] or list(states)
-        stretches = tuple(Stretch(start=state, end=min(last, state + steps)) for state in places)
-        number, = chosen(seed, "steps", len(stretches), 1)
-        return cls(stretches=stretches, drawn=(stretches[number],), always=None, ends_at_states=False, last=last)
+        # A single step says nothing about the learning rate, so the state before the last step is not selected.
+        starts = [state for state in states if step_count - state > 1] or list(states)
+        ranges = tuple(StepRange(start=start, end=min(step_count, start + steps)) for start in starts)
+        number, = choose_numbers(seed, "steps", len(ranges), 1)
+        return cls(ranges=ranges, selected=(ranges[number],), required=None, ends_at_states=False,
+                   step_count=step_count)
 
     @classmethod
-    def confident(cls, states: Sequence[int], last: int, *, longest: int | None, splice: int, confidence: float,
-                  seed: int) -> "StepDraw":
-        """As few whole stretches as find a splice of so many steps with this probability; all where that needs all.
+    def for_confidence(cls, states: Sequence[int], step_count: int, *, longest: int | None, tampered_steps: int,
+                       confidence: float, seed: int) -> "StepSelection":
+        """The fewest whole ranges that detect so many tampered steps with this probability, or all of them.
 
         Args:
-            states: as for `some`.
-            last: steps of the run.
+            states: as for `for_step_count`.
+            step_count: steps of the run.
             longest: steps after a state for which a difference can be judged; None: any number.
-            splice: steps in a row that are wrong.
-            confidence: probability over the seeds, wherever the splice lies.
+            tampered_steps: steps in a row that are wrong.
+            confidence: probability over the seeds, wherever the tampered steps are.
             seed: the verifier's.
         """
-        ends = [*states[1:], last]
-        stretches = tuple(Stretch(start=start, end=end if longest is None else min(end, start + longest))
-                          for start, end in zip(states, ends, strict=True))
-        ends_at_states = all(stretch.end == end for stretch, end in zip(stretches, ends, strict=True))
-        others = len(stretches) - 1
+        ends = [*states[1:], step_count]
+        ranges = tuple(StepRange(start=start, end=end if longest is None else min(end, start + longest))
+                       for start, end in zip(states, ends, strict=True))
+        ends_at_states = all(step_range.end == end for step_range, end in zip(ranges, ends, strict=True))
+        others = len(ranges) - 1
 
-        def draw(count: int) -> StepDraw:
-            numbers = [*chosen(seed, "stretches", others, count), others]
-            return cls(stretches=stretches, drawn=tuple(stretches[number] for number in numbers),
-                       always=stretches[-1], ends_at_states=ends_at_states, last=last)
+        def select(count: int) -> StepSelection:
+            numbers = [*choose_numbers(seed, "stretches", others, count), others]
+            return cls(ranges=ranges, selected=tuple(ranges[number] for number in numbers), required=ranges[-1],
+                       ends_at_states=ends_at_states, step_count=step_count)
 
-        # More of them never find less, so the first number that is enough can be searched for; else all are taken.
-        return draw(bisect_left(range(others), True,
-                                key=lambda count: draw(count).detection_probability(splice) >= confidence))
+        # More ranges never detect less, so the first number that is enough can be searched for; else all are selected.
+        return select(bisect_left(range(others), True,
+                                  key=lambda count: select(count).detection_probability(tampered_steps) >= confidence))
 
     @property
     def replayed(self) -> int:
-        """Steps that are taken again."""
-        return sum(stretch.end - stretch.start for stretch in self.drawn)
+        """Steps that are recomputed."""
+        return sum(step_range.end - step_range.start for step_range in self.selected)
 
     def detection_probability(self, length: int) -> float:
-        """Probability that one of so many wrong steps in a row is taken again, where they lie at the worst place."""
-        return min(chance for _, chance in self._places(length))
+        """Probability that one of so many tampered steps in a row is recomputed, for their worst position."""
+        return min(probability for _, probability in self._probabilities_by_position(length))
 
     def mean_detection_probability(self, length: int) -> float:
-        """The same where each place is as likely as every other one."""
-        return sum(count * chance for count, chance in self._places(length)) / (self.last - length + 1)
+        """Mean of the probability over all positions of the tampered steps."""
+        total = sum(count * probability for count, probability in self._probabilities_by_position(length))
+        return total / (self.step_count - length + 1)
 
     @property
     def joint(self) -> float:
-        """Probability of finding one place where the steps of another run of the same recipe begin.
+        """Probability of detecting the position where the steps of another run of the same recipe begin.
 
-        Those steps follow from each other: only the stretch in which they begin is wrong, from there to its end.
+        Those steps follow from each other: only the range in which they begin is wrong, from there to its end.
         """
         if not self.ends_at_states:
             return 0.0
-        others = len(self._drawable)
-        return len(self._free) / others if others else 1.0
+        others = len(self._optional)
+        return len(self._selected_optional) / others if others else 1.0
 
     def shortest(self, confidence: float) -> int | None:
-        """The shortest splice that is found with this probability wherever it lies; None: not even the longest."""
-        if self.detection_probability(self.last) < confidence:
+        """The fewest tampered steps in a row that are always detected with this probability; None: no number is."""
+        if self.detection_probability(self.step_count) < confidence:
             return None
-        # By halves: a longer splice meets at least the stretches that a shorter one in it meets.
-        return 1 + bisect_left(range(1, self.last), True,
+        # By halves: a longer part overlaps at least the ranges that a shorter one in it overlaps.
+        return 1 + bisect_left(range(1, self.step_count), True,
                                key=lambda length: self.detection_probability(length) >= confidence)
 
     def not_replayed(self) -> list[list[int]]:
-        """First and last step of each part of the run that was not taken again."""
+        """First and last step of each part of the run that is not recomputed."""
         parts, next_step = [], 1
-        for stretch in self.drawn:
-            if stretch.start + 1 > next_step:
-                parts.append([next_step, stretch.start])
-            next_step = max(next_step, stretch.end + 1)
-        return parts + ([[next_step, self.last]] if next_step <= self.last else [])
+        for step_range in self.selected:
+            if step_range.start + 1 > next_step:
+                parts.append([next_step, step_range.start])
+            next_step = max(next_step, step_range.end + 1)
+        return parts + ([[next_step, self.step_count]] if next_step <= self.step_count else [])
 
     @property
-    def _drawable(self) -> list[Stretch]:
-        return [stretch for stretch in self.stretches if stretch != self.always]
+    def _optional(self) -> list[StepRange]:
+        return [step_range for step_range in self.ranges if step_range != self.required]
 
     @property
-    def _free(self) -> list[Stretch]:
-        return [stretch for stretch in self.drawn if stretch != self.always]
+    def _selected_optional(self) -> list[StepRange]:
+        return [step_range for step_range in self.selected if step_range != self.required]
 
     @cached_property
-    def _chances(self) -> list[float]:
-        """Probability of meeting one of so many wrong stretches."""
-        population, drawn = len(self._drawable), len(self._free)
-        return [more_than(0, population=population, wrong=wrong, drawn=drawn) for wrong in range(population + 1)]
+    def _probability_by_wrong_ranges(self) -> list[float]:
+        """Probability that one of so many wrong optional ranges is selected, by their number."""
+        population, drawn = len(self._optional), len(self._selected_optional)
+        return [probability_above(0, population=population, wrong=wrong, drawn=drawn)
+                for wrong in range(population + 1)]
 
-    def _places(self, length: int) -> Iterator[tuple[int, float]]:
-        """Numbers of first steps of a splice, with the probability that it is found there."""
-        drawable = self._drawable
-        starts, ends = [each.start for each in drawable], [each.end for each in drawable]
-        places = self.last - length + 1
-        # How many stretches a splice meets changes only where its end enters one or its beginning leaves one.
-        turns = sorted({1, *(place for each in self.stretches for place in (each.start - length + 2, each.end + 1)
-                             if 1 < place <= places)})
-        for first, following in zip(turns, [*turns[1:], places + 1], strict=True):
+    def _probabilities_by_position(self, length: int) -> Iterator[tuple[int, float]]:
+        """Number of first steps of a tampered part, with the probability that it is detected there."""
+        starts = [step_range.start for step_range in self._optional]
+        ends = [step_range.end for step_range in self._optional]
+        positions = self.step_count - length + 1
+        # The number of ranges that a part overlaps changes only where its end enters one or its beginning leaves one.
+        changes = sorted({1, *(position for step_range in self.ranges
+                               for position in (step_range.start - length + 2, step_range.end + 1)
+                               if 1 < position <= positions)})
+        for first, following in zip(changes, [*changes[1:], positions + 1], strict=True):
             begun, over = bisect_right(starts, first + length - 2), bisect_left(ends, first)
-            sure = self.always is not None and self.always.start <= first + length - 2 and self.always.end >= first
-            yield following - first, 1.0 if sure else self._chances[begun - over]
+            sure = (self.required is not None and self.required.start <= first + length - 2
+                    and self.required.end >= first)
+            yield following - first, 1.0 if sure else self._probability_by_wrong_ranges[begun - over]
 
-    def facts(self, splice: int) -> dict[str, Any]:
-        """For the answer: what was taken again, and with which probability that finds a splice of which length."""
+    def to_json(self, tampered_steps: int) -> dict[str, Any]:
+        """For the answer: what was recomputed, and with which probability that detects how many tampered steps."""
         return {
-            "steps": self.last, "replayed": self.replayed, "stretches": len(self.stretches),
-            "drawn": len(self.drawn), "not_replayed": self.not_replayed(), "splice": splice,
-            "found": self.detection_probability(splice), "found_on_average": self.mean_detection_probability(splice),
-            "joint": self.joint,
+            "steps": self.step_count, "replayed": self.replayed, "stretches": len(self.ranges),
+            "drawn": len(self.selected), "not_replayed": self.not_replayed(), "splice": tampered_steps,
+            "found": self.detection_probability(tampered_steps),
+            "found_on_average": self.mean_detection_probability(tampered_steps), "joint": self.joint,
             "shortest": [{"probability": level, "steps": _or_absent(self.shortest(level))} for level in LEVELS]}
 
 

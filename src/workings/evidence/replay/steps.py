@@ -1,4 +1,4 @@
-"""Taking recorded steps again, and taking wrong ones that must not come out the same."""
+"""Recomputes recorded steps, and wrong steps (controls) whose results must differ from the record."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -11,13 +11,13 @@ from workings.evidence.replay.tolerance import Tolerance
 from workings.models.batch import Batch
 from workings.training.schedule import Schedule
 
-OTHER_RATE = 1.1
-"""The control takes its steps with the learning rate times this."""
+CONTROL_RATE_FACTOR = 1.1
+"""Factor of the learning rate in the control with another learning rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InitialState:
-    """A state to start from."""
+    """A state to start from, and its description."""
 
     make: Callable[[], State]
     words: str
@@ -25,17 +25,17 @@ class InitialState:
 
 @dataclass(frozen=True, kw_only=True)
 class StepInputs:
-    """What a step that is taken again is given."""
+    """Inputs of a step that is recomputed."""
 
     batch: Batch
     after: Position
     digest: str
-    drawn: Mapping[str, int] | None = None
-    """Of a step before which completions were drawn again: how many, and how many came out as recorded."""
+    completion_counts: Mapping[str, int] | None = None
+    """If completions were sampled before the step: how many were recorded, and how many are the same again."""
 
 
-class Source(Protocol):
-    """Where the batches of recorded steps come from."""
+class BatchSource(Protocol):
+    """Gives the batches of recorded steps."""
 
     def take(self, state: State, position: Position, step: int) -> StepInputs:
         """The batch of a step; ``state`` is read, not consumed."""
@@ -44,7 +44,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class TraceSource:
-    """Batches of traces: they follow from their position."""
+    """Batches of traces, which follow from the data position alone."""
 
     batches: Batches
 
@@ -57,54 +57,56 @@ class TraceSource:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayPlan:
-    """Steps that were recorded, and everything that is needed to take them again."""
+    """Recorded steps, and everything that is needed to recompute them."""
 
     engine: Engine
-    source: Source
+    source: BatchSource
     schedule: Schedule
     start: InitialState
     position: Position
-    """Where the first of these steps finds its batch."""
+    """Data position of the first step."""
     lines: list[Mapping[str, Any]]
-    """Recorded metrics of the steps to take, in order."""
+    """Recorded metrics of the steps, in order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayedStep:
-    """One step beside the recorded one."""
+    """One recomputed step."""
 
     line: Facts
+    """Its numbers beside the recorded ones."""
     state: State
 
 
-def replay(plan: ReplayPlan) -> Iterator[ReplayedStep]:
-    """Take the recorded steps again, one after the other."""
-    yield from _take(plan, plan.source, plan.start, 1.0, lambda batch: batch)
+def replay_steps(plan: ReplayPlan) -> Iterator[ReplayedStep]:
+    """Recompute the recorded steps, one after the other."""
+    yield from _replay(plan, plan.source, plan.start, 1.0, _unchanged)
 
 
-def controls(plan: ReplayPlan, other_order: Source, other_start: InitialState, other_seed_start: InitialState,
-             tolerance: Tolerance, more: Mapping[str, tuple[str, Source]]) -> dict[str, Facts]:
-    """Wrong replays, each taken until it lies outside the tolerance or the steps end.
+def run_controls(plan: ReplayPlan, other_order: BatchSource, other_start: InitialState, other_seed_start: InitialState,
+                 tolerance: Tolerance, more: Mapping[str, tuple[str, BatchSource]]) -> dict[str, Facts]:
+    """Run wrong replays, each until it is outside the tolerance or the steps end.
 
     Args:
         plan: the right replay.
-        other_order: what another seed gives.
+        other_order: batches of another seed.
         other_start: another checkpoint.
-        other_seed_start: the state that another seed would have begun with; the right one where a checkpoint decides.
-        tolerance: what counts as the same.
-        more: further controls by name, in words, that differ in where their batches come from.
+        other_seed_start: initial state of another seed; the right one where a checkpoint decides.
+        tolerance: the tolerance of the replay.
+        more: further controls by name: description and batches.
     """
-    tries: dict[str, tuple[str, Source, InitialState, float, Callable[[Batch], Batch]]] = {
-        "seed": ("the data of another seed", other_order, other_seed_start, 1.0, _same),
+    controls: dict[str, tuple[str, BatchSource, InitialState, float, Callable[[Batch], Batch]]] = {
+        "seed": ("the data of another seed", other_order, other_seed_start, 1.0, _unchanged),
         # Shows in the loss of the step after it only, so a replay of one step leaves this control inside.
-        "learning_rate": (f"the learning rate times {OTHER_RATE:g}", plan.source, plan.start, OTHER_RATE, _same),
+        "learning_rate": (f"the learning rate times {CONTROL_RATE_FACTOR:g}", plan.source, plan.start,
+                          CONTROL_RATE_FACTOR, _unchanged),
         # The narrowest of the four where batches are large.
         "rows": ("one row left out of every step", plan.source, plan.start, 1.0, without_a_row),
-        "checkpoint": (other_start.words, plan.source, other_start, 1.0, _same),
-        **{name: (words, source, plan.start, 1.0, _same) for name, (words, source) in more.items()},
+        "checkpoint": (other_start.words, plan.source, other_start, 1.0, _unchanged),
+        **{name: (words, source, plan.start, 1.0, _unchanged) for name, (words, source) in more.items()},
     }
-    return {name: _control(words, _take(plan, source, start, rate, change), tolerance)
-            for name, (words, source, start, rate, change) in tries.items()}
+    return {name: _control(words, _replay(plan, source, start, rate, change), tolerance)
+            for name, (words, source, start, rate, change) in controls.items()}
 
 
 def _control(words: str, steps: Iterator[ReplayedStep], tolerance: Tolerance) -> Facts:
@@ -120,34 +122,34 @@ def _control(words: str, steps: Iterator[ReplayedStep], tolerance: Tolerance) ->
     return control
 
 
-def _take(plan: ReplayPlan, source: Source, start: InitialState, rate: float,
+def _replay(plan: ReplayPlan, source: BatchSource, start: InitialState, rate: float,
           change: Callable[[Batch], Batch]) -> Iterator[ReplayedStep]:
     state, position = start.make(), plan.position
     for recorded in plan.lines:
         step = int(recorded["step"])
-        taken = source.take(state, position, step)
-        position = taken.after
+        inputs = source.take(state, position, step)
+        position = inputs.after
         # By the recorded number of the step: a replay from a checkpoint is in the middle of the schedule.
         learning_rate = plan.schedule.at(step) * rate
         # The step consumes the old state; nothing may use it afterwards.
-        state, result = plan.engine.step(state, change(taken.batch), learning_rate)
-        yield ReplayedStep(line=_line(recorded, taken, learning_rate, result), state=state)
+        state, result = plan.engine.step(state, change(inputs.batch), learning_rate)
+        yield ReplayedStep(line=_line(recorded, inputs, learning_rate, result), state=state)
 
 
-def _line(recorded: Mapping[str, Any], taken: StepInputs, rate: float, result: StepResult) -> Facts:
+def _line(recorded: Mapping[str, Any], inputs: StepInputs, rate: float, result: StepResult) -> Facts:
     line: Facts = {
         "step": recorded["step"], "learning_rate": rate,
         "recorded": {"loss": recorded["loss"], "grad_norm": recorded["grad_norm"]},
         "replayed": {"loss": _finite(result.loss), "grad_norm": _finite(result.grad_norm)},
-        "same_batch": taken.digest == recorded["batch_digest"]}
-    return line if taken.drawn is None else line | {"drawn": dict(taken.drawn)}
+        "same_batch": inputs.digest == recorded["batch_digest"]}
+    return line if inputs.completion_counts is None else line | {"drawn": dict(inputs.completion_counts)}
 
 
 def _finite(value: float) -> Any:
     return value if -float("inf") < value < float("inf") else {"absent": "not a finite number"}
 
 
-def _same(batch: Batch) -> Batch:
+def _unchanged(batch: Batch) -> Batch:
     return batch
 
 
@@ -158,7 +160,7 @@ def without_a_row(batch: Batch) -> Batch:
     segments, mask = batch.segment_ids.reshape(-1, length).copy(), batch.loss_mask.reshape(-1, length).copy()
     # The last batches of an epoch are filled up with empty rows, and leaving one of those out changes nothing.
     first = next(number for number in range(len(segments)) if segments[number].any())
-    # Of a packed sequence its first row: segments count from 1, and 0 is padding.
-    gone = segments[first] == 1
-    segments[first][gone], mask[first][gone] = 0, 0.0
+    # The first row of a packed sequence: segments count from 1, and 0 is padding.
+    removed = segments[first] == 1
+    segments[first][removed], mask[first][removed] = 0, 0.0
     return replace(batch, segment_ids=segments.reshape(batch.tokens.shape), loss_mask=mask.reshape(batch.tokens.shape))

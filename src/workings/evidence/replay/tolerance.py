@@ -1,4 +1,4 @@
-"""How far the same steps may lie apart under other conditions, by number format."""
+"""Tolerances: how far the same steps may differ under other conditions, by number format."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ class Tolerance:
     loss: float
     grad_norm: float
     weights: float
-    """Of any one tensor: Euclidean norm of the difference over the tensor's norm."""
+    """Largest of any tensor: Euclidean norm of the difference over the tensor's norm."""
     completions: float
     """Smallest share of greedy completions that are the same text."""
     source: str
@@ -32,27 +32,28 @@ TOLERANCES = {
     "bfloat16": Tolerance(loss=7e-4, grad_norm=2e-3, weights=3e-3, completions=0.7, source=_MEASURED),
     "bfloat16 weights": Tolerance(loss=3e-3, grad_norm=2e-2, weights=3e-2, completions=0.6, source=_MEASURED),
 }
-"""By number format: above what right replays of ten steps differed by under other conditions, below what wrong ones
-did. Measured on CPUs, with models of 0.2 million parameters. A format that is not here has none, and nothing has one
-between a CPU and an accelerator: a replay under such conditions is refused."""
+"""Tolerances by number format: above the differences of right replays of ten steps under other conditions, below those
+of wrong replays. Measured on CPUs, with models of 0.2 million parameters. There is none for other formats, or between a
+CPU and an accelerator: a replay under such conditions is refused."""
 
 
 def number_format(dtypes: Mapping[str, str]) -> str:
-    """The name under which formats have a tolerance: what is computed in, and whether the weights are as coarse.
+    """Key of `TOLERANCES` for number formats: that of the computation, and whether the weights are as coarse.
 
     Args:
         dtypes: `actual_dtypes` of a manifest.
     """
-    stored, computed = (_LONG.get(dtypes.get(key, ""), dtypes.get(key, "")) for key in ("parameters", "compute"))
+    stored, computed = (_LONG_NAMES.get(dtypes.get(key, ""), dtypes.get(key, "")) for key in ("parameters", "compute"))
     # Weights stored in bf16 are rounded at every update, which adds to the rounding of the arithmetic.
     return f"{computed} weights" if stored == computed == "bfloat16" else computed
 
 
-def tolerance_for(dtypes: Mapping[str, str], there: Mapping[str, str], here: Mapping[str, str]) -> Tolerance | None:
+def tolerance_for(dtypes: Mapping[str, str], recorded: Mapping[str, str],
+                  current: Mapping[str, str]) -> Tolerance | None:
     """The tolerance for a run's number formats between two conditions; None where none was measured."""
-    return TOLERANCES.get(number_format(dtypes)) if platform(there) == platform(here) else None
+    return TOLERANCES.get(number_format(dtypes)) if platform(recorded) == platform(current) else None
 
 
 MEASURED_STEPS = 10
 """Steps over which the tolerances were measured: differences grow from step to step."""
-_LONG = {"fp32": "float32", "bf16": "bfloat16"}
+_LONG_NAMES = {"fp32": "float32", "bf16": "bfloat16"}

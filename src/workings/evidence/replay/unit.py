@@ -15,10 +15,10 @@ FOLDER = "replay"
 
 
 def unit_path(run: Path, name: str) -> Path:
-    """Where a replay of this name stands.
+    """Path of the replay with this name.
 
     Raises:
-        RequestError: there is one already; or the name is not one that a record may hold.
+        RequestError: it exists already, or a record may not hold such a name.
     """
     if "/" in name:
         raise RequestError(f"--name {name}", "a name without folders")
@@ -29,7 +29,7 @@ def unit_path(run: Path, name: str) -> Path:
 
 
 def refuse_existing(path: Path) -> None:
-    """Raise `RequestError` where there is a replay already."""
+    """Raise `RequestError` if the replay exists already."""
     if path.exists():
         raise RequestError(f"{path}, which exists", "a new name; a sealed unit never changes", f"--name {path.name}-2")
 
@@ -41,8 +41,8 @@ def write_unit(path: Path, made_from: str, facts: Mapping[str, Any], environment
     Args:
         path: from `unit_path`.
         made_from: root digest of the run.
-        facts: what was replayed and what came out.
-        environment: where it was replayed.
+        facts: contents of `replay.json`.
+        environment: contents of `env_info.json`.
         predictions: completions that were generated again.
 
     Returns:
@@ -55,9 +55,9 @@ def write_unit(path: Path, made_from: str, facts: Mapping[str, Any], environment
     partial.mkdir(parents=True, exist_ok=True)
     lock = DirectoryLock(partial)
     try:
-        # All of this behind the lock. What stands there is that of a replay that was killed, and can be taken again.
+        # Behind the lock: files that are there are those of a replay that was killed, and can be made again.
         _empty(partial)
-        if path.exists():  # another replay has taken the name while this one took its steps
+        if path.exists():  # another replay has taken the name meanwhile
             partial.rmdir()
         refuse_existing(path)
         atomic.write_json(partial / REPLAY, dict(facts))

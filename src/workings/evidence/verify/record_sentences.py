@@ -4,7 +4,7 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.notes import parse_note
-from workings.evidence.replay.comparison import sentence
+from workings.evidence.replay.comparison import replay_sentence
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.tree import shown
 from workings.models.unproven import said_of_recipe
@@ -32,7 +32,7 @@ def record_sentences(record: Record) -> tuple[str, ...]:
             elif unit.kind == SAMPLED:
                 sentences.append(_samples(unit))
             elif unit.kind == "replay":
-                sentences.append(f"{unit.title}: {sentence(unit.json(REPLAY))[:MAX_SENTENCE]}")
+                sentences.append(f"{unit.title}: {replay_sentence(unit.json(REPLAY))[:MAX_SENTENCE]}")
             elif unit.kind == "notes":
                 sentences.append(_note(unit))
         # The checks report what is wrong; a sentence that cannot be made must not end the answer.

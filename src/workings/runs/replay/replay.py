@@ -11,26 +11,25 @@ from workings.config.algorithms import TeacherAlgorithm
 from workings.data.batches import Position
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
-from workings.evidence.replay import steps as replay_steps
-from workings.evidence.replay.answer_selection import AnswerDraw
-from workings.evidence.replay.comparison import SCHEMA, Facts, judge, sentence
+from workings.evidence.replay.answer_selection import AnswerSelection
+from workings.evidence.replay.comparison import SCHEMA, Facts, compare_replay, replay_sentence
 from workings.evidence.replay.conditions import (
     code_text,
     conditions,
+    conditions_of_run,
     device_text,
-    differing,
+    differing_conditions,
     engine_text,
-    of_run,
     on_cpu,
     platform,
 )
-from workings.evidence.replay.coverage import DEFAULT_SPLICE, share_of
-from workings.evidence.replay.distillation_source import TaughtSource, with_another_top_token
+from workings.evidence.replay.coverage import DEFAULT_TAMPERED_SHARE, share_of
+from workings.evidence.replay.distillation_source import DistillationSource, with_another_top_token
 from workings.evidence.replay.outcomes import RecordedEvaluation, compare_weights
 from workings.evidence.replay.pair_source import PairSource, with_a_pair_swapped, with_another_reference
 from workings.evidence.replay.rollout_source import with_another_advantage, with_another_reward, with_another_teacher
-from workings.evidence.replay.step_selection import StepDraw, Stretch
-from workings.evidence.replay.steps import InitialState, ReplayPlan, Source
+from workings.evidence.replay.step_selection import StepRange, StepSelection
+from workings.evidence.replay.steps import BatchSource, InitialState, ReplayPlan, replay_steps, run_controls
 from workings.evidence.replay.tolerance import BITWISE, MEASURED_STEPS, Tolerance, number_format, tolerance_for
 from workings.evidence.replay.unit import unit_path, write_unit
 from workings.record import environment
@@ -65,7 +64,7 @@ class ReplayRequest:
     """Whether the seed draws where to start, too."""
     confidence: float | None = None
     """Take as many steps and answers again as find a splice with this probability; None: ``steps``, ``predictions``."""
-    splice: float = DEFAULT_SPLICE
+    splice: float = DEFAULT_TAMPERED_SHARE
     """Share of the steps, and of the answers of each evaluation, that such a splice replaces."""
     seed: int | None = None
     """Draws what is taken again; None: a random one, which the result names."""
@@ -121,35 +120,37 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     # Before any step: where no tolerance is known, no result could be judged.
     standard = _standard(opened, collected)
     exact = standard.mode == "bitwise"
-    draw = _step_draw(opened, request, len(metrics), standard, seed)
+    selection = _select_steps(opened, request, len(metrics), standard, seed)
     # One for all stretches: it may read what a reference said of every pair.
     source = opened.source(opened.recipe.seed, exact=exact)
-    plans = [_plan(opened, source, stretch, metrics[stretch.start:stretch.end]) for stretch in draw.drawn]
-    say(f"steps to replay: {draw.replayed}, in parts of the run: {len(plans)}; judged by {standard.mode}")
+    plans = [_plan(opened, source, step_range, metrics[step_range.start:step_range.end])
+             for step_range in selection.selected]
+    say(f"steps to replay: {selection.replayed}, in parts of the run: {len(plans)}; judged by {standard.mode}")
     # The controls come after it and use the same engine, whose step is compiled by then.
     taken = [_replay(opened, plan) for plan in plans]
     # Of the first stretch alone: each wrong replay costs as many steps as a right one.
-    controls = _controls(opened, _control_plan(plans[0], draw, metrics, request), draw.drawn[0].start, standard, say)
+    controls = _controls(opened, _control_plan(plans[0], selection, metrics, request),
+                         selection.selected[0].start, standard, say)
     units = answered_units(opened, request.samples) if request.predictions else []
-    answers = _answer_draw(units, request, standard)
+    answers = _select_answers(units, request, standard)
     predictions = ask_again(opened, units, answers, seed, by_batch=exact, say=say)
     # Several are told by their number: the answer lists which parts were not taken again.
     start = plans[0].start.words if len(plans) == 1 else f"{len(plans)} kept states"
     facts: Facts = {
-        "schema": SCHEMA, "run": opened.run.manifest.name, "from_step": draw.drawn[0].start, "start": start,
+        "schema": SCHEMA, "run": opened.run.manifest.name, "from_step": selection.selected[0].start, "start": start,
         "conditions": {"recorded": standard.there, "here": standard.here,
-                       "differing": differing(standard.there, standard.here)},
+                       "differing": differing_conditions(standard.there, standard.here)},
         "mode": standard.mode, "tolerance": standard.tolerance.to_json(), "seed": seed,
         "lines": [line for lines, _ in taken for line in lines], "weights": _worst([weights for _, weights in taken]),
         "controls": controls, "predictions": counted(predictions, request.predictions)}
     if request.drawn or request.confidence is not None:
-        facts["coverage"] = _coverage(draw, answers, request, seed)
+        facts["coverage"] = _coverage(selection, answers, request, seed)
     if isinstance(opened.recipe.algorithm, TeacherAlgorithm):
         facts["teacher"] = opened.teacher.model_dump() if isinstance(opened.teacher, Absent) else opened.teacher.facts
         say("the teacher is asked again" if isinstance(opened.teacher, Teacher) else
             f"what the teacher said counts as recorded: {opened.teacher.absent}")
-    verdict, reasons = judge(facts)
-    facts |= {"verdict": verdict, "reasons": reasons, "sentence": sentence(facts)}
+    verdict, reasons = compare_replay(facts)
+    facts |= {"verdict": verdict, "reasons": reasons, "sentence": replay_sentence(facts)}
     return ReplayResult(facts=facts, predictions=predictions, environment=collected)
 
 
@@ -191,48 +192,52 @@ def _start(opened: ReopenedRun, done: int, asked: int | None) -> int:
                        "leave --from out")
 
 
-def _step_draw(opened: ReopenedRun, request: ReplayRequest, done: int, standard: _Standard, seed: int) -> StepDraw:
+def _select_steps(opened: ReopenedRun, request: ReplayRequest, done: int, standard: _Standard,
+                  seed: int) -> StepSelection:
     """Which steps are taken again."""
     states = [0, *(step for step in opened.checkpoints_by_step if step < done)]
     if request.confidence is not None:
-        return StepDraw.confident(
+        return StepSelection.for_confidence(
             states, done, longest=None if standard.mode == "bitwise" else MEASURED_STEPS,
-            splice=share_of(done, request.splice), confidence=request.confidence, seed=seed)
+            tampered_steps=share_of(done, request.splice), confidence=request.confidence, seed=seed)
     if request.drawn:
-        return StepDraw.some(states, done, request.steps, seed)
+        return StepSelection.for_step_count(states, done, request.steps, seed)
     start = _start(opened, done, request.start)
-    stretch = Stretch(start=start, end=min(done, start + request.steps))
-    return StepDraw(stretches=(stretch,), drawn=(stretch,), always=None, ends_at_states=False, last=done)
+    step_range = StepRange(start=start, end=min(done, start + request.steps))
+    return StepSelection(ranges=(step_range,), selected=(step_range,), required=None, ends_at_states=False,
+                         step_count=done)
 
 
-def _answer_draw(units: Sequence[RecordedEvaluation], request: ReplayRequest, standard: _Standard) -> AnswerDraw:
+def _select_answers(units: Sequence[RecordedEvaluation], request: ReplayRequest,
+                    standard: _Standard) -> AnswerSelection:
     """How many answers are asked for again."""
     evaluations = [unit.answers(by_batch=standard.mode == "bitwise") for unit in units]
     same = standard.tolerance.completions
     if request.confidence is not None:
-        return AnswerDraw.confident(evaluations, same, request.splice, request.confidence)
-    return AnswerDraw.some(evaluations, same, request.predictions)
+        return AnswerSelection.for_confidence(evaluations, same, request.splice, request.confidence)
+    return AnswerSelection.for_item_count(evaluations, same, request.predictions)
 
 
-def _coverage(draw: StepDraw, answers: AnswerDraw, request: ReplayRequest, seed: int) -> Facts:
+def _coverage(selection: StepSelection, answers: AnswerSelection, request: ReplayRequest, seed: int) -> Facts:
     """What was drawn, and which splices that finds; absent confidences are left out."""
-    facts = {"seed": seed, "steps": draw.facts(share_of(draw.last, request.splice)),
-             "answers": answers.facts(request.splice)}
+    facts = {"seed": seed, "steps": selection.to_json(share_of(selection.step_count, request.splice)),
+             "answers": answers.to_json(request.splice)}
     return facts if request.confidence is None else {**facts, "confidence": request.confidence}
 
 
-def _plan(opened: ReopenedRun, source: Source, stretch: Stretch, lines: Sequence[Mapping[str, Any]]) -> ReplayPlan:
-    checkpoint = opened.checkpoint(stretch.start) if stretch.start else None
+def _plan(opened: ReopenedRun, source: BatchSource, step_range: StepRange,
+          lines: Sequence[Mapping[str, Any]]) -> ReplayPlan:
+    checkpoint = opened.checkpoint(step_range.start) if step_range.start else None
     return ReplayPlan(
         engine=opened.engine, source=source,
         schedule=Schedule.of(opened.recipe.training), start=_initial_state(opened, checkpoint),
         position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position(), lines=[*lines])
 
 
-def _control_plan(plan: ReplayPlan, draw: StepDraw, metrics: Sequence[Mapping[str, Any]],
+def _control_plan(plan: ReplayPlan, selection: StepSelection, metrics: Sequence[Mapping[str, Any]],
                   request: ReplayRequest) -> ReplayPlan:
     """The steps that wrong replays take; past a short stretch's end, because one step alone may tell nothing apart."""
-    start, end = draw.drawn[0].start, draw.drawn[0].end
+    start, end = selection.selected[0].start, selection.selected[0].end
     return plan if request.confidence is None else replace(plan, lines=[*metrics[start:max(end, start + STEPS)]])
 
 
@@ -255,7 +260,7 @@ def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> Initia
 def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, standard: _Standard,
               say: Say) -> dict[str, Facts]:
     exact = standard.mode == "bitwise"
-    more: dict[str, tuple[str, Source]] = {}
+    more: dict[str, tuple[str, BatchSource]] = {}
     if opened.recipe.learns_from_rewards:
         changes = {"reward": ("one reward flipped", with_another_reward),
                    "advantage": ("one advantage moved", with_another_advantage)}
@@ -268,7 +273,7 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, standard: _
         wrong = {"pair": ("one pair of every step swapped", with_a_pair_swapped),
                  "reference": ("one log probability of the reference moved", with_another_reference)}
         more = {name: (words, replace(plan.source, change=change)) for name, (words, change) in wrong.items()}
-    elif isinstance(plan.source, TaughtSource):
+    elif isinstance(plan.source, DistillationSource):
         more = {"teacher": ("one log probability of the teacher moved",
                             replace(plan.source, change=with_another_top_token))}
     say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
@@ -281,7 +286,7 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, standard: _
     # After a checkpoint a seed decides the order of rows only; at step 0 it may decide the first weights as well.
     begun = plan.start if from_step else InitialState(
         make=lambda: opened.initial_state(opened.engine, other_seed), words="another seed")
-    return replay_steps.controls(plan, opened.source(other_seed, exact=exact), other, begun, standard.tolerance, more)
+    return run_controls(plan, opened.source(other_seed, exact=exact), other, begun, standard.tolerance, more)
 
 
 def _standard(opened: ReopenedRun, collected: Mapping[str, Any]) -> _Standard:
@@ -294,14 +299,15 @@ def _standard(opened: ReopenedRun, collected: Mapping[str, Any]) -> _Standard:
         collected, engine=engine_text(manifest.engine, registered.distribution, registered.version),
         code=code_text(code.commit or code.absent_because, code.dirty_diff_sha256 or code.absent_because),
         device=device_text(device.platform, device.kind, device.count), mesh=device.mesh, packages=packages)
-    there = of_run(manifest, loads((opened.run.path / ENVIRONMENT).read_bytes()), packages)
-    if not differing(there, here) and on_cpu(there):
+    there = conditions_of_run(manifest, loads((opened.run.path / ENVIRONMENT).read_bytes()), packages)
+    if not differing_conditions(there, here) and on_cpu(there):
         return _Standard(there=there, here=here, tolerance=BITWISE, mode="bitwise")
     tolerance = tolerance_for(manifest.actual_dtypes, there, here)
     # Refused and not judged: no limit was ever measured for such conditions.
     if tolerance is None:
         raise RequestError(f"{opened.run.path}, computed in {number_format(manifest.actual_dtypes)} on a "
-                           f"{platform(there)} under other conditions than here: " + ", ".join(differing(there, here)),
+                           f"{platform(there)} under other conditions than here: "
+                           + ", ".join(differing_conditions(there, here)),
                            "the conditions of the run, or a number format and devices that have a tolerance",
                            "replay it where it was trained")
     return _Standard(there=there, here=here, tolerance=tolerance, mode="tolerance")
@@ -310,7 +316,7 @@ def _standard(opened: ReopenedRun, collected: Mapping[str, Any]) -> _Standard:
 def _replay(opened: ReopenedRun, plan: ReplayPlan) -> tuple[list[Facts], Facts]:
     """The lines of the replayed steps, and the weights after them where the run kept a checkpoint of that step."""
     lines, state = [], None
-    for step in replay_steps.replay(plan):
+    for step in replay_steps(plan):
         lines.append(step.line)
         # Only the newest state is held: each is as large as the model with its optimizer.
         state = step.state

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RequestError
-from workings.evidence.replay.answer_selection import AnswerDraw
+from workings.evidence.replay.answer_selection import AnswerSelection
 from workings.evidence.replay.comparison import Facts
-from workings.evidence.replay.coverage import chosen
+from workings.evidence.replay.coverage import choose_numbers
 from workings.evidence.replay.outcomes import RecordedEvaluation, generate_again
 from workings.record import jsonl
 from workings.record.canonical import loads
@@ -29,18 +29,18 @@ def answered_units(opened: ReopenedRun, samples: Sequence[Path]) -> list[Recorde
     return [*_own_evaluations(opened.run), *_drawn_by(opened.run, samples)]
 
 
-def ask_again(opened: ReopenedRun, units: Sequence[RecordedEvaluation], draw: AnswerDraw, seed: int, *,
+def ask_again(opened: ReopenedRun, units: Sequence[RecordedEvaluation], selection: AnswerSelection, seed: int, *,
               by_batch: bool, say: Callable[[str], None]) -> list[dict[str, Any]]:
     """Completions of the items that a seed draws of each unit, beside the recorded ones."""
     if not units:
         return []
     say("answers asked again: " + ", ".join(
-        f"{each.asked(count)} of {each.items} items of {each.unit}"
-        for each, count in zip(draw.evaluations, draw.drawn, strict=True)))
+        f"{population.items_in(count)} of {population.items} items of {population.unit}"
+        for population, count in zip(selection.evaluations, selection.batch_counts, strict=True)))
     session = opened.session(
         opened.engine, opened.engine.restore(opened.checkpoint(opened.run.manifest.completed_steps).path))
-    return [line for unit, each, count in zip(units, draw.evaluations, draw.drawn, strict=True)
-            for line in generate_again(session, unit, chosen(seed, each.unit, each.population, count),
+    return [line for unit, population, count in zip(units, selection.evaluations, selection.batch_counts, strict=True)
+            for line in generate_again(session, unit, choose_numbers(seed, population.unit, population.batches, count),
                                        by_batch=by_batch)]
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workings.errors import RecordError, RequestError
-from workings.evidence.replay.comparison import SCHEMA, is_outside, judge, sentence
-from workings.evidence.replay.conditions import PACKAGE, conditions, differing, of_run, on_cpu
+from workings.evidence.replay.comparison import SCHEMA, compare_replay, is_outside, replay_sentence
+from workings.evidence.replay.conditions import PACKAGE, conditions, conditions_of_run, differing_conditions, on_cpu
 from workings.evidence.replay.coverage import is_enough, sentences
 from workings.evidence.replay.tolerance import BITWISE, tolerance_for
 from workings.evidence.verify.checks.data_order import learns_from_pairs
@@ -83,7 +83,7 @@ def recorded_replays(unit: Unit) -> Iterator[CheckFinding]:
     if not problems and facts["verdict"] != "passed":
         yield not_checked(f"the replay is open: {join_first(facts['reasons'])}", unit, blocking=False)
         return
-    yield finding_from(problems, sentence(facts) if not problems else "", unit)
+    yield finding_from(problems, replay_sentence(facts) if not problems else "", unit)
 
 
 @check("replay.steps", level=3, title="steps of the run, taken again, come out as recorded", units=every_run,
@@ -92,8 +92,8 @@ def steps(unit: Unit) -> Iterator[CheckFinding]:
     """Losses, gradient norms and, where the run kept a checkpoint there, weights, against the record."""
     facts = _replay_of(unit)
     # Controls and completions have checks of their own; left in, one of them would decide this check too.
-    verdict, reasons = judge(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
-    told = sentence(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
+    verdict, reasons = compare_replay(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
+    told = replay_sentence(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
     if verdict == "inconclusive":
         yield not_checked(join_first(reasons), unit)
     else:
@@ -193,11 +193,11 @@ def _replay(unit: Unit) -> dict[str, Any] | CheckFinding | RecordError:
 
 def _conclusion_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
     """What the replay concludes against what follows from its numbers."""
-    verdict, reasons = judge(dict(facts))
+    verdict, reasons = compare_replay(dict(facts))
     problems = []
     if (facts["verdict"], facts["reasons"]) != (verdict, reasons):
         problems.append(f"{REPLAY} says {str(facts['verdict'])[:20]}, its numbers say {verdict}")
-    if facts["sentence"] != sentence(dict(facts)):
+    if facts["sentence"] != replay_sentence(dict(facts)):
         problems.append(f"{REPLAY}: its sentence is not the one that its numbers give")
     expected = _expected_controls(run)
     if set(facts["controls"]) != expected:
@@ -244,12 +244,12 @@ def _condition_problems(facts: Mapping[str, Any], unit: Unit) -> list[str]:
     there, here = facts["conditions"]["recorded"], facts["conditions"]["here"]
     packages = [name.removeprefix(PACKAGE) for name in there if name.startswith(PACKAGE)]
     problems = []
-    if there != of_run(run.manifest, run.json(ENVIRONMENT), packages):
+    if there != conditions_of_run(run.manifest, run.json(ENVIRONMENT), packages):
         problems.append("the recorded conditions are not those of the run")
     own = conditions(unit.json(REPLAY_ENVIRONMENT), engine="", code="", device="", mesh={}, packages=packages)
     problems += [f"{name} is {str(here.get(name))[:40]!r}, {REPLAY_ENVIRONMENT} says {own[name][:40]!r}"
                  for name in (*OWN_MACHINE, *(PACKAGE + name for name in packages)) if here.get(name) != own[name]]
-    names = differing(there, here)
+    names = differing_conditions(there, here)
     bitwise = not names and on_cpu(there)
     if names != facts["conditions"]["differing"] or facts["mode"] != ("bitwise" if bitwise else "tolerance"):
         problems.append(f"judged as {str(facts['mode'])[:20]}, the conditions ask for another way")
