@@ -83,9 +83,9 @@ def test_a_reference_that_said_something_else_is_found_by_replaying(begun):
     """Where all bits have to agree, the reference is asked again; what the record says does not count."""
     opened = reopen_run(begun[2], ReplayInputs())
     told, asked = (opened.source(opened.recipe.seed, exact=exact) for exact in (False, True))
-    assert told.ask is None
+    assert told.compute is None
     state = opened.initial_state(opened.engine, opened.recipe.seed)
-    said = asked.ask(state, Position())
+    said = asked.compute(state, Position())
     assert len(said) == 4
     assert said == {name: told.recorded[name] for name in said}
 
