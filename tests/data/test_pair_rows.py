@@ -17,7 +17,7 @@ from workings.data.preferences import PreferencePair
 from workings.data.row_cache import cached_rows
 from workings.data.rows import build_rows
 from workings.data.traces import Trace
-from workings.engines.shared_beginnings import SharedBeginnings
+from workings.engines.prefix_sharing import PrefixSharing
 from workings.errors import RecordError, RequestError
 from workings.models.chat import ChatTemplate
 
@@ -141,7 +141,7 @@ def test_every_batch_has_at_most_the_distinct_positions_that_are_said_of_its_sha
         batch, _ = batches.at(Position(0, number))
         assert batch.distinct_positions == batches.blank(batch.tokens.shape).distinct_positions
         # Rows of other pairs begin with the template's words, too, so that fewer are left.
-        assert 0 < SharedBeginnings.count(batch) < batch.distinct_positions < batch.tokens[0].size
+        assert 0 < PrefixSharing.count(batch) < batch.distinct_positions < batch.tokens[0].size
     # By hand, of the first pair: both rows, less what they begin with up to the first token in which they differ.
     chosen, rejected = (row.tokens.tolist() for row in pairs.pair(0))
     alike = next(i for i, (one, other) in enumerate(zip(chosen, rejected, strict=False)) if one != other)

@@ -13,18 +13,18 @@ from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 from tests.engines.tiny import random_batch, request, tiny_shape  # noqa: E402
 from workings.config.training import PrecisionConfig  # noqa: E402
-from workings.engines.torch.card import check, layers, operations  # noqa: E402
 from workings.engines.torch.engine import TorchEngine  # noqa: E402
 from workings.engines.torch.spec import with_kernels  # noqa: E402
 from workings.engines.torch.step import micro_batch_objective, to_rows  # noqa: E402
 from workings.engines.torch.trace.inspect import TracedCard, inspect_step  # noqa: E402
+from workings.engines.torch.triton import check, layers, operations  # noqa: E402
 from workings.models.batch import BatchShape  # noqa: E402
 
 ON_CARD = torch.cuda.is_available()
 CPU = torch.device("cpu")
 BLOCKS_OF_LOSS = """
 import json, torch
-from workings.engines.torch.card import loss
+from workings.engines.torch.triton import loss
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 found = []
 for vocabulary, targets, cap, dtype in ((37, 1, 0.0, torch.float32), (300, 3, 5.0, torch.float32),
@@ -44,8 +44,8 @@ print(json.dumps(found))
 """
 INTERPRETED = """
 import json, torch
-from workings.engines.torch.card import check, operations
-from workings.engines.torch.card import kernels
+from workings.engines.torch.triton import check, operations
+from workings.engines.torch.triton import kernels
 cpu, fill, apart = torch.device("cpu"), operations._fill, {}
 for name, compute in check.CASES.items():
     if name != "loss":
@@ -73,7 +73,7 @@ def test_the_kernel_of_the_loss_computes_what_its_plain_version_does(run_python)
 @needs_triton
 def test_the_other_kernels_compute_what_their_plain_versions_do(run_python) -> None:
     if ON_CARD:
-        assert check.finding(torch.device("cuda")) == ""
+        assert check.kernel_problem(torch.device("cuda")) == ""
         return
     apart = json.loads(run_python("-c", INTERPRETED, environment={"TRITON_INTERPRET": "1"}).stdout)
     assert apart.keys() == check.CASES.keys() - {"loss"}
@@ -83,7 +83,7 @@ def test_the_other_kernels_compute_what_their_plain_versions_do(run_python) -> N
 
 @pytest.mark.skipif(not ON_CARD, reason="needs an NVIDIA card")
 def test_products_are_not_rounded() -> None:
-    from workings.engines.torch.card.loss import add_product_
+    from workings.engines.torch.triton.loss import add_product_
 
     random = torch.Generator().manual_seed(0)
     left, right = (torch.randn(64, size, generator=random).bfloat16() for size in (48, 32))
@@ -153,12 +153,12 @@ def test_why_a_card_has_no_kernels_is_said(monkeypatch: pytest.MonkeyPatch, inst
                                            capability: tuple[int, int], said: str) -> None:
     monkeypatch.setattr(check, "find_spec", lambda name: installed)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    check.finding.cache_clear()
+    check.kernel_problem.cache_clear()
     try:
-        assert said in check.finding(torch.device("cuda"))
-        assert not check.serves(torch.device("cuda"))
+        assert said in check.kernel_problem(torch.device("cuda"))
+        assert not check.kernels_run_on(torch.device("cuda"))
     finally:
-        check.finding.cache_clear()
+        check.kernel_problem.cache_clear()
 
 
 @pytest.mark.parametrize("case", check.CASES)
@@ -177,11 +177,11 @@ def test_a_kernel_that_fails_or_computes_something_else_is_found(monkeypatch: py
 
     for compute, said in ((right, ""), (second_is_wrong, "off by 0.1"), (fails, "Failed to find C compiler.")):
         monkeypatch.setitem(check.CASES, case, compute)
-        check.finding.cache_clear()
+        check.kernel_problem.cache_clear()
         try:
-            found = check.finding(CPU)
+            found = check.kernel_problem(CPU)
         finally:
-            check.finding.cache_clear()
+            check.kernel_problem.cache_clear()
         assert said in found
         assert found.startswith(case if said else "")
         assert bool(found) is bool(said)

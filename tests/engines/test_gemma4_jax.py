@@ -21,7 +21,7 @@ from workings.engines.jax.params_tree import LAYERS, flatten_params, layer_numbe
 from workings.engines.jax.step import gradients
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
-from workings.models.weights import PER_LAYER_EMBEDDING, Loop, is_frozen, layer_loops, tensor_shapes
+from workings.models.weights import PER_LAYER_EMBEDDING, LayerLoop, is_frozen, layer_loops, tensor_shapes
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
@@ -54,10 +54,11 @@ def arrays(state: Any) -> dict[str, np.ndarray]:
 
 def test_layers_make_loops_of_places_with_equal_tensors() -> None:
     shape = tiny_shape("gemma4")
-    assert layer_loops(shape) == (Loop(2, ((0, 2), (1, 3))), Loop(1, ((4,),)), Loop(1, ((5,),)))
+    assert layer_loops(shape) == (LayerLoop(2, ((0, 2), (1, 3))), LayerLoop(1, ((4,),)), LayerLoop(1, ((5,),)))
     assert set(stacks(shape).values()) == {"0:4:2.", "1:4:2.", "4:5:1.", "5:6:1."}
-    assert layer_loops(tiny_shape("gemma3", layers=5)) == (Loop(5, ((0, 1, 2, 3, 4),)),)
-    assert layer_loops(NEIGHBORS) == (Loop(2, ((0, 1, 3, 4), (2, 5))), Loop(2, ((6, 7),)), Loop(1, ((8,),)))
+    assert layer_loops(tiny_shape("gemma3", layers=5)) == (LayerLoop(5, ((0, 1, 2, 3, 4),)),)
+    assert layer_loops(NEIGHBORS) == (
+        LayerLoop(2, ((0, 1, 3, 4), (2, 5))), LayerLoop(2, ((6, 7),)), LayerLoop(1, ((8,),)))
     assert list(stacks(NEIGHBORS).values()) == ["0-1:6:3.", "2:6:3.", "6:8:1.", "8:9:1."]
     for each in (shape, NEIGHBORS):
         for layers, prefix in stacks(each).items():

@@ -20,7 +20,7 @@ from workings.engines.safetensors_file import TensorFile
 from workings.engines.torch import embedding
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.four_bit import FourBitLinear
-from workings.engines.torch.lora import weights
+from workings.engines.torch.lora import base_weights
 from workings.engines.torch.spec import build_spec
 from workings.engines.torch.step import State, empty_state
 from workings.engines.torch.trace.events import live_peak
@@ -49,7 +49,7 @@ def rough(engine: TorchEngine) -> State:
     state = roughened(engine)
     draw = torch.Generator().manual_seed(2)
     with torch.no_grad():
-        for name, x in weights(state.model).items():
+        for name, x in base_weights(state.model).items():
             if name.endswith("layer_scalar"):
                 assert isinstance(x, torch.Tensor)
                 x.copy_(0.5 + torch.rand(x.shape, generator=draw))
@@ -211,11 +211,11 @@ def test_nothing_trains_what_is_frozen_and_a_resumed_run_is_the_same(changes: di
     engine = opened(**changes)
     state = rough(engine)
     shape = engine.spec.shape
-    before = {name: x.clone() for name, x in weights(state.model).items() if isinstance(x, torch.Tensor)}
+    before = {name: x.clone() for name, x in base_weights(state.model).items() if isinstance(x, torch.Tensor)}
     assert before.keys() == tensor_shapes(shape).keys()
     assert {str(x.dtype) for x in before.values()} == {str(engine.spec.parameter_dtype)}
     state, _ = losses(engine, state, 4)
-    for name, x in weights(state.model).items():
+    for name, x in base_weights(state.model).items():
         assert torch.equal(x, before[name]) == is_frozen(name, shape), name
     trained = {name for name in before if not is_frozen(name, shape)}
     assert state.trained.keys() == trained
@@ -255,14 +255,14 @@ def test_adapters_leave_everything_else_as_it_was(form: str, tmp_path: Path) -> 
     first.export(rough(first), base)
     engine = opened(form, method=LORA)
     state = engine.load(base)
-    before = {name: x.clone() for name, x in weights(state.model).items() if isinstance(x, torch.Tensor)}
+    before = {name: x.clone() for name, x in base_weights(state.model).items() if isinstance(x, torch.Tensor)}
     shape = engine.spec.shape
     keys = {name for name in state.trained if "k_proj.lora_A" in name}
     assert len(keys) == shape.layers - shape.shared_kv_layers
     assert {name.split(".")[-3] for name in state.trained} == set(LORA.target_modules)
     state, found = losses(engine, state, 6)
     assert found[-1] < found[0]
-    assert all(torch.equal(x, before[name]) for name, x in weights(state.model).items())
+    assert all(torch.equal(x, before[name]) for name, x in base_weights(state.model).items())
     engine.export(state, out)
     tokens = np.random.default_rng(0).integers(0, 61, (1, 14)).astype(np.int32)
     ours = our_logits(engine, state, tokens)
@@ -282,7 +282,7 @@ def test_four_bits_hold_projections_alone(form: str) -> None:
         wide["shared_mlp_width"] = 128
     engine = opened(form, shape=wide, method=QloraConfig(name="qlora", rank=2))
     state = engine.init(0)
-    four_bit = {name for name, place in weights(state.model).items() if isinstance(place, FourBitLinear)}
+    four_bit = {name for name, place in base_weights(state.model).items() if isinstance(place, FourBitLinear)}
     kept = {name for name in tensor_shapes(engine.spec.shape) if name not in four_bit}
     assert all(".self_attn." in name or ".mlp." in name for name in four_bit)
     assert not [name for name in kept if name.endswith("_proj.weight") and (".self_attn." in name or ".mlp." in name)]

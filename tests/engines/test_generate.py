@@ -56,10 +56,10 @@ def test_on_a_cpu_lengths_between_powers_of_two_are_used_and_answers_keep_their_
 def test_a_sliding_layer_keeps_its_window_and_no_more(engine: JaxEngine) -> None:
     shape = engine.spec.shape
     keys = jax.ShapeDtypeStruct((2, 8, 16, shape.kv_heads, shape.head_dim), np.float32)
-    rings = jax.eval_shape(lambda k: cache.fill(shape, engine.layout, {"": (k, k)}, 16), keys)
+    rings = jax.eval_shape(lambda k: cache.from_prompts(shape, engine.layout, {"": (k, k)}, 16), keys)
     assert {kind: ring.keys.shape[:3] for kind, ring in rings.items()} == {"local": (1, 8, 4), "global": (1, 8, 32)}
     llama = tiny_shape("llama")
-    assert set(jax.eval_shape(lambda k: cache.fill(llama, engine.layout, {"": (k, k)}, 16), keys)) == {"global"}
+    assert set(jax.eval_shape(lambda k: cache.from_prompts(llama, engine.layout, {"": (k, k)}, 16), keys)) == {"global"}
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.int8 import CODES, dequantize, quantize, stored_shapes
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.frozen_linear import EightBitLinear, FrozenLinear, to_eight_bits
-from workings.engines.torch.lora import weights
+from workings.engines.torch.lora import base_weights
 
 WEIGHT = np.random.default_rng(0).normal(size=(48, 33)).astype(np.float32)
 WEIGHT[3], WEIGHT[4, :3], WEIGHT[5, 0] = 0.0, (127.0, 63.5, -0.5), 1e4
@@ -64,7 +64,7 @@ def test_a_model_in_eight_bits_is_that_of_the_weights_that_they_stand_for(tmp_pa
     asked = {"method": QloraConfig(name="qlora", rank=1), "frozen_bits": "int8", "precision": precision}
     ours, theirs = JaxEngine.open(request(shape, **asked)), TorchEngine.open(request(shape, **asked))
     state, other = (engine.load(base, trainable=False) for engine in (ours, theirs))
-    places = {name: place for name, place in weights(other.model).items() if isinstance(place, FrozenLinear)}
+    places = {name: place for name, place in base_weights(other.model).items() if isinstance(place, FrozenLinear)}
     assert len(places) == 7 * shape.layers
     for name, codes in state["params"]["layers"].items():
         if name.endswith(CODES):

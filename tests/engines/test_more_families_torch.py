@@ -20,7 +20,7 @@ from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, MemoryConfig
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.four_bit import FourBitLinear
-from workings.engines.torch.lora import weights
+from workings.engines.torch.lora import base_weights
 from workings.models.batch import Batch
 
 PACKED = ("smollm3", "olmo3")
@@ -117,7 +117,7 @@ def test_four_bits_hold_every_projection(family: str) -> None:
     state, found = losses(engine, engine.init(0), 6)
     assert found[-1] < found[0]
     # Six of a layer with a state, of which Qwen 3.5 has two here.
-    assert sum(isinstance(place, FourBitLinear) for place in weights(state.model).values()) == (
+    assert sum(isinstance(place, FourBitLinear) for place in base_weights(state.model).values()) == (
         26 if family == "qwen3_5" else 28)
 
 

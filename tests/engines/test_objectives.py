@@ -13,13 +13,13 @@ from tests.engines.tiny import random_batch, request, tiny_shape, with_signals
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdamWConfig, MemoryConfig, PrecisionConfig
 from workings.engines.base import AdapterEngine, EngineRequest
-from workings.engines.jax.compare import logits as jax_logits
 from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.logits import logits as jax_logits
 from workings.engines.jax.model import final_logits, hidden_states, unembedding
 from workings.engines.jax.objective import ARRAY
 from workings.engines.jax.params_tree import flatten_params
-from workings.engines.torch.compare import logits as torch_logits
 from workings.engines.torch.engine import TorchEngine
+from workings.engines.torch.logits import logits as torch_logits
 from workings.engines.torch.loss import linear_log_probs
 from workings.errors import RequestError
 from workings.models.batch import Batch

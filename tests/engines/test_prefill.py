@@ -7,7 +7,7 @@ import pytest
 
 from tests.engines.tiny import request, tiny_shape
 from workings.engines import prefill
-from workings.engines.base import Completion
+from workings.engines.base import Completion, GenerationShape
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.generate import prompt_batches
 from workings.engines.jax.programs import generation_sizes
@@ -76,7 +76,7 @@ def test_batches_hold_whole_groups_and_are_those_that_are_planned(rows: int, gro
         assert len(batch.tokens) % devices == 0
         assert batch.real.size == batch.lengths.size == len(every) <= 128
     assert batches[0].tokens.shape[0] == read
-    assert generation_sizes(rows, 5, 4, devices, group) == (read, batches[0].real.size, 16, 4 * 4)
+    assert generation_sizes(GenerationShape(rows, 5, 4), devices, group) == (read, batches[0].real.size, 16, 4 * 4)
 
 
 @pytest.mark.parametrize(("engine", "family"), [
@@ -106,8 +106,8 @@ def test_a_prompt_that_is_read_once_has_the_completions_of_one_that_is_read_for_
 def test_each_prompt_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = TorchEngine.open(request(tiny_shape()))
     state, read = engine.init(0), []
-    inner = generate._read
-    monkeypatch.setattr(generate, "_read", lambda spec, model, tokens, lengths: read.append(tokens.shape) or inner(
+    inner = generate._prefill
+    monkeypatch.setattr(generate, "_prefill", lambda spec, model, tokens, lengths: read.append(tokens.shape) or inner(
         spec, model, tokens, lengths))
     prompts = [[number + 1] * (number % 3 + 1) for number in range(40) for _ in range(6)]
     asked: dict[str, Any] = {"max_new_tokens": 2, "stop_ids": [], "temperature": 1.0, "seeds": range(240)}

@@ -20,7 +20,7 @@ from workings.engines.base import program_shape
 from workings.engines.torch import generate
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.linear_attention import MODEL_TYPE, by_own_operations, delta_rule
-from workings.engines.torch.lora import weights
+from workings.engines.torch.lora import base_weights
 from workings.engines.torch.spec import build_spec
 from workings.engines.torch.step import State, empty_state
 from workings.engines.torch.trace.events import live_peak
@@ -129,14 +129,14 @@ def test_answers_of_prompts_together_are_those_of_each_alone(form: str, monkeypa
     state = roughened(engine)
     prompts = [[3, 1], [3, 1], [5], [5], *[rows(1, 70)[0].tolist()] * 2, [9, 8], [9, 8]]
     taken: list[int] = []
-    read = generate.read_prompts
+    read = generate.prefill_prompts
 
     def watched(spec: Any, model: Any, tokens: torch.Tensor, lengths: torch.Tensor, copies: int = 1) -> Any:
         assert len(set(lengths.tolist())) == 1, "padding would enter a state"
         taken.append(copies)
         return read(spec, model, tokens, lengths, copies)
 
-    monkeypatch.setattr(generate, "read_prompts", watched)
+    monkeypatch.setattr(generate, "prefill_prompts", watched)
     answers = engine.generate(state, prompts, max_new_tokens=9, stop_ids=[])
     assert taken == [2, 2, 2]
     for prompt, answer in zip(prompts, answers, strict=True):
@@ -164,9 +164,9 @@ def test_weights_stored_in_bf16_compute_in_fp32_with_a_cache_as_without() -> Non
     exact = opened()
     state, other = roughened(engine), exact.init(0)
     with torch.no_grad():
-        for name, x in weights(other.model).items():
+        for name, x in base_weights(other.model).items():
             assert isinstance(x, torch.Tensor)
-            x.copy_(weights(state.model)[name])
+            x.copy_(base_weights(state.model)[name])
     tokens = rows(2, 70)
     np.testing.assert_allclose(our_logits(engine, state, tokens), our_logits(exact, other, tokens), atol=1e-5)
     prompts = rows(2, 12).tolist()
@@ -178,7 +178,7 @@ def test_the_first_states_decay_at_many_rates() -> None:
     """Rates from 1 to 16, step sizes from a thousandth to a tenth: a token leaves a head 20 to 99.9 % of its state."""
     engine = opened(shape={"linear_value_heads": 64, "linear_key_heads": 64})
     found = {name.removeprefix("model.layers.0.linear_attn."): x.detach()
-             for name, x in weights(engine.init(0).model).items() if isinstance(x, torch.Tensor)}
+             for name, x in base_weights(engine.init(0).model).items() if isinstance(x, torch.Tensor)}
     rates, steps = found["A_log"].exp(), torch.nn.functional.softplus(found["dt_bias"])
     assert 1 <= rates.min() < 2 < 15 < rates.max() <= 16
     assert 1e-3 <= steps.min() < 2e-3 < 0.05 < steps.max() <= 0.1001
@@ -222,7 +222,7 @@ def test_rows_share_neither_a_sequence_nor_their_beginnings() -> None:
     [refused] = TorchEngine.refusals(replace(request(tiny_shape("qwen3_5")), packed=True))
     assert (str(refused.error()), TorchEngine.refusals(request(tiny_shape("qwen3_5")))) == (str(caught.value), [])
     engine = opened(cpu_optimizations=True)
-    assert not engine.spec.share_beginnings
+    assert not engine.spec.share_prefixes
     with pytest.raises(RequestError, match="several segments"):
         engine.step(engine.init(0), packed_batch(rows(1, 7)[0], rows(1, 9)[0]), 1e-3)
 

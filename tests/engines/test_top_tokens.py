@@ -19,11 +19,11 @@ from tests.engines.tiny import random_batch, request, tiny_shape, with_top_token
 from tests.objectives.numpy_functions import NUMPY
 from workings.config.training import MemoryConfig, PrecisionConfig
 from workings.engines.base import TeachingEngine
-from workings.engines.jax.compare import logits as jax_logits
 from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.logits import logits as jax_logits
 from workings.engines.jax.objective import ARRAY as JAX
-from workings.engines.torch.compare import logits as torch_logits
 from workings.engines.torch.engine import TorchEngine
+from workings.engines.torch.logits import logits as torch_logits
 from workings.engines.torch.objective import ARRAY as TORCH
 from workings.errors import RequestError
 from workings.models.batch import Batch

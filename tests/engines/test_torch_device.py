@@ -20,7 +20,7 @@ def test_auto_on_a_bare_machine_says_why_it_is_the_cpu() -> None:
 def test_a_card_that_cannot_be_used_is_refused_with_the_finding(asked: str) -> None:
     with pytest.raises(DeviceError, match="/dev/nvidia0 is there, but PyTorch cannot use it") as caught:
         find_device(asked, {"gpu": "/dev/nvidia0"})
-    assert device.cuda_finding() in caught.value.given
+    assert device.cuda_problem() in caught.value.given
     assert "device=cpu" in caught.value.try_next
 
 

@@ -18,7 +18,7 @@ from workings.engines.torch import four_bit
 from workings.engines.torch.checkpoint import write
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.four_bit import FourBitLinear
-from workings.engines.torch.lora import weights
+from workings.engines.torch.lora import base_weights
 from workings.errors import DeviceError, RecordError, RequestError
 
 TARGETS = ("q_proj", "v_proj", "o_proj", "gate_proj", "down_proj")
@@ -117,7 +117,7 @@ def test_exported_adapter_and_merged_weights_are_the_trained_model(case: str, ba
         base = tmp_path / "base"
         base.mkdir()
         full = {name: place.full(torch.float32) if isinstance(place, FourBitLinear) else place
-                for name, place in weights(state.model).items()}
+                for name, place in base_weights(state.model).items()}
         write(base / "model.safetensors", full)
         (base / "config.json").write_bytes((bases[case] / "config.json").read_bytes())
     with torch.no_grad():
@@ -135,7 +135,7 @@ def test_four_bits_are_bitsandbytes_own(bases: dict[str, Path]) -> None:
     engine = opened("qlora", bases["qlora"])
     state = engine.load(bases["qlora"])
     file = TensorFile(bases["qlora"] / "model.safetensors")
-    found = {name: place for name, place in weights(state.model).items() if isinstance(place, FourBitLinear)}
+    found = {name: place for name, place in base_weights(state.model).items() if isinstance(place, FourBitLinear)}
     assert len(found) == 7 * 2
     for name, layer in found.items():
         weight = torch.from_numpy(np.array(file.read(name)))
@@ -189,8 +189,8 @@ def test_what_does_not_go_together_is_refused(family: str, method: Any, precisio
 
 def test_four_bits_on_a_device_are_held_against_those_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
-    four_bit.finding.cache_clear()
-    assert four_bit.finding(cpu) == ""
+    four_bit.difference_from_cpu.cache_clear()
+    assert four_bit.difference_from_cpu(cpu) == ""
     right, calls = four_bit._tried, []
 
     def other(change: Callable[[dict[str, torch.Tensor]], None]) -> Callable[..., dict[str, torch.Tensor]]:
@@ -204,11 +204,11 @@ def test_four_bits_on_a_device_are_held_against_those_on_a_cpu(monkeypatch: pyte
 
     try:
         monkeypatch.setattr(four_bit, "_tried", other(lambda found: found["codes"][:3].add_(1)))
-        four_bit.finding.cache_clear()
-        assert "3 of 3072 bytes differ" in four_bit.finding(cpu)
+        four_bit.difference_from_cpu.cache_clear()
+        assert "3 of 3072 bytes differ" in four_bit.difference_from_cpu(cpu)
         monkeypatch.setattr(four_bit, "_tried", other(lambda found: found["values"].neg_()))
-        four_bit.finding.cache_clear()
+        four_bit.difference_from_cpu.cache_clear()
         with pytest.raises(DeviceError, match="comes back off by"):
-            four_bit.finding(cpu)
+            four_bit.difference_from_cpu(cpu)
     finally:
-        four_bit.finding.cache_clear()
+        four_bit.difference_from_cpu.cache_clear()

@@ -19,7 +19,7 @@ from workings.config.training import (  # noqa: E402
     PrecisionConfig,
 )
 from workings.engines.base import GenerationShape, program_shape  # noqa: E402
-from workings.engines.torch.regions import region  # noqa: E402
+from workings.engines.torch.memory_regions import region  # noqa: E402
 from workings.engines.torch.spec import build_spec  # noqa: E402
 from workings.engines.torch.step import empty_state  # noqa: E402
 from workings.engines.torch.trace.allocator import MIB, CachingAllocator, OutOfMemory  # noqa: E402

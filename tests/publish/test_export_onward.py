@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.engines.tiny import tiny_shape
-from workings.engines.left_aside import ADAPTER_CONFIG, ADAPTER_WEIGHTS, IN_TEXT, put_back
+from workings.engines.multimodal_weights import ADAPTER_CONFIG, ADAPTER_WEIGHTS, IN_TEXT, merge_non_text_weights
 from workings.engines.safetensors_file import TensorFile, write_tensors
 from workings.engines.weight_files import model_weights
 from workings.models.chat import ChatTemplate
@@ -72,7 +72,7 @@ def test_peft_puts_adapters_on_the_text_part_of_the_whole_model_and_on_nothing_e
     shape = from_hf_config(to_hf_config(tiny_shape(family)))
     whole_model(family).save_pretrained(tmp_path / "base")
     adapters = write_text_part(tmp_path / "out", tmp_path / "base", shape)
-    put_back(tmp_path / "out", tmp_path / "base", shape)
+    merge_non_text_weights(tmp_path / "out", tmp_path / "base", shape)
 
     stored = TensorFile(tmp_path / "out" / "adapter" / ADAPTER_WEIGHTS)
     # What vLLM turns into `language_model.model.` of its own classes.

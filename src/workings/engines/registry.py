@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint
 
 from workings.config.recipe import DEFAULT_ENGINE
 from workings.engines.base import EngineClass, PlanningEngine
-from workings.engines.quiet import without_noise
+from workings.engines.import_warnings import without_noise
 from workings.errors import RequestError
 from workings.hints import pip_install
 from workings.plugins import find_plugin, plugin_names

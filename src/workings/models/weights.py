@@ -22,20 +22,20 @@ from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 
 __all__ = ["EMBEDDING", "FINAL_NORM", "HEAD", "LAYER_SCALAR", "PER_LAYER_EMBEDDING", "PER_LAYER_NORM",
-           "PER_LAYER_PROJECTION", "PROJECTIONS", "RESIDUAL", "Loop", "first_value", "is_frozen", "layer_loops",
+           "PER_LAYER_PROJECTION", "PROJECTIONS", "RESIDUAL", "LayerLoop", "first_value", "is_frozen", "layer_loops",
            "layer_name", "layer_shapes", "outer_shapes", "parameter_count", "projections", "state_channels",
            "tensor_shapes"]
 
 
 def projections(shape: ModelShape) -> tuple[str, ...]:
-    """Names of the matrices of one layer, in the order in which they are applied."""
+    """Names of the matrices of one layer, in the order of their use."""
     return family_of(shape).projections
 
 
 @cache
 def layer_shapes(shape: ModelShape, layer: int = 0) -> Mapping[str, tuple[int, ...]]:
     """Tensors of one layer (from 0): name below ``model.layers.<i>.`` -> shape. In most families all are alike."""
-    # One dict for all callers, because of the cache: none of them may change it.
+    # The cache gives one dict to all callers, so none of them may change it.
     return MappingProxyType(family_of(shape).layer_shapes(shape, layer))
 
 
@@ -86,51 +86,51 @@ def state_channels(shape: ModelShape) -> int:
 
 
 @dataclass(frozen=True)
-class Loop:
-    """Layers that come in equal turns."""
+class LayerLoop:
+    """A repeated sequence of layers."""
 
-    turns: int
-    places: tuple[tuple[int, ...], ...]
-    """Layers of each place, turn by turn. Neighbors with equal tensors share a place."""
-
-    @property
-    def first(self) -> int:
-        """The first layer."""
-        return self.places[0][0]
+    iterations: int
+    stacks: tuple[tuple[int, ...], ...]
+    """Numbers of the layers of each stack, iteration by iteration. Neighbors with equal tensors are in one stack."""
 
     @property
-    def step(self) -> int:
-        """Layers of a turn."""
-        return sum(map(len, self.places)) // self.turns
+    def first_layer(self) -> int:
+        """Number of the first layer."""
+        return self.stacks[0][0]
+
+    @property
+    def layers_per_iteration(self) -> int:
+        """Layers of one iteration."""
+        return sum(map(len, self.stacks)) // self.iterations
 
 
 @cache
-def layer_loops(shape: ModelShape) -> tuple[Loop, ...]:
+def layer_loops(shape: ModelShape) -> tuple[LayerLoop, ...]:
     """The layers as loops.
 
-    Layers of one place have tensors of the same names and shapes, so that they can be stacked. In most families all
-    layers are alike: one loop with one place and a layer a turn. Gemma 4 E2B repeats four sliding layers and a global
-    one, three times with keys of their own and four times without: two loops of two places each, of which the first has
-    layers 0 to 3, 5 to 8 and so on, and the second 4, 9 and so on.
+    Layers of one stack have tensors of the same names and shapes. In most families all layers are alike: one loop with
+    one stack, and one layer an iteration. Gemma 4 E2B repeats four sliding layers and a global one, three times with
+    keys of their own and four times without: two loops of two stacks each, of which the first has layers 0 to 3, 5 to 8
+    and so on, and the second 4, 9 and so on.
     """
     kinds = [frozenset(layer_shapes(shape, i).items()) for i in range(shape.layers)]
-    loops: list[Loop] = []
+    loops: list[LayerLoop] = []
     first = 0
     while first < shape.layers:
-        # The turns that repeat over the most layers; of equals the shortest, because each place is compiled once.
-        # Quadratic in the layers for each loop that is found, once a shape.
-        turns, step = max(((_turns(kinds, first, step), step) for step in range(1, shape.layers - first + 1)),
+        # The sequence whose repetitions cover the most layers; of equals the shortest, because each stack is compiled
+        # once. Quadratic in the layers for each loop, once a shape.
+        count, step = max(((_repetitions(kinds, first, step), step) for step in range(1, shape.layers - first + 1)),
                           key=lambda loop: (loop[0] * loop[1] if loop[0] > 1 or loop[1] == 1 else 0, -loop[1]))
         equal = [list(group) for _, group in groupby(range(first, first + step), key=kinds.__getitem__)]
-        loops.append(Loop(turns, tuple(tuple(layer + turn * step for turn in range(turns) for layer in layers)
-                                       for layers in equal)))
-        first += turns * step
+        loops.append(LayerLoop(count, tuple(tuple(layer + i * step for i in range(count) for layer in layers)
+                                            for layers in equal)))
+        first += count * step
     return tuple(loops)
 
 
-def _turns(kinds: Sequence[object], first: int, step: int) -> int:
-    """How many times the kinds of ``step`` layers from ``first`` on follow each other."""
-    wanted, turns = kinds[first:first + step], 1
-    while kinds[first + turns * step:first + (turns + 1) * step] == wanted:
-        turns += 1
-    return turns
+def _repetitions(kinds: Sequence[object], first: int, step: int) -> int:
+    """How many times the sequence of ``step`` layers from ``first`` on is repeated, itself included."""
+    sequence, count = kinds[first:first + step], 1
+    while kinds[first + count * step:first + (count + 1) * step] == sequence:
+        count += 1
+    return count

@@ -171,7 +171,7 @@ def kv_cache_numbers(shape: ModelShape, tokens: int) -> int:
     If layers differ, sliding ones keep no more than their window (`workings.engines.jax.cache`). If all are equal,
     every position counts: PyTorch's cache keeps them all.
     """
-    equal_layers = [len(loop.places) for loop in layer_loops(shape)] == [1]
+    equal_layers = [len(loop.stacks) for loop in layer_loops(shape)] == [1]
     numbers = 0
     for layer in range(shape.layers):
         if not shape.shares_keys(layer) and not shape.is_linear(layer):

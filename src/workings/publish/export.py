@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workings.engines.left_aside import ADAPTER, ADAPTER_CONFIG, CONFIG, put_back
+from workings.engines.multimodal_weights import ADAPTER, ADAPTER_CONFIG, CONFIG, merge_non_text_weights
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
@@ -92,7 +92,7 @@ def _write(opened: TrainedModel, directory: Path, out: Path) -> Exported:
     session = opened.session
     session.engine.export(session.state, directory)
     if LEFT_ASIDE in opened.run.manifest.facts:
-        put_back(directory, starting_weights(opened.run.path), opened.request.shape)
+        merge_non_text_weights(directory, starting_weights(opened.run.path), opened.request.shape)
     write_tokenizer(session.tokenizer, session.template, directory)
     _name_special_tokens(session.tokenizer, session.template, directory / CONFIG)
     if (directory / ADAPTER).is_dir():

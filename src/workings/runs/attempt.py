@@ -223,7 +223,7 @@ class Attempt:
             yield (f"leak       {len(trained):,} of {len(setup.data.items):,} held-out items are trained on as well, "
                    f"such as {trained[0]}: they measure nothing, and `workings verify` will say so; try: other "
                    "evaluation.items")
-        if (left := setup.left_aside) is not None:
+        if (left := setup.non_text_weights) is not None:
             yield (f"left aside {', '.join(left.parts) or 'nothing'} of {left.architecture} ({left.tensors} "
                    f"tensors, {byte_text(left.size)}): text is trained; `workings export` puts them back")
         for finding in self.doctor.findings:

@@ -9,7 +9,7 @@ from workings.config.load import LoadedRecipe
 from workings.data.batches import fixed_batches
 from workings.data.rows import build_rows
 from workings.engines.base import Engine, EngineRequest, Inspection, ProgramName
-from workings.engines.left_aside import LeftAside, find_left_aside
+from workings.engines.multimodal_weights import NonTextWeights, find_non_text_weights
 from workings.engines.registry import RegisteredEngine, find_engine
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch, BatchShape
@@ -54,9 +54,9 @@ class TrainSetup(ResolvedRun):
         return batch.micro_batch * batch.accumulation * self.device.mesh["fsdp"]
 
     @cached_property
-    def left_aside(self) -> LeftAside | None:
+    def non_text_weights(self) -> NonTextWeights | None:
         """Non-text weights in the folder of weights, which must exist; None if it holds text weights alone."""
-        return find_left_aside(self.weights.directory, self.shape) if self.weights.directory else None
+        return find_non_text_weights(self.weights.directory, self.shape) if self.weights.directory else None
 
 
 def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:

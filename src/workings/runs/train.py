@@ -149,8 +149,8 @@ def _manifest_facts(setup: TrainSetup, processes: ProcessGroup, smoke: Smoke | N
         facts[NOT_PROVEN] = unproven_sentence(setup.shape.family)
     if sources := setup.data.drawn_from:
         facts[DRAWN_FROM] = sources
-    if setup.left_aside is not None:
-        facts[LEFT_ASIDE] = setup.left_aside.as_json()
+    if setup.non_text_weights is not None:
+        facts[LEFT_ASIDE] = setup.non_text_weights.as_json()
     return facts
 
 

@@ -145,7 +145,7 @@ def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
 def _beside(spec: StepSpec, state: dict[str, Any], places: dict[str, Any]) -> int:
     """Bytes per device that wait for the next step while a program runs that takes parameters only."""
     moments = _bytes(state, places) - _bytes(state["params"], places["params"])
-    held, _ = spec.variant.abstract(state, places, spec.layout.everywhere())
+    held, _ = spec.variant.abstract_state(state, places, spec.layout.everywhere())
     if held is state:
         return moments
     # On a CPU whose step takes layer by layer, the stacks that the other programs take are a copy of the layers.

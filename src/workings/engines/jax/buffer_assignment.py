@@ -103,13 +103,13 @@ def _name_in_step(value: Value, sizes: Sizes) -> str:
     if dims in sizes.stacked:
         return GRADIENTS if value.dtype == sizes.parameter_dtype else UPDATE
     elements = prod(dims)
-    # Turns of the loops over layers, and of those inside a turn: in most families there is one loop, of all layers.
-    turns = {number for loop in layer_loops(shape) for place in loop.places
-             for number in (len(place), loop.turns, len(place) // loop.turns) if number > 1}
-    if sizes.cache_slots and value.dims[0] in {*turns, shape.layers} and sizes.cache_slots in value.dims:
+    # Iterations of the loops over layers, and of the loops inside them: most families have one loop, over all layers.
+    iterations = {number for loop in layer_loops(shape) for stack in loop.stacks
+                  for number in (len(stack), loop.iterations, len(stack) // loop.iterations) if number > 1}
+    if sizes.cache_slots and value.dims[0] in {*iterations, shape.layers} and sizes.cache_slots in value.dims:
         return CACHE
-    # One entry a turn, with whole micro batches behind it, is what the scan over layers stores for backward.
-    if value.dims[0] in turns and elements % (value.dims[0] * tokens) == 0:
+    # The scan over layers stores one entry an iteration for backward, with whole micro batches behind it.
+    if value.dims[0] in iterations and elements % (value.dims[0] * tokens) == 0:
         return KEPT
     if dims in sizes.single:
         return WEIGHTS

@@ -22,7 +22,8 @@ from workings.engines.base import (
     require_signals,
 )
 from workings.engines.gpu_settings import gpu_share
-from workings.engines.jax import checkpoint, compare
+from workings.engines.jax import checkpoint, logits
+from workings.engines.jax.compilation_cache import keep_programs
 from workings.engines.jax.device import (
     Devices,
     check_kernels,
@@ -35,8 +36,6 @@ from workings.engines.jax.device import (
 from workings.engines.jax.export import export
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.inspect import inspection, refusal
-from workings.engines.jax.kept_programs import keep_programs
-from workings.engines.jax.most_likely import make_most_likely
 from workings.engines.jax.params_tree import flatten_params, unflatten_params
 from workings.engines.jax.planning import JaxPlanning
 from workings.engines.jax.processes import join, refuse_strangers
@@ -52,6 +51,7 @@ from workings.engines.jax.spec import (
 )
 from workings.engines.jax.step import State, StepSpec, make_evaluation, make_log_probs
 from workings.engines.jax.streaming import Streamer
+from workings.engines.jax.top_tokens import make_most_likely
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes
 from workings.models.batch import ROWS, Batch
@@ -165,7 +165,7 @@ class JaxEngine(JaxPlanning):
                 self.spec, self._abstract, self._shardings, batch.tokens.shape, more).compile()
             self.compilations += 1
             # All programs share one malloc, so the largest of them decides what it keeps.
-            self.spec.variant.compiled(max(run.memory_analysis().temp_size_in_bytes for run in self._steps.values()))
+            self.spec.variant.on_compiled(max(run.memory_analysis().temp_size_in_bytes for run in self._steps.values()))
         return self._steps[key]
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
@@ -175,11 +175,11 @@ class JaxEngine(JaxPlanning):
         more, arrays = variant.batch_arrays(batch), self._arrays(batch, self.spec.objective.signals)
         run = self.compiled_step(batch, more)
         # The caller's arrays are used up from here on: the program writes its results into them.
-        before = variant.before(state, self.layout.everywhere())
+        before = variant.to_step_state(state, self.layout.everywhere())
         after, numbers, log_probs = run(before, arrays | more, np.float32(batch.divisor),
                                         np.float32(learning_rate))
         # Reading the numbers waits until the device has done the step.
-        return variant.after(after), StepResult.of(np.asarray(numbers).tolist(), self.spec.objective.metrics,
+        return variant.from_step_state(after), StepResult.of(np.asarray(numbers).tolist(), self.spec.objective.metrics,
                                                    None if log_probs is None else np.asarray(log_probs))
 
     def evaluate(self, state: State, batch: Batch) -> LossSum:
@@ -189,10 +189,10 @@ class JaxEngine(JaxPlanning):
 
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
-        parts = self.spec.variant.like_lengths(batch)
+        parts = self.spec.variant.group_by_length(batch)
         if parts is None:
             return np.asarray(self._run_forward("log_probs", make_log_probs, state, batch))
-        return parts.together([np.asarray(self._run_forward("log_probs", make_log_probs, state, part))
+        return parts.merge([np.asarray(self._run_forward("log_probs", make_log_probs, state, part))
                                for part in parts.batches])
 
     def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
@@ -215,7 +215,7 @@ class JaxEngine(JaxPlanning):
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch, for comparisons of engines."""
-        return compare.logits(self, dict(state), batch)
+        return logits.logits(self, dict(state), batch)
 
     def _run_forward(self, name: str, make: Callable[[StepSpec], Any], state: State, batch: Batch) -> Any:
         """A program of parameters and a batch, compiled once a shape; what comes out lies on every device."""

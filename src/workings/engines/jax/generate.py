@@ -1,10 +1,11 @@
-"""Generation in batches with a key/value cache, compiled for few padded shapes; greedy or drawn.
+"""Generation in batches with a key/value cache, compiled for few padded shapes; greedy or sampled.
 
-Prompts are padded on the left to a power of two (one CPU: also to three quarters of one), and only prompts of the same
-padded length share a batch: a row's numbers depend neither on its neighbours' lengths nor on what they answer. (On one
-CPU the last bits of drawn ones do: what their neighbours answer decides when few rows go on alone.)
+Prompts are padded on the left to a power of two (on one CPU also to three quarters of one), and only prompts of the
+same padded length share a batch: a row's numbers depend neither on the length of its neighbours nor on their
+completions. (On one CPU the last bits of sampled rows do depend on them: the last unfinished rows are computed without
+the others, and when that begins depends on all rows.)
 
-Where several completions of each prompt are asked for, a prompt is read once and its rings are repeated.
+Where several completions of one prompt are sampled, the prompt is read once and its cache is repeated.
 
 Shape suffixes: L layers, B rows, G prompts that are read, P padded prompt length, K heads, H head size, D width.
 """
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,11 +24,11 @@ from workings.engines.base import Completion
 from workings.engines.jax import cache, sampling
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.flash_attention import LANES
-from workings.engines.jax.layers import KeysValues, Layer, over_layers
+from workings.engines.jax.layers import KeysValues, Layer, LayerScan
 from workings.engines.jax.model import block, decoder_layer, embed, query_scale
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.per_layer_embedding import per_layer_inputs
-from workings.engines.jax.sharding import FSDP, P
+from workings.engines.jax.sharding import FSDP, Layout, P
 from workings.engines.jax.step import StepSpec
 from workings.engines.prefill import copies_of_each, prompts_at_a_time
 from workings.errors import RequestError
@@ -36,7 +37,7 @@ from workings.models.weights import EMBEDDING
 MIN_LENGTH = 16
 """Shortest padded length: shorter prompts share its program."""
 MAX_ROWS = 128
-"""Most rows answered at a time."""
+"""Most rows that are generated at a time."""
 
 
 def bucket(length: int, smallest: int = MIN_LENGTH) -> int:
@@ -45,17 +46,17 @@ def bucket(length: int, smallest: int = MIN_LENGTH) -> int:
 
 
 def padded_length(length: int, fine: bool) -> int:
-    """Positions that a prompt gets; ``fine``: three quarters of a power of two, too."""
+    """Length that a prompt is padded to: a power of two or, if ``fine``, three quarters of one."""
     padded = bucket(length)
     return padded * 3 // 4 if fine and padded >= 4 * MIN_LENGTH and length <= padded * 3 // 4 else padded
 
 
 def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
              lengths: jax.Array) -> tuple[jax.Array, dict[str, KeysValues]]:
-    """Last hidden state ``[B, D]`` of the prompts, and keys and values ``[n, B, P, K, H]`` of every stack of layers."""
+    """Last hidden state ``[G, D]`` of the prompts, and keys and values ``[n, G, P, K, H]`` of every stack of layers."""
     # Negative at the padding on the left, which gets segment 0: no token of the prompt sees it.
-    place = jnp.arange(tokens.shape[1])[None] - (tokens.shape[1] - lengths)[:, None]
-    positions, segments = jnp.maximum(place, 0), (place >= 0).astype(jnp.int32)
+    positions = jnp.arange(tokens.shape[1])[None] - (tokens.shape[1] - lengths)[:, None]
+    positions, segments = jnp.maximum(positions, 0), (positions >= 0).astype(jnp.int32)
     attention = spec.attention if tokens.shape[1] % LANES == 0 else plain_attention  # flash takes no short rows
 
     def layer(layers: Sequence[int]) -> Layer:
@@ -63,58 +64,79 @@ def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
                              layers=layers)
 
     x = spec.layout.rows(embed(params[EMBEDDING], tokens, spec.shape, spec.compute_dtype, spec.layout))
-    given, made = per_layer_inputs(params, spec.shape, tokens, x, spec.layout)
+    inputs, transform = per_layer_inputs(params, spec.shape, tokens, x, spec.layout)
     # Keys and values of all P positions exist here for every layer, also for those that will keep a window only.
-    x, kept = over_layers(params, spec.shape, x, layer, given=given, made=made, keep=True)
-    return x[:, -1], kept
+    x, kv_by_stack = LayerScan(spec.shape, layer, inputs, transform, keep_kv=True).run(params, x)
+    return x[:, -1], kv_by_stack
 
 
-def _read_prompts(spec: StepSpec, params: Params, tokens: jax.Array, lengths: jax.Array,
-                  room: int) -> tuple[jax.Array, cache.Caches]:
-    """Last hidden state ``[B, D]`` of the prompts, and rings with room for new tokens; some prompts at a time.
+@dataclass(frozen=True)
+class _PromptParts:
+    """Prompts that are read in equal parts, one after the other: of each part every device has the same number of rows.
 
-    How many: `workings.engines.prefill`. Every device reads as many of its own rows as the others.
+    The axis of rows ``[G]`` is seen as ``[devices, parts, rows of a part]``.
     """
-    def read(tokens: jax.Array, lengths: jax.Array) -> tuple[jax.Array, cache.Caches]:
-        x, kept = _prefill(spec, params, tokens, lengths)
-        return x, cache.fill(spec.shape, spec.layout, kept, room)
 
-    own = tokens.shape[0] // spec.layout.fsdp
-    most = prompts_at_a_time(spec.shape, tokens.shape[1], jnp.dtype(spec.compute_dtype).itemsize)
-    parts = next(parts for parts in range(1, own + 1) if own % parts == 0 and own // parts <= most)
-    if parts == 1:
-        return read(tokens, lengths)
+    layout: Layout
+    count: int
+    """Parts."""
 
-    def split_rows(x: jax.Array, axis: int) -> jax.Array:
-        """The axis of rows as devices, parts and rows of a part."""
-        return x.reshape(*x.shape[:axis], spec.layout.fsdp, parts, -1, *x.shape[axis + 1:])
+    @classmethod
+    def for_memory(cls, spec: StepSpec, tokens: jax.Array) -> "_PromptParts":
+        """The fewest parts that are small enough (`workings.engines.prefill`)."""
+        rows = tokens.shape[0] // spec.layout.fsdp
+        most = prompts_at_a_time(spec.shape, tokens.shape[1], jnp.dtype(spec.compute_dtype).itemsize)
+        return cls(spec.layout, next(n for n in range(1, rows + 1) if rows % n == 0 and rows // n <= most))
 
-    def held(x: jax.Array, axis: int) -> jax.Array:
-        """Split over the devices whose rows they are."""
-        if spec.layout.size == 1:
-            return x
-        place = spec.layout.place(*[P.UNCONSTRAINED] * axis, FSDP, *[P.UNCONSTRAINED] * (x.ndim - axis - 1))
-        return jax.lax.with_sharding_constraint(x, place)
+    def split_rows(self, x: jax.Array, axis: int) -> jax.Array:
+        """The axis of rows as three axes."""
+        return x.reshape(*x.shape[:axis], self.layout.fsdp, self.count, -1, *x.shape[axis + 1:])
 
-    def merge_rows(x: jax.Array, axis: int) -> jax.Array:
+    def merge_rows(self, x: jax.Array, axis: int) -> jax.Array:
+        """The inverse of `split_rows`."""
         return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 3:])
 
-    def one(part: jax.Array, buffers: Any) -> Any:
-        rows = (jax.lax.dynamic_slice_in_dim(split_rows(x, 0), part, 1, 1) for x in (tokens, lengths))
-        x, rings = read(*(merge_rows(x, 0) for x in rows))
+    def shard(self, x: jax.Array, axis: int) -> jax.Array:
+        """Keep split rows on the devices that they belong to."""
+        if self.layout.size == 1:
+            return x
+        sharding = self.layout.place(*[P.UNCONSTRAINED] * axis, FSDP, *[P.UNCONSTRAINED] * (x.ndim - axis - 1))
+        return jax.lax.with_sharding_constraint(x, sharding)
 
-        def put(buffer: jax.Array, mine: jax.Array, axis: int) -> jax.Array:
-            mine = mine.reshape(*buffer.shape[:axis + 1], 1, *buffer.shape[axis + 2:])
-            return held(jax.lax.dynamic_update_slice_in_dim(buffer, mine, part, axis + 1), axis)
+    def select(self, x: jax.Array, part: jax.Array) -> jax.Array:
+        """The rows of one part, out of ``[G, ...]``."""
+        return self.merge_rows(jax.lax.dynamic_slice_in_dim(self.split_rows(x, 0), part, 1, 1), 0)
 
-        return put(buffers[0], x, 0), jax.tree.map(partial(put, axis=1), buffers[1], rings)
+    def write(self, buffer: jax.Array, rows: jax.Array, part: jax.Array, axis: int) -> jax.Array:
+        """A buffer with split rows, in which the rows of one part are replaced."""
+        rows = rows.reshape(*buffer.shape[:axis + 1], 1, *buffer.shape[axis + 2:])
+        return self.shard(jax.lax.dynamic_update_slice_in_dim(buffer, rows, part, axis + 1), axis)
 
-    # Written in place into rings of all rows: stacked parts would be the cache once more.
-    x, rings = jax.eval_shape(read, tokens, lengths)
-    empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (x, rings))
-    buffers = held(split_rows(empty[0], 0), 0), jax.tree.map(lambda x: held(split_rows(x, 1), 1), empty[1])
-    x, rings = jax.lax.fori_loop(0, parts, one, buffers)
-    return merge_rows(x, 0), jax.tree.map(partial(merge_rows, axis=1), rings)
+
+def _prefill_in_parts(spec: StepSpec, params: Params, tokens: jax.Array, lengths: jax.Array,
+                      room: int) -> tuple[jax.Array, cache.Caches]:
+    """Last hidden state ``[G, D]`` of the prompts, and caches with room for new tokens; some prompts at a time."""
+    def prefill(tokens: jax.Array, lengths: jax.Array) -> tuple[jax.Array, cache.Caches]:
+        x, kv_by_stack = _prefill(spec, params, tokens, lengths)
+        return x, cache.from_prompts(spec.shape, spec.layout, kv_by_stack, room)
+
+    parts = _PromptParts.for_memory(spec, tokens)
+    if parts.count == 1:
+        return prefill(tokens, lengths)
+
+    def prefill_part(part: jax.Array, buffers: tuple[jax.Array, cache.Caches]) -> tuple[jax.Array, cache.Caches]:
+        x, caches = prefill(*(parts.select(array, part) for array in (tokens, lengths)))
+        # Hidden states have their rows on the first axis, caches on the second: layers come first there.
+        return parts.write(buffers[0], x, part, 0), jax.tree.map(
+            lambda buffer, rows: parts.write(buffer, rows, part, 1), buffers[1], caches)
+
+    # Each part is written in place into the caches of all rows: stacked parts would be the whole cache once more.
+    x, caches = jax.eval_shape(prefill, tokens, lengths)
+    x, caches = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (x, caches))
+    buffers = (parts.shard(parts.split_rows(x, 0), 0),
+               jax.tree.map(lambda x: parts.shard(parts.split_rows(x, 1), 1), caches))
+    x, caches = jax.lax.fori_loop(0, parts.count, prefill_part, buffers)
+    return parts.merge_rows(x, 0), jax.tree.map(lambda x: parts.merge_rows(x, 1), caches)
 
 
 def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Array, count: jax.Array,
@@ -125,133 +147,161 @@ def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Arra
         return lambda x, xs: block(x, xs[0], position[:, None], spec.shape, attend, xs[1], spec.layout, layers[0])
 
     x = embed(params[EMBEDDING], token[:, None], spec.shape, spec.compute_dtype, spec.layout)
-    given, made = per_layer_inputs(params, spec.shape, token[:, None], x, spec.layout)
-    # The scan only reads the rings and gives out one token's keys and values; they are written once, after it.
-    x, kept = over_layers(params, spec.shape, x, layer, made=made, keep=True,
-                          given={**given, "index": jnp.asarray(cache.index_in_kind(spec.shape))})
-    return x[:, 0], cache.put(spec.shape, caches, kept, count)
+    inputs, transform = per_layer_inputs(params, spec.shape, token[:, None], x, spec.layout)
+    inputs = {**inputs, "index": jnp.asarray(cache.index_in_kind(spec.shape))}
+    # The scan only reads the caches and returns one token's keys and values; they are written once, after it.
+    x, kv_by_stack = LayerScan(spec.shape, layer, inputs, transform, keep_kv=True).run(params, x)
+    return x[:, 0], cache.append(spec.shape, caches, kv_by_stack, count)
 
 
-Written = tuple[jax.Array, ...]
-"""``[B, room]`` tokens; of drawn ones also their log probabilities, float32."""
-Pick = Callable[[jax.Array, jax.Array], Written]
-"""``(hidden states [B, D], number of the new token) -> [B]`` tokens, and what `Written` has beside them."""
-Going = tuple[jax.Array, Written, jax.Array, Written, cache.Caches]
-"""Answers that are being written: tokens so far, the next ones, which rows are done, what is written, the caches."""
+GeneratedTokens = tuple[jax.Array, ...]
+"""Tokens, int32; where they are sampled also their log probabilities, float32."""
+PickToken = Callable[[jax.Array, jax.Array], GeneratedTokens]
+"""``(hidden states [B, D], number of the new token) -> [B]`` `GeneratedTokens`."""
 
 
-def begin(spec: StepSpec, params: Params, tokens: jax.Array, lengths: jax.Array, real: jax.Array, room: int,
-          pick: Pick) -> Going:
-    """Prompts ``[G, P]`` that are read, with nothing written yet; ``lengths`` and ``real`` are those of all B rows."""
+class DecodeState(NamedTuple):
+    """Completions while they are generated: what one step of decoding hands to the next."""
+
+    step: jax.Array
+    """Scalar int32: number of tokens of each row that are written."""
+    next_tokens: GeneratedTokens
+    """``[B]``: picked, and not yet written."""
+    finished: jax.Array
+    """``[B]`` bool: rows that have ended, and rows that are padding."""
+    written: GeneratedTokens
+    """``[B, room]``: 0 from a row's end on."""
+    caches: cache.Caches
+    """Keys and values of the prompts and of the written tokens."""
+
+
+def start_decoding(spec: StepSpec, params: Params, tokens: jax.Array, lengths: jax.Array, real: jax.Array, room: int,
+                   pick: PickToken) -> DecodeState:
+    """The state after the prompts are read: the first token of each row is picked, and none is written.
+
+    Args:
+        spec: of the step.
+        params: the whole tree.
+        tokens: ``[G, P]``, padded on the left; the same number of rows next to each other, B / G, continue each prompt.
+        lengths: ``[B]`` of the rows' prompts.
+        real: ``[B]`` bool: rows that are not padding.
+        room: new tokens that a row can get.
+        pick: chooses each new token.
+    """
     copies = lengths.shape[0] // tokens.shape[0]
-    x, caches = _read_prompts(spec, params, tokens, lengths[::copies], room)
-    x, caches = jnp.repeat(x, copies, 0), cache.repeat(spec.layout, caches, copies)
+    x, caches = _prefill_in_parts(spec, params, tokens, lengths[::copies], room)
+    x, caches = jnp.repeat(x, copies, 0), cache.repeat_rows(spec.layout, caches, copies)
     # The prompt alone gives new token 0, so room for n tokens takes n - 1 steps that count.
     first = pick(x, jnp.int32(0))
-    empty = tuple(jnp.zeros((lengths.shape[0], room), x.dtype) for x in first)
-    return jnp.int32(0), first, ~real, empty, caches
+    written = tuple(jnp.zeros((lengths.shape[0], room), x.dtype) for x in first)
+    return DecodeState(jnp.int32(0), first, ~real, written, caches)
 
 
-def go_on(spec: StepSpec, params: Params, lengths: jax.Array, limit: jax.Array, stop_ids: jax.Array, pick: Pick,
-          going: Going, unended: int = 0) -> Going:
-    """Write until at most so many rows are ``unended``, or until they have ``limit`` tokens."""
-    def unfinished(going: Going) -> jax.Array:
-        return (going[0] < limit) & (jnp.sum(~going[2]) > unended)
+def decode_until(spec: StepSpec, params: Params, lengths: jax.Array, limit: jax.Array, stop_ids: jax.Array,
+                 pick: PickToken, state: DecodeState, max_unfinished: int = 0) -> DecodeState:
+    """Generate until at most ``max_unfinished`` rows are unfinished, or until rows have ``limit`` tokens."""
+    def goes_on(state: DecodeState) -> jax.Array:
+        return (state.step < limit) & (jnp.sum(~state.finished) > max_unfinished)
 
-    def one(going: Going) -> Going:
-        count, picked, done, out, caches = going
-        out = tuple(jax.lax.dynamic_update_slice(before, jnp.where(done, 0, x)[:, None], (0, count))
-                    for before, x in zip(out, picked, strict=True))
-        # Rows that have ended are computed on with the others, because a program has fixed shapes.
-        done = done | jnp.isin(picked[0], stop_ids)
-        # The last turn computes a token that nobody reads: one step of decoding, for a loop without a branch.
-        x, caches = _decode(spec, params, picked[0], lengths + count, count, caches)
-        return count + 1, pick(x, count + 1), done, out, caches
+    def decode_token(state: DecodeState) -> DecodeState:
+        count, next_tokens, finished, written, caches = state
+        written = tuple(jax.lax.dynamic_update_slice(buffer, jnp.where(finished, 0, x)[:, None], (0, count))
+                        for buffer, x in zip(written, next_tokens, strict=True))
+        # Finished rows are computed with the others, because a program has fixed shapes.
+        finished = finished | jnp.isin(next_tokens[0], stop_ids)
+        # The last iteration computes a token that nobody reads: one step of decoding, for a loop without a branch.
+        x, caches = _decode(spec, params, next_tokens[0], lengths + count, count, caches)
+        return DecodeState(count + 1, pick(x, count + 1), finished, written, caches)
 
-    end: Going = jax.lax.while_loop(unfinished, one, going)
+    end: DecodeState = jax.lax.while_loop(goes_on, decode_token, state)
     return end
 
 
-def make_generate(spec: StepSpec, room: int, drawn: bool) -> Callable[..., Written]:
-    """``(params, tokens_GP, lengths_B, limit, stop_ids, real_B, temperature, seeds_B) -> Written``.
+def make_generate(spec: StepSpec, room: int, sampled: bool) -> Callable[..., GeneratedTokens]:
+    """``(params, tokens_GP, lengths_B, limit, stop_ids, real_B, temperature, seeds_B) -> [B, room]`` tokens.
 
-    The same number of rows next to each other, B / G, continue each prompt.
-    A row holds 0 after its end. The loop ends when every row has written a stop token or ``limit`` tokens; rows that
-    are not ``real`` are padding. ``temperature`` and ``seeds`` count only where tokens are ``drawn``.
+    Arguments as in `start_decoding`; ``temperature`` and ``seeds`` count only where tokens are ``sampled``.
+    A row holds 0 after its end. The loop ends when every row has a stop token or ``limit`` tokens.
     """
     def generate(params: Params, tokens: jax.Array, lengths: jax.Array, limit: jax.Array, stop_ids: jax.Array,
-                 real: jax.Array, temperature: jax.Array, seeds: jax.Array) -> Written:
-        def pick(x: jax.Array, count: jax.Array, seeds: jax.Array = seeds) -> Written:
+                 real: jax.Array, temperature: jax.Array, seeds: jax.Array) -> GeneratedTokens:
+        def pick(x: jax.Array, count: jax.Array, seeds: jax.Array = seeds) -> GeneratedTokens:
             logits = sampling.next_logits(spec, params, x)
-            return sampling.draw(spec, logits, temperature, seeds, count) if drawn else (sampling.greedy(logits),)
+            return sampling.draw(spec, logits, temperature, seeds, count) if sampled else (sampling.greedy(logits),)
 
-        begun = begin(spec, params, tokens, lengths, real, room, pick)
+        start = start_decoding(spec, params, tokens, lengths, real, room, pick)
         last = spec.variant.last_rows
-        if not drawn or not 0 < last < lengths.shape[0]:
-            return go_on(spec, params, lengths, limit, stop_ids, pick, begun)[3]
-        count, picked, done, out, caches = go_on(spec, params, lengths, limit, stop_ids, pick, begun, last)
-        rows = jnp.argsort(done, stable=True)[:last]  # those that have not ended come first
-        picked, done, kept = jax.tree.map(lambda x: x[rows], (picked, done, out))
-        caches = jax.tree.map(lambda x: jnp.take(x, rows, 1), caches)
-        end = go_on(spec, params, lengths[rows], limit, stop_ids, partial(pick, seeds=seeds[rows]),
-                    (count, picked, done, kept, caches))
-        return tuple(all_rows.at[rows].set(x) for all_rows, x in zip(out, end[3], strict=True))
+        if not sampled or not 0 < last < lengths.shape[0]:
+            return decode_until(spec, params, lengths, limit, stop_ids, pick, start).written
+        # The last unfinished rows are copied out and computed without the others.
+        state = decode_until(spec, params, lengths, limit, stop_ids, pick, start, last)
+        rows = jnp.argsort(state.finished, stable=True)[:last]  # unfinished ones come first
+        next_tokens, finished, written = jax.tree.map(
+            lambda x: x[rows], (state.next_tokens, state.finished, state.written))
+        caches = jax.tree.map(lambda x: jnp.take(x, rows, 1), state.caches)
+        end = decode_until(spec, params, lengths[rows], limit, stop_ids, partial(pick, seeds=seeds[rows]),
+                           DecodeState(state.step, next_tokens, finished, written, caches))
+        return tuple(buffer.at[rows].set(x) for buffer, x in zip(state.written, end.written, strict=True))
 
     return generate
 
 
 @dataclass(frozen=True)
 class PromptBatch:
-    """Prompts of the same padded length: what one call of the compiled program gets."""
+    """Prompts of the same padded length: the arguments of one call of the compiled program."""
 
     indices: list[int]
-    """Of the prompts that its rows continue; rows behind them are padding."""
+    """Indices of the prompts that its rows continue; rows behind them are padding."""
     tokens: np.ndarray
     """``[G, P]``: a prompt once for all rows that continue it."""
     lengths: np.ndarray
-    """``[B]`` of the rows' prompts."""
+    """``[B]``: length of each row's prompt."""
     real: np.ndarray
-    """``[B]``: rows that are no padding."""
+    """``[B]`` bool: rows that are not padding."""
 
-    def seeds(self, given: Sequence[int]) -> np.ndarray:
-        """``[B]`` uint32: the rows' own seeds."""
-        padded_seeds = np.zeros(len(self.real), np.uint32)
-        padded_seeds[:len(self.indices)] = [given[i] for i in self.indices]
-        return padded_seeds
+    def pad_seeds(self, seeds: Sequence[int]) -> np.ndarray:
+        """``[B]`` uint32 seeds of the rows, from those of all prompts."""
+        padded = np.zeros(len(self.real), np.uint32)
+        padded[:len(self.indices)] = [seeds[i] for i in self.indices]
+        return padded
 
 
 def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1,
-                   most_rows: int = MAX_ROWS, *, fine: bool = False, copies: int = 1) -> list[PromptBatch]:
-    """Prompts by padded length, in batches of at most ``most_rows`` rows.
+                   max_rows: int = MAX_ROWS, *, fine: bool = False, copies: int = 1) -> list[PromptBatch]:
+    """Prompts grouped by padded length, in batches of at most ``max_rows`` rows.
 
-    ``rows_multiple``: the number of prompts is a multiple of it (devices that share the rows). ``fine``: see
-    `padded_length`. ``copies``: so many equal prompts stand next to each other, and stay together.
+    Args:
+        prompts: tokens of each.
+        rows_multiple: the number of prompts of a batch is a multiple of it (devices that share the rows).
+        max_rows: of a batch.
+        fine: see `padded_length`.
+        copies: so many equal prompts stand next to each other, and stay together.
     """
     by_length: dict[int, list[int]] = {}
     for i in sorted(range(len(prompts)), key=lambda i: len(prompts[i])):
         by_length.setdefault(padded_length(len(prompts[i]), fine), []).append(i)
-    most = most_prompts(copies, rows_multiple, most_rows) * copies
-    return [_padded(prompts, together[start:start + most], padded, rows_multiple, copies, most_rows)
-            for padded, together in by_length.items() for start in range(0, len(together), most)]
+    batch_rows = max_prompts(copies, rows_multiple, max_rows) * copies
+    return [_padded(prompts, indices[start:start + batch_rows], padded, rows_multiple, copies, max_rows)
+            for padded, indices in by_length.items() for start in range(0, len(indices), batch_rows)]
 
 
-def most_prompts(copies: int, multiple: int, most_rows: int) -> int:
-    """Prompts with so many copies that fill a batch; devices that share them get equally many, and one at least."""
-    return most_rows if copies == 1 else max(1, most_rows // copies // multiple) * multiple
+def max_prompts(copies: int, multiple: int, max_rows: int) -> int:
+    """The most prompts of a batch, each with so many copies; every device gets equally many, and at least one."""
+    return max_rows if copies == 1 else max(1, max_rows // copies // multiple) * multiple
 
 
-def padded_prompts(count: int, copies: int, multiple: int, most_rows: int) -> int:
-    """How many prompts a program reads for ``count`` of them: a power of two where that is not too many."""
-    # Few shapes, so few programs.
+def padded_prompts(count: int, copies: int, multiple: int, max_rows: int) -> int:
+    """The number of prompts that ``count`` is padded to: a power of two where that is not too many."""
+    # Few numbers, so few programs to compile.
     padded = -(-bucket(count, -(-8 // copies)) // multiple) * multiple
-    return padded if copies == 1 else min(padded, most_prompts(copies, multiple, most_rows))
+    return padded if copies == 1 else min(padded, max_prompts(copies, multiple, max_rows))
 
 
 def _padded(prompts: Sequence[Sequence[int]], indices: list[int], padded: int, rows_multiple: int, copies: int,
-            most_rows: int) -> PromptBatch:
-    count = padded_prompts(len(indices) // copies, copies, rows_multiple, most_rows)
+            max_rows: int) -> PromptBatch:
+    count = padded_prompts(len(indices) // copies, copies, rows_multiple, max_rows)
     tokens = np.zeros((count, padded), np.int32)
-    # A row that is padding has one token of its own to look at.
+    # A row of padding has length 1, so that its token has something to attend to.
     lengths = np.ones(count, np.int32)
     for row, i in enumerate(indices[::copies]):
         tokens[row, padded - len(prompts[i]):] = prompts[i]
@@ -260,7 +310,7 @@ def _padded(prompts: Sequence[Sequence[int]], indices: list[int], padded: int, r
 
 
 class Generator:
-    """Answers prompts; keeps what it has compiled (one program per padded length, prompts, rows and room)."""
+    """Generates completions; keeps its compiled programs, one for each padded length, prompts, rows and room."""
 
     def __init__(self, spec: StepSpec) -> None:
         self.spec = spec
@@ -272,32 +322,32 @@ class Generator:
         """One completion per prompt, in the order given; greedy without ``seeds``.
 
         Raises:
-            RequestError: an empty prompt, or seeds or a temperature that cannot be drawn with.
+            RequestError: an empty prompt, or seeds or a temperature that cannot be sampled with.
         """
         check_prompts(prompts)
         if seeds is not None:
-            _check_drawing(prompts, temperature, seeds)
+            _check_sampling(prompts, temperature, seeds)
         # The room is a power of two and the limit an argument: another limit within the room compiles nothing.
-        room, drawn = bucket(max_new_tokens), seeds is not None
-        if (room, drawn) not in self._programs:
-            self._programs[room, drawn] = jax.jit(make_generate(self.spec, room, drawn),
-                                                  out_shardings=self.spec.layout.everywhere())
-        program, stops = self._programs[room, drawn], stop_array(stop_ids)
+        room, sampled = bucket(max_new_tokens), seeds is not None
+        if (room, sampled) not in self._programs:
+            self._programs[room, sampled] = jax.jit(make_generate(self.spec, room, sampled),
+                                                    out_shardings=self.spec.layout.everywhere())
+        program, stops = self._programs[room, sampled], stop_array(stop_ids)
 
         def run(rows: PromptBatch) -> list[Completion]:
-            written = program(params, rows.tokens, rows.lengths, np.int32(max_new_tokens), stops, rows.real,
-                              np.float32(temperature), rows.seeds(seeds or [0] * len(prompts)))
-            by_row = zip(*(np.asarray(x)[:, :max_new_tokens].tolist() for x in written), strict=True)
+            generated = program(params, rows.tokens, rows.lengths, np.int32(max_new_tokens), stops, rows.real,
+                              np.float32(temperature), rows.pad_seeds(seeds or [0] * len(prompts)))
+            by_row = zip(*(np.asarray(x)[:, :max_new_tokens].tolist() for x in generated), strict=True)
             return [Completion.of(row[0], stop_ids, *row[1:]) for row in by_row]
 
         at_once, fsdp = self.spec.variant.generation_batches, self.spec.layout.fsdp
-        most = MAX_ROWS // at_once
-        # At least as many prompts as devices, each of which reads its own.
-        copies = copies_of_each(prompts, min(most, len(prompts)) // fsdp) if drawn else 1
-        batches = prompt_batches(prompts, fsdp, most, fine=self.spec.variant.fine_prompt_lengths, copies=copies)
+        max_rows = MAX_ROWS // at_once
+        # At least one prompt for each device, because every device reads its own.
+        copies = copies_of_each(prompts, min(max_rows, len(prompts)) // fsdp) if sampled else 1
+        batches = prompt_batches(prompts, fsdp, max_rows, fine=self.spec.variant.fine_prompt_lengths, copies=copies)
         completions: dict[int, list[Completion]] = {}
         for number, rows in enumerate(batches):  # the first of a shape alone: its program is compiled once
-            shape = (room, drawn, stops.size, *rows.tokens.shape, rows.real.size)
+            shape = (room, sampled, stops.size, *rows.tokens.shape, rows.real.size)
             if shape not in self._compiled:
                 completions[number] = run(rows)
                 self._compiled.add(shape)
@@ -319,12 +369,12 @@ def stop_array(stop_ids: Sequence[int]) -> np.ndarray:
 
 
 def check_prompts(prompts: Sequence[Sequence[int]]) -> None:
-    """Raises `RequestError` for an empty one."""
+    """Raise `RequestError` for an empty prompt."""
     if any(len(prompt) == 0 for prompt in prompts):
         raise RequestError("an empty prompt", "prompts of at least one token")
 
 
-def _check_drawing(prompts: Sequence[Sequence[int]], temperature: float, seeds: Sequence[int]) -> None:
+def _check_sampling(prompts: Sequence[Sequence[int]], temperature: float, seeds: Sequence[int]) -> None:
     if temperature <= 0:
         raise RequestError(f"temperature {temperature:g} for drawn completions", "above 0, or greedy decoding")
     if len(seeds) != len(prompts) or not all(0 <= seed < 2 ** 32 for seed in seeds):

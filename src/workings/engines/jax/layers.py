@@ -1,9 +1,11 @@
-"""Walking over the layers: the loops that a model's layers make, what differs between layers, and what one hands on.
+"""Running all layers: stacks of equal layers are scanned, and each layer gets what differs between layers.
 
-Shape suffixes: n layers of a stack, B rows, S positions, D width, H head size, K key/value heads, P per-layer width.
+Shape suffixes: L layers, n layers of a stack, B rows, S positions, D width, H head size, K key/value heads, P
+per-layer width.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,19 +16,21 @@ import numpy as np
 from workings.engines.jax.params_tree import Params, stack_of, stacks
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.weights import Loop, layer_loops
+from workings.models.weights import LayerLoop, layer_loops
 
 KeysValues = tuple[jax.Array, jax.Array]
 """``[B, S, K, H]`` keys, normed and rotated, and values of one layer."""
 Layer = Callable[[jax.Array, tuple[Params, Params]], tuple[jax.Array, KeysValues]]
-"""``(x, (weights, inputs)) -> (x, keys and values)``: one layer. ``inputs`` are its `layer_constants` and `Given`."""
+"""``(x, (weights, inputs)) -> (x, keys and values)``: one layer. ``inputs`` has its `layer_constants`, and its part of
+`LayerInputs`, transformed."""
 PER_LAYER, SHARED = "per_layer", "shared"
-"""Further inputs of a layer: ``[B, S, P]`` its part of the per-layer embeddings, and the `KeysValues` of the earlier
+"""Names among a layer's inputs: ``[B, S, P]`` its part of the per-layer embeddings, and the `KeysValues` of the earlier
 layer that it attends to."""
-Given = Mapping[str, jax.Array]
-"""Further inputs of all layers, ``[L, ...]`` each, by name."""
-Made = Callable[[Params], Params]
-"""A layer's inputs with what is made of them inside the layer, where a remat policy has it made again in backward."""
+LayerInputs = Mapping[str, jax.Array]
+"""Further inputs of all layers by name, ``[L, ...]`` each: a layer gets its own ``[...]``."""
+LayerInputTransform = Callable[[Params], Params]
+"""Derives further inputs from a layer's own, inside the layer: a remat policy then recomputes them in backward instead
+of storing them."""
 
 
 def frequencies(shape: ModelShape, layer: int) -> np.ndarray:
@@ -65,11 +69,11 @@ def _yarn(plain: np.ndarray, shape: ModelShape) -> np.ndarray:
     factor, original, fast, slow, _ = shape.rope_yarn
     size = 2 * len(plain)
 
-    def place(turns: float) -> float:
-        """Which of the frequencies turns so many times within the original context."""
+    def index(turns: float) -> float:
+        """Index of the frequency that turns so many times within the original context."""
         return float(size * np.log(original / (turns * 2 * np.pi)) / (2 * np.log(shape.rope_theta)))
 
-    low, high = max(np.floor(place(fast)), 0), min(np.ceil(place(slow)), size - 1)
+    low, high = max(np.floor(index(fast)), 0), min(np.ceil(index(slow)), size - 1)
     slowed = np.clip((np.arange(len(plain)) - low) / max(high - low, 1e-3), 0.0, 1.0).astype(np.float32)
     return plain / np.float32(factor) * slowed + plain * (1 - slowed)
 
@@ -81,7 +85,7 @@ def window(shape: ModelShape, layer: int) -> int:
 
 
 def layer_constants(shape: ModelShape, layers: Sequence[int] | None = None) -> Params:
-    """What differs between the layers of a stack (all by default) and is not a weight; scanned beside the weights."""
+    """Constants ``[n, ...]`` that differ between the layers of a stack (by default all layers)."""
     layers = layers if layers is not None else range(shape.layers)
     return {"frequencies": jnp.asarray(np.stack([frequencies(shape, i) for i in layers])),
             "window": jnp.asarray(np.array([window(shape, i) for i in layers], np.int32)),
@@ -89,113 +93,148 @@ def layer_constants(shape: ModelShape, layers: Sequence[int] | None = None) -> P
 
 
 def slides(shape: ModelShape, layers: Sequence[int], inputs: Params) -> bool | jax.Array:
-    """Whether a layer of this stack slides: known while the program is made, where the whole stack does or does not."""
+    """Whether a layer of this stack has a sliding window: a Python bool where all its layers are alike in that."""
     kinds = {shape.slides(i) for i in layers}
     return kinds.pop() if len(kinds) == 1 and len(layers) < shape.layers else inputs["slides"]
 
 
 def unroll(shape: ModelShape) -> int:
-    """Turns of a loop that are written out one after the other.
+    """Iterations of a scan over layers that are written out one after the other: all of a few layers, else one.
 
-    A few layers are written out: a loop copies every kept activation into a stack,
-    which costs a tiny model a third of its step and one of 50 million parameters a sixteenth; for a deep one it saves
-    minutes of compilation.
+    A loop copies every kept activation into a stack, which costs a tiny model a third of its step and one of 50 million
+    parameters a sixteenth. For a deep model it saves minutes of compilation.
     """
     return shape.layers if shape.layers <= 8 else 1
 
 
-def over_layers(params: Params, shape: ModelShape, x: jax.Array, layer: Callable[[Sequence[int]], Layer], *,
-                given: Given, made: Made, wrap: Callable[[Any], Any] = lambda layer: layer, keep: bool = False,
-                turns: int = 1) -> tuple[jax.Array, dict[str, KeysValues]]:
-    """``[B, S, D]`` after all layers, and ``[n, B, S, K, H]`` keys and values of each stack that has some.
+@dataclass(frozen=True)
+class LayerScan:
+    """How a model's layers are walked over. Equal layers are stacked, so that each kind is compiled once."""
 
-    Args:
-        params: the whole tree.
-        shape: of the model.
-        x: ``[B, S, D]`` before the first layer.
-        layer: gives the function of a layer of the stack with these layers.
-        given: see `Given`.
-        made: see `Made`.
-        wrap: applied to that function; a remat policy wraps the layer and not the scan.
-        keep: whether keys and values are wanted.
-        turns: turns of a loop that are written out.
-    """
-    names, kept = stacks(shape), dict[str, KeysValues]()
-    shared: dict[bool, KeysValues] = {}
-    for loop in layer_loops(shape):
-        sources = {place: _kind_that_is_shared(shape, place) for place in loop.places}
-        steps = [_step(shape, place, wrap(partial(_one, layer(place), made, source is not None or keep)), source,
-                       shared, keep) for place, source in sources.items()]
+    shape: ModelShape
+    make_layer: Callable[[Sequence[int]], Layer]
+    """Gives the function of a layer, for the stack of these layers."""
+    inputs: LayerInputs
+    transform: LayerInputTransform
+    wrap: Callable[[Any], Any] = lambda layer: layer
+    """Applied to the function of a layer; a remat policy wraps the layer and not the scan."""
+    keep_kv: bool = False
+    """Whether keys and values of all layers are returned."""
+    unroll: int = 1
+    """Iterations of a loop that are written out."""
 
-        def turn(carry: Any, xs: Any, loop: Loop = loop, steps: Any = steps) -> Any:
-            out = []
-            for place, step, own in zip(loop.places, steps, xs, strict=True):
-                # Equal neighbors are a loop of their own inside the turn, so that their layer is compiled once, too.
-                carry, kept = step(carry, own) if len(place) == loop.turns else jax.lax.scan(
-                    step, carry, own, unroll=turns)
-                out.append(kept)
-            return carry, out
+    def run(self, params: Params, x: jax.Array) -> tuple[jax.Array, dict[str, KeysValues]]:
+        """All layers, one after the other.
 
-        xs = [jax.tree.map(partial(_by_turns, loop), (stack_of(params["layers"], names[place]),
-                                                      layer_constants(shape, place)))
-              for place in loop.places]
-        xs = [(weights, inputs | {name: _of_place(loop, place, each) for name, each in given.items()})
-              for place, (weights, inputs) in zip(loop.places, xs, strict=True)]
-        # The last turn's keys and values are what is shared, so a turn hands its own on in the place of the last one's.
-        start = {kind: _nothing(shape, place[0], x) for place, kind in sources.items() if kind is not None}
-        (x, kept_parts), out = jax.lax.scan(turn, (x, start), xs, unroll=turns)
-        shared |= kept_parts
-        kept |= {names[place]: jax.tree.map(partial(_stacked, len(place)), own)
-                 for place, own in zip(loop.places, out, strict=True) if own is not None}
-    return x, kept
+        Args:
+            params: the whole tree.
+            x: ``[B, S, D]`` before the first layer.
+
+        Returns:
+            ``[B, S, D]`` after the last layer; and where they are kept, ``[n, B, S, K, H]`` keys and values of each
+            stack that has some of its own, by the stack's prefix.
+        """
+        kv_by_stack: dict[str, KeysValues] = {}
+        shared_kv: dict[bool, KeysValues] = {}
+        for loop in layer_loops(self.shape):
+            x, loop_shared_kv, loop_kv = self._run_loop(loop, params["layers"], x, shared_kv)
+            shared_kv |= loop_shared_kv
+            kv_by_stack |= loop_kv
+        return x, kv_by_stack
+
+    def _run_loop(self, loop: LayerLoop, layers: Params, x: jax.Array, shared_kv: Mapping[bool, KeysValues]
+                  ) -> tuple[jax.Array, dict[bool, KeysValues], dict[str, KeysValues]]:
+        """One loop: ``[B, S, D]`` after it, keys and values that later loops attend to, and those of its stacks."""
+        shape, prefixes = self.shape, stacks(self.shape)
+        kinds = {stack: _shared_kind(shape, stack) for stack in loop.stacks}
+        steps = [self._layer_step(stack, kind, shared_kv) for stack, kind in kinds.items()]
+
+        def iteration(carry: Any, xs: Any) -> Any:
+            kv = []
+            for stack, step, stack_xs in zip(loop.stacks, steps, xs, strict=True):
+                # Equal neighbors are a loop of their own inside the iteration, so that their layer is compiled once.
+                carry, stack_kv = step(carry, stack_xs) if len(stack) == loop.iterations else jax.lax.scan(
+                    step, carry, stack_xs, unroll=self.unroll)
+                kv.append(stack_kv)
+            return carry, kv
+
+        xs = self._scan_inputs(loop, layers)
+        # Only the last iteration's keys and values are shared. Each iteration overwrites those of the one before, so
+        # the carry starts with zeros in their place.
+        start = {kind: _zero_kv(shape, stack[0], x) for stack, kind in kinds.items() if kind is not None}
+        (x, loop_shared_kv), kv = jax.lax.scan(iteration, (x, start), xs, unroll=self.unroll)
+        return x, loop_shared_kv, {
+            prefixes[stack]: jax.tree.map(partial(_merge_iterations, len(stack)), stack_kv)
+            for stack, stack_kv in zip(loop.stacks, kv, strict=True) if stack_kv is not None}
+
+    def _scan_inputs(self, loop: LayerLoop, layers: Params) -> list[tuple[Params, Params]]:
+        """Weights and inputs of each stack of a loop, with the loop's iterations as the first axis."""
+        prefixes = stacks(self.shape)
+        xs = [jax.tree.map(partial(_split_iterations, loop), (stack_of(layers, prefixes[stack]),
+                                                              layer_constants(self.shape, stack)))
+              for stack in loop.stacks]
+        return [(weights, constants | {name: _slice_stack(loop, stack, array) for name, array in self.inputs.items()})
+                for stack, (weights, constants) in zip(loop.stacks, xs, strict=True)]
+
+    def _layer_step(self, stack: Sequence[int], kind: bool | None, shared_kv: Mapping[bool, KeysValues]) -> Any:
+        """A layer as a scan calls it; what it carries is ``[B, S, D]`` and the keys and values that are shared.
+
+        Args:
+            stack: numbers of its layers.
+            kind: see `_shared_kind`.
+            shared_kv: keys and values that earlier loops share, by whether their layer slides.
+        """
+        reuses_kv = self.shape.shares_keys(stack[0])
+        layer = self.wrap(partial(_transformed_layer, self.make_layer(stack), self.transform,
+                                  kind is not None or self.keep_kv))
+
+        def step(carry: Any, xs: tuple[Params, Params]) -> Any:
+            (x, loop_shared_kv), (weights, inputs) = carry, xs
+            if reuses_kv:
+                inputs = inputs | {SHARED: shared_kv[self.shape.slides(stack[0])]}
+            x, kv = layer(x, (weights, inputs))
+            return ((x, loop_shared_kv if kind is None else loop_shared_kv | {kind: kv}),
+                    kv if self.keep_kv and not reuses_kv else None)
+
+        return step
 
 
-def _step(shape: ModelShape, place: Sequence[int], one: Any, source: bool | None, shared: Mapping[bool, KeysValues],
-          keep: bool) -> Any:
-    """A layer as a scan wants it: what it carries is ``[B, S, D]`` and the keys and values that later loops share."""
-    shares = shape.shares_keys(place[0])
-
-    def step(carry: Any, xs: tuple[Params, Params]) -> Any:
-        (x, kept), (weights, inputs) = carry, xs
-        x, own = one(x, (weights, inputs | ({SHARED: shared[shape.slides(place[0])]} if shares else {})))
-        return (x, kept if source is None else kept | {source: own}), own if keep and not shares else None
-
-    return step
+def _transformed_layer(layer: Layer, transform: LayerInputTransform, keep_kv: bool, x: jax.Array,
+                       xs: tuple[Params, Params]) -> tuple[jax.Array, KeysValues | None]:
+    """A layer on its transformed inputs; without its keys and values where nobody reads them."""
+    weights, inputs = xs
+    x, kv = layer(x, (weights, transform(inputs)))
+    return x, kv if keep_kv else None
 
 
-def _by_turns(loop: Loop, each: jax.Array) -> jax.Array:
-    """A stack ``[n, ...]`` as ``[turns, n / turns, ...]``, where a turn has several of its layers."""
-    return each if len(each) == loop.turns else each.reshape(loop.turns, -1, *each.shape[1:])
+def _split_iterations(loop: LayerLoop, x: jax.Array) -> jax.Array:
+    """A stack ``[n, ...]`` as ``[iterations, n / iterations, ...]``; unchanged if an iteration has one layer of it."""
+    return x if len(x) == loop.iterations else x.reshape(loop.iterations, -1, *x.shape[1:])
 
 
-def _stacked(count: int, each: jax.Array) -> jax.Array:
-    """``[n, B, S, K, H]`` of keys or values by turns."""
-    return each.reshape(count, *each.shape[-4:])
+def _merge_iterations(count: int, x: jax.Array) -> jax.Array:
+    """``[n, B, S, K, H]`` of keys or values with the iterations as the first axis."""
+    return x.reshape(count, *x.shape[-4:])
 
 
-def _of_place(loop: Loop, place: Sequence[int], each: jax.Array) -> jax.Array:
-    """Of ``[L, ...]`` the layers of a place, as `_by_turns`."""
-    if len(place) == len(each):
-        return each
+def _slice_stack(loop: LayerLoop, stack: Sequence[int], x: jax.Array) -> jax.Array:
+    """The layers of a stack out of ``[L, ...]``, in the form of `_split_iterations`."""
+    if len(stack) == len(x):
+        return x
     # Slices and no list of indices: their derivative is padding and no scatter.
-    turns = each[loop.first:loop.first + loop.turns * loop.step].reshape(loop.turns, loop.step, *each.shape[1:])
-    first = place[0] - loop.first
-    return _by_turns(loop, turns[:, first:first + len(place) // loop.turns].reshape(len(place), *each.shape[1:]))
+    end = loop.first_layer + loop.iterations * loop.layers_per_iteration
+    by_iteration = x[loop.first_layer:end].reshape(loop.iterations, loop.layers_per_iteration, *x.shape[1:])
+    first = stack[0] - loop.first_layer
+    own = by_iteration[:, first:first + len(stack) // loop.iterations]
+    return _split_iterations(loop, own.reshape(len(stack), *x.shape[1:]))
 
 
-def _one(layer: Layer, made: Made, wanted: bool, x: jax.Array,
-         xs: tuple[Params, Params]) -> tuple[jax.Array, KeysValues | None]:
-    """A layer that gives its keys and values only where somebody wants them."""
-    x, own = layer(x, (xs[0], made(xs[1])))
-    return x, own if wanted else None
+def _shared_kind(shape: ModelShape, stack: Sequence[int]) -> bool | None:
+    """Whether the stack's last layer slides, if later layers attend to its keys and values; None if none do."""
+    reusing = (i for i in range(shape.layers) if shape.shares_keys(i))
+    return shape.slides(stack[-1]) if stack[-1] in {shape.key_layer(i) for i in reusing} else None
 
 
-def _kind_that_is_shared(shape: ModelShape, place: Sequence[int]) -> bool | None:
-    """Whether the stack's last layer slides, if later layers attend to its keys; None if none do."""
-    asking = (i for i in range(shape.layers) if shape.shares_keys(i))
-    return shape.slides(place[-1]) if place[-1] in {shape.key_layer(i) for i in asking} else None
-
-
-def _nothing(shape: ModelShape, layer: int, x: jax.Array) -> KeysValues:
-    empty = jnp.zeros((*x.shape[:2], shape.kv_heads_of(layer), shape.head_dim_of(layer)), x.dtype)
-    return empty, empty
+def _zero_kv(shape: ModelShape, layer: int, x: jax.Array) -> KeysValues:
+    zeros = jnp.zeros((*x.shape[:2], shape.kv_heads_of(layer), shape.head_dim_of(layer)), x.dtype)
+    return zeros, zeros

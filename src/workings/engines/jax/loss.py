@@ -1,9 +1,9 @@
 """Masked next-token loss as a sum, so that micro batches, devices and batches add up exactly.
 
-Two ways with the same result; both compute gradients while the logits are there. `_unpartitioned` holds all of them.
-`_local` never has: it walks over chunks of positions, and on several devices each holds its own part of the vocabulary,
-so that neither the logits nor the embedding is ever whole anywhere, and the embedding's gradient never leaves the
-device that owns it.
+Two implementations with the same result; both compute gradients while the logits exist. `_unpartitioned` has all logits
+in memory at once. `_local` has those of one chunk of positions at a time, and on several devices each device has its
+own part of the vocabulary: neither the logits nor the embedding is ever whole anywhere, and the gradient of the
+embedding stays on the device that owns it.
 
 A position may have several targets, each with a weight of its own: its loss is then the sum over them.
 
@@ -17,19 +17,19 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from workings.engines.jax.several_targets import Places
+from workings.engines.jax.multi_target_loss import TargetIndices
 from workings.engines.jax.sharding import FSDP, TP, Layout, P
 from workings.models.shape import ModelShape
 
-GATHERED_FROM = 8
-"""Devices whose whole chunks are gathered in one turn; more of them give less each, so that what is gathered stays."""
+MAX_DEVICES_WITH_WHOLE_CHUNKS = 8
+"""Up to so many devices contribute a whole chunk to what is gathered; more devices contribute smaller chunks."""
 Gradient = Literal["none", "hidden", "both"]
-"""What is computed beside the loss: nothing, the gradient of the hidden states, or that of the head as well."""
+"""Gradients that are computed with the loss: none, that of the hidden states, or those of hidden states and head."""
 
 
 @dataclass(frozen=True)
 class LossPartition:
-    """How the loss is cut: positions per chunk and device, and whether each device has its part of the vocabulary."""
+    """How the loss is split: positions per chunk and device, and whether each device has a part of the vocabulary."""
 
     layout: Layout
     chunk: int
@@ -38,27 +38,27 @@ class LossPartition:
 
     @property
     def is_unpartitioned(self) -> bool:
-        """Whether it is not cut at all."""
+        """Whether the loss is not split at all."""
         return self.layout.size == 1 and self.chunk == 0
 
     @classmethod
-    def of(cls, head: jax.Array, shape: ModelShape, layout: Layout, chunk: int) -> "LossPartition":
-        """How the loss of a head ``[V, D]`` is cut."""
+    def from_head(cls, head: jax.Array, shape: ModelShape, layout: Layout, chunk: int) -> "LossPartition":
+        """The split of the loss of a head ``[V, D]``."""
         return cls(layout, chunk, shape.final_softcap, layout.splits_vocabulary(head.shape[0]))
 
-    def chunk_of(self, count: int) -> int:
-        """Positions per chunk of a device that has ``count`` of them."""
+    def chunk_size(self, count: int) -> int:
+        """Positions of a chunk, for a device that has ``count`` positions."""
         chunk = min(self.chunk or count, count)
         if self.chunk and self.vocabulary_parallel:
-            return max(1, min(chunk, self.chunk * GATHERED_FROM // self.layout.fsdp))
+            return max(1, min(chunk, self.chunk * MAX_DEVICES_WITH_WHOLE_CHUNKS // self.layout.fsdp))
         return chunk
 
     def first_token(self, head: jax.Array) -> jax.Array | int:
-        """The token of the first row of this device's part of the head."""
+        """The token that the first row of this device's part of the head belongs to."""
         return jax.lax.axis_index((FSDP, TP)) * head.shape[0] if self.vocabulary_parallel else 0
 
-    def gathered(self, xs: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        """A chunk of all devices that share the vocabulary; where none share it, this device's own."""
+    def gather(self, xs: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        """The chunks of all devices that share the vocabulary, joined; without sharing, this device's own chunk."""
         if not self.vocabulary_parallel:
             return xs
         return tuple(jax.lax.all_gather(x, FSDP, axis=0, tiled=True) for x in xs)
@@ -66,7 +66,7 @@ class LossPartition:
 
 def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: jax.Array, shape: ModelShape,
              layout: Layout, chunk: int) -> jax.Array:
-    """Sum of ``weights * loss``. One device and no chunk: all logits at once; else by parts.
+    """Sum of ``weights * loss``; on one device and without chunks from all logits at once, else chunk by chunk.
 
     Args:
         hidden: ``[B, S, D]``.
@@ -76,22 +76,22 @@ def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: ja
         layout: the mesh.
         chunk: positions of one device whose logits exist at one time; 0: all.
     """
-    partition = LossPartition.of(head, shape, layout, chunk)
+    partition = LossPartition.from_head(head, shape, layout, chunk)
     return split_loss_sum(partition, hidden, head.astype(hidden.dtype), targets, weights)
 
 
-def tempered(hidden: jax.Array, shape: ModelShape, temperature: float) -> tuple[jax.Array, ModelShape]:
-    """Hidden states and a shape whose logits are those of the given ones, divided by ``temperature``."""
+def with_temperature(hidden: jax.Array, shape: ModelShape, temperature: float) -> tuple[jax.Array, ModelShape]:
+    """Hidden states and a shape that give the same logits divided by ``temperature``."""
     if temperature == 1:
         return hidden, shape
-    # c tanh(x / c) / T is c' tanh(x' / c') with c' = c / T and x' = x / T: a soft cap is divided as the logits are.
+    # c tanh(x / c) / T is c' tanh(x' / c') with c' = c / T and x' = x / T: the soft cap is divided like the logits.
     return hidden / temperature, replace(shape, final_softcap=shape.final_softcap / temperature)
 
 
 def target_log_probs(hidden: jax.Array, head: jax.Array, targets: jax.Array, shape: ModelShape, layout: Layout,
                      chunk: int) -> jax.Array:
     """Float32 log probability of every target, in the targets' shape; no derivative. Arguments as in `loss_sum`."""
-    partition, head = LossPartition.of(head, shape, layout, chunk), head.astype(hidden.dtype)
+    partition, head = LossPartition.from_head(head, shape, layout, chunk), head.astype(hidden.dtype)
     local = partial(_local_log_probs, partition)
     if layout.size == 1:
         return local(hidden, head, targets)
@@ -101,54 +101,54 @@ def target_log_probs(hidden: jax.Array, head: jax.Array, targets: jax.Array, sha
 
 
 def _local_log_probs(partition: LossPartition, hidden: jax.Array, head: jax.Array, targets: jax.Array) -> jax.Array:
-    """Of one device's rows, chunk by chunk: the logits of a chunk exist at one time."""
+    """Log probabilities of one device's rows, chunk by chunk: the logits of one chunk exist at a time."""
     count, first = targets.shape[0] * targets.shape[1], partition.first_token(head)
-    chunk = partition.chunk_of(count)
+    chunk = partition.chunk_size(count)
 
-    def one(carry: None, xs: tuple[jax.Array, ...]) -> tuple[None, jax.Array]:
-        h, t = partition.gathered(xs)
+    def chunk_log_probs(carry: None, xs: tuple[jax.Array, ...]) -> tuple[None, jax.Array]:
+        h, t = partition.gather(xs)
         log_probs = logits_of_chunk(partition, h, t, head, first).log_probs
-        if partition.vocabulary_parallel:  # of the devices' chunks, which lie one behind the other, this one's own
+        if partition.vocabulary_parallel:  # this device's own positions out of the gathered chunk
             log_probs = jax.lax.dynamic_slice_in_dim(log_probs, jax.lax.axis_index(FSDP) * chunk, chunk)
         return carry, log_probs
 
-    _, each_log_prob = jax.lax.scan(one, None, (chunks(hidden, chunk), chunks(targets, chunk)))
-    return each_log_prob.reshape(-1, *targets.shape[2:])[:count].reshape(targets.shape)
+    _, log_probs = jax.lax.scan(chunk_log_probs, None, (chunks(hidden, chunk), chunks(targets, chunk)))
+    return log_probs.reshape(-1, *targets.shape[2:])[:count].reshape(targets.shape)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def split_loss_sum(partition: LossPartition, hidden: jax.Array, head: jax.Array, targets: jax.Array,
                    weights: jax.Array) -> jax.Array:
-    """Sum of ``weights * loss``, cut as ``partition`` says.
+    """Sum of ``weights * loss``, split as ``partition`` says.
 
-    Its gradient is computed in the same pass: logits are made once, not once in forward and again in backward.
+    The gradient is computed in the same pass: logits are computed once, not once in forward and again in backward.
     """
     return _sharded(partition, "none")(hidden, head, targets, weights)
 
 
 def _forward(partition: LossPartition, hidden: Any, head: Any, targets: Any, weights: Any) -> tuple[jax.Array, Any]:
-    # A frozen head (adapters only) has no gradient, and nothing of its size is made.
-    loss, *kept = _sharded(partition, "both" if head.perturbed else "hidden")(
+    # A frozen head (adapters only) has no gradient, and nothing of its size is allocated.
+    loss, *gradients = _sharded(partition, "both" if head.perturbed else "hidden")(
         hidden.value, head.value, targets.value, weights.value)
-    return loss, kept
+    return loss, gradients
 
 
-def _backward(partition: LossPartition, kept: list[jax.Array], ct: jax.Array) -> tuple[Any, ...]:
-    # The whole loss rounds the factor first, the one in parts the product: in bfloat16 the two differ.
-    gradients = [x * ct.astype(x.dtype) if partition.is_unpartitioned else (x * ct).astype(x.dtype) for x in kept]
-    return *gradients, *[None] * (4 - len(gradients))
+def _backward(partition: LossPartition, gradients: list[jax.Array], ct: jax.Array) -> tuple[Any, ...]:
+    # `_unpartitioned` rounds the factor before the product, `_local` rounds the product: in bfloat16 the two differ.
+    scaled = [x * ct.astype(x.dtype) if partition.is_unpartitioned else (x * ct).astype(x.dtype) for x in gradients]
+    return *scaled, *[None] * (4 - len(scaled))
 
 
 split_loss_sum.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
 def _sharded(partition: LossPartition, gradient: Gradient) -> Any:
-    """The loss on every device's own rows and its own part of the vocabulary; on one without chunks, of everything."""
+    """The loss as a function of whole arrays: each device computes its own rows, and its own part of the vocabulary."""
     if partition.is_unpartitioned:
         return partial(_unpartitioned, partition, gradient)
     rows, own = P(FSDP), P((FSDP, TP)) if partition.vocabulary_parallel else P()
     out = {"none": P(), "hidden": (P(), rows), "both": (P(), rows, own)}[gradient]
-    # Nothing is differentiated through the collectives: both gradients are outputs, written out below.
+    # The collectives are not differentiated: both gradients are outputs of `_local`.
     return jax.shard_map(partial(_local, partition, gradient), mesh=partition.layout.mesh,
                          in_specs=(rows, own, rows, rows), out_specs=out, check_vma=False)
 
@@ -161,7 +161,7 @@ def _unpartitioned(partition: LossPartition, gradient: Gradient, hidden: jax.Arr
     loss, d_logits = _add_loss(partition, gradient, jnp.zeros(()), h, head, t, w, 0)
     if d_logits is None:
         return loss
-    # Gradients are those of the loss times 1; `_backward` multiplies with what the loss is really worth.
+    # Gradients of the loss itself; `_backward` multiplies by the derivative with respect to the loss.
     d_h = jnp.einsum("cv,vd->cd", d_logits, head, preferred_element_type=jnp.float32)
     d_hidden = d_h.astype(hidden.dtype).reshape(hidden.shape)
     if gradient == "hidden":
@@ -172,7 +172,7 @@ def _unpartitioned(partition: LossPartition, gradient: Gradient, hidden: jax.Arr
 
 
 def chunks(x: jax.Array, chunk: int) -> jax.Array:
-    """``[B, S, ...]`` as ``[n, C, ...]``, padded with zeros (whose weight is zero, too)."""
+    """``[B, S, ...]`` as ``[n, C, ...]``, padded with zeros; padding has weight zero."""
     flat = x.reshape(-1, *x.shape[2:])
     flat = jnp.pad(flat, ((0, -flat.shape[0] % chunk), *[(0, 0)] * (flat.ndim - 1)))
     return flat.reshape(-1, chunk, *flat.shape[1:])
@@ -180,13 +180,13 @@ def chunks(x: jax.Array, chunk: int) -> jax.Array:
 
 def _local(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head: jax.Array, targets: jax.Array,
            weights: jax.Array) -> Any:
-    """One device's share: walks over its chunks; each chunk is gathered from all devices that share the vocabulary."""
+    """One device's share, chunk by chunk; each chunk is gathered from all devices that share the vocabulary."""
     count = hidden.shape[0] * hidden.shape[1]
-    chunk, first = partition.chunk_of(count), partition.first_token(head)
+    chunk, first = partition.chunk_size(count), partition.first_token(head)
     vocabulary_parallel = partition.vocabulary_parallel
 
-    def one(carry: tuple[jax.Array, jax.Array], xs: tuple[jax.Array, ...]) -> tuple[Any, jax.Array]:
-        h, t, w = partition.gathered(xs)
+    def add_chunk(carry: tuple[jax.Array, jax.Array], xs: tuple[jax.Array, ...]) -> tuple[Any, jax.Array]:
+        h, t, w = partition.gather(xs)
         loss, d_logits = _add_loss(partition, gradient, carry[0], h, head, t, w, first)
         if d_logits is None:
             return (loss, carry[1]), jnp.zeros(())
@@ -196,14 +196,15 @@ def _local(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head
             d_head = d_head + jnp.einsum("cv,cd->vd", d_logits, h, preferred_element_type=jnp.float32)
         d_h = jnp.einsum("cv,vd->cd", d_logits, head, preferred_element_type=jnp.float32)
         if vocabulary_parallel:
-            # A device knows what its own tokens give; summed over all devices, each gets back the rows that it sent.
+            # Each device has the part that its own tokens contribute. The sum is scattered back to each row's device.
             d_h = jax.lax.psum_scatter(jax.lax.psum(d_h, TP), FSDP, scatter_dimension=0, tiled=True)
         return (loss, d_head), d_h.astype(h.dtype)
 
-    # Where no gradient of the head is asked for, a scalar is carried in the place of one.
+    # Without a gradient of the head, a scalar is carried in its place.
     start = (jnp.zeros(()), jnp.zeros(head.shape if gradient == "both" else (), jnp.float32))
-    (loss, d_head), d_hidden = jax.lax.scan(one, start, tuple(chunks(x, chunk) for x in (hidden, targets, weights)))
-    # Devices that share the vocabulary have each counted the rows of all; the others only their own.
+    xs = tuple(chunks(x, chunk) for x in (hidden, targets, weights))
+    (loss, d_head), d_hidden = jax.lax.scan(add_chunk, start, xs)
+    # Devices that share the vocabulary have each counted the rows of all devices, the others only their own rows.
     if not vocabulary_parallel:
         loss = jax.lax.psum(loss, FSDP)
     if gradient == "none":
@@ -219,7 +220,7 @@ def _local(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head
 
 def _add_loss(partition: LossPartition, gradient: Gradient, loss: jax.Array, h: jax.Array, head: jax.Array,
               t: jax.Array, w: jax.Array, first: jax.Array | int) -> tuple[jax.Array, jax.Array | None]:
-    """The loss so far with that of these positions, and the gradient of their logits where one is wanted.
+    """The loss so far plus that of these positions, and the gradient of their logits where it is needed.
 
     Args:
         partition: see `LossPartition`.
@@ -227,72 +228,77 @@ def _add_loss(partition: LossPartition, gradient: Gradient, loss: jax.Array, h: 
         loss: so far.
         h: ``[C, D]``.
         head: ``[V, D]``, this device's part.
-        t, w: ``[C]`` (or ``[C, K]``), targets and weights.
+        t: ``[C]`` (or ``[C, K]``) targets.
+        w: ``[C]`` (or ``[C, K]``) weights.
         first: the token of the head's first row.
 
     Returns:
         The loss, and ``[C, V]`` or None.
     """
-    made = logits_of_chunk(partition, h, t, head, first)
-    loss = loss + jnp.sum(-made.log_probs * w) if t.ndim > 1 else loss + jnp.sum((made.log_z - made.of_target) * w)
+    chunk = logits_of_chunk(partition, h, t, head, first)
+    loss = loss + (jnp.sum(-chunk.log_probs * w) if t.ndim > 1 else
+                   jnp.sum((chunk.log_z - chunk.target_logit) * w))
     if gradient == "none":
         return loss, None
     # The derivative of the log of the sum is the softmax; it is rounded to h's dtype for the two products that follow.
-    softmax = jnp.exp(made.logits - made.log_z[:, None])
-    if isinstance(made.hit, Places):
-        return loss, (made.hit.without(softmax * w.sum(-1, keepdims=True), w) * made.slope).astype(h.dtype)
-    return loss, ((softmax - made.hit) * w[:, None] * made.slope).astype(h.dtype)
+    softmax = jnp.exp(chunk.logits - chunk.log_z[:, None])
+    if isinstance(chunk.targets, TargetIndices):
+        d_logits = chunk.targets.subtract_at(softmax * w.sum(-1, keepdims=True), w)
+        return loss, (d_logits * chunk.slope).astype(h.dtype)
+    return loss, ((softmax - chunk.targets) * w[:, None] * chunk.slope).astype(h.dtype)
 
 
 @dataclass(frozen=True)
-class _Logits:
-    """Logits of a chunk of positions and what follows from them."""
+class _ChunkLogits:
+    """Logits of a chunk of positions, their normalizer and the logits of the targets."""
 
     logits: jax.Array
     """``[C, V]`` float32, this device's part of the vocabulary."""
     slope: jax.Array | float
     """``[C, V]`` derivative of the soft cap."""
-    hit: jax.Array | Places
-    """``[C, V]`` true at the target; of several targets their places."""
+    targets: jax.Array | TargetIndices
+    """``[C, V]`` mask that is true at the target; several targets have indices."""
     log_z: jax.Array
     """``[C]`` log of the sum of exponentials over the whole vocabulary."""
-    of_target: jax.Array
-    """``[C]`` (or ``[C, K]``) logit of the target."""
+    target_logit: jax.Array
+    """``[C]`` (or ``[C, K]``)."""
 
     @property
     def log_probs(self) -> jax.Array:
         """``[C]`` (or ``[C, K]``) log probability of the target."""
-        return self.of_target - (self.log_z[:, None] if self.of_target.ndim > 1 else self.log_z)
+        return self.target_logit - (self.log_z[:, None] if self.target_logit.ndim > 1 else self.log_z)
 
 
 def logits_of_chunk(partition: LossPartition, h: jax.Array, t: jax.Array, head: jax.Array, first: jax.Array | int
-                    ) -> _Logits:
-    """As `_add_loss` takes them: ``h`` is ``[C, D]``, ``t`` ``[C]`` or ``[C, K]``, ``head`` ``[V, D]``."""
+                    ) -> _ChunkLogits:
+    """Logits of a chunk; arguments as in `_add_loss`."""
     logits, slope = _capped(jnp.einsum("cd,vd->cv", h, head, preferred_element_type=jnp.float32), partition.softcap)
-    # Compare and sum instead of gather: it fuses, and its gradient is no scatter (a scalar loop on a CPU).
-    hit = Places.of(t, first, head.shape[0]) if t.ndim > 1 else \
+    # Compare and sum instead of gather: it fuses, and its gradient needs no scatter (on a CPU a loop over scalars).
+    target_mask = TargetIndices.from_tokens(t, first, head.shape[0]) if t.ndim > 1 else \
         jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1) + first == t[:, None]
-    log_z, of_target = _normalizer(logits, hit, partition.vocabulary_parallel)
-    return _Logits(logits, slope, hit, log_z, of_target)
+    log_z, target_logit = _normalizer(logits, target_mask, partition.vocabulary_parallel)
+    return _ChunkLogits(logits, slope, target_mask, log_z, target_logit)
 
 
 def _capped(raw: jax.Array, softcap: float) -> tuple[jax.Array, jax.Array | float]:
     """Logits after the soft cap, and the derivative of the cap."""
     if not softcap:
         return raw, 1.0
-    bent = jnp.tanh(raw / softcap)
-    return softcap * bent, 1.0 - jnp.square(bent)
+    tanh = jnp.tanh(raw / softcap)
+    return softcap * tanh, 1.0 - jnp.square(tanh)
 
 
-def _normalizer(logits: jax.Array, hit: jax.Array | Places, vocabulary_parallel: bool) -> tuple[jax.Array, jax.Array]:
-    """``[C]`` log of the sum of exponentials and logit of the target (of each), over the whole vocabulary."""
-    # With the largest logit of the whole vocabulary taken off, no exponential overflows and one of them is 1.
+def _normalizer(logits: jax.Array, targets: jax.Array | TargetIndices,
+                vocabulary_parallel: bool) -> tuple[jax.Array, jax.Array]:
+    """``[C]`` log of the sum of exponentials over the whole vocabulary, and ``[C]`` (or ``[C, K]``) target logits."""
+    # After subtracting the largest logit of the whole vocabulary no exponential overflows, and one of them is 1.
     top = jnp.max(logits, -1)
     if vocabulary_parallel:
         top = jax.lax.pmax(top, (FSDP, TP))
     total = jnp.sum(jnp.exp(logits - top[:, None]), -1)
-    picked = hit.picked(logits) if isinstance(hit, Places) else jnp.sum(jnp.where(hit, logits, 0.0), -1)
+    target_logit = targets.logits_at(logits) if isinstance(targets, TargetIndices) else jnp.sum(
+        jnp.where(targets, logits, 0.0), -1)
     if vocabulary_parallel:
-        # Only the device that owns the target adds something to `picked`; the two sums travel together, `[C]` each.
-        total, picked = jax.lax.psum((total, picked), (FSDP, TP))
-    return jnp.log(total) + top, picked
+        # Target logits are 0 on all devices but the owner's. The two sums, `[C]` each, travel together.
+        total, target_logit = jax.lax.psum((total, target_logit), (FSDP, TP))
+    return jnp.log(total) + top, target_logit

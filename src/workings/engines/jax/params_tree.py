@@ -4,10 +4,9 @@ A tree is ``{NAME: array, ..., "layers": {NAME: array}}``; in its flat form a te
 ``layers.NAME``. Moments and checkpoints go by flat names.
 
 Tensors of layers are stacked. Where all layers are alike there is one stack of each, ``self_attn.q_proj.weight``
-``[L, ...]``. Where they are not (Gemma 4), each place of a loop over layers (`workings.models.weights.layer_loops`)
-has a stack, and its name begins with the layers in Python's words for a slice: ``4:15:5.self_attn.q_proj.weight``
-``[3, ...]`` holds layers 4, 9 and 14, and ``0-3:15:5.self_attn.q_proj.weight`` ``[12, ...]`` layers 0 to 3, 5 to 8 and
-10 to 13.
+``[L, ...]``. Where they are not (Gemma 4) there are several stacks (`workings.models.weights.layer_loops`), and names
+begin with the layers of a stack, written like a slice in Python: ``4:15:5.self_attn.q_proj.weight`` ``[3, ...]`` holds
+layers 4, 9 and 14, and ``0-3:15:5.self_attn.q_proj.weight`` ``[12, ...]`` layers 0 to 3, 5 to 8 and 10 to 13.
 """
 
 import re
@@ -15,12 +14,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from workings.models.shape import ModelShape
-from workings.models.weights import Loop, layer_loops
+from workings.models.weights import LayerLoop, layer_loops
 
 Params = dict[str, Any]
 SLICE = re.compile(r"(\d+)(?:-(\d+))?:(\d+):(\d+)\.")
 LAYERS = "layers."
-"""What flat names of the layers' tensors begin with."""
+"""Prefix of the flat names of the layers' tensors."""
 
 
 def flatten_params(tree: Params) -> dict[str, Any]:
@@ -44,28 +43,29 @@ def is_stacked(name: str) -> bool:
 
 
 def stacks(shape: ModelShape) -> dict[tuple[int, ...], str]:
-    """The layers of every stack -> what the names of its tensors begin with."""
-    places = [(loop, place) for loop in layer_loops(shape) for place in loop.places]
-    return {place: "" if len(places) == 1 else _slice(loop, place) for loop, place in places}
+    """The stacks of a model: the numbers of their layers, and the prefix of the names of their tensors."""
+    all_stacks = [(loop, stack) for loop in layer_loops(shape) for stack in loop.stacks]
+    return {stack: "" if len(all_stacks) == 1 else _slice(loop, stack) for loop, stack in all_stacks}
 
 
-def _slice(loop: Loop, place: tuple[int, ...]) -> str:
-    first, last = place[0], place[len(place) // loop.turns - 1]
-    return f"{first if first == last else f'{first}-{last}'}:{loop.first + loop.turns * loop.step}:{loop.step}."
+def _slice(loop: LayerLoop, stack: tuple[int, ...]) -> str:
+    first, last = stack[0], stack[len(stack) // loop.iterations - 1]
+    step = loop.layers_per_iteration
+    return f"{first if first == last else f'{first}-{last}'}:{loop.first_layer + loop.iterations * step}:{step}."
 
 
 def layer_tensor(name: str) -> str:
-    """The name of a layer's tensor, of a stack's name (with or without ``layers.``) or one layer's own."""
+    """A tensor's name within its layer, from the name of a stack or of one layer's own tensor."""
     return SLICE.sub("", name.removeprefix(LAYERS), count=1)
 
 
 def layer_numbers(name: str, count: int) -> Sequence[int]:
-    """The layers of a stack of this many."""
+    """Numbers of the layers of a stack, from its name and the number of its layers."""
     match = SLICE.match(name.removeprefix(LAYERS))
     if not match:
         return range(count)
     first, last, stop, step = (int(number or match[1]) for number in match.groups())
-    return [layer + turn for turn in range(0, stop - first, step) for layer in range(first, last + 1)]
+    return [layer + offset for offset in range(0, stop - first, step) for layer in range(first, last + 1)]
 
 
 def stack_of(layers: Params, prefix: str) -> Params:

@@ -1,7 +1,7 @@
 """Gemma 4's per-layer embeddings: a second table gives every token a few numbers for each layer.
 
-They are looked up once for all layers, before the first; the rest happens in each layer: it mixes its part with what it
-makes of the token's embedding, and lets that into the residual stream through a gate. The table is frozen
+They are looked up once for all layers, before the first. Each layer adds its part to a projection of the token's
+embedding, and adds the sum to the residual stream through a gate. The table is frozen
 (`workings.models.weights.is_frozen`).
 
 Shape suffixes: L layers, B rows, S positions, D width, P per-layer width.
@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from workings.engines.jax.embedding import table_rows
-from workings.engines.jax.layers import PER_LAYER, Given, Made
+from workings.engines.jax.layers import PER_LAYER, LayerInputs, LayerInputTransform
 from workings.engines.jax.norm import rms_norm
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.projection import project, projection
@@ -25,10 +25,11 @@ NUMBER = "number"
 
 
 def per_layer_inputs(params: Params, shape: ModelShape, tokens: jax.Array, x: jax.Array,
-                     layout: Layout) -> tuple[Given, Made]:
-    """What layers are given for tokens ``[B, S]`` whose embeddings are x ``[B, S, D]``, and their parts of it.
+                     layout: Layout) -> tuple[LayerInputs, LayerInputTransform]:
+    """Inputs of all layers for tokens ``[B, S]`` with embeddings x ``[B, S, D]``, and their transform.
 
-    `Made` adds ``[B, S, P]``; where a model has no per-layer embeddings nothing is given or made.
+    The transform adds a layer's part ``[B, S, P]`` of the per-layer embeddings to its inputs. A model without them has
+    no such inputs.
     """
     if not shape.per_layer_width:
         return {}, lambda inputs: inputs
@@ -37,18 +38,18 @@ def per_layer_inputs(params: Params, shape: ModelShape, tokens: jax.Array, x: ja
     rows = jnp.moveaxis(layout.rows(rows.reshape(*tokens.shape, shape.layers, shape.per_layer_width)), 2, 0)
     name = PER_LAYER_PROJECTION.removesuffix(".weight")
 
-    def made(inputs: Params) -> Params:
-        of_tokens = jax.lax.dynamic_index_in_dim(rows, inputs[NUMBER], keepdims=False)
-        of_tokens = of_tokens * jnp.asarray(shape.per_layer_width ** 0.5, x.dtype)
+    def add_embeddings(inputs: Params) -> Params:
+        embeddings = jax.lax.dynamic_index_in_dim(rows, inputs[NUMBER], keepdims=False)
+        embeddings = embeddings * jnp.asarray(shape.per_layer_width ** 0.5, x.dtype)
         context = project(x, {"weight": inputs[PER_LAYER_PROJECTION]}, name, layout)
         context = rms_norm(context * jnp.asarray(shape.width ** -0.5, x.dtype), params[PER_LAYER_NORM], shape)
-        return inputs | {PER_LAYER: (context + of_tokens) * jnp.asarray(2.0 ** -0.5, x.dtype)}
+        return inputs | {PER_LAYER: (context + embeddings) * jnp.asarray(2.0 ** -0.5, x.dtype)}
 
     projections = params[PER_LAYER_PROJECTION].reshape(shape.layers, shape.per_layer_width, shape.width)
-    return {NUMBER: jnp.arange(shape.layers), PER_LAYER_PROJECTION: projections}, made
+    return {NUMBER: jnp.arange(shape.layers), PER_LAYER_PROJECTION: projections}, add_embeddings
 
 
-def add_per_layer(x: jax.Array, w: Params, own: jax.Array, shape: ModelShape, layout: Layout) -> jax.Array:
-    """``[B, S, D]``: what a layer gives, and its part ``[B, S, P]`` of the per-layer embeddings through a gate."""
+def add_per_layer(x: jax.Array, w: Params, embeddings: jax.Array, shape: ModelShape, layout: Layout) -> jax.Array:
+    """A layer's output ``[B, S, D]`` plus its part ``[B, S, P]`` of the per-layer embeddings, through a gate."""
     gate = jax.nn.gelu(project(x, projection(w, GATE), GATE, layout), approximate=True)
-    return x + rms_norm(project(gate * own, projection(w, INTO), INTO, layout), w[NORM], shape)
+    return x + rms_norm(project(gate * embeddings, projection(w, INTO), INTO, layout), w[NORM], shape)

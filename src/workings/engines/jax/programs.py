@@ -12,9 +12,9 @@ import numpy as np
 
 from workings.engines.base import GenerationShape
 from workings.engines.jax.generate import MAX_ROWS, bucket, make_generate, padded_prompts
-from workings.engines.jax.most_likely import make_most_likely
 from workings.engines.jax.spec import batch_shapes
 from workings.engines.jax.step import StepSpec, make_evaluation, make_log_probs
+from workings.engines.jax.top_tokens import make_most_likely
 from workings.engines.prefill import largest_divisor
 from workings.objectives.top_tokens import TopTokens
 
@@ -44,7 +44,7 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
     The sizes are padded as `Generator` pads them; prompts are copied to all devices, parameters lie where they are.
     """
     prompts, rows, prompt, room = generation_sizes(size, spec.layout.fsdp, drawn)
-    # Places come with the parameters, because `Generator` jits without input shardings.
+    # TargetIndices come with the parameters, because `Generator` jits without input shardings.
     params = jax.tree.map(lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
                           abstract["params"], shardings["params"])
 

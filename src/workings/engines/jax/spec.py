@@ -129,7 +129,7 @@ def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: 
     places = dict.fromkeys(arrays, spec.layout.batch())
     everywhere = spec.layout.everywhere()
     # From here on the state has the form that the program takes, which on a CPU may be layer by layer.
-    abstract, shardings = spec.variant.abstract(abstract, shardings, everywhere)
+    abstract, shardings = spec.variant.abstract_state(abstract, shardings, everywhere)
     # The state leaves where it came in, so a donated buffer can take its result, and that fits the next step.
     jitted = jax.jit(make_step(spec), donate_argnums=0, in_shardings=(shardings, places, everywhere, everywhere),
                      out_shardings=(shardings, everywhere, everywhere))

@@ -1,4 +1,4 @@
-"""One greedy answer, told token by token: the loop of `generate`, which comes back to the host after each token."""
+"""Streaming of one greedy completion: the loop of `generate`, which returns to the host after each token."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,13 +10,13 @@ import numpy as np
 from workings.engines.base import Completion
 from workings.engines.jax import sampling
 from workings.engines.jax.generate import (
-    Going,
-    Written,
-    begin,
+    DecodeState,
+    GeneratedTokens,
     bucket,
     check_prompts,
-    go_on,
+    decode_until,
     prompt_batches,
+    start_decoding,
     stop_array,
 )
 from workings.engines.jax.params_tree import Params
@@ -24,7 +24,7 @@ from workings.engines.jax.step import StepSpec
 
 
 class Streamer:
-    """Answers one prompt at a time; keeps what it has compiled (two programs per padded length and room)."""
+    """Generates one completion at a time; keeps its compiled programs, two for each padded length and room."""
 
     def __init__(self, spec: StepSpec) -> None:
         self._spec = spec
@@ -44,27 +44,27 @@ class Streamer:
         first, following = self._programs[room]
         rows = prompt_batches([prompt], self._spec.layout.fsdp, fine=self._spec.variant.fine_prompt_lengths)[0]
         stops, written = stop_array(stop_ids), list[int]()
-        going = first(params, rows.tokens, rows.lengths, rows.real)
+        state = first(params, rows.tokens, rows.lengths, rows.real)
         for limit in range(1, max_new_tokens + 1):
-            # It is picked already, so it is told before the one behind it is computed.
-            written.append(int(np.asarray(going[1][0])[0]))
+            # Already picked, so it is passed on before the token behind it is computed.
+            written.append(int(np.asarray(state.next_tokens[0])[0]))
             if written[-1] in stop_ids:
                 break
             tell(written[-1])
             if limit < max_new_tokens:
-                going = following(params, rows.lengths, np.int32(limit), stops, going)
+                state = following(params, rows.lengths, np.int32(limit), stops, state)
         return Completion.of(written, stop_ids)
 
     def _compiled(self, room: int) -> tuple[Any, Any]:
-        def pick(params: Params, x: jax.Array, count: jax.Array) -> Written:
+        def pick(params: Params, x: jax.Array, count: jax.Array) -> GeneratedTokens:
             return (sampling.greedy(sampling.next_logits(self._spec, params, x)),)
 
-        def first(params: Params, tokens: jax.Array, lengths: jax.Array, real: jax.Array) -> Going:
-            return begin(self._spec, params, tokens, lengths, real, room, partial(pick, params))
+        def first(params: Params, tokens: jax.Array, lengths: jax.Array, real: jax.Array) -> DecodeState:
+            return start_decoding(self._spec, params, tokens, lengths, real, room, partial(pick, params))
 
         def following(params: Params, lengths: jax.Array, limit: jax.Array, stop_ids: jax.Array,
-                      going: Going) -> Going:
-            return go_on(self._spec, params, lengths, limit, stop_ids, partial(pick, params), going)
+                      state: DecodeState) -> DecodeState:
+            return decode_until(self._spec, params, lengths, limit, stop_ids, partial(pick, params), state)
 
         # The cache is given away and written in place: a copy of it for each token would cost more than the token.
         return jax.jit(first), jax.jit(following, donate_argnums=4)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from workings.config.method import FullConfig
 from workings.engines.safetensors_file import TensorFile, write_tensors
-from workings.engines.torch.lora import ADAPTER_FOLDER, LazyTensor, merged, put, weights, write_config
+from workings.engines.torch.lora import ADAPTER_FOLDER, LazyTensor, base_weights, merged, store_weight, write_config
 from workings.engines.torch.sharding import as_split, gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec, dtype_name
 from workings.engines.torch.step import State
@@ -81,7 +81,7 @@ def saved(spec: TorchSpec, state: State) -> dict[str, Tensor]:
     """The weights of a checkpoint: all of them, those that nothing trains included; of adapters those alone."""
     if not isinstance(spec.method, FullConfig):
         return dict(state.trained)
-    return {name: x for name, x in weights(state.model).items() if isinstance(x, Tensor)}
+    return {name: x for name, x in base_weights(state.model).items() if isinstance(x, Tensor)}
 
 
 def save(spec: TorchSpec, state: State, directory: Path) -> None:
@@ -140,9 +140,9 @@ def load_weights(spec: TorchSpec, model: nn.Module, directory: Path) -> None:
     Raises:
         RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
     """
-    files, places = model_weights(directory, spec.shape), weights(model)
+    files, places = model_weights(directory, spec.shape), base_weights(model)
     for name in tensor_shapes(spec.shape):
-        put(places[name], to_tensor(files.read(name)))
+        store_weight(places[name], to_tensor(files.read(name)))
 
 
 def export(spec: TorchSpec, state: State, directory: Path) -> None:

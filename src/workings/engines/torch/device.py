@@ -53,7 +53,7 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
     if cards and card >= cards:
         raise DeviceError(f"process {card} of this machine, which has {cards} cards", "at most one process a card",
                           f"torchrun --nproc-per-node {cards}")
-    finding = cuda_finding()
+    finding = cuda_problem()
     if finding:
         there = "gpu" in present
         seen = f"{present['gpu']} is there, but PyTorch cannot use it" if there else "this machine shows none"
@@ -73,7 +73,7 @@ def own_card() -> int:
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
-def cuda_finding() -> str:
+def cuda_problem() -> str:
     """Why CUDA cannot be used here, after really running a kernel on this process's card; empty where it can."""
     if torch.version.cuda is None and torch.version.hip is None:
         return f"torch {torch.__version__} is a build without CUDA"

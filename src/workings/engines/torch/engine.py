@@ -21,11 +21,10 @@ from workings.engines.base import (
     require_adapters,
     require_signals,
 )
-from workings.engines.like_lengths import LikeLengths
+from workings.engines.length_bucketing import LengthBuckets
 from workings.engines.prefill import copies_of_each
-from workings.engines.torch import checkpoint, compare, four_bit
+from workings.engines.torch import checkpoint, four_bit, logits
 from workings.engines.torch.backward_optimizer import refuse_conflicts
-from workings.engines.torch.card.check import finding
 from workings.engines.torch.device import (
     Device,
     check_kernels,
@@ -37,10 +36,16 @@ from workings.engines.torch.device import (
 )
 from workings.engines.torch.environment import environment_files
 from workings.engines.torch.frozen_linear import FrozenLinear
-from workings.engines.torch.generate import MAX_ROWS, Pick, answer, drawn, greedy, order, uniform_numbers
+from workings.engines.torch.generate import MAX_ROWS, PickToken, answer, drawn, greedy, order, uniform_numbers
 from workings.engines.torch.inspect import inspection
 from workings.engines.torch.linear_attention import has_linear_state
-from workings.engines.torch.lora import RootWithoutAdapters, fill_adapters, refuse_unknown, trained, weights
+from workings.engines.torch.lora import (
+    RootWithoutAdapters,
+    base_weights,
+    fill_adapters,
+    refuse_unknown,
+    trainable_parameters,
+)
 from workings.engines.torch.mask_check import check_masks, refuse_unsuited
 from workings.engines.torch.model import fill_random
 from workings.engines.torch.planning import TorchPlanning
@@ -58,6 +63,7 @@ from workings.engines.torch.step import (
     run_step,
     to_rows,
 )
+from workings.engines.torch.triton.check import kernel_problem
 from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes
@@ -96,10 +102,10 @@ class TorchEngine(TorchPlanning):
         """What it runs on."""
         limit, source = memory_limit(self.device.device)
         notes = slow_formats(device_name(self.device.device), self.request.precision.compute)
-        if self.device.platform == "gpu" and (why := finding(self.device.device)):
+        if self.device.platform == "gpu" and (why := kernel_problem(self.device.device)):
             notes.append(f"PyTorch's own operations compute instead of kernels, which takes longer: {why}")
         if self.device.platform == "gpu" and self.request.method.name == "qlora" and self.spec.frozen_bits == "nf4" \
-                and (how := four_bit.finding(self.device.device)):
+                and (how := four_bit.difference_from_cpu(self.device.device)):
             notes.append(how)
         return DeviceFacts(
             platform=self.device.platform, kind=device_name(self.device.device), count=self.spec.mesh.fsdp,
@@ -111,7 +117,7 @@ class TorchEngine(TorchPlanning):
         # Formats do not depend on the split, so one process stands for all and nothing is sent.
         with torch.device("meta"):
             state = empty_state(replace(self.spec, device=torch.device("meta"), mesh=ProcessMesh()))
-        held = [*state.model.parameters(), *(place.codes for place in weights(state.model).values()
+        held = [*state.model.parameters(), *(place.codes for place in base_weights(state.model).values()
                                              if isinstance(place, FrozenLinear))]
         trained = _formats(state.trained.values())
         moments = _formats(x for tree in state.moments.values() for x in tree.values())
@@ -152,9 +158,9 @@ class TorchEngine(TorchPlanning):
         return state, StepResult.of(numbers.tolist(), self.spec.objective.metrics,
                                     None if log_probs is None else self._at_positions(parts, rows, log_probs))
 
-    def _parts(self, batch: Batch) -> LikeLengths:
+    def _parts(self, batch: Batch) -> LengthBuckets:
         """The batch as it is computed."""
-        return LikeLengths.of(batch) if self.spec.like_lengths else LikeLengths.unsplit(batch)
+        return LengthBuckets.from_batch(batch) if self.spec.group_by_length else LengthBuckets.unsplit(batch)
 
     @torch.no_grad()
     def evaluate(self, state: State, batch: Batch) -> LossSum:
@@ -172,7 +178,7 @@ class TorchEngine(TorchPlanning):
         values = (state.root(partial(micro_batch_log_probs, self.spec, rows=rows)) for rows in micro_batches)
         return self._at_positions(parts, micro_batches, values)
 
-    def _at_positions(self, parts: LikeLengths, micro_batches: Iterable[Rows], values: Iterable[torch.Tensor],
+    def _at_positions(self, parts: LengthBuckets, micro_batches: Iterable[Rows], values: Iterable[torch.Tensor],
                       *each: int) -> np.ndarray:
         """``[A, B, S, *each]`` of the ``[N, *each]`` floats that each process has of each micro batch; 0 elsewhere."""
         places = [torch.zeros((*part.tokens.shape, *each)) for part in parts.batches]
@@ -181,7 +187,7 @@ class TorchEngine(TorchPlanning):
             # A view: each process fills its own rows, and the sum with the others' zeros puts them together.
             own = micro_batch[self.spec.mesh.rows(micro_batch.shape[0])]
             own.view(-1, *each)[rows.index.cpu()] = value.cpu()
-        merged = torch.from_numpy(parts.together([place.numpy() for place in places]))
+        merged = torch.from_numpy(parts.merge([place.numpy() for place in places]))
         return self.spec.mesh.sum(merged.to(self.device.device)).cpu().numpy()
 
     @torch.no_grad()
@@ -191,7 +197,7 @@ class TorchEngine(TorchPlanning):
         values = [state.root(partial(micro_batch_most_likely, self.spec, rows=rows, count=count, below=below))
                   for rows in micro_batches]
         # Floats hold every id exactly, so both are put together in one way.
-        unsplit = LikeLengths.unsplit(batch)
+        unsplit = LengthBuckets.unsplit(batch)
         tokens, log_probs = (self._at_positions(unsplit, micro_batches, (each[side].float() for each in values), count)
                              for side in range(2))
         return tokens.astype(np.int32), log_probs
@@ -203,7 +209,7 @@ class TorchEngine(TorchPlanning):
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch, for comparisons of engines."""
-        return compare.logits(self, state, batch)
+        return logits.logits(self, state, batch)
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:
@@ -237,7 +243,7 @@ class TorchEngine(TorchPlanning):
         # Of an unproven class it is not known what a cache holds, nor how that is repeated.
         copies = copies_of_each(prompts, MAX_ROWS) if self.spec.shape.proven else 1
         for indices in order(prompts, copies, alike=has_linear_state(state.root.model)):
-            chosen: Pick = pick(indices)
+            chosen: PickToken = pick(indices)
             with torch.no_grad():
                 completions = state.root(partial(
                     answer, self.spec, prompts=[prompts[i] for i in indices], max_new_tokens=max_new_tokens,
@@ -261,7 +267,7 @@ class TorchEngine(TorchPlanning):
     def with_adapters(self, state: State, directory: Path) -> State:
         """The same model with the adapters of a checkpoint."""
         require_adapters(self.request.method)
-        checkpoint.read_saved(directory / checkpoint.weights_file(self.spec), trained(state.root.model))
+        checkpoint.read_saved(directory / checkpoint.weights_file(self.spec), trainable_parameters(state.root.model))
         return state
 
     def export(self, state: State, directory: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
-from workings.engines.torch.device import cuda_finding, library_versions
+from workings.engines.torch.device import cuda_problem, library_versions
 
 QUERY = ("index", "name", "driver_version", "memory.total", "memory.used", "compute_cap", "pstate",
          "clocks.max.sm", "power.limit", "temperature.gpu")
@@ -24,7 +24,7 @@ def environment_files(device: torch.device) -> Mapping[str, str]:
 
 def cuda_check(device: torch.device) -> str:
     """Whether CUDA works here, from a kernel that ran, and which device this run uses."""
-    finding = cuda_finding()
+    finding = cuda_problem()
     lines = [f"device of this run: {device}", "CUDA works: " + (f"no ({finding})" if finding else "yes")]
     if not finding:
         lines.append(f"CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}")

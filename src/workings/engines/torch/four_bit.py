@@ -92,7 +92,7 @@ def to_four_bits(linear: nn.Linear, rounded_to: torch.dtype) -> None:
 
 
 @cache
-def finding(device: torch.device) -> str:
+def difference_from_cpu(device: torch.device) -> str:
     """How four bits on a device differ from four bits on a CPU, seen on one matrix; empty where they are the same.
 
     Raises `DeviceError` where what comes back lies further from the matrix than rounding to four bits explains.

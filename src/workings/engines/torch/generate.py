@@ -24,7 +24,7 @@ from workings.engines.torch.spec import TorchSpec
 
 MAX_ROWS = 128
 """Most rows answered at a time."""
-Pick = Callable[[Tensor, int, Tensor], tuple[Tensor, ...]]
+PickToken = Callable[[Tensor, int, Tensor], tuple[Tensor, ...]]
 """``(logits [B, V], number of the new token, which rows these are [B]) -> [B] int64`` tokens; of drawn ones their log
 probabilities as well, float64."""
 WHOLE = 2.0**62
@@ -43,7 +43,7 @@ def uniform_numbers(seeds: Sequence[int], count: int, device: torch.device) -> T
     return torch.from_numpy(made).to(device)
 
 
-def drawn(temperature: float, uniform: Tensor) -> Pick:
+def drawn(temperature: float, uniform: Tensor) -> PickToken:
     """Tokens drawn at a temperature: where a row's uniform number falls among its sums of probabilities.
 
     Args:
@@ -80,7 +80,7 @@ def order(prompts: Sequence[Sequence[int]], copies: int = 1, *, alike: bool = Fa
 
 
 def answer(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
-           stop_ids: Sequence[int], pick: Pick, copies: int = 1) -> list[Completion]:
+           stop_ids: Sequence[int], pick: PickToken, copies: int = 1) -> list[Completion]:
     """Continue one batch of prompts, in the order given; so many ``copies`` of each stand next to each other."""
     was_training = model.training
     model.eval()  # gradient checkpointing, where it is on, would drop the cache
@@ -92,7 +92,7 @@ def answer(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[i
     return [Completion.of(row[0], stop_ids, *row[1:]) for row in zip(*written, strict=True)]
 
 
-def read_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor,
+def prefill_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor,
                  copies: int = 1) -> tuple[Tensor, Any]:
     """``[B, D]`` hidden state of each prompt's last token, and the cache of all prompts ``[B, P]``; each read once.
 
@@ -103,25 +103,25 @@ def read_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, length
         lengths: ``[B]`` of the prompts.
         copies: so many equal prompts stand next to each other.
     """
-    last, cache = _read_in_parts(spec, model, tokens[::copies], lengths[::copies])
+    last, cache = _prefill_in_parts(spec, model, tokens[::copies], lengths[::copies])
     if copies > 1:
         choose_rows(cache, torch.arange(len(last), device=last.device).repeat_interleave(copies))
     return last.repeat_interleave(copies, 0), cache
 
 
-def _read_in_parts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
-    """As `read_prompts`, of prompts without copies.
+def _prefill_in_parts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
+    """As `prefill_prompts`, of prompts without copies.
 
     They are read some at a time (`workings.engines.prefill`); their caches are then put together layer by layer.
     """
     most = prompts_at_a_time(spec.shape, tokens.shape[1], spec.compute_dtype.itemsize)
     if not spec.shape.proven or len(tokens) <= most:  # of an unproven class it is not known what a cache holds
-        return _read(spec, model, tokens, lengths)
-    parts = [_read(spec, model, *part) for part in zip(tokens.split(most), lengths.split(most), strict=True)]
+        return _prefill(spec, model, tokens, lengths)
+    parts = [_prefill(spec, model, *part) for part in zip(tokens.split(most), lengths.split(most), strict=True)]
     return torch.cat([last for last, _ in parts]), join_caches([cache for _, cache in parts])
 
 
-def _read(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
+def _prefill(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
     index = torch.arange(tokens.shape[1], device=spec.device).expand_as(tokens)
     cache = empty_cache(spec.shape, model)
     # Padding is on the right: no real token can see it.
@@ -131,13 +131,13 @@ def _read(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tens
 
 
 def _continue(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[int]], limit: int,
-              stop_ids: Sequence[int], pick: Pick, copies: int) -> list[list[list[Any]]]:
+              stop_ids: Sequence[int], pick: PickToken, copies: int) -> list[list[list[Any]]]:
     """Tokens of every row, all of the same number, and their log probabilities where ``pick`` gives them."""
     lengths = torch.tensor([len(prompt) for prompt in prompts], device=spec.device)
     padded = int(lengths.max())
     tokens = torch.tensor([[*prompt, *[0] * (padded - len(prompt))] for prompt in prompts], device=spec.device)
     index = torch.arange(padded, device=spec.device).expand_as(tokens)
-    last, cache = read_prompts(spec, model, tokens, lengths, copies)
+    last, cache = prefill_prompts(spec, model, tokens, lengths, copies)
     # The position that each cache slot holds; slots of padding have one too, but are never seen.
     places, seen = index, index < lengths[:, None]
     stops = torch.tensor([*stop_ids], dtype=torch.int64, device=spec.device)

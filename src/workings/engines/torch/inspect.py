@@ -6,10 +6,10 @@ import torch
 
 from workings.config.training import MeshConfig
 from workings.engines.base import EngineRequest, Inspection
-from workings.engines.torch.card.check import serves
 from workings.engines.torch.device import Device
 from workings.engines.torch.trace.inspect import TracedCard, inspect_step
 from workings.engines.torch.trace.target import trace_for
+from workings.engines.torch.triton.check import kernels_run_on
 from workings.models.batch import BatchShape
 
 
@@ -19,7 +19,7 @@ def inspection(request: EngineRequest, batch: BatchShape, device: Device, fsdp: 
     if device.platform == "gpu":
         facts = torch.cuda.get_device_properties(device.device)
         card = TracedCard(capability=f"{facts.major}.{facts.minor}", limit_bytes=facts.total_memory,
-                          kernels=serves(device.device))
+                          kernels=kernels_run_on(device.device))
     request = replace(request, mesh=MeshConfig(fsdp=fsdp, tp=1))
     if fsdp == 1:
         return inspect_step(request, batch, device.platform, card)

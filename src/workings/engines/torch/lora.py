@@ -96,7 +96,7 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
             param.requires_grad_(not is_frozen(name, spec.shape))
         return
     inject_adapter_in_model(peft_config(spec), model)
-    for layer in adapted(model):
+    for layer in lora_layers(model):
         layer.cast_input_dtype_enabled = False  # the adapter's own matrices are cast, not what goes in
     for name, param in model.named_parameters():
         param.requires_grad_("lora_" in name)
@@ -111,7 +111,7 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
                     to_four_bits(module, spec.parameter_dtype)
 
 
-def adapted(model: nn.Module) -> Iterator[Any]:
+def lora_layers(model: nn.Module) -> Iterator[Any]:
     """Layers with an adapter."""
     return (module for module in model.modules() if isinstance(module, LoraLayer))
 
@@ -119,7 +119,7 @@ def adapted(model: nn.Module) -> Iterator[Any]:
 @contextmanager
 def switched_off(model: nn.Module) -> Iterator[None]:
     """Inside, the model computes as if it had no adapters."""
-    layers = [*adapted(model)]
+    layers = [*lora_layers(model)]
     for layer in layers:
         # Not peft's `enable_adapters`, which also changes what requires a gradient.
         layer._disable_adapters = True
@@ -144,14 +144,14 @@ class RootWithoutAdapters(FsdpRoot):
             return self.root(work)
 
 
-def trained(model: nn.Module) -> dict[str, nn.Parameter]:
+def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """What is trained, by its name in a checkpoint: Hugging Face's, or peft's for adapters."""
     # Peft names a tensor after its adapter (`default`) in the model, but not in its files.
     return {f"{PREFIX}{name.replace('.default.', '.')}" if "lora_" in name else name: param
             for name, param in model.named_parameters() if param.requires_grad}
 
 
-def weights(model: nn.Module) -> dict[str, "Tensor | FrozenLinear"]:
+def base_weights(model: nn.Module) -> dict[str, "Tensor | FrozenLinear"]:
     """The model's own tensors by Hugging Face's names: parameters, or the module that holds one in fewer bits.
 
     A layer's fixed number (Gemma 4) is a buffer of transformers and stands in the model's files, so it is one of them.
@@ -165,7 +165,7 @@ def weights(model: nn.Module) -> dict[str, "Tensor | FrozenLinear"]:
 
 
 @torch.no_grad()
-def put(place: "Tensor | FrozenLinear", value: Tensor) -> None:
+def store_weight(place: "Tensor | FrozenLinear", value: Tensor) -> None:
     """Store a weight where `weights` says; in fewer bits if that is how it is held."""
     if isinstance(place, FrozenLinear):
         place.store(value)
@@ -179,7 +179,7 @@ def fill_adapters(model: nn.Module, seed: int) -> None:
 
     The numbers come from the run's seed and the tensor's name.
     """
-    for name, param in trained(model).items():
+    for name, param in trainable_parameters(model).items():
         if "lora_A" in name:
             # Drawn whole, on the CPU, in every process: neither device nor split changes the numbers.
             draw = torch.rand(param.shape, generator=tensor_generator(seed, name))
@@ -194,7 +194,7 @@ def merged(spec: TorchSpec, model: nn.Module) -> dict[str, LazyTensor]:
     sizes = tensor_shapes(spec.shape)
     return {name: LazyTensor(torch.Size(sizes[name]), spec.parameter_dtype,
                              partial(_full, spec, place, layers.get(name)))
-            for name, place in weights(model).items()}
+            for name, place in base_weights(model).items()}
 
 
 @torch.no_grad()

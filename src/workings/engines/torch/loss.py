@@ -23,9 +23,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workings.engines.torch.card.loss import add_product_, block_loss_
 from workings.engines.torch.embedding import SharedGradient
-from workings.engines.torch.regions import region
+from workings.engines.torch.memory_regions import region
+from workings.engines.torch.triton.loss import add_product_, block_loss_
 
 REGION = "logits and loss"
 ALIGNED = 128

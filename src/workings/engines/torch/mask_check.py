@@ -26,7 +26,7 @@ from transformers import PreTrainedModel
 from workings.engines.base import EngineRequest
 from workings.engines.torch.attention import EVERYTHING, AttentionMask
 from workings.engines.torch.linear_attention import empty_cache, has_linear_state
-from workings.engines.torch.lora import switched_off, weights
+from workings.engines.torch.lora import base_weights, switched_off
 from workings.engines.torch.model import build_model, final_logits, hidden_states
 from workings.engines.torch.sharding import FsdpRoot, ProcessMesh
 from workings.engines.torch.spec import TorchSpec
@@ -93,7 +93,7 @@ def _unsuited(shape: ModelShape, why: str) -> RequestError:
 
 def _refuse_other_tensors(shape: ModelShape, model: PreTrainedModel) -> None:
     # Adapters have been added, and four bits have no size of their own: names alone are compared for those.
-    there = {name: tuple(x.shape) if isinstance(x, Tensor) else None for name, x in weights(model).items()}
+    there = {name: tuple(x.shape) if isinstance(x, Tensor) else None for name, x in base_weights(model).items()}
     stored = tensor_shapes(shape)
     wrong = sorted({*stored} ^ {*there}) or sorted(
         name for name, size in there.items() if size is not None and size != stored[name])

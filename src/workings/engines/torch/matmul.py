@@ -12,8 +12,8 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from workings.engines.torch.card.operations import wide_product
 from workings.engines.torch.embedding import FixedTable
+from workings.engines.torch.triton.operations import wide_product
 
 
 class _Product(torch.autograd.Function):

@@ -17,15 +17,15 @@ from transformers.initialization import no_init_weights
 
 from workings.engines.torch import attention
 from workings.engines.torch.attention import AttentionMask
-from workings.engines.torch.card.layers import use_kernels
 from workings.engines.torch.embedding import FixedTable, keep_in_place, share_gradient
 from workings.engines.torch.linear_attention import by_own_operations, compute_states
-from workings.engines.torch.lora import add_adapters, put, weights
+from workings.engines.torch.lora import add_adapters, base_weights, store_weight
 from workings.engines.torch.matmul import mix_formats
 from workings.engines.torch.rotation import keep_plain_where_layers_slide
 from workings.engines.torch.rounding import tensor_generator
 from workings.engines.torch.sharding import FsdpRoot, per_layer_table, split
 from workings.engines.torch.spec import TorchSpec
+from workings.engines.torch.triton.layers import use_kernels
 from workings.engines.torch.unproven import LOGIT_FACTOR, prepare_model, unproven_config
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
@@ -142,9 +142,9 @@ def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size, *, tra
 def fill_random(spec: TorchSpec, model: nn.Module, seed: int) -> None:
     """Random weights for every tensor of the model itself, one at a time."""
     sizes, transposed = tensor_shapes(spec.shape), family_of(spec.shape).matrices_in_out
-    for name, place in weights(model).items():
+    for name, place in base_weights(model).items():
         turned = transposed and name.endswith(tuple(f"{each}.weight" for each in projections(spec.shape)))
-        put(place, random_value(spec, seed, name, torch.Size(sizes[name]), transposed=turned))
+        store_weight(place, random_value(spec, seed, name, torch.Size(sizes[name]), transposed=turned))
 
 
 def hidden_states(model: PreTrainedModel, tokens: Tensor, positions: Tensor, visible: AttentionMask,

@@ -10,12 +10,12 @@ from workings.config.training import AdafactorConfig
 from workings.engines.base import EngineRequest
 from workings.engines.refusals import host_table_refusal, packing_refusal
 from workings.engines.torch.attention import FindAttentionLayout, choose, no_attention_layout
-from workings.engines.torch.card.check import serves
 from workings.engines.torch.cpu import optimize_for_cpu
 from workings.engines.torch.optimizers import make_optimizer
 from workings.engines.torch.optimizers.adamw import AdamW
 from workings.engines.torch.optimizers.base import Optimizer
 from workings.engines.torch.sharding import ProcessMesh
+from workings.engines.torch.triton.check import kernels_run_on
 from workings.engines.torch.unproven import refuse_request
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
@@ -34,9 +34,9 @@ class TorchSpec:
     attention: str
     """A key of `attention.FUNCTIONS`."""
     find_attention_layout: FindAttentionLayout
-    like_lengths: bool
+    group_by_length: bool
     """Rows of an update are computed in micro batches of like length, each as long as its own longest."""
-    share_beginnings: bool
+    share_prefixes: bool
     """What rows begin with is computed once where they begin alike."""
     checkpointing: bool
     """Activations of a layer are computed again in backward (`memory.remat: layer`)."""
@@ -73,7 +73,7 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
                            "a function that caps scores; PyTorch's fused kernels do not", "memory.attention=chunked")
     find_layout: FindAttentionLayout = no_attention_layout
     attention = choose(memory.attention, device.type, shape.attention_softcap)
-    on_cpu, kernels = device.type == "cpu" and memory.cpu_optimizations, serves(device)
+    on_cpu, kernels = device.type == "cpu" and memory.cpu_optimizations, kernels_run_on(device)
     # Last, because what a CPU does instead depends on what was chosen for it.
     if on_cpu:
         attention, find_layout = optimize_for_cpu(memory.attention, attention)
@@ -82,9 +82,9 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
     return with_kernels(kernels, TorchSpec(
         shape=shape, device=device, mesh=mesh or ProcessMesh(),
         attention=attention, find_attention_layout=find_layout,
-        like_lengths=rows_move and isinstance(request.objective, AnyRowOrder),
+        group_by_length=rows_move and isinstance(request.objective, AnyRowOrder),
         # A state has no distinct positions; an unproven model's attention may look at rows in a way of its own.
-        share_beginnings=rows_move and shape.proven and not shape.has_state,
+        share_prefixes=rows_move and shape.proven and not shape.has_state,
         checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
         card_kernels=False,
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.compute],

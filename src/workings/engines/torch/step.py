@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from workings.engines.shared_beginnings import SharedBeginnings
+from workings.engines.prefix_sharing import PrefixSharing
 from workings.engines.torch.attention import AttentionLayout, AttentionMask
 from workings.engines.torch.backward_optimizer import BackwardOptimizer
 from workings.engines.torch.cpu.distinct_positions import DistinctPositions
 from workings.engines.torch.embedding import shared_gradient
 from workings.engines.torch.last_layer import only_at
-from workings.engines.torch.lora import trained
+from workings.engines.torch.lora import trainable_parameters
 from workings.engines.torch.loss import linear_cross_entropy, linear_log_probs, linear_most_likely
 from workings.engines.torch.model import build_model, hidden_states, unembedding
 from workings.engines.torch.objective import targets_of, token_weights
@@ -87,7 +87,7 @@ class Rows:
 def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[Rows]:
     """This process's share of each micro batch; ``signals``: those of the batch that are wanted, by name."""
     micro_batches = []
-    shared = SharedBeginnings.of(batch) if spec.share_beginnings else None
+    shared = PrefixSharing.from_batch(batch) if spec.share_prefixes else None
     for i in range(batch.tokens.shape[0]):
         own = {name: x[i, spec.mesh.rows(x.shape[1])] for name, x in batch.arrays.items()}
         # Padding has the id 0 and stands at the end, so causality alone hides it from a row's only segment.
@@ -105,7 +105,7 @@ def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[
             attention_layout=spec.find_attention_layout(own["segment_ids"]) if packed else None,
             targets=torch.from_numpy(own["targets"].reshape(-1)[index].astype(np.int64)).to(spec.device),
             signals={name: torch.from_numpy(own[name].reshape(-1)[index]).to(spec.device) for name in signals},
-            distinct=None if shared is None else DistinctPositions.of(shared, i, index),
+            distinct=None if shared is None else DistinctPositions.from_plan(shared, i, index),
             **arrays))
     return micro_batches
 
@@ -130,7 +130,7 @@ def empty_state(spec: TorchSpec, *, trainable: bool = True) -> State:
     One that is not ``trainable`` has neither.
     """
     root = build_model(spec)
-    params = trained(root.model) if trainable else {}
+    params = trainable_parameters(root.model) if trainable else {}
     moments: dict[str, dict[str, Tensor]] = {}
     for name, param in params.items():
         # Moments are made for this process's rows, never for a whole tensor.
@@ -154,7 +154,7 @@ def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     """``[N, D]`` normed hidden states of the supervised positions of one micro batch."""
     tokens, positions, visible, index, needed = rows.tokens, rows.positions, rows.visible, rows.index, rows.index
     if rows.distinct is not None:
-        tokens, positions = (rows.distinct.of_rows(x) for x in (tokens, positions))
+        tokens, positions = (rows.distinct.to_distinct(x) for x in (tokens, positions))
         visible, index, needed = AttentionMask(layout=rows.distinct), rows.distinct.supervised_N, rows.distinct.needed
     # Recomputation in backward would find the whole block again; of an unproven model it is not known what it gives.
     all_positions = spec.checkpointing or not spec.shape.proven

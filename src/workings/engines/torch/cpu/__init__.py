@@ -2,7 +2,7 @@
 
 Attention over each segment of packed rows alone, attention of short rows by plain products, what rows begin with
 computed once where they begin alike, and completions in micro batches of like length
-(`workings.engines.like_lengths`).
+(`workings.engines.length_bucketing`).
 """
 
 from workings.engines.torch.attention import FindAttentionLayout

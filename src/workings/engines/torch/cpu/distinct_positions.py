@@ -1,4 +1,4 @@
-"""What rows begin with, computed once where they begin alike (`workings.engines.shared_beginnings`).
+"""Prefix sharing in the PyTorch step: equal prefixes are computed once (`workings.engines.prefix_sharing`).
 
 Shape suffixes: B rows, S positions of a row, P distinct positions, W numbers of a position, N supervised positions.
 """
@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from workings.engines.shared_beginnings import MOST_ROWS, SharedBeginnings
+from workings.engines.prefix_sharing import MAX_ROWS, PrefixSharing
 
-# Both derivatives choose rows, where autograd's own rule adds one after the other into zeros.
+# Both derivatives select rows. Autograd's own rule would add one row after the other into zeros.
 
 
 class _ToRows(torch.autograd.Function):
@@ -27,9 +27,9 @@ class _ToRows(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         index_BS, first_P = ctx.saved_tensors
         dy_BSW = grads[0].clone()
-        # Rows that share a position are neighbours: each adds up 2 of them, then 4, then 8. Those of padding are zero.
+        # Rows that share a position are neighbours: pairs are added, then fours, then eights. Padding has 0.
         further = 1
-        while further < min(MOST_ROWS, len(dy_BSW)):
+        while further < min(MAX_ROWS, len(dy_BSW)):
             alike = (index_BS[further:] == index_BS[:-further])[..., None]
             # The right side is computed whole before anything is added.
             dy_BSW[:-further] += dy_BSW[further:] * alike
@@ -38,7 +38,7 @@ class _ToRows(torch.autograd.Function):
 
 
 class _ToDistinct(torch.autograd.Function):
-    """``[P, W]`` of ``[B, S, W]`` that is equal where rows are."""
+    """``[P, W]`` of ``[B, S, W]`` that is equal where prefixes are."""
 
     @staticmethod
     def forward(ctx: Any, x_BSW: Tensor, index_BS: Tensor, first_P: Tensor) -> Tensor:
@@ -49,35 +49,35 @@ class _ToDistinct(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         index_BS, first_P = ctx.saved_tensors
         index = index_BS.view(-1)
-        # Only where it was taken from. Padding has the index 0, whose place is never padding.
+        # Only at the position that it was taken from. Padding has index 0, whose first position is never padding.
         taken = first_P.index_select(0, index) == torch.arange(len(index))
         return (grads[0].index_select(0, index) * taken[:, None]).view(*index_BS.shape, -1), None, None
 
 
 @dataclass(frozen=True)
 class DistinctPositions:
-    """`AttentionLayout` of one micro batch whose distinct positions are one row, and the rows in which they stand."""
+    """`AttentionLayout` of one micro batch: its distinct positions as one row, and the map to its rows."""
 
     index_BS: Tensor
     """int64: the distinct position of each position; 0 for padding."""
     first_P: Tensor
-    """int64: where each distinct position stands first in the flattened rows."""
+    """int64: first of the flattened positions that each distinct position stands for."""
     supervised_N: Tensor
-    """int64: the distinct position of each supervised one; one that rows share may come several times."""
+    """int64: distinct position of each supervised position; a shared one may come several times."""
     needed: Tensor
-    """int64: these, each once, ascending."""
+    """int64: the values of ``supervised_N``, each once, ascending."""
 
     @classmethod
-    def of(cls, shared: SharedBeginnings, number: int, supervised: np.ndarray) -> "DistinctPositions":
-        """Of a micro batch by its number, with the supervised positions of its flattened rows."""
-        first, index = shared.first_AP[number], shared.index_ABS[number]
+    def from_plan(cls, sharing: PrefixSharing, number: int, supervised: np.ndarray) -> "DistinctPositions":
+        """From a batch's plan, for micro batch ``number`` with these supervised positions of its flattened rows."""
+        first, index = sharing.first_AP[number], sharing.index_ABS[number]
         # Sizes may differ from batch to batch here, so spare positions are left out.
-        of_supervised = index.reshape(-1)[supervised]
-        arrays = index, first[first < index.size], of_supervised, np.unique(of_supervised)
+        supervised_index = index.reshape(-1)[supervised]
+        arrays = index, first[first < index.size], supervised_index, np.unique(supervised_index)
         return cls(*(torch.from_numpy(x.astype(np.int64)) for x in arrays))
 
-    def of_rows(self, x_BS: Tensor) -> Tensor:
-        """``[1, P]`` of what is equal where rows are."""
+    def to_distinct(self, x_BS: Tensor) -> Tensor:
+        """``[1, P]`` of x ``[B, S]`` that is equal where prefixes are."""
         return x_BS.reshape(-1).index_select(0, self.first_P)[None]
 
     def split(self, x_1NPH: Tensor) -> Tensor:

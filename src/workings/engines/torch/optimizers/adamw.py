@@ -7,7 +7,6 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import is_fake
 
 from workings.config.training import AdamWFields
-from workings.engines.torch.card.operations import adamw
 from workings.engines.torch.optimizers.base import (
     Optimizer,
     Slots,
@@ -18,6 +17,7 @@ from workings.engines.torch.optimizers.base import (
     new_values,
     row_blocks,
 )
+from workings.engines.torch.triton.operations import adamw
 
 FUSED_BLOCK = 2 ** 16
 """Elements of a block where PyTorch's fused AdamW runs on a CPU: small enough that a block stays in its cache.

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from workings.engines.torch.memory_regions import region
 from workings.engines.torch.optimizers.adamw import FUSED_BLOCK, AdamW
 from workings.engines.torch.optimizers.base import Optimizer, TensorUpdate, UpdateContext
-from workings.engines.torch.regions import region
 from workings.engines.torch.rounding import MASTER, rounding_generator, stochastic_bfloat16
 
 REGION = "optimizer temporaries"

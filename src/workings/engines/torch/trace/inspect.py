@@ -19,7 +19,6 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from workings.engines.base import EngineRequest, Inspection, ProgramName, ProgramShape
 from workings.engines.torch.attention import choose
 from workings.engines.torch.backward_optimizer import refuse_conflicts
-from workings.engines.torch.card.check import FIRST_CAPABILITY
 from workings.engines.torch.mask_check import refuse_unsuited
 from workings.engines.torch.optimizers.adamw import CARD_BLOCK, AdamW
 from workings.engines.torch.sharding import ProcessMesh, per_layer_table, refuse_unsplit
@@ -31,6 +30,7 @@ from workings.engines.torch.trace.experts import grouped_products
 from workings.engines.torch.trace.programs import PROGRAMS
 from workings.engines.torch.trace.tracker import LiveStorages
 from workings.engines.torch.trace.workspace import CONTEXT_BYTES, Workspace, card_workspaces, cublas_workspace
+from workings.engines.torch.triton.check import FIRST_CAPABILITY
 from workings.hardware.memory import gib
 from workings.models.batch import BatchShape
 

@@ -11,7 +11,7 @@ from transformers import DynamicCache, PreTrainedModel
 from workings.engines.base import EngineRequest, GenerationShape, ProgramName
 from workings.engines.prefill import largest_divisor
 from workings.engines.torch.attention import AttentionMask
-from workings.engines.torch.generate import Pick, drawn, greedy, read_prompts
+from workings.engines.torch.generate import PickToken, drawn, greedy, prefill_prompts
 from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.step import (
@@ -57,7 +57,7 @@ def log_probs(spec: TorchSpec, state: State, size: BatchShape, request: EngineRe
 
 
 @torch.no_grad()
-def answers(spec: TorchSpec, state: State, size: GenerationShape, request: EngineRequest, *, pick: Pick = greedy,
+def answers(spec: TorchSpec, state: State, size: GenerationShape, request: EngineRequest, *, pick: PickToken = greedy,
             copies: int = 1) -> None:
     """Reading all prompts, and the last new token, whose cache is the longest; those between need less.
 
@@ -76,11 +76,11 @@ def drawing(spec: TorchSpec, state: State, size: GenerationShape, request: Engin
     answers(spec, state, size, request, pick=drawn(1.0, uniform), copies=copies)
 
 
-def _generate(spec: TorchSpec, model: PreTrainedModel, size: GenerationShape, pick: Pick, copies: int) -> None:
+def _generate(spec: TorchSpec, model: PreTrainedModel, size: GenerationShape, pick: PickToken, copies: int) -> None:
     prompts, length, new = size
     index = torch.zeros((prompts, length), dtype=torch.int64, device=spec.device)
     lengths = torch.full((prompts,), length, device=spec.device)
-    last, cache = read_prompts(spec, model, index, lengths, copies)
+    last, cache = prefill_prompts(spec, model, index, lengths, copies)
     # The first turn follows the prompts; the second has the longest cache, as before the last token.
     rows = torch.arange(prompts, device=spec.device)
     for count in range(2):

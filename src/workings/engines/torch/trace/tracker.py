@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from workings.engines.torch import regions
+from workings.engines.torch import memory_regions
 from workings.engines.torch.trace.events import Event, Log
 from workings.engines.torch.trace.workspace import Workspace
 
@@ -115,7 +115,7 @@ class LiveStorages(TorchDispatchMode):
     def _adds_in_place(self, func: Any, args: Any, kwargs: Any) -> bool:
         """Whether autograd itself is adding up two gradients and holds the first alone."""
         if func is not torch.ops.aten.add.Tensor or kwargs or torch.is_grad_enabled() or not in_backward() \
-                or regions.current():
+                or memory_regions.current():
             return False
         # A region's name means an addition of ours; enabled gradients, a forward that is computed again.
         first, second = args
@@ -171,8 +171,8 @@ def in_backward() -> bool:
 
 def _category() -> str:
     """What an operator makes, from where it runs."""
-    if regions.current():
-        return regions.current()
+    if memory_regions.current():
+        return memory_regions.current()
     if not in_backward():
         return ACTIVATIONS
     # Backward runs with gradients disabled; only a checkpoint's second forward enables them.

@@ -31,7 +31,7 @@ def _fill(x: Tensor, kernel: Callable[[Any], None], plain: Callable[[], None]) -
     """Compute results by what the tensors' place has."""
     if x.is_cuda:  # a trace's tensors call themselves a CPU's
         # Only a machine with a card has Triton.
-        from workings.engines.torch.card import kernels
+        from workings.engines.torch.triton import kernels
 
         kernel(kernels)
     elif not is_fake(x):

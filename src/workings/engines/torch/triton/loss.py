@@ -44,7 +44,7 @@ def _(logits_CV: Tensor, targets_CK: Tensor, weights_CK: Tensor, soft_cap: float
 @block_loss_.register_kernel("cuda")
 def _on_card(logits_CV: Tensor, targets_CK: Tensor, weights_CK: Tensor, soft_cap: float, gradient: bool) -> Tensor:
     # Only a machine with a card has Triton.
-    from workings.engines.torch.card.kernels import block_loss
+    from workings.engines.torch.triton.kernels import block_loss
 
     rows, vocabulary = logits_CV.shape
     log_z = torch.empty(rows, dtype=torch.float32, device=logits_CV.device)

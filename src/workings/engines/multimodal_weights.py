@@ -1,4 +1,4 @@
-"""A multimodal model whose text part is trained: what is left aside on load, and put back into an exported folder."""
+"""Multimodal models: only the text part is trained; the other weights are skipped on load and merged into an export."""
 
 import json
 import shutil
@@ -17,31 +17,31 @@ from workings.models.weights import tensor_shapes
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 ADAPTER, ADAPTER_WEIGHTS, ADAPTER_CONFIG = "adapter", "adapter_model.safetensors", "adapter_config.json"
 IN_TEXT, IN_FULL_MODEL = "base_model.model.model.", "base_model.model.model.language_model."
-"""How peft's names begin for a tensor of the text part alone, and for the same tensor of the whole model."""
+"""Prefix of peft's names for a tensor of the text part alone, and for the same tensor of the whole model."""
 PROCESSORS = "*processor_config.json"
-"""Files that say how images and sounds become numbers."""
+"""Files with the settings of image and sound processors."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeftAside:
-    """The tensors of a multimodal model that its text part does not have."""
+class NonTextWeights:
+    """Summary of the tensors of a multimodal model that are not part of its text model."""
 
     architecture: str
-    """The whole model's class in transformers."""
+    """Class of the whole model in transformers."""
     parts: tuple[str, ...]
-    """What the tensors belong to, such as ``vision_tower``."""
+    """Parts of the model that the tensors belong to, such as ``vision_tower``."""
     tensors: int
     size: int
     """Bytes."""
 
     def as_json(self) -> dict[str, Any]:
-        """What a run records."""
+        """Entry of a run's manifest."""
         return {"architecture": self.architecture, "parts": list(self.parts), "tensors": self.tensors,
                 "bytes": self.size}
 
 
-def find_left_aside(directory: Path, shape: ModelShape) -> LeftAside | None:
-    """What training the text part leaves aside of the model in a folder; None where the folder holds text alone.
+def find_non_text_weights(directory: Path, shape: ModelShape) -> NonTextWeights | None:
+    """The non-text weights of the model in a folder; None where the folder has a text model only.
 
     Raises:
         RequestError, RecordError: the folder does not hold a model of this shape.
@@ -52,19 +52,19 @@ def find_left_aside(directory: Path, shape: ModelShape) -> LeftAside | None:
     others = model_weights(directory, shape).others()
     # `model.vision_tower.encoder.…` and, as older files write it, `vision_tower.…`.
     parts = {name.removeprefix("model.").partition(".")[0] for name in others}
-    return LeftAside(architecture=", ".join(config.get("architectures") or [config["model_type"]]),
+    return NonTextWeights(architecture=", ".join(config.get("architectures") or [config["model_type"]]),
                      parts=tuple(sorted(parts)), tensors=len(others),
                      size=sum(prod(file.shape(name)) * file.dtype(name).itemsize for name, file in others.items()))
 
 
-def put_back(text: Path, base: Path, shape: ModelShape) -> None:
-    """Make a folder with an exported text part the whole model: as ``base``, with the text part's weights from here.
+def merge_non_text_weights(text: Path, base: Path, shape: ModelShape) -> None:
+    """Turn an exported text model into the whole model: the files of ``base`` with the trained text weights.
 
     Args:
-        text: has ``model.safetensors`` and ``config.json`` of the text part, and perhaps ``adapter/``; all are
+        text: folder with ``model.safetensors`` and ``config.json`` of the text model, and perhaps ``adapter/``; all are
             replaced.
-        base: the folder of the whole model that training started from.
-        shape: of the text part.
+        base: folder of the whole model that training started from.
+        shape: of the text model.
     """
     old = model_weights(base, shape)
     trained, others = TensorFile(text / WEIGHTS), old.others()
@@ -87,7 +87,7 @@ def put_back(text: Path, base: Path, shape: ModelShape) -> None:
 
 
 def _rename_adapters(adapter: Path) -> None:
-    """Rename adapters of the text part as peft and vLLM find them in the whole model, whose towers get none."""
+    """Rename the text model's adapters to the names that peft and vLLM look for in the whole model."""
     file = TensorFile(adapter / ADAPTER_WEIGHTS)
     own = {IN_FULL_MODEL + name.removeprefix(IN_TEXT): name for name in file.names()}
     renamed = adapter / f".{ADAPTER_WEIGHTS}"
@@ -95,7 +95,7 @@ def _rename_adapters(adapter: Path) -> None:
                   lambda name: file.read(own[name]), {"format": "pt"})
     renamed.replace(adapter / ADAPTER_WEIGHTS)
     config = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))
-    # A plain list would also meet the towers, which have projections of the same names.
+    # A plain list would also match the vision and audio towers, whose projections have the same names.
     config["target_modules"] = rf"model\.language_model\.layers\..*\.({'|'.join(sorted(config['target_modules']))})"
     (adapter / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 

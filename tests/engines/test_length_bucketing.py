@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tests.engines.tiny import random_batch, request, tiny_shape, with_signals
-from workings.engines.jax.cpu.shared_beginnings import batch_arrays
+from workings.engines.jax.cpu.prefix_sharing import batch_arrays
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.like_lengths import LikeLengths, rows_at_a_time
-from workings.engines.shared_beginnings import SharedBeginnings
+from workings.engines.length_bucketing import LengthBuckets, rows_at_a_time
+from workings.engines.prefix_sharing import PrefixSharing
 from workings.engines.torch.engine import TorchEngine
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import PolicyGradient
@@ -36,7 +36,7 @@ def completions(micro: int = 3, rows: int = 4, length: int = 40) -> Batch:
 
 def test_rows_of_like_length_are_together_and_come_back_in_their_order() -> None:
     batch = completions().with_loss_positions(25)
-    parts = LikeLengths.of(batch, lambda length: -(-length // 8) * 8)
+    parts = LengthBuckets.from_batch(batch, lambda length: -(-length // 8) * 8)
     lengths = np.count_nonzero(batch.segment_ids, -1).reshape(-1)
     longest = np.sort(lengths).reshape(3, 4)[:, -1]
     assert [part.tokens.shape for part in parts.batches] == [(1, 4, min(40, -(-x // 8) * 8)) for x in longest]
@@ -44,10 +44,10 @@ def test_rows_of_like_length_are_together_and_come_back_in_their_order() -> None
     assert sum(part.supervised_tokens for part in parts.batches) == batch.supervised_tokens
     for name, x in batch.arrays.items():
         real = batch.segment_ids != 0
-        np.testing.assert_array_equal(parts.together([part.arrays[name] for part in parts.batches])[real], x[real])
-    unsplit = LikeLengths.unsplit(batch)
+        np.testing.assert_array_equal(parts.merge([part.arrays[name] for part in parts.batches])[real], x[real])
+    unsplit = LengthBuckets.unsplit(batch)
     assert unsplit.batches == [batch]
-    assert unsplit.together([batch.tokens]).tolist() == batch.tokens.tolist()
+    assert unsplit.merge([batch.tokens]).tolist() == batch.tokens.tolist()
 
 
 def test_rows_that_begin_alike_are_neighbours() -> None:
@@ -57,10 +57,10 @@ def test_rows_that_begin_alike_are_neighbours() -> None:
     lengths = np.array([6, 6, 5, 5, 6, 6, 5, 6]).reshape(2, 4, 1)
     tokens = np.concatenate([prompts, prompts, np.arange(10, 42, dtype=np.int32).reshape(2, 4, 4)], -1)
     segments = (np.arange(6) < lengths).astype(np.int32)
-    parts = LikeLengths.of(replace(batch, tokens=tokens * segments, segment_ids=segments), lambda length: 8)
+    parts = LengthBuckets.from_batch(replace(batch, tokens=tokens * segments, segment_ids=segments), lambda length: 8)
     assert [part.tokens[0, :, 0].tolist() for part in parts.batches] == [[3, 3, 3, 4], [4, 5, 5, 5]]
     # 24 positions less padding and twice what is shared: 24 - 1 - 4 and 24 - 2 - 4; then rounded up to quarters.
-    assert [SharedBeginnings.count(part) for part in parts.batches] == [19, 18]
+    assert [PrefixSharing.count(part) for part in parts.batches] == [19, 18]
     assert [part.distinct_positions for part in parts.batches] == [24, 18]
 
 
@@ -97,7 +97,7 @@ def test_a_program_is_compiled_for_a_length_and_its_memory_is_known_before() -> 
     state = engine.init(0)
     for _ in range(2):
         state, _ = engine.step(state, batch, 1e-3)
-    parts = engine.spec.variant.like_lengths(batch).batches  # type: ignore[union-attr]
+    parts = engine.spec.variant.group_by_length(batch).batches  # type: ignore[union-attr]
     sizes = {(part.tokens.shape, *(x.shape for x in batch_arrays(part).values())) for part in parts}
     assert len(programs) == 3 + len(sizes) == 6  # all of these have few distinct positions
     accelerators = JaxEngine.open(request(SHAPE, objective=OBJECTIVES["grpo"]))

@@ -27,18 +27,18 @@ def make_most_likely(count: int, below: int, spec: StepSpec) -> Callable[[Params
 
     Args:
         count: K, tokens of a position.
-        below: the first id that is none of them; at most the model's vocabulary.
+        below: upper limit of the token ids (exclusive); at most the model's vocabulary.
         spec: of the model.
     """
     def most_likely(params: Params, batch: Arrays) -> TokensAndLogProbs:
-        def of_micro_batch(rows: Arrays) -> TokensAndLogProbs:
+        def micro_batch_top_tokens(rows: Arrays) -> TokensAndLogProbs:
             hidden, head = all_hidden_states(spec, params, rows), unembedding(params)
-            partition = LossPartition.of(head, spec.shape, spec.layout, spec.loss_chunk)
+            partition = LossPartition.from_head(head, spec.shape, spec.layout, spec.loss_chunk)
             tokens, log_probs = _sharded(partition, count, below)(hidden, head.astype(hidden.dtype))
-            there = rows["loss_mask"][..., None] > 0
-            return jnp.where(there, tokens, 0), jnp.where(there, log_probs, 0.0)
+            supervised = rows["loss_mask"][..., None] > 0
+            return jnp.where(supervised, tokens, 0), jnp.where(supervised, log_probs, 0.0)
 
-        return jax.lax.map(of_micro_batch, batch)
+        return jax.lax.map(micro_batch_top_tokens, batch)
 
     return most_likely
 
@@ -53,28 +53,28 @@ def _sharded(partition: LossPartition, count: int, below: int) -> Any:
 
 
 def _local(partition: LossPartition, count: int, below: int, hidden: jax.Array, head: jax.Array) -> TokensAndLogProbs:
-    """Of one device's rows ``[B, S, D]``, chunk by chunk."""
+    """The most likely tokens of one device's rows ``[B, S, D]``, chunk by chunk."""
     positions, first = hidden.shape[0] * hidden.shape[1], partition.first_token(head)
-    chunk = partition.chunk_of(positions)
+    chunk = partition.chunk_size(positions)
 
-    def one(carry: None, h: jax.Array) -> tuple[None, TokensAndLogProbs]:
-        h, = partition.gathered((h,))
-        made = logits_of_chunk(partition, h, jnp.zeros(h.shape[0], jnp.int32), head, first)
-        # Rows of the embedding beyond the student's vocabulary never win; they still count in the normalization.
-        known = jax.lax.broadcasted_iota(jnp.int32, made.logits.shape, 1) + first < below
-        logits, tokens = jax.lax.top_k(jnp.where(known, made.logits, -jnp.inf), min(count, head.shape[0]))
+    def chunk_top_tokens(carry: None, h: jax.Array) -> tuple[None, TokensAndLogProbs]:
+        h, = partition.gather((h,))
+        chunk_logits = logits_of_chunk(partition, h, jnp.zeros(h.shape[0], jnp.int32), head, first)
+        # Tokens beyond the student's vocabulary are never chosen; they still count in the normalization.
+        eligible = jax.lax.broadcasted_iota(jnp.int32, chunk_logits.logits.shape, 1) + first < below
+        logits, tokens = jax.lax.top_k(jnp.where(eligible, chunk_logits.logits, -jnp.inf), min(count, head.shape[0]))
         tokens = tokens + first
         if partition.vocabulary_parallel:
-            # Each device's best are few; the best of all are among them.
+            # The best tokens of the whole vocabulary are among the best of each device.
             logits, tokens = (jax.lax.all_gather(x, (FSDP, TP), axis=1, tiled=True) for x in (logits, tokens))
-            logits, at = jax.lax.top_k(logits, count)
-            tokens = jnp.take_along_axis(tokens, at, 1)
-        log_probs = logits - made.log_z[:, None]
-        if partition.vocabulary_parallel:  # of the devices' chunks, which lie one behind the other, this one's own
+            logits, order = jax.lax.top_k(logits, count)
+            tokens = jnp.take_along_axis(tokens, order, 1)
+        log_probs = logits - chunk_logits.log_z[:, None]
+        if partition.vocabulary_parallel:  # this device's own positions out of the gathered chunk
             start = jax.lax.axis_index(FSDP) * chunk
             tokens, log_probs = (jax.lax.dynamic_slice_in_dim(x, start, chunk) for x in (tokens, log_probs))
         return carry, (tokens, log_probs)
 
-    _, most_likely = jax.lax.scan(one, None, chunks(hidden, chunk))
+    _, most_likely = jax.lax.scan(chunk_top_tokens, None, chunks(hidden, chunk))
     tokens, log_probs = (x.reshape(-1, count)[:positions].reshape(*hidden.shape[:2], count) for x in most_likely)
     return tokens, log_probs

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from workings.engines.framework_errors import first_line
-from workings.engines.torch.card.loss import add_product_, block_loss_
-from workings.engines.torch.card.operations import GELU, SILU, adamw, gate, norm, rotate, wide_product
+from workings.engines.torch.triton.loss import add_product_, block_loss_
+from workings.engines.torch.triton.operations import GELU, SILU, adamw, gate, norm, rotate, wide_product
 
 FIRST_CAPABILITY = 8
 """Major compute capability from which cards multiply bf16, the format that the kernels are about."""
@@ -17,13 +17,13 @@ CLOSE = 2 ** -6
 """Results that are further apart than this, as a share of their largest, are not roundings of one value to bf16."""
 
 
-def serves(device: torch.device) -> bool:
+def kernels_run_on(device: torch.device) -> bool:
     """Whether the kernels run on a device."""
-    return device.type == "cuda" and not finding(device)
+    return device.type == "cuda" and not kernel_problem(device)
 
 
 @cache
-def finding(device: torch.device) -> str:
+def kernel_problem(device: torch.device) -> str:
     """Why a card computes by PyTorch's own operations; empty where the kernels run, and give the same."""
     if find_spec("triton") is None:
         return "Triton is not installed"

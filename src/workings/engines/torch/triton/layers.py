@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from transformers import PreTrainedModel
 
-from workings.engines.torch.card.operations import GELU, SILU, gate, norm, rotate
+from workings.engines.torch.triton.operations import GELU, SILU, gate, norm, rotate
 
 CLOSE = 1e-5
 """How far float32 results of equal formulas may be apart."""

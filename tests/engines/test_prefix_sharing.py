@@ -11,11 +11,11 @@ import pytest
 from tests.engines.tiny import request as plain_request
 from tests.engines.tiny import tiny_shape
 from workings.config.training import MemoryConfig
-from workings.engines.jax.cpu.shared_beginnings import FIRST
+from workings.engines.jax.cpu.prefix_sharing import FIRST
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.shared_beginnings import SharedBeginnings
+from workings.engines.prefix_sharing import PrefixSharing
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.lora import weights
+from workings.engines.torch.lora import base_weights
 from workings.engines.torch.step import to_rows
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import REFERENCE
@@ -60,10 +60,10 @@ def shared(batch: Batch) -> Batch:
 
 def test_distinct_positions_are_counted_once_and_lead_back() -> None:
     batch = batch_of_pairs()
-    found = SharedBeginnings.of(shared(batch))
+    found = PrefixSharing.from_batch(shared(batch))
     assert found is not None
     assert (found.first_AP < 6 * LENGTH).sum(-1).tolist() == [29, DISTINCT]
-    assert SharedBeginnings.count(batch) == DISTINCT
+    assert PrefixSharing.count(batch) == DISTINCT
     for number in range(2):
         flat, there = batch.tokens[number].reshape(-1), batch.segment_ids[number] > 0
         distinct = np.append(flat, 0)[found.first_AP[number]]
@@ -72,22 +72,22 @@ def test_distinct_positions_are_counted_once_and_lead_back() -> None:
 
 def test_batches_without_pairs_and_with_little_to_share_stay_as_they_are() -> None:
     batch = batch_of_pairs()
-    assert SharedBeginnings.of(batch) is None
-    assert SharedBeginnings.of(replace(batch, distinct_positions=70)) is None  # of 72
+    assert PrefixSharing.from_batch(batch) is None
+    assert PrefixSharing.from_batch(replace(batch, distinct_positions=70)) is None  # of 72
     with pytest.raises(ValueError, match="32 distinct positions in a batch of at most 31"):
-        SharedBeginnings.of(replace(batch, distinct_positions=31))
+        PrefixSharing.from_batch(replace(batch, distinct_positions=31))
 
 
 def test_a_position_is_shared_by_eight_rows_at_most() -> None:
     rows = np.full((1, 20, 3), 7, np.int32)
     rows[0, 13, 1:] = 8
     batch = replace(Batch.blank((1, 20, 3)), tokens=rows, segment_ids=np.ones_like(rows), distinct_positions=20)
-    found = SharedBeginnings.of(batch)
+    found = PrefixSharing.from_batch(batch)
     assert found is not None
     # Rows 0 to 7, 8 to 15 and 16 to 19 share the first token; of the other two row 13 has its own, and ends a run.
     assert found.index_ABS[0, :, 0].tolist() == [0] * 8 + [3] * 8 + [10] * 4
     assert found.index_ABS[0, :, 1].tolist() == [1] * 8 + [4] * 5 + [6] + [8] * 6
-    assert SharedBeginnings.count(batch) == 11
+    assert PrefixSharing.count(batch) == 11
 
 
 def steps(engine: Any, batch: Batch) -> tuple[list[Any], dict[str, np.ndarray]]:
@@ -97,7 +97,7 @@ def steps(engine: Any, batch: Batch) -> tuple[list[Any], dict[str, np.ndarray]]:
         state, result = engine.step(state, batch, 1e-3)
         said.append(result)
     if isinstance(engine, TorchEngine):
-        return said, {name: x.detach().numpy() for name, x in weights(state.model).items()}
+        return said, {name: x.detach().numpy() for name, x in base_weights(state.model).items()}
     return said, {jax.tree_util.keystr(path): np.asarray(x)
                   for path, x in jax.tree_util.tree_leaves_with_path(state["params"])}
 
