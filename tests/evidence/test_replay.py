@@ -28,8 +28,8 @@ from workings.models.batch import Batch
 from workings.record.layout import partial_unit_path
 from workings.record.lock import DirectoryLock
 from workings.record.reader import RunRecord
-from workings.runs.open_model import ReplayInputs
 from workings.runs.replay import replay
+from workings.runs.replay.reopen_run import ReplayInputs
 from workings.runs.replay.replay import ReplayRequest, replay_and_seal, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
 

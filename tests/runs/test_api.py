@@ -75,7 +75,7 @@ def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, m
             heard.append(len(pieces))
 
     with heard_by(Listens()):
-        reply = ask(opened.path, "What is 1+1?", max_new_tokens=3, tell=pieces.append)
+        reply = ask(opened.path, "What is 1+1?", max_new_tokens=3, show=pieces.append)
     # What is waited for is said, until there is a first piece of the answer.
     assert [one for one in heard if isinstance(one, str)][-2:] == ["opening the trained model", "answering"]
     assert heard[-1] == 0
@@ -102,8 +102,8 @@ def test_pieces_are_whole_characters():
     told = []
     pieces = Pieces(Bytes(), told.append)
     for token in "1 €!".encode()[:-1] + b"\xe2":
-        pieces.take(token)
-    pieces.end("1 €\N{REPLACEMENT CHARACTER}")
+        pieces.add(token)
+    pieces.show_up_to("1 €\N{REPLACEMENT CHARACTER}")
     assert told == ["1", " ", "€", "\N{REPLACEMENT CHARACTER}"]
 
 

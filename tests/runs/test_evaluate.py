@@ -7,7 +7,7 @@ import pytest
 
 from workings.data.rows import prompt_digest
 from workings.errors import RequestError
-from workings.runs.evaluate import refuse_learned
+from workings.runs.evaluate import find_trained_items
 from workings.scoring.items import Item
 
 
@@ -20,7 +20,7 @@ def test_questions_that_a_run_learned_are_not_evaluated_in_it(tmp_path: Path) ->
     dropped = {"id": "u", "status": "dropped", "prompt_digest": prompt_digest(other.prompt)}
     (run / "data/rows.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(dropped) + "\n")
     with pytest.raises(RequestError, match=r"1 of 2 items that .* was trained on, such as seen"):
-        refuse_learned(run, [learned, other], run / "eval" / "items")
-    assert refuse_learned(run, [other], run / "eval" / "items") == []
-    assert refuse_learned(run, [learned, other], tmp_path / "elsewhere") == ["seen"]
-    assert refuse_learned(tmp_path / "weights of somebody", [learned], tmp_path / "elsewhere") == []
+        find_trained_items(run, [learned, other], run / "eval" / "items")
+    assert find_trained_items(run, [other], run / "eval" / "items") == []
+    assert find_trained_items(run, [learned, other], tmp_path / "elsewhere") == ["seen"]
+    assert find_trained_items(tmp_path / "weights of somebody", [learned], tmp_path / "elsewhere") == []

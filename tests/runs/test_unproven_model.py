@@ -27,8 +27,9 @@ from workings.models.unproven import unproven_sentence
 from workings.publish.export import export_run
 from workings.record.reader import RunRecord
 from workings.reports.html import write_report
-from workings.runs.open_model import ReplayInputs, open_run, reopen_run
+from workings.runs.open_model import open_run
 from workings.runs.plan import plan
+from workings.runs.replay.reopen_run import ReplayInputs, reopen_run
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
 

@@ -36,7 +36,7 @@ def ask_command(
         if base and not as_json:
             show("trained:\n" if model == "trained" else "\nuntrained:\n")
         tell = partial(_json_piece, model) if as_json and pieces else None if as_json else show
-        reply = put(run, question, max_new_tokens=max_new_tokens, tell=tell)
+        reply = put(run, question, max_new_tokens=max_new_tokens, show=tell)
         place = wrong_place(reply.text)
         if not as_json:
             show("\n")

@@ -140,7 +140,7 @@ class _Source:
             say(f"leak       {leaks[0]}")
 
         return evaluate_run(Path(str(self.model)), Path(str(self.items)), out, settings=settings,
-                            device=self.device or AS_RECORDED, learned=warn), leaks
+                            device=self.device or AS_RECORDED, on_trained_items=warn), leaks
 
 
 def _answer(scorecard: "Scorecard", out: Path, leaks: list[str], *, as_json: bool) -> None:

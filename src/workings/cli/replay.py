@@ -41,7 +41,8 @@ def replay_command(
     threads, versions and code are the recorded ones, else within a tolerance. Wrong seeds, learning rates,
     rows and checkpoints have to fall outside. Sealed as a unit of the run.
     """
-    from workings.runs.open_model import AS_RECORDED, ReplayInputs
+    from workings.runs.open_model import AS_RECORDED
+    from workings.runs.replay.reopen_run import ReplayInputs
     from workings.runs.replay.replay import ReplayRequest, replay_and_seal
 
     request = ReplayRequest(start=start, steps=steps, predictions=predictions, seed=seed,

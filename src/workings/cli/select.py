@@ -36,11 +36,11 @@ def select_command(
 
     The same completions and scores are sealed as a new unit, with what these rules keep of them.
     """
-    from workings.samples.again import select_again
     from workings.samples.pairs import PairRule
+    from workings.samples.reselect import reselect
     from workings.samples.selection import Selection
 
-    unit = select_again(
+    unit = reselect(
         samples, out, Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most, prefer=prefer,
                                 near_duplicates=near_duplicates, balance=balance),
         PairRule.asked(pairs, most_pairs))

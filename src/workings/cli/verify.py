@@ -221,7 +221,7 @@ def _replayer(level: int, draw: _Draw, data: Path | None,
     # Without a replayer no engine is imported, which is what lets levels 0 to 2 run anywhere.
     if level < 3:
         return None
-    from workings.runs.open_model import ReplayInputs
+    from workings.runs.replay.reopen_run import ReplayInputs
     from workings.runs.replay.replay import ReplayRequest, replay_run
 
     request = ReplayRequest(drawn=True, confidence=draw.confidence, seed=draw.seed,

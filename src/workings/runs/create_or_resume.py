@@ -1,4 +1,4 @@
-"""Where a run begins: in a new directory, or where a killed, interrupted or failed one stopped."""
+"""Opens a run directory: a new one, or that of a killed, interrupted or failed run after its last checkpoint."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -28,15 +28,14 @@ from workings.record.values import Absent, now
 from workings.record.writer import RunWriter
 from workings.training.loop import Progress
 
-SHOWN = 6
-"""Differences that an error names."""
-PLACES = {"batch.micro_batch", "mesh.fsdp", "mesh.tp"}
-"""Keys of a recipe that say where rows lie, and nothing about the course of training but by their product."""
+MAX_DIFFERENCES_SHOWN = 6
+LAYOUT_KEYS = {"batch.micro_batch", "mesh.fsdp", "mesh.tp"}
+"""Recipe keys that only distribute rows over devices; training depends on their product alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """An open run directory, and where training goes on."""
+    """An open run directory with its progress."""
 
     writer: RunWriter
     checkpoint: Checkpoint | None
@@ -49,9 +48,9 @@ class Start:
 
 
 def create_run(out: Path, attempt: str) -> Start:
-    """A new run directory; ``attempt``: digest of its line in the list of attempts.
+    """Creates a run directory; ``attempt``: digest of its line in the list of attempts.
 
-    Raises `RequestError` if there is a run directory already.
+    Raises `RequestError` if the directory exists.
     """
     writer = RunWriter.create(out)
     started_at = now()
@@ -61,20 +60,20 @@ def create_run(out: Path, attempt: str) -> Start:
 
 
 def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int], attempt: str) -> Start:
-    """Go on with a run that did not finish, after its newest complete checkpoint.
+    """Opens the directory of a run that did not finish, after its newest complete checkpoint.
 
-    A checkpoint does not know how many devices wrote it, so another number may go on with it, as long as a micro batch
-    over all of them has the same rows: then every batch is the same.
+    A checkpoint does not depend on the number of devices that wrote it, so another number may resume it, as long as a
+    micro batch over all of them has the same rows: then every batch is the same.
 
     Args:
         out: the run directory.
-        request: contents of `config/resolved.json` and `data/digests.json` as they are asked for now.
-        mesh: sizes of the axes now.
+        request: contents of `config/resolved.json` and `data/digests.json` of this attempt.
+        mesh: sizes of the axes of this attempt.
         attempt: digest of this start's line in the list of attempts.
 
     Raises:
-        RequestError: there is nothing to resume, or something else was asked for before.
-        RecordError: the metrics that the checkpoint stands on are missing.
+        RequestError: there is nothing to resume, or the request differs from the run's.
+        RecordError: metrics before the checkpoint are missing.
     """
     # Before it is renamed: a request that is refused leaves a sealed run where it stands.
     if (out / SEAL).is_file() and RunRecord.open(out).status != "complete":
@@ -87,7 +86,7 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
                                       request, mesh)
         checkpoint, skipped = writer.checkpoints.latest_valid()
         step = 0 if checkpoint is None else checkpoint.step
-        # The steps after the checkpoint are taken again, and a step may have one line only.
+        # The steps after the checkpoint are repeated, and a step may have one line only.
         facts = writer.truncate_metrics(step)
         writer.event("resumed", attempt=attempt, from_step=step, damaged_checkpoints=skipped, **facts,
                      **({"moved": moved} if moved else {}))
@@ -95,18 +94,18 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
     except BaseException:
         writer.close()
         raise
-    # Events are carried from attempt to attempt, so they know the first start and every resumption.
+    # All attempts write to the same events, so the first start and every resumption are there.
     events = jsonl.read(writer.path(EVENTS))[0]
     return Start(writer=writer, checkpoint=checkpoint, progress=progress_from(checkpoint), resumed=True,
-                 # An attempt that was killed before its first event is not known of; then this one is the first.
+                 # An attempt that was killed before its first event left no trace; then this one is the first.
                  first_started_at=next((event["time"] for event in events if event["kind"] == "started"), now()),
                  resumes=sum(event["kind"] == "resumed" for event in events))
 
 
 def evaluation_is_missing(out: Path) -> bool:
-    """Whether there is a sealed, complete run that was stopped before all answers that it announced were sealed.
+    """Whether a sealed, complete run was stopped before all evaluations that it announced were sealed.
 
-    Those are its own and, where its recipe compares with the untrained model, that one's.
+    These are its own and, if its recipe compares with the untrained model, that of the untrained model.
     """
     if not (out / SEAL).is_file():
         return False
@@ -117,13 +116,13 @@ def evaluation_is_missing(out: Path) -> bool:
         run.manifest.config_snapshot.get("evaluation", {}).get("base") is True and not has_base(run))
 
 
-# The keys of an evaluation's configuration that say whose answers they are, and what made the record.
-_WHOM = frozenset(("model", "source", "made_from", "software"))
+# Keys of an evaluation's configuration that identify the model and the software.
+_MODEL_KEYS = frozenset(("model", "source", "made_from", "software"))
 
 
 def has_base(run: RunRecord) -> bool:
-    """Whether an evaluation of the model that a run began with, on the run's items, is sealed beside the run."""
-    asked = _asked(run.path / RECIPE_EVALUATION)
+    """Whether an evaluation of the untrained model on the run's items is sealed beside the run."""
+    evaluation_request = _evaluation_request(run.path / RECIPE_EVALUATION)
     digests = run.manifest.weight_digests
     origin = ({"seed": run.manifest.seed, "shape": read_json(run.path / MODEL_SHAPE)} if isinstance(digests, Absent)
               else {"weights": dict(digests)}) | {"dtypes": dict(run.manifest.actual_dtypes)}
@@ -133,34 +132,38 @@ def has_base(run: RunRecord) -> bool:
         if unit.name.endswith(PARTIAL_SUFFIX) or not (unit / SEAL).is_file():
             continue
         model = read_json(path).get("model", {})
-        if _asked(unit) == asked and {key: model.get(key) for key in origin} == origin:
+        if _evaluation_request(unit) == evaluation_request and {key: model.get(key) for key in origin} == origin:
             return True
     return False
 
 
-def _asked(unit: Path) -> dict[str, Any]:
-    """What was asked and how it is judged, without whom; as `workings.evaluation.cache` names what it keeps."""
+def _evaluation_request(unit: Path) -> dict[str, Any]:
+    """An evaluation's configuration without the model: equal for two evaluations that are comparable.
+
+    The same rule as the cache key of `workings.evaluation.cache`.
+    """
     config = read_json(unit / EVALUATION_CONFIG)
     decoding = {**config["decoding"], **({"seed": 0} if config["decoding"].get("temperature") == 0 else {})}
     engine = {key: value for key, value in config["engine"].items() if key != "devices"}
-    return {key: value for key, value in config.items() if key not in _WHOM} | {"decoding": decoding, "engine": engine}
+    return ({key: value for key, value in config.items() if key not in _MODEL_KEYS}
+            | {"decoding": decoding, "engine": engine})
 
 
 def same_request(out: Path, request: dict[str, dict[str, Any]]) -> RunRecord:
-    """A sealed run. Raises `RequestError` where it was asked for something else (as `resume_run`)."""
+    """Opens a sealed run. Raises `RequestError` if its request was another one (as `resume_run`)."""
     for relative, values in request.items():
-        _refuse(_said(_differences(loads((out / relative).read_bytes()), values, "")), [])
+        _refuse(_difference_texts(_differences(loads((out / relative).read_bytes()), values, "")), [])
     return RunRecord.open(out)
 
 
 def progress_facts(progress: Progress) -> dict[str, Any]:
-    """What a checkpoint's `state.json` keeps beside the engine's tensors."""
+    """Contents of a checkpoint's `state.json`."""
     return {"position": progress.position.to_json(), "tokens": progress.tokens,
             "supervised_tokens": progress.supervised_tokens, "training_seconds": progress.seconds}
 
 
 def progress_from(checkpoint: Checkpoint | None) -> Progress:
-    """Where a checkpoint stands; the beginning if there is none."""
+    """Progress of a checkpoint; that of a new run if there is none."""
     if checkpoint is None:
         return Progress(step=0, position=Position())
     facts = checkpoint.facts
@@ -170,52 +173,53 @@ def progress_from(checkpoint: Checkpoint | None) -> Progress:
 
 def _refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, Any]],
                           mesh: Mapping[str, int]) -> list[str]:
-    """A resumed run must be asked for the same as before; every differing key is named.
+    """Raises `RequestError` if the request of a resumed run differs; every differing key is named.
 
     Args:
-        folders: the run, and the sealed one that it goes on from.
+        folders: the run, and the sealed one that it continues.
         request: as in `resume_run`.
         mesh: as in `resume_run`.
 
     Returns:
-        What differs and may, because the same rows make a micro batch of all devices.
+        Allowed differences: another distribution of the same rows over devices.
     """
     moved: list[str] = []
     for relative, values in request.items():
         before = _before(folders, relative)
-        if before is None:  # killed before the request was written down: nothing can differ from it
+        if before is None:  # killed before the request was written: there is nothing to compare with
             continue
         differing = _differences(before, values, "")
-        said = _said(differing)
+        texts = _difference_texts(differing)
         # A run that was killed early may have no device checks; then every difference is refused.
         meshes = (_before(folders, DEVICE_CHECKS) or {}).get("mesh", {})
-        if relative == CONFIG and "fsdp" in meshes and {key for key, _, _ in differing} <= PLACES:
+        if relative == CONFIG and "fsdp" in meshes and {key for key, _, _ in differing} <= LAYOUT_KEYS:
             _refuse_other_rows(_rows(before, meshes), _rows(values, mesh), int(mesh["fsdp"]))
-            moved += said + ([f"mesh: {meshes} before, {dict(mesh)} now"] if meshes != dict(mesh) else [])
+            moved += texts + ([f"mesh: {meshes} before, {dict(mesh)} now"] if meshes != dict(mesh) else [])
         else:
-            _refuse(said, (_before(folders, OVERRIDES) or {}).get("overrides", []) if relative == CONFIG else [])
+            _refuse(texts, (_before(folders, OVERRIDES) or {}).get("overrides", []) if relative == CONFIG else [])
     return moved
 
 
-def _said(differing: Sequence[tuple[str, Any, Any]]) -> list[str]:
+def _difference_texts(differing: Sequence[tuple[str, Any, Any]]) -> list[str]:
     return [f"{key}: {old!r} before, {new!r} now" for key, old, new in differing]
 
 
-def _refuse(said: Sequence[str], overrides: Sequence[str]) -> None:
-    """Raise `RequestError` where something differs; ``overrides`` are the words that the run was started with."""
-    if said:
-        more = [f"and {len(said) - SHOWN} more"] if len(said) > SHOWN else []
+def _refuse(differences: Sequence[str], overrides: Sequence[str]) -> None:
+    """Raises `RequestError` if something differs; ``overrides``: the words that the run was started with."""
+    if differences:
+        hidden = len(differences) - MAX_DIFFERENCES_SHOWN
+        more = [f"and {hidden} more"] if hidden > 0 else []
         again = f"resume with what it was started with: {shlex.join(overrides)}" if overrides else (
             "resume with the recipe it was started with")
-        raise RequestError("; ".join([*said[:SHOWN], *more]),
+        raise RequestError("; ".join([*differences[:MAX_DIFFERENCES_SHOWN], *more]),
                            "the same recipe and data as the run that is resumed; a reward's file counts as data",
                            f"{again}; or start a new run with another --out")
 
 
 def _before(folders: Sequence[Path], relative: str) -> dict[str, Any] | None:
-    """A file of the run as it was, or of the sealed one that it goes on from; None where neither has it."""
-    places = [folder / relative for folder in folders]
-    values: dict[str, Any] | None = next((loads(place.read_bytes()) for place in places if place.is_file()), None)
+    """A file of the run, or of the sealed one that it continues; None if neither has it."""
+    paths = [folder / relative for folder in folders]
+    values: dict[str, Any] | None = next((loads(path.read_bytes()) for path in paths if path.is_file()), None)
     return values
 
 
@@ -234,7 +238,7 @@ def _refuse_other_rows(before: int, now: int, fsdp: int) -> None:
 
 def _differences(before: Any, now: Any, prefix: str) -> list[tuple[str, Any, Any]]:
     if isinstance(before, dict) and isinstance(now, dict):
-        return [one for key in sorted(before.keys() | now.keys())
-                for one in _differences(before.get(key, "(absent)"), now.get(key, "(absent)"), f"{prefix}{key}.")]
+        return [difference for key in sorted(before.keys() | now.keys()) for difference in _differences(
+            before.get(key, "(absent)"), now.get(key, "(absent)"), f"{prefix}{key}.")]
     return [] if before == now else [(prefix.rstrip("."), before, now)]
 

@@ -1,11 +1,11 @@
-"""What stands between a recipe and its run: the plan of its own step on this very device, and the way out if it is no.
+"""Memory check before training: compares the compiled step's peak with this device's limit.
 
-The step was compiled by the engine that will run it (`runs/prepare.py`); nothing here compiles it again. Only the
-search for the nearest plan that fits compiles, and it compiles other steps than the one that was asked for.
+If it does not fit, the refusal proposes the nearest recipe or machine that does. The step was compiled by the engine
+that will run it (`runs/prepare.py`); only the search for the nearest plan that fits compiles further candidates.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from workings.engines.base import Memory, MeshShape
 from workings.errors import DoesNotFit, RequestError, WorkingsError
@@ -21,15 +21,15 @@ from workings.record.values import absent
 from workings.runs.data.find_teacher import teacher_model
 from workings.runs.prepare import TrainSetup
 
-LARGER_SHOWN = 3
-"""Machines that are named where no change of the recipe makes it fit."""
+MAX_MACHINES_SHOWN = 3
+"""Machines that are proposed if no change of the recipe makes it fit."""
 
 
 def target_here(device: DeviceFacts) -> Target:
-    """The device that a run was given, as a target to plan for: its row of the catalog, or one made from its facts."""
-    # A target has the whole card, of which `plan` counts the engine's share; the device names that share already.
+    """A run's device as a planning target: its row of the catalog, or one made from its facts."""
+    # A target has the whole memory, of which `plan` counts the engine's share; the device names that share already.
     limit = int(device.memory_limit_bytes / device.memory_share)
-    # The catalog's row of a CPU stands for every processor; accelerators are told apart by their kind.
+    # The catalog has one row for all CPUs; accelerators are told apart by their kind.
     known = [row for row in targets().values() if row.platform == device.platform
              and (row.platform == "cpu" or row.kind == device.kind)]
     row = next((row for row in known if row.devices == device.count), known[0] if known else None)
@@ -40,13 +40,8 @@ def target_here(device: DeviceFacts) -> Target:
     # A card's row serves any number of cards. Another number of TPU chips is another slice, with another topology.
     if row is not None and device.platform != "tpu":
         return replace(row, name=f"{device.count} x {row.name}", **facts)
-    return Target(name=f"{device.count} x {device.kind}", platform=_platform(device), kind=device.kind,
+    return Target(name=f"{device.count} x {device.kind}", platform=cast(Any, device.platform), kind=device.kind,
                   source="the device itself", **facts)
-
-
-# `Any`, because a target's platform is one of three literals, and a device's is a text.
-def _platform(device: DeviceFacts) -> Any:
-    return device.platform
 
 
 def plan_here(prepared: TrainSetup) -> Plan:
@@ -60,41 +55,41 @@ def plan_here(prepared: TrainSetup) -> Plan:
 
 
 def refusal(prepared: TrainSetup) -> DoesNotFit:
-    """Why the run does not start, and the nearest plan on this device that fits, or a machine that is large enough."""
+    """The error for a run that does not fit, with the nearest plan that does or a machine that is large enough."""
     recipe = prepared.loaded.recipe
     target = target_here(prepared.device)
     plan = plan_here(prepared)
-    lines, way = list(plan.reasons), None
-    # Without a topology a TPU's compiler cannot be asked about any candidate.
+    lines, nearest_plan = list(plan.reasons), None
+    # Without a topology a TPU's compiler cannot compile any candidate.
     if target.platform != "tpu" or target.topology:
         try:
-            way = find_nearest(recipe, prepared.shape, target, plan, teacher_model(prepared.loaded))
+            nearest_plan = find_nearest(recipe, prepared.shape, target, plan, teacher_model(prepared.loaded))
         except WorkingsError as error:
-            # The refusal is the answer all the same; a search that breaks only takes the hint away.
+            # The run is refused all the same; a failed search only costs the hint.
             why = f"{error.given}; expected: {error.expected}" if isinstance(error, RequestError) else str(error)
             lines.append(f"the search for a plan that fits stopped: {why}")
-    if way is not None:
-        plan = replace(plan, nearest=way)
-        lines += _way_out(way)
+    if nearest_plan is not None:
+        plan = replace(plan, nearest=nearest_plan)
+        lines.append(_proposal(nearest_plan))
     else:
-        lines.append("no plan of the search fits this device: a smaller model or shorter rows are left, or another "
+        lines.append("no plan of the search fits this device: try a smaller model, shorter rows, or another "
                      f"machine: {_larger(prepared.verdict)}")
     if prepared.inspection.refused:
         lines.append("the compiler itself refuses this program, so that --force cannot run it")
     else:
-        lines.append("--force runs it all the same")
+        lines.append("--force runs it anyway")
     return DoesNotFit("\n".join(lines), {"status": "does not fit", "steps": 0, **plan.to_json(),
                                          "reasons": lines})
 
 
-def _way_out(nearest: Nearest) -> list[str]:
+def _proposal(nearest: Nearest) -> str:
     words = " ".join(f"'{word}'" if " " in word or "{" in word else word for word in nearest.overrides)
-    return [f"nearest plan that fits: {gib(nearest.peak_bytes)} of {gib(nearest.limit_bytes)} ({nearest.source}); "
-            f"the same command with: {words}"]
+    return (f"nearest plan that fits: {gib(nearest.peak_bytes)} of {gib(nearest.limit_bytes)} ({nearest.source}); "
+            f"the same command with: {words}")
 
 
 def _larger(verdict: Verdict) -> str:
-    """Machines of the catalog with enough memory in one device, the smallest first, or with enough in all."""
+    """Machines of the catalog with enough memory, the smallest first: in one device, or else in all together."""
     rows = [row for row in targets().values() if row.platform != "cpu" and row.memory_bytes]
     enough = sorted((row.memory_bytes, row.name) for row in rows
                     if MARGINAL_SHARE * row.memory_bytes >= verdict.peak_bytes and row.devices == 1)
@@ -102,20 +97,20 @@ def _larger(verdict: Verdict) -> str:
     if not enough:
         enough = sorted((row.memory_bytes * row.devices, row.name) for row in rows
                         if MARGINAL_SHARE * row.memory_bytes * row.devices >= verdict.peak_bytes)
-    names = [name for _, name in enough[:LARGER_SHOWN]]
+    names = [name for _, name in enough[:MAX_MACHINES_SHOWN]]
     return (f"{' or '.join(names)} by memory alone; `workings plan RECIPE --on {names[0]}` says more" if names
             else "none of the catalog by memory alone; `workings plan RECIPE --on v5e-256` asks for more devices")
 
 
 class MemoryWatch:
-    """Peak memory of the run beside what was predicted. Made after compiling and before the first weight."""
+    """Measures the run's peak memory and compares it with the plan. Made after compiling, before the first weight."""
 
     def __init__(self) -> None:
         self.resident = resident_bytes()
         self.peak_before = peak_resident_bytes()
 
     def before(self, prepared: TrainSetup) -> dict[str, Any]:
-        """`plan/measured.json` while the run goes on: what was planned, and what the process held before."""
+        """`plan/measured.json` during the run: the plan, and the memory that the process held before."""
         verdict = prepared.verdict
         facts: dict[str, Any] = {
             "predicted_peak_bytes": verdict.peak_bytes, "predicted_source": verdict.source,
@@ -126,7 +121,7 @@ class MemoryWatch:
         return facts
 
     def facts(self, prepared: TrainSetup, memory: Memory, out_of_memory: str = "") -> dict[str, Any]:
-        """`plan/measured.json` at the end; `workings.record.memory_use` says what it means."""
+        """`plan/measured.json` at the end; `workings.record.memory_use` explains its fields."""
         verdict = prepared.verdict
         comparable: int | None = memory.peak_bytes
         facts = self.before(prepared) | {

@@ -1,71 +1,41 @@
 """Opens existing models: sealed runs, to generate or to repeat their steps, and weights that were not trained here."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from workings.config.algorithms import TeacherAlgorithm, TraceDistill
 from workings.config.keys import section_at
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.model import FromPretrained
 from workings.config.recipe import DEFAULT_ENGINE, Recipe
 from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
-from workings.data.batches import Batches, Position
-from workings.data.pair_rows import build_pair_rows, pair_ids
-from workings.data.reference import LogProbs, from_lines
-from workings.data.rows import RowSet, build_rows
-from workings.data.top_tokens import TeacherTopTokens, TopTokenFiles, TopTokensOfRow
-from workings.engines.base import Engine, EngineRequest, LikelihoodEngine, State
+from workings.engines.base import Engine, EngineRequest
 from workings.engines.registry import engine_names, find_engine
 from workings.engines.session import ModelSession
 from workings.engines.weight_files import read_shape
 from workings.errors import RecordError, RequestError
-from workings.evidence.replay.distillation_source import DistillationSource
-from workings.evidence.replay.pair_source import PairSource
-from workings.evidence.replay.rollout_source import Change, RecordedRewards, RolloutSource
-from workings.evidence.replay.steps import BatchSource, TraceSource
 from workings.hardware.device import without_alias
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
 from workings.models.tokenizer import Tokenizer
-from workings.record import jsonl
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
 from workings.record.layout import (
     MANIFEST,
     MODEL_SHAPE,
-    PROMPTS,
-    REFERENCE_LOG_PROBS,
-    ROWS,
     TOKENIZER,
-    rollout_file,
-    top_tokens_file,
 )
-from workings.record.plain import read_plain
 from workings.record.reader import RunRecord
-from workings.record.values import Absent, absent
-from workings.rollouts.prompts import Prompt, PromptSet, read_recorded_prompts
-from workings.rollouts.rollout import Rollout
-from workings.rollouts.rollout_json import from_json
-from workings.runs.data.datasets import RunData, find_data
-from workings.runs.data.find_teacher import find_teacher
-from workings.runs.data.row_data import PairData, row_data
-from workings.runs.data.teacher import LogProbFunction, Teacher, recorded_name
-from workings.runs.data.training_data import prompt_data
+from workings.record.values import Absent
+from workings.runs.data.teacher import recorded_name
 from workings.runs.recorded_paths import recorded_base, recorded_bases, recorded_weights
 from workings.runs.resolve import (
     RANDOM,
-    ResolvedRun,
     Weights,
     differing_weights,
     locate_weights,
     weight_digests,
 )
-from workings.training.distillation_experience import TopTokensFunction
-from workings.training.preference_experience import log_probs_by_row
 
 AS_RECORDED = "as recorded"
 """Stands for the device of the run's recipe."""
@@ -121,136 +91,7 @@ class OpenedWeights:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayInputs:
-    """Paths of a run's inputs that its record does not hold, and the device."""
-
-    data: Path | None = None
-    """The file of traces; None: where the recipe names it."""
-    weights: Path | None = None
-    """Directory of the weights that training started from; None: where the recipe names it."""
-    device: str = AS_RECORDED
-    fsdp: int = 0
-    """Devices over which rows and parameters are split; 0: as the recipe's mesh resolves here."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReopenedRun(ResolvedRun):
-    """A sealed run whose steps can be repeated."""
-
-    run: RunRecord
-    engine: Engine
-    rows_or_prompts: RowSet | PromptSet
-    """Rows that the run was trained on, or prompts of its rollouts."""
-    teacher: Teacher | Absent
-    """The teacher, or why it cannot be opened; its recorded log probabilities are then used."""
-
-    @cached_property
-    def checkpoints_by_step(self) -> dict[int, Path]:
-        """Checkpoint folders by step, unchecked."""
-        return {int(path.name.removeprefix("step_")): path for path in self.run.checkpoints.folders()}
-
-    def checkpoint(self, step: int) -> Checkpoint:
-        """The checkpoint of a step, every byte checked. Raises `RecordError`."""
-        return self.run.checkpoints.load(self.checkpoints_by_step[step])
-
-    def source(self, seed: int, *, exact: bool, change: Change | None = None) -> BatchSource:
-        """Batch source that reproduces the run's batches from a seed.
-
-        Batches have the recorded number of rows, whatever the mesh is here.
-
-        Args:
-            seed: decides data order and sampling.
-            exact: train on completions that are sampled here instead of the recorded ones (see `RolloutSource`).
-            change: modifies rollouts, for the negative controls of a run with rollouts.
-        """
-        fsdp = self.run.manifest.mesh.get("fsdp", 1)
-        if isinstance(self.rows_or_prompts, RowSet):
-            rows = row_data(self.recipe.model_copy(update={"seed": seed}), self.rows_or_prompts, fsdp)
-            if isinstance(self.recipe.algorithm, TraceDistill):
-                return self._distillation_source(rows.batches, self.recipe.algorithm)
-            return self._pair_source(rows, exact) if isinstance(rows, PairData) else TraceSource(rows.batches)
-        teacher = None if isinstance(self.teacher, Absent) else self._teacher_log_probs
-        data = prompt_data(self, replace(self.rows_or_prompts, seed=seed), fsdp)
-        first = self.rollout(1)
-        if first is None:
-            raise RecordError(f"{self.run.path}: no rollout of step 1")
-        # Its rewards come from the record: nothing is rewarded here.
-        sampler = data.rollout_sampler(self.engine, RecordedRewards(recorded=first), teacher)
-        source = RolloutSource(sampler=sampler, recorded=self.rollout, exact=exact)
-        return source if change is None else replace(source, change=change)
-
-    def _pair_source(self, data: PairData, exact: bool) -> PairSource:
-        """Preference pairs with their reference log probabilities: recorded ones or, for an exact replay, new ones."""
-        recorded = from_lines(jsonl.read(self.run.path / REFERENCE_LOG_PROBS)[0])
-        # Another seed, for a control, may begin with rows that a short run never reached.
-        known = {**dict.fromkeys(data.rows.ids, 0.0), **recorded}
-        if not exact:
-            return PairSource(batches=data.batches, recorded=known)
-
-        def compute(state: State, position: Position) -> LogProbs:
-            engine = self.engine
-            reference = self._first_weights if self.recipe.method.name == "full" else data.reference(engine, state)
-            assert isinstance(engine, LikelihoodEngine)  # the run was trained by one
-            return log_probs_by_row(engine, reference, data.batches, position)
-
-        return PairSource(batches=data.batches, recorded=known, compute=compute)
-
-    def _distillation_source(self, batches: Batches, algorithm: TraceDistill) -> DistillationSource:
-        """Traces with the teacher's top tokens: computed again if the teacher can be opened, else the recorded ones."""
-        teacher = None if isinstance(self.teacher, Absent) else self._teacher_top_tokens
-        return DistillationSource(batches=batches, objective=algorithm.objective, recorded=self._recorded_top_tokens,
-                            compute=teacher)
-
-    @cached_property
-    def _recorded_top_tokens(self) -> TeacherTopTokens:
-        """Recorded teacher top tokens.
-
-        Rows that a short run never reached get uniform placeholder values, because a negative control with another
-        seed may reach them.
-        """
-        assert isinstance(self.rows_or_prompts, RowSet)
-        assert isinstance(self.recipe.algorithm, TraceDistill)
-        count = self.recipe.algorithm.top_k
-        counts = self.rows_or_prompts.learned_positions
-        recorded: dict[str, TopTokensOfRow] = {}
-        own = row_data(self.recipe, self.rows_or_prompts, self.run.manifest.mesh.get("fsdp", 1))
-        files = TopTokenFiles(batches=own.batches, steps=own.steps, counts=counts, count=count)
-        for number, part in enumerate(files.parts):
-            recorded |= files.read(read_plain(self.run.path / top_tokens_file(number)), part)
-        return {name: TopTokensOfRow(np.zeros((size, count), np.int32), np.full((size, count), -np.log(2 * count)))
-                for name, size in counts.items() if name not in recorded} | recorded
-
-    @cached_property
-    def _first_weights(self) -> State:
-        """The model before training, loaded once: it stays in memory beside the trained one."""
-        return self.initial_state(self.engine, self.recipe.seed, trainable=False)
-
-    @cached_property
-    def _teacher_log_probs(self) -> LogProbFunction:
-        """The teacher's log probabilities; it is opened once, because all controls need it as well."""
-        assert isinstance(self.teacher, Teacher)  # the caller has checked
-        return self.teacher.open(self.engine, self)
-
-    @cached_property
-    def _teacher_top_tokens(self) -> TopTokensFunction:
-        """The teacher's most likely tokens; it is opened once."""
-        assert isinstance(self.teacher, Teacher)
-        assert isinstance(self.recipe.algorithm, TraceDistill)
-        return self.teacher.open_for_tokens(self.engine, self, self.recipe.algorithm.top_k)
-
-    def rollout(self, step: int) -> Rollout | None:
-        """The rollout whose first update is ``step``, read from its file; None if there is none."""
-        path = self.run.path / rollout_file(step)
-        return from_json(loads(read_plain(path)), self._prompts) if path.is_file() else None
-
-    @cached_property
-    def _prompts(self) -> dict[str, Prompt]:
-        assert isinstance(self.rows_or_prompts, PromptSet)
-        return {prompt.item.id: prompt for prompt in self.rows_or_prompts.prompts}
-
-
-@dataclass(frozen=True, kw_only=True)
-class _SealedRun:
+class SealedRun:
     """A sealed run with its recipe, tokenizer, template and shape."""
 
     run: RunRecord
@@ -260,7 +101,8 @@ class _SealedRun:
     shape: ModelShape
 
     @classmethod
-    def open(cls, path: Path) -> "_SealedRun":
+    def open(cls, path: Path) -> "SealedRun":
+        """Reads the record. Raises `RequestError` if there is no sealed run."""
         run = RunRecord.open(path)
         recipe = check_recipe(run.manifest.config_snapshot, str(path))
         # The manifest's recipe has every override in it, so none is applied a second time.
@@ -302,6 +144,24 @@ class _SealedRun:
         assert directory is not None  # only a model from scratch has none
         return directory
 
+    def recorded_weights(self, given: Path | None) -> Weights:
+        """The weights that training started from, checked by their digests.
+
+        Args:
+            given: their folder; None: where the recipe named them, near the run, or on the Hub.
+        """
+        manifest, model = self.run.manifest, self.loaded.recipe.model
+        recorded = manifest.weight_digests
+        if isinstance(recorded, Absent) or not isinstance(model, FromPretrained):
+            return Weights(directory=None, id=manifest.model_id, revision=RANDOM)
+        try_next = "--weights DIRECTORY gives their path"
+        directory = given or self.find_weights(model, try_next)
+        for name in differing_weights(directory, recorded):
+            if name in recorded:
+                raise RequestError(f"{directory / name}, which is not the file that training started from",
+                                   f"SHA-256 {recorded[name]}", try_next)
+        return Weights(directory=directory, id=manifest.model_id, revision=str(manifest.model_revision))
+
 
 def open_run(path: Path, device: str = AS_RECORDED) -> TrainedModel:
     """Open a sealed run's last checkpoint on the engine that made it.
@@ -315,7 +175,7 @@ def open_run(path: Path, device: str = AS_RECORDED) -> TrainedModel:
             the weights that they belong on are not where they were.
         RecordError: it has no intact checkpoint, or its files do not belong together.
     """
-    sealed = _SealedRun.open(path)
+    sealed = SealedRun.open(path)
     # Every byte is digested, which takes a while for gigabytes; a damaged checkpoint is passed over for an older one.
     checkpoint, skipped = sealed.run.checkpoints.latest_valid()
     if checkpoint is None:
@@ -336,8 +196,8 @@ def open_untrained(path: Path) -> ModelSession:
         RequestError: no sealed run there, its engine or device is absent, or the weights that it began with are not
             where they were, or are others.
     """
-    sealed = _SealedRun.open(path)
-    weights = _recorded_weights(sealed, None).directory
+    sealed = SealedRun.open(path)
+    weights = sealed.recorded_weights(None).directory
     engine = sealed.open_engine(AS_RECORDED, weights)
     state = (engine.init(sealed.loaded.recipe.seed, trainable=False) if weights is None
              else engine.load(weights, trainable=False))
@@ -354,41 +214,11 @@ def starting_weights(path: Path, *, tensors: bool = True) -> Path:
     Raises:
         RequestError: they are not where the recipe had them, or the run began with random weights.
     """
-    sealed = _SealedRun.open(path)
+    sealed = SealedRun.open(path)
     model = sealed.loaded.recipe.model
     if not isinstance(model, FromPretrained):
         raise RequestError(f"the first weights of {path}", "a run that began with weights, not with random ones")
     return sealed.find_weights(model, f"type it in the folder that {model.id} is relative to", tensors=tensors)
-
-
-def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
-    """Open a sealed run as it was trained: its engine, the rows it saw, the weights it began with, its checkpoints.
-
-    Raises:
-        RequestError: no sealed run; data or weights that are not there or are not the recorded ones; no such engine
-            or device.
-        RecordError: the record is damaged.
-    """
-    sealed = _SealedRun.open(path)
-    run, recipe = sealed.run, sealed.loaded.recipe
-    # Files are proved by their digests before a device is opened.
-    if recipe.uses_rollouts:
-        # The record holds prompts with their tokens: no data file is needed.
-        data = RunData(traces=[], held_out=[], items=[], digests={})
-        rows_or_prompts: RowSet | PromptSet = _recorded_prompts(sealed)
-    else:
-        data = _recorded_data(sealed, inputs.data)
-        rows_or_prompts = _recorded_rows(sealed, data)
-    weights = _recorded_weights(sealed, inputs.weights)
-    engine = sealed.open_engine(inputs.device, weights.directory, inputs.fsdp)
-    rows_of_micro_batch = run.manifest.global_batch // recipe.batch.accumulation
-    # Micro batches keep the recorded number of rows. Where it does not divide among the devices here,
-    # one device takes them all.
-    if not inputs.fsdp and rows_of_micro_batch % engine.describe().mesh.get("fsdp", 1):
-        engine = sealed.open_engine(inputs.device, weights.directory, fsdp=1)
-    return ReopenedRun(loaded=sealed.loaded, data=data, weights=weights, tokenizer=sealed.tokenizer,
-                       template=sealed.template, shape=sealed.shape, run=run, engine=engine,
-                       rows_or_prompts=rows_or_prompts, teacher=_recorded_teacher(sealed))
 
 
 def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
@@ -436,92 +266,7 @@ def _check(request: WeightsRequest) -> None:
                                f"{name} {allowed[0]}")
 
 
-def _recorded_data(sealed: _SealedRun, given: Path | None) -> RunData:
-    """The data that the run was trained on, checked by their digest; evaluation data are not needed."""
-    run, recipe = sealed.run, sealed.loaded.recipe
-    # Absolute, because a relative name would be looked for beside the recipe and not here.
-    traces = recipe.data.traces if given is None else str(given.absolute())
-    # Held-out traces and items may be gone by now, and no step depends on them.
-    traces_only = recipe.model_copy(update={
-        "data": recipe.data.model_copy(update={"traces": traces}),
-        "evaluation": recipe.evaluation.model_copy(update={"traces": "none", "items": "none"})})
-    expected = run.manifest.data_digests.get("traces")
-    try:
-        data = find_data(replace(sealed.loaded, recipe=traces_only))
-    except RequestError as error:
-        raise RequestError(f"{error.given}, the data that {run.path.name} was trained on",
-                           f"a file with SHA-256 {expected}", "--data FILE gives its path") from None
-    # A file of the same name may have changed since; only its bytes prove it.
-    if data.digests["traces"] != expected:
-        raise RequestError(f"traces {traces} with SHA-256 {data.digests['traces']}",
-                           f"the data that the run was trained on, SHA-256 {expected}",
-                           "--data FILE gives their path")
-    return data
-
-
-def _recorded_rows(sealed: _SealedRun, data: RunData) -> RowSet:
-    """The rows that the run was trained on, selected by its row index and checked by its digest."""
-    run, digest = sealed.run, sealed.run.manifest.data_digests.get("rows")
-    # A smoke run takes the first traces only, and rows that are too long may be dropped: the index has the others.
-    index = {row["id"]: row for row in jsonl.read(run.path / ROWS)[0]}
-    known = set(index)
-    settings = sealed.tokenizer, sealed.template, sealed.loaded.recipe.data
-    if sealed.loaded.recipe.learns_from_pairs:
-        known = set(pair_ids(list(index)))
-        rows = build_pair_rows([pair for pair in data.pairs if pair.id in known], *settings).rows
-    else:
-        rows = build_rows([trace for trace in data.traces if trace.id in known], *settings)
-    # The rules that make rows may have changed with the version; then no step could be the same.
-    if rows.digest != digest:
-        raise RecordError(f"{run.path}: its row index does not follow from data, tokenizer and template "
-                          f"({rows.digest[:16]}…, recorded {str(digest)[:16]}…)")
-    # A row's digest covers its mask; the index's count of learned turns has to be compared as well.
-    if wrong := [line["id"] for line in rows.index if line["status"] == "kept"
-                 and line.get("learned_turns") != index[line["id"]].get("learned_turns")]:
-        raise RecordError(f"{run.path}: {ROWS} has other learned turns than the data give, for {wrong[0][:80]!r}")
-    return rows
-
-
-def _recorded_prompts(sealed: _SealedRun) -> PromptSet:
-    """The prompts of the run's rollouts, checked by their digest."""
-    run = sealed.run
-    prompts = read_recorded_prompts(jsonl.read(run.path / PROMPTS)[0], run.manifest.seed)
-    if prompts.digest != run.manifest.data_digests.get("prompts"):
-        raise RecordError(f"{run.path}: {PROMPTS} is not what its manifest names")
-    return prompts
-
-
-def _recorded_teacher(sealed: _SealedRun) -> Teacher | Absent:
-    """The teacher, if it is at the recipe's path or near the run and equals the recorded one byte for byte."""
-    recipe = sealed.loaded.recipe
-    if not isinstance(recipe.algorithm, TeacherAlgorithm):
-        return absent("the run has none")
-    try:
-        teacher = find_teacher(sealed.loaded, sealed.tokenizer, sealed.shape, sealed.bases)
-        same = teacher.digest == sealed.run.manifest.data_digests.get("teacher")
-    except RequestError as error:
-        return absent(f"{error.given}; needed: {error.expected}")
-    except RecordError as error:
-        return absent(str(error))
-    return teacher if same else absent(f"{recipe.algorithm.teacher} is not the teacher that the run was trained with")
-
-
-def _recorded_weights(sealed: _SealedRun, given: Path | None) -> Weights:
-    """The weights that training started from, checked by their digests."""
-    manifest, model = sealed.run.manifest, sealed.loaded.recipe.model
-    recorded = manifest.weight_digests
-    if isinstance(recorded, Absent) or not isinstance(model, FromPretrained):
-        return Weights(directory=None, id=manifest.model_id, revision=RANDOM)
-    try_next = "--weights DIRECTORY gives their path"
-    directory = given or sealed.find_weights(model, try_next)
-    for name in differing_weights(directory, recorded):
-        if name in recorded:
-            raise RequestError(f"{directory / name}, which is not the file that training started from",
-                               f"SHA-256 {recorded[name]}", try_next)
-    return Weights(directory=directory, id=manifest.model_id, revision=str(manifest.model_revision))
-
-
-def _weights_below_adapters(sealed: _SealedRun) -> Path | None:
+def _weights_below_adapters(sealed: SealedRun) -> Path | None:
     """The frozen weights below a run's adapters, checked by their digests.
 
     Returns:
@@ -542,5 +287,3 @@ def _weights_below_adapters(sealed: _SealedRun) -> Path | None:
         raise RecordError(f"{run.path}: its adapters belong on other weights than those in {directory}: "
                           f"{', '.join(differing)} differ from the digests in {MANIFEST}")
     return directory
-
-

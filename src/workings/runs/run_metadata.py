@@ -1,4 +1,4 @@
-"""What a run writes about itself: the files before the first step, and the manifest and README at the end."""
+"""Files that describe a run: request and environment before the first step, the manifest at the end."""
 
 import os
 from pathlib import Path
@@ -35,27 +35,27 @@ from workings.training.loop import Outcome
 
 
 def data_digests(setup: TrainSetup) -> dict[str, str]:
-    """Digests of everything that the run is trained and measured with."""
+    """Digests of all training and evaluation data, and of the tokenizer."""
     return setup.data.digests | dict(setup.training_data.digests) | {"tokenizer": setup.tokenizer.digest}
 
 
 def base_from(run: Path, base: Path) -> str | dict[str, str]:
-    """Where the paths of a recipe start, seen from the run.
+    """The folder that a recipe's paths start from, relative to the run.
 
-    A place far away (see `NEAR`), or one that is reached through a folder above the person's home, is not written
-    down: the path would name that person.
+    A folder far away (see `NEAR`), or one whose relative path passes through a folder above the home directory, is not
+    recorded: the path would name a person.
     """
     # The final folder does not exist while the run is written, so only its parent is resolved.
-    place, start = run.parent.resolve() / run.name, base.resolve()
-    relative = Path(os.path.relpath(start, place)).as_posix()
-    near = relative.count("..") <= NEAR and not leads_above_home(start, place)
-    return relative if near else {"absent": "far away from the run"}
+    folder, start = run.parent.resolve() / run.name, base.resolve()
+    relative = Path(os.path.relpath(start, folder)).as_posix()
+    is_near = relative.count("..") <= NEAR and not leads_above_home(start, folder)
+    return relative if is_near else {"absent": "far away from the run"}
 
 
 def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
-    """What to write for each key of a recipe that names files, where it is typed in the run's folder.
+    """Paths of the recipe's files relative to the run's folder, by dotted key.
 
-    Absolute names, and names of data sets and models, mean the same everywhere and are left out, and so are files that
+    Absolute paths, and names of data sets and models, mean the same everywhere and are left out, and so are files that
     the run keeps a copy of, and those that are far away.
     """
     def change(name: str) -> str:
@@ -72,9 +72,9 @@ def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
 
 
 def write_request(writer: RunWriter, setup: TrainSetup) -> None:
-    """Recipe, data, environment and verdict: everything that is known before the first step."""
+    """Writes recipe, data, environment and plan: everything that is known before the first step."""
     loaded = setup.loaded
-    # As it was written: what the command line changed stands beside it and is never mixed in.
+    # As it was written: overrides of the command line are in a file of their own.
     writer.write_text(RECIPE, loaded.text)
     writer.write_json(OVERRIDES, {"origin": Path(loaded.origin).name, "overrides": list(loaded.overrides),
                                   "renamed": list(loaded.renamed), "chosen": list(loaded.chosen),
@@ -84,7 +84,7 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     for name in loaded.kept:
         writer.write_cleaned(name, (loaded.base.parent / name).read_bytes())
     writer.write_json(CONFIG, setup.config)
-    # As it is and not cleaned: its digest is recorded, and a vocabulary may hold any text.
+    # Not cleaned: its digest is recorded, and a vocabulary may hold any text.
     setup.tokenizer.save(writer.path(TOKENIZER))
     writer.write_json(MODEL_SHAPE, setup.shape.as_json())
     writer.write_json(DATA_DIGESTS, data_digests(setup))
@@ -104,7 +104,7 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
 def build_manifest(setup: TrainSetup, outcome: Outcome, metrics: list[dict[str, Any]], *, out: Path, started_at: str,
                    resumes: int, resumed_from: dict[str, str] | None, memory: Memory,
                    facts: dict[str, Any]) -> RunManifest:
-    """The run on one page, from what was asked for, what ran, and the metrics that were written."""
+    """The manifest, from the request, the outcome and the metrics."""
     recipe, device, progress = setup.recipe, setup.device, outcome.progress
     code, precision = code_version(), recipe.precision
     dtypes: dict[str, str] = {"parameters": precision.parameters, "compute": precision.compute,
@@ -144,8 +144,8 @@ def _weight_digests(directory: Path | None) -> dict[str, str] | Absent:
 
 
 def reproduce_command(writer: RunWriter, manifest: RunManifest) -> str:
-    """The command that asks for this run again, typed inside its directory.
+    """The command that repeats this run, typed inside its directory.
 
-    Of what `write_request` wrote, as a verifier makes it: a file that the recipe names may be gone by the end.
+    Made from the files of `write_request`, as by a verifier: a file that the recipe names may be gone by the end.
     """
     return command_again(read_json(writer.path(OVERRIDES)), manifest)

@@ -1,4 +1,4 @@
-"""Train, then ask the trained model and the untrained one the recipe's items: one call for `workings train`."""
+"""`workings train`: trains a recipe, then evaluates the trained and the untrained model on its items."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -32,7 +32,7 @@ from workings.runs.train import train_in, trained_before
 from workings.runs.train_result import TrainResult
 
 ALERTED = ("steps", "final_loss", "first_reward", "final_reward", "items", "accuracy", "base_accuracy", "verdict")
-"""Keys of the answer that an alert has, too: numbers, and no path of this machine."""
+"""Keys of `train --json` that an alert contains: numbers, and no path of this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +40,13 @@ class BaseResult:
     """The untrained model on the same items."""
 
     path: Path
-    """Its evaluation, a unit beside the runs."""
+    """Its evaluation, in a folder beside the runs."""
     comparison: Comparison
     """The run (B) against it (A)."""
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Keys of `train --json` about it."""
+        """Its keys of `train --json`."""
         compared = self.comparison.to_json()
         keys = ("delta", "delta_ci_low", "delta_ci_high", "p_value", "verdict")
         values: dict[str, Any] = {key: compared[key] for key in keys if key in compared}
@@ -56,13 +56,13 @@ class BaseResult:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainAndEvaluateResult:
-    """A sealed run and, where the recipe has items and training completed, its scorecard beside the untrained one's."""
+    """A sealed run and, if the recipe has items and training completed, its scorecard and the untrained model's."""
 
     training: TrainResult
     scorecard: Scorecard | None
     base: BaseResult | None = None
     base_missing: str = ""
-    """Why there is no base although it was asked for."""
+    """Why there is no base although the recipe wants one."""
 
     def as_json(self) -> dict[str, Any]:
         """Keys of `train --json`."""
@@ -72,8 +72,8 @@ class TrainAndEvaluateResult:
             values |= {"items": overall.n, "accuracy": overall.mean}
         return values if self.base is None else values | self.base.as_json()
 
-    def sentence(self, again: str = "the same command with --resume") -> str:
-        """What came out, for people, with what to type next; ``again`` makes an interrupted run go on."""
+    def sentence(self, resume_command: str = "the same command with --resume") -> str:
+        """The result and the next commands, for people; ``resume_command`` resumes an interrupted run."""
         training = self.training
         loss = "" if training.final_loss is None else f", final loss {training.final_loss:.4f}"
         if training.rewards is not None:
@@ -84,27 +84,27 @@ class TrainAndEvaluateResult:
             saved = any((training.run / CHECKPOINTS).glob("*"))
             state = "the last checkpoint in the run is the last good state" if saved else "there is no checkpoint"
             lines.append(f"reason: {training.reason}; {state}")
-            lines += self._after_a_reward(saved) if training.reason.startswith("reward ") else []
+            lines += self._after_a_failed_reward(saved) if training.reason.startswith("reward ") else []
         if training.status == "interrupted":
-            lines.append(f"to go on: {again}")
+            lines.append(f"to go on: {resume_command}")
         if self.scorecard is not None:
             overall = self.scorecard.overall
             lines.append(f"accuracy {percent(overall.mean)} on {overall.n} items")
         if self.base is not None:
             lines += [f"against the untrained model: {self.base.comparison.sentence}", *self.base.notes,
-                      f"{self.base.path.name} is what the untrained model answered, kept for further runs of it",
+                      f"{self.base.path.name} has the untrained model's answers, kept for further runs from it",
                       f"to see both: workings compare {quote(str(self.base.path))} {quote(str(training.run))} "
                       "--html page.html"]
-        # Said and not left out: a table without its base would look as if none was wanted.
+        # Printed, because a missing comparison would look as if none was wanted.
         if self.base_missing:
-            lines.append(f"the untrained model was not asked: {self.base_missing}")
+            lines.append(f"the untrained model was not evaluated: {self.base_missing}")
         lines += [f"to look at it: workings ui {quote(str(training.run.parent))}",
                   f"to verify: workings verify {quote(str(training.run))}"]
         return "\n".join(lines)
 
-    def _after_a_reward(self, saved: bool) -> list[str]:
-        """How to go on where a reward function failed: a run has one reward from its first step to its last."""
-        lines = ["once its file is mended: the same command with another --out; "
+    def _after_a_failed_reward(self, saved: bool) -> list[str]:
+        """Ways to continue after a reward function failed: all steps of a run have the same rewards."""
+        lines = ["once its file is corrected: the same command with another --out; "
                  "`workings reward check` with its words tries the reward first"]
         if saved:
             export = f"workings export {quote(str(self.training.run))} --out WEIGHTS"
@@ -116,35 +116,35 @@ class TrainAndEvaluateResult:
 def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
                        smoke: Smoke | None = None, force: bool = False,
                        callbacks: Sequence[Callback] = ()) -> TrainAndEvaluateResult:
-    """`train`, then evaluate the state it ended with and, unless the recipe says no, the one it began with.
+    """`train`, then evaluates the final state and, unless the recipe says no, the untrained model.
 
     Arguments and errors are those of `workings.runs.train.train`, ``callbacks`` those of `train_in`. With ``resume``,
-    of a run that is sealed without its evaluation, or without the untrained model's, only that is left to do. The state
-    of the result is None where the base was evaluated: two models do not fit where one was planned for.
+    a run that is sealed without its evaluation, or without the untrained model's, is only evaluated. The result has no
+    state if the base was evaluated: two models do not fit where one was planned for.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
     with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as group, (
             phases(out, loaded.recipe.name, loaded.recipe.training.steps) if group.is_coordinator else nullcontext()):
-        # Several processes have no rule for who asks what is left.
+        # Several processes have no rule for who evaluates.
         if resume and group.count == 1 and evaluation_is_missing(out):
             return _evaluated(trained_before(loaded, out, smoke))
-        # Handed on at once: a name for it here would keep the trained model beside the untrained one.
+        # Passed on at once: a variable here would keep the trained model beside the untrained one.
         return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force,
                                    callbacks=callbacks))
 
 
 def _evaluated(training: TrainResult) -> TrainAndEvaluateResult:
-    """The scorecards of a run; nothing for one that was cut short, and in a process that only took part."""
-    # Only process 0 has the record and a state to ask; the others were told how it ended.
+    """The run with its scorecards; without them for a run that was cut short, and in a worker process."""
+    # Only process 0 has the record and a state; the others only know how it ended.
     if training.process:
         return TrainAndEvaluateResult(training=training, scorecard=None)
     setup, settings = training.setup, training.settings.evaluation
     if training.status != "complete" or settings is None:
         return TrainAndEvaluateResult(training=training, scorecard=None)
-    # The evaluation is a unit of its own and names the root digest of the run, which exists since it was sealed.
+    # The evaluation names the root digest of the run, which exists once the run is sealed.
     sealed = RunRecord.open(training.run)
     unit = training.run / RECIPE_EVALUATION
-    # The session is handed on at once: a name for it here would keep the trained model beside the untrained one.
+    # The session is passed on at once: a variable here would keep the trained model beside the untrained one.
     scorecard = build_scorecard(EvaluationRecord(unit).results()) if unit.exists() else evaluate(
         setup.session(setup.engine, training.state), setup.data.items, unit,
         settings=settings, made_from=sealed.root, facts={"run": sealed.manifest.name, "step": training.steps})
@@ -154,13 +154,13 @@ def _evaluated(training: TrainResult) -> TrainAndEvaluateResult:
     training = replace(training, state=None)
     try:
         base = _base(setup, settings, sealed)
-    except RequestError as error:  # another run beside this one is asking the same model just now
+    except RequestError as error:  # another process is evaluating the same model
         return TrainAndEvaluateResult(training=training, scorecard=scorecard, base_missing=error.given)
     return TrainAndEvaluateResult(training=training, scorecard=scorecard, base=base)
 
 
 def _base(setup: TrainSetup, settings: EvaluationSettings, run: RunRecord) -> BaseResult:
-    """The untrained model's evaluation, found beside the run or made, and the run against it."""
+    """The untrained model's evaluation, found beside the run or made, and its comparison with the run."""
     evaluation = evaluate_base(
         setup.session(setup.engine, None), setup.data.items, run.path.parent,
         make_state=lambda: setup.initial_state(setup.engine, setup.recipe.seed), settings=settings,
@@ -170,7 +170,7 @@ def _base(setup: TrainSetup, settings: EvaluationSettings, run: RunRecord) -> Ba
 
 
 def _model(setup: TrainSetup, run: RunRecord) -> dict[str, Any]:
-    """What decides the untrained model's weights; digests are those that the run's manifest has already."""
+    """Identity of the untrained model's weights; digests are taken from the run's manifest."""
     digests = run.manifest.weight_digests
     origin: dict[str, Any] = ({"shape": setup.shape.as_json(), "seed": setup.recipe.seed}
                               if isinstance(digests, Absent) else {"weights": dict(digests)})
@@ -181,12 +181,12 @@ def _model(setup: TrainSetup, run: RunRecord) -> dict[str, Any]:
 def train_with_listeners(loaded: LoadedRecipe, out: Path, listeners: RunListeners, *, resume: bool = False,
                          smoke: Smoke | None = None, force: bool = False,
                          callbacks: Sequence[Callback] = ()) -> TrainAndEvaluateResult:
-    """`train_and_evaluate`; ``listeners`` hear of every step and of the end, whatever ends it."""
+    """`train_and_evaluate` with ``listeners`` for every step and for the end, whatever ends it."""
     listeners.about(out, dict(flat(loaded.resolved())))
     with listeners:
         result = train_and_evaluate(loaded, out, resume=resume, smoke=smoke, force=force,
                                     callbacks=[*callbacks, listeners.step])
-        # Only process 0 speaks for the run; the others took part.
+        # Only process 0 reports.
         if not result.training.process:
             listeners.ended(result.training.status, _outcome(result),
                             {key: value for key, value in result.as_json().items() if key in ALERTED})
@@ -194,7 +194,7 @@ def train_with_listeners(loaded: LoadedRecipe, out: Path, listeners: RunListener
 
 
 def _outcome(result: TrainAndEvaluateResult) -> str:
-    """How a run ended, in one line."""
+    """The outcome of a run in one line."""
     training = result.training
     if training.status == "failed":
         return f"failed: {training.reason}"

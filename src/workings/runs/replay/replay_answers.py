@@ -13,7 +13,7 @@ from workings.record import jsonl
 from workings.record.canonical import loads
 from workings.record.layout import EVALUATION_CONFIG, PREDICTIONS, SAMPLED
 from workings.record.reader import RunRecord
-from workings.runs.open_model import ReopenedRun
+from workings.runs.replay.reopen_run import ReopenedRun
 from workings.samples.unit import SampleUnit
 
 

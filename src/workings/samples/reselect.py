@@ -19,7 +19,7 @@ CHOSEN = (KEPT, PAIRS, SELECTION)
 """Files of a unit of samples that follow from its rules; all others are what was drawn."""
 
 
-def select_again(unit: Path, out: Path, selection: Selection, pairs: PairRule | None = None) -> SampleUnit:
+def reselect(unit: Path, out: Path, selection: Selection, pairs: PairRule | None = None) -> SampleUnit:
     """Seal a copy of a unit's completions at ``out``, with what these rules keep of them.
 
     Args:

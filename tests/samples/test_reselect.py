@@ -15,8 +15,8 @@ from workings.evaluation.comparison.gate import gate
 from workings.evaluation.unit import EvaluationRecord
 from workings.evidence.verify import verify
 from workings.record.layout import partial_unit_path
-from workings.samples.again import select_again
 from workings.samples.pairs import PairRule
+from workings.samples.reselect import reselect
 from workings.samples.selection import Selection
 
 
@@ -28,14 +28,14 @@ def test_other_rules_give_the_unit_that_drawing_by_them_gives(tmp_path: Path) ->
     rules, pairs = Selection(keep="best", most_per_prompt=1, prefer="longest"), PairRule(rule="right-wrong")
     first = draw(tmp_path / "first").path
     before = files(first)
-    found = select_again(first, tmp_path / "new" / "second", rules, pairs)
+    found = reselect(first, tmp_path / "new" / "second", rules, pairs)
     expected = draw(tmp_path / "third", session=drawing_model(), selection=rules, pairs=pairs)
     assert files(found.path) == files(expected.path)
     assert files(first) == before
     assert found.kept != first
     assert verify(found.path).failed == 0
     # And back again, without the pairs.
-    assert files(select_again(found.path, tmp_path / "back", Selection()).path) == before
+    assert files(reselect(found.path, tmp_path / "back", Selection()).path) == before
     assert json.loads(before["SEAL.json"])["made_from"] == DIGEST
 
 
@@ -51,12 +51,12 @@ def test_the_command_says_what_was_kept(tmp_path: Path) -> None:
 def test_what_is_no_unit_of_samples_or_was_changed_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     unit = draw(tmp_path / "unit").path
     with pytest.raises(RequestError, match="which exists"):
-        select_again(unit, unit, Selection())
+        reselect(unit, unit, Selection())
     with pytest.raises(RequestError, match="workings sample --out"):
-        select_again(tmp_path, tmp_path / "out", Selection())
+        reselect(tmp_path, tmp_path / "out", Selection())
     (unit / "samples.md").write_text("other words")
     with pytest.raises(RecordError, match="not the file that was sealed"):
-        select_again(unit, tmp_path / "out", Selection())
+        reselect(unit, tmp_path / "out", Selection())
     assert [path.name for path in tmp_path.iterdir()] == ["unit"]
 
 
@@ -66,7 +66,7 @@ def test_what_an_interrupted_sampling_drew_is_not_taken_away(tmp_path: Path) -> 
     unfinished.mkdir()
     (unfinished / "predictions.jsonl").write_text("drawn")
     with pytest.raises(RequestError, match="stands unfinished"):
-        select_again(first, tmp_path / "second", Selection())
+        reselect(first, tmp_path / "second", Selection())
     assert (unfinished / "predictions.jsonl").read_text() == "drawn"
 
 
