@@ -40,7 +40,7 @@ WHERE_THERE_IS_A_SUBJECT = [
     "consistency.notes",
     "integrity.pack", "integrity.by_digest", "consistency.pack", "recompute.claims", "recompute.model_cards",
     "recompute.comparison",
-    "recompute.report",
+    "recompute.report", "recompute.rounds",
     "recompute.replay", "consistency.prompts", "consistency.rollouts", "consistency.rollout_batches",
     "consistency.rollout_metrics", "recompute.prompts", "recompute.rewards", "recompute.advantages",
     "consistency.teacher", "consistency.pairs", "consistency.reference", "consistency.preferences",

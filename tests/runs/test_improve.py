@@ -11,6 +11,7 @@ from workings.errors import Interrupted, RequestError
 from workings.evidence.verify import verify
 from workings.record.reader import RunRecord
 from workings.runs.improve import ImproveRequest, improve
+from workings.runs.improve_result import contradictions
 from workings.samples.selection import Selection
 from workings.samples.unit import SampleUnit
 
@@ -91,7 +92,15 @@ def test_a_round_a_control_and_a_further_round(workings, tmp_path):
     assert len({run.manifest.data_digests["tokenizer"] for run in runs}) == 1
     assert "round 1" in (out / "rounds.html").read_text()
     assert json.loads((out / "rounds.json").read_text()) == told
-    assert not verify(out).failed
+    assert not verify(out, rounds=contradictions).failed
+    for name, true, lie in (("rounds.json", '"learned":', '"learned":1'), ("rounds.html", "held-out", "held-in"),
+                            ("improve.json", '"temperature":', '"temperature":1')):
+        text = (out / name).read_text()
+        assert true in text
+        (out / name).write_text(text.replace(true, lie))
+        failed = [check.id for check in verify(out, rounds=contradictions).checks if check.verdict == "failed"]
+        assert failed == ["recompute.rounds"], name
+        (out / name).write_text(text)
 
     # The same command finds everything finished, and says the same; another one is refused.
     again = json.loads(workings(*words).stdout.splitlines()[-1])

@@ -77,7 +77,8 @@ def verify_command(
     keys, certificates = _trusted(key or []), _authorities(authority or [])
     with waiting(f"checking {path}"):
         result = verify(path, level=level, expect_root=expect_root, trusted=keys, authorities=certificates,
-                        progress=HashProgress(say, _size(path)), replay=replay, report=_report_again)
+                        progress=HashProgress(say, _size(path)), replay=replay, report=_report_again,
+                        rounds=_rounds_again)
     verdicts.keep_same(before, result.to_json())
     answer(result.to_json(), as_json=as_json, text=_text(result, verbose=verbose))
     # A failed check goes before a level that was not reached: something is wrong, and not only missing.
@@ -238,6 +239,13 @@ def _report_again(page: bytes, pack: Path, places: Sequence[str], compared: Sequ
     from workings.publish.report_again import is_drawn_again
 
     return is_drawn_again(page, pack, places, compared)
+
+
+def _rounds_again(folder: Path) -> list[str]:
+    """`contradictions` of an improvement, loaded where there is one."""
+    from workings.runs.improve_result import contradictions
+
+    return contradictions(folder)
 
 
 def _size(path: Path) -> int:

@@ -49,13 +49,17 @@ class RoundsPage:
 
 def write_rounds_page(out: Path, page: RoundsPage) -> Path:
     """Write the page, in place of an earlier one."""
-    text = render_page("rounds.html.jinja", title=f"{page.title}, round by round", kicker="workings improvement",
+    atomic.write_text(out, rounds_page(page))
+    return out
+
+
+def rounds_page(page: RoundsPage) -> str:
+    """The page as HTML."""
+    return render_page("rounds.html.jinja", title=f"{page.title}, round by round", kicker="workings improvement",
                        verdict=page.verdict, verdict_text=f"the last round against the start: {page.verdict}",
                        # A no-break space: a line never ends between a number and its sign.
                        sentence=page.sentence.replace(" %", "\u00a0%"), accuracy=accuracy_by_round(page),
                        rows=page.rows, method=METHOD, percent=percent)
-    atomic.write_text(out, text)
-    return out
 
 
 def accuracy_by_round(page: RoundsPage) -> Drawn:

@@ -17,7 +17,7 @@ from workings.config.load import LoadedRecipe, load_recipe
 from workings.data.rows import prompt_digest, row_problems
 from workings.data.traces import Trace, write_traces
 from workings.errors import Interrupted, RecordError, RequestError
-from workings.evaluation.comparison.compare import Comparison, compare
+from workings.evaluation.comparison.compare import compare
 from workings.evaluation.settings import settings_of
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
@@ -29,7 +29,7 @@ from workings.record.lock import DirectoryLock
 from workings.record.reader import RunRecord
 from workings.runs.data.datasets import RunData, find_data, read_prompts
 from workings.runs.evaluate import evaluate_run
-from workings.runs.improve_result import RESULT, ImproveResult, Round, write_result
+from workings.runs.improve_result import REQUEST, RESULT, ImproveResult, Round, change_text, write_result
 from workings.runs.object_store import local_name
 from workings.runs.sample import sample_run
 from workings.runs.select_engine import with_engine
@@ -39,7 +39,6 @@ from workings.samples.selection import Selection
 from workings.samples.unit import SampleUnit
 from workings.scoring.items import Item
 
-REQUEST = "improve.json"
 """What was asked for: the same command goes on only with the same request, or with more rounds."""
 SECONDS = "seconds.jsonl"
 """A line for every part that was finished, with the seconds of the attempt that finished it."""
@@ -319,12 +318,3 @@ class _Steps:
         path = self.folder.out / SECONDS
         rows = jsonl.read(path)[0] if path.is_file() else []
         return float(sum(row["seconds"] for row in rows if not row["part"].startswith(f"runs/{CONTROL}")))
-
-
-def change_text(comparison: Comparison) -> str:
-    """The change of a comparison with its interval, in points."""
-    values: dict[str, Any] = comparison.to_json()
-    if "delta_ci_low" not in values:
-        return comparison.sentence
-    low, high = 100 * values["delta_ci_low"], 100 * values["delta_ci_high"]
-    return f"{100 * values['delta']:+.1f} points, 95 % interval {low:+.1f} to {high:+.1f}"

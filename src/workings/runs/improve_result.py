@@ -3,21 +3,24 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from workings.errors import RecordError, RequestError
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.comparison.paired import difference_text
 from workings.evaluation.unit import read_scorecard
 from workings.record import atomic
 from workings.record.canonical import loads
-from workings.record.layout import SELECTION
+from workings.record.layout import EVALUATION_CONFIG, SELECTION
 from workings.record.manifest import DRAWN_FROM
 from workings.record.number_text import percent
+from workings.record.plain import read_plain
 from workings.record.reader import RunRecord
-from workings.reports.rounds_page import RoundRow, RoundsPage, write_rounds_page
+from workings.reports.rounds_page import RoundRow, RoundsPage, rounds_page, write_rounds_page
 
-RESULT = "rounds.json"
+RESULT, REQUEST = "rounds.json", "improve.json"
 PAGE = "rounds.html"
 
 
@@ -158,6 +161,98 @@ def _row(name: str, overall: Mapping[str, Any], counts: Mapping[str, Any], compa
         change=difference_text(difference, difference.p_value) if difference else "",
         # -1 stands for "none were drawn", which 0 would not: of the start and of the control.
         **{key: int(counts.get(key, -1)) for key in ("learned", "never", "sometimes", "always")})
+
+
+def change_text(comparison: Comparison) -> str:
+    """The change of a comparison with its interval, in points."""
+    values: dict[str, Any] = comparison.to_json()
+    if "delta_ci_low" not in values:
+        return comparison.sentence
+    low, high = 100 * values["delta_ci_low"], 100 * values["delta_ci_high"]
+    return f"{100 * values['delta']:+.1f} points, 95 % interval {low:+.1f} to {high:+.1f}"
+
+
+def contradictions(folder: Path) -> list[str]:
+    """What result, page and request of an improvement say otherwise than its runs and samples; empty where they agree.
+
+    Raises `RecordError` for runs or samples that cannot be read.
+    """
+    recorded, request = (_object(folder / name) for name in (RESULT, REQUEST))
+    try:
+        result = _made_again(folder, recorded)
+        ours = result.as_json()
+        problems = [f"{key}: {_short(recorded.get(key))}, the runs and samples give {_short(value)}"
+                    for key, value in ours.items() if _without_folders(recorded.get(key)) != _without_folders(value)]
+        problems += [f"{key}: a key that `workings improve` does not write" for key in recorded if key not in ours]
+        problems += _request_problems(folder, request, result)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RequestError) as error:
+        return [f"not what `workings improve` writes ({type(error).__name__}: {str(error)[:120]})"]
+    page = folder / PAGE
+    # Only where the numbers agree, and of this version alone: an earlier one may have drawn it otherwise.
+    ours_drew_it = RunRecord.open(result.rounds[-1].run).manifest.workings_version == version("workings")
+    drawn = read_plain(page).decode("utf-8", "replace") if page.is_file() and ours_drew_it else ""
+    if drawn and not problems and drawn != rounds_page(result.page):
+        problems.append(f"{PAGE} is not the page that this version draws of these rounds")
+    return problems
+
+
+def _made_again(folder: Path, recorded: Mapping[str, Any]) -> ImproveResult:
+    """The result of the rounds in a folder; how long they took, and which are left out, is the record's word."""
+    rounds: list[Round] = []
+    for number in range(len(recorded["rounds"])):
+        run = folder / "runs" / f"round_{number}"
+        samples = folder / "samples" / f"for_round_{number}" if number else None
+        rounds.append(Round(number=number, run=run, samples=samples,
+                            against_before=compare(rounds[-1].run, run) if number else None))
+    stopped, last = str(recorded["stopped"]), rounds[-1]
+    if last.against_before is not None and stopped.startswith(f"round {last.number} did not help"):
+        stopped = f"round {last.number} did not help: {change_text(last.against_before)}"
+    control = folder / "runs" / Path(str(recorded["control"])).name if "control" in recorded else None
+    return ImproveResult(out=folder, rounds=tuple(rounds), stopped=stopped, seconds=float(recorded["seconds"]),
+                         control=control)
+
+
+def _request_problems(folder: Path, request: Mapping[str, Any], result: ImproveResult) -> list[str]:
+    """What the request says otherwise than the samples that were drawn for it, and than the recipe of the start."""
+    problems = []
+    if request["rounds"] < len(result.rounds) - 1:
+        problems.append(f"{REQUEST}: rounds {request['rounds']}, and {len(result.rounds) - 1} were made")
+    for each in result.rounds[1:]:
+        if each.samples is None:
+            continue
+        decoding = _object(each.samples / EVALUATION_CONFIG)["decoding"]
+        selection = _object(each.samples / SELECTION)["selection"]
+        problems += [f"{REQUEST}: {key} {_short(request[key])}, round {each.number} has {_short(drawn)}"
+                     for key, drawn in (("temperature", decoding["temperature"]), ("samples", decoding["samples"]),
+                                        ("selection", selection)) if request[key] != drawn]
+    # Each round has data of its own, and where a vocabulary was trained the later ones take that of the start.
+    start = RunRecord.open(result.rounds[0].run).manifest.config_snapshot
+    problems += [f"{REQUEST}: recipe.{key} {_short(value)}, the start has {_short(start.get(key))}"
+                 for key, value in request["recipe"].items() if key not in ("data", "evaluation", "name")
+                 and value != start.get(key)]
+    return problems
+
+
+def _object(path: Path) -> dict[str, Any]:
+    value = loads(read_plain(path))
+    if not isinstance(value, dict):
+        raise RecordError(f"{path}: not a JSON object")
+    return value
+
+
+def _without_folders(value: Any) -> Any:
+    """A value with the names of runs, samples and pages alone: a folder may have been moved."""
+    if isinstance(value, Mapping):
+        return {key: Path(each).name if key in ("run", "unit", "control", "page") and isinstance(each, str)
+                else _without_folders(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_folders(each) for each in value]
+    return Path(value).name if isinstance(value, str) and "/" in value and " " not in value else value
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"
 
 
 def write_result(result: ImproveResult) -> None:

@@ -204,6 +204,10 @@ PageRegenerator = Callable[[bytes, Path, Sequence[str], Sequence[str]], bool]
 paths of its records, and paths of the two records that were compared."""
 
 
+RoundsComparison = Callable[[Path], list[str]]
+"""What the result of an improvement says otherwise than the runs and samples in its folder; empty where they agree."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """Everything that checks look at."""
@@ -223,6 +227,8 @@ class Record:
     """Results of the replays so far, by the run's path."""
     report: PageRegenerator | None = None
     """Compares the report page of an unpacked pack with a new one; None: not given."""
+    rounds: RoundsComparison | None = None
+    """Compares the rounds of an improvement again; None: not given."""
     trusted: tuple[bytes, ...] = ()
     """Public keys in PEM that the person trusts."""
     authorities: tuple[bytes, ...] = ()
@@ -274,7 +280,7 @@ class Record:
 
 def load(tree: Tree, expect_root: str = "", progress: Callable[[int], None] | None = None,
          trusted: tuple[bytes, ...] = (), replay: Replay | None = None, authorities: tuple[bytes, ...] = (),
-         report: PageRegenerator | None = None) -> Record:
+         report: PageRegenerator | None = None, rounds: RoundsComparison | None = None) -> Record:
     """Find the units of a tree; the other arguments become fields of the record.
 
     Raises:
@@ -314,7 +320,8 @@ def load(tree: Tree, expect_root: str = "", progress: Callable[[int], None] | No
     for unit in ordered:
         _assign_external_files(unit, units)
     record = Record(tree=tree, units=ordered, unowned_entries=tuple(unowned), expect_root=expect_root,
-                    progress=progress, trusted=trusted, replay=replay, authorities=authorities, report=report)
+                    progress=progress, trusted=trusted, replay=replay, authorities=authorities, report=report,
+                    rounds=rounds)
     for unit in ordered:
         unit.record = record
     return record

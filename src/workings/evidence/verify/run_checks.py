@@ -32,12 +32,13 @@ from workings.evidence.verify.checks import (
     rewards,
     rollouts,
     samples,
+    improvement,
     step_log,
     readme_and_log,
 )
 # isort: on
 
-from workings.evidence.verify.record import PageRegenerator, Record, Replay, load
+from workings.evidence.verify.record import PageRegenerator, Record, Replay, RoundsComparison, load
 from workings.evidence.verify.record_sentences import record_sentences
 from workings.evidence.verify.registry import CHECKS, RegisteredCheck, passed
 from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, Verification
@@ -47,7 +48,7 @@ from workings.evidence.verify.unchecked_fields import unchecked_fields
 MODULES = (
     announced_evaluation, run_consistency, attempts, signatures, schemas, tensors, content, data_order,
     teacher_top_tokens, teacher_identity, sample_origin, evaluations, integrity, environment, notes, packs,
-    plan_file, preference_pairs, recipe_text, report_page, replays, rewards, rollouts, samples, step_log,
+    plan_file, preference_pairs, recipe_text, report_page, replays, rewards, rollouts, samples, improvement, step_log,
     readme_and_log)
 """Modules with checks."""
 # The bytes come first, then their form, then what they mean: a later group reads values that an earlier one vouches
@@ -78,7 +79,8 @@ READABLE = RegisteredCheck(
 def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
            progress: Callable[[int], None] | None = None, trusted: tuple[bytes, ...] = (),
            replay: Replay | None = None,
-           authorities: tuple[bytes, ...] = (), report: PageRegenerator | None = None) -> Verification:
+           authorities: tuple[bytes, ...] = (), report: PageRegenerator | None = None,
+           rounds: RoundsComparison | None = None) -> Verification:
     """Verify a run directory, a folder of runs, one unit, or a zip of any of them. Writes nothing, runs nothing of it.
 
     Args:
@@ -90,6 +92,7 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
         replay: recomputes steps and samples of a run; needed for level 3, and the only part that reaches an engine.
         authorities: certificates in PEM; if any is given, every run has to be time-stamped by one of them.
         report: regenerates the report page of an unpacked pack; without it that page is not checked.
+        rounds: compares the rounds of an improvement again; without it its result and page are not checked.
 
     Raises:
         RequestError: there is nothing to verify at ``path``.
@@ -100,7 +103,8 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
         raise RequestError(str(path), "a run directory, a folder of runs, or a packed .zip",
                            "the folder that `workings train` named when it ended")
     try:
-        record = load(open_tree(Path(path)), expect_root, progress, trusted, replay, authorities, report)
+        record = load(open_tree(Path(path)), expect_root, progress, trusted, replay, authorities, report,
+                      rounds)
     # Every requested check is listed all the same: an answer that left them out would look complete.
     except RecordError as error:
         not_made = [Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED,

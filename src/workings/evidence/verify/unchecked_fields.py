@@ -28,6 +28,8 @@ from workings.record.layout import (
 )
 from workings.record.values import is_absent
 
+ROUNDS_FILES = ("rounds.json", "rounds.html")
+"""Files that `recompute.rounds` compares as a whole."""
 EVALUATIONS = "eval/"
 """Folder of the evaluations in a run."""
 MISSING = "it is not there, and this version always writes it"
@@ -90,11 +92,19 @@ def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField
             if row is None or row.is_unchecked:
                 fields[UncheckedField(unit="", file=shown(path.removeprefix("..") or "attempts.jsonl"),
                                       field=shown(field), why=row.derived_from if row else NO_ROW)] = None
-    # Entries beside the runs belong to no unit: `integrity.extra` names them, and so does this list.
-    for entry in record.unowned_entries:
-        if entry.kind == "file" and not entry.name.endswith("attempts.jsonl") and "/attest/" not in f"/{entry.name}":
-            fields[UncheckedField(unit="", file=shown(entry.name), field="", why="outside of every seal")] = None
+    for path in _unowned_files(record, verdicts):
+        fields[UncheckedField(unit="", file=shown(path), field="", why="outside of every seal")] = None
     return tuple(fields)
+
+
+def _unowned_files(record: Record, verdicts: Verdicts) -> Iterator[str]:
+    """Files beside the runs that no check compares: they belong to no unit, and `integrity.extra` names them too."""
+    rounds = verdicts.get("recompute.rounds", {})
+    compared = ROUNDS_FILES if rounds and set(rounds.values()) == {CheckVerdict.PASSED} else ()
+    for entry in record.unowned_entries:
+        checked = entry.name.rpartition("/")[2] in ("attempts.jsonl", *compared) or "/attest/" in f"/{entry.name}"
+        if entry.kind == "file" and not checked:
+            yield entry.name
 
 
 def _missing_files(unit: Unit) -> list[str]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from workings.config.load import load_recipe
 from workings.errors import RequestError
-from workings.runs.improve import REQUEST, ImproveRequest, improve
-from workings.runs.improve_result import ImproveResult
+from workings.runs.improve import ImproveRequest, improve
+from workings.runs.improve_result import REQUEST, ImproveResult
 from workings.runs.quickstarts.quickstart import make_data
 
 RECIPE = "quickstart"
