@@ -23,17 +23,17 @@ from workings.config.load import load_recipe
 from workings.engines.safetensors_file import TensorFile
 from workings.models.batch import Batch
 from workings.runs.parity import (
-    COMPARED,
+    COMPARED_BATCHES,
     TOLERANCES,
-    Case,
     Parity,
+    ParityCase,
     comparable,
-    course,
     first_losses,
     gradient_difference,
     gradients,
-    largest,
     make_case,
+    max_abs_difference,
+    run_steps,
     trained_logits,
 )
 from workings.runs.smoke import Smoke
@@ -50,7 +50,7 @@ OPTIMIZER = "optimizer.safetensors"
 class Theirs:
     """transformers' class on an exported folder, trained by PyTorch's AdamW."""
 
-    def __init__(self, case: Case, folder: Path, adapter: Path | None = None) -> None:
+    def __init__(self, case: ParityCase, folder: Path, adapter: Path | None = None) -> None:
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
         # transformers may take token 0 for padding, whose row would get no gradient.
         model.base_model.embed_tokens.padding_idx = None
@@ -87,7 +87,7 @@ class Theirs:
             total += loss.detach()
         return total
 
-    def course(self, first: int, last: int) -> list[float]:
+    def run_steps(self, first: int, last: int) -> list[float]:
         """Losses of the steps from one to before another."""
         losses = []
         for step in range(first, last):
@@ -119,7 +119,7 @@ def compared(family: str, method: str, folder: Path) -> Parity:
     """One row."""
     words = [f"engine={ENGINE}", f"model.shape.family={family}", "model.shape.layers=4", *METHODS[method]]
     loaded = comparable(load_recipe("smoke-tiny", words), STEPS, on_cpu=True)
-    case = make_case(Smoke(steps=STEPS).shrink(loaded), folder, small=True, maker=ENGINE)
+    case = make_case(Smoke(steps=STEPS).shrink(loaded), folder, small=True, initializer=ENGINE)
     case = replace(case, request=replace(case.request, packed=False))
     ours, half = case.engine(ENGINE), STEPS // 2
 
@@ -131,28 +131,29 @@ def compared(family: str, method: str, folder: Path) -> Parity:
         # Adapters belong on the weights that training began with.
         return Theirs(case, place if adapter is None else case.weights, adapter)
 
-    theirs = exported(case.begin(ours, case.request.optimizer), "begun")
-    losses = [float(theirs.loss(batch)) for batch in case.batches[:COMPARED]]
+    theirs = exported(case.initial_state(ours, case.request.optimizer), "begun")
+    losses = [float(theirs.loss(batch)) for batch in case.batches[:COMPARED_BATCHES]]
     theirs.optimizer.zero_grad()
     # The optimizer's first moment is the gradient times one minus beta1, less what clipping takes: up to one factor.
     found, expected = gradients(case, ENGINE), dict(theirs.gradients())
     scale = max(float(np.abs(x).max()) for x in found.values()) / max(float(np.abs(x).max()) for x in expected.values())
     gradient, worst = gradient_difference(found, {name: scale * x for name, x in expected.items()})
-    state, first = course(case, ours, case.begin(ours, case.request.optimizer), 0, half)
+    state, first = run_steps(case, ours, case.initial_state(ours, case.request.optimizer), 0, half)
     middle = exported(state, "half")
     place = folder / "half-checkpoint"
     place.mkdir()
     ours.save(state, place)
     middle.take_moments(place / OPTIMIZER, half)
-    _, second = course(case, ours, state, half, STEPS)
+    _, second = run_steps(case, ours, state, half, STEPS)
     known = trained_logits(case, ENGINE)
     whole = Theirs(case, folder / "trained")
     with torch.no_grad():
         other = whole.logits(case.batches[0]).numpy()[case.batches[0].segment_ids[0] != 0]
     return Parity(
-        model=f"smoke-tiny: {family}, {method}, adamw", steps=STEPS, logit=largest(known, other),
-        loss=largest(first_losses(case, ENGINE), losses), gradient=gradient, worst_gradient=worst,
-        curve=largest(first + second, theirs.course(0, STEPS)), resume=largest(second, middle.course(half, STEPS)))
+        model=f"smoke-tiny: {family}, {method}, adamw", steps=STEPS, logit=max_abs_difference(known, other),
+        loss=max_abs_difference(first_losses(case, ENGINE), losses), gradient=gradient, worst_gradient=worst,
+        curve=max_abs_difference(first + second, theirs.run_steps(0, STEPS)),
+        resume=max_abs_difference(second, middle.run_steps(half, STEPS)))
 
 
 def main() -> int:

@@ -22,14 +22,14 @@ from workings.config.load import load_recipe
 from workings.errors import RequestError
 from workings.runs.parity import (
     TOLERANCES,
-    Case,
+    ParityCase,
     comparable,
-    course,
     first_losses,
     gradient_difference,
     gradients,
-    largest,
     make_case,
+    max_abs_difference,
+    run_steps,
     trained_logits,
 )
 
@@ -90,20 +90,20 @@ def one_side(place: Path, side: Path, asked: dict[str, Any]) -> None:
     # Attention of another kind only on the chip: the CPU's plain one is what it has to agree with.
     kind = {"flash": "flash", "chunked": "chunked"}.get(asked["row"], "plain") if not asked["first"] else "plain"
     loaded = comparable(load_recipe("smoke-tiny", words), asked["steps"], on_cpu=True, attention=kind)
-    case = make_case(loaded, place, small=False, maker=engine)
+    case = make_case(loaded, place, small=False, initializer=engine)
     case = replace(case, request=replace(case.request, device=asked["device"]), _opened=[])
     opened = case.engine(engine)
     # Before the course: the CPU's side makes what the chip's only reads.
     logits, losses = trained_logits(case, engine), first_losses(case, engine)
-    _, curve = course(case, opened, case.begin(opened, case.request.optimizer), 0, len(case.batches))
+    _, curve = run_steps(case, opened, case.initial_state(opened, case.request.optimizer), 0, len(case.batches))
     np.savez(side / "numbers.npz", logits=logits, losses=losses, curve=curve, **stored(case, engine),
              **{f"gradient.{name}": x for name, x in gradients(case, engine).items()})
 
 
-def stored(case: Case, engine: str) -> dict[str, np.ndarray]:
+def stored(case: ParityCase, engine: str) -> dict[str, np.ndarray]:
     """Of a PyTorch model in four bits the codes, the scales and the values of its first matrix; else nothing."""
     opened = case.engine(engine)
-    modules = getattr(getattr(case.begin(opened, case.request.optimizer), "model", None), "modules", tuple)()
+    modules = getattr(getattr(case.initial_state(opened, case.request.optimizer), "model", None), "modules", tuple)()
     first = next((module for module in modules if hasattr(module, "codes")), None)
     if first is None:
         return {}
@@ -121,8 +121,9 @@ def differences(cpu: dict[str, np.ndarray], chip: dict[str, np.ndarray]) -> dict
     """Largest differences between the sides, and whether all are within the tolerances."""
     gradient, worst = gradient_difference(*({name.removeprefix("gradient."): x for name, x in side.items()
                                              if name.startswith("gradient.")} for side in (cpu, chip)))
-    found = {"logit": largest(cpu["logits"], chip["logits"]), "loss": largest(cpu["losses"], chip["losses"]),
-             "curve": largest(cpu["curve"], chip["curve"]), "gradient": gradient}
+    found = {"logit": max_abs_difference(cpu["logits"], chip["logits"]),
+             "loss": max_abs_difference(cpu["losses"], chip["losses"]),
+             "curve": max_abs_difference(cpu["curve"], chip["curve"]), "gradient": gradient}
     # Where a model in four bits differs, this tells whether it is stored or multiplied in another way.
     kept = {name: {"differ": int((cpu[name] != chip[name]).sum()), "of": cpu[name].size} for name in cpu
             if name.startswith("stored.")}

@@ -42,7 +42,7 @@ def plan_command(
     from workings.errors import RequestError
     from workings.hardware.catalog import find_target
     from workings.planning.run_time import parse_duration
-    from workings.runs.plan import by_formula, estimated, plan
+    from workings.runs.plan import estimate_memory, estimate_sentence, plan
     from workings.runs.plan_write import write_nearest
     from workings.runs.select_engine import with_engine
 
@@ -56,7 +56,7 @@ def plan_command(
         raise RequestError("--formula with --write or --deadline", "--formula alone: it says bytes, and plans nothing",
                            "without --formula")
     if formula:
-        estimates = [estimated(loaded, name) for name in dict.fromkeys(names)]
+        estimates = [estimate_memory(loaded, name) for name in dict.fromkeys(names)]
         answer({"estimates": [each.as_json() for each in estimates]}, as_json=as_json,
                text="\n".join(each.sentence for each in estimates))
         return
@@ -64,7 +64,7 @@ def plan_command(
     made = []
     for name in dict.fromkeys(names):
         # What the formula says is there at once; only where something has to be compiled is it worth a line.
-        with heard_by(WaitingLine(partial(by_formula, loaded, name))):
+        with heard_by(WaitingLine(partial(estimate_sentence, loaded, name))):
             made.append(plan(loaded, name, nearest=nearest, deadline=seconds, runs=runs))
     if len(made) == 1:
         answer(made[0].to_json(), as_json=as_json, text=table(made[0], recipe))

@@ -140,9 +140,7 @@ class SealedRun:
     def find_weights(self, model: FromPretrained, try_next: str, *, tensors: bool = True) -> Path:
         """The weights that training started from: where the recipe named them, near the run, or on the Hub."""
         adapters = self.loaded.recipe.method.name != "full"
-        directory = recorded_weights(self.run, model, try_next, adapters=adapters, tensors=tensors).directory
-        assert directory is not None  # only a model from scratch has none
-        return directory
+        return recorded_weights(self.run, model, try_next, adapters=adapters, tensors=tensors).folder
 
     def recorded_weights(self, given: Path | None) -> Weights:
         """The weights that training started from, checked by their digests.
@@ -230,8 +228,7 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
     """
     _check(request)
     weights = locate_weights(model, request.revision, [Path.cwd()])
-    directory = weights.directory
-    assert directory is not None  # only a model from scratch has none
+    directory = weights.folder
     described = (directory / "config.json").is_file()
     if not described or not any(directory.glob("*.safetensors")):
         raise RequestError(f"{model}, without {'weights in safetensors' if described else 'config.json'}",

@@ -1,8 +1,9 @@
-"""`parity`: do both engines compute the same from the same weights and batches?
+"""`parity`: compares both engines on the same weights and batches, in float32.
 
-In float32: logits, loss and gradients of single batches, the losses of a course of steps, and a course that one engine
-begins and the other ends from its checkpoint. Nothing is compared through either engine's own eyes: weights travel as
-safetensors, and gradients are read from the checkpoint of a first step of AdamW, whose first moment they are.
+Compared are logits, loss and gradients of single batches, the losses of a short training run, and a run that one engine
+begins and the other ends from its checkpoint. The comparison relies on files and not on an engine's own report: weights
+are exchanged as safetensors, and gradients are read from the checkpoint of a first step of AdamW, whose first moment
+they are.
 """
 
 import tempfile
@@ -29,13 +30,13 @@ from workings.runs.smoke import Smoke
 from workings.training.schedule import Schedule
 
 ENGINES = ("jax", "torch")
-"""The two that are compared. The second one makes the weights and adapters that both begin with."""
+"""The compared engines. The second one makes the weights and adapters that both start from."""
 TOLERANCES = {"logit": 1e-4, "loss": 1e-5, "gradient": 1e-4, "curve": 1e-4, "resume": 1e-4}
-"""Largest differences that pass: logits and losses absolute, gradients relative (`gradient_difference`)."""
-COMPARED = 3
-"""Batches whose loss is compared."""
-FLOOR = 1e-3
-"""A tensor whose gradient is this small beside the largest one of all is measured against that one times this."""
+"""Largest allowed differences: absolute for logits and losses, relative for gradients (`gradient_difference`)."""
+COMPARED_BATCHES = 3
+"""Number of batches whose loss is compared."""
+GRADIENT_FLOOR = 1e-3
+"""Smallest gradient of a tensor, as a share of the largest gradient of all, that is compared relative to itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class Parity:
 
     @property
     def passed(self) -> bool:
-        """Whether every difference is within its tolerance; what is not a number is not."""
+        """Whether every difference is within its tolerance; NaN is not."""
         return all(getattr(self, name) <= limit for name, limit in TOLERANCES.items())
 
     def as_json(self) -> dict[str, Any]:
@@ -65,56 +66,56 @@ class Parity:
 
 
 @dataclass(frozen=True)
-class Case:
-    """What both engines are given."""
+class ParityCase:
+    """Inputs of both engines."""
 
     request: EngineRequest
     batches: list[Batch]
     rates: list[float]
     weights: Path
     folder: Path
-    """For what the engines write; what one of them makes for both is made once and lies there."""
-    maker: str = ENGINES[1]
-    """The engine that makes what both begin with."""
+    """Folder for files of the engines; files that one of them makes for both are made once."""
+    initializer: str = ENGINES[1]
+    """Name of the engine that makes the first weights and adapters."""
     _opened: list[tuple[str, EngineRequest, Engine]] = field(default_factory=list)
 
     def engine(self, name: str, **changes: Any) -> Engine:
-        """One engine on this case; opened once for the same request, because opening may mean compiling."""
+        """An engine for this case; opened once per request, because opening may mean compiling."""
         request = replace(self.request, weights=self.weights, **changes)
-        for other, asked, engine in self._opened:
-            if (other, asked) == (name, request):
+        for other, other_request, engine in self._opened:
+            if (other, other_request) == (name, request):
                 return engine
         self._opened.append((name, request, find_engine(name).engine.open(request)))
         return self._opened[-1][2]
 
-    def begin(self, engine: Engine, optimizer: OptimizerConfig) -> State:
-        """A fresh state of an engine that was opened with this optimizer.
+    def initial_state(self, engine: Engine, optimizer: OptimizerConfig) -> State:
+        """The first state on an engine that was opened with this optimizer.
 
-        Fresh adapters are random, and each engine has its own random numbers: both then begin with those of one, from
-        its checkpoint before the first step.
+        New adapters are random, and each engine has its own random numbers: both then start from a checkpoint of the
+        initializing engine.
         """
         if self.request.method.name == "full":
             return engine.load(self.weights)
         fresh = self.folder / f"fresh-{optimizer.name}"
         if not fresh.exists():
             fresh.mkdir()
-            maker = self.engine(self.maker, optimizer=optimizer)
-            maker.save(maker.load(self.weights), fresh)
+            initializer = self.engine(self.initializer, optimizer=optimizer)
+            initializer.save(initializer.load(self.weights), fresh)
         return engine.restore(fresh)
 
 
 def parity(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, own_model: bool = False,
            steps: int = 20) -> Parity:
-    """Compare the engines on a recipe's model, data and optimizer, in float32.
+    """Compares the engines on a recipe's model, data and optimizer, in float32.
 
     Args:
-        recipe: a file, a shipped recipe's name, or one that is loaded already.
+        recipe: a file, a shipped recipe's name, or a loaded recipe.
         overrides: ``key=value`` words; without one for ``device`` the comparison runs on the CPU.
         own_model: the recipe's own model instead of a small one of the same architecture.
-        steps: of the course.
+        steps: number of training steps.
 
     Raises:
-        RequestError: what was asked for is wrong, or one of the engines does not do it.
+        RequestError: the request is wrong, or one of the engines does not support it.
     """
     loaded = load_recipe(recipe, overrides)
     loaded = comparable(loaded, steps, on_cpu=not any(word.startswith("device=") for word in overrides))
@@ -125,9 +126,9 @@ def parity(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, own_mod
 
 
 def comparable(loaded: LoadedRecipe, steps: int, *, on_cpu: bool, attention: str = "plain") -> LoadedRecipe:
-    """The recipe in float32 on one device, with as many steps as are compared."""
+    """The recipe in float32 on one device, with this number of steps."""
     values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
-    # In a coarser format rounding alone would be larger than the tolerances.
+    # In a coarser format rounding alone would exceed the tolerances.
     values["precision"] = {"parameters": "fp32", "compute": "fp32", "moments": "fp32"}
     # With one device no order of sums over devices is part of the comparison.
     values["mesh"] = {"fsdp": 1, "tp": 1}
@@ -142,8 +143,8 @@ def comparable(loaded: LoadedRecipe, steps: int, *, on_cpu: bool, attention: str
     return replace(loaded, recipe=check_recipe(values, f"{loaded.origin} as compared"))
 
 
-def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, maker: str = ENGINES[1]) -> Case:
-    """Batches by the recipe's own rules, and weights on disk that both engines load."""
+def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: str = ENGINES[1]) -> ParityCase:
+    """Batches of the recipe, and weights on disk that both engines load."""
     resolved, recipe = resolve(loaded), loaded.recipe
     rows = build_rows(resolved.data.traces, resolved.tokenizer, resolved.template, recipe.data)
     shape, weights = resolved.shape, resolved.weights
@@ -161,48 +162,48 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, maker: str = E
     start = folder / "start"
     if weights.directory is None and not start.exists():
         start.mkdir()
-        # One engine draws the weights of both, because each has random numbers of its own.
-        engine = find_engine(maker).engine.open(replace(request, method=FULL))
+        # One engine makes the weights of both, because each has its own random numbers.
+        engine = find_engine(initializer).engine.open(replace(request, method=FULL))
         engine.export(engine.init(recipe.seed), start)
-    return Case(request=request, batches=chosen, weights=weights.directory or start, folder=folder, maker=maker,
-                # A schedule counts steps from 1.
-                rates=[schedule.at(step + 1) for step in range(recipe.training.steps)])
+    return ParityCase(request=request, batches=chosen, weights=weights.directory or start, folder=folder,
+                      # A schedule counts steps from 1.
+                      initializer=initializer, rates=[schedule.at(step + 1) for step in range(recipe.training.steps)])
 
 
-def compare(case: Case, name: str) -> Parity:
+def compare(case: ParityCase, name: str) -> Parity:
     """All comparisons of one case."""
     curves, states, folder, optimizer = {}, {}, case.folder, case.request.optimizer
     half = len(case.batches) // 2
     for engine in ENGINES:
         opened = case.engine(engine)
-        state, first = course(case, opened, case.begin(opened, optimizer), 0, half)
+        state, first = run_steps(case, opened, case.initial_state(opened, optimizer), 0, half)
         states[engine] = folder / f"half-{engine}"
         states[engine].mkdir()
         opened.save(state, states[engine])
-        # Goes on from the live state, the other engine from the file: an error of saving shows as a difference.
-        _, second = course(case, opened, state, half, len(case.batches))
+        # This engine continues from the live state, the other one from the file: an error of saving is a difference.
+        _, second = run_steps(case, opened, state, half, len(case.batches))
         curves[engine] = first + second
     resumed = []
     # In both directions: each engine restores what the other one saved.
     for one, other in (ENGINES, ENGINES[::-1]):
         opened = case.engine(other)
-        _, losses = course(case, opened, opened.restore(states[one]), half, len(case.batches))
-        resumed.append(largest(losses, curves[one][half:]))
+        _, losses = run_steps(case, opened, opened.restore(states[one]), half, len(case.batches))
+        resumed.append(max_abs_difference(losses, curves[one][half:]))
     gradient, worst = gradient_difference(*(gradients(case, engine) for engine in ENGINES))
     return Parity(
         model=f"{name}: {case.request.shape.family}, {case.request.method.name}, {case.request.optimizer.name}",
-        steps=len(case.batches), logit=largest(*(trained_logits(case, engine) for engine in ENGINES)),
-        loss=largest(*(first_losses(case, engine) for engine in ENGINES)), gradient=gradient, worst_gradient=worst,
-        curve=largest(*curves.values()), resume=max(resumed))
+        steps=len(case.batches), logit=max_abs_difference(*(trained_logits(case, engine) for engine in ENGINES)),
+        loss=max_abs_difference(*(first_losses(case, engine) for engine in ENGINES)),
+        gradient=gradient, worst_gradient=worst, curve=max_abs_difference(*curves.values()), resume=max(resumed))
 
 
-def largest(a: Any, b: Any) -> float:
+def max_abs_difference(a: Any, b: Any) -> float:
     """The largest absolute difference of two arrays."""
     return float(np.max(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64))))
 
 
-def course(case: Case, engine: Engine, state: State, first: int, last: int) -> tuple[State, list[float]]:
-    """The state after the batches from one to before another, and their losses."""
+def run_steps(case: ParityCase, engine: Engine, state: State, first: int, last: int) -> tuple[State, list[float]]:
+    """Takes the steps of batches ``first`` to ``last - 1``; the state after them and their losses."""
     losses = []
     for step in range(first, last):
         state, result = engine.step(state, case.batches[step], case.rates[step])
@@ -210,38 +211,39 @@ def course(case: Case, engine: Engine, state: State, first: int, last: int) -> t
     return state, losses
 
 
-def first_losses(case: Case, name: str) -> list[float]:
+def first_losses(case: ParityCase, name: str) -> list[float]:
     """Mean losses of a few batches, before any step."""
     engine = case.engine(name)
-    state = case.begin(engine, case.request.optimizer)
-    sums = [engine.evaluate(state, batch) for batch in case.batches[:COMPARED]]
+    state = case.initial_state(engine, case.request.optimizer)
+    sums = [engine.evaluate(state, batch) for batch in case.batches[:COMPARED_BATCHES]]
     return [total.loss_sum / total.supervised_tokens for total in sums]
 
 
-def trained_logits(case: Case, name: str) -> np.ndarray:
-    """``[N, V]`` logits at the positions that are not padding, after the steps of a short course of `Case.maker`.
+def trained_logits(case: ParityCase, name: str) -> np.ndarray:
+    """``[N, V]`` logits at the positions that are not padding, after a few steps of the initializing engine.
 
     After some steps adapters and biases are no longer zero; the trained model is exported and opened as a full one.
     """
     trained = case.folder / "trained"
     if not trained.exists():
         trained.mkdir()
-        maker = case.engine(case.maker)
-        maker.export(course(case, maker, case.begin(maker, case.request.optimizer), 0, COMPARED)[0], trained)
+        initializer = case.engine(case.initializer)
+        state = case.initial_state(initializer, case.request.optimizer)
+        initializer.export(run_steps(case, initializer, state, 0, COMPARED_BATCHES)[0], trained)
     engine, batch = case.engine(name, method=FULL), case.batches[0]
     if not isinstance(engine, ComparableEngine):
-        raise RequestError(f"parity with engine {name}", "an engine that says its logits (`ComparableEngine`)")
-    # Segment 0 is padding: engines may compute there what they like, because nothing reads it.
+        raise RequestError(f"parity with engine {name}", "an engine that returns its logits (`ComparableEngine`)")
+    # Segment 0 is padding, where the results of engines may differ: nothing reads them.
     return engine.logits(engine.load(trained), batch)[batch.segment_ids[0] != 0]
 
 
-def gradients(case: Case, name: str) -> dict[str, np.ndarray]:
+def gradients(case: ParityCase, name: str) -> dict[str, np.ndarray]:
     """Gradients of the first batch by tensor, up to a common factor: AdamW's first moment after the first step."""
     own = case.request.optimizer
     optimizer = own if own.name == "adamw" else AdamWConfig(name="adamw")
     engine = case.engine(name, optimizer=optimizer)
-    # The rate moves the weights and not the first moment, so any small one will do.
-    state, _ = engine.step(case.begin(engine, optimizer), case.batches[0], 1e-6)
+    # The learning rate changes the weights and not the first moment, so any small one will do.
+    state, _ = engine.step(case.initial_state(engine, optimizer), case.batches[0], 1e-6)
     with tempfile.TemporaryDirectory(dir=case.folder) as place:
         engine.save(state, Path(place))
         file = TensorFile(Path(place) / "optimizer.safetensors")
@@ -252,13 +254,13 @@ def gradients(case: Case, name: str) -> dict[str, np.ndarray]:
 def gradient_difference(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> tuple[float, str]:
     """Largest difference of an element, relative to the largest element of its tensor, and that tensor's name.
 
-    Some gradients are zero but for rounding (a key's bias shifts all scores alike); see `FLOOR`. Tensors that only one
-    side has count as infinitely different.
+    Some gradients are zero except for rounding (a key's bias shifts all scores alike); see `GRADIENT_FLOOR`. Tensors
+    that only one side has count as infinitely different.
     """
     only = sorted(a.keys() ^ b.keys())
     if only:
         return float("inf"), only[0]
-    floor = FLOOR * max(float(np.abs(x).max()) for x in b.values())
+    floor = GRADIENT_FLOOR * max(float(np.abs(x).max()) for x in b.values())
     differences = {name: float(np.abs(x - b[name]).max()) / max(float(np.abs(b[name]).max()), floor)
                    for name, x in a.items()}
     worst = max(differences, key=lambda name: differences[name])

@@ -1,4 +1,4 @@
-"""`plan`: does a recipe fit a machine that is not here, why, and what is the nearest that does. Downloads nothing."""
+"""`plan`: whether a recipe fits a machine that is not here, why, and the nearest recipe that does."""
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,19 +19,19 @@ from workings.runs.resolve import find_shape
 from workings.runs.select_engine import with_engine
 
 OWN_RUNS = Path("runs")
-"""Where a person's runs are looked for unless told otherwise."""
+"""Default folder of the user's runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What the formula alone says of a recipe on a target."""
+    """A recipe's memory on a target, estimated by formula."""
 
     recipe: str
     target: str
     program: str
-    """The one that needs most."""
+    """The program that needs most memory."""
     peak_bytes: int
-    """Per device, as `limit_bytes`."""
+    """Bytes per device, like `limit_bytes`."""
     limit_bytes: int
 
     def as_json(self) -> dict[str, Any]:
@@ -40,18 +40,18 @@ class Estimate:
 
     @property
     def sentence(self) -> str:
-        """In words."""
+        """The estimate as a sentence."""
         return (f"{self.recipe} on {self.target}: about {gib(self.peak_bytes)} of {gib(self.limit_bytes)} a device by "
                 f"formula, for the {self.program}")
 
 
-def by_formula(loaded: LoadedRecipe, on: str) -> str:
-    """What the formula says, as a sentence, while a compiler has yet to answer. Raises `RequestError` as `plan`."""
-    return f"estimated  {estimated(loaded, on).sentence}; the plan itself follows"
+def estimate_sentence(loaded: LoadedRecipe, on: str) -> str:
+    """The estimate as a line for people who wait for the compiler. Raises `RequestError` as `plan`."""
+    return f"estimated  {estimate_memory(loaded, on).sentence}; the plan itself follows"
 
 
-def estimated(loaded: LoadedRecipe, on: str) -> Estimate:
-    """What the formula says of a recipe on a target; nothing is compiled.
+def estimate_memory(loaded: LoadedRecipe, on: str) -> Estimate:
+    """Estimates a recipe's memory on a target by formula; nothing is compiled.
 
     Raises:
         RequestError: as `plan`.
@@ -59,27 +59,27 @@ def estimated(loaded: LoadedRecipe, on: str) -> Estimate:
     target = find_target(on)
     loaded = with_engine(loaded, target.platform)
     engine = find_planning_engine(loaded.recipe.engine)
-    needs = estimated_programs(loaded.recipe, find_shape(loaded), target, teacher_model(loaded),
+    peak_bytes = estimated_programs(loaded.recipe, find_shape(loaded), target, teacher_model(loaded),
                                split_frozen=engine is None or engine.splits_frozen)
-    worst = max(needs, key=lambda name: needs[name])
-    return Estimate(recipe=loaded.recipe.name, target=target.name, program=worst, peak_bytes=needs[worst],
+    program = max(peak_bytes, key=lambda name: peak_bytes[name])
+    return Estimate(recipe=loaded.recipe.name, target=target.name, program=program, peak_bytes=peak_bytes[program],
                     limit_bytes=target_memory_limit(target, engine)[0])
 
 
 def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: bool = True,
          runs: Path = OWN_RUNS, deadline: float = 0.0) -> Plan:
-    """Say whether a recipe's run fits a target, and how long it would take.
+    """Plans a recipe's run on a target: whether it fits, and how long it takes. Downloads nothing.
 
     Args:
-        recipe: a file, a shipped recipe's name, a recipe as a dict, or one that is loaded already.
+        recipe: a file, a shipped recipe's name, a recipe as a dict, or a loaded recipe.
         on: a target of the catalog, or another spelling of it.
         overrides: ``key=value`` words, or a dict of dotted keys.
-        nearest: where it does not fit, look for the plan that does and changes least.
-        runs: folder of this person's runs; finished ones on the same device correct the time.
+        nearest: if it does not fit, search for the plan that does with the fewest changes.
+        runs: folder of the user's runs; finished ones on the same device correct the time.
         deadline: seconds in which the run has to finish; 0: none.
 
     Raises:
-        RequestError: what was asked for is wrong.
+        RequestError: the request is wrong.
         WorkingsError: the compiler crashed; the message names the file with its last lines.
     """
     return plan_target(load_recipe(recipe, overrides), find_target(on), nearest=nearest, runs=runs, deadline=deadline)
@@ -87,7 +87,7 @@ def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: boo
 
 def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, runs: Path = OWN_RUNS,
                 deadline: float = 0.0) -> Plan:
-    """`plan` for a machine that need not be in the catalog; errors as there."""
+    """`plan` for a machine that need not be in the catalog; raises the same errors."""
     loaded = with_engine(loaded, target.platform)
     shape = find_shape(loaded)
     loaded = with_steps(loaded, planned_mesh(loaded.recipe, target).fsdp)

@@ -1,4 +1,4 @@
-"""Where the names in a sealed run's recipe start from: a run may have been moved since, alone or with what it names."""
+"""Paths of a sealed run's recipe: the run may have been moved since, alone or together with its inputs."""
 
 from pathlib import Path
 
@@ -11,37 +11,37 @@ from workings.record.reader import RunRecord
 from workings.runs.resolve import Weights, local_folder, locate_weights
 
 PARENTS_SEARCHED = 3
-"""Folders above a run in which a relative path of its recipe is looked for."""
+"""Number of folders above a run in which a relative path of its recipe is searched."""
 
 
 def recorded_base(run: RunRecord) -> Path:
-    """The folder that the recipe's paths start from: where it lay, seen from the run, or the current one."""
-    asked = loads((run.path / OVERRIDES).read_bytes())
-    base = asked.get("base") if isinstance(asked, dict) else None
+    """The folder that the recipe's paths start from: the recorded one, relative to the run, or the current one."""
+    overrides = loads((run.path / OVERRIDES).read_bytes())
+    base = overrides.get("base") if isinstance(overrides, dict) else None
     return (run.path.resolve() / base if isinstance(base, str) else Path.cwd()).resolve()
 
 
 def recorded_bases(run: RunRecord) -> list[Path]:
-    """Folders that a relative name of the recipe may start from, the likeliest first."""
+    """Folders that a relative path of the recipe may start from, the likeliest first."""
     # A run may have been moved together with its weights, so the folders above it are tried last.
     return [recorded_base(run), Path.cwd(), *list(run.path.absolute().parents)[:PARENTS_SEARCHED]]
 
 
 def recorded_weights(run: RunRecord, model: FromPretrained, try_next: str, *, adapters: bool, tensors: bool) -> Weights:
-    """The weights that training started from: where the recipe named them, near the run, in a store or on the Hub.
+    """Finds the weights that training started from: at the recipe's path, near the run, in a store or on the Hub.
 
     Args:
         run: a sealed run.
-        model: what its recipe says of the model.
-        try_next: what to type where they are not there.
-        adapters: whether the run trained adapters beside them.
-        tensors: whether their tensors are wanted now.
+        model: section `model` of its recipe.
+        try_next: last line of the error if they are missing.
+        adapters: whether the run trained adapters.
+        tensors: also their tensors, not only the files that describe them.
 
     Raises:
-        RequestError: they are not there.
+        RequestError: they are missing.
     """
     revision, bases = str(run.manifest.model_revision), recorded_bases(run)
-    # A local name must not be looked for on the Hub.
+    # A local name must not be searched on the Hub.
     if revision == LOCAL and local_folder(model.id, bases) is None:
         raise RequestError(
             f"{run.path}, {'adapters for' if adapters else 'trained from'} the weights in {model.id}, which is "

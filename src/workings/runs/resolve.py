@@ -1,4 +1,4 @@
-"""From the names in a recipe to what they name: data, weights, tokenizer and shape, each found by one function."""
+"""Finds the inputs that a recipe names: data, weights, tokenizer and shape."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,24 +30,30 @@ from workings.runs.object_store import STORED, is_stored, stored_folder
 TRAINED_VOCABULARY = 512
 """Vocabulary of a tokenizer that is trained on the run's own traces (`tokenizer: train`)."""
 RANDOM = "random weights"
-"""Stands where a revision would stand, for a model that is made from scratch."""
+"""Revision of a model that is made from scratch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """Where a model's weights come from."""
+    """Source of a model's weights."""
 
     directory: Path | None
     """Local directory in Hugging Face's format; None: random weights."""
     id: str
-    """What the recipe calls it: a Hub id, a directory, a folder of an object store, a published shape, or `scratch`."""
+    """Name in the recipe: a Hub id, a directory, a folder of an object store, a published shape, or `scratch`."""
     revision: str
     """Resolved commit on the Hub, or why there is none."""
+
+    @property
+    def folder(self) -> Path:
+        """The local directory. Only for weights that are not random."""
+        assert self.directory is not None  # only a model from scratch has none
+        return self.directory
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedRun:
-    """A recipe with everything that it names: made once, and handed on whole."""
+    """A recipe with its inputs."""
 
     loaded: LoadedRecipe
     data: RunData
@@ -58,12 +64,12 @@ class ResolvedRun:
 
     @property
     def recipe(self) -> Recipe:
-        """What is asked for."""
+        """The recipe itself."""
         return self.loaded.recipe
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """Every key of the recipe with its value, as it is recorded."""
+        """Every key of the recipe with its value, as recorded."""
         return self.loaded.resolved()
 
     @cached_property
@@ -72,26 +78,26 @@ class ResolvedRun:
         return json_digest(self.config)
 
     def initial_state(self, engine: Engine, seed: int, *, trainable: bool = True) -> State:
-        """The state before the first step: the weights that the recipe names, or random ones of a seed."""
+        """The state before the first step: the recipe's weights, or random ones of a seed."""
         if self.weights.directory is None:
             return engine.init(seed, trainable=trainable)
         return engine.load(self.weights.directory, trainable=trainable)
 
     def session(self, engine: Engine, state: State) -> ModelSession:
-        """A state of this model, to be asked in the run's chat template."""
+        """A session to generate with a state of this model in the run's chat template."""
         return ModelSession(engine=engine, state=state, tokenizer=self.tokenizer, template=self.template)
 
 
 def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool = True) -> ResolvedRun:
-    """Find everything that a recipe names. No device is opened and no weight is read.
+    """Finds all inputs of a recipe. No device is opened and no weight is read.
 
     Args:
         loaded: the recipe.
-        data: its data, where the caller has read or cut them already.
+        data: its data, if the caller has already read them.
         tensors: whether the weights have to be on local disk; without, only the files that describe them.
 
     Raises:
-        RequestError: something that the recipe names is not there, or does not go together.
+        RequestError: an input is missing, or inputs contradict each other.
     """
     data = data or find_data(loaded)
     # In this order: a tokenizer may lie beside the weights, and the shape of a new model needs its vocabulary.
@@ -104,19 +110,19 @@ def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool 
 
 
 def local_folder(name: str, bases: Sequence[Path]) -> Path | None:
-    """The folder of this name, seen from the first of several places that has it; None where none has."""
+    """The folder of this name in the first base folder that has it; None if none has."""
     folders = ((base / Path(name).expanduser()).resolve() for base in bases)
     return next((folder for folder in folders if folder.is_dir()), None)
 
 
 def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: bool = True) -> Weights:
-    """The weights of a name: a folder seen from one of several places or in a store, or else a repository of the Hub.
+    """Finds weights by name: a local folder, a folder of an object store, or a repository of the Hub.
 
     Args:
         name: a directory, the address of one in an object store, or a Hub id.
         revision: branch, tag or commit; used for a Hub id only.
-        bases: the places that a relative name may start from, the first one first.
-        tensors: also the weights; without them only the files that describe them.
+        bases: folders that a relative name may start from, in order of preference.
+        tensors: also the weights; otherwise only the files that describe them.
 
     Raises:
         RequestError: neither a directory nor a reachable store or repository.
@@ -129,7 +135,7 @@ def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: 
 
 
 def find_weights(loaded: LoadedRecipe, *, tensors: bool = True) -> Weights:
-    """The weights the recipe asks for, on local disk; without ``tensors`` only the files that describe them."""
+    """A recipe's weights on local disk; without ``tensors`` only the files that describe them."""
     model = loaded.recipe.model
     if isinstance(model, FromPretrained):
         # Of an unproven model only the headers of its weights say what it consists of.
@@ -139,7 +145,7 @@ def find_weights(loaded: LoadedRecipe, *, tensors: bool = True) -> Weights:
 
 
 def is_proven(loaded: LoadedRecipe) -> bool:
-    """Whether a recipe's model is to be of a family of this package; a model from scratch always is."""
+    """Whether a recipe's model has to be of a family of this package; a model from scratch always is."""
     model = loaded.recipe.model
     return not isinstance(model, FromPretrained) or model.proven
 
@@ -166,20 +172,20 @@ def weight_digests(directory: Path) -> dict[str, str]:
 
 
 def differing_weights(directory: Path, recorded: Mapping[str, str]) -> list[str]:
-    """Files of weights that are not the recorded ones: of another content, missing, or not recorded at all."""
-    there = weight_digests(directory)
-    return sorted(name for name in {*there, *recorded} if there.get(name) != recorded.get(name))
+    """Names of weight files that differ from the recorded ones: changed, missing, or not recorded."""
+    found = weight_digests(directory)
+    return sorted(name for name in {*found, *recorded} if found.get(name) != recorded.get(name))
 
 
 def find_tokenizer(loaded: LoadedRecipe, weights: Weights, data: Iterable[Trace | PreferencePair]) -> Tokenizer:
-    """The tokenizer the recipe asks for: the model's, one from a directory, or one trained on the data."""
+    """A recipe's tokenizer: the model's, one from a directory, or one trained on the data."""
     name = loaded.recipe.tokenizer
     if name == "train":
         reasoning = loaded.recipe.data.reasoning
         # Prompt and completion apart and in the trained form, because rows are encoded in the same two pieces.
-        return train_tokenizer((text for each in data for text in (
-            (each.prompt, each.chosen, each.rejected) if isinstance(each, PreferencePair)
-            else (each.prompt, completion_text(each, reasoning)))), TRAINED_VOCABULARY)
+        return train_tokenizer((text for entry in data for text in (
+            (entry.prompt, entry.chosen, entry.rejected) if isinstance(entry, PreferencePair)
+            else (entry.prompt, completion_text(entry, reasoning)))), TRAINED_VOCABULARY)
     if name == "model":
         if weights.directory is None:
             raise RequestError("tokenizer: model", "a model with a tokenizer of its own; this one is made from scratch",
@@ -189,19 +195,17 @@ def find_tokenizer(loaded: LoadedRecipe, weights: Weights, data: Iterable[Trace 
     local = loaded.path(name)
     if local.exists():
         return Tokenizer.load(local)
-    directory = locate_weights(name, "main", [], tensors=False).directory
-    assert directory is not None  # only a model from scratch has none
-    return Tokenizer.load(directory)
+    return Tokenizer.load(locate_weights(name, "main", [], tensors=False).folder)
 
 
 def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabulary: int | None = None) -> ModelShape:
-    """The shape of a recipe's model. Nothing is downloaded but its description, where that lies in an object store.
+    """The shape of a recipe's model. Nothing is downloaded except a description in an object store.
 
     Args:
         loaded: the recipe.
-        directory: where a pretrained model's files lie; None: in the folder that the recipe names, if there is one,
-            and else the catalog of published models says the shape.
-        vocabulary: tokens of a model from scratch; None: as many as the recipe's tokenizer has, or at most has.
+        directory: folder of a pretrained model; None: the recipe's folder if there is one, else the shape comes from
+            the catalog of published models.
+        vocabulary: vocabulary size of a model from scratch; None: that of the recipe's tokenizer, or its maximum.
 
     Raises:
         RequestError: a Hub id that the catalog does not have, or a tokenizer that is not on this machine.
@@ -226,7 +230,7 @@ def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabular
 
 
 def find_or_fetch_shape(loaded: LoadedRecipe) -> ModelShape:
-    """`find_shape`; the description of a model that it does not know is downloaded."""
+    """`find_shape`, which downloads the description of a model that is in no catalog."""
     try:
         return find_shape(loaded)
     except RequestError:
@@ -238,7 +242,7 @@ def find_or_fetch_shape(loaded: LoadedRecipe) -> ModelShape:
 
 
 def shape_by_hub_id(name: str, key: str = "model.id") -> ModelShape:
-    """Shape of a published model by its Hub id; ``key`` of a recipe names it. Raises `RequestError`.
+    """Shape of a published model by its Hub id; ``key``: the recipe's key, for errors. Raises `RequestError`.
 
     Instruction-tuned models have the shape of the model they were made from.
     """
@@ -254,7 +258,7 @@ def shape_by_hub_id(name: str, key: str = "model.id") -> ModelShape:
 
 
 def _vocabulary(loaded: LoadedRecipe) -> int:
-    """Tokens of a model from scratch; a tokenizer that is trained later has at most so many."""
+    """Vocabulary size of a model from scratch; for a tokenizer that is trained later, its maximum."""
     name = loaded.recipe.tokenizer
     if name == "train":
         return TRAINED_VOCABULARY

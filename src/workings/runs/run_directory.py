@@ -1,4 +1,4 @@
-"""Where a run is written if nobody says where."""
+"""Default run directories."""
 
 from itertools import count
 from pathlib import Path
@@ -7,19 +7,19 @@ from workings.errors import RequestError
 from workings.record.layout import partial_path
 
 RUNS = Path("runs")
-"""Folder of runs, seen from where a person works."""
+"""Folder of runs, relative to the current folder."""
 
 
 def run_directory(name: str, *, resume: bool = False) -> Path:
-    """``runs/NAME``, or with the next number where that exists.
+    """``runs/NAME``, or with the next free number.
 
     Raises:
-        RequestError: a run is to go on (``resume``), and which one has to be said.
+        RequestError: ``resume``, because the directory of the run to resume must be given.
     """
     if resume:
-        # The one that was written to last is probably meant; it is proposed and not taken.
-        existing = sorted(RUNS.glob(f"{name}*"), key=lambda place: place.stat().st_mtime)
+        # The newest one is probably meant; it is proposed and not taken.
+        existing = sorted(RUNS.glob(f"{name}*"), key=lambda path: path.stat().st_mtime)
         last = str(existing[-1]).removesuffix(".partial") if existing else str(RUNS / name)
         raise RequestError("--resume without --out", "the run to go on with", f"--out {last} --resume")
-    places = (RUNS / (name if number == 1 else f"{name}-{number}") for number in count(1))
-    return next(place for place in places if not place.exists() and not partial_path(place).exists())
+    paths = (RUNS / (name if number == 1 else f"{name}-{number}") for number in count(1))
+    return next(path for path in paths if not path.exists() and not partial_path(path).exists())

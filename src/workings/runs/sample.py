@@ -1,4 +1,4 @@
-"""Draw completions of prompts with a model, a sealed run's or weights that were not trained here, to learn from."""
+"""Samples completions of prompts for training, with a sealed run's model or other weights."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,16 +18,16 @@ Say = Callable[[str], None]
 
 def sample_run(run: Path, prompts: Sequence[Item], out: Path, *, request: SampleRequest, device: str = AS_RECORDED,
                by_plan: Say | None = None) -> SampleUnit:
-    """Draw completions with a run's last checkpoint and seal them at ``out``.
+    """Samples completions with a run's last checkpoint and seals them at ``out``.
 
     Args:
         run: a sealed run directory.
         prompts: questions with their expected answers; see `workings.runs.data.datasets.read_prompts`.
         out: directory to make for the unit.
-        request: what is drawn, and what is kept of it.
-        device: where to draw; by default what the run's recipe asked for.
-        by_plan: as many completions at a time as fit the device, in place of the request's batch size; called with
-            the sentence that says how many, and why. None: the request's.
+        request: settings of sampling and selection.
+        device: where to sample; by default the device of the run's recipe.
+        by_plan: if given, the batch size is as large as fits the device, and this is called with a sentence that says
+            how large, and why. None: the batch size of the request.
 
     Raises:
         RequestError: no sealed run, no prompts, ``out`` exists, or the device is absent.
@@ -42,13 +42,13 @@ def sample_run(run: Path, prompts: Sequence[Item], out: Path, *, request: Sample
 
 def sample_weights(model: str, prompts: Sequence[Item], out: Path, *, request: SampleRequest, weights: WeightsRequest,
                    by_plan: Say | None = None) -> SampleUnit:
-    """Draw completions with weights in Hugging Face's format (a folder, or a Hub id) and seal them at ``out``.
+    """Samples completions with weights in Hugging Face's format (a folder, or a Hub id) and seals them at ``out``.
 
     Args:
         model: a folder with ``config.json``, safetensors and tokenizer, or an id such as ``google/gemma-2b``.
-        prompts: as in `sample_run`, like all that is not named here.
+        prompts: as in `sample_run`.
         out: directory to make for the unit.
-        request: its settings name the form that the model writes, for there is no recipe to take it from.
+        request: as in `sample_run`; its settings name the form of the model's answers, because there is no recipe.
         weights: chat template, engine, device and number format.
         by_plan: as in `sample_run`.
 
@@ -62,21 +62,21 @@ def sample_weights(model: str, prompts: Sequence[Item], out: Path, *, request: S
 
 
 def _check(prompts: Sequence[Item], out: Path, request: SampleRequest) -> None:
-    """What is wrong with the request is said before a model is opened, which may take minutes."""
+    """Raises `RequestError` for a wrong request before a model is opened, which may take minutes."""
     refuse_existing(out)
     request.selection.check(prompts, request.settings.form)
 
 
 def _sized(opened: TrainedModel | OpenedWeights, items: Sequence[Item], out: Path, request: SampleRequest,
            by_plan: Say | None) -> SampleRequest:
-    """The request with as many completions at a time as fit, or as an interrupted attempt began with."""
+    """The request with the largest batch size that fits, or that of an interrupted attempt."""
     if by_plan is None or not items:
         return request
     before = partial_unit_path(out) / EVALUATION_CONFIG
     if before.is_file():
-        # Free memory may be another than then, and a batch of another size might draw other texts.
+        # Free memory may have changed, and another batch size might give other texts.
         rows = int(loads(before.read_bytes())["decoding"]["batch_size"])
-        why = f"{rows} completions at a time, as where it was interrupted"
+        why = f"{rows} completions at a time, as before the interruption"
     else:
         session = opened.session
         longest = max(len(session.template.prompt_ids(item.prompt, item.history)) for item in items)

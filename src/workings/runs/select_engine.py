@@ -1,4 +1,4 @@
-"""`engine: auto`: the engine that does what a recipe asks for, the default one first; said and written down."""
+"""Resolves `engine: auto`: the first engine that supports the recipe; the choice is printed and recorded."""
 
 import importlib.util
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +19,7 @@ def with_engine(loaded: LoadedRecipe, platform: str = "") -> LoadedRecipe:
     """The recipe with an engine in place of `auto`, which becomes an override; any other recipe as it is.
 
     Args:
-        loaded: what is asked for.
+        loaded: the recipe.
         platform: ``gpu`` or ``tpu``: a machine that is not here, with every engine on it. ``cpu``: this one's.
             Empty: what the recipe's device means on this machine.
 
@@ -49,35 +49,36 @@ def select_engine(*, refused: Mapping[str, Sequence[str]], installed: Collection
     """The name of the engine that `auto` means, and why.
 
     Args:
-        refused: of every engine that may be taken, the preferred one first, what it does not do of what is asked for.
-        installed: engines whose libraries are there.
+        refused: for each engine, the preferred one first, the features of the recipe that it does not support.
+        installed: engines whose libraries are installed.
 
     Raises:
-        RequestError: no engine does all that is asked, or the one that does is not installed.
+        RequestError: no engine supports the recipe, or the one that does is not installed.
     """
     able = [engine for engine, features in refused.items() if not features]
     if not able:
         raise _none_does_all(refused)
-    # Of what an engine does not do one feature is named: that is reason enough to take another engine.
+    # One missing feature of an engine is named: that is reason enough to take another engine.
     decisive = [features[-1] for features in refused.values() if features]
-    there = [engine for engine in able if engine in installed]
-    if decisive and not there:
+    available = [engine for engine in able if engine in installed]
+    if decisive and not available:
         raise RequestError(f"engine: auto with {decisive[-1]}", f"engine {able[0]}, whose libraries are not installed",
                            install_hint(able[0]))
-    if not there:
+    if not available:
         raise RequestError("engine: auto", f"{' or '.join(able)} to be installed; neither is", install_hint(able[0]))
     if decisive:
-        return there[0], f"the engine for {decisive[-1]}"
-    return there[0], (f"the first of the {'two' if len(there) == 2 else len(there)} that do what is asked"
-                      if len(there) > 1 else f"the only one of {' and '.join(able)} that is installed")
+        return available[0], f"the engine for {decisive[-1]}"
+    return available[0], (f"the first of the {'two' if len(available) == 2 else len(available)} that do what is asked"
+                      if len(available) > 1 else f"the only one of {' and '.join(able)} that is installed")
 
 
 def _none_does_all(refused: Mapping[str, Sequence[str]]) -> RequestError:
-    """What is asked for that some engine refuses, each with the engines that do it."""
-    features = dict.fromkeys(feature for each in refused.values() for feature in each)
-    doers = {feature: [engine for engine, each in refused.items() if feature not in each] for feature in features}
+    """The error that names each unsupported feature with the engines that support it."""
+    features = dict.fromkeys(feature for names in refused.values() for feature in names)
+    supporters = {feature: [engine for engine, names in refused.items() if feature not in names]
+                  for feature in features}
     return RequestError("engine: auto with " + " and ".join(features), "what one engine does: " + "; ".join(
-        f"{feature}: {' or '.join(engines) or 'none'}" for feature, engines in doers.items()),
+        f"{feature}: {' or '.join(engines) or 'none'}" for feature, engines in supporters.items()),
         " or ".join(f"engine={engine}" for engine in refused))
 
 

@@ -1,4 +1,4 @@
-"""`--smoke`: any recipe's whole path, with a tiny model of the same architecture, in under a minute."""
+"""`--smoke`: runs a whole recipe with a tiny model of the same architecture in under a minute."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +22,7 @@ NEW_TOKENS = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Smoke:
-    """What `--smoke` makes smaller."""
+    """The smaller sizes of `--smoke`."""
 
     steps: int = 2
 

@@ -1,4 +1,4 @@
-"""How surprising a trained model finds each token of one row that it could have learned: the loss, token by token."""
+"""Loss of a trained model on each token of one row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,8 +23,8 @@ from workings.runs.data.datasets import find_data
 from workings.runs.open_model import open_run
 from workings.runs.recorded_paths import recorded_base
 
-SHOWN = 10
-"""Tokens that are listed, the most surprising ones."""
+MAX_TOKENS_SHOWN = 10
+"""Tokens that are listed, those with the largest loss."""
 
 
 @dataclass(frozen=True)
@@ -33,47 +33,47 @@ class TokenLoss:
 
     piece: Piece
     loss: float | None
-    """Natural logarithm of one over its probability; None where the row does not learn it."""
+    """Negative log probability in nats; None for a token that is not trained on."""
 
     @property
     def probability(self) -> float:
-        """Of a learned token, as the model saw what stands before it."""
+        """Probability of a trained token, given the tokens before it."""
         assert self.loss is not None
         return exp(-self.loss)
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`: without a loss where there is none."""
+        """The token in `--json`, without a loss if there is none."""
         return {**vars(self.piece), **({} if self.loss is None else {"loss": self.loss})}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowLosses:
-    """A row, and how surprising a model found it."""
+    """The losses of a model on the tokens of a row."""
 
     run: str
     step: int
-    """Of the checkpoint that was asked."""
+    """Step of the checkpoint."""
     row: str
     tokens: tuple[TokenLoss, ...]
 
     @property
     def supervised_tokens(self) -> list[TokenLoss]:
-        """The tokens that the loss counts."""
+        """The tokens that count in the loss."""
         return [token for token in self.tokens if token.loss is not None]
 
     @property
     def mean_loss(self) -> float:
-        """What an evaluation loss of this row alone would be."""
+        """The evaluation loss of this row alone."""
         return sum(token.loss or 0.0 for token in self.supervised_tokens) / len(self.supervised_tokens)
 
-    def most(self, count: int = SHOWN) -> list[tuple[int, TokenLoss]]:
-        """The most surprising tokens with their places, counted from 1; the most surprising one first."""
-        learned = [(place, token) for place, token in enumerate(self.tokens, start=1) if token.loss is not None]
-        return sorted(learned, key=lambda each: -(each[1].loss or 0.0))[:count]
+    def largest(self, count: int = MAX_TOKENS_SHOWN) -> list[tuple[int, TokenLoss]]:
+        """The tokens with the largest losses and their numbers from 1, the largest first."""
+        numbered = [(number, token) for number, token in enumerate(self.tokens, start=1) if token.loss is not None]
+        return sorted(numbered, key=lambda pair: -(pair[1].loss or 0.0))[:count]
 
-    def before(self, place: int) -> str:
-        """The end of what stands before the token at a place."""
-        return "".join(token.piece.text for token in self.tokens[:place - 1])[-24:]
+    def before(self, number: int) -> str:
+        """The end of the text before a token, by its number."""
+        return "".join(token.piece.text for token in self.tokens[:number - 1])[-24:]
 
     @property
     def sentence(self) -> str:
@@ -87,24 +87,24 @@ class RowLosses:
                 "tokens": [token.to_json() for token in self.tokens]}
 
     def page(self, command: str) -> SurprisePage:
-        """The row for the page; ``command`` is what was typed for it."""
-        place, worst = self.most(1)[0]
+        """The row for the page; ``command``: the command that made it."""
+        number, worst = self.largest(1)[0]
         return SurprisePage(
             title=f"{self.row}: what surprises {self.run}", command=command,
             sentence=f"{self.sentence}. The least likely one, with {percent(worst.probability)}, is "
-                     f"{worst.piece.text!r} behind {self.before(place)!r}.",
+                     f"{worst.piece.text!r} behind {self.before(number)!r}.",
             tokens=[ShadedToken.of(token.piece.text, token.loss) for token in self.tokens])
 
     def text(self) -> str:
-        """The mean, and the most surprising tokens."""
+        """The mean, and the tokens with the largest losses."""
         lines = [self.sentence, "the most surprising ones, each with how likely it was behind what stands before it:"]
-        lines += [f"{percent(token.probability):>9}  {token.piece.text!r} behind {self.before(place)!r}"
-                  for place, token in self.most()]
+        lines += [f"{percent(token.probability):>9}  {token.piece.text!r} behind {self.before(number)!r}"
+                  for number, token in self.largest()]
         return "\n".join(lines)
 
 
 def token_losses(run: Path, row: str = "", *, traces: Path | None = None) -> RowLosses:
-    """Ask a run's last checkpoint how likely it finds every learned token of one row.
+    """Computes the loss of a run's last checkpoint on every trained token of one row.
 
     Args:
         run: a sealed run directory.
@@ -112,30 +112,30 @@ def token_losses(run: Path, row: str = "", *, traces: Path | None = None) -> Row
         traces: another file of traces than the run's own.
 
     Raises:
-        RequestError: no sealed run, no such row, or an engine that says no log probabilities.
+        RequestError: no sealed run, no such row, or an engine without log probabilities.
         RecordError: the run has no intact checkpoint.
     """
     with waiting("opening the model"):
         opened = open_run(run)
     session, engine = opened.session, opened.session.engine
     if not isinstance(engine, LikelihoodEngine):
-        raise RequestError(f"engine {opened.recipe.engine}, which says no log probabilities", "engine jax or torch",
+        raise RequestError(f"engine {opened.recipe.engine}, which computes no log probabilities", "engine jax or torch",
                            "workings train RUN/config/recipe.yaml engine=jax")
     loaded = LoadedRecipe(recipe=opened.recipe, text="", origin=str(run), base=recorded_base(opened.run), overrides=())
     rows = _rows(loaded, session, row, traces)
     with waiting("asking the model"):
         batch = fixed_batches(rows, engine.describe().mesh.get("fsdp", 1), opened.recipe.data)[0]
-        said = engine.log_probs(session.state, batch)[0, 0]
+        log_probs = engine.log_probs(session.state, batch)[0, 0]
     shown: Row = rows.rows[0]
-    # What a position says is about the token behind it.
-    losses = [None, *(-float(value) for value in said[:len(shown.tokens) - 1])]
+    # A position's log probability is that of the next token.
+    losses = [None, *(-float(value) for value in log_probs[:len(shown.tokens) - 1])]
     return RowLosses(run=opened.run.path.resolve().name, step=opened.checkpoint.step, row=shown.id, tokens=tuple(
         TokenLoss(piece, loss if piece.learned else None)
         for piece, loss in zip(pieces(shown, session.tokenizer), losses, strict=True)))
 
 
 def _rows(loaded: LoadedRecipe, session: ModelSession, row: str, traces: Path | None) -> RowSet:
-    """The one row that is asked for, as the run would have made it."""
+    """The requested row, as the run would have made it."""
     if traces is not None:
         entries: Sequence[Trace | PreferencePair] = read_traces(traces)
     else:
@@ -147,7 +147,7 @@ def _rows(loaded: LoadedRecipe, session: ModelSession, row: str, traces: Path | 
                            f"the id of a row, such as {', '.join([*known][:3])}" if known else "a file of traces",
                            "leave --row out for the first one" if known else "--traces FILE")
     entry = known[row or next(iter(known))]
-    made = (build_pair_rows([entry], session.tokenizer, session.template, loaded.recipe.data).rows
+    row_set = (build_pair_rows([entry], session.tokenizer, session.template, loaded.recipe.data).rows
             if isinstance(entry, PreferencePair) else
             build_rows([entry], session.tokenizer, session.template, loaded.recipe.data))
-    return replace(made, rows=[each for each in made.rows if not row or each.id == row][:1])
+    return replace(row_set, rows=[built for built in row_set.rows if not row or built.id == row][:1])

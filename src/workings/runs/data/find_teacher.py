@@ -1,4 +1,4 @@
-"""The teacher that a recipe names, a sealed run or weights: where it is, and what it must be."""
+"""Finds and checks a recipe's teacher: a sealed run or weights."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,18 +26,18 @@ from workings.runs.resolve import RANDOM, Weights, local_folder, locate_weights,
 
 def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape,
                  bases: Sequence[Path] = ()) -> Teacher:
-    """The teacher that a recipe names. No device is opened, and no tensor of the Hub is downloaded.
+    """Finds the teacher of a recipe. No device is opened, and no tensor of the Hub is downloaded.
 
     Args:
         loaded: the recipe.
-        tokenizer: the student's.
-        shape: of the student.
-        bases: further folders that a relative name may start from.
+        tokenizer: tokenizer of the student.
+        shape: shape of the student.
+        bases: further folders that a relative path may start from.
 
     Raises:
-        RequestError: it is not there, has another vocabulary or takes shorter rows; or it has adapters, and what they
-            stand beside is not there.
-        RecordError: a sealed run whose files are not those that it sealed.
+        RequestError: it is missing, has another vocabulary or a shorter context; or it has adapters, and the weights
+            below them are missing.
+        RecordError: a sealed run whose files differ from the sealed ones.
     """
     algorithm = loaded.recipe.algorithm
     assert isinstance(algorithm, TeacherAlgorithm)  # no other recipe has a teacher
@@ -47,13 +47,12 @@ def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape,
         teacher = _of_run(folder, algorithm, loaded.recipe.engine)
     else:
         weights = locate_weights(algorithm.teacher, algorithm.teacher_revision, folders, tensors=False)
-        assert weights.directory is not None  # only a model from scratch has none
-        if not (weights.directory / "config.json").is_file():
+        if not (weights.folder / "config.json").is_file():
             raise RequestError(f"algorithm.teacher: {algorithm.teacher}, without config.json",
                                "a sealed run, or a folder with config.json, *.safetensors and tokenizer.json",
                                "workings export RUN --out TEACHER")
-        teacher = Teacher(algorithm=algorithm, shape=read_shape(weights.directory), weights=weights,
-                          tokenizer=Tokenizer.load(weights.directory))
+        teacher = Teacher(algorithm=algorithm, shape=read_shape(weights.folder), weights=weights,
+                          tokenizer=Tokenizer.load(weights.folder))
     refuse_other_vocabulary(teacher, tokenizer, shape)
     if loaded.recipe.data.max_length > teacher.shape.context:
         raise RequestError(f"data.max_length: {loaded.recipe.data.max_length} with algorithm.teacher: "
@@ -63,7 +62,7 @@ def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape,
 
 
 def refuse_processes(recipe: Recipe) -> None:
-    """Raise `RequestError` for a teacher in several processes, which make one engine's calls together."""
+    """Raises `RequestError` for a teacher in several processes, which only share the calls of one engine."""
     if isinstance(recipe.algorithm, TeacherAlgorithm):
         raise RequestError(f"algorithm.name: {recipe.algorithm.name} in several processes",
                            "one process: the teacher is an engine of its own, and only one engine's calls reach the "
@@ -72,7 +71,7 @@ def refuse_processes(recipe: Recipe) -> None:
 
 
 def teacher_model(loaded: LoadedRecipe) -> TeacherModel | None:
-    """A recipe's teacher, for a plan; None without one. Nothing is downloaded but a description in a store.
+    """A recipe's teacher for a plan; None without one. Nothing is downloaded except a description in a store.
 
     Raises:
         RequestError: neither a folder on this machine nor a published model that the catalog has.
@@ -108,7 +107,7 @@ def _of_run(path: Path, algorithm: TeacherAlgorithm, engine: str) -> Teacher:
 
 
 def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherAlgorithm, engine: str) -> Base | None:
-    """What the adapters of a run stand beside, found again; None where it has none."""
+    """The model below a run's adapters; None if it has none."""
     if recipe.method.name == "full":
         return None
     model, recorded = recipe.model, run.manifest.weight_digests
@@ -130,15 +129,15 @@ def _sealed_shape(path: Path) -> ModelShape:
 
 
 def refuse_other_vocabulary(teacher: Teacher, tokenizer: Tokenizer, shape: ModelShape) -> None:
-    """Raise `RequestError` unless every token of the student is the same token of the teacher."""
+    """Raises `RequestError` unless every token of the student has the same id in the teacher's vocabulary."""
     name, theirs = teacher.algorithm.teacher, teacher.tokenizer.ids
-    # Tokens that the teacher alone has, such as those of pictures, do no harm: the student never draws them.
+    # Tokens that only the teacher has, such as those of pictures, do no harm: the student never samples them.
     if differing := sorted(token for token, number in tokenizer.ids.items() if theirs.get(token) != number):
         raise RequestError(f"algorithm.teacher: {name}, in whose vocabulary {len(differing):,} tokens have another id "
                            f"than the student's or none ({', '.join(map(repr, differing[:3]))})",
                            "a teacher with the student's vocabulary: it judges the very tokens that the student wrote",
                            "a teacher of the same family, or its tokenizer for the student")
-    # Models have rows for ids that their tokenizer never gives, and may draw them.
+    # Models have embedding rows for ids that their tokenizer never uses, and may sample them.
     if teacher.shape.vocab_size < shape.vocab_size:
         raise RequestError(f"algorithm.teacher: {name}, with {teacher.shape.vocab_size:,} rows of its embedding",
-                           f"at least the {shape.vocab_size:,} of the student, which it may draw any token of")
+                           f"at least the {shape.vocab_size:,} of the student, which it may sample any token of")

@@ -94,8 +94,7 @@ class Teacher:
         Raises:
             RecordError: a file of a sealed run differs from the sealed one.
         """
-        directory = self.weights.directory
-        assert directory is not None  # only a model from scratch has none
+        directory = self.weights.folder
         common: dict[str, Any] = {"precision": self.algorithm.teacher_precision, "tokenizer": self.tokenizer.digest}
         if self.run is not None:
             path = f"{CHECKPOINTS}/{directory.name}/{MODEL_FILE if self.base is None else ADAPTER_FILE}"
@@ -154,8 +153,7 @@ class Teacher:
     @contextmanager
     def _folder(self) -> Iterator[Path]:
         """A folder with weights and ``config.json`` as an engine loads them; a checkpoint has no ``config.json``."""
-        directory = self.weights.directory
-        assert directory is not None  # only a model from scratch has none
+        directory = self.weights.folder
         if self.run is None:
             yield directory
             return
