@@ -17,8 +17,8 @@ from typing import Any
 from proof._plain_questions import QUESTIONS
 from tools.result_file import ROOT, write_result
 from workings.answers.numbers import parse_number
+from workings.data.checking.answer_follows import ends_elsewhere, mentions
 from workings.data.checking.overlap import Question, find_leaks, near_duplicates, similarity, words
-from workings.data.checking.reached import ends_elsewhere, mentions
 from workings.data.generators import addition, mixed
 from workings.data.importing.completion import split_hashes, take_annotations
 from workings.data.traces import Trace

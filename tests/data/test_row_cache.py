@@ -127,7 +127,7 @@ def test_everything_that_decides_a_row_decides_the_key(made, monkeypatch):
     keys.append(cache_key("a", tokenizer, template, CONFIG))
     assert len(set(keys)) == len(keys)
     monkeypatch.undo()
-    for module in row_cache.CODE:
+    for module in row_cache.CODE_MODULES:
         with monkeypatch.context() as patched:
             patched.setattr(row_cache.inspect, "getsource", lambda other, module=module: str(other is module))
             keys.append(cache_key("a", tokenizer, template, CONFIG))

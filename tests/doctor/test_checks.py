@@ -135,7 +135,7 @@ def test_an_engine_that_cannot_do_a_format_is_a_note_unless_it_was_asked_for(mon
 
 def test_a_child_that_dies_is_a_finding(monkeypatch):
     from workings.doctor import kernels
-    monkeypatch.setattr(kernels, "CHILD", "workings.no_such_module")
+    monkeypatch.setattr(kernels, "CHILD_MODULE", "workings.no_such_module")
     found = next(check_kernels(["jax"], "cpu", ["fp32"]))
     assert found.judgement == "problem"
     assert "the process ended with 1" in found.what

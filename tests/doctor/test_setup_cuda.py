@@ -41,7 +41,7 @@ def test_what_would_be_done_is_printed_with_the_index_and_a_kernel_at_the_end():
     for _, commands in plan.attempts:
         assert commands[-1][-2:] == ("--kernel", "fp32")
         assert all(command[0].startswith(str(ENVIRONMENT)) or command[-1] == str(ENVIRONMENT) for command in commands)
-    assert "installed" not in plan.as_json()
+    assert "installed" not in plan.to_json()
 
 
 def test_the_first_build_that_runs_a_kernel_stays_and_every_command_is_logged():
@@ -51,7 +51,7 @@ def test_the_first_build_that_runs_a_kernel_stays_and_every_command_is_logged():
     assert len(machine.commands) == 4
     log = LOG.read_text()
     assert all(f"$ {command}" in log and f"output of {command}" in log for command in machine.commands)
-    assert done.as_json()["installed"] == "cu130"
+    assert done.to_json()["installed"] == "cu130"
 
 
 def test_then_one_older_build_and_then_it_stops_and_never_ends_with_the_cpu():

@@ -18,7 +18,7 @@ from tests.record import synthetic
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import Verification, verify
 from workings.publish.pack import Packed, pack
-from workings.publish.report_again import is_drawn_again
+from workings.publish.regenerated_report import is_drawn_again
 from workings.record import atomic
 from workings.record.seal import seal_unit
 

@@ -16,7 +16,7 @@ from workings.models.shape import ModelShape
 from workings.models.shapes import from_hf_config, to_hf_config
 from workings.models.tokenizer_training import train_tokenizer
 from workings.models.weights import tensor_shapes
-from workings.publish.carried import OTHER_TOKENIZER, carry_over
+from workings.publish.copied_files import OTHER_TOKENIZER, carry_over
 from workings.publish.export import export_run
 from workings.record.reader import RunRecord
 from workings.runs.open_model import open_run
@@ -106,7 +106,7 @@ def test_an_export_is_the_whole_model_with_the_text_part_trained(whole: Path, ru
 
 def test_an_export_has_what_other_tools_read_of_the_published_folder(whole: Path, run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    said = export_run(run, out).as_json()
+    said = export_run(run, out).to_json()
     assert said["carried_over"] == {"from": "whole", "files": list(TAKEN)}
     for name in TAKEN:
         assert (out / name).read_bytes() == (whole / name).read_bytes()

@@ -12,7 +12,7 @@ from tests.reports.parsed_page import Page
 from tests.reports.rewarded import ATTACK, SHOWN, rewarded_run
 from workings.errors import RecordError
 from workings.reports.html import write_report
-from workings.reports.reinforcement import FIXED, PANELS, logged, numbers
+from workings.reports.reinforcement import KNOWN_METRICS, PANELS, logged, numbers
 from workings.reports.rollouts import read_outline, read_rollout, rollout_steps, texts, visible
 from workings.reports.tracked import METRICS
 from workings.reports.tracked import numbers as tracked
@@ -121,7 +121,7 @@ def test_every_number_has_a_figure_or_a_reason(tmp_path: Path) -> None:
     found = numbers(line | {"held_out_score": 0.5, "held_out_items": 8, "hidden_form": 1})
     drawn = {each.key for panel in PANELS for each in panel.lines_of(found)}
     assert set(found) - drawn == {"completions", "mismatch_ratio", "held_out_items"}
-    assert {"reward_answer", "reward_length", "hidden_form"} == drawn - FIXED
+    assert {"reward_answer", "reward_length", "hidden_form"} == drawn - KNOWN_METRICS
     assert found["updating_seconds"] == pytest.approx(line["seconds"] - line["drawing_seconds"])
     assert logged(line | {"reward": True, "reward_answer": "many"}).keys() == logged(line).keys() - {
         "reward", "reward_answer"}

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tests.fork_server import ForkedChild
 from workings.data.generators import addition
-from workings.data.preferences import PreferencePair
-from workings.data.preferences import write_pairs as write_preferences
+from workings.data.preferences import PreferencePair, pairs_bytes
 from workings.data.traces import completion_text
 from workings.evidence.verify import verify
 from workings.record.layout import REFERENCE_LOG_PROBS
@@ -73,9 +72,9 @@ rewards: [{scorer: "own.py:vowels"}, {scorer: length, weight: 0.5}]
 def write_pairs(folder: Path) -> Path:
     """The same, learning from preference pairs: of each sum the right one before a wrong one."""
     traces, _ = addition.make(9, 1, seed=0)
-    write_preferences(folder / "pairs.jsonl", [PreferencePair(
+    (folder / "pairs.jsonl").write_bytes(pairs_bytes(PreferencePair(
         id=trace.id, prompt=trace.prompt, chosen=completion_text(trace, "tags"),
-        rejected=f"<answer>{int(trace.answer) + 1}</answer>") for trace in traces])
+        rejected=f"<answer>{int(trace.answer) + 1}</answer>") for trace in traces))
     path = folder / "pairs.yaml"
     path.write_text(RECIPE.replace("traces: addition", "traces: pairs.jsonl").replace("64}", "64, buckets: [48]}")
                     + "algorithm: {name: dpo, beta: 0.5}\n")

@@ -11,7 +11,7 @@ from workings.config.data import DataConfig
 from workings.data.batches import Batches, Position
 from workings.data.order import epoch_order
 from workings.data.pair_rows import PairRows
-from workings.data.reference import from_lines, to_lines
+from workings.data.reference_log_probs import from_lines, to_lines
 from workings.data.rows import Row, RowSet
 from workings.errors import RecordError, TrainingFailed
 from workings.objectives.policy_gradient import REFERENCE

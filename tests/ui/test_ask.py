@@ -11,7 +11,7 @@ from tests.ui.making import client, two_runs
 from workings.record.phase import process_start
 from workings.scoring.items import read_items
 from workings.ui import jobs
-from workings.ui.asked import ITEMS
+from workings.ui.questions import QUESTION_ITEMS_FILE
 from workings.ui.routes.jobs import piece_events
 from workings.ui.site import Site
 
@@ -122,13 +122,13 @@ def test_an_item_is_added_once_and_can_be_asked(tmp_path: Path, monkeypatch: pyt
         answer = page.post("/item/runs/steps", data={"prompt": question, "expected": f" {number} "},
                            follow_redirects=False)
         assert answer.status_code == 303
-    assert [(item.id, item.prompt, item.expected_answer) for item in read_items(folder / ITEMS)] == [
+    assert [(item.id, item.prompt, item.expected_answer) for item in read_items(folder / QUESTION_ITEMS_FILE)] == [
         ("asked-1", "What is 1+1?", "1"), ("asked-2", "Größe?", "2")]
-    before = (folder / ITEMS).read_bytes()
+    before = (folder / QUESTION_ITEMS_FILE).read_bytes()
     assert page.post("/item/runs/steps", data={"prompt": "Größe?", "expected": "3"}).status_code == 422
     assert page.post("/item/runs/none", data={"prompt": "x", "expected": "3"}).status_code == 422
     assert page.post("/item/runs/steps", data={"prompt": "x", "expected": "  "}).status_code == 422
-    assert (folder / ITEMS).read_bytes() == before
+    assert (folder / QUESTION_ITEMS_FILE).read_bytes() == before
 
 
 @pytest.mark.parametrize("question", ["", "   ", "x" * 4_001])

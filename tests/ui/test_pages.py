@@ -14,9 +14,9 @@ from tests.reports.parsed_page import Page
 from tests.ui.making import client, two_runs
 from workings.evaluation.run import evaluate_predictions
 from workings.record.lock import DirectoryLock
+from workings.ui.number_format import facts
 from workings.ui.routes import compare, data, jobs, plan, rounds, run, runs, start
 from workings.ui.site import Site
-from workings.ui.words import facts
 
 PAIR = "run=runs/plain&run=runs/steps"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.ui.making import client
-from workings.ui.draw import part_number, stacked_bars
+from workings.ui.memory_bars import part_number, stacked_bars
 from workings.ui.routes import plan
 
 

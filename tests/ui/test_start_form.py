@@ -8,8 +8,8 @@ from tests.ui.making import client, two_runs
 from workings.config.load import load_recipe
 from workings.runs.plan import estimated
 from workings.ui.fields import recipe_fields
+from workings.ui.number_format import coded, small_p
 from workings.ui.routes import start
-from workings.ui.words import coded, small_p
 
 
 def test_fields_are_the_recipe_with_its_help_and_choices() -> None:

@@ -9,8 +9,8 @@ import typer
 from workings.cli.output import JsonFlag, answer, say
 
 if TYPE_CHECKING:
-    from workings.evaluation.breaks import Breaks
     from workings.evaluation.comparison.compare import Comparison
+    from workings.evaluation.first_wrong_step import FirstWrongSteps
 
 # As everywhere here: 2 says that the request was wrong, 3 that the answer is open; a script can tell them apart.
 NOT_COMPARABLE, INCONCLUSIVE = 2, 3
@@ -73,20 +73,20 @@ def _pair(a: Path, b: Path, margin: float | None, html: Path | None, as_json: bo
     _exit(comparison.verdict)
 
 
-def _breaks(comparison: "Comparison") -> "dict[str, Breaks]":
+def _breaks(comparison: "Comparison") -> "dict[str, FirstWrongSteps]":
     """Where the reasoning of A and B breaks; empty where they are not comparable."""
-    from workings.evaluation.breaks import count_breaks
+    from workings.evaluation.first_wrong_step import count_first_wrong_steps
     from workings.evaluation.unit import EvaluationRecord
 
-    return {name: count_breaks(EvaluationRecord(Path(side.path)))
+    return {name: count_first_wrong_steps(EvaluationRecord(Path(side.path)))
             for name, side in (("a", comparison.a), ("b", comparison.b)) if side is not None}
 
 
-def _breaks_text(breaks: "dict[str, Breaks]") -> list[str]:
-    from workings.evaluation.breaks import BROKEN, KINDS
+def _breaks_text(breaks: "dict[str, FirstWrongSteps]") -> list[str]:
+    from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS
 
     shown = [kind for kind in KINDS if any(kind in side.kinds for side in breaks.values())]
-    if not any(kind in BROKEN for kind in shown):
+    if not any(kind in WRONG_STEP_KINDS for kind in shown):
         return []
     rows = [(kind, *(str(side.kinds.get(kind, 0)) for side in breaks.values())) for kind in shown]
     return ["items by the line of their first wrong step (A, B):",

@@ -55,9 +55,9 @@ def _set_up(yes: bool, as_json: bool) -> None:
     try:
         plan = plan_setup(read_driver())
     except CannotSetUp as refused:
-        answer({"problems": 1, "findings": [refused.finding.as_json()]}, as_json=as_json,
+        answer({"problems": 1, "findings": [refused.finding.to_json()]}, as_json=as_json,
                text="\n".join(refused.finding.lines()))
         raise typer.Exit(1) from None
     if yes:
         plan = perform(plan, run_command, say)
-    answer(plan.as_json(), as_json=as_json, text="\n".join(plan.lines()))
+    answer(plan.to_json(), as_json=as_json, text="\n".join(plan.lines()))

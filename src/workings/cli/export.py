@@ -18,7 +18,7 @@ def export_command(
 
     Weights, config.json, tokenizer, chat template and stop tokens of the last checkpoint, in Hugging Face's format.
     """
-    from workings.publish.carried import Carried
+    from workings.publish.copied_files import Carried
     from workings.publish.export import export_run
 
     exported = export_run(run, out, device=device)
@@ -28,7 +28,7 @@ def export_command(
                          *(f"\nleft there: {name}, because {why}" for name, why in carried.left.items())])
     else:
         taken = f"nothing: {carried.absent}"
-    answer(exported.as_json(), as_json=as_json,
+    answer(exported.to_json(), as_json=as_json,
            text=f"{exported.run} after step {exported.step}: {len(exported.files) + 1} files in {out}\n"
                 f"taken over: {taken}\n"
                 f'to open: AutoModelForCausalLM.from_pretrained("{out}")')

@@ -47,7 +47,7 @@ def launch_command(
         launcher=launcher, target=on, remote_folder=home, hosts=hosts, cards=cards, name=name, image=image,
         volume_claim=claim,
         storage=storage, wheel=wheel), write)
-    answer(result.as_json(), as_json=as_json, text=_text(result))
+    answer(result.to_json(), as_json=as_json, text=_text(result))
 
 
 def _text(result: "LaunchResult") -> str:

@@ -14,7 +14,7 @@ from workings.record.waiting import heard_by
 if TYPE_CHECKING:
     from workings.planning.plan import Plan
 
-SHOWN = 2**20 // 20
+MIN_PART_BYTES_SHOWN = 2**20 // 20
 """Bytes of the smallest part that has a line of its own: a smaller one would read 0.0 MiB."""
 
 
@@ -104,7 +104,7 @@ def table(plan: "Plan", recipe: str) -> str:
         "tokens an update",
         "",
         *[f"  {part.name:<44}{gib(part.size_bytes):>12}  {part.certainty}" for part in plan.parts
-          if abs(part.size_bytes) >= SHOWN],
+          if abs(part.size_bytes) >= MIN_PART_BYTES_SHOWN],
         "",
         *[f"- {reason}" for reason in plan.reasons[1:]],
         *[f"- {line}" for line in time_lines(plan)],

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from workings.evidence.verify.record import Replay
 
 # As wide as the widest, so that the ids behind them stand below each other.
-MARKS = {"passed": "passed     ", "failed": "FAILED     ", "not_checked": "not checked"}
+VERDICT_MARKS = {"passed": "passed     ", "failed": "FAILED     ", "not_checked": "not checked"}
 MEANINGS: dict[str, Meaning] = {"passed": "good", "failed": "bad", "not_checked": "warning"}
 
 
@@ -60,7 +60,7 @@ def verify_command(
     from workings.evidence.verify import HIGHEST_LEVEL, verify
     from workings.record.digest import HashProgress
     from workings.record.waiting import waiting
-    from workings.ui.verified import VerifiedStore
+    from workings.ui.verification_cache import VerificationCache
 
     if explain:
         _explain(explain, as_json=as_json)
@@ -72,7 +72,7 @@ def verify_command(
         raise RequestError(f"--level {level}", f"a level from 0 to {HIGHEST_LEVEL}", f"--level {HIGHEST_LEVEL}")
 
     replay = _replayer(level, _Draw(steps, confidence, splice, seed), data, weights)
-    verdicts = VerifiedStore.here()  # the page's badges
+    verdicts = VerificationCache.here()  # the page's badges
     before = verdicts.stamps(path)
     keys, certificates = _trusted(key or []), _authorities(authority or [])
     with waiting(f"checking {path}"):
@@ -150,7 +150,7 @@ def _what_is_wrong(result: "Verification") -> list[str]:
 
 
 def _line(verdict: str, text: str) -> str:
-    return painted(f"{MARKS[verdict]}  {text}", MEANINGS[verdict], sys.stdout)
+    return painted(f"{VERDICT_MARKS[verdict]}  {text}", MEANINGS[verdict], sys.stdout)
 
 
 def _authorities(files: list[Path]) -> tuple[bytes, ...]:
@@ -236,7 +236,7 @@ def _replayer(level: int, draw: _Draw, data: Path | None,
 
 def _report_again(page: bytes, pack: Path, places: Sequence[str], compared: Sequence[str]) -> bool:
     """`is_drawn_again`, loaded where there is a page to draw: it brings templates and figures."""
-    from workings.publish.report_again import is_drawn_again
+    from workings.publish.regenerated_report import is_drawn_again
 
     return is_drawn_again(page, pack, places, compared)
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from workings.config.data import DataConfig
+from workings.data.epoch_plan import EpochPlan, Planned, bucket_of, plan_bucketed, plan_packed
 from workings.data.order import epoch_order
 from workings.data.pair_rows import PairRows
-from workings.data.plan import EpochPlan, Planned, bucket_of, plan_bucketed, plan_packed
 from workings.data.rows import Row, RowSet
 from workings.errors import RecordError
 from workings.models.batch import Batch, BatchShape
@@ -174,7 +174,7 @@ class Batches:
         size = self._shape[0] * self._shape[1]
         if self._pairs is not None:
             order = epoch_order(self._pairs.ids, self._seed, epoch)
-            return plan_bucketed(order, self._pairs.lengths, self._buckets, size // 2).of_rows(2)
+            return plan_bucketed(order, self._pairs.lengths, self._buckets, size // 2).with_rows(2)
         order = epoch_order(self._rows.ids, self._seed, epoch)
         if self._packed:
             return plan_packed(order, self._rows.lengths, self._packing, self._buckets[0], size)

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workings.data.lines import Labelled, iterate_lines, labels_of, lines_bytes, object_of, texts_of
+from workings.data.row_fields import Labelled, iterate_lines, labels_of, lines_bytes, object_of, texts_of
 from workings.errors import RequestError
 from workings.hints import no_file
-from workings.record import atomic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +37,7 @@ _OWN = ("id", "prompt", "chosen", "rejected")
 
 
 def pair_from_json(record: object, *, escapes: bool = True) -> PreferencePair:
-    """The pair that a parsed line holds; arguments and errors as of `workings.data.lines.object_of`.
+    """The pair that a parsed line holds; arguments and errors as of `workings.data.row_fields.object_of`.
 
     Raises:
         ValueError: when a field is missing or has the wrong type, too.
@@ -76,8 +75,3 @@ def read_pairs(path: Path) -> list[PreferencePair]:
 def pairs_bytes(pairs: Iterable[PreferencePair]) -> bytes:
     """The pairs as JSON lines, keys in a fixed order, so that equal pairs give equal bytes."""
     return lines_bytes(pair.to_json() for pair in pairs)
-
-
-def write_pairs(path: Path, pairs: Iterable[PreferencePair]) -> None:
-    """Write pairs as JSON lines, atomically."""
-    atomic.write_bytes(path, pairs_bytes(pairs))

@@ -35,8 +35,8 @@ MAX_CACHED_SETS = 4
 FACTS, REST, INDEX = "facts.json", "rest.json", "index.jsonl"
 """Digests of the other files; what is no array; `RowSet.index_bytes`."""
 ARRAYS = ("tokens", "masks", "starts", "prompt_digests", "earlier_digests", "earlier_starts")
-FILES = (REST, INDEX, *(f"{name}.npy" for name in ARRAYS))
-CODE = (traces, preferences, encode, rows, pair_rows, chat, tokenizer, canonical, redact)
+CACHE_FILES = (REST, INDEX, *(f"{name}.npy" for name in ARRAYS))
+CODE_MODULES = (traces, preferences, encode, rows, pair_rows, chat, tokenizer, canonical, redact)
 """Modules whose code decides what is kept."""
 
 
@@ -111,7 +111,7 @@ class KeptRowSet(RowSet):
 
 def cache_key(traces_digest: str, its_tokenizer: Tokenizer, template: ChatTemplate, config: DataConfig) -> str:
     """SHA-256, as hex, of what decides the rows of a data set and their index."""
-    code = [bytes_digest(inspect.getsource(module).encode()) for module in CODE]
+    code = [bytes_digest(inspect.getsource(module).encode()) for module in CODE_MODULES]
     # Packing and buckets are not among them: they decide batches and leave rows as they are.
     parts = [traces_digest, its_tokenizer.digest, template.name, template.source, config.reasoning,
              config.learn, config.max_length, config.over_length, str(Path.home()), *code]
@@ -137,7 +137,7 @@ def _read(place: Path) -> KeptRowSet | None:
     try:
         # Every file is hashed before it is used: a bit that flipped on the disk would train other rows in silence.
         digests = json.loads((place / FACTS).read_text(encoding="utf-8"))["files"]
-        if any(file_digest(place / name) != digests[name] for name in FILES):
+        if any(file_digest(place / name) != digests[name] for name in CACHE_FILES):
             return None
         # A plain array over the mapped pages: rows are slices, and slices of `np.memmap` cost much more to make.
         arrays = {name: np.asarray(np.load(place / f"{name}.npy", mmap_mode="r")) for name in ARRAYS}
@@ -173,7 +173,7 @@ def _write(place: Path, row_set: RowSet) -> None:
                 "digest": row_set.digest, "dropped": [[each.id, each.tokens, each.reason] for each in row_set.dropped]}
         (partial / REST).write_text(json.dumps(rest), encoding="utf-8")
         (partial / INDEX).write_bytes(row_set.index_bytes)
-        facts = {"files": {file: file_digest(partial / file) for file in FILES}}
+        facts = {"files": {file: file_digest(partial / file) for file in CACHE_FILES}}
         (partial / FACTS).write_text(json.dumps(facts), encoding="utf-8")
         # A folder cannot be renamed onto one that is not empty. What lay there was not intact when it was read.
         shutil.rmtree(place, ignore_errors=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workings.data.lines import Labelled, iterate_lines, labels_of, lines_bytes, object_of, texts_of
+from workings.data.row_fields import Labelled, iterate_lines, labels_of, lines_bytes, object_of, texts_of
 from workings.errors import RequestError
 from workings.record import atomic
 
@@ -44,7 +44,7 @@ class Trace(Labelled):
 
 
 def trace_from_json(record: object, *, escapes: bool = True) -> Trace:
-    """The trace that a parsed line holds; arguments and errors as of `workings.data.lines.object_of`.
+    """The trace that a parsed line holds; arguments and errors as of `workings.data.row_fields.object_of`.
 
     Raises:
         ValueError: when a field is missing or has the wrong type, too.

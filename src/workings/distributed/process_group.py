@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Any
 
 from workings.distributed.rpc import (
-    END,
-    FAILED,
+    FAILURE_KEY,
+    LAST_CALL,
     CoordinatorEngine,
     PeerFailed,
     WorkerEngine,
@@ -37,7 +37,7 @@ WAIT_INTERVAL, WATCH_INTERVAL = 1.0, 2.0
 """Seconds between two looks for a failure: by a process that waits, and by the thread beside one that computes."""
 READY_TIMEOUT, SHUTDOWN_TIMEOUT = 1800.0, 5.0
 """Seconds in which all processes must be ready, and in which they must have read the last call."""
-STOP = "stop"
+STOP_KEY = "stop"
 """Key that a process sets when it is asked to stop."""
 
 
@@ -99,13 +99,13 @@ class ProcessGroup:
         broken = self._coordinator is not None and self._coordinator.broken
         # A failure that came from another process is in the store already, under its own index and words.
         if error is not None and not isinstance(error, PeerFailed):
-            processes.set(FAILED, write_failure(self.index, error))
+            processes.set(FAILURE_KEY, write_failure(self.index, error))
         # The loop has made an outcome of the failure (memory ran out), but workers may be stuck in that call: they
         # would never read a last one, so they are told that the run has failed.
         elif broken:
-            processes.set(FAILED, write_failure(0, WorkingsError(str(self.outcome.get("reason", "stopped")))))
+            processes.set(FAILURE_KEY, write_failure(0, WorkingsError(str(self.outcome.get("reason", "stopped")))))
         elif self._coordinator is not None and error is None:
-            self._coordinator.send(END, self.outcome)
+            self._coordinator.send(LAST_CALL, self.outcome)
         # After the failure or the last call: whoever sees this key will find those.
         processes.set(f"shutdown/{self.index}", b"")
         if isinstance(error, PeerFailed) and not self.is_coordinator:
@@ -125,7 +125,7 @@ class ProcessGroup:
         since = 0.0
         while not self._done.wait(WATCH_INTERVAL):
             try:
-                failure = self._processes.get(FAILED)
+                failure = self._processes.get(FAILURE_KEY)
             # The store is gone, and with it whatever could be read; the main thread meets that error itself.
             except RuntimeError:
                 return
@@ -193,7 +193,7 @@ class ProcessGroup:
             # Both sides count calls from 1, so a number names the next one. There is no time limit: between two calls
             # the coordinator may score items for hours.
             name, values, arrays = read_call(self._wait(f"call/{number}", 0.0, stop_requested))
-            if name == END:
+            if name == LAST_CALL:
                 return values
             # Set after the wait, which notices failures by itself and is never stuck.
             self._in_call = True
@@ -206,13 +206,13 @@ class ProcessGroup:
 
     def stop_requested(self, here: bool) -> bool:
         """Whether this process or any other was asked to stop."""
-        return here or (self._processes is not None and self._processes.get(STOP) is not None)
+        return here or (self._processes is not None and self._processes.get(STOP_KEY) is not None)
 
     def _forward_stop(self, stop_requested: Callable[[], bool]) -> None:
         """Tell the coordinator once that this process was asked to stop."""
         if self._processes and not self._stop_sent and stop_requested():
             self._stop_sent = True
-            self._processes.set(STOP, b"")
+            self._processes.set(STOP_KEY, b"")
 
     def _wait(self, key: str, limit: float, stop_requested: Callable[[], bool] = lambda: False) -> bytes:
         """A value of the store, waiting as long as no process fails; with a ``limit``, at most so many seconds."""
@@ -223,7 +223,7 @@ class ProcessGroup:
                 if (value := self._processes.wait(key, WAIT_INTERVAL)) is not None:
                     return value
                 # The value is asked for before the failure: a last call that is there already is still read.
-                failure = self._processes.get(FAILED)
+                failure = self._processes.get(FAILURE_KEY)
                 self._forward_stop(stop_requested)
             except RuntimeError as error:
                 raise WorkingsError("another process is gone, and with it the connection of all") from error

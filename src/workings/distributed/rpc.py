@@ -33,9 +33,9 @@ from workings.errors import RequestError, WorkingsError
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
 
-FAILED = "failed"
+FAILURE_KEY = "failed"
 """Key under which a process that failed stores why."""
-END = "end"
+LAST_CALL = "end"
 """Name of the last call."""
 CONNECTION_LOST = ("Connection closed", "Connection reset", "Connection refused", "Broken pipe", "Socket closed",
                    "remote process")
@@ -107,7 +107,7 @@ def raising_peer_failures(processes: Processes) -> Iterator[None]:
         if is_out_of_memory(error):
             raise
         # The connection may break a moment before the other process has stored its reason.
-        if (failure := processes.wait(FAILED, FAILURE_TIMEOUT)) is not None:
+        if (failure := processes.wait(FAILURE_KEY, FAILURE_TIMEOUT)) is not None:
             raise PeerFailed(failure) from error
         if any(word in str(error) for word in CONNECTION_LOST):
             raise WorkingsError(f"another process is gone ({first_line(error)}); go on with --resume") from error

@@ -1,7 +1,7 @@
 """Which build of PyTorch runs on which card with which driver, from `cuda_builds.json`."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -107,8 +107,3 @@ def _number(version: str) -> tuple[int, ...]:
 
 def _major(driver: str) -> int:
     return int(driver.split(".")[0])
-
-
-def as_json(build: Build) -> Mapping[str, Any]:
-    """As a JSON value."""
-    return {"tag": build.tag, "cuda": build.cuda, "torch": build.torch, "index": build.index}

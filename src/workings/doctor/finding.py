@@ -21,7 +21,7 @@ class Finding:
     mend: str = ""
     """The exact command that mends it; empty where nothing is to be mended."""
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As a JSON value; a command that does not exist is left out."""
         values = {"id": self.id, "judgement": self.judgement, "what": self.what, "why": self.why}
         return values | {"mend": self.mend} if self.mend else values

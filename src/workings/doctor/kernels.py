@@ -22,10 +22,10 @@ from workings.hardware.device import without_alias
 from workings.models.shapes import shape_from_config
 
 # The first kernel on an accelerator includes loading its libraries and compiling.
-SECONDS = 300
+TIMEOUT_SECONDS = 300
 WHY = "wheels for another card or driver import well and die at the first kernel"
-CHILD = "workings.doctor.kernels"
-SMALL = ShapeConfig(family="gemma", layers=1, width=32, mlp_width=32, heads=2, kv_heads=1, head_dim=16)
+CHILD_MODULE = "workings.doctor.kernels"
+SMALL_SHAPE = ShapeConfig(family="gemma", layers=1, width=32, mlp_width=32, heads=2, kv_heads=1, head_dim=16)
 """An engine wants a model; this one is never made."""
 
 
@@ -44,11 +44,11 @@ def check_kernels(engines: list[str], device: str, dtypes: list[str]) -> Iterato
 
 def probe(engine: str, device: str, dtypes: list[str]) -> list[dict[str, Any]]:
     """What a child that opened the engine and ran the kernels says; ``failure`` where it did not get there."""
-    command = [sys.executable, "-m", CHILD, engine, device, *dtypes]
+    command = [sys.executable, "-m", CHILD_MODULE, engine, device, *dtypes]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
-        return [{"failure": f"no answer within {SECONDS} s", "kind": "silent"}]
+        return [{"failure": f"no answer within {TIMEOUT_SECONDS} s", "kind": "silent"}]
     lines = done.stdout.strip().splitlines()
     # Frameworks print on standard output as well; the answer is the last line and begins in this way only.
     if lines and lines[-1].startswith("[{"):
@@ -81,7 +81,7 @@ def run_kernel(engine: str, device: str, dtype: str) -> dict[str, Any]:
         return {"failure": f"engine {engine}: {error.expected}", "mend": error.try_next, "kind": "not installed"}
     try:
         opened = registered.engine.open(EngineRequest(
-            shape=shape_from_config(SMALL, 256), device=asked, optimizer=AdamWConfig(name="adamw"),
+            shape=shape_from_config(SMALL_SHAPE, 256), device=asked, optimizer=AdamWConfig(name="adamw"),
             precision=precision, memory=MemoryConfig(), mesh=MeshConfig(), seed=0))
         checked = opened.check_device()
         facts = opened.describe()

@@ -6,9 +6,9 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-QUERY = ("name", "compute_cap", "driver_version", "memory.total", "memory.free")
+QUERY_FIELDS = ("name", "compute_cap", "driver_version", "memory.total", "memory.free")
 # A driver that is waking up a card takes seconds, and one that hangs never answers.
-SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +40,10 @@ def read_driver() -> Driver:
     if program is None:
         return Driver(failure="there is no nvidia-smi on this machine")
     try:
-        rows = _ask(program, f"--query-gpu={','.join(QUERY)}", "--format=csv,noheader,nounits")
+        rows = _ask(program, f"--query-gpu={','.join(QUERY_FIELDS)}", "--format=csv,noheader,nounits")
         return Driver(cards=parse_cards(rows), cuda=parse_cuda(_ask(program)))
     except subprocess.TimeoutExpired:
-        return Driver(failure=f"nvidia-smi gave no answer within {SECONDS} s")
+        return Driver(failure=f"nvidia-smi gave no answer within {TIMEOUT_SECONDS} s")
     # nvidia-smi explains its failures on standard output.
     except (subprocess.CalledProcessError, ValueError) as error:
         said = getattr(error, "stdout", "") or str(error)
@@ -51,7 +51,8 @@ def read_driver() -> Driver:
 
 
 def _ask(program: str, *arguments: str) -> str:
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=True,
+                          timeout=TIMEOUT_SECONDS).stdout
 
 
 def parse_cards(text: str) -> tuple[Card, ...]:
@@ -59,8 +60,8 @@ def parse_cards(text: str) -> tuple[Card, ...]:
     cards = []
     # Read as CSV, because the name of a card may hold a comma.
     for row in csv.reader(text.strip().splitlines(), skipinitialspace=True):
-        if len(row) != len(QUERY):
-            raise ValueError(f"not a row of {', '.join(QUERY)}: {', '.join(row)[:200]!r}")
+        if len(row) != len(QUERY_FIELDS):
+            raise ValueError(f"not a row of {', '.join(QUERY_FIELDS)}: {', '.join(row)[:200]!r}")
         name, capability, driver, total, free = (field.strip() for field in row)
         if not re.fullmatch(r"\d+\.\d+", capability):
             raise ValueError(f"not a compute capability: {capability[:40]!r}")

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from workings.doctor.builds import Build, choose
-from workings.doctor.cards import wheel_program
 from workings.doctor.finding import Finding
+from workings.doctor.gpus import wheel_program
 from workings.doctor.nvidia import Driver
 from workings.errors import WorkingsError
 
 ENVIRONMENT = Path(".venv-gpu")
 """The one place that `--yes` writes to."""
 LOG = ENVIRONMENT / "setup.log"
-KERNEL = "fp32"
+KERNEL_CHECK = "fp32"
 
 Runner = Callable[[Sequence[str]], "Ran"]
 
@@ -63,7 +63,7 @@ class Setup:
                          f"use it with {ENVIRONMENT}/bin/workings")
         return lines
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Keys of `doctor --setup cuda --json`."""
         values: dict[str, Any] = {
             "attempts": [{"tag": build.tag, "torch": build.torch, "cuda": build.cuda,
@@ -105,7 +105,7 @@ def commands_for(build: Build) -> tuple[tuple[str, ...], ...]:
         (python, "-m", "pip", "install", f"torch=={build.torch}", "--index-url", build.index),
         (python, "-m", "pip", "install", f"torch=={build.torch}", f"{_own_source()}[torch,hub]"),
         # An import is no proof: a wheel without code for the card fails at its first kernel only.
-        (python, "-P", str(wheel_program()), "--kernel", KERNEL),
+        (python, "-P", str(wheel_program()), "--kernel", KERNEL_CHECK),
     )
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from workings.doctor.finding import Finding
 from workings.hardware.catalog import targets
-from workings.hardware.huge_pages import PAGES, with_huge_pages
+from workings.hardware.huge_pages import ENABLED_FILE, with_huge_pages
 from workings.hardware.memory import HostMemory, gib
 
-SPARE = 1
+SPARE_CHECKPOINTS = 1
 """A checkpoint is written beside the kept ones before the oldest goes."""
 MIN_FREE = 2 * 2**30
 """What a run without a recipe should find on the disk."""
-KEPT = Path("/kaggle/working")
+KAGGLE_KEPT_FOLDER = Path("/kaggle/working")
 """The folder that outlives a Kaggle session."""
 
 
@@ -32,7 +32,7 @@ class Needs:
     @property
     def disk_bytes(self) -> int:
         """All checkpoints that exist at one time."""
-        return self.checkpoint_bytes * (self.kept + SPARE)
+        return self.checkpoint_bytes * (self.kept + SPARE_CHECKPOINTS)
 
 
 def check_disk(place: Path, needs: Needs | None) -> Iterator[Finding]:
@@ -49,7 +49,7 @@ def check_disk(place: Path, needs: Needs | None) -> Iterator[Finding]:
     if free >= wanted:
         yield Finding(id="space.disk", judgement="fine", what=what, why=why)
     # Keeping one checkpoint needs room for two, because the new one is complete before the old one goes.
-    elif needs and needs.kept > 1 and free >= needs.checkpoint_bytes * (1 + SPARE):
+    elif needs and needs.kept > 1 and free >= needs.checkpoint_bytes * (1 + SPARE_CHECKPOINTS):
         yield Finding(id="space.disk", judgement="problem", what=what, why=why, mend="checkpoint.keep_last=1")
     else:
         yield Finding(id="space.disk", judgement="problem", what=what, why=why,
@@ -67,7 +67,8 @@ def check_host(memory: HostMemory, needs: Needs | None) -> Iterator[Finding]:
                   mend="free -h, then end what is not needed" if short else "")
 
 
-def check_pages(environment: Mapping[str, str], present: Mapping[str, str], pages: Path = PAGES) -> Iterator[Finding]:
+def check_pages(environment: Mapping[str, str], present: Mapping[str, str],
+                pages: Path = ENABLED_FILE) -> Iterator[Finding]:
     """Huge pages that the kernel would give to a run on this CPU and that nobody asked for.
 
     Args:
@@ -111,9 +112,10 @@ def check_kaggle(out: Path, platform: str, environment: Mapping[str, str] = os.e
     yield Finding(id="kaggle", judgement="fine",
                   what=f"a Kaggle session ({kind})" + (f", at most {max(hours)} hours" if hours else ""),
                   why="a session ends when its hours are over: checkpoints decide what is left, and --resume goes on")
-    if not out.absolute().is_relative_to(KEPT):
+    if not out.absolute().is_relative_to(KAGGLE_KEPT_FOLDER):
         yield Finding(id="kaggle.output", judgement="problem", what=f"runs would be written to {out}",
-                      why=f"only what lies in {KEPT} is kept when the session ends", mend=f"--out {KEPT}/runs/NAME")
+                      why=f"only what lies in {KAGGLE_KEPT_FOLDER} is kept when the session ends",
+                      mend=f"--out {KAGGLE_KEPT_FOLDER}/runs/NAME")
     if "HF_TOKEN" not in environment:
         yield Finding(id="kaggle.token", judgement="note", what="HF_TOKEN is not set",
                       why="Kaggle's secrets reach a notebook through kaggle_secrets only; gated models such as Gemma "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from workings.doctor.finding import Finding
 
-LOCK = Path("/tmp/libtpu_lockfile")  # noqa: S108 the place that libtpu itself takes
+LOCK_FILE = Path("/tmp/libtpu_lockfile")  # noqa: S108 the place that libtpu itself takes
 
 
 def holders(devices: list[Path], proc: Path = Path("/proc")) -> dict[int, str]:
@@ -32,7 +32,7 @@ def tpu_devices(root: Path = Path("/")) -> list[Path]:
     return [*sorted((root / "dev").glob("accel[0-9]*")), *sorted((root / "dev/vfio").glob("[0-9]*"))]
 
 
-def check_tpu(seen: str, devices: list[Path], lock: Path = LOCK, proc: Path = Path("/proc")) -> Iterator[Finding]:
+def check_tpu(seen: str, devices: list[Path], lock: Path = LOCK_FILE, proc: Path = Path("/proc")) -> Iterator[Finding]:
     """One finding about who holds the chips.
 
     Args:

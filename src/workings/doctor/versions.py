@@ -13,10 +13,11 @@ from packaging.specifiers import SpecifierSet
 from workings.doctor.finding import Finding
 from workings.hints import pip_install
 
-DECLARING = ("jax", "jaxlib", "flax", "google-tunix", "qwix", "optax", "torch", "transformers", "peft", "accelerate",
+DECLARING_PACKAGES = ("jax", "jaxlib", "flax", "google-tunix", "qwix", "optax", "torch", "transformers", "peft",
+                      "accelerate",
              "bitsandbytes")
 """Packages whose own requirements are read."""
-PLUGINS = {"libtpu": "tpu", "jax-cuda12-plugin": "gpu", "jax-cuda13-plugin": "gpu", "jax-cuda12-pjrt": "gpu",
+PLATFORM_OF_PLUGIN = {"libtpu": "tpu", "jax-cuda12-plugin": "gpu", "jax-cuda13-plugin": "gpu", "jax-cuda12-pjrt": "gpu",
            "jax-cuda13-pjrt": "gpu"}
 """Packages that JAX names in its extras only, and the hardware that they drive."""
 
@@ -59,7 +60,7 @@ def check_versions(present: Mapping[str, str], version: Installed = installed_ve
     """
     version = cache(version)  # the same few packages are asked for hundreds of times, each time from the disk
     seen = 0
-    for name in DECLARING:
+    for name in DECLARING_PACKAGES:
         if not version(name):
             continue
         for text in requires(name):
@@ -68,7 +69,7 @@ def check_versions(present: Mapping[str, str], version: Installed = installed_ve
             other = requirement.name.lower().replace("_", "-")
             have = version(other)
             # An extra that nobody asked for says nothing, but for JAX's plugins, which appear in its extras only.
-            if not have or (extra and other not in PLUGINS) or (extra and name != "jax"):
+            if not have or (extra and other not in PLATFORM_OF_PLUGIN) or (extra and name != "jax"):
                 continue
             seen += 1
             # Pre-releases count as versions: what is installed is to be judged, not what pip would choose.
@@ -93,7 +94,7 @@ def _extra(requirement: Requirement) -> bool:
 def _declared_conflict(name: str, have: str, other: str, installed: str, wanted: SpecifierSet,
                        present: Mapping[str, str]) -> Finding:
     # A plugin for a device that is not here is still used to compile plans for one.
-    used = PLUGINS.get(other, "cpu") in {"cpu", *present}
+    used = PLATFORM_OF_PLUGIN.get(other, "cpu") in {"cpu", *present}
     why = f"{name} {have} was released for {other}{wanted}; " + (
         "another one may fail to load, or compile another program" if used else
         "on this machine, which has no such device, it compiles plans only")

@@ -7,11 +7,11 @@ from types import TracebackType
 from typing import Any, TypeGuard
 
 from workings.errors import RequestError
-from workings.evaluation.predictions import Answered
+from workings.evaluation.predictions import UnscoredCompletion
 from workings.scoring.items import Item
 from workings.scoring.lines import MAX_LINE_BYTES, parse_object, read_lines_at
 
-SHOWN = 20
+MAX_PROBLEMS_SHOWN = 20
 """Ids and lines of each kind of problem that are named; all are counted."""
 
 MAX_SAMPLES = 10_000
@@ -28,7 +28,7 @@ class Problems:
         """Count one problem and name it if it is among the first."""
         self._counts[kind] = self._counts.get(kind, 0) + 1
         # A file of a million bad lines must fill neither memory nor the summary.
-        if self._counts[kind] <= SHOWN:
+        if self._counts[kind] <= MAX_PROBLEMS_SHOWN:
             self._first.setdefault(kind, []).append(what[:200])
 
     def to_json(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class ExternalPredictions:
                  trace: TracebackType | None) -> None:
         self._file.close()
 
-    def of(self, item: Item) -> list[Answered]:
+    def completions_of(self, item: Item) -> list[UnscoredCompletion]:
         """An item's completions; what is missing, double or no text becomes a problem of that sample.
 
         Lines of one id are samples only if each has its own ``sample`` number; otherwise nobody knows which one
@@ -83,12 +83,12 @@ class ExternalPredictions:
         # Read again by offset: the texts may be larger than memory, an offset is eight bytes.
         records = [self._record(offset) for offset in self._offsets[item.id]]
         if len(records) > 1 and not _are_samples(records):
-            return [Answered(item=item, problem=f"double: {len(records)} lines with this id")]
+            return [UnscoredCompletion(item=item, problem=f"double: {len(records)} lines with this id")]
         # A single line is sample 0, whatever number it bears.
         by_sample = {record["sample"] if len(records) > 1 else 0: record for record in records}
         missing = "missing: no line with this id" if not records else "missing: no line for this sample"
-        return [_answered(item, sample, by_sample[sample]) if sample in by_sample
-                else Answered(item=item, sample=sample, problem=missing)
+        return [_unscored_completion(item, sample, by_sample[sample]) if sample in by_sample
+                else UnscoredCompletion(item=item, sample=sample, problem=missing)
                 for sample in range(self.samples)]
 
     def _index(self) -> None:
@@ -106,7 +106,7 @@ class ExternalPredictions:
             else:
                 self._offsets[name].append(offset)
                 self._completions += isinstance(record.get("completion"), str)
-                if len(self._keys) < SHOWN:
+                if len(self._keys) < MAX_PROBLEMS_SHOWN:
                     self._keys |= dict.fromkeys(record)
                 sample = record.get("sample", 0)
                 # One wild number would give every item that many missing samples.
@@ -122,10 +122,10 @@ class ExternalPredictions:
         return record
 
 
-def _answered(item: Item, sample: int, record: dict[str, Any]) -> Answered:
+def _unscored_completion(item: Item, sample: int, record: dict[str, Any]) -> UnscoredCompletion:
     text, reason, tokens = record.get("completion"), record.get("finish_reason"), record.get("completion_tokens")
     problem = "" if isinstance(text, str) else _no_text(record)
-    return Answered(item=item, sample=sample, text=text if isinstance(text, str) else "", problem=problem,
+    return UnscoredCompletion(item=item, sample=sample, text=text if isinstance(text, str) else "", problem=problem,
                     finish_reason=reason if reason in ("stop", "length") else "",
                     tokens=tokens if _is_index(tokens) else -1)
 

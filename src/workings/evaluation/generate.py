@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from workings.errors import RequestError
-from workings.evaluation.predictions import Answered
+from workings.evaluation.predictions import UnscoredCompletion
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.digest import bytes_digest
 from workings.scoring.items import Item
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from workings.engines.session import ModelSession
 
 
-def generate_batch(session: "ModelSession", items: Sequence[Item], settings: EvaluationSettings) -> list[Answered]:
+def generate_batch(session: "ModelSession", items: Sequence[Item],
+                   settings: EvaluationSettings) -> list[UnscoredCompletion]:
     """Completions of some items, all samples of an item together.
 
     The text keeps every token that the model wrote, control tokens and Gemma 4's channel included; only the stop token
@@ -33,7 +34,8 @@ def generate_batch(session: "ModelSession", items: Sequence[Item], settings: Eva
     texts = [tokenizer.decode(completion.tokens) for completion in completions]
     # Read again, because words may spell what the tokenizer takes for a control token.
     control = [session.template.forges_turns(ids) for ids in tokenizer.encode_batch(texts)]
-    return [Answered(item=items[index // settings.samples], sample=index % settings.samples, text=texts[index],
+    return [UnscoredCompletion(item=items[index // settings.samples], sample=index % settings.samples,
+                               text=texts[index],
                      finish_reason=completion.finish_reason, tokens=len(completion.tokens), seed=seeds[index],
                      control_tokens=control[index])
             for index, completion in enumerate(completions)]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RequestError
-from workings.evaluation.predictions import Answered, prediction_line
+from workings.evaluation.predictions import UnscoredCompletion, prediction_line
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.summary import EvaluationSummary
@@ -111,7 +111,8 @@ def import_harness_log(path: Path, out: Path, *, metric: str = "", filter_name: 
 def _line(log: HarnessLog, item: Item, record: dict[str, Any]) -> dict[str, Any]:
     value, text = record.get(log.metric), _completion(record)
     good = isinstance(value, bool) or is_score(value)
-    answered = Answered(item=item, text=text or "", problem="" if text is not None else "no text: log likelihoods")
+    answered = UnscoredCompletion(item=item, text=text or "", problem="" if text is not None
+                                  else "no text: log likelihoods")
     filtered = record.get("filtered_resps") or [""]
     steps = check_steps(reasoning_text(answered.text))
     judgement = Judgement(

@@ -26,7 +26,7 @@ MEASURES = ("format_ok", "truncated", "completion_tokens", "reasoning_chars", "s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answered:
+class UnscoredCompletion:
     """One completion of one item before it is scored."""
 
     item: Item
@@ -52,7 +52,7 @@ class Answered:
         return self.finish_reason == "length"
 
 
-def sanitised(answered: Answered, settings: EvaluationSettings) -> Answered:
+def sanitised(answered: UnscoredCompletion, settings: EvaluationSettings) -> UnscoredCompletion:
     """The completion as it can be recorded: valid Unicode, and a problem instead of a text that is too long."""
     # JSON can name half of a surrogate pair, which no UTF-8 file can hold.
     text = answered.text.encode("utf-8", "replace").decode("utf-8")
@@ -62,7 +62,7 @@ def sanitised(answered: Answered, settings: EvaluationSettings) -> Answered:
                    problem=f"too long: {len(text)} characters, the limit is {settings.max_completion_chars}")
 
 
-def prediction_line(answered: Answered, judgement: Judgement, form: str) -> dict[str, Any]:
+def prediction_line(answered: UnscoredCompletion, judgement: Judgement, form: str) -> dict[str, Any]:
     """One record of ``predictions.jsonl``; a judgement of a completion with a problem is not used."""
     item, error = answered.item, answered.problem or judgement.error
     record: dict[str, Any] = {
@@ -100,7 +100,7 @@ def prediction_line(answered: Answered, judgement: Judgement, form: str) -> dict
     return record
 
 
-def _text(answered: Answered) -> dict[str, Any]:
+def _text(answered: UnscoredCompletion) -> dict[str, Any]:
     if answered.too_long:
         return {"completion": answered.text[:KEPT_CHARS], "completion_chars": len(answered.text),
                 "completion_sha256": bytes_digest(answered.text.encode())}

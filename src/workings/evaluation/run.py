@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from workings.errors import RequestError
 from workings.evaluation.external import ExternalPredictions
 from workings.evaluation.generate import generate_batch, sampling_engine
-from workings.evaluation.predictions import Answered, prediction_line, sanitised
+from workings.evaluation.predictions import UnscoredCompletion, prediction_line, sanitised
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings, is_aggregate
 from workings.evaluation.summary import EvaluationSummary
@@ -52,19 +52,19 @@ def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, setti
     Raises:
         RequestError: ``out`` exists, the items are none, a setting or scorer is wrong.
     """
-    return score_and_seal(answering(session, items, settings=settings, made_from=made_from, facts=facts), out,
+    return score_and_seal(generation_job(session, items, settings=settings, made_from=made_from, facts=facts), out,
                           progress=progress)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answering:
+class GenerationJob:
     """Completions to come, chunk by chunk, with the record of what was asked for."""
 
     config: dict[str, Any]
     """``eval_config.json``."""
     sizes: Sequence[int]
     """Items of each chunk."""
-    answer: Callable[[int], list[Answered]]
+    generate_chunk: Callable[[int], list[UnscoredCompletion]]
     """The completions of a chunk."""
     settings: EvaluationSettings
     made_from: str | None
@@ -74,8 +74,9 @@ class Answering:
     """What was wrong with a file that they come from."""
 
 
-def answering(session: "ModelSession", items: Sequence[Item], *, settings: EvaluationSettings, made_from: str | None,
-              facts: Mapping[str, Any] | None = None) -> Answering:
+def generation_job(session: "ModelSession", items: Sequence[Item], *, settings: EvaluationSettings, made_from: str
+                   | None,
+              facts: Mapping[str, Any] | None = None) -> GenerationJob:
     """A model's completions of all items. Arguments and errors are those of `evaluate`."""
     engine, template = session.engine, session.template
     if settings.temperature > 0:
@@ -95,10 +96,11 @@ def answering(session: "ModelSession", items: Sequence[Item], *, settings: Evalu
     size = max(1, settings.batch_size // settings.samples)  # a batch counts prompts, an item's samples stay together
     batches = [items[start:start + size] for start in range(0, len(items), size)]
 
-    def answer(index: int) -> list[Answered]:
+    def generate_chunk(index: int) -> list[UnscoredCompletion]:
         return generate_batch(session, batches[index], settings)
 
-    return Answering(config=config, sizes=[len(batch) for batch in batches], answer=answer, settings=settings,
+    return GenerationJob(config=config, sizes=[len(batch) for batch in batches], generate_chunk=generate_chunk,
+                         settings=settings,
                      made_from=made_from, samples=settings.samples)
 
 
@@ -124,16 +126,17 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
         config |= dict.fromkeys(("decoding", "template", "tokenizer", "engine", "model"), unknown)
         chunks = [items[start:start + EXTERNAL_CHUNK] for start in range(0, len(items), EXTERNAL_CHUNK)]
 
-        def answer(index: int) -> list[Answered]:
-            return [answered for item in chunks[index] for answered in external.of(item)]
+        def generate_chunk(index: int) -> list[UnscoredCompletion]:
+            return [answered for item in chunks[index] for answered in external.completions_of(item)]
 
         return score_and_seal(
-            Answering(config=config, sizes=[len(chunk) for chunk in chunks], answer=answer, settings=settings,
+            GenerationJob(config=config, sizes=[len(chunk) for chunk in chunks], generate_chunk=generate_chunk,
+                          settings=settings,
                       made_from=None, samples=external.samples, problems=external.problems.to_json),
             out)
 
 
-def score_and_seal(work: Answering, out: Path, *, progress: Progress | None = None, kind: str = "eval",
+def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None = None, kind: str = "eval",
                    finish: Callable[[Path], None] = lambda folder: None) -> Scorecard:
     """Have every completion scored and recorded, and seal them as a unit of this kind at ``out``.
 
@@ -155,7 +158,7 @@ def score_and_seal(work: Answering, out: Path, *, progress: Progress | None = No
         done = unit.finished_chunks(sizes, work.samples)
         items = sum(sizes[:done])
         # Lines are appended here and not in the pool's thread, so that one thread alone writes the file.
-        for index, lines in _pipeline(range(done, len(sizes)), work.answer, scoring, work.settings):
+        for index, lines in _pipeline(range(done, len(sizes)), work.generate_chunk, scoring, work.settings):
             unit.append(lines)
             items += sizes[index]
             told.reaches(items, sum(sizes))
@@ -168,10 +171,10 @@ def score_and_seal(work: Answering, out: Path, *, progress: Progress | None = No
     return summary.scorecard
 
 
-def _pipeline(chunks: Sequence[int], answer: Callable[[int], list[Answered]], scoring: ScoringProcess,
+def _pipeline(chunks: Sequence[int], answer: Callable[[int], list[UnscoredCompletion]], scoring: ScoringProcess,
               settings: EvaluationSettings) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """Lines of one chunk after the other; while one is scored, the next is answered and the last is written."""
-    waiting: tuple[int, list[Answered], Future[list[Judgement]]] | None = None
+    waiting: tuple[int, list[UnscoredCompletion], Future[list[Judgement]]] | None = None
     # One thread is enough: it only waits for the scoring process, which takes one chunk at a time.
     with ThreadPoolExecutor(1) as pool:
         try:
@@ -194,7 +197,7 @@ def _pipeline(chunks: Sequence[int], answer: Callable[[int], list[Answered]], sc
             raise
 
 
-def _lines(answers: Sequence[Answered], judgements: Sequence[Judgement],
+def _lines(answers: Sequence[UnscoredCompletion], judgements: Sequence[Judgement],
            settings: EvaluationSettings) -> list[dict[str, Any]]:
     # Completions with a problem were not sent to be judged, so there are fewer judgements than answers.
     left = iter(judgements)

@@ -9,7 +9,7 @@ from workings.evaluation.predictions import item_result, read_predictions
 from workings.evaluation.scorecard import ItemResult, Scorecard, build_scorecard, mean_interval
 from workings.evaluation.statistics.intervals import Interval
 
-SHOWN_SAMPLES = 12
+MAX_SAMPLES_SHOWN = 12
 _RATES = ("format_ok", "truncated", "empty", "step_validity")
 _LENGTHS = ("completion_tokens", "reasoning_chars")
 _SHOWN_IDS = 20
@@ -46,7 +46,7 @@ class EvaluationSummary:
                     self._disagreements.append(result.id)
         shown = self._samples["right" if result.score == 1.0 else "wrong"]
         # Texts are kept for the few that are shown, and all others go with their lines.
-        if len(shown) < SHOWN_SAMPLES // 2:
+        if len(shown) < MAX_SAMPLES_SHOWN // 2:
             shown.append(samples[0])
 
     def to_json(self, problems: dict[str, Any]) -> dict[str, Any]:

@@ -11,19 +11,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 VARIABLE, TUNABLE = "GLIBC_TUNABLES", "glibc.malloc.hugetlb"
-SINCE = (2, 35)
+MIN_GLIBC = (2, 35)
 """The glibc that knows the tunable; older ones ignore it."""
-PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+ENABLED_FILE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
-def with_huge_pages(environment: Mapping[str, str], pages: Path = PAGES) -> dict[str, str]:
+def with_huge_pages(environment: Mapping[str, str], pages: Path = ENABLED_FILE) -> dict[str, str]:
     """The variable that asks for huge pages, beside tunables that are set already.
 
     Empty where it would change nothing (another system, pages that are huge always or never) or the person decided.
     """
     library, number = platform.libc_ver()
     tunables = environment.get(VARIABLE, "")
-    if library != "glibc" or tuple(int(part) for part in number.split(".")) < SINCE or TUNABLE in tunables:
+    if library != "glibc" or tuple(int(part) for part in number.split(".")) < MIN_GLIBC or TUNABLE in tunables:
         return {}
     try:
         offered = pages.read_text(encoding="ascii")

@@ -59,7 +59,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 """Environment variables that decide how many threads numeric libraries use, and so the order of sums."""
 
 
-def as_json(machine: HostMachine) -> dict[str, object]:
+def to_json(machine: HostMachine) -> dict[str, object]:
     """The facts as JSON values."""
     return asdict(machine)
 

@@ -16,10 +16,10 @@ from workings.record.environment import LAUNCHER
 # torchrun's own default; of JAX any port will do.
 PORT = 29500
 """Where process 0 is met."""
-RESTARTS = 10
+MAX_RESTARTS = 10
 """How often what was taken away is started again before somebody has to look."""
-NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
-HOME = re.compile(r"/[A-Za-z0-9._/-]*[A-Za-z0-9._-]")
+JOB_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+REMOTE_FOLDER = re.compile(r"/[A-Za-z0-9._/-]*[A-Za-z0-9._-]")
 RECIPE, PLAN = "recipe.yaml", "plan.json"
 
 
@@ -54,10 +54,10 @@ class LaunchJob:
         if self.engine not in (known := table()["engines"]):
             raise RequestError(f"engine: {self.engine} with launch", "an engine that is known to run in several "
                                "processes: " + ", ".join(known), f"engine={next(iter(known))}")
-        if not NAME.fullmatch(self.name):
+        if not JOB_NAME.fullmatch(self.name):
             raise RequestError(f"--name {self.name}", "at most 40 lower case letters, digits and dashes, a letter "
                                "first", "--name my-run")
-        if not HOME.fullmatch(self.remote_folder) or ".." in self.remote_folder:
+        if not REMOTE_FOLDER.fullmatch(self.remote_folder) or ".." in self.remote_folder:
             raise RequestError(f"--home {self.remote_folder}",
                                "an absolute path on the cluster, of letters, digits and ._/-",
                                "--home /shared/my-run")

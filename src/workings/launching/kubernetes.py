@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.errors import RequestError
-from workings.launching.job import PORT, RESTARTS, LaunchJob, as_yaml, names
+from workings.launching.job import MAX_RESTARTS, PORT, LaunchJob, as_yaml, names
 
 TRAIN_JOB, JOB_SET = "trainjob.yaml", "jobset.yaml"
-START = "kubectl create -f"
+START_COMMAND = "kubectl create -f"
 """What a person types in front of the file's name."""
-MANAGER = "workings.dev/launch"
+MANAGER_LABEL = "workings.dev/launch"
 VOLUME, POOL = "home", "slice"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 NODE_POOL = "cloud.google.com/gke-nodepool"
@@ -36,7 +36,7 @@ def files(job: LaunchJob, cluster: Cluster) -> dict[str, str]:
         raise RequestError("--for kubernetes without --image", "the image in which workings is installed",
                            "--image registry/name:tag")
     name, made = (JOB_SET, job_set(job, cluster)) if job.platform == "tpu" else (TRAIN_JOB, train_job(job, cluster))
-    head = job.head(f"{START} {name}")
+    head = job.head(f"{START_COMMAND} {name}")
     head.append(f"# Volume:   the claim {cluster.claim} (ReadWriteMany), mounted at {job.remote_folder}.")
     return {name: as_yaml(head, made)}
 
@@ -58,7 +58,7 @@ def train_job(job: LaunchJob, cluster: Cluster) -> dict[str, Any]:
     return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": _metadata(job),
             "spec": {"runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime",
                                     "name": job.runtime},
-                     "trainer": trainer, "runtimePatches": [{"manager": MANAGER, "trainingRuntimeSpec": patch}]}}
+                     "trainer": trainer, "runtimePatches": [{"manager": MANAGER_LABEL, "trainingRuntimeSpec": patch}]}}
 
 
 def job_set(job: LaunchJob, cluster: Cluster) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def job_set(job: LaunchJob, cluster: Cluster) -> dict[str, Any]:
     # A slice is one node pool: no other job gets onto it, and no host of another pool joins.
     metadata["annotations"][EXCLUSIVE] = NODE_POOL
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata,
-            "spec": {"failurePolicy": {"maxRestarts": RESTARTS}, "replicatedJobs": [{
+            "spec": {"failurePolicy": {"maxRestarts": MAX_RESTARTS}, "replicatedJobs": [{
                 "name": POOL, "replicas": 1,
                 "template": {"spec": {"parallelism": job.hosts, "completions": job.hosts, "backoffLimit": 0,
                                       "template": {"spec": pod}}}}]}}

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.errors import RequestError
-from workings.launching.job import PORT, RESTARTS, LaunchJob, as_yaml, names
+from workings.launching.job import MAX_RESTARTS, PORT, LaunchJob, as_yaml, names
 
-FILE = "task.yaml"
-START = "sky jobs launch"
+TASK_FILE = "task.yaml"
+START_COMMAND = "sky jobs launch"
 """What a person types in front of the file's name."""
-BUCKET = re.compile(r"(gs|s3|r2|cos)://[a-z0-9][a-z0-9._/-]*")
+BUCKET_ADDRESS = re.compile(r"(gs|s3|r2|cos)://[a-z0-9][a-z0-9._/-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,9 @@ def files(job: LaunchJob, storage: str, wheel: Wheel) -> dict[str, str]:
             f"echo '{wheel.sha256}  {wheel.name}' | sha256sum --check",
             f"python -m pip install './{wheel.name}[{job.extra}]'"]) + "\n",
         "run": "\n".join(steps) + "\n"}
-    head = job.head(f"{START} {FILE}")
+    head = job.head(f"{START_COMMAND} {TASK_FILE}")
     if storage:
-        if not BUCKET.fullmatch(storage):
+        if not BUCKET_ADDRESS.fullmatch(storage):
             raise RequestError(f"--storage {storage}", "a bucket, such as gs://my-runs or s3://my-runs/a",
                                "--storage gs://my-runs")
         made["file_mounts"][f"{job.remote_folder}/runs"] = {"source": storage, "mode": "MOUNT"}
@@ -49,11 +49,11 @@ def files(job: LaunchJob, storage: str, wheel: Wheel) -> dict[str, str]:
                     "machine.")
     else:
         head.append("# Storage:  none was named: the run lies on its machine's disk and is lost with it (--storage).")
-    return {FILE: as_yaml(head, made)}
+    return {TASK_FILE: as_yaml(head, made)}
 
 
 def _resources(job: LaunchJob) -> dict[str, Any]:
-    recovery = {"job_recovery": {"strategy": "EAGER_NEXT_REGION", "max_restarts_on_errors": RESTARTS}}
+    recovery = {"job_recovery": {"strategy": "EAGER_NEXT_REGION", "max_restarts_on_errors": MAX_RESTARTS}}
     if job.platform == "cpu":
         return {"cpus": f"{job.devices}+"} | recovery
     rows = names("skypilot")

@@ -6,8 +6,8 @@ SLURM_PROCID).
 
 from workings.launching.job import PORT, LaunchJob
 
-FILE = "job.sbatch"
-START = "sbatch"
+JOB_FILE = "job.sbatch"
+START_COMMAND = "sbatch"
 """What a person types in front of the file's name."""
 SECONDS_TO_SAVE = 300
 """Before the end of the time that was asked for, the run is told to save and stop."""
@@ -18,7 +18,7 @@ def files(job: LaunchJob) -> dict[str, str]:
     cards = [f"#SBATCH --gpus-per-node={job.devices}"] if job.platform == "gpu" else []
     lines = [
         "#!/bin/bash",
-        *job.head(f"{START} {FILE}"),
+        *job.head(f"{START_COMMAND} {JOB_FILE}"),
         "# Add what your cluster wants (--account, --partition), and load what `workings` is installed in.",
         f"#SBATCH --job-name={job.name}",
         f"#SBATCH --nodes={job.hosts}",
@@ -37,7 +37,7 @@ def files(job: LaunchJob) -> dict[str, str]:
         'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)',
         *(_torchrun(job) if job.process_per_device else _one_a_host(job)),
     ]
-    return {FILE: "\n".join(lines) + "\n"}
+    return {JOB_FILE: "\n".join(lines) + "\n"}
 
 
 def _torchrun(job: LaunchJob) -> list[str]:

@@ -10,7 +10,7 @@ from workings.engines.multimodal_weights import ADAPTER, ADAPTER_CONFIG, CONFIG,
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
-from workings.publish.carried import Carried, carry_over, published_id
+from workings.publish.copied_files import Carried, carry_over, published_id
 from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.manifest import LEFT_ASIDE
@@ -19,7 +19,7 @@ from workings.record.values import Absent
 from workings.runs.open_model import AS_RECORDED, TrainedModel, open_run, starting_weights
 
 SCHEMA = "export/1"
-ORIGIN = "export_info.json"
+ORIGIN_FILE = "export_info.json"
 """Says which sealed run and step the files come from."""
 CONFIG_FORM = "5.0.0"
 """The version of transformers from which on a ``config.json`` has the form of ours. transformers says of a large
@@ -41,11 +41,11 @@ class Exported:
     carried: Carried | Absent
     """Those that are of the published folder whose weights the run began with, or why there are none."""
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Keys of `export --json`."""
         return {"out": str(self.directory), "run": self.run, "made_from": self.root, "step": self.step,
                 "files": self.files,
-                "carried_over": self.carried.as_json() if isinstance(self.carried, Carried)
+                "carried_over": self.carried.to_json() if isinstance(self.carried, Carried)
                 else self.carried.model_dump()}
 
 
@@ -103,8 +103,8 @@ def _write(opened: TrainedModel, directory: Path, out: Path) -> Exported:
     exported = Exported(directory=out, run=opened.run.path.name, root=opened.root, step=opened.checkpoint.step,
                         files=files, carried=carried)
     # Without the place: it belongs to this machine, and the folder may be moved or published.
-    facts = {name: value for name, value in exported.as_json().items() if name != "out"}
-    atomic.write_json(directory / ORIGIN, {"schema": SCHEMA} | facts)
+    facts = {name: value for name, value in exported.to_json().items() if name != "out"}
+    atomic.write_json(directory / ORIGIN_FILE, {"schema": SCHEMA} | facts)
     return exported
 
 

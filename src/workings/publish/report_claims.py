@@ -13,7 +13,7 @@ from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFE
 from workings.reports.run_table import MEASURES
 
 # The confidence level stands in every interval's text and is no result.
-CONSTANT = "95"
+CONFIDENCE_TEXT = "95"
 # In the order in which the sentence says them: numbers are matched with values from left to right.
 _SENTENCE = ("b/accuracy", "b/ci_low", "b/ci_high", "a/accuracy", "a/ci_low", "a/ci_high", "items", "delta",
              "delta_ci_low", "delta_ci_high", "p_value", "items", "minimum_detectable_effect")
@@ -227,7 +227,7 @@ def _row(cell: Cell, pointers: Sequence[str], file: str, value: Any, line: int =
     start, text = cell
     waiting = list(pointers)
     for at, number in numbers_in(text):
-        if number == CONSTANT and f"{CONSTANT} % interval" in text.replace("\u00a0", " "):
+        if number == CONFIDENCE_TEXT and f"{CONFIDENCE_TEXT} % interval" in text.replace("\u00a0", " "):
             continue
         for index, pointer in enumerate(waiting):
             if (claim := _claim(start + at, number, text[at + len(number):], pointer, file, value, line)) is not None:

@@ -48,7 +48,7 @@ def collect() -> dict[str, Any]:
                    "compiler": platform.python_compiler()},
         "system": {"name": platform.system(), "release": platform.release(),
                    "libc": " ".join(platform.libc_ver()).strip() or {"absent": "not a GNU system"}},
-        "machine": machine.as_json(machine.describe()),
+        "machine": machine.to_json(machine.describe()),
         "byte_order": sys.byteorder,
         "packages": packages(PACKAGES),
         "launcher": launcher(),

@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from workings.evaluation.comparison.compare import Comparison
-from workings.evaluation.comparison.flips import HEADS
+from workings.evaluation.comparison.flips import TABLE_HEADS
 from workings.evaluation.comparison.paired import PairedDifference, p_text, points
 from workings.evaluation.statistics.intervals import Interval
 from workings.record.number_text import percent
@@ -217,7 +217,7 @@ def flips_table(comparison: Comparison | None) -> Table | None:
     """Items by what changed from A to B, in all and by section; None without a comparison."""
     if comparison is None or not comparison.flips:
         return None
-    return Table(caption="Items by what changed", heads=list(HEADS),
+    return Table(caption="Items by what changed", heads=list(TABLE_HEADS),
                  rows=[list(flip.row()) for flip in comparison.flips])
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import jinja2
 
 from workings.errors import RequestError
-from workings.evaluation.breaks import count_breaks
 from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.paired import p_text, points
+from workings.evaluation.first_wrong_step import count_first_wrong_steps
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.unit import EvaluationRecord
 from workings.models.unproven import said_of_recipe
@@ -26,13 +26,13 @@ from workings.reports.figures import Drawn, accuracy_figure, delta_figure, flips
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
 from workings.reports.reward_figures import reward_figures, reward_samples
 from workings.reports.run_table import behaviour_rows, run_rows
-from workings.reports.wrong_steps import CAPTION, breaks_figure, marked
+from workings.reports.wrong_steps import CAPTION, first_wrong_steps_figure, marked
 from workings.scoring.steps import wrong_place
 
 VERDICTS = {"better": "{b} is better", "worse": "{b} is worse", "inconclusive": "inconclusive",
             "equivalent": "equivalent", "not comparable": "not comparable"}
 # Completions are shown in full, and a page should stay readable.
-SHOWN_SAMPLES = 3
+MAX_SAMPLES_SHOWN = 3
 MAX_RUNS = 4
 """More curves than this cannot be told apart."""
 METHOD = (
@@ -89,7 +89,8 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
 
 def _breaks(views: Sequence[RunView]) -> Drawn | None:
     """Where reasoning breaks. Without its table: a pack wants a recorded value behind each number of a table."""
-    drawn = breaks_figure([(view.name, view.color, count_breaks(view.evaluation)) for view in views
+    drawn = first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
+                                      for view in views
                            if view.evaluation is not None])
     return replace(drawn, table=None) if drawn else None
 
@@ -196,7 +197,7 @@ def _samples(views: Sequence[RunView], comparison: Comparison | None) -> list[An
         return []
     # One item that got worse is always among them, where there is one: only gains would flatter B.
     wrong = comparison.newly_wrong[:1]
-    wanted = comparison.newly_right[:SHOWN_SAMPLES - len(wrong)] + wrong
+    wanted = comparison.newly_right[:MAX_SAMPLES_SHOWN - len(wrong)] + wrong
     wanted += [name for name in _first_break(views[1].evaluation) if name not in wanted]
     return sample_pairs(views[0].evaluation, views[1].evaluation, wanted)
 

@@ -39,7 +39,7 @@ class Panel:
     def lines_of(self, keys: Iterable[str]) -> list[PanelLine]:
         """Its lines among the numbers of a run; of further ones at most `MAX_PARTS`."""
         there = set(keys)
-        more = sorted(key for key in there if self.prefix and key.startswith(self.prefix) and key not in FIXED)
+        more = sorted(key for key in there if self.prefix and key.startswith(self.prefix) and key not in KNOWN_METRICS)
         return [line for line in self.lines if line.key in there] + [
             PanelLine(key=key, name=key.removeprefix(self.prefix)) for key in more[:MAX_PARTS]]
 
@@ -118,12 +118,12 @@ PANELS = (
                  "longer, which growing completions cause."),
 )
 """In the order in which they are shown."""
-FIXED = frozenset(line.key for panel in PANELS for line in panel.lines) | {
+KNOWN_METRICS = frozenset(line.key for panel in PANELS for line in panel.lines) | {
     # Logged, and drawn nowhere.
     "completions", "held_out_items", "mismatch_ratio"}
 PREFIXES = tuple(panel.prefix for panel in PANELS if panel.prefix)
 # Sorted, because a set of texts has another order in each process. The two left out are made by `numbers`.
-_LOGGED = tuple(sorted(FIXED - {"updating_seconds", "preference_loss"}))
+_LOGGED = tuple(sorted(KNOWN_METRICS - {"updating_seconds", "preference_loss"}))
 
 
 def logged(line: Mapping[str, Any]) -> dict[str, float]:
@@ -131,7 +131,7 @@ def logged(line: Mapping[str, Any]) -> dict[str, float]:
     # A first update has a reward, every update of drawn completions a share that was clipped, one of pairs a margin.
     if not {"reward", "clip_fraction", "margin"} & line.keys():
         return {}
-    keys = [*_LOGGED, *(key for key in line if key.startswith(PREFIXES) and key not in FIXED)]
+    keys = [*_LOGGED, *(key for key in line if key.startswith(PREFIXES) and key not in KNOWN_METRICS)]
     return {key: value for key in keys if (value := _number(line.get(key))) is not None}
 
 

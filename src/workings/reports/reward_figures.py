@@ -14,7 +14,7 @@ from workings.reports.reinforcement import PANELS, Panel, numbers
 from workings.reports.rollouts import mean_reward, read_rollout, rollout_steps, texts, visible
 from workings.rollouts.rollout import Group, Sample
 
-REPORTED = ("reward", "teacher", "outside", "groups", "lengths", "mismatch", "preference_loss", "margin",
+REPORTED_PANELS = ("reward", "teacher", "outside", "groups", "lengths", "mismatch", "preference_loss", "margin",
             "accuracy", "pair_log_probs")
 """Figures of a report; the page of `workings ui` has all of them."""
 MAX_CHARACTERS = 4_000
@@ -64,7 +64,7 @@ def reward_figures(views: Sequence[RunView]) -> list[LossFigure]:
     drawn = [(view, [(float(line["step"]), numbers(line)) for line in view.lines])
              for view in views if view.learns_from_rewards]
     figures = []
-    for panel in (panel for panel in PANELS if panel.key in REPORTED):
+    for panel in (panel for panel in PANELS if panel.key in REPORTED_PANELS):
         lines = _lines(panel, drawn)
         if lines:
             figures.append(_figure(panel, lines))

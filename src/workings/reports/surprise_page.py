@@ -11,7 +11,7 @@ from workings.record import atomic
 from workings.record.number_text import percent
 from workings.reports.html import render_page
 
-LEAST = (0.5, 0.1, 0.01, 0.0)
+CLASS_PROBABILITIES = (0.5, 0.1, 0.01, 0.0)
 """A token of class 1 is less likely than the first and not than the second, and so on; of class 0 more than all."""
 CLASSES = ("expected: 50 % or more", "unsure: 10 to 50 %", "surprising: 1 to 10 %", "very surprising: under 1 %")
 
@@ -25,7 +25,7 @@ class ShadedToken:
     """None where the row does not learn it."""
 
     @classmethod
-    def of(cls, text: str, loss: float | None) -> "ShadedToken":
+    def from_loss(cls, text: str, loss: float | None) -> "ShadedToken":
         """A token with its loss; None where the row does not learn it."""
         return cls(text, None if loss is None else exp(-loss))
 
@@ -33,7 +33,7 @@ class ShadedToken:
     def level(self) -> int:
         """Its class, from 0 (expected) to 3."""
         assert self.probability is not None
-        return next(level for level, least in enumerate(LEAST) if self.probability >= least)
+        return next(level for level, least in enumerate(CLASS_PROBABILITIES) if self.probability >= least)
 
     @property
     def said(self) -> str:

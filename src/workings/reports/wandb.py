@@ -12,7 +12,7 @@ from workings.hints import pip_install
 from workings.record.reader import RunRecord
 from workings.reports.tracked import artifacts, numbers, scores, settings, tags
 
-QUIET: dict[str, Any] = {
+QUIET_SETTINGS: dict[str, Any] = {
     "silent": True, "console": "off", "disable_git": True, "disable_code": True, "save_code": False,
     "disable_job_creation": True, "host": "not told", "username": "not told", "email": "",
     "x_disable_meta": True, "x_disable_stats": True, "x_disable_machine_info": True, "x_save_requirements": False}
@@ -49,7 +49,7 @@ def write_offline(path: Path, out: Path, project: str, *, weights: bool = False)
             mode="offline", dir=str(out), project=project, name=path.resolve().name, config=dict(settings(path)),
             # `create_new`, because wandb would otherwise go on with a run that this process has open.
             notes=f"root digest {run.root}", job_type="train", reinit="create_new",
-            settings=wandb.Settings(**{name: value for name, value in QUIET.items() if name in known}))
+            settings=wandb.Settings(**{name: value for name, value in QUIET_SETTINGS.items() if name in known}))
         for line in run.metrics():
             logged.log(dict(numbers(line)), step=line["step"])
         logged.summary.update(tags(run) | dict(scores(path)))

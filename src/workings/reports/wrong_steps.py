@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from workings.evaluation.breaks import BROKEN, KINDS, Breaks
+from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS, FirstWrongSteps
 from workings.evaluation.statistics.intervals import Interval
 from workings.record.number_text import percent
 from workings.reports.figures import NARROW, WIDE, Drawn, Table, key_entry
@@ -87,14 +87,14 @@ def right_value(expected: str) -> Markup:
                   '<span class="hidden">) </span></span>').format(expected)
 
 
-def breaks_figure(named: Sequence[tuple[str, int, Breaks]]) -> Drawn | None:
+def first_wrong_steps_figure(named: Sequence[tuple[str, int, FirstWrongSteps]]) -> Drawn | None:
     """Shares of the items of each run by their first wrong step; None where no completion has an equation to check.
 
     Args:
         named: name, colour and counts of each run, the one before training first.
     """
     shown = [kind for kind in KINDS if any(kind in breaks.kinds for _, _, breaks in named)]
-    if not any(kind in BROKEN for kind in shown):
+    if not any(kind in WRONG_STEP_KINDS for kind in shown):
         return None
     rows, table = [], []
     for kind in shown:

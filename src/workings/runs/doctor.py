@@ -9,8 +9,8 @@ from typing import Any
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.model import FromPretrained
 from workings.config.training import BYTES_OF_FORMAT
-from workings.doctor.cards import WHEEL, check_cards, torch_wheel
 from workings.doctor.finding import Finding
+from workings.doctor.gpus import WHEEL, check_cards, torch_wheel
 from workings.doctor.hub import check_hub
 from workings.doctor.kernels import check_kernels
 from workings.doctor.nvidia import Driver, read_driver
@@ -44,7 +44,7 @@ class Examination:
 
     def as_json(self) -> dict[str, Any]:
         """Keys of `doctor --json`."""
-        return {"problems": self.problems, "findings": [finding.as_json() for finding in self.findings]}
+        return {"problems": self.problems, "findings": [finding.to_json() for finding in self.findings]}
 
     def text(self) -> str:
         """For people."""

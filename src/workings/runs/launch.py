@@ -27,7 +27,7 @@ from workings.runs.plan import plan_target
 from workings.runs.select_engine import with_engine
 
 Launcher = Literal["slurm", "kubernetes", "skypilot"]
-START = {"slurm": slurm.START, "kubernetes": kubernetes.START, "skypilot": skypilot.START}
+START = {"slurm": slurm.START_COMMAND, "kubernetes": kubernetes.START_COMMAND, "skypilot": skypilot.START_COMMAND}
 NODES = (1, 2, 4, 8, 16)
 """Numbers of hosts with cards that are tried, where none is named."""
 CHIPS_OF_A_HOST = 4
@@ -66,7 +66,7 @@ class LaunchResult:
     start: str
     """What a person types there."""
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Keys of ``launch --json``."""
         return {"folder": str(self.folder), "files": list(self.files), "target": self.job.target,
                 "hosts": self.job.hosts, "devices": self.job.devices, "engine": self.job.engine,

@@ -93,7 +93,7 @@ class RowLosses:
             title=f"{self.row}: what surprises {self.run}", command=command,
             sentence=f"{self.sentence}. The least likely one, with {percent(worst.probability)}, is "
                      f"{worst.piece.text!r} behind {self.before(number)!r}.",
-            tokens=[ShadedToken.of(token.piece.text, token.loss) for token in self.tokens])
+            tokens=[ShadedToken.from_loss(token.piece.text, token.loss) for token in self.tokens])
 
     def text(self) -> str:
         """The mean, and the tokens with the largest losses."""

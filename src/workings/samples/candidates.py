@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workings.data.lines import history_of
+from workings.data.row_fields import history_of
 from workings.data.traces import split_completion
 from workings.errors import RecordError
 from workings.record.canonical import loads

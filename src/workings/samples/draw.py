@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workings.evaluation.run import answering, score_and_seal
+from workings.evaluation.run import generation_job, score_and_seal
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.layout import SAMPLED
 from workings.samples.pairs import PairRule
@@ -47,7 +47,7 @@ def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request
         RequestError: ``out`` exists, there are no items, or a setting or rule does not go with them.
     """
     request.selection.check(items, request.settings.form)
-    work = answering(session, items, settings=request.settings, made_from=made_from, facts=facts)
+    work = generation_job(session, items, settings=request.settings, made_from=made_from, facts=facts)
     # `finish` runs over complete predictions and before the seal, which lists its files.
     score_and_seal(work, out, kind=SAMPLED,
                    finish=lambda folder: write_files(folder, request.selection, request.pairs))

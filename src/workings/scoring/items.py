@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from workings.data.lines import history_of
+from workings.data.row_fields import history_of
 from workings.errors import RequestError
 from workings.record.canonical import record_line
 from workings.scoring.lines import read_lines

@@ -11,18 +11,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
-from workings.evaluation.breaks import BROKEN, NOT_FOUND, RIGHT, UNSCORED, kind_of_text
+from workings.evaluation.first_wrong_step import NOT_FOUND, RIGHT, UNSCORED, WRONG_STEP_KINDS, kind_of_text
 from workings.record.layout import EVALUATION_SUMMARY, PARTIAL_SUFFIX, PREDICTIONS
 from workings.scoring.steps import WrongPlace, wrong_place
 from workings.ui.folder import Folder
 
 # More on one page would be slow to draw: each row holds a whole prompt and a whole completion.
-PAGE = 50
+ITEMS_A_PAGE = 50
 Result = Literal["", "right", "wrong", "error"]
 Change = Literal["newly_right", "newly_wrong", "both_wrong", "both_right"]
 ANY_STEP = "a step wrong"
-STEPS = (ANY_STEP, *BROKEN, RIGHT, NOT_FOUND)
-"""What items can be filtered by: any wrong step, or the kinds of `workings.evaluation.breaks` that are scored."""
+STEP_FILTERS = (ANY_STEP, *WRONG_STEP_KINDS, RIGHT, NOT_FOUND)
+"""Filters of items: any wrong step, or the scored kinds of `workings.evaluation.first_wrong_step`."""
 # Every character falls into one of the three kinds, so the tokens joined are the text again.
 _TOKEN = re.compile(r"\s+|[^\s\w]|\w+")
 
@@ -59,7 +59,7 @@ class AnswersPage(BaseModel):
     pages: int
     sections: list[str]
     rules: list[str]
-    steps: list[str] = Field(default=list(STEPS), description="What `wrong_step` may be")
+    steps: list[str] = Field(default=list(STEP_FILTERS), description="What `wrong_step` may be")
     rows: list[Answer]
 
 
@@ -158,17 +158,17 @@ def search(folder: Folder, run: Path, *, unit: str = "", text: str = "", result:
                   and (not wanted or any(wanted in value.casefold() for value in
                                          (row.id, row.prompt, row.completion, row.gold, row.extracted)))]
     # Rounded up, and one empty page where nothing was found, so that page 1 exists always.
-    pages = max(1, -(-len(matches) // PAGE))
+    pages = max(1, -(-len(matches) // ITEMS_A_PAGE))
     if not 1 <= page <= pages:
         raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")
     return AnswersPage(unit=name, units=list(units_of(run)), total=len(rows), found=len(matches), page=page,
                        pages=pages, sections=sorted({row.section for row in rows}),
                        rules=sorted({row.rule for row in rows}),
-                       rows=[_with_wrong_step(row) for row in matches[PAGE * (page - 1):PAGE * page]])
+                       rows=[_with_wrong_step(row) for row in matches[ITEMS_A_PAGE * (page - 1):ITEMS_A_PAGE * page]])
 
 
 def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], bool]:
-    """Whether an answer of an evaluation is of this kind by its first wrong step (one of `STEPS`; empty: of any).
+    """Whether an answer is of this kind by its first wrong step (one of `STEP_FILTERS`; empty: of any).
 
     The first filter of an evaluation reads all equations in it; they are kept until its file changes.
 
@@ -177,11 +177,11 @@ def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], boo
     """
     if not step:
         return lambda row: True
-    if step not in STEPS:
-        raise RequestError(f"first wrong step: {step}", f"one of {', '.join(STEPS)}")
-    kinds = folder.worked_out.of(unit / PREDICTIONS, lambda: {
+    if step not in STEP_FILTERS:
+        raise RequestError(f"first wrong step: {step}", f"one of {', '.join(STEP_FILTERS)}")
+    kinds = folder.worked_out.get(unit / PREDICTIONS, lambda: {
         (row.id, row.sample): _kind(row) for row in read_answers(folder, unit)})
-    wanted = BROKEN if step == ANY_STEP else (step,)
+    wanted = WRONG_STEP_KINDS if step == ANY_STEP else (step,)
     return lambda row: kinds.get((row.id, row.sample)) in wanted
 
 

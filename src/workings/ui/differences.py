@@ -9,11 +9,11 @@ from pydantic import BaseModel
 from workings.errors import RecordError
 from workings.record.layout import CONFIG, ENVIRONMENT, MANIFEST
 from workings.ui.folder import Folder
-from workings.ui.words import flat_texts
+from workings.ui.number_format import flat_texts
 
 Group = Literal["recipe", "data", "environment", "code"]
-CODE = ("commit_sha", "dirty_diff_digest", "workings_version", "engine_distribution")
-DEVICE = ("hardware", "actual_device", "actual_dtypes", "mesh")
+CODE_FIELDS = ("commit_sha", "dirty_diff_digest", "workings_version", "engine_distribution")
+DEVICE_FIELDS = ("hardware", "actual_device", "actual_dtypes", "mesh")
 
 
 class Difference(BaseModel):
@@ -49,8 +49,8 @@ def _facts(folder: Folder, run: Path, group: str) -> dict[str, str]:
     if group == "environment":
         # The time of recording is never the same twice.
         environment = {key: value for key, value in flat_texts(read(ENVIRONMENT)).items() if not key.startswith("time")}
-        return environment | flat_texts({key: value for key, value in read(MANIFEST).items() if key in DEVICE})
+        return environment | flat_texts({key: value for key, value in read(MANIFEST).items() if key in DEVICE_FIELDS})
     manifest = read(MANIFEST)
     if group == "data":
         return flat_texts(manifest.get("data_digests", {}) | {"model": manifest.get("model_id", "not recorded")})
-    return flat_texts({key: value for key, value in manifest.items() if key in CODE})
+    return flat_texts({key: value for key, value in manifest.items() if key in CODE_FIELDS})

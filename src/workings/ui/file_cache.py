@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 Stamp = tuple[int, int, int]
 """Time of the last change, bytes and number of a file."""
-KEPT_BYTES = 128 << 20
+MAX_BYTES_KEPT = 128 << 20
 """What is kept of all files of one cache takes at most about so much memory, the newest apart."""
 
 
@@ -25,7 +25,7 @@ class FileCache:
     """Sum of these bytes."""
     lock: Lock = field(default_factory=Lock)
 
-    def of(self, path: Path, read: Callable[[], T], weigh: Callable[[T], int] | None = None) -> T:
+    def get(self, path: Path, read: Callable[[], T], weigh: Callable[[T], int] | None = None) -> T:
         """What ``read`` gave for this file.
 
         Args:
@@ -52,6 +52,6 @@ class FileCache:
             weight = weigh(value) if weigh else 4 * state.st_size
             self.entries[path] = (stamp, weight, value)
             self.taken += weight
-            while len(self.entries) > 1 and (len(self.entries) > self.most or self.taken > KEPT_BYTES):
+            while len(self.entries) > 1 and (len(self.entries) > self.most or self.taken > MAX_BYTES_KEPT):
                 self.taken -= self.entries.pop(next(iter(self.entries)))[1]
         return value

@@ -18,7 +18,7 @@ from workings.ui.file_cache import FileCache
 from workings.ui.series import Columns
 from workings.ui.tail import Tail
 
-DEPTH = 5
+MAX_DEPTH = 5
 """Folders below the page's own in which runs are looked for."""
 KEPT_FILES = 20_000
 """JSON files of runs that are kept in memory, as long as they are small."""
@@ -44,7 +44,7 @@ class Folder:
 
     def runs(self) -> list[Path]:
         """Run directories and evaluations that stand alone, sealed or not, by name."""
-        return sorted(_find(self.root, DEPTH))
+        return sorted(_find(self.root, MAX_DEPTH))
 
     def path(self, name: str) -> Path:
         """The place of a run by its name, which is its path below the folder.
@@ -99,7 +99,7 @@ class Folder:
                 return needed, json.loads(data)
             except (ValueError, RecursionError) as error:
                 raise RecordError(f"{path.name} cannot be read: {type(error).__name__}") from error
-        return self._read.of(path, read, itemgetter(0))
+        return self._read.get(path, read, itemgetter(0))
 
     def object(self, path: Path) -> dict[str, Any]:
         """A JSON object; as `json`, and `RecordError` where it is another kind of value."""

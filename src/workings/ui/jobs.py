@@ -22,7 +22,7 @@ from workings.record import atomic
 from workings.record.phase import process_start
 from workings.record.values import now
 
-KEPT = 60_000
+MAX_OUTPUT_CHARACTERS = 60_000
 """Characters of the end of an output that the page shows."""
 # A child imports libraries before it can write its number, which takes seconds from a slow disk.
 STARTING_SECONDS = 20
@@ -176,8 +176,8 @@ def _end(path: Path) -> str:
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         # A character of UTF-8 has at most four bytes, so this many always hold the wanted characters.
-        file.seek(max(0, size - 4 * KEPT))
-        return file.read().decode("utf-8", "replace")[-KEPT:]
+        file.seek(max(0, size - 4 * MAX_OUTPUT_CHARACTERS))
+        return file.read().decode("utf-8", "replace")[-MAX_OUTPUT_CHARACTERS:]
 
 
 def _split(text: str) -> tuple[str, dict[str, Any] | None]:

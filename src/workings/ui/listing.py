@@ -27,8 +27,8 @@ from workings.record.values import is_absent
 from workings.reports.run_table import learned_from
 from workings.ui.folder import Folder
 from workings.ui.labels import Label
-from workings.ui.verified import Verified
-from workings.ui.words import flat_texts
+from workings.ui.number_format import flat_texts
+from workings.ui.verification_cache import Verified
 
 SETTINGS, SETTING_CHARS = 500, 300
 """Most keys of a recipe that the list offers as columns, and most characters of a value; a recipe has some hundred."""

@@ -12,7 +12,7 @@ from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
 from workings.ui.file_cache import FileCache
 from workings.ui.rollouts import paged
 
-PAGE = 100
+PAIRS_A_PAGE = 100
 """Pairs of one page."""
 KEPT_RUNS = 4
 Ranked = Literal["data", "least", "most"]
@@ -55,7 +55,7 @@ class PairReader:
 
     def rows(self, run: Path) -> list[PairRow]:
         """All pairs, in the order of the data. Raises `RecordError`."""
-        return self.cache.of(run / REFERENCE_LOG_PROBS, lambda: _read(run))
+        return self.cache.get(run / REFERENCE_LOG_PROBS, lambda: _read(run))
 
 
 def pairs_page(reader: PairReader, run: Path, name: str, *, ranked: Ranked, named: str, page: int) -> PairsPage:
@@ -71,7 +71,7 @@ def pairs_page(reader: PairReader, run: Path, name: str, *, ranked: Ranked, name
         # Those that nobody asked about stand last either way.
         known = sorted((row for row in chosen_rows if row.chosen is not None), key=lambda row: row.margin)
         chosen_rows = (known if ranked == "least" else known[::-1]) + [row for row in chosen_rows if row.chosen is None]
-    shown, pages = paged(chosen_rows, page, PAGE)
+    shown, pages = paged(chosen_rows, page, PAIRS_A_PAGE)
     asked = [row for row in rows if row.chosen is not None]
     return PairsPage(run=name, total=len(rows), asked=len(asked), found=len(chosen_rows), page=page, pages=pages,
                      chosen_likelier=sum(row.margin > 0 for row in asked), rows=list(shown))

@@ -39,17 +39,17 @@ class RolloutReader:
             return _light(rollout), _divergences(rollout)
 
         # Tokens are packed in the file, and take more than ten times as much here.
-        return self._rollouts.of(run / rollout_file(step), read, lambda contents: 40 * sum(
+        return self._rollouts.get(run / rollout_file(step), read, lambda contents: 40 * sum(
             len(sample.completion.tokens) for _, sample in contents[0].all_samples))
 
     def outline(self, run: Path, step: int) -> list[GroupOutline]:
         """One rollout without its tokens. Raises `RecordError`."""
-        return self._outlines.of(run / rollout_file(step), lambda: read_outline(run, step))
+        return self._outlines.get(run / rollout_file(step), lambda: read_outline(run, step))
 
     def tokenizer(self, run: Path) -> Tokenizer:
         """The run's own. Raises `RequestError`."""
         place = run / TOKENIZER
-        return self._tokenizers.of(place / "tokenizer.json", lambda: Tokenizer.load(place))
+        return self._tokenizers.get(place / "tokenizer.json", lambda: Tokenizer.load(place))
 
 
 def _divergences(rollout: Rollout) -> Divergences:

@@ -15,9 +15,9 @@ from workings.rollouts.rollout import Group as DrawnGroup
 from workings.rollouts.rollout import Sample
 from workings.ui.rollout_reader import RolloutReader
 
-SHOWN = 96
+COMPLETIONS_A_PAGE = 96
 """Completions of one page: whole groups, at least one of them."""
-CUT = 1_500
+MAX_CHARACTERS_SHOWN = 1_500
 """Characters of a completion among the groups of a rollout; a prompt's own page has more."""
 CUT_ALONE = 20_000
 Order = Literal["drawn", "lowest", "highest"]
@@ -127,8 +127,8 @@ def rollout_page(reader: RolloutReader, run: Path, step: int, *, order: Order, f
         groups.sort(key=(lambda group: fmean(divergences.get((group.prompt.item.id, sample.seed), 0.0)
                                              for sample in group.samples)) if divergences else mean_reward,
                     reverse=order == "highest")
-    shown, pages = paged(groups, page, max(1, SHOWN // len(rollout.groups[0].samples)))
-    write = _writer(reader, run, CUT)
+    shown, pages = paged(groups, page, max(1, COMPLETIONS_A_PAGE // len(rollout.groups[0].samples)))
+    write = _writer(reader, run, MAX_CHARACTERS_SHOWN)
     return RolloutPage(step=step, total=len(rollout.groups), found=len(groups), page=page, pages=pages,
                        mean=fmean(sample.reward for _, sample in rollout.all_samples),
                        rows=[write(group, step) for group in shown])
@@ -152,7 +152,7 @@ def prompt_history(reader: RolloutReader, run: Path, prompt: str, *, page: int) 
                            "the id of a prompt that a rollout of this run drew", "")
     # A prompt may be drawn twice in one rollout, where this is larger than an epoch; its file is read once.
     steps = list(dict.fromkeys(step for step, _ in turns))
-    shown, pages = paged(steps, page, max(1, SHOWN // len(turns[0][1].rewards) // 2))
+    shown, pages = paged(steps, page, max(1, COMPLETIONS_A_PAGE // len(turns[0][1].rewards) // 2))
     write = _writer(reader, run, CUT_ALONE)
     rows: list[PageGroup] = []
     for step in shown:

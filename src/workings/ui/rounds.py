@@ -105,7 +105,7 @@ def read_rounds(site: Site, name: str) -> Rounds:
     # Of several the one that the result names: it was made for as many rounds as there are.
     if _evaluated(control := place / RUNS / Path(said.get("control", CONTROL)).name):
         rounds.append(_round(site, CONTROL, control, None))
-    last = site.compared.of(runs[0], runs[-1]) if len(runs) > 1 else None
+    last = site.compared.get(runs[0], runs[-1]) if len(runs) > 1 else None
     return Rounds(name=folder.name(place), asked=int(asked["rounds"]), finished=bool(said), rounds=rounds,
                   sentence=str(said.get("sentence", "")), verdict=last.verdict if last else "")
 
@@ -136,7 +136,7 @@ def _round(site: Site, name: str, run: Path, before: Path | None) -> RoundShown:
     values: dict[str, Any] = {}
     unit = run.parent.parent / SAMPLES / f"for_round_{name}"
     if before is not None:
-        difference = site.compared.of(before, run).difference
+        difference = site.compared.get(before, run).difference
         values["change"] = difference_text(difference, difference.p_value) if difference else ""
     if (unit / SEAL).is_file():
         counts = folder.object(unit / SELECTION)["counts"]

@@ -16,7 +16,7 @@ from workings.samples.selection import Counts, Selection, select
 from workings.ui.file_cache import FileCache
 
 KEPT_UNITS = 8
-KEPT = "kept"
+KEPT_OUTCOME = "kept"
 """What became of a sample that was not left out."""
 Row = dict[str, Any]
 
@@ -31,7 +31,7 @@ class PromptOutline:
     right: int
     """Of its samples."""
     fates: tuple[str, ...]
-    """Of each sample: `KEPT`, or why it was left out."""
+    """Of each sample: `KEPT_OUTCOME`, or why it was left out."""
     pairs: int
     """Preference pairs that were made of its samples."""
 
@@ -76,7 +76,7 @@ class SampleReader:
 
     def outline(self, unit: Path) -> UnitOutline:
         """What became of every sample. Raises `RecordError`."""
-        return self._outlines.of(unit / PREDICTIONS, lambda: _outline(unit))
+        return self._outlines.get(unit / PREDICTIONS, lambda: _outline(unit))
 
     def rows(self, unit: Path, prompt: PromptOutline) -> list[Row]:
         """A prompt's lines. Raises `RecordError`."""
@@ -131,7 +131,7 @@ def _outline(unit: Path) -> UnitOutline:
         raise RecordError(f"these samples cannot be read: {said[:160]}") from error
     reasons = {(one.prompt_id, one.number): one.reason for one in selected.left_out}
     prompts = tuple(PromptOutline(id=name, place=place, right=right, pairs=pairs,
-                                  fates=tuple(reasons.get((name, number), KEPT) for number in numbers))
+                                  fates=tuple(reasons.get((name, number), KEPT_OUTCOME) for number in numbers))
                     for place, name, numbers, right, pairs in outlines)
     return UnitOutline(config=config, selection=selection, pair_rule=rule, prompts=prompts, counts=selected.counts,
                        recorded=record["counts"])

@@ -14,7 +14,7 @@ from workings.samples.candidates import SampleOrigin
 from workings.samples.pairs import make_pairs
 from workings.samples.selection import Selection
 from workings.ui.folder import Folder
-from workings.ui.rollouts import CUT, CUT_ALONE, SHOWN, paged
+from workings.ui.rollouts import COMPLETIONS_A_PAGE, CUT_ALONE, MAX_CHARACTERS_SHOWN, paged
 from workings.ui.sample_reader import PromptOutline, SampleReader, UnitOutline
 
 Solved = Literal["", "never", "sometimes", "always"]
@@ -111,9 +111,9 @@ def sampled_page(folder: Folder, reader: SampleReader, unit: Path, wanted: Wante
         return Sampled(**head, found=1, page=wanted.part, pages=pages, rows=[row])
     passing = list(_passing(reader, unit, outline, wanted))
     # So many prompts that a page has about as many samples, however many each has.
-    shown, pages = paged(passing, wanted.part, max(1, SHOWN // max(1, decoding["samples"])))
+    shown, pages = paged(passing, wanted.part, max(1, COMPLETIONS_A_PAGE // max(1, decoding["samples"])))
     return Sampled(**head, found=len(passing), page=wanted.part, pages=pages,
-                   rows=[_prompt(reader, unit, outline, prompt, CUT) for prompt in shown])
+                   rows=[_prompt(reader, unit, outline, prompt, MAX_CHARACTERS_SHOWN) for prompt in shown])
 
 
 def rules_text(selection: Selection) -> list[str]:
@@ -167,12 +167,12 @@ def _alone(reader: SampleReader, unit: Path, outline: UnitOutline, wanted: Wante
     prompt = next((each for each in outline.prompts if each.id == wanted.question), None)
     if prompt is None:
         raise RequestError(f"prompt {wanted.question[:80]!r}", "the id of a prompt of these samples", "")
-    shown, pages = paged(range(len(prompt.fates)), wanted.part, SHOWN)
+    shown, pages = paged(range(len(prompt.fates)), wanted.part, COMPLETIONS_A_PAGE)
     return _prompt(reader, unit, outline, prompt, CUT_ALONE, range(shown[0], shown[-1] + 1)), pages
 
 
 def _prompt(reader: SampleReader, unit: Path, outline: UnitOutline, prompt: PromptOutline, most: int,
-            part: range = range(SHOWN)) -> DrawnPrompt:
+            part: range = range(COMPLETIONS_A_PAGE)) -> DrawnPrompt:
     """A prompt with its samples in ``part``, each cut after ``most`` characters."""
     rows = reader.rows(unit, prompt)
     samples = {row["sample"]: _sample(row, fate, most) for row, fate in zip(rows, prompt.fates, strict=True)}

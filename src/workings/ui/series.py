@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field
 from workings.reports.line_chart import Values, kept_places, moving_mean
 from workings.reports.reinforcement import PANELS, PREFIXES, numbers
 
-X = Literal["step", "tokens", "seconds"]
-POINTS = 1200
+XAxis = Literal["step", "tokens", "seconds"]
+MAX_POINTS = 1200
 """Points a curve is thinned to."""
 SMOOTHING_SHARE = 50
 """Where nobody says otherwise, smoothed curves are centered means over this part (1/50) of the run's steps."""
@@ -39,7 +39,7 @@ class Curves(BaseModel):
     """All curves of a run, and where it was resumed."""
 
     run: str
-    x: X
+    x: XAxis
     last_step: int
     planned_steps: int
     state: str
@@ -72,8 +72,9 @@ KINDS: tuple[tuple[str, str, str, Callable[[Line], Any]], ...] = (
     ("memory_bytes", "Peak memory", "GiB", _gib),
 )
 """Key, title, unit, and how a metrics line gives it. A line has at least step, loss, tokens and seconds."""
-AXES: tuple[X, ...] = ("step", "tokens", "seconds")
-SMOOTHED = ("loss", "objective", "tokens_per_second", "grad_norm", "reward", "preference_loss", "margin", "kl_teacher")
+AXES: tuple[XAxis, ...] = ("step", "tokens", "seconds")
+SMOOTHED_METRICS = ("loss", "objective", "tokens_per_second", "grad_norm", "reward", "preference_loss", "margin",
+                    "kl_teacher")
 OBJECTIVE = ("What an update minimizes when it learns from what the model itself wrote. It does not say how good the "
              "model is: read the {instead} instead. Bad sign: values that leap.")
 """Note of what a log calls loss in a run that draws what it learns from."""
@@ -130,12 +131,12 @@ class Columns:
             [values.get(name, NONE) for values in new], dtype=np.float64)]) for name in names if name not in left_out}
 
 
-def places(columns: Columns, x: X) -> dict[int, float]:
+def places(columns: Columns, x: XAxis) -> dict[int, float]:
     """Where each step stands on the axis: its step, or the sum of tokens or seconds so far."""
     return dict(zip(columns["step"].astype(int).tolist(), columns[x].tolist(), strict=True))
 
 
-def curves(columns: Columns, x: X, low: float | None = None, high: float | None = None,
+def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | None = None,
            after: float | None = None, mean: int = 0) -> list[Series]:
     """The curves between two places of the axis (both ends included); all of it without them.
 
@@ -171,9 +172,9 @@ def _series(values: Values, at: Values, inside: NDArray[np.bool_], span: int, em
     if not len(values):
         return empty
     # Thinned after the range was chosen, so that zooming in shows every step again.
-    kept = kept_places(values, POINTS)
+    kept = kept_places(values, MAX_POINTS)
     series = empty.model_copy(update={"x": axis[kept].tolist(), "y": values[kept].tolist()})
-    if series.key in SMOOTHED and span >= 2:
+    if series.key in SMOOTHED_METRICS and span >= 2:
         # The mean is over all steps and thinned afterwards: over the kept extremes it would be another number.
         series.smoothed, series.smoothing_steps = moving_mean(values, span)[kept].tolist(), span
     return series

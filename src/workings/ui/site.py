@@ -14,18 +14,18 @@ from workings.hardware.machine import cache_directory
 from workings.record.digest import bytes_digest
 from workings.record.phase import Phase, read_phases
 from workings.ui.answers import read_answers
-from workings.ui.compared import ComparedPairs
-from workings.ui.draw import part_number
+from workings.ui.comparison_cache import ComparisonCache
 from workings.ui.file_cache import FileCache
 from workings.ui.folder import Folder
 from workings.ui.jobs import Jobs
 from workings.ui.labels import LabelStore
 from workings.ui.listing import RunRow, begun_row, run_row, run_rows, tell
+from workings.ui.memory_bars import part_number
+from workings.ui.number_format import FILTERS
 from workings.ui.pairs import PairReader
 from workings.ui.rollout_reader import RolloutReader
 from workings.ui.sample_reader import SampleReader
-from workings.ui.verified import VerifiedStore
-from workings.ui.words import FILTERS
+from workings.ui.verification_cache import VerificationCache
 
 TEMPLATES = files("workings.ui") / "templates"
 
@@ -52,8 +52,8 @@ class Site:
 
     folder: Folder
     jobs: Jobs
-    verified: VerifiedStore
-    compared: ComparedPairs
+    verified: VerificationCache
+    compared: ComparisonCache
     labels: LabelStore
     rollouts: RolloutReader = field(default_factory=RolloutReader)
     samples: SampleReader = field(default_factory=SampleReader)
@@ -70,8 +70,8 @@ class Site:
         folder = Folder(root.resolve())
         return cls(folder=folder, jobs=Jobs(page_directory(root) / "jobs", root.resolve()),
                    labels=LabelStore.beside(root.resolve()),
-                   compared=ComparedPairs(lambda unit: read_answers(folder, unit)),
-                   verified=VerifiedStore.here())
+                   compared=ComparisonCache(lambda unit: read_answers(folder, unit)),
+                   verified=VerificationCache.here())
 
     def rows(self) -> list[RunRow]:
         """All runs of the folder."""
@@ -81,7 +81,7 @@ class Site:
     def row(self, run: Path) -> RunRow:
         """One run of the folder."""
         self.take_verdicts()
-        name, kept = self.folder.name(run), self.verified.of(run)
+        name, kept = self.folder.name(run), self.verified.get(run)
         row = run_row(self.folder, run, {name: kept} if kept else {})
         tell(row, self.phases().get(name), self.labels.all().get(name))
         return row
@@ -114,7 +114,7 @@ class Site:
             if job.answer is not None and "checks" in job.answer:
                 run = self.folder.inside(job.subject)
                 # Other files may have come into the run's place since it was read, and would take over its verdict.
-                if self.verified.of(run) is None and job.stamp and job.stamp == self.verified.stamp(run):
+                if self.verified.get(run) is None and job.stamp and job.stamp == self.verified.stamp(run):
                     self.verified.keep(run, job.answer)
 
     def html(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:

@@ -33,13 +33,13 @@ class OpenedRun:
     """How it answered its sample questions while it was trained; none of a unit that stands alone."""
 
     @classmethod
-    def of(cls, site: Site, name: str) -> "OpenedRun":
+    def open(cls, site: Site, name: str) -> "OpenedRun":
         """A run below the page's folder. Raises `RequestError` where there is none of that name."""
         path = site.folder.path(name)
         row, detail = site.row(path), read_detail(site.folder, path)
         return cls(name=name, path=path, row=row, detail=detail, evaluated=bool(units_of(path)),
                    sealed=not path.name.endswith(PARTIAL_SUFFIX) and row.state != "unreadable",
-                   time_lines=site.time_lines.of(path / LOG, lambda: time_lines(path)) if row.kind == "run" else [])
+                   time_lines=site.time_lines.get(path / LOG, lambda: time_lines(path)) if row.kind == "run" else [])
 
     @property
     def trained(self) -> bool:

@@ -17,7 +17,7 @@ from workings.data.importing.sources import open_file
 from workings.data.preferences import PreferencePair
 from workings.record.number_text import percent
 
-EVEN = (0.4, 0.6)
+NEUTRAL_LENGTH_SHARES = (0.4, 0.6)
 """Shares of pairs with the longer completion chosen that say nothing about length."""
 _CONFIDENCE = 0.95
 
@@ -137,7 +137,7 @@ def _length_bias(pairs: Numbers) -> Iterator[str]:
         return
     longer = sum(len(pair.chosen) > len(pair.rejected) for pair in differing)
     ends = binomtest(longer, len(differing)).proportion_ci(_CONFIDENCE, method="wilson")
-    if ends.high < EVEN[0] or ends.low > EVEN[1]:
+    if ends.high < NEUTRAL_LENGTH_SHARES[0] or ends.low > NEUTRAL_LENGTH_SHARES[1]:
         yield (f"the chosen completion has more characters in {longer} of {len(differing)} pairs whose lengths differ: "
                f"{percent(longer / len(differing), 0)}, {percent(_CONFIDENCE, 0)} interval {percent(ends.low, 0)} to "
                f"{percent(ends.high, 0)}; a model can learn the length alone")

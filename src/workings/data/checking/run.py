@@ -9,9 +9,9 @@ from workings.answers.extract import answer_kind
 from workings.answers.marked_answers import final_answer
 from workings.answers.numbers import parse_number
 from workings.answers.same_answer import same_answer
+from workings.data.checking.answer_follows import ends_elsewhere, mentions
 from workings.data.checking.findings import CheckReport, DataFinding, excerpt, shown
 from workings.data.checking.overlap import NGRAM, Question, find_leaks, near_duplicates, question_words, words
-from workings.data.checking.reached import ends_elsewhere, mentions
 from workings.data.checking.reading import (
     TURN_MARKS,
     Numbered,

@@ -13,7 +13,7 @@ from workings.errors import RequestError
 VERSION = 1
 """Raised whenever the same seed would give other problems or other texts."""
 
-SHOWN = 2
+TIMES_COLUMN_SHOWN = 2
 """Times each column is shown before a problem without news comes."""
 
 _OPERANDS = range(10, 100)
@@ -50,7 +50,7 @@ def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemR
 
 
 def _facts_first(problems: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same problems; first those that show a column which fewer than `SHOWN` earlier ones have shown.
+    """The same problems; first those that show a column which fewer than `TIMES_COLUMN_SHOWN` earlier ones have shown.
 
     There are 100 columns of ones and 162 of tens (with and without a carry). About 370 problems show each column
     twice where random ones need thousands, so that a few hundred traces hold everything there is to learn.
@@ -60,7 +60,7 @@ def _facts_first(problems: list[tuple[int, int]]) -> list[tuple[int, int]]:
     for a, b in problems:
         carry, _ = carries(a, b)
         columns = ((a % 10, b % 10), (a // 10, b // 10, carry))
-        if min(shown[column] for column in columns) < SHOWN:
+        if min(shown[column] for column in columns) < TIMES_COLUMN_SHOWN:
             first.append((a, b))
             shown.update(columns)
         else:

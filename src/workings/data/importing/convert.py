@@ -8,8 +8,8 @@ from workings.data.importing.completion import take_annotations
 from workings.data.importing.fields import Parts
 from workings.data.importing.formats import TraceParts
 from workings.data.importing.pair_formats import PairParts
-from workings.data.lines import LABELS, kind_of
 from workings.data.preferences import PreferencePair, pair_from_json
+from workings.data.row_fields import LABELS, kind_of
 from workings.data.traces import Trace, trace_from_json
 
 _OWN_KEYS = ("prompt", "steps", "answer", "chosen", "rejected", "history")

@@ -10,7 +10,7 @@ from typing import Any
 
 from workings.data.importing.completion import lines_of
 from workings.data.importing.media import refuse_media
-from workings.data.lines import kind_of
+from workings.data.row_fields import kind_of
 
 _ROLES = {"system": "system", "user": "user", "human": "user", "assistant": "assistant", "gpt": "assistant",
           "model": "assistant", "bot": "assistant", "chatgpt": "assistant"}
@@ -21,7 +21,7 @@ SHAREGPT = ("from", "value")
 """Keys of a turn's role and text as ShareGPT writes them."""
 OPENAI = ("role", "content")
 """The same as most others do."""
-BESIDE = ("reasoning_content", "reasoning", "thinking")
+REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 """Keys of reasoning that stands beside a text."""
 _TEXT_PARTS, _TEXT_KEYS = ("text", "input_text", "output_text"), ("text", "value")
 _REASONING_PARTS = ("reasoning", "thinking")
@@ -95,7 +95,7 @@ def turn_of(turn: object, names: tuple[str, str], where: str) -> Turn:
         raise ValueError(f"a turn of a tool: role {turn[role_key]!r}; only system, user and assistant are read")
     content = turn.get(text_key)
     said, thought = _parts(content, where) if isinstance(content, list) else (text(turn, text_key), "")
-    beside = next((reasoning for key in BESIDE if (reasoning := optional(turn, key))), "")
+    beside = next((reasoning for key in REASONING_KEYS if (reasoning := optional(turn, key))), "")
     # Two texts, either of which could be what the model thought: taking one would be a guess.
     if thought and beside and lines_of(thought) != lines_of(beside):
         raise ValueError(f"two different reasonings in {where}: a part of its content, and a field beside it")

@@ -13,7 +13,7 @@ from typing import Any
 from workings.data.importing import fields
 from workings.data.importing.completion import lines_of, split_any, split_hashes, split_tagged
 from workings.data.importing.fields import SHAREGPT, Parts, Turn
-from workings.data.lines import kind_of
+from workings.data.row_fields import kind_of
 
 _QUESTIONS = ("prompt", "question", "instruction", "problem")
 _TAGGED = ("completion", "response", "output", "answer", "text")
@@ -131,7 +131,7 @@ def _asked_and_told(record: Mapping[str, Any], prompt: str, told: str, used: Abs
     """A prompt, and the text of a key in any notation; reasoning may stand in a field beside it."""
     said = fields.text(record, told)
     # Of a record, unlike of a turn, such a key may say anything (a flag, a level), and is metadata then.
-    key = next((key for key in fields.BESIDE if isinstance(record.get(key), str) and record[key].strip()), "")
+    key = next((key for key in fields.REASONING_KEYS if isinstance(record.get(key), str) and record[key].strip()), "")
     steps, answer = (lines_of(record[key]), said.strip()) if key else split_any(said)
     return TraceParts(prompt=prompt, steps=steps, answer=answer, used=frozenset({*used, told, key}))
 

@@ -26,7 +26,7 @@ from workings.data.checking.overlap import (
     words,
 )
 from workings.data.checking.reading import earlier_texts
-from workings.data.lines import LABELS
+from workings.data.row_fields import LABELS
 from workings.data.traces import Trace, iterate_traces
 from workings.errors import RequestError
 from workings.record import atomic

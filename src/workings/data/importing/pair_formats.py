@@ -11,7 +11,7 @@ from typing import Any
 
 from workings.data.importing import fields
 from workings.data.importing.fields import ALPACA, SHAREGPT, Exchange, Parts, Turn
-from workings.data.lines import kind_of
+from workings.data.row_fields import kind_of
 
 SCORES = ("fine-grained_score", "overall_score", "score")
 """What UltraFeedback and its relatives call the score of a completion."""

@@ -15,14 +15,14 @@ from workings.data.importing.formats import FORMATS, TraceParts
 from workings.data.importing.hints import advice, looks_like, refuse_without_format
 from workings.data.importing.hold_out import HeldOut, item_path, split
 from workings.data.importing.key_map import KeyMap
-from workings.data.importing.learned import LearnedCounts
+from workings.data.importing.learned_counts import LearnedCounts
 from workings.data.importing.media import refuse_media
 from workings.data.importing.pair_formats import PAIR_FORMATS, PairParts
 from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.sources import Progress, RecordSource
 from workings.data.importing.verdicts import Half, HalfPair, Waiting, joined, kto
-from workings.data.lines import kind_of
 from workings.data.preferences import PreferencePair
+from workings.data.row_fields import kind_of
 from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.record import atomic
@@ -138,7 +138,7 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
                         held_out=held,
                         looks_like="" if importer.written else importer.looks_like,
                         learned=None if request.format in ALL_PAIR_FORMATS else
-                        importer.learned.of_file(out) if held else importer.learned)
+                        importer.learned.from_file(out) if held else importer.learned)
 
 
 def _check(request: ImportRequest, out: Path) -> None:

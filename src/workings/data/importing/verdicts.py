@@ -9,7 +9,7 @@ from workings.data.importing import fields
 from workings.data.importing.fields import ALPACA, SHAREGPT, Exchange, Parts
 from workings.data.importing.pair_formats import PairParts, completion_of
 from workings.data.importing.records import SourceRecord
-from workings.data.lines import refuse_half_surrogates
+from workings.data.row_fields import refuse_half_surrogates
 
 _TAGS = ("label", "kto_tag")
 _SHAPES = ("completion", "messages", "conversations", "output")

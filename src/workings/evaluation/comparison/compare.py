@@ -26,7 +26,7 @@ from workings.evaluation.statistics.equivalence import Equivalence
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import EvaluationRecord, find_pair
 
-SHOWN_IDS = 50
+MAX_IDS_SHOWN = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,8 @@ class Comparison:
         return {**record, "sentence": sentence, "items": self.a.cell.n, "a": self.a.to_json(), "b": self.b.to_json(),
                 **self.difference.to_json(), "equal": self.equal,
                 "sections": [section.to_json() for section in self.sections],
-                "newly_right_ids": self.newly_right[:SHOWN_IDS], "newly_wrong_ids": self.newly_wrong[:SHOWN_IDS]}
+                "newly_right_ids": self.newly_right[:MAX_IDS_SHOWN],
+                "newly_wrong_ids": self.newly_wrong[:MAX_IDS_SHOWN]}
 
 
 def compare(a: str | Path, b: str | Path, *, equivalent_within: float | None = None) -> Comparison:

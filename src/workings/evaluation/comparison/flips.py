@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from workings.evaluation.comparison.paired import Pairs
 
-HEADS = ("Section", "Wrong to right", "Right to wrong", "Both right", "Both wrong", "Items")
+TABLE_HEADS = ("Section", "Wrong to right", "Right to wrong", "Both right", "Both wrong", "Items")
 """Of the table of flips."""
-OVERALL = "overall"
+OVERALL_ROW = "overall"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +31,7 @@ class Flips:
                 "both_right": self.both_right, "both_wrong": self.both_wrong, "items": self.items}
 
     def row(self) -> tuple[str, ...]:
-        """Its line in the table, as `HEADS`."""
+        """Its line in the table, as `TABLE_HEADS`."""
         return tuple(str(value) for value in self.to_json().values())
 
 
@@ -42,13 +42,13 @@ def count_flips(pairs: Pairs) -> list[Flips]:
         groups.setdefault(a.section, []).append((a.score == 1.0, b.score == 1.0))
     everything = [each for group in groups.values() for each in group]
     sections = sorted(groups.items()) if len(groups) > 1 else []
-    return [_count(name, group) for name, group in [(OVERALL, everything), *sections]]
+    return [_count(name, group) for name, group in [(OVERALL_ROW, everything), *sections]]
 
 
 def flips_text(flips: Sequence[Flips]) -> list[str]:
     """The table for the terminal."""
-    rows = [[head.lower() for head in HEADS], *(flip.row() for flip in flips)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADS))]
+    rows = [[head.lower() for head in TABLE_HEADS], *(flip.row() for flip in flips)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(TABLE_HEADS))]
     return ["  " + "  ".join(f"{cell:<{width}}" if not column else f"{cell:>{width}}"
                              for column, (cell, width) in enumerate(zip(row, widths, strict=True))) for row in rows]
 

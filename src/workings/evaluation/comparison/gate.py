@@ -17,7 +17,7 @@ EXIT_CODES = {"pass": 0, "fail": 1, "inconclusive": 3}
 HIGHER_IS_BETTER = {"accuracy": True, "format_ok": True, "step_validity": True, "truncated": False, "empty": False,
                     "errors": False, "completion_tokens": False, "reasoning_chars": False}
 """Metrics by name; False: lower is better, and a drop is a rise."""
-COUNTS = frozenset({"completion_tokens", "reasoning_chars"})
+COUNT_METRICS = frozenset({"completion_tokens", "reasoning_chars"})
 """Those that are no share from 0 to 1."""
 
 
@@ -118,7 +118,7 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
     check_metric(metric)
     if not 0 <= max_drop < float("inf"):
         raise RequestError(f"--max-drop {max_drop}", "a number of at least 0, e.g. 0.02 for two points of accuracy")
-    if metric not in COUNTS and max_drop >= 1:
+    if metric not in COUNT_METRICS and max_drop >= 1:
         raise RequestError(f"--max-drop {max_drop:g} of {metric}, which is a share and never drops by that much",
                            "a share below 1: 0.02 for two points", f"--max-drop {max_drop / 100:g}")
     record, kept = _matching(run, baseline, folder)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from workings.data.batches import Batches, Position
-from workings.data.reference import LogProbs
+from workings.data.reference_log_probs import LogProbs
 from workings.engines.base import State
 from workings.evidence.replay.steps import StepInputs
 from workings.models.batch import Batch

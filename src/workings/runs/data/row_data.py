@@ -10,7 +10,7 @@ from typing import Any
 from workings.config.recipe import Recipe
 from workings.data.batches import Batches
 from workings.data.pair_rows import PairRows, build_pair_rows
-from workings.data.reference import LogProbs, from_lines, to_lines
+from workings.data.reference_log_probs import LogProbs, from_lines, to_lines
 from workings.data.row_cache import MIN_CACHED_ROWS, cache_key, cached_rows
 from workings.data.rows import RowSet, build_rows
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State

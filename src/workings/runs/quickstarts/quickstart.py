@@ -21,7 +21,7 @@ from workings.reports.html import write_report
 from workings.runs.data.datasets import ADDITION_ITEMS, ADDITION_TRACES
 from workings.runs.resolve import TRAINED_VOCABULARY
 from workings.runs.train_and_evaluate import TrainAndEvaluateResult, train_and_evaluate
-from workings.ui.verified import VerifiedStore
+from workings.ui.verification_cache import VerificationCache
 
 WITH_STEPS = "with-steps"
 ANSWER_ONLY = "answer-only"
@@ -162,7 +162,7 @@ def _supervised(result: TrainAndEvaluateResult) -> int:
 
 def verify_all(runs: list[Path]) -> None:
     """Raise `RecordError` where a record is not what it says."""
-    verdicts = VerifiedStore.here()  # the page's badges
+    verdicts = VerificationCache.here()  # the page's badges
     for run in runs:
         before = verdicts.stamps(run)
         verification = verify(run)

@@ -9,7 +9,7 @@ import numpy as np
 from workings.config.algorithms import TeacherAlgorithm, TraceDistill
 from workings.data.batches import Batches, Position
 from workings.data.pair_rows import build_pair_rows, pair_ids
-from workings.data.reference import LogProbs, from_lines
+from workings.data.reference_log_probs import LogProbs, from_lines
 from workings.data.rows import RowSet, build_rows
 from workings.data.top_tokens import TeacherTopTokens, TopTokenFiles, TopTokensOfRow
 from workings.engines.base import Engine, LikelihoodEngine, State

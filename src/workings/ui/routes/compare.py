@@ -17,8 +17,8 @@ from workings.record.layout import SEAL
 from workings.reports.figures import accuracy_figure, delta_figure, flips_table, pass_table
 from workings.reports.gather import configuration_rows, view_run
 from workings.reports.html import numbers_of, verdict_text, write_report
-from workings.reports.wrong_steps import CAPTION, breaks_figure
-from workings.ui.answers import PAGE, STEPS, AnswerPair, Change, pair, step_filter
+from workings.reports.wrong_steps import CAPTION, first_wrong_steps_figure
+from workings.ui.answers import ITEMS_A_PAGE, STEP_FILTERS, AnswerPair, Change, pair, step_filter
 from workings.ui.differences import Difference, differences
 from workings.ui.series import Curves
 from workings.ui.site import Site
@@ -76,7 +76,7 @@ def compared(site: Site, names: list[str], within: float | None = None) -> tuple
     values: dict[str, Any] = {"runs": names, "different": differences(site.folder, runs)}
     try:
         if len(runs) == 2:
-            comparison = site.compared.of(runs[0], runs[1], None if within is None else within / 100)
+            comparison = site.compared.get(runs[0], runs[1], None if within is None else within / 100)
             values["comparison"] = comparison.to_json()
         else:
             values["ranking"] = rank(runs).to_json()
@@ -98,7 +98,7 @@ def pairs_page(site: Site, names: list[str], show: Change, page: int, wrong_step
         has_step = [step_filter(site.folder, record.path, wrong_step) for record in find_pair(*runs)]
         rows = [pair for pair in rows if any(has(row) for has, row in zip(has_step, pair, strict=True))]
     # A pair is two completions side by side, so a page holds fewer of them.
-    size = PAGE // 5
+    size = ITEMS_A_PAGE // 5
     pages = max(1, -(-len(rows) // size))
     if not 1 <= page <= pages:
         raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")
@@ -148,10 +148,11 @@ def router(site: Site) -> APIRouter:
         return site.html(
             "compare.html.jinja", page="runs", answer=answer, comparison=comparison, names=run,
             verdict=verdict_text(comparison), numbers=numbers_of(comparison), show=show, same=same,
-            within=within, wrong_step=wrong_step, steps=STEPS,
+            within=within, wrong_step=wrong_step, steps=STEP_FILTERS,
             accuracy=accuracy_figure(views), delta=delta_figure(comparison) if comparison and has_delta else None,
             flips=flips_table(comparison), pass_rates=pass_table(comparison), breaks_caption=CAPTION,
-            breaks=breaks_figure([(view.name, view.color, site.compared.breaks(view.evaluation)) for view in views
+            breaks=first_wrong_steps_figure([(view.name, view.color, site.compared.breaks(view.evaluation))
+                                             for view in views
                                   if view.evaluation is not None]),
             pairs=pairs_page(site, run, show, page, wrong_step) if has_delta else None,
             trained=[name for name, path in zip(run, paths, strict=True) if (path / "train").is_dir()])

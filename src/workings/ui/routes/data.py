@@ -13,13 +13,13 @@ from pydantic import BaseModel, Field
 from workings.config.load import LoadedRecipe, load_recipe, shipped_recipes
 from workings.config.recipe_paths import recipe_paths
 from workings.errors import RequestError
-from workings.ui.child import ask
-from workings.ui.draw import histogram
+from workings.ui.command_process import ask
+from workings.ui.memory_bars import histogram
 from workings.ui.requests import override_words, recipe_argument, recipe_files
 from workings.ui.site import Site
 
 # Each row is a span of markup for every token, and a row may have thousands.
-ROWS = 8
+ROWS_SHOWN = 8
 
 
 class DataAnswer(BaseModel):
@@ -61,7 +61,7 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
     loaded = _loaded(site, place, overrides)
     named = [loaded.path(name) for _, _, name in recipe_paths(loaded.recipe.model_dump(mode="json"))]
     stamp = _stamp([Path(place), *named])
-    words = ["data", "preview", place, *overrides, "--n", str(ROWS), *(["--row", row] if row else [])]
+    words = ["data", "preview", place, *overrides, "--n", str(ROWS_SHOWN), *(["--row", row] if row else [])]
     commands, look = [" ".join(["workings", *words])], {}
     preview = _asked(tuple(words), site.folder.root, stamp)
     if check:

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Header
 from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 
 from workings.record.layout import PARTIAL_SUFFIX
-from workings.ui.asked import json_object
 from workings.ui.jobs import Job
+from workings.ui.questions import json_object
 from workings.ui.site import Site
 
 PAUSE_SECONDS = 0.1

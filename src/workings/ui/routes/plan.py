@@ -12,19 +12,19 @@ from workings.config.load import shipped_recipes
 from workings.hardware.catalog import targets
 from workings.models.shapes import catalog as published
 from workings.planning.matrix import BASE_RECIPE, METHODS, cell_overrides, matrix_cells
-from workings.ui.draw import stacked_bars
 from workings.ui.jobs import Job
+from workings.ui.memory_bars import stacked_bars
 from workings.ui.requests import override_words, recipe_argument, recipe_files, target_names
 from workings.ui.site import Site
 
 Method = Literal["full, Adafactor", "full, AdamW", "LoRA", "QLoRA"]
-QUICK = ("data.max_length", "batch.micro_batch", "batch.accumulation", "optimizer.name", "method.name")
+KEYS_OF_THE_FORM = ("data.max_length", "batch.micro_batch", "batch.accumulation", "optimizer.name", "method.name")
 """Keys that the form offers by name; any other goes into the overrides."""
 
 
-LENGTHS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
+ROW_LENGTHS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
 """Lengths of rows, in tokens, that the table of what fits offers."""
-MAKERS = {"tpu": "Google TPU", "gpu": "NVIDIA card", "cpu": "this machine"}
+PLATFORM_TITLES = {"tpu": "Google TPU", "gpu": "NVIDIA card", "cpu": "this machine"}
 
 
 class TargetRow(BaseModel):
@@ -62,7 +62,7 @@ class Fits(BaseModel):
 def catalog() -> list[TargetRow]:
     """Machines that can be planned for."""
     return [TargetRow(name=name, title=getattr(target, "title", name), devices=target.devices,
-                      maker=MAKERS[target.platform], memory_bytes=target.memory_bytes)
+                      maker=PLATFORM_TITLES[target.platform], memory_bytes=target.memory_bytes)
             for name, target in targets().items()]
 
 
@@ -80,7 +80,7 @@ def what_fits(method: str, length: int) -> Fits:
                              limit_bytes=said.limit_bytes, source=said.source, plan="/plan?" + urlencode(plan))
         models.setdefault(cell.model, []).append(shown)
     return Fits(method=method, length=length, models=models,
-                machines=[row for row in catalog() if row.maker != MAKERS["cpu"]])
+                machines=[row for row in catalog() if row.maker != PLATFORM_TITLES["cpu"]])
 
 
 def started(site: Site, recipe: str, chosen: list[str], overrides: list[str]) -> list[Job]:
@@ -126,14 +126,14 @@ def router(site: Site) -> APIRouter:
     @routes.get("/fits", include_in_schema=False)
     def fits_page(method: Method = "LoRA", length: Annotated[int, Query(ge=1, le=1_000_000)] = 2048) -> HTMLResponse:
         return site.html("fits.html.jinja", page="fits", found=what_fits(method, length), methods=list(METHODS),
-                         lengths=LENGTHS)
+                         lengths=ROW_LENGTHS)
 
     @routes.get("/plan", include_in_schema=False)
     def plan_page(recipe: str = "", target: Annotated[list[str] | None, Query()] = None, overrides: str = "",
                   job: Annotated[list[str] | None, Query()] = None) -> HTMLResponse:
         jobs = [site.jobs.get(name) for name in job or []]
         return site.html("plan.html.jinja", page="plan", recipe=recipe, chosen=target or [], overrides=overrides,
-                         jobs=list(zip(jobs, bars(jobs), strict=True)), catalog=catalog(), quick=QUICK,
+                         jobs=list(zip(jobs, bars(jobs), strict=True)), catalog=catalog(), quick=KEYS_OF_THE_FORM,
                          waiting=any(each.state == "running" for each in jobs),
                          shipped=list(shipped_recipes()), written=recipe_files(site.folder))
 

@@ -15,11 +15,11 @@ from pydantic import BaseModel, create_model
 from workings.errors import RecordError, RequestError
 from workings.reports.gather import bare_view, commands
 from workings.reports.html import write_report
-from workings.ui.asked import add_item, arguments
 from workings.ui.detail import Detail, read_detail
 from workings.ui.jobs import Job
 from workings.ui.labels import Label, tags_of
 from workings.ui.listing import RunRow
+from workings.ui.questions import add_item, arguments
 from workings.ui.site import Site
 from workings.ui.tab import OpenedRun, Tab
 from workings.ui.tabs import TABS
@@ -109,7 +109,7 @@ def _parameters(tabs: Mapping[str, Tab]) -> type[BaseModel]:
 
 def _page(site: Site, tabs: Mapping[str, Tab], name: str, wanted: Any) -> HTMLResponse:
     try:
-        run = OpenedRun.of(site, name)
+        run = OpenedRun.open(site, name)
     except RequestError:
         # Its address is good from the first second on, when there is no directory yet.
         if name not in site.phases():

@@ -12,7 +12,7 @@ from workings.config.load import load_recipe, shipped_recipes
 from workings.errors import RequestError
 from workings.evidence.replay.unit import FOLDER
 from workings.hardware.catalog import targets
-from workings.ui.child import ask
+from workings.ui.command_process import ask
 from workings.ui.fields import RecipeField, recipe_fields
 from workings.ui.jobs import Job
 from workings.ui.requests import new_place, override_words, recipe_argument, recipe_files, target_names

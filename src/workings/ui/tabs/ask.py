@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workings.record.layout import CHECKPOINTS
-from workings.ui.asked import SHOWN, Questions, read_question
+from workings.ui.questions import QUESTIONS_A_PAGE, Questions, read_question
 from workings.ui.site import Site
 from workings.ui.tab import NoQuery, OpenedRun, Tab
 
@@ -12,7 +12,7 @@ from workings.ui.tab import NoQuery, OpenedRun, Tab
 def questions(site: Site, name: str) -> Questions:
     """Questions that were put to a run from this page, the newest first, with the answers that are there."""
     return Questions(questions=[read_question(job, (line for _, line in site.jobs.lines(job.id, 0)))
-                            for job in site.jobs.about("ask", name, SHOWN)])
+                            for job in site.jobs.about("ask", name, QUESTIONS_A_PAGE)])
 
 
 def _values(site: Site, run: OpenedRun, query: NoQuery) -> Mapping[str, Any]:

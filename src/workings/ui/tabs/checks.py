@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from workings.ui.site import Site
 from workings.ui.tab import NoQuery, OpenedRun, Tab
-from workings.ui.verified import Verified
+from workings.ui.verification_cache import Verified
 
 
 class Checks(BaseModel):
@@ -19,12 +19,12 @@ class Checks(BaseModel):
 
 def run_checks(site: Site, name: str) -> Checks:
     """The kept verdict of `workings verify` about a run as it is now."""
-    return Checks(run=name, verified=site.verified.of(site.folder.path(name)), command=f"workings verify {name}")
+    return Checks(run=name, verified=site.verified.get(site.folder.path(name)), command=f"workings verify {name}")
 
 
 def values(site: Site, run: OpenedRun, query: NoQuery) -> dict[str, Any]:
     """The kept verdict, and the job that verifies the run just now."""
-    return {"verified": site.verified.of(run.path),
+    return {"verified": site.verified.get(run.path),
             # A second click would start the same verification again, so the page shows the one that runs.
             "job": next((job for job in site.jobs.all() if job.verb == "verify" and job.subject == run.name
                          and job.state == "running"), None)}

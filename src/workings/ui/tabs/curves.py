@@ -6,12 +6,12 @@ from fastapi import Query
 
 from workings.errors import RecordError
 from workings.record.layout import EVENTS
-from workings.ui.series import Curves, X, curves, places
+from workings.ui.series import Curves, XAxis, curves, places
 from workings.ui.site import Site
 from workings.ui.tab import Tab
 
 
-def run_curves(site: Site, name: str, x: X = "step", low: float | None = None, high: float | None = None,
+def run_curves(site: Site, name: str, x: XAxis = "step", low: float | None = None, high: float | None = None,
                after: float | None = None, mean: Annotated[int, Query(ge=0, le=100_000)] = 0) -> Curves:
     """Curves of a run over steps, tokens or seconds, thinned; ``low`` and ``high`` bound the axis.
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workings.ui.draw import memory_bar
 from workings.ui.machine import MachineCurves, drawn, machine_use
+from workings.ui.memory_bars import memory_bar
 from workings.ui.site import Site
 from workings.ui.tab import NoQuery, OpenedRun, Tab
 

@@ -7,12 +7,12 @@ from pydantic import BaseModel, Field
 
 from workings.record.layout import CHECKPOINTS
 from workings.reports.surprise_page import ShadedToken, SurprisePage, shaded
-from workings.ui.asked import json_object
 from workings.ui.jobs import Job
+from workings.ui.questions import json_object
 from workings.ui.site import Site
 from workings.ui.tab import NoQuery, OpenedRun, Tab
 
-VERB = "data surprise"
+COMMAND = "data surprise"
 
 
 class Surprising(BaseModel):
@@ -25,7 +25,7 @@ class Surprising(BaseModel):
 
 def surprising(site: Site, name: str) -> Surprising:
     """Loss by token of the row that was asked about last."""
-    jobs = site.jobs.about(VERB, name, 1)
+    jobs = site.jobs.about(COMMAND, name, 1)
     if not jobs:
         return Surprising()
     said = [value for _, line in site.jobs.lines(jobs[0].id, 0) if (value := json_object(line)) and "tokens" in value]
@@ -41,7 +41,8 @@ def _values(site: Site, run: OpenedRun, query: NoQuery) -> Mapping[str, Any]:
     found = asked.found
     return {"surprise": asked, "shaded": shaded(SurprisePage(
         title="", sentence="", command="", tokens=[
-            ShadedToken.of(str(token["text"]), token.get("loss")) for token in found["tokens"]])) if found else ""}
+            ShadedToken.from_loss(str(token["text"]),
+                                  token.get("loss")) for token in found["tokens"]])) if found else ""}
 
 
 def _has_weights(run: OpenedRun) -> bool:

@@ -151,7 +151,7 @@ def _algorithm(unit: Unit) -> "Dpo":
 
 
 def _said(unit: Unit) -> dict[str, float]:
-    from workings.data.reference import from_lines
+    from workings.data.reference_log_probs import from_lines
     return from_lines(unit.lines(REFERENCE_LOG_PROBS))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from workings.ui.site import Site
-from workings.ui.verified import VerifiedStore
+from workings.ui.verification_cache import VerificationCache
 
 ANSWER = {"level": 2, "passed": 1, "failed": 0, "not_checked": 0, "checks": [], "claims": []}
 
@@ -18,20 +18,20 @@ def test_another_run_with_the_same_sums_does_not_take_a_verdict_over(tmp_path: P
     honest.mkdir()
     (honest / "SHA256SUMS").write_text("ab  run_manifest.json\n")
     (honest / "run_manifest.json").write_text("{}")
-    store = VerifiedStore(tmp_path / "cache")
+    store = VerificationCache(tmp_path / "cache")
     store.keep(honest, ANSWER)
-    kept = store.of(honest)
+    kept = store.get(honest)
     assert kept is not None
     assert kept.level == 2
     shutil.copytree(honest, forged)
-    assert store.of(forged) is None
+    assert store.get(forged) is None
     # The honest run's place, with other bytes under its sums and the old times.
     facts = (honest / "run_manifest.json").stat()
     (forged / "run_manifest.json").write_text("[]")
     os.utime(forged / "run_manifest.json", ns=(facts.st_atime_ns, facts.st_mtime_ns))
     shutil.rmtree(honest)
     forged.rename(honest)
-    assert store.of(honest) is None
+    assert store.get(honest) is None
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -55,7 +55,7 @@ def test_a_run_that_came_to_the_place_after_it_was_read_takes_no_verdict_over(
         shutil.rmtree(run)
         forged.rename(run)
     site.take_verdicts()
-    assert (site.verified.of(run) is None) == swapped
+    assert (site.verified.get(run) is None) == swapped
 
 
 def sealed(folder: Path, name: str) -> Path:
@@ -69,27 +69,27 @@ def sealed(folder: Path, name: str) -> Path:
 def test_what_the_command_line_verified_is_known_to_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
     a, b = sealed(tmp_path / "runs", "a"), sealed(tmp_path / "runs", "b")
-    store = VerifiedStore.here()
+    store = VerificationCache.here()
     before = store.stamps(tmp_path / "runs")
     assert set(before) == {a, b}
     store.keep_same(before, ANSWER | {"failed": 1})
-    assert store.of(a) is None, "of several, a failed check does not say whose it is"
+    assert store.get(a) is None, "of several, a failed check does not say whose it is"
     (b / "run_manifest.json").write_text("[]")  # while it was being verified
     store.keep_same(before, ANSWER)
-    kept = store.of(a)
+    kept = store.get(a)
     assert kept is not None
-    assert (kept.level, kept.together, store.of(b)) == (2, 2, None)
+    assert (kept.level, kept.together, store.get(b)) == (2, 2, None)
     # A look at less takes nothing away; a failure does.
     store.keep_same(store.stamps(a), ANSWER | {"level": 0, "asked_level": 0})
-    assert store.of(a) == kept
+    assert store.get(a) == kept
     store.keep_same(store.stamps(a), ANSWER | {"level": -1, "asked_level": 0, "failed": 1})
-    failed = store.of(a)
+    failed = store.get(a)
     assert failed is not None
     assert (failed.level, failed.together) == (-1, 1)
     assert store.stamps(tmp_path / "runs.zip") == {}
-    monkeypatch.setattr("workings.ui.verified.MAX_FILES", 1)
+    monkeypatch.setattr("workings.ui.verification_cache.MAX_FILES", 1)
     assert store.stamp(a) == "", "a folder of endless files has no verdict kept"
     monkeypatch.undo()
-    monkeypatch.setattr("workings.ui.verified.MAX_KEPT", 2)
+    monkeypatch.setattr("workings.ui.verification_cache.MAX_KEPT", 2)
     store.keep_same(store.stamps(tmp_path / "runs"), ANSWER)
     assert len(list(store.place.iterdir())) == 2

@@ -12,19 +12,20 @@ from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import PREDICTIONS
 from workings.scoring.steps import wrong_place
 
-RIGHT, DESPITE = "right, no step wrong", "right, a step wrong"
+RIGHT, RIGHT_WITH_WRONG_STEP = "right, no step wrong", "right, a step wrong"
 NOT_FOUND, UNSCORED = "wrong, no step wrong", "could not be scored"
 FIRST_LINES = 5
 """Lines that have a kind of their own; further ones share the last."""
-LATER = f"wrong from step {FIRST_LINES + 1}+"
-BROKEN = (DESPITE, *(f"wrong from step {line} on" for line in range(1, FIRST_LINES + 1)), LATER)
+LATER_LINE = f"wrong from step {FIRST_LINES + 1}+"
+WRONG_STEP_KINDS = (RIGHT_WITH_WRONG_STEP, *(f"wrong from step {line} on" for line in range(1, FIRST_LINES + 1)),
+                    LATER_LINE)
 """Kinds with a step that is wrong."""
-KINDS = (RIGHT, *BROKEN, NOT_FOUND, UNSCORED)
+KINDS = (RIGHT, *WRONG_STEP_KINDS, NOT_FOUND, UNSCORED)
 """All kinds of items, in the order in which they are shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Breaks:
+class FirstWrongSteps:
     """The items of one evaluation by kind, in the order in which they are shown; of each the first sample counts."""
 
     kinds: dict[str, int]
@@ -56,22 +57,23 @@ def kind_of_text(completion: str, *, right: bool) -> str:
     """The kind of a completion that was scored."""
     place = wrong_place(completion)
     if right:
-        return DESPITE if place else RIGHT
+        return RIGHT_WITH_WRONG_STEP if place else RIGHT
     if place is None:
         return NOT_FOUND
-    # `DESPITE` comes first in the tuple, so that the number of a line is its place; behind the last of them is `LATER`.
-    return BROKEN[min(place.line, FIRST_LINES + 1)]
+    # `RIGHT_WITH_WRONG_STEP` comes first in the tuple, so that the number of a line is its index; the last is
+    # `LATER_LINE`.
+    return WRONG_STEP_KINDS[min(place.line, FIRST_LINES + 1)]
 
 
-def count_breaks(record: EvaluationRecord) -> Breaks:
+def count_first_wrong_steps(record: EvaluationRecord) -> FirstWrongSteps:
     """Count the items of a sealed evaluation. Raises `RecordError` where its predictions cannot be read."""
-    return breaks_of(samples[0] for samples in read_predictions(record.path / PREDICTIONS))
+    return first_wrong_steps_of(samples[0] for samples in read_predictions(record.path / PREDICTIONS))
 
 
-def breaks_of(samples: Iterable[dict[str, Any]]) -> Breaks:
+def first_wrong_steps_of(samples: Iterable[dict[str, Any]]) -> FirstWrongSteps:
     """Count items, a sample of each (at least one)."""
     clusters: dict[str, list[str]] = {}
     for sample in samples:
         clusters.setdefault(kind_of_item(sample), []).append(str(sample.get("cluster", "")))
     counts = Counter({kind: len(items) for kind, items in clusters.items()})
-    return Breaks(kinds={kind: counts[kind] for kind in KINDS if counts[kind]}, clusters=clusters)
+    return FirstWrongSteps(kinds={kind: counts[kind] for kind in KINDS if counts[kind]}, clusters=clusters)

@@ -8,9 +8,9 @@ from workings.hardware.memory import byte_text
 from workings.ui.detail import DeviceMemory
 
 WIDTH, NARROW, HEIGHT, LEFT = 880, 360, 34, 4
-FAR = 50
+MAX_LIMIT_RATIO = 50
 """Where the limit is this many times the longest bar, the bars would be too short to see beside it."""
-PARTS = (("parameters",), ("moments", "master weights"),
+PART_GROUPS = (("parameters",), ("moments", "master weights"),
          ("gradient", "head gradient", "embedding in fp32", "update in"),
          ("activations",), ("weights", "copy of the head", "reference", "teacher"), ("keys and values", "cache"))
 """How the names of the parts begin that have a colour of their own, the same in every figure and table."""
@@ -28,7 +28,7 @@ def memory_bar(memory: DeviceMemory) -> Markup | None:
 
 def part_number(name: str) -> int:
     """Which colour a part has: the same for the same part in every figure and table."""
-    return next((number for number, known in enumerate(PARTS) if name.startswith(known)), len(PARTS))
+    return next((number for number, known in enumerate(PART_GROUPS) if name.startswith(known)), len(PART_GROUPS))
 
 
 def in_both_widths(draw: Callable[[int], Markup]) -> Markup:
@@ -48,7 +48,7 @@ def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: i
 def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, longest: int,
                   width: int) -> Markup:
     longest_bar = max(longest, *(sum(size for _, size in parts) for _, parts in bars))
-    far = limit > FAR * longest_bar > 0
+    far = limit > MAX_LIMIT_RATIO * longest_bar > 0
     # A plan that does not fit is longer than the limit, and its bar has to stay in the picture; the rest is a margin.
     top = (longest_bar if far else max(limit, longest_bar)) * 1.04
     scale = (width - 2 * LEFT) / top

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
+from workings.data.epoch_plan import EpochPlan, plan_bucketed, plan_packed
 from workings.data.order import PACKINGS
-from workings.data.plan import EpochPlan, plan_bucketed, plan_packed
 
 Plain = list[tuple[int, list[tuple[int, ...]]]]
 

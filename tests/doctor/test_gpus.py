@@ -6,7 +6,7 @@ import pytest
 
 from tests.doctor.making import card
 from workings.doctor.builds import Build, builds, choose, compiled_for, runs_on
-from workings.doctor.cards import check_cards, torch_wheel
+from workings.doctor.gpus import check_cards, torch_wheel
 from workings.doctor.nvidia import Card, Driver, parse_cards, parse_cuda, read_driver
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -9,7 +9,7 @@ from typing import Any
 from workings.errors import RequestError
 
 # Opening a tokenizer and counting rows takes seconds; a browser would give up on a page that takes minutes.
-SECONDS = 90
+TIMEOUT_SECONDS = 90
 
 
 def ask(words: list[str], cwd: Path) -> dict[str, Any]:
@@ -22,9 +22,9 @@ def ask(words: list[str], cwd: Path) -> dict[str, Any]:
     # is empty: a question on it ends at once instead of waiting for somebody.
     try:
         done = subprocess.run([sys.executable, "-m", "workings", *words, "--json"], cwd=cwd, text=True,
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False)
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise RequestError(f"workings {' '.join(words)}", f"an answer within {SECONDS} s",
+        raise RequestError(f"workings {' '.join(words)}", f"an answer within {TIMEOUT_SECONDS} s",
                            "run the command in a terminal") from None
     # Libraries print as well; the command's answer is the last line by promise of `--json`.
     last = done.stdout.strip().rpartition("\n")[2]

@@ -6,14 +6,14 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from workings.evaluation.breaks import Breaks, count_breaks
 from workings.evaluation.comparison.compare import Comparison, compare_records
+from workings.evaluation.first_wrong_step import FirstWrongSteps, count_first_wrong_steps
 from workings.evaluation.unit import EvaluationRecord, find_pair
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SUMS
 from workings.ui.answers import Answer, Change, pair_changes
 from workings.ui.file_cache import FileCache
 
-KEPT, KEPT_BYTES = 16, 64 << 20
+MAX_PAIRS_KEPT, MAX_BYTES_KEPT = 16, 64 << 20
 """Pairs that are kept in memory, as long as all their files together have not more bytes; the newest in any case."""
 Changes = dict[Change, list[tuple[Answer, Answer]]]
 Stamp = tuple[Any, ...]
@@ -22,17 +22,17 @@ T = TypeVar("T")
 
 
 @dataclass
-class ComparedPairs:
+class ComparisonCache:
     """Comparisons and the items behind them. Several threads may ask; two may work out the same at once."""
 
     read: Callable[[Path], list[Answer]]
     """All completions of an evaluation."""
     _kept: dict[Stamp, Comparison] = field(default_factory=dict)
     _changes: dict[Stamp, Changes] = field(default_factory=dict)
-    _breaks: FileCache = field(default_factory=lambda: FileCache(KEPT))
+    _breaks: FileCache = field(default_factory=lambda: FileCache(MAX_PAIRS_KEPT))
     _lock: Lock = field(default_factory=Lock)
 
-    def of(self, a: Path, b: Path, within: float | None = None) -> Comparison:
+    def get(self, a: Path, b: Path, within: float | None = None) -> Comparison:
         """As `workings.evaluation.comparison.compare.compare`; ``within`` is its margin, as a share."""
         pair = find_pair(a, b)
         # The margin as a file of no bytes: it belongs to what is remembered.
@@ -45,9 +45,9 @@ class ComparedPairs:
         return self._remembered(self._changes, _stamp(pair),
                                 lambda: pair_changes(self.read(pair[0].path), self.read(pair[1].path)))
 
-    def breaks(self, evaluation: EvaluationRecord) -> Breaks:
+    def breaks(self, evaluation: EvaluationRecord) -> FirstWrongSteps:
         """An evaluation's items by their first wrong step."""
-        return self._breaks.of(evaluation.path / PREDICTIONS, lambda: count_breaks(evaluation))
+        return self._breaks.get(evaluation.path / PREDICTIONS, lambda: count_first_wrong_steps(evaluation))
 
     def _remembered(self, kept: dict[Stamp, T], stamp: Stamp, make: Callable[[], T]) -> T:
         with self._lock:
@@ -60,7 +60,7 @@ class ComparedPairs:
             kept[stamp] = made
             # A dict keeps the order of insertion, so the first ones are those that nobody asked for the longest.
             for old in list(kept)[:-1]:
-                if len(kept) <= KEPT and sum(map(_file_bytes, kept)) <= KEPT_BYTES:
+                if len(kept) <= MAX_PAIRS_KEPT and sum(map(_file_bytes, kept)) <= MAX_BYTES_KEPT:
                     break
                 del kept[old]
         return made

@@ -17,8 +17,8 @@ from workings.hardware.memory import gib
 WHEEL = "torch"
 """Library whose wheel is compared with the cards: it brings machine code for some of them only."""
 # Importing PyTorch and opening a card may take a minute from a cold disk.
-SECONDS = 120
-SETUP = "workings doctor --setup cuda"
+TIMEOUT_SECONDS = 120
+SETUP_COMMAND = "workings doctor --setup cuda"
 
 
 def wheel_program() -> Path:
@@ -36,7 +36,7 @@ def torch_wheel(python: str = sys.executable, *arguments: str) -> dict[str, Any]
     ``-P`` keeps the program's own folder, whose files have the names of standard modules, out of the way.
     """
     done = subprocess.run([python, "-P", str(wheel_program()), *arguments], capture_output=True, text=True,
-                          check=False, timeout=SECONDS)
+                          check=False, timeout=TIMEOUT_SECONDS)
     # Libraries may print warnings first; the answer is the last line, and a crash leaves none.
     lines = done.stdout.strip().splitlines()
     facts: dict[str, Any] = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
@@ -91,13 +91,13 @@ def _wheel(wheel: Mapping[str, Any], driver: Driver) -> Iterator[Finding]:
     strange = [card for card in driver.cards if not runs_on(code, card.capability, ptx)]
     # A wheel for the CPU is no mistake where the other engine is used, so it is worth a note only.
     if not wheel["cuda"]:
-        yield Finding(id="wheel.torch", judgement="note", what=built, mend=SETUP,
+        yield Finding(id="wheel.torch", judgement="note", what=built, mend=SETUP_COMMAND,
                       why="engine: torch cannot use the card with it")
     elif strange:
-        yield Finding(id="wheel.torch", judgement="problem", why=why, mend=SETUP,
+        yield Finding(id="wheel.torch", judgement="problem", why=why, mend=SETUP_COMMAND,
                       what=f"{built}; {strange[0].name} is sm_{strange[0].capability.replace('.', '')}")
     elif driver.cuda and _number(driver.cuda)[0] < _number(wheel["cuda"])[0]:
-        yield Finding(id="wheel.torch", judgement="problem", mend=SETUP,
+        yield Finding(id="wheel.torch", judgement="problem", mend=SETUP_COMMAND,
                       what=f"{built}; the driver supports CUDA {driver.cuda}",
                       why="a driver runs wheels of its own CUDA major version and of older ones")
     else:

@@ -15,8 +15,8 @@ from workings.record.values import Absent, absent
 from workings.runs.object_store import STORED
 from workings.runs.open_model import TrainedModel, starting_weights
 
-GENERATION = "generation_config.json"
-SUPPRESSED = "suppress_tokens"
+GENERATION_CONFIG = "generation_config.json"
+SUPPRESSED_TOKENS_KEY = "suppress_tokens"
 """Tokens that are never to be written (Gemma 4: those that stand for images and sounds)."""
 OTHER_TOKENIZER = "the run has another tokenizer than the weights that it began with"
 
@@ -32,7 +32,7 @@ class Carried:
     left: dict[str, str]
     """Files that were not -> why."""
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Key `carried_over` of `export --json`."""
         return {"from": self.source, "files": list(self.files)} | ({"left": self.left} if self.left else {})
 
@@ -79,10 +79,11 @@ def _has_tokenizer(base: Path, tokenizer: Tokenizer) -> bool:
 
 def _suppress(base: Path, directory: Path) -> None:
     """Take over which tokens are never to be written; stop tokens and temperature stay those of the run."""
-    if not (base / GENERATION).is_file():
+    if not (base / GENERATION_CONFIG).is_file():
         return
-    published = json.loads((base / GENERATION).read_text(encoding="utf-8"))
-    if published.get(SUPPRESSED):
-        own = json.loads((directory / GENERATION).read_text(encoding="utf-8"))
-        text = json.dumps(own | {SUPPRESSED: published[SUPPRESSED]}, indent=2, ensure_ascii=False, sort_keys=True)
-        (directory / GENERATION).write_text(text + "\n", encoding="utf-8")
+    published = json.loads((base / GENERATION_CONFIG).read_text(encoding="utf-8"))
+    if published.get(SUPPRESSED_TOKENS_KEY):
+        own = json.loads((directory / GENERATION_CONFIG).read_text(encoding="utf-8"))
+        text = json.dumps(own | {SUPPRESSED_TOKENS_KEY: published[SUPPRESSED_TOKENS_KEY]}, indent=2,
+                          ensure_ascii=False, sort_keys=True)
+        (directory / GENERATION_CONFIG).write_text(text + "\n", encoding="utf-8")

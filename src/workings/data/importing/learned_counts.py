@@ -37,7 +37,7 @@ class LearnedCounts:
         self.earlier_characters += sum(map(len, earlier))
         self.reasoning_left_out += reasoning_left_out
 
-    def of_file(self, traces: Path) -> "LearnedCounts":
+    def from_file(self, traces: Path) -> "LearnedCounts":
         """The counts of the traces that a hold-out has left in a file."""
         counts = LearnedCounts()
         for trace in iterate_traces(traces):

@@ -8,13 +8,18 @@ from typing import Any
 import pytest
 
 from tests.evaluation.making import items, write_lines
-from workings.evaluation.breaks import BROKEN, breaks_of, count_breaks, kind_of_item
 from workings.evaluation.comparison.compare import compare
+from workings.evaluation.first_wrong_step import (
+    WRONG_STEP_KINDS,
+    count_first_wrong_steps,
+    first_wrong_steps_of,
+    kind_of_item,
+)
 from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.statistics.intervals import wilson
 from workings.evaluation.unit import EvaluationRecord
 from workings.reports.html import write_report
-from workings.reports.wrong_steps import ReadSample, breaks_figure, marked, marked_samples, read_samples
+from workings.reports.wrong_steps import ReadSample, first_wrong_steps_figure, marked, marked_samples, read_samples
 from workings.scoring.steps import wrong_place
 from workings.ui.answers import Answer, pair
 
@@ -56,10 +61,10 @@ def test_each_item_is_of_one_kind() -> None:
     assert [kind_of_item(each) for each in lines] == [
         "right, no step wrong", "right, a step wrong", "wrong from step 1 on", "wrong from step 2 on",
         "wrong from step 6+", "wrong, no step wrong", "could not be scored", "wrong, no step wrong"]
-    found = breaks_of(lines)
+    found = first_wrong_steps_of(lines)
     assert sum(found.kinds.values()) == found.items == 8
     assert found.share("wrong, no step wrong") == (0.25, wilson(2, 8))
-    assert found.share(BROKEN[3]) == (0.0, wilson(0, 8))
+    assert found.share(WRONG_STEP_KINDS[3]) == (0.0, wilson(0, 8))
 
 
 def unit(folder: Path, name: str, wrong: int) -> Path:
@@ -75,15 +80,15 @@ def unit(folder: Path, name: str, wrong: int) -> Path:
 
 def test_the_figure_and_the_report_are_of_the_sealed_texts(tmp_path: Path) -> None:
     a, b = unit(tmp_path, "a", 12), unit(tmp_path, "b", 3)
-    counts = [count_breaks(EvaluationRecord(path)) for path in (a, b)]
+    counts = [count_first_wrong_steps(EvaluationRecord(path)) for path in (a, b)]
     assert [found.kinds for found in counts] == [{"right, no step wrong": 8, "wrong from step 2 on": 12},
                                                  {"right, no step wrong": 17, "wrong from step 2 on": 3}]
-    drawn = breaks_figure([("a", 0, counts[0]), ("b", 1, counts[1])])
+    drawn = first_wrong_steps_figure([("a", 0, counts[0]), ("b", 1, counts[1])])
     assert drawn is not None
     assert drawn.table is not None
     assert drawn.table.rows[2:] == [["wrong from step 2 on", "a", "12", "60.0 %", "38.7 to 78.1"],
                                     ["wrong from step 2 on", "b", "3", "15.0 %", "5.2 to 36.0"]]
-    assert breaks_figure([("b", 1, breaks_of([line(1, "7"), line(0, "8")]))]) is None
+    assert first_wrong_steps_figure([("b", 1, first_wrong_steps_of([line(1, "7"), line(0, "8")]))]) is None
     page = write_report(tmp_path / "page.html", [a, b], compare(a, b)).read_text()
     assert "Where reasoning breaks" in page
     assert "a, wrong from step 2 on: 12 items, 60.0 %" in page

@@ -49,17 +49,17 @@ class Verified(BaseModel):
 
 
 @dataclass(frozen=True)
-class VerifiedStore:
+class VerificationCache:
     """Verdicts in the person's cache: `workings verify` itself stays the judge, and a run directory is not touched."""
 
     place: Path
 
     @classmethod
-    def here(cls) -> "VerifiedStore":
+    def here(cls) -> "VerificationCache":
         """That of this person: the page, the command line and the quickstart share it."""
         return cls(cache_directory() / "ui" / "verified")
 
-    def of(self, run: Path) -> Verified | None:
+    def get(self, run: Path) -> Verified | None:
         """The kept verdict about a run as it is now; None where nobody asked, or a file of it changed since."""
         path = self._path(run)
         if path is None or not path.is_file():
@@ -75,7 +75,7 @@ class VerifiedStore:
 
         A good one that asked for less than was found before takes nothing away.
         """
-        before = self.of(run)
+        before = self.get(run)
         less = before is not None and not answer["failed"] and answer.get("asked_level", before.level) < before.level
         if not less and (path := self._path(run)) is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ class VerifiedStore:
         """Kept verdicts by run name."""
         if not self.place.is_dir() or not any(self.place.iterdir()):
             return {}
-        return {folder.name(run): kept for run in folder.runs() if (kept := self.of(run)) is not None}
+        return {folder.name(run): kept for run in folder.runs() if (kept := self.get(run)) is not None}
 
     def _path(self, run: Path) -> Path | None:
         stamp = self.stamp(run)

@@ -13,10 +13,10 @@ from workings.record.storage import storage
 from workings.scoring.items import item_from_json
 from workings.ui.jobs import Job
 
-ITEMS = "asked.items.jsonl"
+QUESTION_ITEMS_FILE = "asked.items.jsonl"
 """In the folder of runs, where `workings eval` and the form of the page find it; outside of every seal."""
 LONGEST_QUESTION = 4_000
-SHOWN = 10
+QUESTIONS_A_PAGE = 10
 """Questions on a page."""
 
 
@@ -73,18 +73,18 @@ def read_question(job: Job, lines: Iterable[bytes]) -> AskedQuestion:
 
 
 def add_item(folder: Path, prompt: str, expected: str) -> str:
-    """Add a question with its right answer to the folder's `ITEMS`; its id.
+    """Add a question with its right answer to the folder's `QUESTION_ITEMS_FILE`; its id.
 
     Raises:
         RequestError: it is no item, or stands there already.
         RecordError: the file that is there cannot be read.
         StorageError: it cannot be written.
     """
-    path = folder / ITEMS
+    path = folder / QUESTION_ITEMS_FILE
     before = [json_object(line) or {} for line in read_plain(path).decode("utf-8", "replace").splitlines()] \
         if path.exists() else []
     if any(row.get("prompt") == prompt for row in before):
-        raise RequestError(f"{prompt[:80]!r}, which stands in {ITEMS} already", "another question", "")
+        raise RequestError(f"{prompt[:80]!r}, which stands in {QUESTION_ITEMS_FILE} already", "another question", "")
     # One number more than there are ids, so that one of them is free whatever the file holds.
     taken = {row.get("id") for row in before}
     identity = next(name for number in range(1, len(taken) + 2) if (name := f"asked-{number}") not in taken)

@@ -39,7 +39,7 @@ class EpochPlan(LazySequence[Planned]):
         """Positions of all sequences of all batches, padding included."""
         return int(self.lengths.sum()) * self.members.shape[1]
 
-    def of_rows(self, each: int) -> "EpochPlan":
+    def with_rows(self, each: int) -> "EpochPlan":
         """The plan of single rows, where this one's rows are groups of ``each`` rows that follow one another.
 
         A group's rows stand side by side, each in a sequence of its own.
