@@ -59,7 +59,7 @@ def test_scoring_that_takes_too_long(run: Path, monkeypatch) -> None:
     assert (scores.verdict, found.level) == ("not_checked", 1)
     assert "longer than the 0 s that it may take for a record; WORKINGS_VERIFY_SECONDS=" in scores.text
 
-    monkeypatch.setattr(limits.ScoringTime, "why_over", property(lambda clock: "enough" if clock.seconds else ""))
+    monkeypatch.setattr(limits.ScoringTime, "reason_over", property(lambda clock: "enough" if clock.seconds else ""))
     scores = {one.id: one for one in verify(run).checks}["recompute.scores"]
     assert (scores.verdict, scores.text.endswith("2 completions were scored again, and no more: enough")) == (
         "not_checked", True)

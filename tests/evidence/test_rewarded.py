@@ -273,7 +273,7 @@ def test_a_reward_from_a_file_is_not_run(tmp_path: Path) -> None:
 
 
 def test_rewarding_that_takes_too_long(honest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits.ScoringTime, "why_over", property(lambda clock: "enough" if clock.seconds else ""))
+    monkeypatch.setattr(limits.ScoringTime, "reason_over", property(lambda clock: "enough" if clock.seconds else ""))
     found = verify(honest)
     rewards = {one.id: one for one in found.checks}["recompute.rewards"]
     assert (found.level, rewards.verdict) == (1, "not_checked")

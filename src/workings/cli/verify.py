@@ -90,9 +90,9 @@ def verify_command(
 
 def _explain(wanted: str, *, as_json: bool) -> None:
     """Say what one check, or each, is about."""
-    from workings.evidence.verify.explain import explained, text_of, text_of_all, to_json
+    from workings.evidence.verify.explain import find_checks, text_of, text_of_all, to_json
 
-    checks = explained(wanted)
+    checks = find_checks(wanted)
     answer({"checks": [to_json(check) for check in checks]}, as_json=as_json,
            text=text_of(checks[0]) if len(checks) == 1 else text_of_all())
 

@@ -1,4 +1,4 @@
-"""What each check holds against what, at which level, and an example of what it catches: from the checks themselves."""
+"""Explanation of the checks: level, what is compared with what, and an example of a lie that the check finds."""
 
 from difflib import get_close_matches
 
@@ -8,44 +8,44 @@ from workings.evidence.verify.run_checks import READABLE
 
 ALL = "all"
 LEVELS = ("integrity", "consistency", "scores computed again", "steps taken again")
-"""A word for each level."""
+"""Words for the levels."""
 
 
-def listed() -> tuple[RegisteredCheck, ...]:
-    """Every check that an answer can name, by level."""
+def all_checks() -> tuple[RegisteredCheck, ...]:
+    """All checks that an answer can name, by level."""
     return tuple(sorted((READABLE, *CHECKS.values()), key=lambda check: check.level))
 
 
-def explained(wanted: str) -> tuple[RegisteredCheck, ...]:
-    """The check of that id, or all of them for ``all``.
+def find_checks(name: str) -> tuple[RegisteredCheck, ...]:
+    """The check with this id, or all checks for ``all``.
 
     Raises:
-        RequestError: no check has this id; names those that are near.
+        RequestError: no check has this id; the error names similar ids.
     """
-    known = {check.id: check for check in listed()}
-    if wanted == ALL:
-        return tuple(known.values())
-    if wanted in known:
-        return (known[wanted],)
-    near = [name for name in known if wanted and wanted in name] or get_close_matches(wanted, known, n=3)
-    raise RequestError(f"--explain {wanted!r}", " or ".join(near) if near else "the id of a check",
+    by_id = {check.id: check for check in all_checks()}
+    if name == ALL:
+        return tuple(by_id.values())
+    if name in by_id:
+        return (by_id[name],)
+    near = [id_ for id_ in by_id if name and name in id_] or get_close_matches(name, by_id, n=3)
+    raise RequestError(f"--explain {name!r}", " or ".join(near) if near else "the id of a check",
                        f"workings verify --explain {near[0] if len(near) == 1 else ALL}")
 
 
 def text_of(check: RegisteredCheck) -> str:
-    """A few lines for people."""
+    """Explanation of a check in four lines."""
     return "\n".join((f"{check.id}: level {check.level}, {LEVELS[check.level]}", f"holds:    {check.title}",
                       f"compares: {check.compares}", f"catches:  {check.example}"))
 
 
 def text_of_all() -> str:
-    """A line for each check."""
-    checks = listed()
+    """One line for each check."""
+    checks = all_checks()
     width = max(len(check.id) for check in checks)
     return "\n".join(f"{check.level}  {check.id:<{width}}  {check.title}" for check in checks)
 
 
 def to_json(check: RegisteredCheck) -> dict[str, str | int]:
-    """The same for tools."""
+    """Keys of a check in `verify --explain --json`."""
     return {"id": check.id, "level": check.level, "holds": check.title, "compares": check.compares,
             "catches": check.example}

@@ -1,4 +1,4 @@
-"""What a run drew and learned from, read from its record: only one rollout is in memory at a time."""
+"""Rollouts of a recorded run, and the inputs that decide them; only one rollout is in memory at a time."""
 
 import tempfile
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Learned:
-    """What decides the rollouts of a run."""
+class RolloutInputs:
+    """Inputs that decide the rollouts of a run."""
 
     recipe: "Recipe"
     algorithm: "RolloutAlgorithm"
@@ -32,7 +32,7 @@ class Learned:
     settings: "RewardSettings | None"
     """None where completions had no rewards."""
     steps: tuple[int, ...]
-    """First updates of the rollouts that are there, ascending."""
+    """First updates of the recorded rollouts, ascending."""
 
     @property
     def reward_names(self) -> tuple[str, ...]:
@@ -41,40 +41,40 @@ class Learned:
 
 
 def uses_rollouts(unit: Unit) -> bool:
-    """Whether a run says that it drew what it learned from: its algorithm has completions of each prompt."""
+    """Whether the recorded recipe uses rollouts: its algorithm has the key `group`."""
     algorithm = unit.manifest.config_snapshot.get("algorithm")
     return isinstance(algorithm, dict) and "group" in algorithm
 
 
 def has_rewards(unit: Unit) -> bool:
-    """Whether such a run had rewards, and not a teacher."""
+    """Whether a run with rollouts had rewards, and not a teacher."""
     return uses_rollouts(unit) and unit.manifest.config_snapshot["algorithm"].get("name") != "distill"
 
 
-def learned_of(unit: Unit) -> Learned:
-    """What decides a run's rollouts, made once. Raises `RecordError`."""
-    return unit.cached("learned from", lambda: _read(unit))
+def rollout_inputs_of(unit: Unit) -> RolloutInputs:
+    """Inputs of a run's rollouts, cached. Raises `RecordError`."""
+    return unit.cached("rollout inputs", lambda: _read(unit))
 
 
 def rollouts_of(unit: Unit) -> Iterator["Rollout"]:
-    """The rollouts of a run in their order, each read when it is asked for. Raises `RecordError`."""
+    """The rollouts of a run in their order, read one by one. Raises `RecordError`."""
     from workings.rollouts.rollout_json import TOKEN_BYTES, from_json
-    learned = learned_of(unit)
-    by_id = {prompt.item.id: prompt for prompt in learned.prompts.prompts}
-    for step in learned.steps:
+    inputs = rollout_inputs_of(unit)
+    by_id = {prompt.item.id: prompt for prompt in inputs.prompts.prompts}
+    for step in inputs.steps:
         name = rollout_file(step)
         data = unit.read(name)
-        # As integers tokens take far more memory than in their file; the next rollout takes the place of this one.
+        # As integers tokens take far more memory than in their file; this rollout is freed before the next.
         unit.tree.cache.check_transient(parsed_bytes(data))
         values = loads(data)
         if not isinstance(values, dict) or type(values.get("step")) is not int or values["step"] != step:
             raise RecordError(f"{unit.tree_path(name)}: not the rollout of the step in its name")
         unit.tree.cache.check_transient(TOKEN_BYTES * _tokens(values))
         rollout = from_json(values, by_id)
-        if any(set(sample.rewards) != {*learned.reward_names} for _, sample in rollout.all_samples):
+        if any(set(sample.rewards) != {*inputs.reward_names} for _, sample in rollout.all_samples):
             raise RecordError(f"{unit.tree_path(name)}: other rewards than the recipe's")
-        # No batch has room for it, and none could be made again.
-        longest = learned.shape.buckets[-1]
+        # It fits no batch, so that its batch could not be made again.
+        longest = inputs.shape.buckets[-1]
         if any(len(prompt.tokens) + len(sample.tokens_with_stop) > longest for prompt, sample in rollout.all_samples):
             raise RecordError(f"{unit.tree_path(name)}: a row longer than the recipe's longest")
         yield rollout
@@ -85,7 +85,7 @@ def _tokens(values: dict[str, Any]) -> int:
     return sum(length for length in lengths if type(length) is int and length > 0) if isinstance(lengths, list) else 0
 
 
-def _read(unit: Unit) -> Learned:
+def _read(unit: Unit) -> RolloutInputs:
     # Imported here and in the checks: other records need none of it and should not wait.
     from workings.config.algorithms import RolloutAlgorithm
     from workings.config.load import check_recipe
@@ -115,13 +115,13 @@ def _read(unit: Unit) -> Learned:
     if odd := [name for step, name in steps if step is None or name != rollout_file(step)]:
         raise RecordError(f"{unit.tree_path(odd[0])}: not the name of a rollout")
     # Padding is in no digest, so that its id need not be known.
-    return Learned(recipe=recipe, algorithm=algorithm, prompts=prompt_set,
+    return RolloutInputs(recipe=recipe, algorithm=algorithm, prompts=prompt_set,
                    shape=RolloutShape.of(recipe, algorithm, fsdp=fsdp, pad_id=0), settings=settings,
                    steps=tuple(sorted(step for step, _ in steps if step is not None)))
 
 
 def _steps_version(unit: Unit) -> int:
-    """The version by which the record's rewards judged equations; this one's where it names none that is known."""
+    """Version of the equation checker in the record's rewards; the current one where no known version is named."""
     from workings.scoring.judge import STEP_CHECKERS
     from workings.scoring.steps import STEPS_VERSION
     recorded = unit.json(REWARDS)
@@ -131,7 +131,7 @@ def _steps_version(unit: Unit) -> int:
 
 
 def _extraction_version(unit: Unit) -> int:
-    """The version by which the record's rewards found answers; this one's where it names none that is known."""
+    """Version of answer extraction in the record's rewards; the current one where no known version is named."""
     from workings.answers.extract import EXTRACTION_VERSION, KNOWN_VERSIONS
     recorded = unit.json(REWARDS)
     parameters = [entry.get("parameters") for entry in recorded if isinstance(entry, dict)
@@ -142,7 +142,7 @@ def _extraction_version(unit: Unit) -> int:
 
 
 def template_of(unit: Unit) -> "ChatTemplate":
-    """The run's chat template on the tokenizer that its record holds, made once. Raises `RecordError`."""
+    """The run's chat template with the recorded tokenizer, cached. Raises `RecordError`."""
     return unit.cached("chat template", lambda: _read_template(unit))
 
 

@@ -1,6 +1,6 @@
-"""Files to verify, from a folder or a zip, read without following a link, unpacking or trusting a size.
+"""Files to verify, in a folder or a zip, read without following a link, unpacking or trusting a size.
 
-Both kinds answer the same few questions. Nothing is ever written, and nothing outside the path given is ever opened.
+Nothing is written, and nothing outside the given path is opened.
 """
 
 import os
@@ -22,7 +22,7 @@ from workings.record.plain import is_hollow
 from workings.record.storage import PLAIN_ONLY, PRIVATE
 
 MAX_ENTRIES = 100_000
-"""More files and folders than this are not looked at."""
+"""Largest number of files and folders."""
 MAX_READ_BYTES = 64 << 20
 """Largest file that is read into memory whole; larger ones are only hashed."""
 MAX_NAME_CHARS, MAX_DEPTH = 1024, 32
@@ -31,7 +31,7 @@ MAX_NAME_CHARS, MAX_DEPTH = 1024, 32
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One name below the path."""
+    """A file, folder or other name below the path."""
 
     name: str
     """Relative path with `/`."""
@@ -45,7 +45,7 @@ class Tree(Protocol):
     """Files to verify."""
 
     entries: tuple[Entry, ...]
-    """Everything below the path, sorted by name."""
+    """All names below the path, sorted."""
     path: Path
     cache: ParseCache
     """Parsed values of its files."""
@@ -58,7 +58,7 @@ class Tree(Protocol):
 
 
 class FolderTree:
-    """A folder."""
+    """Files of a folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -110,7 +110,7 @@ class FolderTree:
 
 
 class ZipTree:
-    """A zip archive, read entry by entry and never unpacked."""
+    """Files of a zip archive, which are read entry by entry and never unpacked."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -186,7 +186,7 @@ def open_tree(path: Path) -> Tree:
 
 @contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Turn what goes wrong while an entry is streamed (bad checksum, broken compression) into a `RecordError`."""
+    """Turn errors of streaming an entry (bad checksum, broken compression) into a `RecordError`."""
     try:
         yield
     except (OSError, zipfile.BadZipFile, EOFError, ValueError, RuntimeError, NotImplementedError) as error:
@@ -212,7 +212,7 @@ def read(tree: Tree, name: str, limit: int = MAX_READ_BYTES) -> bytes:
 
 
 def shown(name: str) -> str:
-    """A name for a report: no control characters, not endless."""
+    """A name for a report, without control characters and of limited length."""
     # Control characters in a name could move the cursor and overwrite a verdict in the reader's terminal.
     text = name.encode("unicode_escape").decode("ascii")
     return text if len(text) <= 120 else text[:117] + "…"

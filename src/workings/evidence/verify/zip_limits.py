@@ -1,4 +1,4 @@
-"""Zip archives that are small and mean much: refused before their contents are touched."""
+"""Limits of zip archives (zip bombs, contradicting directories), checked before their contents are read."""
 
 import lzma
 import struct
@@ -12,10 +12,9 @@ MAX_RATIO = 200
 """Largest expansion of an entry above `SMALL_BYTES`. Text of ours reaches 30; deflate itself ends at 1,032."""
 SMALL_BYTES = 1 << 20
 MAX_ADDED_BYTES = 1 << 30
-"""Most bytes by which all entries together may be more than the archive. A pack stores tensors as they are, so that
-they add nothing."""
+"""Largest expansion of all entries together, in bytes. A pack stores tensors uncompressed, so that they add nothing."""
 MAX_DIRECTORY_BYTES = 32 << 20
-"""Largest table of contents: it is read into memory before anything can be said about it."""
+"""Largest table of contents, which is read into memory before its entries can be checked."""
 DECOMPRESSION_ERRORS = (zlib.error, lzma.LZMAError)
 
 _END = struct.Struct("<4s4H2LH")
@@ -23,7 +22,7 @@ _LOCATOR = struct.Struct("<4sLQL")
 _END64_DIRECTORY = struct.Struct("<4Q")
 """Entries on this disk and in all, bytes of the table of contents, and its place."""
 _IN_ZIP64 = 0xFFFFFFFF
-"""Stands for a size that does not fit 32 bits and is in the zip64 record instead."""
+"""Placeholder of a size that does not fit 32 bits and is in the zip64 record instead."""
 _MARKS = (0xFFFF, 0xFFFF, _IN_ZIP64, _IN_ZIP64)
 
 
@@ -65,7 +64,7 @@ def _has_locator(tail: bytes, at: int) -> bool:
 
 
 def _zip64_record(path: Path, tail: bytes, at: int) -> tuple[int, tuple[int, ...]]:
-    """Where the zip64 end record stands, and what it says of the table of contents."""
+    """Offset of the zip64 end record, and its numbers about the table of contents."""
     begin = at - _LOCATOR.size
     if not _has_locator(tail, at):
         raise RecordError("a zip whose large-archive record is missing")

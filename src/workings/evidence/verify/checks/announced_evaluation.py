@@ -1,4 +1,4 @@
-"""Level 1: an evaluation is the one that its run announced before its first step, and its lines are possible ones."""
+"""Level 1: an evaluation is the one that its run announced before its first step, and its lines are possible."""
 
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -42,17 +42,17 @@ def announced(unit: Unit) -> Iterator[CheckFinding]:
         yield not_checked("it stands in no run: nothing was announced", unit, blocking=False)
         return
     recipe = _recipe(run)
-    # The first one counts: later ones could be written when the answers are known.
-    said = next((row for row in run.events if row.get("kind") == ANNOUNCED), None)
+    # The first announcement counts: later ones could be written when the answers are known.
+    announcement = next((row for row in run.events if row.get("kind") == ANNOUNCED), None)
     name = unit.path[len(run.path):].lstrip("/")
     if name != RECIPE_EVALUATION or recipe is None or recipe.evaluation.items == "none" or not run.written_by_train:
         yield not_checked("not announced before the first step: made afterwards, with items of somebody's choice",
                           unit, blocking=False)
         return
     config = unit.json_object(EVALUATION_CONFIG)
-    problems = [*_settings_problems(config, recipe), *_place_problems(run, config)]
-    linked, more = _item_problems(run, unit, config, said, recipe)
-    problems += more
+    problems = [*_settings_problems(config, recipe), *_model_problems(run, config)]
+    linked, item_problems = _item_problems(run, unit, config, announcement, recipe)
+    problems += item_problems
     if problems:
         yield failed(join_first(problems), unit)
     elif not linked:
@@ -94,7 +94,7 @@ def _line_problems(row: dict[str, Any], generated: bool, limit: Any) -> Iterator
 
 
 def _recipe(run: Unit) -> Recipe | None:
-    """The recorded recipe, read once; None where this version does not read it."""
+    """The recorded recipe, cached; None where this version does not read it."""
     def read() -> Recipe | None:
         try:
             return check_recipe(run.manifest.config_snapshot, "config_snapshot")
@@ -104,7 +104,7 @@ def _recipe(run: Unit) -> Recipe | None:
 
 
 def _settings_problems(config: dict[str, Any], recipe: Recipe) -> list[str]:
-    """How the items were asked and scored, against the recipe's section."""
+    """Problems of decoding and scoring, compared with the recipe's section."""
     from workings.evaluation.settings import settings_of
     settings = settings_of(recipe)
     expected: list[tuple[str, Any, Any]] = [
@@ -121,12 +121,12 @@ def _settings_problems(config: dict[str, Any], recipe: Recipe) -> list[str]:
                      ("rules", _part(config, "extraction").get("rules"), settings.extraction()["rules"])]
         if not is_absent(config.get("second_opinion", {"absent": ""})):
             expected.append(("second_opinion", config["second_opinion"], "absent"))
-    return [f"{EVALUATION_CONFIG}: {name} is {str(there)[:40]}, the recipe says {str(ours)[:40]}"
-            for name, there, ours in expected if not same_json(there, ours)]
+    return [f"{EVALUATION_CONFIG}: {name} is {str(recorded)[:40]}, the recipe says {str(from_recipe)[:40]}"
+            for name, recorded, from_recipe in expected if not same_json(recorded, from_recipe)]
 
 
-def _place_problems(run: Unit, config: dict[str, Any]) -> list[str]:
-    """What asked is what trained: device, versions, template, step."""
+def _model_problems(run: Unit, config: dict[str, Any]) -> list[str]:
+    """Problems of device, versions, template and step, compared with the run."""
     manifest, device = run.manifest, run.manifest.actual_device
     engine, model = _part(config, "engine"), config.get("model")
     pairs = [("engine.platform", engine.get("platform"), device.platform),
@@ -142,8 +142,8 @@ def _place_problems(run: Unit, config: dict[str, Any]) -> list[str]:
     template = _template_digest(run, str(_part(config, "template").get("name")))
     if template:
         pairs.append(("template.digest", _part(config, "template").get("digest"), template))
-    return [f"{EVALUATION_CONFIG}: {name} is {str(there)[:40]!r}, the run's is {str(ours)[:40]!r}"
-            for name, there, ours in pairs if not same_json(there, ours)]
+    return [f"{EVALUATION_CONFIG}: {name} is {str(recorded)[:40]!r}, the run's is {str(of_run)[:40]!r}"
+            for name, recorded, of_run in pairs if not same_json(recorded, of_run)]
 
 
 def _template_digest(run: Unit, name: str) -> str:
@@ -161,32 +161,32 @@ def _template_digest(run: Unit, name: str) -> str:
     return bytes_digest(shipped.read_bytes().removesuffix(b"\n"))
 
 
-def _item_problems(run: Unit, unit: Unit, config: dict[str, Any], said: dict[str, Any] | None,
+def _item_problems(run: Unit, unit: Unit, config: dict[str, Any], announcement: dict[str, Any] | None,
                    recipe: Recipe) -> tuple[str, list[str]]:
-    """By what the items are known, and what is wrong with them."""
+    """How the items are known, and their problems."""
     items = config.get("items")
     if not isinstance(items, dict):
         raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: no items")
-    file = run.manifest.data_digests.get("items")
-    known = _known_digest(recipe)
-    problems = [f"the set {recipe.evaluation.items!r} has digest {known[:16]}…, the run was given {str(file)[:16]}…"
-                ] if known and known != file else []
-    if said is not None:
-        asked = said.get("items")
-        problems += [] if same_json(asked, items) else [
-            f"{str(items)[:80]} were asked, {str(asked)[:80]} were announced"]
-        same = same_json(said.get("decoding"), config.get("decoding"))
-        problems += [] if same else ["asked in another way than announced"]
-        problems += [] if said.get("evaluation") == RECIPE_EVALUATION else ["announced for another place"]
+    file_digest = run.manifest.data_digests.get("items")
+    known_digest = _known_digest(recipe)
+    problems = [f"the set {recipe.evaluation.items!r} has digest {known_digest[:16]}…, "
+                f"the run was given {str(file_digest)[:16]}…"] if known_digest and known_digest != file_digest else []
+    if announcement is not None:
+        announced_items = announcement.get("items")
+        problems += [] if same_json(announced_items, items) else [
+            f"{str(items)[:80]} were asked, {str(announced_items)[:80]} were announced"]
+        same_decoding = same_json(announcement.get("decoding"), config.get("decoding"))
+        problems += [] if same_decoding else ["asked in another way than announced"]
+        problems += [] if announcement.get("evaluation") == RECIPE_EVALUATION else ["announced for another place"]
         return "announced before the first step", problems
     # Earlier versions announced the file alone. Where it was written by this package, the lines give it again.
-    if file is not None and _as_file(unit) == file:
+    if file_digest is not None and _items_file_digest(unit) == file_digest:
         return "of the file that the run was given", problems
     return "", problems
 
 
 def _known_digest(recipe: Recipe) -> str:
-    """Digest that a set with a name must have; empty for a file."""
+    """Digest of a named set of items; empty for a file."""
     from workings.data.generators import addition
     from workings.data.generators.base import items_bytes
     from workings.data.named_sets import shipped_sets
@@ -197,8 +197,8 @@ def _known_digest(recipe: Recipe) -> str:
     return shipped_sets()[name].sha256 if name in shipped_sets() else ""
 
 
-def _as_file(unit: Unit) -> str:
-    """Digest of the items as this package writes them."""
+def _items_file_digest(unit: Unit) -> str:
+    """Digest of a file of these items as this package writes it."""
     from workings.data.generators.base import ItemRecord, items_bytes
     seen: dict[str, ItemRecord] = {}
     for row in unit.lines(PREDICTIONS):
@@ -215,6 +215,6 @@ def _as_file(unit: Unit) -> str:
 
 
 def _part(value: dict[str, Any], key: str) -> dict[str, Any]:
-    """A section; empty where it is none."""
+    """A section; empty where it is missing or not an object."""
     part = value.get(key)
     return part if isinstance(part, dict) else {}

@@ -1,4 +1,4 @@
-"""Level 1: the list of attempts beside a run names its start, and no line before that was taken out."""
+"""Level 1: the list of attempts beside a run names its start, and no earlier line was removed."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -19,7 +19,7 @@ from workings.record.plain import parsed_bytes, refuse_too_large
 from workings.record.values import is_absent
 
 STARTS = ("started", "resumed")
-"""Kinds of events with which a run begins or goes on."""
+"""Kinds of events with which a run starts or resumes."""
 
 
 @record_check("consistency.attempts", level=1,
@@ -30,10 +30,10 @@ def attempts(record: Record) -> Iterator[CheckFinding]:
     lists: dict[str, list[dict[str, Any]] | None] = {}
 
     def find(unit: Unit) -> Iterator[CheckFinding]:
-        place = _place(unit)
-        if place not in lists:
-            lists[place] = _read(record, place)
-        listed = lists[place]
+        path = _list_path(unit)
+        if path not in lists:
+            lists[path] = _read(record, path)
+        listed = lists[path]
         if listed is None:
             yield not_checked(f"no {ATTEMPTS} beside the run: how many were started is not known", unit, blocking=False)
             return
@@ -49,19 +49,19 @@ def attempts(record: Record) -> Iterator[CheckFinding]:
     return for_each_unit(record.runs, find)
 
 
-def _place(unit: Unit) -> str:
-    """Where the list of a run's folder lies in what is verified; `..` where the run itself is verified."""
+def _list_path(unit: Unit) -> str:
+    """Path of the list of attempts of a run's folder; `..` where the run itself is what is verified."""
     if not unit.path:
         return ".."
     folder = unit.path.rpartition("/")[0]
     return f"{folder}/{ATTEMPTS}" if folder else ATTEMPTS
 
 
-def _read(record: Record, place: str) -> list[dict[str, Any]] | None:
+def _read(record: Record, path: str) -> list[dict[str, Any]] | None:
     """Lines of a list; None where there is none."""
-    if place != "..":
-        there = any(entry.name == place and entry.kind == "file" for entry in record.tree.entries)
-        return _parsed(trees.read(record.tree, place), place) if there else None
+    if path != "..":
+        exists = any(entry.name == path and entry.kind == "file" for entry in record.tree.entries)
+        return _parsed(trees.read(record.tree, path), path) if exists else None
     # A zip has no neighbours that belong to it. A link beside the run could lead anywhere, so it is not read.
     if isinstance(record.tree, FolderTree):
         beside = Path(record.tree.path.absolute().parent, ATTEMPTS)
@@ -77,20 +77,20 @@ def _parsed(data: bytes, name: str) -> list[dict[str, Any]]:
 
 
 def _missing_lines(listed: list[dict[str, Any]]) -> list[str]:
-    """Lines that name one before them that is not there. Those of earlier versions name none."""
+    """Problems of lines that name a missing line before them. Lines of earlier versions name none."""
     seen: set[str] = set()
-    gone = []
+    problems = []
     for number, row in enumerate(listed, start=1):
         # Not the line just before: of two runs that start at once both may follow the same one.
         if AFTER in row and not is_absent(row[AFTER]) and row[AFTER] not in seen:
-            gone.append(f"line {number} of {ATTEMPTS} follows one that is not there")
+            problems.append(f"line {number} of {ATTEMPTS} follows one that is not there")
         # Also of a line whose own predecessor is gone: only the gap itself is named, not all that follows it.
         seen.add(line_digest(row))
-    return gone
+    return problems
 
 
 def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str, Any]]) -> list[str]:
-    """The lines that the run's own events name, and that its first start was listed before it ended."""
+    """Problems of the lines that the run's events name, and of the time of its first start."""
     lines = {line_digest(row): row for row in listed}
     named = [row[ATTEMPT] for row in unit.events if ATTEMPT in row and not is_absent(row[ATTEMPT])]
     problems = [f"{ATTEMPTS} lacks or changed a line that the run's events name: {join_first([str(name)[:16] + '…'])}"
@@ -107,7 +107,7 @@ def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str,
 
 
 def _order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> list[str]:
-    """Each start of the run is listed just before it, and after the one before; once one is named, all are."""
+    """Problems of the order: each start is listed before it happens and after the one before; all or none are named."""
     starts = [row for row in unit.events if row.get("kind") in STARTS]
     listed = [(moment(str(row.get("time"))), moment(str(line.get("started_at")))) for row in starts
               if (line := lines.get(str(row.get(ATTEMPT))))]
@@ -124,13 +124,13 @@ def _order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def read_lists(record: Record) -> dict[str, list[dict[str, Any]]]:
-    """Every list of attempts that stands beside a run of the record, by its place; broken ones are left out."""
+    """The lists of attempts beside the runs of the record, by path; broken ones are left out."""
     lists = {}
-    for place in sorted({_place(unit) for unit in record.runs}):
+    for path in sorted({_list_path(unit) for unit in record.runs}):
         try:
-            listed = _read(record, place)
+            listed = _read(record, path)
         except RecordError:
-            continue  # consistency.attempts says so
+            continue  # reported by consistency.attempts
         if listed is not None:
-            lists[place] = listed
+            lists[path] = listed
     return lists

@@ -1,4 +1,4 @@
-"""Level 0: nothing in a record can run, and nothing in it is private."""
+"""Level 0: a record holds nothing that can be run, and nothing private."""
 
 import codecs
 import re
@@ -39,12 +39,12 @@ _OVERLAP_BYTES = 4096
 @check("content.plain", level=0, title="no code, no pickles, no archives: text, JSON, tensors and pictures only",
        units=every_unit, example="a pickle under a checkpoint's name, or behind its tensors")
 def plain(unit: Unit) -> Iterator[CheckFinding]:
-    """By an allow-list of kinds, each looked at: text is UTF-8, tensors are what their header says."""
+    """Every file against an allow-list of kinds, and its content: UTF-8 text, tensors that fit their header."""
     problems = []
     for entry in unit.entries:
         if entry.kind == "file":
             try:
-                _look_at(unit, entry.name)
+                _check_kind(unit, entry.name)
             except RecordError as error:
                 problems.append(str(error))
     yield finding_from(problems, "text, JSON, tensors and pictures only", unit)
@@ -74,7 +74,7 @@ def _search_texts(record: Record, find: Callable[[Unit], CheckFinding]) -> Itera
 
 
 def _leaks(unit: Unit) -> tuple[list[str], list[str]]:
-    """Secrets and home folders in its texts, found in one reading."""
+    """Secrets and home folders in a unit's texts, found in one pass."""
     def find() -> tuple[list[str], list[str]]:
         tokens, homes = set[str](), set[str]()
         for name, text in _own_texts(unit):
@@ -85,7 +85,7 @@ def _leaks(unit: Unit) -> tuple[list[str], list[str]]:
     return unit.cached("leaks", find)
 
 
-def _look_at(unit: Unit, name: str) -> None:
+def _check_kind(unit: Unit, name: str) -> None:
     """Raise `RecordError` unless a file is of an allowed kind and really is of that kind."""
     # An allow-list: a format that nobody thought of is refused, where a list of forbidden ones would let it pass.
     last = name.rpartition("/")[2]
@@ -128,7 +128,7 @@ def _check_png(unit: Unit, name: str) -> None:
 
 
 def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
-    """Pieces of every text file of ours, overlapping so that nothing is lost on a border."""
+    """Pieces of the texts of this project, overlapping so that nothing is lost on a border."""
     for entry in unit.entries:
         if not _is_own_text(entry):
             continue
@@ -140,7 +140,7 @@ def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
                     # What lies in the overlap is found twice; the callers make a set of what they find.
                     before = data[-_OVERLAP_BYTES:]
         except RecordError:
-            continue  # integrity.sums and content.plain say so
+            continue  # reported by integrity.sums and content.plain
 
 
 def _is_own_text(entry: Entry) -> bool:

@@ -62,16 +62,17 @@ def rows(unit: Unit) -> Iterator[CheckFinding]:
     from workings.data.rows import index_digest
     kept = kept_rows(unit)
     digest = index_digest((row["id"], row["digest"]) for row in kept)
-    said = unit.manifest.data_digests.get("rows")
-    problems = [] if digest == said else [f"{ROWS} has digest {digest[:16]}…, the manifest {str(said)[:16]}…"]
+    recorded_digest = unit.manifest.data_digests.get("rows")
+    problems = [] if digest == recorded_digest else [
+        f"{ROWS} has digest {digest[:16]}…, the manifest {str(recorded_digest)[:16]}…"]
     if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != unit.manifest.data_digests:
         problems.append(f"{DATA_DIGESTS} differs from the manifest")
-    problems += _kept_file_problems(unit)
-    if unlearned := [row["id"] for row in kept if row["supervised_tokens"] < 1]:
-        problems.append(f"rows without a supervised token: {join_first(unlearned)}")
-    if unlike := [row["id"] for row in kept if not _turns_agree(row, learns_every_turn(unit))]:
+    problems += _stored_data_problems(unit)
+    if without_supervision := [row["id"] for row in kept if row["supervised_tokens"] < 1]:
+        problems.append(f"rows without a supervised token: {join_first(without_supervision)}")
+    if wrong_turns := [row["id"] for row in kept if not _turns_agree(row, learns_every_turn(unit))]:
         problems.append("learned turns that do not add up to the row's supervised tokens, or that the recipe does "
-                        f"not ask for: {join_first(unlike)}")
+                        f"not ask for: {join_first(wrong_turns)}")
     yield finding_from(problems, f"{len(kept):,} rows", unit)
 
 
@@ -95,7 +96,7 @@ def tokens(unit: Unit) -> Iterator[CheckFinding]:
                 for line, planned in planned_steps(unit) for name, value in planned.counts.items()
                 if name in line and line[name] != value]
     if unit.written_by_train:
-        problems += _place_problems(unit)
+        problems += _position_problems(unit)
     share = unit.manifest.facts.get("padding_share_of_first_epoch")
     if share is not None and not (isinstance(share, float | int) and math.isclose(
             share, batches_of(unit).padding_share(), rel_tol=1e-9, abs_tol=1e-12)):
@@ -104,8 +105,8 @@ def tokens(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{sum(line.tokens for line in unit.steps):,} tokens in {len(unit.steps)} steps", unit)
 
 
-def _place_problems(unit: Unit) -> list[str]:
-    """A checkpoint goes on where the batch after its last step begins."""
+def _position_problems(unit: Unit) -> list[str]:
+    """Problems of the data positions of checkpoints: each is that of the batch after its last step."""
     problems, steps, batches = [], planned_steps(unit), batches_of(unit)
     for name in sorted(unit.files):
         if not name.startswith(CHECKPOINTS + "/") or not name.endswith("/" + STATE):
@@ -115,14 +116,14 @@ def _place_problems(unit: Unit) -> list[str]:
         # Whether the step is one of this run is `consistency.checkpoints`'s to say.
         if type(number) is not int or not 1 <= number <= len(steps) or not isinstance(facts, dict):
             continue
-        after = _following(steps[number - 1][1].at, batches).to_json()
+        after = _next_position(steps[number - 1][1].at, batches).to_json()
         if facts.get("position") != after:
             problems.append(f"{name}: position {str(facts.get('position'))[:60]}, the log ends at {after}")
     return problems
 
 
 def _dropped_problems(unit: Unit) -> list[str]:
-    """A row was dropped for its length, and says so; every other one was kept."""
+    """Problems of dropped rows: each says that it was dropped for its length."""
     data_config = unit.manifest.config_snapshot.get("data")
     section = data_config if isinstance(data_config, dict) else {}
     limit = section.get("max_length")
@@ -154,40 +155,41 @@ def disjoint(unit: Unit) -> Iterator[CheckFinding]:
     if None in trained:
         yield not_checked(f"the index of {run.title} has no digests of questions", unit)
         return
-    asked = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines(PREDICTIONS)}
+    questions = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines(PREDICTIONS)}
     # With a letter that nobody sees a question would have another digest.
-    both = sorted(name for name, prompt in asked.items()
+    trained_items = sorted(name for name, prompt in questions.items()
                   if {prompt_digest(prompt), prompt_digest(visible(prompt))} & trained)
-    problems = [f"{len(both)} of {len(asked)} questions were trained on: {join_first(both)}"] if both else []
-    yield finding_from(problems, f"{len(asked)} questions, none of them among {len(trained):,} trained ones", unit)
+    problems = [f"{len(trained_items)} of {len(questions)} questions were trained on: {join_first(trained_items)}"
+                ] if trained_items else []
+    yield finding_from(problems, f"{len(questions)} questions, none of them among {len(trained):,} trained ones", unit)
 
 
 def visible(text: str) -> str:
-    """A text without letters that nobody sees, and with one form of each that looks the same."""
-    kept = unicodedata.normalize("NFKC", text)
+    """A text without invisible letters, and with one form of letters that look the same."""
+    normalized = unicodedata.normalize("NFKC", text)
     # Cf: zero-width letters and marks of direction; Mn and Me: marks on a letter that no letter of its own stands for.
-    return "".join(letter for letter in kept if unicodedata.category(letter) not in ("Cf", "Mn", "Me"))
+    return "".join(letter for letter in normalized if unicodedata.category(letter) not in ("Cf", "Mn", "Me"))
 
 
 def learns_from_pairs(unit: Unit) -> bool:
-    """Whether a run says that it learned from preference pairs."""
+    """Whether the recorded recipe trains on preference pairs."""
     algorithm = unit.manifest.config_snapshot.get("algorithm")
     return isinstance(algorithm, dict) and algorithm.get("name") == "dpo"
 
 
 def learns_every_turn(unit: Unit) -> bool:
-    """Whether a run says that it learned every turn of the assistant; earlier versions learned the last one only."""
+    """Whether the recorded recipe trains on every turn of the assistant; earlier versions have the last one only."""
     data = unit.manifest.config_snapshot.get("data")
     return isinstance(data, dict) and data.get("learn") == "all"
 
 
-def _kept_file_problems(unit: Unit) -> list[str]:
-    """Data that stood in no file are kept by the run: by their digest, and with the questions of the index."""
+def _stored_data_problems(unit: Unit) -> list[str]:
+    """Problems of data that the run stores because they were in no file, and of the whole row index."""
     problems = []
     for file, name in ((GIVEN_TRACES, "traces"), (GIVEN_ITEMS, "items")):
-        said = unit.manifest.data_digests.get(name)
-        if unit.has(file) and bytes_digest(unit.read(file)) != said:
-            problems.append(f"{file} has another digest than the manifest's {name}, {str(said)[:16]}…")
+        recorded_digest = unit.manifest.data_digests.get(name)
+        if unit.has(file) and bytes_digest(unit.read(file)) != recorded_digest:
+            problems.append(f"{file} has another digest than the manifest's {name}, {str(recorded_digest)[:16]}…")
     index = unit.manifest.facts.get("row_index")
     if index is not None and bytes_digest(unit.read(ROWS)) != index:
         problems.append(f"{ROWS} has another digest than facts.row_index, {str(index)[:16]}…")
@@ -195,7 +197,7 @@ def _kept_file_problems(unit: Unit) -> list[str]:
 
 
 def _turns_agree(row: dict[str, Any], every_turn: bool) -> bool:
-    """Whether the turns that a row of the index learned, where it learned several, are its supervised tokens."""
+    """Whether the trained turns of a row, if there are several, add up to its supervised tokens."""
     from workings.data.rows import question_digests  # needs NumPy, as nothing else does before a record is read
     if "learned_turns" not in row:
         return True
@@ -229,14 +231,14 @@ class PlannedStep:
     """One step as seed and row index imply it."""
 
     at: "Position"
-    """Where its batch begins."""
+    """Data position of its batch."""
     digest: str
     counts: dict[str, int]
-    """Of its line in the log: tokens, supervised tokens, positions."""
+    """Expected counts in its line of the log: tokens, supervised tokens, positions."""
 
 
 def planned_steps(unit: Unit) -> list[tuple[dict[str, Any], PlannedStep]]:
-    """Each line of the log beside its step as it was planned; made once. Raises `RecordError`."""
+    """Each line of the log with its planned step, cached. Raises `RecordError`."""
     return unit.cached("planned steps", lambda: list(_planned(unit)))
 
 
@@ -253,17 +255,17 @@ def _planned(unit: Unit) -> Iterator[tuple[dict[str, Any], PlannedStep]]:
             "tokens": sum(rows[name]["tokens"] for name in ids),
             "supervised_tokens": sum(rows[name]["supervised_tokens"] for name in ids),
             "positions": prod(batches.shape_at(at))})
-        at = _following(at, batches)
+        at = _next_position(at, batches)
 
 
-def _following(at: "Position", batches: "Batches") -> "Position":
-    """Where the batch after this one begins."""
+def _next_position(at: "Position", batches: "Batches") -> "Position":
+    """Data position of the next batch."""
     last = at.batch + 1 == batches.batches_in_epoch(at.epoch)
     return replace(at, epoch=at.epoch + 1, batch=0) if last else replace(at, batch=at.batch + 1)
 
 
 def batches_of(unit: Unit) -> "Batches":
-    """The plan of batches from lengths alone, made once. Raises `RecordError`."""
+    """The plan of batches, cached; it needs the lengths of the rows only. Raises `RecordError`."""
     return unit.cached("batches", lambda: _batches(unit))
 
 

@@ -26,18 +26,19 @@ SPECIAL = ("bos_token", "eos_token", "pad_token")
        example="another tokenizer under the old digest")
 def tokenizer(unit: Unit) -> Iterator[CheckFinding]:
     """`Tokenizer.digest`, made again from the files alone: no library reads what a stranger wrote."""
-    said, name = unit.manifest.data_digests.get("tokenizer"), f"{TOKENIZER}/tokenizer.json"
-    if said is None or not unit.has(name):
+    manifest_digest, name = unit.manifest.data_digests.get("tokenizer"), f"{TOKENIZER}/tokenizer.json"
+    if manifest_digest is None or not unit.has(name):
         yield not_checked(f"no {name} or no digest of it", unit, blocking=False)
         return
     digest = tokenizer_digest(unit.json(name), _object(unit, f"{TOKENIZER}/tokenizer_config.json"))
-    problems = [] if digest == said else [f"{TOKENIZER} has digest {digest[:16]}…, the manifest {said[:16]}…"]
-    yield finding_from(problems, f"digest {said[:16]}…", unit)
+    problems = [] if digest == manifest_digest else [
+        f"{TOKENIZER} has digest {digest[:16]}…, the manifest {manifest_digest[:16]}…"]
+    yield finding_from(problems, f"digest {manifest_digest[:16]}…", unit)
 
 
 def tokenizer_digest(tokenizer: Any, settings: dict[str, Any]) -> str:
     """The digest that a tokenizer with these files has (`workings.models.tokenizer.Tokenizer.digest`)."""
-    # As `Tokenizer` reads them: older files hold a token as an object, and several named templates as a list.
+    # Like `Tokenizer`: older files hold a token as an object, and several named templates as a list.
     template = settings.get("chat_template")
     if isinstance(template, list):
         named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
@@ -65,9 +66,9 @@ def machine(unit: Unit) -> Iterator[CheckFinding]:
     pairs = [(PLAN, "limit_bytes", limit), (MEASURED, "limit_bytes", limit), (PLAN, "devices", device.count),
              (PLAN, "mesh", dict(manifest.mesh)), (MEASURED, "measured_source", manifest.measured_peak_source),
              (PLAN, "recipe", manifest.recipe)]
-    problems += [f"{name} has {key} {str(there[key])[:40]}, the manifest {str(mine)[:40]}"
-                 for name, key, mine in pairs if key in (there := plan if name == PLAN else measured)
-                 and not same_json(there[key], mine)]
+    problems += [f"{name} has {key} {str(file[key])[:40]}, the manifest {str(expected)[:40]}"
+                 for name, key, expected in pairs if key in (file := plan if name == PLAN else measured)
+                 and not same_json(file[key], expected)]
     axes = manifest.config_snapshot.get("mesh")
     problems += [f"the recipe's mesh.{axis[:20]} is {str(size)[:20]}, the manifest's {manifest.mesh.get(axis)}"
                  for axis, size in (axes if isinstance(axes, dict) else {}).items()
@@ -83,23 +84,23 @@ def machine(unit: Unit) -> Iterator[CheckFinding]:
 
 
 def _host_problems(unit: Unit, host: dict[str, Any]) -> list[str]:
-    """On a CPU the device is the machine itself."""
+    """Problems of a run on a CPU, whose device is the machine itself."""
     manifest, problems = unit.manifest, []
     peak, memory = manifest.measured_peak_bytes, host.get("memory_bytes")
     if manifest.actual_device.platform != "cpu":
         return []
     # Engines of other packages may name the processor in another way.
-    ours = manifest.engine_distribution.name == "workings"
-    if ours and host.get("cpu_model", manifest.actual_device.kind) != manifest.actual_device.kind:
+    our_engine = manifest.engine_distribution.name == "workings"
+    if our_engine and host.get("cpu_model", manifest.actual_device.kind) != manifest.actual_device.kind:
         problems.append(f"{ENVIRONMENT} has processor {str(host['cpu_model'])[:40]!r}, the manifest "
                         f"{manifest.actual_device.kind[:40]!r}")
-    if ours and isinstance(manifest.measured_peak_source, str) and manifest.measured_peak_source != PROCESS_PEAK:
+    if our_engine and isinstance(manifest.measured_peak_source, str) and manifest.measured_peak_source != PROCESS_PEAK:
         problems.append(f"measured_peak_source is {manifest.measured_peak_source[:40]!r}, on a CPU {PROCESS_PEAK!r}")
     for name, size in (("memory_limit_bytes", manifest.memory_limit_bytes), ("measured_peak_bytes", peak)):
         if isinstance(size, int) and isinstance(memory, int) and size > memory:
             problems.append(f"{name} is {size:,} on a machine with {memory:,}")
     rows = unit.metrics
-    # A resumed run may have gone on where another source tells the memory.
+    # A resumed run may have continued where memory is measured by another source.
     if not manifest.resumes:
         problems += [f"step {row.get('step')}: memory of {str(row.get('memory_source'))[:40]!r}, the manifest's is of "
                      f"{str(manifest.measured_peak_source)[:40]!r}" for row in rows

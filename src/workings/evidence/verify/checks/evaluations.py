@@ -1,4 +1,4 @@
-"""Levels 1 and 2: a scorecard is what its predictions say, and the predictions score as they claim to."""
+"""Levels 1 and 2: a scorecard follows from its predictions, and the predictions get their recorded scores again."""
 
 import math
 import tempfile
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from workings.config.training import Scorer
 from workings.errors import RecordError, RequestError
-from workings.evidence.verify.limits import AT_ONCE
+from workings.evidence.verify.limits import CHUNK_COMPLETIONS
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import (
     check,
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     from workings.scoring.process import ScoringProcess
 
 ITEM_SECONDS = 4.0
-"""Time limit for scoring one completion here, in seconds; it takes a millisecond."""
+"""Time limit for scoring one completion, in seconds; usually it takes a millisecond."""
 MAX_AT_LIMIT = 2
-"""Completions of a record at the time limit after which scoring is given up."""
+"""Completions at the time limit after which a record is not scored further."""
 MAX_PROCESSES = 20
-"""Processes that are started to score a record: one after the other, a third of a second each."""
+"""Processes that may be started to score a record; each start takes a third of a second."""
 OUR_SCORERS: tuple[str, ...] = get_args(Scorer)
 """Scorers that come with this project. A person's own scorer is code, and code of a record is never run."""
 _LIMITS = ("time limit", "the scoring process died")
-"""Errors that depend on the machine: there, only the score of 0 is compared."""
-# A prediction's line repeats its item under these keys, so that items are digested again without their file.
+"""Errors that depend on the machine; of a completion with one only the score of 0 is compared."""
+# Keys under which a prediction's line repeats its item, so that the digest of the items needs no file of them.
 _ITEM_KEYS = ("id", "prompt", "section", "category", "difficulty", "cluster", "aliases", "tolerance")
 _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "steps_valid")
 
@@ -77,12 +77,12 @@ def items(unit: Unit) -> Iterator[CheckFinding]:
     """The digest over the items, made again from what each prediction says about its item."""
     # Imported here, and in the functions below: levels 0 and 1 need no scorer and should not wait for one.
     from workings.scoring.items import items_digest
-    asked, named = _items(unit), unit.json_object(EVALUATION_CONFIG).get("items")
-    said = named.get("digest") if isinstance(named, dict) else None
-    digest = items_digest(asked)
-    problems = [] if digest == said else [
-        f"items have digest {digest[:16]}…, {EVALUATION_CONFIG} names {str(said)[:16]}…"]
-    yield finding_from(problems, f"{len(asked)} items", unit)
+    answered_items, recorded_items = _items(unit), unit.json_object(EVALUATION_CONFIG).get("items")
+    recorded_digest = recorded_items.get("digest") if isinstance(recorded_items, dict) else None
+    digest = items_digest(answered_items)
+    problems = [] if digest == recorded_digest else [
+        f"items have digest {digest[:16]}…, {EVALUATION_CONFIG} names {str(recorded_digest)[:16]}…"]
+    yield finding_from(problems, f"{len(answered_items)} items", unit)
 
 
 @record_check("recompute.scores", level=2,
@@ -94,9 +94,11 @@ def scores(record: Record) -> Iterator[CheckFinding]:
 
     def find(unit: Unit) -> Iterator[CheckFinding]:
         settings = _settings(unit)
-        why = settings if isinstance(settings, str) else scoring.given_up(settings) or unit.tree.scoring.why_over
-        if isinstance(settings, str) or why:
-            yield not_checked(why, unit)
+        if isinstance(settings, str):
+            yield not_checked(settings, unit)
+            return
+        if reason := scoring.reason_not_scored(settings) or unit.tree.scoring.reason_over:
+            yield not_checked(reason, unit)
             return
         try:
             problems, count, limited, why_less = _scored_again(unit, scoring.process(settings), scoring)
@@ -144,22 +146,22 @@ def summary(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, "every cell equal", unit)
 
 
-def differences(recorded: Any, again: Any, place: str = "$") -> list[str]:
-    """Places where two JSON values differ; floats may differ in the last bits (another machine's library)."""
+def differences(recorded: Any, again: Any, path: str = "$") -> list[str]:
+    """Differences of two JSON values; floats may differ in the last bits (another machine's library)."""
     if isinstance(recorded, dict) and isinstance(again, dict):
-        one_sided = [f"{place}.{key[:60]} is on one side only" for key in sorted(recorded.keys() ^ again.keys())]
+        one_sided = [f"{path}.{key[:60]} is on one side only" for key in sorted(recorded.keys() ^ again.keys())]
         return one_sided + [difference for key in sorted(recorded.keys() & again.keys())
-                            for difference in differences(recorded[key], again[key], f"{place}.{key[:60]}")]
+                            for difference in differences(recorded[key], again[key], f"{path}.{key[:60]}")]
     # Lists of different lengths fall through to the last line and are reported as one difference.
     if isinstance(recorded, list) and isinstance(again, list) and len(recorded) == len(again):
-        return [difference for index, (one, other) in enumerate(zip(recorded, again, strict=True))
-                for difference in differences(one, other, f"{place}[{index}]")]
+        return [difference for index, (before, after) in enumerate(zip(recorded, again, strict=True))
+                for difference in differences(before, after, f"{path}[{index}]")]
     numbers = isinstance(recorded, int | float) and isinstance(again, int | float)
     if numbers and not isinstance(recorded, bool) and not isinstance(again, bool):
         return [] if math.isclose(recorded, again, rel_tol=1e-12, abs_tol=1e-12) else [
-            f"{place} is {recorded!r}, computed again {again!r}"]
+            f"{path} is {recorded!r}, computed again {again!r}"]
     return [] if same_json(recorded, again) else [
-        f"{place} is {str(recorded)[:40]!r}, computed again {str(again)[:40]!r}"]
+        f"{path} is {str(recorded)[:40]!r}, computed again {str(again)[:40]!r}"]
 
 
 def _part_problems(part: str, cells: Any, rows: list[dict[str, Any]]) -> list[str]:
@@ -174,35 +176,36 @@ def _part_problems(part: str, cells: Any, rows: list[dict[str, Any]]) -> list[st
             for problem in _cell_problems(f"per_{part}.{name[:40]}", cells[name], group)]
 
 
-def _cell_problems(place: str, cell: Any, rows: list[dict[str, Any]]) -> list[str]:
+def _cell_problems(cell_name: str, cell: Any, rows: list[dict[str, Any]]) -> list[str]:
     values = [float(row["score"]) for row in rows if is_score(row.get("score"))]
     if not isinstance(cell, dict) or not values or len(values) != len(rows):
-        return [f"{place}: no cell, or predictions without scores"]
+        return [f"{cell_name}: no cell, or predictions without scores"]
     # An item counts as right only with the full score; the mean takes partial scores as they are.
     correct = sum(value == 1.0 for value in values)
-    # A scorecard's mean is a plain sum, which rounds, and this one is exact: so they are compared below with some room.
-    again = {"n": len(values), "correct": correct, "mean": math.fsum(values) / len(values)}
-    return [f"{place}.{key} is {str(cell.get(key))[:30]}, the predictions give {value}" for key, value in again.items()
+    # A scorecard's mean is of a plain sum, which rounds, and this one is exact: so they are compared with a tolerance.
+    expected = {"n": len(values), "correct": correct, "mean": math.fsum(values) / len(values)}
+    return [f"{cell_name}.{key} is {str(cell.get(key))[:30]}, the predictions give {value}"
+            for key, value in expected.items()
             if not isinstance(cell.get(key), int | float) or not math.isclose(cell[key], value, rel_tol=1e-9)]
 
 
 def _items(unit: Unit) -> "list[Item]":
-    """The items in their order, from what the predictions say about them."""
+    """The items in their order, as the predictions repeat them."""
     from workings.scoring.items import Item, item_from_json
-    asked: dict[str, Item] = {}
+    items: dict[str, Item] = {}
     for number, row in enumerate(unit.lines(PREDICTIONS), start=1):
         try:
             item = item_from_json(_item_facts(row))
         except (ValueError, TypeError, KeyError) as error:
             raise RecordError(f"{unit.tree_path(PREDICTIONS)}, line {number}: {str(error)[:100]}") from None
         # With several samples an item stands on several lines, which have to describe the same question.
-        if asked.setdefault(item.id, item) != item:
+        if items.setdefault(item.id, item) != item:
             raise RecordError(f"{unit.tree_path(PREDICTIONS)}, line {number}: another item {item.id[:60]!r} before it")
-    return list(asked.values())
+    return list(items.values())
 
 
 def _item_facts(row: dict[str, Any]) -> dict[str, Any]:
-    """What a prediction's line says about its item, under the item's own keys."""
+    """The item in a prediction's line, under the item's own keys."""
     extra = loads(row["item_extra"]) if isinstance(row.get("item_extra"), str) else {}
     if not isinstance(extra, dict):
         raise ValueError("item_extra is no object")
@@ -226,16 +229,16 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
     if name not in OUR_SCORERS or name not in SCORERS:
         return f"scorer {name[:80]!r} is not one of this project's; its code is not run"
     # Another version of the rules may honestly find another answer, so a difference would prove nothing.
-    there = extraction.get("version")
-    if there not in KNOWN_VERSIONS:
-        return (f"answers were extracted by version {str(there)[:20]!r}, this knows "
+    extraction_version = extraction.get("version")
+    if extraction_version not in KNOWN_VERSIONS:
+        return (f"answers were extracted by version {str(extraction_version)[:20]!r}, this knows "
                 f"{' and '.join(map(str, KNOWN_VERSIONS))}")
     try:
-        here = get_scorer(name, there).version
+        scorer_version = get_scorer(name, extraction_version).version
     except RequestError as error:
         return f"{error.given}: {error.try_next}"
-    if scorer.get("version") != here:
-        return f"scorer {name!r}: version {str(scorer.get('version'))[:100]!r} there, {here!r} here"
+    if scorer.get("version") != scorer_version:
+        return f"scorer {name!r}: version {str(scorer.get('version'))[:100]!r} there, {scorer_version!r} here"
     rules = extraction.get("rules")
     # Records say so since version 2.
     steps = config.get("steps", {"version": 1})
@@ -246,14 +249,14 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
         settings = EvaluationSettings(
             scorer=name, rules=tuple(rules) if isinstance(rules, list) else (), form=str(config.get("form")),
             max_completion_chars=int(limits["max_completion_chars"]), item_seconds=ITEM_SECONDS,
-            steps_version=steps_version, extraction_version=there)
+            steps_version=steps_version, extraction_version=extraction_version)
     except (RequestError, KeyError, TypeError, ValueError) as error:
         raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: {str(error)[:120]}") from None
     return settings
 
 
 class _Scoring:
-    """One process that scores for all evaluations with the same settings, and bounds on what a whole record may cost.
+    """A process that scores all evaluations with the same settings, with limits on the cost of a whole record.
 
     Use as a context manager.
     """
@@ -271,8 +274,8 @@ class _Scoring:
     def __exit__(self, *unused: object) -> None:
         self._end()
 
-    def given_up(self, settings: "EvaluationSettings") -> str:
-        """Why an evaluation is not scored; empty where it is."""
+    def reason_not_scored(self, settings: "EvaluationSettings") -> str:
+        """Why an evaluation is not scored; empty if it is scored."""
         if self.at_limit > MAX_AT_LIMIT:
             return f"not scored: {self.at_limit} completions before it reached the time limit"
         if self._started >= MAX_PROCESSES and settings.for_scoring() != self._settings:
@@ -296,21 +299,21 @@ class _Scoring:
 
 def _scored_again(unit: Unit, process: "ScoringProcess",
                   scoring: _Scoring) -> tuple[list[str], int, list[str], str]:
-    """What is wrong, how many were scored, which failed there at a limit and not here, and why the rest was not."""
+    """Problems, number of scored completions, completions with a limit that was not met, and why scoring stopped."""
     by_id = {item.id: item for item in _items(unit)}
     rows, problems = [], []
     for row in unit.lines(PREDICTIONS):
-        # An over-long completion is kept cut, with the digest of the whole: it was not scored, and its score has to be
-        # 0.
+        # An over-long completion is stored shortened, with the digest of the whole text: it was not scored, and its
+        # score has to be 0.
         if isinstance(row.get("completion"), str) and "completion_sha256" not in row:
             rows.append(row)
         elif row.get("score") != 0:
             problems.append(f"{str(row.get('id'))[:60]}: no completion, and a score of {row.get('score')}")
     limited: list[str] = []
-    for start in range(0, len(rows), AT_ONCE):
-        if why := unit.tree.scoring.why_over:
-            return problems, start, limited, why
-        chunk = rows[start:start + AT_ONCE]
+    for start in range(0, len(rows), CHUNK_COMPLETIONS):
+        if reason := unit.tree.scoring.reason_over:
+            return problems, start, limited, reason
+        chunk = rows[start:start + CHUNK_COMPLETIONS]
         with unit.tree.scoring.measured():
             judgements = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
                                         for row in chunk])
@@ -328,7 +331,7 @@ def _scored_again(unit: Unit, process: "ScoringProcess",
 def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> list[str]:
     name = str(row.get("id"))[:60]
     error = str(row.get("error", ""))
-    # A time limit depends on the machine: the recorded error is believed, as long as it earned nothing.
+    # A time limit depends on the machine: the recorded error is accepted if the score is 0.
     if error.startswith(_LIMITS):
         return [f"{name}: {error}, and a score of {row.get('score')}"] if row.get("score") != 0 else []
     # One version of a scorer fails on a text or does not, whatever the machine.
@@ -342,5 +345,5 @@ def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> list[str]:
     extracted = row.get("extracted")
     pairs.append(("extracted", "" if is_absent(extracted) else extracted, judgement.extracted))
     # Both sides through canonical JSON, in which 1.0 and 1 are the same number.
-    return [f"{name}: {key} is {str(there)[:30]!r}, scored again {str(here)[:30]!r}" for key, there, here in pairs
-            if line(there) != line(here)]
+    return [f"{name}: {key} is {str(recorded)[:30]!r}, scored again {str(scored)[:30]!r}"
+            for key, recorded, scored in pairs if line(recorded) != line(scored)]

@@ -40,9 +40,9 @@ def names(record: Record) -> Iterator[CheckFinding]:
                 problems.append(f"{shown(entry.name)}: a link or a special file")
             elif entry.kind == "folder" and unit.tree_path(entry.name) not in filled:
                 problems.append(f"{shown(entry.name)}: an empty folder")
-            problems += _problems_of(lambda name=entry.name: check_relative(name))
+            problems += _record_errors(lambda name=entry.name: check_relative(name))
         # On macOS and Windows two names that differ in case are one file, and unpacking would lose one of them.
-        problems += _problems_of(lambda: refuse_same_but_for_case([entry.name for entry in unit.entries]))
+        problems += _record_errors(lambda: refuse_same_but_for_case([entry.name for entry in unit.entries]))
         yield finding_from(problems, f"{len(unit.entries)} plain names", unit)
     return for_each_unit(record.units, find)
 
@@ -54,12 +54,12 @@ def sealed(unit: Unit) -> Iterator[CheckFinding]:
     problems = [f"{name} is missing" for name in (SUMS, SEAL) if not unit.has(name)]
     if not problems:
         seal = unit.seal
-        # Read for its form alone: sums that cannot be parsed raise here.
+        # Read for its form alone: invalid sums raise here.
         _ = unit.sums
         if seal["root"] != unit.root:
             problems.append(f"{SEAL} names root {str(seal['root'])[:16]}…, {SUMS} has {unit.root[:16]}…")
         # A run that called itself an evaluation would escape every check that is made for runs.
-        if seal["unit"] != (expected := _kind_by_place(unit, str(seal["unit"]))):
+        if seal["unit"] != (expected := _kind_by_location(unit, str(seal["unit"]))):
             problems.append(f"{SEAL} says {str(seal['unit'])[:20]!r}, its place and files say {expected!r}")
     yield finding_from(problems, f"root {unit.root}" if not problems else "", unit)
 
@@ -80,20 +80,20 @@ def missing(unit: Unit) -> Iterator[CheckFinding]:
 def extra(record: Record) -> Iterator[CheckFinding]:
     """Files against names in the sums: added and renamed ones; beside the runs only the list of attempts is loose."""
     def find(unit: Unit) -> Iterator[CheckFinding]:
-        more = [f"{shown(name)} is in no sums" for name in sorted(unit.files) if name not in unit.sums]
-        yield finding_from(more, f"{len(unit.files)} files there and listed", unit)
+        problems = [f"{shown(name)} is in no sums" for name in sorted(unit.files) if name not in unit.sums]
+        yield finding_from(problems, f"{len(unit.files)} files there and listed", unit)
     yield from for_each_unit(record.units, find)
     # An unfinished run beside sealed ones is normal while something trains, so it is named and blocks no level.
     if unfinished := sorted({entry.name.split("/")[0] for entry in record.unowned_entries
                              if PARTIAL_SUFFIX in entry.name}):
         yield not_checked(f"not sealed, so not verified: {join_first(unfinished)}", blocking=False)
     attested = {entry.name for run in record.runs for entry in record.attest(run).values()}
-    lists = {f"{run.path.rpartition('/')[0]}/{ATTEMPTS}" for run in record.runs}
-    loose = [shown(entry.name) for entry in record.unowned_entries
-             if entry.kind != "folder" and not _may_be_loose(entry.name) and entry.name not in attested
-             and entry.name not in lists]
-    if loose:
-        yield not_checked(f"outside every seal: {join_first(loose)}", blocking=False)
+    attempt_lists = {f"{run.path.rpartition('/')[0]}/{ATTEMPTS}" for run in record.runs}
+    outside = [shown(entry.name) for entry in record.unowned_entries
+             if entry.kind != "folder" and not _may_be_unowned(entry.name) and entry.name not in attested
+             and entry.name not in attempt_lists]
+    if outside:
+        yield not_checked(f"outside every seal: {join_first(outside)}", blocking=False)
 
 
 @check("integrity.sums", level=0, title="every file's bytes are those that were sealed", units=every_unit,
@@ -103,7 +103,7 @@ def sums(unit: Unit) -> Iterator[CheckFinding]:
     problems, hashed = [], 0
     for name, expected in unit.sums.items():
         if not unit.has(name):
-            continue  # integrity.missing says so
+            continue  # reported by integrity.missing
         try:
             # The one place where all bytes are read: in pieces, so that a checkpoint needs no more memory than a
             # text.
@@ -135,39 +135,39 @@ def checkpoints(unit: Unit) -> Iterator[CheckFinding]:
               example="all losses invented and everything sealed again: the root is not the published one")
 def anchor(record: Record) -> Iterator[CheckFinding]:
     """The root against `--expect-root`: whoever can change files can seal them again, not a digest kept elsewhere."""
-    given = record.expect_root.strip().lower()
-    if not given:
+    expected = record.expect_root.strip().lower()
+    if not expected:
         yield not_checked(f"not anchored: no digest was given to compare with; the root digest is {record.root}",
                           blocking=False)
         return
-    # The kept digest may be that of one run, which was published before the others joined it in a folder or a pack.
-    covered = [unit for unit in record.units if unit.root == given]
-    if given == record.root:
-        yield passed(f"anchored: everything stands under the expected root {given}")
+    # The expected digest may be that of one run, published before others were added to the folder or pack.
+    covered = [unit for unit in record.units if unit.root == expected]
+    if expected == record.root:
+        yield passed(f"anchored: everything stands under the expected root {expected}")
     elif not covered:
-        yield failed(f"root digest {record.root} was found, {given[:80]} was expected")
+        yield failed(f"root digest {record.root} was found, {expected[:80]} was expected")
     else:
-        yield passed(f"anchored: {covered[0].title} has the expected root {given}", covered[0])
-        # The other units are said not to be anchored: a digest of one run tells nothing about its neighbours.
+        yield passed(f"anchored: {covered[0].title} has the expected root {expected}", covered[0])
+        # The other units are reported as not anchored: a digest of one run says nothing about its neighbours.
         others = [unit.title for unit in record.units if unit not in covered]
-        # Units inside the anchored run name its root; another run beside it was published by nobody.
+        # Units inside the anchored run name its root; another run beside it is not covered at all.
         beside = [unit for unit in record.units if unit not in covered and unit.parent not in covered]
         yield not_checked(f"not anchored by that digest: {join_first(others)}; the digest over all is {record.root}",
                           blocking=bool(beside))
 
 
-def _problems_of(look: object) -> list[str]:
+def _record_errors(function: object) -> list[str]:
     try:
-        look()  # type: ignore[operator]
+        function()  # type: ignore[operator]
     except RecordError as error:
         return [str(error)]
     return []
 
 
-def _kind_by_place(unit: Unit, said: str) -> str:
+def _kind_by_location(unit: Unit, sealed_kind: str) -> str:
     if unit.parent is not None:
         return unit.path[len(unit.parent.path):].lstrip("/").split("/")[0]
-    return "run" if unit.has(MANIFEST) or said == "run" else said
+    return "run" if unit.has(MANIFEST) or sealed_kind == "run" else sealed_kind
 
 
 def _checkpoint_problems(unit: Unit, folder: str) -> list[str]:
@@ -179,18 +179,19 @@ def _checkpoint_problems(unit: Unit, folder: str) -> list[str]:
         commit = parse_commit(unit.read(f"{folder}/{COMMIT}"), int(name[5:]))
     except RecordError as error:
         return [f"{folder}: {error}"]
-    # Tensors that a pack leaves out count as there: commit and sums still have to agree about their digests.
-    there = {entry[len(folder) + 1:] for entry in (*unit.files, *unit.external_files) if entry.startswith(folder + "/")}
-    there -= {COMMIT}
+    # Tensors that a pack leaves out count as present: commit and sums still have to agree about their digests.
+    present = {entry[len(folder) + 1:] for entry in (*unit.files, *unit.external_files)
+               if entry.startswith(folder + "/")}
+    present -= {COMMIT}
     problems = [f"{folder}/{shown(file)}: in the commit or in the folder, not in both"
-                for file in sorted(there ^ set(commit))]
-    for file in there & set(commit):
-        full = f"{folder}/{file}"
-        size = unit.external_files[full] if full in unit.external_files else unit.files[full].size
-        if unit.sums.get(full) != commit[file]["sha256"] or size != commit[file]["bytes"]:
-            problems.append(f"{full}: differs from its commit")
+                for file in sorted(present ^ set(commit))]
+    for file in present & set(commit):
+        path = f"{folder}/{file}"
+        size = unit.external_files[path] if path in unit.external_files else unit.files[path].size
+        if unit.sums.get(path) != commit[file]["sha256"] or size != commit[file]["bytes"]:
+            problems.append(f"{path}: differs from its commit")
     return problems
 
 
-def _may_be_loose(name: str) -> bool:
+def _may_be_unowned(name: str) -> bool:
     return name == ATTEMPTS or PARTIAL_SUFFIX in name

@@ -1,4 +1,4 @@
-"""Levels 0 and 1: notes have their form, are about the run they stand in, and contradict nothing that it recorded."""
+"""Levels 0 and 1: notes have their form, are about the run around them, and do not contradict its record."""
 
 from collections.abc import Iterator
 
@@ -11,12 +11,12 @@ from workings.record.layout import NOTE
 
 
 def notes_of(record: Record) -> list[Unit]:
-    """All notes, those of a run in their order."""
-    def place(unit: Unit) -> tuple[str, int]:
+    """All notes, by run and number."""
+    def run_and_number(unit: Unit) -> tuple[str, int]:
         name = unit.path.rpartition("/")[2]
         # By number and not by name: as texts, note 10 would come before note 2.
         return (unit.parent.path if unit.parent else "", int(name) if NUMBER.fullmatch(name) else 0)
-    return sorted((unit for unit in record.units if unit.kind == "notes"), key=place)
+    return sorted((unit for unit in record.units if unit.kind == "notes"), key=run_and_number)
 
 
 @check("form.notes", level=0, title="notes have their form", units=notes_of,
@@ -42,6 +42,6 @@ def consistent(unit: Unit) -> Iterator[CheckFinding]:
     # A note that is older than its run could not know what the run recorded, and could pretend to have foreseen it.
     if moment(note["written_at"]) < moment(run.manifest.finished_at):
         problems.append("written before the run had finished")
-    problems += [f"{key}: the run itself recorded {str(there)[:40]!r}" for key in sorted(note["facts"])
-                 if (there := recorded_value(run.manifest, key)) is not None]
+    problems += [f"{key}: the run itself recorded {str(recorded)[:40]!r}" for key in sorted(note["facts"])
+                 if (recorded := recorded_value(run.manifest, key)) is not None]
     yield finding_from(problems, f"said at {note['written_at']}", unit)

@@ -1,4 +1,4 @@
-"""A pack holds exactly the units that it lists, misses nothing but tensors, and its texts say what its records say."""
+"""Levels 0 to 2: a pack holds the units that it lists, lacks only tensors, and its texts follow from its records."""
 
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -39,12 +39,12 @@ CARDS, RECIPES = "model_cards", "recipes"
 def units(pack: Unit) -> Iterator[CheckFinding]:
     """The pack's list against the units that are there: no run and no evaluation was added or taken away."""
     listed, _ = parse_pack(pack.json(PACK))
-    here = {_below(pack, unit): unit for unit in pack.record.units if unit is not pack and unit.path.startswith(
+    here = {_path_in(pack, unit): unit for unit in pack.record.units if unit is not pack and unit.path.startswith(
         pack.tree_path(""))}
-    problems = [f"{shown(place)} is listed and not here" for place in sorted(listed.keys() - here.keys())]
-    problems += [f"{shown(place)} is here and not listed" for place in sorted(here.keys() - listed.keys())]
-    problems += [f"{shown(place)} has another root than the one listed" for place in sorted(here.keys() & listed)
-                 if not here[place].has(SUMS) or here[place].root != listed[place]]
+    problems = [f"{shown(path)} is listed and not here" for path in sorted(listed.keys() - here.keys())]
+    problems += [f"{shown(path)} is here and not listed" for path in sorted(here.keys() - listed.keys())]
+    problems += [f"{shown(path)} has another root than the one listed" for path in sorted(here.keys() & listed)
+                 if not here[path].has(SUMS) or here[path].root != listed[path]]
     # A seal in the pack's own files would look like a checked run to a reader, and no check would have opened it.
     problems += [f"{shown(name)}: a unit where none may stand, so nothing in it was checked"
                  for name in sorted(pack.files) if name.rpartition("/")[2] in (SEAL, SUMS, MANIFEST)]
@@ -54,7 +54,7 @@ def units(pack: Unit) -> Iterator[CheckFinding]:
 @check("integrity.by_digest", level=0, title="only a checkpoint's tensors are named by digest", units=every_pack,
        example="a training log left out of a pack as if it were weights")
 def by_digest(pack: Unit) -> Iterator[CheckFinding]:
-    """What is named by its digest is not here and was not hashed: neither missing nor checked."""
+    """Files that the pack names by digest: they are not here and were not hashed, so neither missing nor checked."""
     _, rows = parse_pack(pack.json(PACK))
     runs = _runs_in(pack)
     present = [f"{shown(run.tree_path(name))}: here, and the pack names such files by digest" for run in runs.values()
@@ -85,12 +85,13 @@ def by_digest(pack: Unit) -> Iterator[CheckFinding]:
 def texts(pack: Unit) -> Iterator[CheckFinding]:
     """The README written again, where it is of the form that this version writes; each recipe against its run's."""
     runs = _runs_in(pack)
-    recipes = {f"{RECIPES}/{place.rpartition('/')[2]}.yaml": run for place, run in runs.items()}
-    there = {name for name in pack.files if name.startswith(f"{RECIPES}/")}
-    problems = [f"{shown(name)} is here, and not the recipe of a run" if name in there else
-                f"{shown(name)} is missing" for name in sorted(there ^ recipes.keys())]
+    recipes = {f"{RECIPES}/{path.rpartition('/')[2]}.yaml": run for path, run in runs.items()}
+    packed_recipes = {name for name in pack.files if name.startswith(f"{RECIPES}/")}
+    problems = [f"{shown(name)} is here, and not the recipe of a run" if name in packed_recipes else
+                f"{shown(name)} is missing" for name in sorted(packed_recipes ^ recipes.keys())]
     problems += [f"{name} is not the recipe of {shown(run.path)}" for name, run in sorted(recipes.items())
-                 if name in there and pack.read(name, MAX_DOCUMENT_BYTES) != run.read(RECIPE, MAX_DOCUMENT_BYTES)]
+                 if name in packed_recipes
+                 and pack.read(name, MAX_DOCUMENT_BYTES) != run.read(RECIPE, MAX_DOCUMENT_BYTES)]
     form = pack.json(PACK).get("readme")
     if form != README_FORM:
         yield not_checked(f"a README of form {shown(str(form))}, this version writes {README_FORM}", pack,
@@ -129,15 +130,15 @@ def cards(pack: Unit) -> Iterator[CheckFinding]:
         return
     problems = []
     packed = _runs_in(pack)
-    for place, run in packed.items():
+    for path, run in packed.items():
         name = f"{CARDS}/{run.path.rpartition('/')[2]}.md"
         evaluations = {unit.path.rpartition("/")[2]: {"summary": unit.json(EVALUATION_SUMMARY),
                                                        "config": unit.json(EVALUATION_CONFIG)}
                        for unit in pack.record.evaluations if unit.parent is run}
         # The card is a function of the pack.record, so an edited number shows as a difference whatever its claim says.
-        again = model_card(name, place, run.manifest, run.root, evaluations).text
+        again = model_card(name, path, run.manifest, run.root, evaluations).text
         if pack.read(name, MAX_DOCUMENT_BYTES) != again.encode("utf-8"):
-            problems.append(f"{name} is not the card of {place}")
+            problems.append(f"{name} is not the card of {path}")
     yield finding_from(problems, f"{len(packed)} cards made again", pack)
 
 
@@ -149,12 +150,12 @@ def comparison(pack: Unit) -> Iterator[CheckFinding]:
         return
     recorded = pack.json(COMPARISON)
     sides = [recorded.get(side, {}).get("path") for side in ("a", "b")] if isinstance(recorded, dict) else []
-    both = [next((unit for unit in pack.record.evaluations if _below(pack, unit) == side), None) for side in sides]
+    both = [next((unit for unit in pack.record.evaluations if _path_in(pack, unit) == side), None) for side in sides]
     if len(both) != 2 or both[0] is None or both[1] is None:
         yield failed(f"{COMPARISON} names evaluations that are not here", pack)
         return
     again = compared_again(pack, both[0], both[1], recorded)
-    yield finding_from([f"{COMPARISON}: {place}" for place in differences(recorded, again)],
+    yield finding_from([f"{COMPARISON}: {path}" for path in differences(recorded, again)],
                        f"{shown(str(recorded.get('verdict')))}, every number equal", pack)
 
 
@@ -171,17 +172,17 @@ def compared_again(pack: Unit, a: Unit, b: Unit, recorded: Mapping[str, Any]) ->
     with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
         records = []
         for number, unit in enumerate((a, b)):
-            run, place = unit.parent, Path(folder, str(number))
+            run, path = unit.parent, Path(folder, str(number))
             if run is None:
-                place /= _checked_name(unit)
-                place.mkdir(parents=True)
+                path /= _checked_name(unit)
+                path.mkdir(parents=True)
             else:
-                place = place / _checked_name(run) / "eval" / _checked_name(unit)
-                place.mkdir(parents=True)
-                place.parent.parent.joinpath(MANIFEST).write_bytes(run.read(MANIFEST))
+                path = path / _checked_name(run) / "eval" / _checked_name(unit)
+                path.mkdir(parents=True)
+                path.parent.parent.joinpath(MANIFEST).write_bytes(run.read(MANIFEST))
             for name in (EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SUMS):
-                (place / name).write_bytes(unit.read(name))
-            records.append(EvaluationRecord(place))
+                (path / name).write_bytes(unit.read(name))
+            records.append(EvaluationRecord(path))
         try:
             compared = compare_records(*records)
             # A pack that was made before comparisons had flips holds their first form, under its seal.
@@ -190,21 +191,22 @@ def compared_again(pack: Unit, a: Unit, b: Unit, recorded: Mapping[str, Any]) ->
             raise RecordError(f"cannot be compared ({str(error)[:100]})") from None
     for side, unit in (("a", a), ("b", b)):
         if side in value:
-            value[side]["path"] = _below(pack, unit)
+            value[side]["path"] = _path_in(pack, unit)
     return value
 
 
 def _readme(pack: Unit, runs: Mapping[str, Unit]) -> str:
-    """What this version writes of these records."""
-    said: Any = pack.json(PACK)
+    """The README that this version writes for these records."""
+    contents: Any = pack.json(PACK)
     compared: Any = pack.json(COMPARISON) if pack.has(COMPARISON) else {}
-    # Of `runs/a/eval/items` the README compares `runs/a`.
+    # The README names the run: `runs/a` for `runs/a/eval/items`.
     sides = ["/".join(str(compared[side]["path"]).split("/")[:2]) for side in ("a", "b") if side in compared]
     return readme(
-        str(said["workings_version"]), {place: PackedRun(
+        str(contents["workings_version"]), {path: PackedRun(
             root=run.root, manifest=run.manifest, asked=run.json(OVERRIDES) if run.has(OVERRIDES) else {})
-            for place, run in runs.items()},
-        compared=sides, by_digest=bool(said["by_digest"]), has_report=pack.has(REPORT), has_writeup=pack.has(WRITEUP))
+            for path, run in runs.items()},
+        compared=sides, by_digest=bool(contents["by_digest"]), has_report=pack.has(REPORT),
+        has_writeup=pack.has(WRITEUP))
 
 
 def _checked_name(unit: Unit) -> str:
@@ -216,16 +218,16 @@ def _checked_name(unit: Unit) -> str:
 
 
 def _runs_in(pack: Unit) -> dict[str, Unit]:
-    """Runs of a pack by their place in it."""
-    return {_below(pack, run): run for run in pack.record.runs if run.path.startswith(pack.tree_path(""))}
+    """Runs of a pack by their path in it."""
+    return {_path_in(pack, run): run for run in pack.record.runs if run.path.startswith(pack.tree_path(""))}
 
 
-def _below(pack: Unit, unit: Unit) -> str:
+def _path_in(pack: Unit, unit: Unit) -> str:
     return unit.path[len(pack.path):].lstrip("/")
 
 
 def _documents(pack: Unit) -> list[str]:
-    """Texts whose numbers are looked at."""
+    """Names of the texts whose numbers are checked."""
     return sorted(name for name in pack.files if name in (REPORT, WRITEUP)
                   or (name.startswith(CARDS + "/") and name.endswith(".md")))
 

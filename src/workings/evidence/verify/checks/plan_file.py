@@ -1,4 +1,4 @@
-"""Level 1: the plan before launch, what was measured, and the manifest tell the same story."""
+"""Level 1: the plan before launch, the measurement and the manifest agree."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ from workings.record.memory_use import growth, memory_sentence
 from workings.record.values import Absent
 
 PEAK_SLACK = 0.02
-"""Share by which what a process holds and its highest peak, which the kernel counts apart, may differ."""
+"""Tolerance, as a share, between a process's memory and its peak, which the kernel counts separately."""
 
 
 @check("consistency.plan", level=1, title="prediction, measurement and manifest agree; a forced run says so",
@@ -25,34 +25,34 @@ def plan(unit: Unit) -> Iterator[CheckFinding]:
     if not unit.has(PLAN):
         yield not_checked(f"no {PLAN}", unit, blocking=False)
         return
-    before = _object(unit, PLAN)
-    if before is None:  # `form.json` says what is wrong with it
+    planned = _object_or_none(unit, PLAN)
+    if planned is None:  # `form.json` reports its problem
         yield not_checked(f"{PLAN} is not a JSON object", unit, blocking=False)
         return
-    peak, facts = before.get("peak_bytes"), unit.manifest.facts
+    peak, facts = planned.get("peak_bytes"), unit.manifest.facts
     problems = []
     # A plan that does not say whether it fits contradicts nothing.
-    if isinstance(fits := before.get("fits"), bool) and not same_json(facts.get("forced", False), not fits):
+    if isinstance(fits := planned.get("fits"), bool) and not same_json(facts.get("forced", False), not fits):
         problems.append(f"{PLAN} says that it {'fits' if fits else 'does not fit'}, and facts.forced is "
                         f"{str(facts.get('forced'))[:20]}")
     if facts.get("predicted_peak_bytes", peak) != peak:
         problems.append(f"{PLAN} predicts {peak}, the manifest {facts['predicted_peak_bytes']}")
     if unit.written_by_train:
-        problems += _plan_problems(unit, before)
+        problems += _plan_problems(unit, planned)
     if not unit.has(MEASURED):  # records made before it existed
         yield finding_from(problems, f"predicted {peak}, nothing measured beside it", unit)
         return
-    after = _object(unit, MEASURED) or {}
-    problems += _measured_problems(unit, peak, after)
-    problems += _growth_problems(unit, peak, after)
+    measured = _object_or_none(unit, MEASURED) or {}
+    problems += _measured_problems(unit, peak, measured)
+    problems += _growth_problems(unit, peak, measured)
     # As JSON: to Python `true` is 1.
-    if dumps([after.get("predicted_for_batch", before.get("batch"))]) != dumps([before.get("batch")]):
+    if dumps([measured.get("predicted_for_batch", planned.get("batch"))]) != dumps([planned.get("batch")]):
         problems.append(f"{MEASURED} is of another batch than {PLAN}")
-    if after.get("predicted_source", before.get("source")) != before.get("source"):
+    if measured.get("predicted_source", planned.get("source")) != planned.get("source"):
         problems.append(f"{MEASURED} names another source of the prediction than {PLAN}")
-    if after.get("available_bytes", before.get("available_bytes")) != before.get("available_bytes"):
+    if measured.get("available_bytes", planned.get("available_bytes")) != planned.get("available_bytes"):
         problems.append(f"{MEASURED} and {PLAN} do not have the same memory free")
-    yield finding_from(problems, "" if problems else memory_sentence(after), unit)
+    yield finding_from(problems, "" if problems else memory_sentence(measured), unit)
 
 
 def _measured_problems(unit: Unit, predicted: Any, after: dict[str, Any]) -> list[str]:
@@ -73,7 +73,7 @@ def _measured_problems(unit: Unit, predicted: Any, after: dict[str, Any]) -> lis
 
 
 def _plan_problems(unit: Unit, plan: dict[str, Any]) -> list[str]:
-    """The plan agrees with itself: verdict and reasons with peak and limit, parts with the peak, batch with recipe."""
+    """Problems of the plan itself: verdict and reasons against peak and limit, batch against the recipe."""
     peak, limit, free = plan.get("peak_bytes"), plan.get("limit_bytes"), plan.get("available_bytes")
     if type(peak) is not int or type(limit) is not int or peak < 0:
         return [f"{PLAN}: peak_bytes or limit_bytes is no number of bytes"]
@@ -104,7 +104,7 @@ def _plan_problems(unit: Unit, plan: dict[str, Any]) -> list[str]:
 
 
 def _batch_problems(unit: Unit, batch: Any) -> list[str]:
-    """The batch that was planned is one that the recipe gives: accumulation, rows, positions."""
+    """Problems of the planned batch, compared with the recipe: accumulation, rows, positions."""
     if batch is None:  # earlier versions did not write it down
         return []
     recipe, mesh = unit.manifest.config_snapshot, unit.manifest.mesh
@@ -121,7 +121,7 @@ def _batch_problems(unit: Unit, batch: Any) -> list[str]:
 
 
 def _growth_problems(unit: Unit, predicted: Any, after: dict[str, Any]) -> list[str]:
-    """Where both count the same thing they are compared; a CPU's process holds more than its step, and says so."""
+    """Problems of the measured memory: of a CPU's process the growth is compared, of other devices the peak."""
     measured, grown = after.get("measured_peak_bytes"), after.get("growth_bytes")
     on_cpu = unit.manifest.actual_device.platform == "cpu"
     comparable = grown if on_cpu else measured
@@ -146,7 +146,7 @@ def _growth_problems(unit: Unit, predicted: Any, after: dict[str, Any]) -> list[
     return problems
 
 
-def _object(unit: Unit, name: str) -> dict[str, Any] | None:
+def _object_or_none(unit: Unit, name: str) -> dict[str, Any] | None:
     """Contents of a file; None where they are not a JSON object."""
     try:
         return unit.json_object(name)

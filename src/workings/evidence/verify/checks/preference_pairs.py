@@ -1,7 +1,7 @@
-"""Levels 1 and 2: of a run that learned from preference pairs, the log follows from pairs and reference.
+"""Levels 1 and 2: the log of a run with preference pairs follows from the pairs and their reference log probabilities.
 
-No weights are needed. That the reference found the rows as likely as the record says, and that the updates were taken,
-takes the weights: a replay asks the reference again.
+No weights are needed. Whether the log probabilities are the reference's, and whether the updates were made, takes the
+weights: a replay computes them again.
 """
 
 import math
@@ -26,10 +26,10 @@ from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
 if TYPE_CHECKING:
     from workings.config.algorithms import Dpo
 
-CLOSE = 1e-5
-"""Difference that sums of float32 numbers may have, as a share of the numbers that are added up."""
-CLOSE_AT_FIRST = 1e-4
-"""The same between two programs of float32 arithmetic that compute the same log probabilities."""
+TOLERANCE = 1e-5
+"""Tolerance for sums of float32 numbers, as a share of the numbers that are added up."""
+FIRST_STEP_TOLERANCE = 1e-4
+"""Tolerance for log probabilities that two programs compute in float32."""
 
 
 @check("consistency.pairs", level=1, title="rows are pairs: a chosen and a rejected one of the same prompt",
@@ -55,19 +55,20 @@ def pairs(unit: Unit) -> Iterator[CheckFinding]:
        example="a row that the reference said nothing of")
 def reference(unit: Unit) -> Iterator[CheckFinding]:
     """One log probability for each row of the first epoch, as far as the planned steps reach; none above 0."""
-    if not unit.metrics and not unit.has(REFERENCE_LOG_PROBS):  # it ended before the reference was asked
+    if not unit.metrics and not unit.has(REFERENCE_LOG_PROBS):  # the run ended before they were computed
         return
     from workings.data.batches import Position
-    said, batches = _said(unit), batches_of(unit)
-    asked = min(unit.manifest.planned_steps, batches.batches_in_epoch(0))
-    expected = {name for number in range(asked) for ids in batches.row_ids(Position(0, number)) for name in ids}
+    log_probs, batches = _log_probs(unit), batches_of(unit)
+    batch_count = min(unit.manifest.planned_steps, batches.batches_in_epoch(0))
+    expected = {name for number in range(batch_count) for ids in batches.row_ids(Position(0, number)) for name in ids}
     problems = []
-    if said.keys() != expected:
-        problems.append(f"{REFERENCE_LOG_PROBS} has {len(said)} rows, {len(expected.symmetric_difference(said))} "
+    if log_probs.keys() != expected:
+        on_one_side = len(expected.symmetric_difference(log_probs))
+        problems.append(f"{REFERENCE_LOG_PROBS} has {len(log_probs)} rows, {on_one_side} "
                         f"of them or of the {len(expected)} learned ones only on one side")
     # A logarithm of a probability is at most 0; rounding may lift a sum a little.
-    problems += [f"row {name[:60]!r}: log probability {x:g}" for name, x in said.items() if not x <= 1e-3]
-    yield finding_from(problems, f"{len(said):,} rows", unit)
+    problems += [f"row {name[:60]!r}: log probability {x:g}" for name, x in log_probs.items() if not x <= 1e-3]
+    yield finding_from(problems, f"{len(log_probs):,} rows", unit)
 
 
 @check("consistency.preferences", level=1, title="accuracies are shares of pairs, margins differences of rewards",
@@ -78,17 +79,17 @@ def preferences(unit: Unit) -> Iterator[CheckFinding]:
     algorithm, problems, count = _algorithm(unit), [], 0
     for line, ids in _steps(unit):
         count += 1
-        numbers, place, size = _numbers(line), f"step {line.get('step')}", len(ids[0])
+        numbers, subject, size = _numbers(line), f"step {line.get('step')}", len(ids[0])
         right = numbers["accuracy"] * size
         # A share of so many pairs, times their number, is a whole number but for float32's rounding.
-        if not 0 <= numbers["accuracy"] <= 1 or abs(right - round(right)) > CLOSE * size:
-            problems.append(f"{place}: accuracy {numbers['accuracy']:g} of {size} pairs")
+        if not 0 <= numbers["accuracy"] <= 1 or abs(right - round(right)) > TOLERANCE * size:
+            problems.append(f"{subject}: accuracy {numbers['accuracy']:g} of {size} pairs")
         difference = numbers["chosen_reward"] - numbers["rejected_reward"]
-        if not _near(numbers["margin"], difference, algorithm.beta * _scale(numbers), CLOSE):
-            problems.append(f"{place}: margin {numbers['margin']:g}, its rewards are {difference:g} apart")
+        if not _is_near(numbers["margin"], difference, algorithm.beta * _scale(numbers), TOLERANCE):
+            problems.append(f"{subject}: margin {numbers['margin']:g}, its rewards are {difference:g} apart")
         least = _least_loss(algorithm, numbers["margin"])
-        if numbers["loss"] < least - CLOSE * (1 + algorithm.beta * _scale(numbers)):
-            problems.append(f"{place}: loss {numbers['loss']:g}, with this margin it is at least {least:g}")
+        if numbers["loss"] < least - TOLERANCE * (1 + algorithm.beta * _scale(numbers)):
+            problems.append(f"{subject}: loss {numbers['loss']:g}, with this margin it is at least {least:g}")
     yield finding_from(problems, f"{count} steps", unit)
 
 
@@ -98,25 +99,24 @@ def preferences(unit: Unit) -> Iterator[CheckFinding]:
 def implied_rewards(unit: Unit) -> Iterator[CheckFinding]:
     """Log probability minus reward over beta is what the reference said; the first rewards are 0."""
     algorithm, problems, count = _algorithm(unit), [], 0
-    said = _said(unit) if unit.metrics else {}
+    reference_log_probs = _log_probs(unit) if unit.metrics else {}
     for line, ids in _steps(unit):
         numbers = _numbers(line)
         if line.get("step") == 1 and _is_exact(unit):
             problems += _first_loss_problems(algorithm, numbers)
         for side, names in zip(("chosen", "rejected"), ids, strict=True):
             count += 1
-            if missing := [name for name in names if name not in said]:
+            if missing := [name for name in names if name not in reference_log_probs]:
                 problems.append(f"step {line.get('step')}: nothing was said of {missing[0][:60]!r}")
                 continue
-            # reward = beta (log p - reference), so the log itself says what the reference must have said: log p -
-            # reward / beta.
-            mean = math.fsum(said[name] for name in names) / len(names)
+            # reward = beta (log p - reference), so the reference follows from the log: log p - reward / beta.
+            mean = math.fsum(reference_log_probs[name] for name in names) / len(names)
             now, moved = numbers[f"{side}_log_prob"], numbers[f"{side}_reward"] / algorithm.beta
             size = abs(now) + abs(mean)
-            if not _near(now - moved, mean, size, CLOSE):
+            if not _is_near(now - moved, mean, size, TOLERANCE):
                 problems.append(f"step {line.get('step')}: by the log the reference finds the {side} rows "
                                 f"{now - moved:.6g}, it said {mean:.6g}")
-            elif line.get("step") == 1 and _is_exact(unit) and not _near(moved, 0.0, size, CLOSE_AT_FIRST):
+            elif line.get("step") == 1 and _is_exact(unit) and not _is_near(moved, 0.0, size, FIRST_STEP_TOLERANCE):
                 problems.append(f"step 1: the {side} rows are {moved:.3g} likelier than under the reference, which "
                                 "is the model before this step")
     first = "" if _is_exact(unit) else "; that the first ones are 0 is compared in float32 on a CPU only"
@@ -126,7 +126,8 @@ def implied_rewards(unit: Unit) -> Iterator[CheckFinding]:
 def _first_loss_problems(algorithm: "Dpo", numbers: Mapping[str, float]) -> list[str]:
     """The loss of a model that is the reference itself, whatever the pairs: a sigmoid of 0, or 0 from IPO's margin."""
     first = math.log(2) if algorithm.loss == "sigmoid" else 1 / (4 * algorithm.beta ** 2)
-    return [] if _near(numbers["loss"], first, _scale(numbers) * max(1, 1 / algorithm.beta), CLOSE_AT_FIRST) else [
+    return [] if _is_near(numbers["loss"], first, _scale(numbers) * max(1, 1 / algorithm.beta),
+                          FIRST_STEP_TOLERANCE) else [
         f"step 1: loss {numbers['loss']:g}, by this algorithm it begins at {first:g}"]
 
 
@@ -150,7 +151,7 @@ def _algorithm(unit: Unit) -> "Dpo":
         raise RecordError(f"config_snapshot: algorithm cannot be read ({str(error)[:80]})") from None
 
 
-def _said(unit: Unit) -> dict[str, float]:
+def _log_probs(unit: Unit) -> dict[str, float]:
     from workings.data.reference_log_probs import from_lines
     return from_lines(unit.lines(REFERENCE_LOG_PROBS))
 
@@ -164,7 +165,7 @@ def _steps(unit: Unit) -> Iterator[tuple[Mapping[str, Any], tuple[list[str], lis
 
 
 def _numbers(line: Mapping[str, Any]) -> dict[str, float]:
-    """What the objective said. Raises `RecordError` for a number that is missing."""
+    """The objective's numbers in a line of the log. Raises `RecordError` for a missing one."""
     from workings.objectives.preference import Preference
     measured = {name: line.get(name) for name in ("loss", *Preference.metrics)}
     numbers = {name: float(x) for name, x in measured.items() if isinstance(x, int | float) and not isinstance(x, bool)}
@@ -173,7 +174,7 @@ def _numbers(line: Mapping[str, Any]) -> dict[str, float]:
     return numbers
 
 
-def _near(one: float, other: float, size: float, share: float) -> bool:
+def _is_near(one: float, other: float, size: float, share: float) -> bool:
     return abs(one - other) <= share * (1 + size)
 
 
@@ -182,7 +183,7 @@ def _scale(numbers: Mapping[str, float]) -> float:
 
 
 def _least_loss(algorithm: "Dpo", margin: float) -> float:
-    """The least mean loss of pairs with this mean margin: that of pairs that all have it, because a loss is convex."""
+    """Smallest mean loss of pairs with this mean margin: the loss is convex, so that of pairs that all have it."""
     import numpy as np
     if algorithm.loss == "ipo" or algorithm.length_normalized:  # lengths decide there as well
         return 0.0

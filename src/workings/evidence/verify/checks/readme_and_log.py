@@ -1,7 +1,7 @@
-"""Level 1: a run's README, its log and other texts for people say what its record says.
+"""Level 1: a run's README, its training log and other texts for people agree with its record.
 
-What is generated is generated again and compared line by line. A line that nobody generates is no lie that could be
-found: the file is then named as not checked.
+Generated texts are generated again and compared line by line. Other lines cannot be checked: a file with some is
+reported as not checked.
 """
 
 import re
@@ -39,7 +39,7 @@ TEXT_VIEWS = {ENVIRONMENT_TEXT: ENVIRONMENT}
 """Texts that `text_view` makes of a JSON file."""
 MAX_LOG_BYTES = 16 << 20
 UNKNOWN = "\0"
-"""Stands in a line for a part that does not follow from the record."""
+"""Placeholder in a line for a part that does not follow from the record."""
 _STEP = re.compile(r"step (\d{1,12})/(\d{1,12})  (loss|reward|kl_teacher) (-?[\d.]+|nan|inf)"
                    r"(?:  evaluation loss ([\d.]+))?  lr ([\d.e+-]+)(?:  [\w,./ ]{1,80})?")
 
@@ -48,7 +48,7 @@ _STEP = re.compile(r"step (\d{1,12})/(\d{1,12})  (loss|reward|kl_teacher) (-?[\d
        example="another version of Python in the environment's text than in its JSON")
 def texts(unit: Unit) -> Iterator[CheckFinding]:
     """Each text view made again; the README's status is the manifest's."""
-    problems, seen = [], [README]
+    problems, compared = [], [README]
     for text, source in TEXT_VIEWS.items():
         if unit.has(text):
             value = unit.json(source)
@@ -56,34 +56,34 @@ def texts(unit: Unit) -> Iterator[CheckFinding]:
             # not checked.
             if not isinstance(value, dict) or text_view(value).encode("utf-8") != unit.read(text):
                 problems.append(f"{text} does not say what {source} says")
-            seen.append(text)
+            compared.append(text)
     readme = unit.read(README, MAX_README_BYTES).decode("utf-8", errors="replace")
     others = {"complete", "interrupted", "failed"} - {unit.manifest.status}
     if "Status:" in readme:
         # The README sets the status in bold, so asterisks may stand before and behind it.
-        said = readme.split("Status:", 1)[1].strip(" *")
+        status_text = readme.split("Status:", 1)[1].strip(" *")
         problems += [f"{README} says {other}, the manifest {unit.manifest.status}" for other in sorted(others)
-                     if said.startswith(other)]
-    yield finding_from(problems, ", ".join(seen), unit)
+                     if status_text.startswith(other)]
+    yield finding_from(problems, ", ".join(compared), unit)
 
 
 @check("consistency.readme", level=1, title="the README is the one that manifest, plan and rows give", units=every_run,
        precondition=only_if_written_by_train, example="a lower loss in the README")
 def readme(unit: Unit) -> Iterator[CheckFinding]:
     """Made again and compared; lines that it has beside those are named."""
-    there = unit.read(README, MAX_README_BYTES).decode("utf-8", errors="replace").splitlines()
-    expected = _readme_lines(unit, there)
-    problems = [f"{README} says {theirs[:80]!r}, the record {ours.replace(UNKNOWN, '…')[:80]!r}"
-                for ours in expected if (theirs := _same_subject(ours, there)) is not None
-                and not _agrees(theirs, ours)]
-    more = [line for line in there if line and not any(_agrees(line, ours) for ours in expected)]
+    lines = unit.read(README, MAX_README_BYTES).decode("utf-8", errors="replace").splitlines()
+    expected = _readme_lines(unit, lines)
+    problems = [f"{README} says {recorded[:80]!r}, the record {generated.replace(UNKNOWN, '…')[:80]!r}"
+                for generated in expected if (recorded := _same_subject(generated, lines)) is not None
+                and not _agrees(recorded, generated)]
+    other_lines = [line for line in lines if line and not any(_agrees(line, generated) for generated in expected)]
     if problems:
         yield failed(join_first(problems), unit)
-    elif more or any(UNKNOWN in ours for ours in expected) or len(there) < len(expected):
+    elif other_lines or any(UNKNOWN in generated for generated in expected) or len(lines) < len(expected):
         yield not_checked("lines that do not follow from the record: "
-                          f"{join_first([line[:60] for line in more]) or 'parts of some'}", unit, blocking=False)
+                          f"{join_first([line[:60] for line in other_lines]) or 'parts of some'}", unit, blocking=False)
     else:
-        yield passed(f"{len(there)} lines, made again", unit)
+        yield passed(f"{len(lines)} lines, made again", unit)
 
 
 @check("consistency.log", level=1, title="the training log's lines of steps are those of the metrics", units=every_run,
@@ -116,14 +116,15 @@ def _step_problems(line: str, rows: Mapping[int, Mapping[str, Any]], planned: in
     step, steps, goal, value, evaluation, rate = match.groups()
     row = rows.get(int(step))
     if row is None:
-        return []  # of an attempt whose last steps were taken again
+        return []  # of an attempt whose last steps were repeated
     name = next((name for name in ("reward", "kl_teacher") if name in row), "loss")
     pairs = [("of", steps, str(planned)), ("goal", goal, name),
              (name, value, f"{row[name]:.4f}" if name == "loss" else f"{row[name]:.3f}"),
              ("lr", rate, f"{row['learning_rate']:.3g}"),
              ("evaluation loss", evaluation or "", f"{row['evaluation_loss']:.4f}" if "evaluation_loss" in row else "")]
-    return [f"{LOG}, step {step}: {key} {there}, the metrics have {ours or 'none'}" for key, there, ours in pairs
-            if there != ours]
+    return [f"{LOG}, step {step}: {key} {logged}, the metrics have {expected or 'none'}" for key, logged,
+            expected in pairs
+            if logged != expected]
 
 
 def _announced(unit: Unit) -> dict[str, str]:
@@ -146,31 +147,31 @@ def _announced(unit: Unit) -> dict[str, str]:
         device=DeviceFacts(platform=device.platform, kind=device.kind, count=device.count, reason=device.reason,
                            memory_limit_bytes=manifest.memory_limit_bytes, versions={}, mesh=dict(manifest.mesh),
                            memory_limit_source=manifest.memory_limit_source))
-    # Versions are in no file whole.
+    # No file has all versions.
     checked = ("device", "model", "dtypes", "mesh", "batch", "memory", *(() if uses_rollouts(unit) else ("data",)))
     # The first word of such a line is filled up to eleven characters.
     return {line[:11]: line for line in lines if line.split()[0] in checked}
 
 
-def _readme_lines(unit: Unit, there: list[str]) -> list[str]:
+def _readme_lines(unit: Unit, recorded_lines: list[str]) -> list[str]:
     manifest = unit.manifest
     words, measured = unit.json_object(OVERRIDES), unit.json(MEASURED) if unit.has(MEASURED) else None
     rewards = [row["reward"] for row in unit.metrics if "reward" in row]
-    learned: tuple[float, float] | str | None = (rewards[0], rewards[-1]) if rewards else None
+    result: tuple[float, float] | str | None = (rewards[0], rewards[-1]) if rewards else None
     if learns_from_pairs(unit):
-        learned = UNKNOWN
+        result = UNKNOWN
     # Earlier versions did not write down where the recipe stood.
     command = UNKNOWN if words.get("base", UNKNOWN) == UNKNOWN else command_again(
         {**words, "origin": _origin(unit, words)}, manifest)
     memory = UNKNOWN if not isinstance(measured, dict) else memory_sentence(measured)
-    if isinstance(measured, dict) and any(line.startswith("- Memory: predicted") for line in there):
+    if isinstance(measured, dict) and any(line.startswith("- Memory: predicted") for line in recorded_lines):
         memory = _earlier_memory_sentence(measured)
-    text = run_readme(manifest, data=_data_sentence(unit), command=command, learned=learned, memory=memory)
+    text = run_readme(manifest, data=_data_sentence(unit), command=command, learned=result, memory=memory)
     return text.splitlines()
 
 
 def _earlier_memory_sentence(facts: Mapping[str, Any]) -> str:
-    """`memory_sentence` as READMEs said it that begin with "predicted"."""
+    """Memory sentence of earlier READMEs, which begins with "predicted"."""
     grown = facts.get("growth_bytes", facts["measured_peak_bytes"])
     happened = gib(grown) if isinstance(grown, int) else f"at most {gib(facts['measured_peak_bytes'])}"
     ran_out = isinstance(facts["out_of_memory"], str)
@@ -187,7 +188,7 @@ def _origin(unit: Unit, words: Mapping[str, Any]) -> str:
 
 
 def _data_sentence(unit: Unit) -> str:
-    """What `TraceData.sentence` said; unknown where completions were drawn."""
+    """The sentence of `TraceData.sentence`; `UNKNOWN` for a run with rollouts."""
     if uses_rollouts(unit) or not has_few_sequences(unit):
         return UNKNOWN
     kept = kept_rows(unit)
@@ -200,16 +201,16 @@ def _data_sentence(unit: Unit) -> str:
     return f"{len(kept) // 2:,} pairs: {sentence}" if learns_from_pairs(unit) else sentence
 
 
-def _same_subject(ours: str, there: list[str]) -> str | None:
-    """The line that says the same of something else: it begins with the same word of a list, or as a status does."""
-    begin = re.match(r"- [A-Z]\w+(?::| on| by)|Status:|# Run|    workings train", ours)
-    return None if begin is None else next((line for line in there if line.startswith(begin.group(0))), None)
+def _same_subject(generated: str, lines: list[str]) -> str | None:
+    """The README's line about the same subject: it begins with the same words."""
+    begin = re.match(r"- [A-Z]\w+(?::| on| by)|Status:|# Run|    workings train", generated)
+    return None if begin is None else next((line for line in lines if line.startswith(begin.group(0))), None)
 
 
-def _agrees(theirs: str, ours: str) -> bool:
-    """Whether a line is the one that was made again, but for what does not follow."""
-    # What was left of the words of an earlier version: the data without the tokens of an epoch.
-    parts = [re.escape(part) for part in ours.replace(f"; {UNKNOWN}", UNKNOWN).split(UNKNOWN)]
+def _agrees(recorded: str, generated: str) -> bool:
+    """Whether a line equals the generated one, apart from its placeholders."""
+    # Earlier versions wrote the data without the tokens of an epoch.
+    parts = [re.escape(part) for part in generated.replace(f"; {UNKNOWN}", UNKNOWN).split(UNKNOWN)]
     pattern = ".*".join(parts)
     pattern = re.sub(r",\\ [\d,]+\\ supervised\\ tokens\\ an\\ epoch", lambda match: f"(?:{match.group(0)})?", pattern)
-    return re.fullmatch(pattern, theirs) is not None
+    return re.fullmatch(pattern, recorded) is not None

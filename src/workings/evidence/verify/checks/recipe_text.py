@@ -35,31 +35,31 @@ def recipe(unit: Unit) -> Iterator[CheckFinding]:
     except RequestError as error:
         yield not_checked(f"this version does not read it: {error.given[:120]}", unit, blocking=False)
         return
-    again, written = loaded.resolved(), loaded.recipe.model_dump(mode="json", exclude_unset=True)
+    resolved, written = loaded.resolved(), loaded.recipe.model_dump(mode="json", exclude_unset=True)
     if loaded.recipe.training.epochs and has_few_sequences(unit):
         # The file says how often the rows are gone through; how many steps that is follows from them.
         steps = batches_of(unit).steps_in(loaded.recipe.training.epochs)
-        again["training"]["steps"] = written["training"]["steps"] = steps
+        resolved["training"]["steps"] = written["training"]["steps"] = steps
     recorded = unit.json(CONFIG)
     # Another version may have other defaults; what a person wrote means the same in each.
-    same = unit.manifest.workings_version == version("workings")
-    problems = list(_differing(recorded, again if same else written, "", exact=same))
-    if isinstance(words.get("renamed"), list) and same and words["renamed"] != list(loaded.renamed):
+    same_version = unit.manifest.workings_version == version("workings")
+    problems = list(_differences(recorded, resolved if same_version else written, "", exact=same_version))
+    if isinstance(words.get("renamed"), list) and same_version and words["renamed"] != list(loaded.renamed):
         problems.append(f"{OVERRIDES}: renamed is not what the recipe's keys give")
-    if not same and not problems:
+    if not same_version and not problems:
         yield not_checked(f"defaults of {unit.manifest.workings_version[:20]}; what is written agrees", unit,
                           blocking=False)
         return
     yield finding_from(problems, f"{RECIPE} and {len(overrides)} overrides", unit)
 
 
-def _differing(recorded: Any, again: Any, place: str, *, exact: bool) -> Iterator[str]:
-    """Places where the recorded value is not the one that follows. Keys that only a later version has are left out."""
-    if isinstance(recorded, dict) and isinstance(again, dict):
-        for key in sorted(recorded.keys() - again.keys()) if exact else ():
-            yield f"{place}{key[:40]} is no key of the recipe as written"
-        for key in again:
+def _differences(recorded: Any, expected: Any, path: str, *, exact: bool) -> Iterator[str]:
+    """Differences between the recorded value and the expected one. Keys of later versions only are left out."""
+    if isinstance(recorded, dict) and isinstance(expected, dict):
+        for key in sorted(recorded.keys() - expected.keys()) if exact else ():
+            yield f"{path}{key[:40]} is no key of the recipe as written"
+        for key in expected:
             if key in recorded:
-                yield from _differing(recorded[key], again[key], f"{place}{key}.", exact=exact)
-    elif recorded != again:
-        yield f"{place[:-1]} is {str(recorded)[:40]}, the recipe as written gives {str(again)[:40]}"
+                yield from _differences(recorded[key], expected[key], f"{path}{key}.", exact=exact)
+    elif recorded != expected:
+        yield f"{path[:-1]} is {str(recorded)[:40]}, the recipe as written gives {str(expected)[:40]}"

@@ -1,4 +1,4 @@
-"""Level 2: what is generated for people from a whole pack, generated again and compared to the byte."""
+"""Level 2: the report page of a pack, generated again and compared byte for byte."""
 
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -13,7 +13,7 @@ from workings.evidence.verify.tree import FolderTree, shown
 
 MAX_PAGE_BYTES = 64 << 20
 MAX_RUNS = 4
-"""A pack of more has no page."""
+"""Largest number of runs in a pack with a page."""
 
 
 @check("recompute.report", level=2, title="a pack's report page is the one that this version draws of its records",
@@ -29,14 +29,15 @@ def report(pack: Unit) -> Iterator[CheckFinding]:
             "a zip is not unpacked; unpack it and verify the folder"
         yield not_checked(f"{REPORT}: {why}", pack, blocking=False)
         return
-    theirs, ours = shown(str(pack.json(PACK).get("workings_version"))), version("workings")
-    if theirs != ours:
-        yield not_checked(f"{REPORT} was drawn by workings {theirs}, this is {ours}", pack, blocking=False)
+    pack_version, current_version = shown(str(pack.json(PACK).get("workings_version"))), version("workings")
+    if pack_version != current_version:
+        yield not_checked(f"{REPORT} was drawn by workings {pack_version}, this is {current_version}", pack,
+                          blocking=False)
         return
-    # Only now: a page of another version would be read in vain.
+    # Read only now: a page of another version is not compared.
     page = pack.read(REPORT, MAX_PAGE_BYTES)
     try:
-        same = pack.record.report(page, pack.record.tree.path / pack.path, _places(pack), _compared(pack))
+        same = pack.record.report(page, pack.record.tree.path / pack.path, _unit_paths(pack), _compared(pack))
     except RequestError as error:
         yield not_checked(f"{REPORT} cannot be drawn again: {error.given[:200]}", pack, blocking=False)
         return
@@ -47,8 +48,8 @@ def report(pack: Unit) -> Iterator[CheckFinding]:
                           "number drew it, or somebody changed it", pack)
 
 
-def _places(pack: Unit) -> list[str]:
-    """Runs, and evaluations without a run around them, seen from the pack."""
+def _unit_paths(pack: Unit) -> list[str]:
+    """Paths in the pack of its runs, and of evaluations that are in no run."""
     prefix = pack.tree_path("")
     units = [unit for unit in pack.record.units if unit is not pack and unit.path.startswith(prefix)
              and (unit.is_run or (unit.parent is None and unit in pack.record.evaluations))]

@@ -1,6 +1,6 @@
-"""Levels 1 and 2: of a run that drew what it learned from, prompts, rewards and advantages follow.
+"""Levels 1 and 2: prompts, rewards and advantages of a run with rollouts follow from each other.
 
-No weights are needed: what was drawn stands in the record, and is rewarded again.
+No weights are needed: the completions are in the record, and are rewarded result.
 """
 
 from collections import Counter
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError, RequestError, RewardError
-from workings.evidence.verify.limits import AT_ONCE, ScoringTime
+from workings.evidence.verify.limits import CHUNK_COMPLETIONS, ScoringTime
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, failed, finding_from, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rollout_inputs import (
-    Learned,
+    RolloutInputs,
     has_rewards,
-    learned_of,
+    rollout_inputs_of,
     rollouts_of,
     template_of,
     uses_rollouts,
@@ -44,34 +44,34 @@ CALL_SECONDS = 20.0
 def prompts(unit: Unit) -> Iterator[CheckFinding]:
     """Their digests; the rewards are those of the recipe, with their weights and limits."""
     from workings.data.rows import prompt_digest
-    learned = learned_of(unit)
-    said = unit.manifest.data_digests
+    inputs = rollout_inputs_of(unit)
+    digests = unit.manifest.data_digests
     problems = []
-    if said.get("prompts") != learned.prompts.digest:
-        problems.append(f"{PROMPTS} has digest {learned.prompts.digest[:16]}…, the manifest "
-                        f"{str(said.get('prompts'))[:16]}…")
+    if digests.get("prompts") != inputs.prompts.digest:
+        problems.append(f"{PROMPTS} has digest {inputs.prompts.digest[:16]}…, the manifest "
+                        f"{str(digests.get('prompts'))[:16]}…")
     # By these digests questions are found that are also measured with; another one would hide such a question.
     problems += [f"{shown(row['id'])}: its prompt_digest is not that of its prompt" for row in unit.lines(PROMPTS)
                  if row["status"] == "kept" and row["prompt_digest"] != prompt_digest(row["item"]["prompt"])]
     problems += [f"{shown(str(row.get('id')))}: keys that no prompt has" for row in unit.lines(PROMPTS)
                  if row.keys() - PROMPT_KEYS]
-    if learned.settings is not None:
-        problems += _reward_problems(unit.json(REWARDS), learned.settings, said.get("rewards"))
-    if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != said:
+    if inputs.settings is not None:
+        problems += _reward_problems(unit.json(REWARDS), inputs.settings, digests.get("rewards"))
+    if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != digests:
         problems.append(f"{DATA_DIGESTS} differs from the manifest")
-    yield finding_from(problems, f"{len(learned.prompts.prompts):,} prompts; rewards: "
-                                 + (", ".join(learned.reward_names) or "none"), unit)
+    yield finding_from(problems, f"{len(inputs.prompts.prompts):,} prompts; rewards: "
+                                 + (", ".join(inputs.reward_names) or "none"), unit)
 
 
 @check("recompute.prompts", level=2, title="prompts are the chat template's tokens, and completions end as they say",
        units=every_run, when=uses_rollouts, example="a completion that ended by itself, said to be cut off")
 def prompt_tokens(unit: Unit) -> Iterator[CheckFinding]:
     """Tokens against the record's tokenizer; a completion ends with a stop token or at the limit and nowhere else."""
-    learned, template = learned_of(unit), template_of(unit)
+    inputs, template = rollout_inputs_of(unit), template_of(unit)
     problems = [f"prompt {prompt.item.id[:60]!r}: other tokens than its question gives"
-                for prompt in learned.prompts.prompts
+                for prompt in inputs.prompts.prompts
                 if tuple(template.prompt_ids(prompt.item.prompt, prompt.item.history)) != prompt.tokens]
-    yield finding_from(problems + _again(unit).ends, f"{len(learned.prompts.prompts):,} prompts", unit)
+    yield finding_from(problems + _recomputed(unit).ends, f"{len(inputs.prompts.prompts):,} prompts", unit)
 
 
 @check("recompute.rewards", level=2, title="every completion, rewarded again, gets the recorded rewards",
@@ -79,84 +79,85 @@ def prompt_tokens(unit: Unit) -> Iterator[CheckFinding]:
 def rewards(unit: Unit) -> Iterator[CheckFinding]:
     """Rewards of each completion against this project's, in a process with limits. A person's function is not run."""
     from workings.config.rewards import FileReward, reward_name
-    again, settings = _again(unit), _settings(learned_of(unit))
-    own = [reward_name(reward) for reward in settings.rewards if isinstance(reward, FileReward)]
-    if again.cannot:
-        yield failed(f"cannot be rewarded again: {again.cannot}", unit)
+    result, settings = _recomputed(unit), _settings(rollout_inputs_of(unit))
+    user_rewards = [reward_name(reward) for reward in settings.rewards if isinstance(reward, FileReward)]
+    if result.failure:
+        yield failed(f"cannot be rewarded again: {result.failure}", unit)
         return
-    if again.rewards or again.rewarded:
-        yield finding_from(again.rewards, f"{again.rewarded:,} rewards, each the recorded one", unit)
-    if again.why_less:
-        yield not_checked(f"{again.rewarded:,} rewards were computed again, and no more: {again.why_less}", unit)
-    if own:
-        yield not_checked(f"the reward {', '.join(own)} is code from elsewhere, which is not run; its values are "
-                          "as recorded", unit)
-    for unlike in _unlike_libraries(unit.json(REWARDS), settings).values():
-        yield not_checked(unlike, unit)
+    if result.rewards or result.rewarded:
+        yield finding_from(result.rewards, f"{result.rewarded:,} rewards, each the recorded one", unit)
+    if result.stopped_because:
+        yield not_checked(f"{result.rewarded:,} rewards were computed again, and no more: {result.stopped_because}",
+                          unit)
+    if user_rewards:
+        yield not_checked(f"the reward {', '.join(user_rewards)} is code from elsewhere, which is not run; its values "
+                          "are as recorded", unit)
+    for reason in _other_libraries(unit.json(REWARDS), settings).values():
+        yield not_checked(reason, unit)
 
 
 @check("recompute.advantages", level=2, title="every advantage follows from the rewards of its group", units=every_run,
        when=has_rewards, example="one advantage, moved")
 def advantages(unit: Unit) -> Iterator[CheckFinding]:
     """Sums of weights times values, and the algorithm's advantages of each group; equal to the bit."""
-    again = _again(unit)
-    algorithm = learned_of(unit).recipe.algorithm.name
-    yield finding_from(again.advantages, f"{again.completions:,} advantages of {algorithm}", unit)
+    result = _recomputed(unit)
+    algorithm = rollout_inputs_of(unit).recipe.algorithm.name
+    yield finding_from(result.advantages, f"{result.completions:,} advantages of {algorithm}", unit)
 
 
 @dataclass(kw_only=True)
-class _Again:
-    """What a second reading found, with tokenizer and rewards."""
+class _Recomputed:
+    """Problems and counts of one pass over all rollouts with tokenizer and rewards."""
 
     ends: list[str] = field(default_factory=list)
     rewards: list[str] = field(default_factory=list)
     advantages: list[str] = field(default_factory=list)
     completions: int = 0
     rewarded: int = 0
-    cannot: str = ""
-    """Why nothing could be rewarded again."""
-    why_less: str = ""
-    """Why the rest was not rewarded again."""
+    failure: str = ""
+    """Why nothing could be rewarded result."""
+    stopped_because: str = ""
+    """Why the rest was not rewarded result."""
 
 
-def _again(unit: Unit) -> _Again:
+def _recomputed(unit: Unit) -> _Recomputed:
     return unit.cached("computed again", lambda: _compute(unit))
 
 
-def _compute(unit: Unit) -> _Again:
-    learned, template, again = learned_of(unit), template_of(unit), _Again()
+def _compute(unit: Unit) -> _Recomputed:
+    inputs, template, result = rollout_inputs_of(unit), template_of(unit), _Recomputed()
     with ExitStack() as stack:
         process = None
-        if learned.settings is not None and (ours := _ours(unit, learned.settings)):
+        if inputs.settings is not None and (ours := _recomputable_rewards(unit, inputs.settings)):
             from workings.scoring.rewards import RewardProcess
             try:
                 process = stack.enter_context(RewardProcess(
-                    replace(learned.settings, rewards=ours, call_seconds=CALL_SECONDS)))
+                    replace(inputs.settings, rewards=ours, call_seconds=CALL_SECONDS)))
             except (RequestError, RewardError) as error:
-                again.cannot = str(error)
+                result.failure = str(error)
         for rollout in rollouts_of(unit):
-            again.completions += len(rollout.all_samples)
-            again.ends += _end_problems(learned, template, rollout)
-            if learned.settings is not None:
-                again.advantages += _advantage_problems(learned, learned.settings, rollout)
-            if process is not None and not again.cannot:
+            result.completions += len(rollout.all_samples)
+            result.ends += _end_problems(inputs, template, rollout)
+            if inputs.settings is not None:
+                result.advantages += _advantage_problems(inputs, inputs.settings, rollout)
+            if process is not None and not result.failure:
                 try:
-                    _reward_again(again, process, template, rollout, unit.tree.scoring)
+                    _reward_again(result, process, template, rollout, unit.tree.scoring)
                 except (RequestError, RewardError) as error:
-                    again.cannot = str(error)
-    return again
+                    result.failure = str(error)
+    return result
 
 
-def _ours(unit: Unit, settings: "RewardSettings") -> "tuple[RewardConfig, ...]":
-    """Rewards that are computed again: no person's code, and no library that is another one here."""
+def _recomputable_rewards(unit: Unit, settings: "RewardSettings") -> "tuple[RewardConfig, ...]":
+    """Rewards that can be computed again: no user code, and no library in another version."""
     from workings.config.rewards import FileReward
-    unlike = _unlike_libraries(unit.json(REWARDS), settings)
+    not_here = _other_libraries(unit.json(REWARDS), settings)
     return tuple(reward for reward in settings.rewards
-                 if not isinstance(reward, FileReward) and reward.scorer not in unlike)
+                 if not isinstance(reward, FileReward) and reward.scorer not in not_here)
 
 
-def _end_problems(learned: Learned, template: "ChatTemplate", rollout: "Rollout") -> list[str]:
-    limit, stops, problems = learned.algorithm.max_new_tokens, set(template.stop_ids), []
+def _end_problems(inputs: RolloutInputs, template: "ChatTemplate", rollout: "Rollout") -> list[str]:
+    limit, stops, problems = inputs.algorithm.max_new_tokens, set(template.stop_ids), []
     for _, sample in rollout.all_samples:
         completion = sample.completion
         cut = completion.stop_token is None and len(completion.tokens) == limit
@@ -168,33 +169,33 @@ def _end_problems(learned: Learned, template: "ChatTemplate", rollout: "Rollout"
     return problems
 
 
-def _advantage_problems(learned: Learned, settings: "RewardSettings", rollout: "Rollout") -> list[str]:
+def _advantage_problems(inputs: RolloutInputs, settings: "RewardSettings", rollout: "Rollout") -> list[str]:
     from workings.scoring.rewards import total
     problems = []
     for group in rollout.groups:
-        place = f"rollout of step {rollout.step}, {group.prompt.item.id[:60]!r}"
+        subject = f"rollout of step {rollout.step}, {group.prompt.item.id[:60]!r}"
         try:
             sums = [total(sample.rewards, settings) for sample in group.samples]
         except RewardError:  # beyond the largest number
             sums = []
         if sums != [sample.reward for sample in group.samples]:
-            problems.append(f"{place}: its rewards do not add up")
+            problems.append(f"{subject}: its rewards do not add up")
         # Equal and not near: sums are `fsum`'s, which no order of adding changes.
-        elif learned.algorithm.advantages(sums) != [each.advantage for each in group.samples]:
-            problems.append(f"{place}: other advantages than its rewards give")
+        elif inputs.algorithm.advantages(sums) != [sample.advantage for sample in group.samples]:
+            problems.append(f"{subject}: other advantages than its rewards give")
     return problems
 
 
-def _reward_again(again: _Again, process: "RewardProcess", template: "ChatTemplate", rollout: "Rollout",
+def _reward_again(result: _Recomputed, process: "RewardProcess", template: "ChatTemplate", rollout: "Rollout",
                   clock: ScoringTime) -> None:
-    """Add what differs in a rollout, and how many of its rewards were computed until the time was over."""
+    """Add the differences in a rollout, and how many of its rewards were computed before the time was over."""
     from workings.rollouts.rollout import to_reward
     drawn = rollout.all_samples
-    for start in range(0, len(drawn), AT_ONCE):
-        again.why_less = clock.why_over
-        if again.why_less:
+    for start in range(0, len(drawn), CHUNK_COMPLETIONS):
+        result.stopped_because = clock.reason_over
+        if result.stopped_because:
             return
-        part = drawn[start:start + AT_ONCE]
+        part = drawn[start:start + CHUNK_COMPLETIONS]
         with clock.measured():
             # The record's own vocabulary may make pages of one token, and texts are there four times while they are
             # sent.
@@ -205,27 +206,28 @@ def _reward_again(again: _Again, process: "RewardProcess", template: "ChatTempla
                              "the text of its completions")
             values = process.score([to_reward(prompt, sample.completion, template.tokenizer)
                                     for prompt, sample in part])
-        again.rewards += [
+        result.rewards += [
             f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {name} is "
             f"{str(sample.rewards.get(name))[:20]}, rewarded again {value:g}"
             for (prompt, sample), rewards_again in zip(part, values, strict=True)
             for name, value in rewards_again.items() if sample.rewards.get(name) != value]
-        again.rewarded += sum(map(len, values))
+        result.rewarded += sum(map(len, values))
 
 
-def _settings(learned: Learned) -> "RewardSettings":
-    if learned.settings is None:
+def _settings(inputs: RolloutInputs) -> "RewardSettings":
+    if inputs.settings is None:
         raise RecordError("its algorithm has rewards by name, its recipe has none")
-    return learned.settings
+    return inputs.settings
 
 
-def _reward_problems(recorded: Any, settings: "RewardSettings", said: str | None) -> list[str]:
-    """What `config/rewards.json` says against the manifest, the recipe and this version's rewards."""
+def _reward_problems(recorded: Any, settings: "RewardSettings", manifest_digest: str | None) -> list[str]:
+    """Problems of `config/rewards.json`, compared with the manifest, the recipe and this version's rewards."""
     from workings.config.rewards import FileReward
     from workings.scoring.scorers import needs_library
     problems = []
-    if said != json_digest(recorded):
-        problems.append(f"{REWARDS} has digest {json_digest(recorded)[:16]}…, the manifest {str(said)[:16]}…")
+    if manifest_digest != json_digest(recorded):
+        problems.append(f"{REWARDS} has digest {json_digest(recorded)[:16]}…, "
+                        f"the manifest {str(manifest_digest)[:16]}…")
     if not isinstance(recorded, list) or len(recorded) != len(settings.rewards):
         return [*problems, f"{REWARDS} does not name the recipe's rewards"]
     for entry, reward, name in zip(recorded, settings.rewards, settings.names, strict=True):
@@ -239,19 +241,19 @@ def _reward_problems(recorded: Any, settings: "RewardSettings", said: str | None
     return problems
 
 
-def _unlike_libraries(recorded: Any, settings: "RewardSettings") -> dict[str, str]:
-    """Rewards that cannot be computed again here, and why: a library is missing, or another one decides here."""
+def _other_libraries(recorded: Any, settings: "RewardSettings") -> dict[str, str]:
+    """Rewards that cannot be computed again here, and why: a library is missing or has another version."""
     from workings.scoring.scorers import needs_library
-    unlike = {}
-    for reward in [each for each in settings.rewards if needs_library(each.scorer)]:
+    reasons = {}
+    for reward in [reward for reward in settings.rewards if needs_library(reward.scorer)]:
         name = reward.scorer
-        said = next((entry.get("version") for entry in recorded if isinstance(entry, dict)
+        recorded_version = next((entry.get("version") for entry in recorded if isinstance(entry, dict)
                      and entry.get("name") == name), "") if isinstance(recorded, list) else ""
         try:
-            here = settings.version(reward)
+            version = settings.version(reward)
         except RequestError as error:
-            unlike[name] = f"{error.given}: {error.try_next}"
+            reasons[name] = f"{error.given}: {error.try_next}"
         else:
-            if said != here:
-                unlike[name] = f"reward {name!r}: version {str(said)[:100]!r} there, {here!r} here"
-    return unlike
+            if recorded_version != version:
+                reasons[name] = f"reward {name!r}: version {str(recorded_version)[:100]!r} there, {version!r} here"
+    return reasons

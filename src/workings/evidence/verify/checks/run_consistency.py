@@ -1,4 +1,4 @@
-"""Level 1: what was asked for, what ran and what is said about it agree."""
+"""Level 1: recipe, manifest, seal, device, engine, times and evaluations of a run agree."""
 
 import math
 from collections.abc import Iterator
@@ -26,38 +26,39 @@ from workings.record.layout import CONFIG, DEVICE_CHECKS, EVALUATION_CONFIG, EVA
 from workings.record.values import Absent, is_absent
 
 PLATFORMS = {"cpu": ("cpu",), "gpu": ("gpu",), "cuda": ("gpu",), "tpu": ("tpu",), "auto": ("cpu", "gpu", "tpu")}
-"""What a requested device may turn out to be."""
+"""Platforms that fulfil a requested device."""
 # Kinds of units that are made from a finished run; each names the root that it was made from.
 UNITS_OF_A_RUN = (*EVALUATION_UNITS, "replay", "report", "notes")
 OURS = "workings"
 FIRST_RECORDS = datetime(2026, 11, 1, tzinfo=UTC)
-"""Nothing was recorded in this form before."""
-TIME_ZONES = timedelta(days=1)
-"""How far the clocks of two machines may be apart."""
+"""No record of this form is older."""
+CLOCK_DIFFERENCE = timedelta(days=1)
+"""Largest difference between the clocks of two machines."""
 CLOCK_SLACK = timedelta(seconds=5)
-"""How far a machine's clock may be set back while it runs."""
+"""Largest correction of a machine's clock during a run."""
 
 
 @check("consistency.config", level=1, title="the recipe's digest is the same everywhere", units=every_run,
        example="another learning rate in one of the two places where the recipe stands")
 def config(unit: Unit) -> Iterator[CheckFinding]:
     """Digest in the manifest, snapshot in the manifest, resolved recipe in its file."""
-    said = unit.manifest.config_digest
+    recorded_digest = unit.manifest.config_digest
     digests = {f"{MANIFEST} (config_snapshot) has {json_digest(unit.manifest.config_snapshot)[:16]}…":
                json_digest(unit.manifest.config_snapshot),
                f"{CONFIG} has {json_digest(unit.json(CONFIG))[:16]}…": json_digest(unit.json(CONFIG))}
-    problems = [f"{place}, config_digest is {said[:16]}…" for place, digest in digests.items() if digest != said]
+    problems = [f"{source}, config_digest is {recorded_digest[:16]}…" for source, digest in digests.items()
+                if digest != recorded_digest]
     snapshot = unit.manifest.config_snapshot
     # A forger who changes a value has to change it in both places, and then the digest as well.
-    for name, mine in (("seed", unit.manifest.seed), ("engine", unit.manifest.engine),
+    for name, expected in (("seed", unit.manifest.seed), ("engine", unit.manifest.engine),
                        ("name", unit.manifest.recipe), ("device", unit.manifest.requested_device)):
-        if name in snapshot and snapshot[name] != mine:
-            problems.append(f"the recipe's {name} is {str(snapshot[name])[:40]!r}, the manifest's {mine!r}")
+        if name in snapshot and snapshot[name] != expected:
+            problems.append(f"the recipe's {name} is {str(snapshot[name])[:40]!r}, the manifest's {expected!r}")
     steps = snapshot.get("training", {}).get("steps") if isinstance(snapshot.get("training"), dict) else None
     if steps is not None and steps != unit.manifest.planned_steps:
         problems.append(f"the recipe asks for {steps} steps, the manifest plans {unit.manifest.planned_steps}")
     problems += _measured_problems(unit, snapshot) if unit.written_by_train else []
-    yield finding_from(problems, f"config digest {said[:16]}… everywhere", unit)
+    yield finding_from(problems, f"config digest {recorded_digest[:16]}… everywhere", unit)
 
 
 @check("consistency.status", level=1, title="manifest, seal and number of steps say the same about how it ended",
@@ -82,14 +83,14 @@ def status(unit: Unit) -> Iterator[CheckFinding]:
 def device(unit: Unit) -> Iterator[CheckFinding]:
     """What the recipe asked for, what the engine opened, and where a kernel really ran."""
     manifest = unit.manifest
-    asked, used = manifest.requested_device, manifest.actual_device
+    requested, used = manifest.requested_device, manifest.actual_device
     problems = []
-    if used.platform not in PLATFORMS.get(asked, ()):
-        problems.append(f"{asked} was asked for, {used.platform} was used")
+    if used.platform not in PLATFORMS.get(requested, ()):
+        problems.append(f"{requested} was asked for, {used.platform} was used")
     checks = unit.json_object(DEVICE_CHECKS)
-    for key, mine in (("platform", used.platform), ("kind", used.kind), ("count", used.count)):
-        if key in checks and not same_json(checks[key], mine):
-            problems.append(f"{DEVICE_CHECKS} has {key} {str(checks[key])[:40]!r}, the manifest {mine!r}")
+    for key, expected in (("platform", used.platform), ("kind", used.kind), ("count", used.count)):
+        if key in checks and not same_json(checks[key], expected):
+            problems.append(f"{DEVICE_CHECKS} has {key} {str(checks[key])[:40]!r}, the manifest {expected!r}")
     if checks.get("passed") is False:
         problems.append("the device check failed")
     if manifest.engine_distribution.name == OURS:  # other engines name devices in their own way
@@ -97,7 +98,8 @@ def device(unit: Unit) -> Iterator[CheckFinding]:
     # Only an accelerator has memory of its own to unit.record, so a CPU run that was relabelled shows here.
     if (used.platform == "cpu") != isinstance(manifest.vram, Absent):
         problems.append(f"platform {used.platform}, and vram is {manifest.vram}")
-    yield finding_from(problems, f"{asked} asked for, {used.count} x {used.kind} ({used.platform}) used, checked", unit)
+    yield finding_from(problems, f"{requested} asked for, {used.count} x {used.kind} ({used.platform}) used, checked",
+                       unit)
 
 
 @check("consistency.engine", level=1, title="the engine is one of this project's", units=every_run,
@@ -133,7 +135,7 @@ def time_and_memory(unit: Unit) -> Iterator[CheckFinding]:
         problems.append(f"training_seconds {manifest.training_seconds:.1f}, the log adds up to {seconds:.1f}")
     moments = [moment(str(row.get("time"))) for row in unit.events]
     problems += [f"event {number + 1} is earlier than event {number}"
-                 for number, (one, other) in enumerate(pairwise(moments), start=1) if other < one - CLOCK_SLACK]
+                 for number, (earlier, later) in enumerate(pairwise(moments), start=1) if later < earlier - CLOCK_SLACK]
     problems += _memory_problems(unit)
     if unit.written_by_train:
         problems += _date_problems(unit, start, end, moments)
@@ -173,28 +175,28 @@ def evaluated_model(unit: Unit) -> Iterator[CheckFinding]:
         return
     pairs = (("tokenizer", "digest", run.manifest.data_digests.get("tokenizer")),
              ("engine", "name", run.manifest.engine))
-    problems = [f"{part} {key} is {str(settings[part].get(key))[:40]!r}, the run's is {str(mine)[:40]!r}"
-                for part, key, mine in pairs if isinstance(settings.get(part), dict) and mine is not None
-                and not is_absent(settings[part]) and settings[part].get(key) != mine]
+    problems = [f"{part} {key} is {str(settings[part].get(key))[:40]!r}, the run's is {str(expected)[:40]!r}"
+                for part, key, expected in pairs if isinstance(settings.get(part), dict) and expected is not None
+                and not is_absent(settings[part]) and settings[part].get(key) != expected]
     if isinstance(settings.get("source"), dict) and settings["source"].get("kind") != "generated":
         problems.append(f"completions are {str(settings['source'].get('kind'))[:40]!r}, not generated by the run")
     yield finding_from(problems, f"engine {run.manifest.engine!r} and the run's tokenizer", unit)
 
 
 def _measured_problems(unit: Unit, snapshot: dict[str, Any]) -> list[str]:
-    """What the recipe measures with has a digest, and nothing else has."""
-    asked = snapshot.get("evaluation")
-    if not isinstance(asked, dict):
+    """Problems of the evaluation's data: those that the recipe names have a digest, and no others."""
+    section = snapshot.get("evaluation")
+    if not isinstance(section, dict):
         return []
     digests = unit.manifest.data_digests
-    return [f"the recipe's evaluation.{key} is {str(asked.get(key))[:40]!r}, and data_digests has "
+    return [f"the recipe's evaluation.{key} is {str(section.get(key))[:40]!r}, and data_digests has "
             f"{'one' if name in digests else 'none'} of {name}"
             for key, name in (("items", "items"), ("traces", "evaluation_traces"))
-            if (name in digests) is (asked.get(key, "none") == "none")]
+            if (name in digests) is (section.get(key, "none") == "none")]
 
 
 def _checked_devices(checks: dict[str, Any], platform: str, count: int) -> list[str]:
-    """Devices listed by their names (`TFRT_CPU_0`, `cuda:0`): as many as were used, and of their platform."""
+    """Problems of the checked devices (`TFRT_CPU_0`, `cuda:0`): as many as were used, and of their platform."""
     listed = checks.get("devices")
     if not isinstance(listed, list):
         return []
@@ -205,10 +207,10 @@ def _checked_devices(checks: dict[str, Any], platform: str, count: int) -> list[
 
 
 def _date_problems(unit: Unit, start: datetime, end: datetime, events: list[datetime]) -> list[str]:
-    """No time before the record's form was made and none to come; events lie within the run that they tell of."""
+    """Problems of dates: none before the first records or in the future; events are within the run."""
     problems = [f"{name} is {when.date()}, {why}" for name, when in (("started_at", start), ("finished_at", end))
                 for why, wrong in (("before records of this form were made", when < FIRST_RECORDS),
-                                   ("and that is still to come", when > datetime.now(UTC) + TIME_ZONES)) if wrong]
+                                   ("and that is still to come", when > datetime.now(UTC) + CLOCK_DIFFERENCE)) if wrong]
     kinds = [str(row.get("kind")) for row in unit.events]
     if "started" not in kinds:
         return [*problems, "no event tells of the start"]
@@ -236,7 +238,7 @@ def _memory_problems(unit: Unit) -> list[str]:
 
 
 def moment(text: str) -> datetime:
-    """A time of a record. Raises `RecordError` for a text that is none, or that has no time zone."""
+    """A time of a record. Raises `RecordError` for any other text, or without a time zone."""
     try:
         # From Python 3.11 on it reads the `Z` that records write.
         moment = datetime.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""Level 1: what a run learned of samples was drawn and kept where the run says, as far as that is here to be seen."""
+"""Level 1: samples that a run was trained on are kept samples of the recorded model, as far as both are here."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,29 +21,29 @@ from workings.record.plain import parsed_bytes, refuse_too_large
        units=every_run, example="an answer among what was learned that the samples do not hold")
 def drawn_from(unit: Unit) -> Iterator[CheckFinding]:
     """The file that it learned from, against the samples that were kept and the run that drew them."""
-    said = unit.manifest.facts.get(DRAWN_FROM)
-    rows = _learned(unit) if said is not None or unit.record.samples else None
+    recorded_counts = unit.manifest.facts.get(DRAWN_FROM)
+    rows = _training_file(unit) if recorded_counts is not None or unit.record.samples else None
     if rows is None:
-        if said is not None:
+        if recorded_counts is not None:
             yield not_checked("the file of traces that it learned from is not here", unit, blocking=False)
         return
     by_source: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         if DRAWN_FROM in row:
             by_source.setdefault(str(row[DRAWN_FROM]), []).append(row)
-    counts = {source: len(drawn) for source, drawn in by_source.items()}
-    if said is None and not counts:
+    counts = {source: len(source_rows) for source, source_rows in by_source.items()}
+    if recorded_counts is None and not counts:
         return
     # A smoke run takes the first lines of its file only.
-    problems = [] if counts == said or unit.manifest.facts.get("smoke") is True else [
-        f"the manifest names {str(said)[:80]}, the file {str(counts)[:80]}"]
+    problems = [] if counts == recorded_counts or unit.manifest.facts.get("smoke") is True else [
+        f"the manifest names {str(recorded_counts)[:80]}, the file {str(counts)[:80]}"]
     problems += _row_problems(unit, rows)
-    kept, missing = _kept(unit.record), 0
-    for source, drawn in by_source.items():
+    kept, missing = _kept_samples(unit.record), 0
+    for source, source_rows in by_source.items():
         if source not in kept:
-            missing += len(drawn)
+            missing += len(source_rows)
             continue
-        if others := [str(row.get("id")) for row in drawn if line(row) not in kept[source]]:
+        if others := [str(row.get("id")) for row in source_rows if line(row) not in kept[source]]:
             problems.append(f"not among the kept samples of {source[:16]}…: {join_first(others)}")
     here = {run.root for run in unit.record.runs if run.has(SUMS)}
     if not problems and (missing or not by_source.keys() <= here):
@@ -53,27 +53,27 @@ def drawn_from(unit: Unit) -> Iterator[CheckFinding]:
                                  + ", ".join(f"{source[:16]}…" for source in by_source), unit)
 
 
-def _learned(unit: Unit) -> list[dict[str, Any]] | None:
-    """Lines of the file that the run learned from, found by its digest beside the units or in the pack; or None."""
-    wanted = unit.manifest.data_digests.get("traces")
-    places = [entry.name for entry in unit.record.unowned_entries if entry.kind == "file"]
-    places += [pack.tree_path(name) for pack in unit.record.packs for name in pack.files]
+def _training_file(unit: Unit) -> list[dict[str, Any]] | None:
+    """Lines of the run's training file, found by its digest beside the units or in the pack; None if it is not here."""
+    digest = unit.manifest.data_digests.get("traces")
+    paths = [entry.name for entry in unit.record.unowned_entries if entry.kind == "file"]
+    paths += [pack.tree_path(name) for pack in unit.record.packs for name in pack.files]
     # By digest and not by name: beside runs anybody names such files, and in a pack they are named by their digests.
-    for place in places:
-        if not place.endswith(".jsonl"):
+    for path in paths:
+        if not path.endswith(".jsonl"):
             continue
         try:
-            data = trees.read(unit.tree, place, MAX_JSON_BYTES)
-            refuse_too_large(parsed_bytes(data, lines=True), place)
+            data = trees.read(unit.tree, path, MAX_JSON_BYTES)
+            refuse_too_large(parsed_bytes(data, lines=True), path)
         except RecordError:
-            continue  # too large to be read here: as good as absent
-        if bytes_digest(data) == wanted:
-            return jsonl.parse(data, place)[0]
+            continue  # too large to be read: treated as absent
+        if bytes_digest(data) == digest:
+            return jsonl.parse(data, path)[0]
     return None
 
 
 def _row_problems(unit: Unit, rows: list[dict[str, Any]]) -> list[str]:
-    """Every row that was trained on stands in the file, with the same question."""
+    """Problems of the trained rows: each is in the file, with the same question."""
     from workings.data.rows import prompt_digest
     asked = {str(row.get("id")): prompt_digest(str(row.get("prompt", ""))) for row in rows}
     # A pair gives two rows, named after it.
@@ -83,8 +83,8 @@ def _row_problems(unit: Unit, rows: list[dict[str, Any]]) -> list[str]:
     return [f"rows that are not in the file that it learned from: {join_first(other)}"] if other else []
 
 
-def _kept(record: Record) -> dict[str, set[bytes]]:
-    """Canonical lines of what was kept, by the digest of the model that drew it."""
+def _kept_samples(record: Record) -> dict[str, set[bytes]]:
+    """Canonical lines of the kept samples, by the digest of the model that they are from."""
     from workings.samples.candidates import SampleOrigin
     kept: dict[str, set[bytes]] = {}
     for unit in record.samples:

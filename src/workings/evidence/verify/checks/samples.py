@@ -1,4 +1,4 @@
-"""Levels 1 and 2: samples were drawn from the seeds that follow, and what is kept of them is what the rules keep."""
+"""Levels 1 and 2: seeds of samples follow from the evaluation's seed, and the kept samples from the rules."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -69,7 +69,7 @@ def selection(unit: Unit) -> Iterator[CheckFinding]:
     problems += [f"{name[:60]}/{number[:20]} is kept, and is no sample, or a wrong one" for name, _, number in kept
                  if not number.isdecimal() or (name, int(number)) not in scores
                  or (recorded["selection"]["keep"] == "correct" and scores[name, int(number)] != 1)]
-    problems += [*_pair_problems(unit, recorded["pairs"]), *_place_problems(unit)]
+    problems += [*_pair_problems(unit, recorded["pairs"]), *_location_problems(unit)]
     yield finding_from(problems, f"{len(kept)} of {len(rows)} samples of {len(by_prompt)} prompts", unit)
 
 
@@ -82,16 +82,16 @@ def selected(unit: Unit) -> Iterator[CheckFinding]:
     recorded = unit.json(SELECTION)
     prompts = [list(group) for _, group in groupby(unit.lines(PREDICTIONS), key=lambda row: row["id"])]
     try:
-        again = files_of(lambda: prompts, unit.json(EVALUATION_CONFIG), kept, pairs)
+        expected_files = files_of(lambda: prompts, unit.json(EVALUATION_CONFIG), kept, pairs)
     except RequestError as error:
         raise RecordError(f"{unit.tree_path(SELECTION)}: {error.given[:120]}") from None
-    counted = loads(again.pop(SELECTION))
-    problems = [f"{name} is not what the rules make of the predictions" for name, data in again.items()
+    expected_counts = loads(expected_files.pop(SELECTION))
+    problems = [f"{name} is not what the rules make of the predictions" for name, data in expected_files.items()
                 if unit.read(name) != data]
-    # The rules themselves are what was asked for: a later version may know more of them.
+    # The rules themselves are not compared: a later version may have more of them.
     problems += [f"{SELECTION}: {place}" for name in ("counts", "pairs")
-                 for place in differences(recorded[name], counted[name], name)]
-    yield finding_from(problems, " and ".join(sorted(again)), unit)
+                 for place in differences(recorded[name], expected_counts[name], name)]
+    yield finding_from(problems, " and ".join(sorted(expected_files)), unit)
 
 
 def _rules(unit: Unit) -> "tuple[Selection, PairRule | None]":
@@ -113,8 +113,8 @@ def _pair_problems(unit: Unit, pairs: Any) -> list[str]:
     return [] if pairs["made"] == made else [f"{PAIRS} has {made} pairs, {SELECTION} names {str(pairs['made'])[:20]}"]
 
 
-def _place_problems(unit: Unit) -> list[str]:
-    """Samples may be of questions that were trained on, so they must not stand where evaluations do."""
+def _location_problems(unit: Unit) -> list[str]:
+    """Problems of the location: samples may be of trained questions, so they must not be among evaluations."""
     problems = [] if unit.parent is None else ["samples stand beside a run, not among its evaluations"]
     if unit.json(EVALUATION_CONFIG).get("source") != {"kind": "generated"}:
         problems.append("completions that were not drawn by the model")

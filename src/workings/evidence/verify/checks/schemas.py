@@ -26,9 +26,9 @@ from workings.record.values import is_score
 THIRD_PARTY_FILES = frozenset({
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json",
     "generation_config.json", "model.safetensors.index.json", "vocab.json", "adapter_config.json"})
-"""Files whose form others have defined: strict JSON, but their nulls and texts are their own."""
+"""Files in formats of other projects: strict JSON, but with nulls and any texts."""
 CANONICAL = (MANIFEST, SEAL, COMMIT)
-"""Files that have one form to the byte."""
+"""Files with a canonical form."""
 MAX_README_BYTES = 1 << 20
 EVAL_FILES = {EVALUATION_CONFIG: "eval_config/1", EVALUATION_SUMMARY: "eval_summary/1"}
 
@@ -102,23 +102,23 @@ def nulls(unit: Unit) -> Iterator[CheckFinding]:
        example="a model called `<your model here>`")
 def placeholders(unit: Unit) -> Iterator[CheckFinding]:
     """Templates that nobody filled in: in manifest, README, evaluation settings and notes, not in models' texts."""
-    places = []
+    problems = []
     for name in _own_files(unit):
         # Items and completions are left out: a model may well write "TODO" or a pair of braces, and that is a
         # result.
         if name in (MANIFEST, *EVAL_FILES) or unit.kind == "notes":
-            places += [f"{name}: {place} is {text[:40]!r}" for place, text in _texts(_value(unit, name), "$")
+            problems += [f"{name}: {path} is {text[:40]!r}" for path, text in _texts(_value(unit, name), "$")
                        if is_placeholder(text)]
     texts = [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(".md")]
     # Texts of a pack are written for readers; of a run only the README is, and its samples are a model's words.
     for name in texts if unit.kind == PACK_KIND else [README] if unit.has(README) else []:
         text = unit.read(name, MAX_README_BYTES).decode("utf-8", errors="replace")
-        places += [f"{name}: {place[:40]!r}" for place in find_placeholders(text)]
-    yield finding_from(places, "no placeholders", unit)
+        problems += [f"{name}: {path[:40]!r}" for path in find_placeholders(text)]
+    yield finding_from(problems, "no placeholders", unit)
 
 
 def _own_files(unit: Unit) -> Iterator[str]:
-    """JSON files and files of lines of ours that can be read; the others are left to `form.json`."""
+    """JSON and JSON-lines files of this project that can be read; `form.json` reports the others."""
     for name in [*json_files(unit, third_party=False), *line_files(unit)]:
         try:
             _nulls_of(unit, name)
@@ -132,23 +132,23 @@ def _value(unit: Unit, name: str) -> Any:
 
 
 def _nulls_of(unit: Unit, name: str) -> list[str]:
-    """Nulls of a file, looked for while it is read for its form: a large one may not be kept until later."""
+    """Nulls of a file, cached apart from its contents, which may be too large to stay in memory."""
     def find() -> list[str]:
         value = _value(unit, name)
         # The bytes are searched first: mostly there is none, and to walk over a million values takes a second.
-        return [f"{name}: {place}" for place in find_nulls(value)] if b"null" in unit.read(name) else []
+        return [f"{name}: {path}" for path in find_nulls(value)] if b"null" in unit.read(name) else []
     return unit.cached(f"nulls of {name}", find, file=name)
 
 
-def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
-        yield place, value
+        yield path, value
     elif isinstance(value, dict):
         for key, inner in value.items():
-            yield from _texts(inner, f"{place}.{key[:60]}")
+            yield from _texts(inner, f"{path}.{key[:60]}")
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from _texts(inner, f"{place}[{index}]")
+            yield from _texts(inner, f"{path}[{index}]")
 
 
 def _key(value: Any, key: str) -> Any:

@@ -1,4 +1,4 @@
-"""Level 0: signatures stand for exactly this record, and whose they are; time stamps are of these signatures."""
+"""Level 0: signatures cover exactly this record, with the keys that they name; time stamps cover the signatures."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -69,7 +69,7 @@ def statements(run: Unit) -> Iterator[CheckFinding]:
         except RecordError as error:
             problems.append(f"{name}: {error}")
     # A unit that was added after the signing is not a forgery; it only lacks a signature of its own.
-    missing = sorted(subject_name(run.manifest, place) for place in _places(run) if place not in covered)
+    missing = sorted(subject_name(run.manifest, path) for path in _units_by_path(run) if path not in covered)
     if missing and not problems:
         yield not_checked(f"in no signed statement: {join_first(missing)}", run, blocking=False)
     yield finding_from(problems, f"{len(names)} statements about {len(covered)} units", run)
@@ -122,7 +122,7 @@ def trust(run: Unit) -> Iterator[CheckFinding]:
         opened = _opened_or_none(run, name)
         if opened and any(envelope.signed_by(opened, key) for key in trusted):
             covered |= _covered(run, opened)
-    missing = sorted(subject_name(run.manifest, place) for place in _places(run) if place not in covered)
+    missing = sorted(subject_name(run.manifest, path) for path in _units_by_path(run) if path not in covered)
     named = ", ".join(str(key.keyid) for key in trusted)
     if missing:
         yield failed(f"not signed by key {named}: {join_first(missing)}", run)
@@ -130,8 +130,8 @@ def trust(run: Unit) -> Iterator[CheckFinding]:
         yield passed(f"{len(covered)} units signed by key {named}", run)
 
 
-def _places(run: Unit) -> dict[str, Unit]:
-    """The run and the units in it, by place in the run."""
+def _units_by_path(run: Unit) -> dict[str, Unit]:
+    """The run and the units in it, by their path in the run."""
     inner = {unit.path[len(run.path):].lstrip("/"): unit for unit in run.record.units if unit.parent is run}
     return {"": run, **inner}
 
@@ -142,7 +142,7 @@ def _envelopes(run: Unit) -> list[str]:
 
 
 def read_attested(run: Unit, name: str) -> bytes:
-    """A file beside a run's seal. Raises `RecordError` where it is missing, or larger than what may stand there."""
+    """A file beside a run's seal. Raises `RecordError` if it is missing or too large."""
     if name not in run.record.attest(run):
         raise RecordError(f"{ATTEST}/{name} is missing")
     return trees.read(run.record.tree, run.tree_path(f"{ATTEST}/{name}"),
@@ -159,7 +159,7 @@ def _open(run: Unit, name: str) -> Opened:
 
 
 def _opened_or_none(run: Unit, name: str) -> Opened | None:
-    """None for what `attestation.statement` refuses already."""
+    """An envelope; None for one that `attestation.statement` refuses."""
     try:
         return _open(run, name)
     except RecordError:
@@ -173,25 +173,25 @@ def _build_type(opened: Opened) -> str:
 
 
 def _covered(run: Unit, opened: Opened) -> set[str]:
-    """Places whose units the statement names rightly. Raises `RecordError` if it says anything else."""
-    said = opened.statement
-    if set(said) != {"_type", "subject", "predicateType", "predicate"} or said["_type"] != STATEMENT_TYPE \
-            or said["predicateType"] != PREDICATE_TYPE or not isinstance(said["subject"], list):
+    """Paths of the units that the statement names correctly. Raises `RecordError` for any other content."""
+    statement = opened.statement
+    if set(statement) != {"_type", "subject", "predicateType", "predicate"} or statement["_type"] != STATEMENT_TYPE \
+            or statement["predicateType"] != PREDICATE_TYPE or not isinstance(statement["subject"], list):
         raise RecordError("not an in-toto statement with SLSA provenance")
     # The whole statement is made again and compared, so no field of it has to be interpreted.
-    if said["predicate"] != provenance(run.manifest, run.root):
+    if statement["predicate"] != provenance(run.manifest, run.root):
         raise RecordError("its provenance is not that of this run")
-    names = {subject_name(run.manifest, place): (place, unit) for place, unit in _places(run).items()}
+    names = {subject_name(run.manifest, path): (path, unit) for path, unit in _units_by_path(run).items()}
     covered = set[str]()
-    for subject in said["subject"]:
+    for subject in statement["subject"]:
         name = str(subject.get("name")) if isinstance(subject, dict) else ""
         if name not in names:
             raise RecordError(f"it names {shown(name)}, which is not here")
-        place, unit = names[name]
+        path, unit = names[name]
         # Equal as a whole: a further digest or key in the subject would be something that nobody checked.
         if subject != {"name": name, "digest": {"sha256": unit.root}}:
             raise RecordError(f"it names another root for {shown(name)} than {unit.root[:16]}…")
-        covered.add(place)
+        covered.add(path)
     if "" not in covered:
         raise RecordError("it does not name the run itself")
     return covered
@@ -204,7 +204,7 @@ def _known_keys(run: Unit) -> dict[str, Any]:
             try:
                 key = keys.public_key(read_attested(run, name))
             except RecordError:
-                continue  # attestation.files says so
+                continue  # reported by attestation.files
             by_id[str(key.keyid)] = key
     return by_id | {str(key.keyid): key for key in map(keys.public_key, run.record.trusted)}
 
@@ -235,16 +235,16 @@ def times(run: Unit) -> Iterator[CheckFinding]:
         yield not_checked(NO_STAMP_LIBRARY, run, blocking=bool(run.record.authorities))
         return
     roots = [root for data in run.record.authorities for root in timestamp.certificates(data)]
-    problems, said = [], []
+    problems, sentences = [], []
     for name in names:
         try:
             response = timestamp.response_in(read_attested(run, name))
             stamp = timestamp.stamp_of(response, read_attested(run, f"{name[:3]}.dsse.json"), roots)
-            said.append(f"{name[:3]}.dsse.json existed before {stamp.text}")
+            sentences.append(f"{name[:3]}.dsse.json existed before {stamp.text}")
         except RecordError as error:
             problems.append(f"{ATTEST}/{name}: {error}")
     if problems or roots:
-        yield finding_from(problems, "; ".join(said), run)
+        yield finding_from(problems, "; ".join(sentences), run)
     else:
-        yield not_checked(f"{'; '.join(said)}: said by the stamp itself, no certificate was given to trust "
+        yield not_checked(f"{'; '.join(sentences)}: said by the stamp itself, no certificate was given to trust "
                           "(--authority)", run, blocking=False)

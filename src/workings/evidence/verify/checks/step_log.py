@@ -130,7 +130,7 @@ def last_checkpoint(unit: Unit) -> Iterator[CheckFinding]:
 
 
 def _file_problems(unit: Unit, folders: list[str]) -> list[str]:
-    """Checkpoints of one engine are made of the same files, and hold tensors."""
+    """Problems of the files: all checkpoints have the same ones, and hold tensors."""
     names = {folder: {file.rpartition("/")[2] for file in [*unit.files, *unit.external_files]
                       if file.startswith(f"{CHECKPOINTS}/{folder}/")} for folder in folders}
     empty = [folder for folder, files in names.items() if not any(name.endswith(".safetensors") for name in files)]
@@ -141,7 +141,7 @@ def _file_problems(unit: Unit, folders: list[str]) -> list[str]:
 
 
 def _kept_problems(unit: Unit, numbers: list[int]) -> list[str]:
-    """The newest of those that were due. A run that was resumed may keep those of another rhythm."""
+    """Problems of the kept steps: the newest that were due. A resumed run may have had another interval before."""
     section, done = unit.manifest.config_snapshot.get("checkpoint"), unit.manifest.completed_steps
     if not isinstance(section, dict) or unit.manifest.resumes or unit.manifest.status == "failed":
         return []
@@ -154,7 +154,7 @@ def _kept_problems(unit: Unit, numbers: list[int]) -> list[str]:
 
 
 def _state_problems(unit: Unit, number: int, state: dict[str, Any]) -> list[str]:
-    """What a checkpoint says of tokens and time adds up from the lines of its steps."""
+    """Problems of a checkpoint's state: tokens and time add up from the lines of its steps."""
     facts, rows = state.get("facts"), unit.steps[:number]
     if not isinstance(facts, dict):
         return [f"step_{number:06d}: its state says nothing"]

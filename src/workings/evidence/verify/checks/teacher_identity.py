@@ -1,8 +1,8 @@
-"""Level 1: of a run that learned from a teacher, which model that was.
+"""Level 1: which model was the teacher of a run with distillation.
 
-What was learned from it stands in the rollouts, with checks of their own: every token's advantage is what the teacher
-says of it minus what the student said, and the batches made of them have the recorded digests. What it said of traces
-has checks of its own (`workings.evidence.verify.checks.teacher_top_tokens`).
+Its log probabilities have checks of their own: those of rollouts (`checks.rollouts`: every token's advantage is the
+teacher's log probability minus the student's, and the batches have the recorded digests) and the top tokens of traces
+(`checks.teacher_top_tokens`).
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ def teacher(unit: Unit) -> Iterator[CheckFinding]:
     """Its digest; its precision is the recipe's; whether it is the run of its name that is verified as well."""
     if not distills_traces(unit) and (not uses_rollouts(unit) or has_rewards(unit)):
         return
-    said, facts = unit.manifest.data_digests.get("teacher"), unit.json(TEACHER)
+    recorded_digest, facts = unit.manifest.data_digests.get("teacher"), unit.json(TEACHER)
     problems = []
-    if said != json_digest(facts):
-        problems.append(f"{TEACHER} has digest {json_digest(facts)[:16]}…, the manifest {str(said)[:16]}…")
+    if recorded_digest != json_digest(facts):
+        problems.append(f"{TEACHER} has digest {json_digest(facts)[:16]}…, the manifest {str(recorded_digest)[:16]}…")
     problems += _fact_problems(facts, unit.manifest.config_snapshot["algorithm"])
     yield finding_from(problems, _sentence(facts) if not problems else "", unit)
     for run in unit.record.runs:

@@ -1,6 +1,6 @@
-"""Levels 1 and 2: of a run that distilled on traces, what its teacher said, and what the log says of it.
+"""Levels 1 and 2: top tokens of the teacher of a run that distilled on traces, and the log's means of them.
 
-No weights are needed. That the teacher said so takes them: a replay asks it again.
+No weights are needed. Whether they are the teacher's takes its weights: a replay computes them again.
 """
 
 import math
@@ -19,15 +19,15 @@ from workings.record.layout import MODEL_SHAPE, TOP_TOKENS, top_tokens_file
 if TYPE_CHECKING:
     from workings.data.top_tokens import TopTokenFiles, TopTokensOfRow
 
-CLOSE = 1e-4
-"""Difference that a sum of float32 probabilities, or a mean of them in the log, may have."""
+TOLERANCE = 1e-4
+"""Tolerance for a sum of float32 probabilities, and for a mean of them in the log."""
 ROW_BYTES = 400
-"""Of a row in memory, when its numbers were looked at."""
+"""Memory of a row's summary."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ToldOfRow:
-    """What was said of a row, of which no more is kept: all numbers together may be larger than the memory."""
+class _RowSummary:
+    """Sums over a row's top tokens; the numbers themselves are not kept, as all together may not fit the memory."""
 
     positions: int
     mass: float
@@ -38,7 +38,7 @@ class _ToldOfRow:
 
 
 def distills_traces(unit: Unit) -> bool:
-    """Whether a run says that it distilled on traces."""
+    """Whether the recorded recipe distills on traces."""
     algorithm = unit.manifest.config_snapshot.get("algorithm")
     return isinstance(algorithm, dict) and algorithm.get("name") == "distill_traces"
 
@@ -48,15 +48,15 @@ def distills_traces(unit: Unit) -> bool:
        example="two probabilities of a position that are larger than 1 together")
 def top_tokens(unit: Unit) -> Iterator[CheckFinding]:
     """As many positions as the planned rows learn; different tokens of the vocabulary, in order; sums of at most 1."""
-    if not unit.metrics:  # it ended before or while the teacher was asked: nothing was learned from it
+    if not unit.metrics:  # the run ended before the teacher's tokens were complete, and before any step
         return
-    told = _told(unit)
-    problems = [f"row {name[:60]!r}: {what}" for name, row in told.items() for what in row.problems]
+    summaries = _row_summaries(unit)
+    problems = [f"row {name[:60]!r}: {what}" for name, row in summaries.items() for what in row.problems]
     files = {name for name in unit.files if name.startswith(TOP_TOKENS + "/")}
     if more := sorted(files - {top_tokens_file(number) for number in range(len(_files(unit).parts))}):
         problems.append(f"{more[0]}: no batch belongs to it")
-    positions = sum(row.positions for row in told.values())
-    yield finding_from(problems, f"{positions:,} positions of {len(told):,} rows", unit)
+    positions = sum(row.positions for row in summaries.values())
+    yield finding_from(problems, f"{positions:,} positions of {len(summaries):,} rows", unit)
 
 
 @check("recompute.top_tokens", level=2, title="the log's teacher is the one that was recorded", units=every_run,
@@ -64,24 +64,24 @@ def top_tokens(unit: Unit) -> Iterator[CheckFinding]:
        example="another mass of the teacher's top tokens in a step's line")
 def logged_teacher(unit: Unit) -> Iterator[CheckFinding]:
     """Mean probability of the top tokens and mean entropy of each step again; no divergence is below 0."""
-    told, batches, problems = _told(unit) if unit.metrics else {}, batches_of(unit), []
+    summaries, batches, problems = _row_summaries(unit) if unit.metrics else {}, batches_of(unit), []
     for line, planned in planned_steps(unit):
-        place = f"step {line.get('step')}"
+        subject = f"step {line.get('step')}"
         names = [name for sequence in batches.row_ids(planned.at) for name in sequence]
-        if missing := [name for name in names if name not in told]:
-            problems.append(f"{place}: nothing was said of {missing[0][:60]!r}")
+        if missing := [name for name in names if name not in summaries]:
+            problems.append(f"{subject}: nothing was said of {missing[0][:60]!r}")
             continue
         # Means of a step are over positions and not over rows, so that long rows count more.
-        count = sum(told[name].positions for name in names)
-        for key, value in (("teacher_mass", math.fsum(told[name].mass for name in names) / count),
-                           ("teacher_entropy", math.fsum(told[name].entropy for name in names) / count)):
-            given = line.get(key)
-            if not isinstance(given, float | int) or not abs(given - value) <= CLOSE * (1 + abs(value)):
-                problems.append(f"{place}: {key} {str(given)[:20]}, the teacher's is {value:.6g}")
+        count = sum(summaries[name].positions for name in names)
+        for key, value in (("teacher_mass", math.fsum(summaries[name].mass for name in names) / count),
+                           ("teacher_entropy", math.fsum(summaries[name].entropy for name in names) / count)):
+            logged = line.get(key)
+            if not isinstance(logged, float | int) or not abs(logged - value) <= TOLERANCE * (1 + abs(value)):
+                problems.append(f"{subject}: {key} {str(logged)[:20]}, the teacher's is {value:.6g}")
         # What is minimized is a divergence between two distributions, up to rounding never negative.
         loss = line.get("loss")
-        if isinstance(loss, float | int) and loss < -CLOSE:
-            problems.append(f"{place}: loss {loss:g}, and no divergence is below 0")
+        if isinstance(loss, float | int) and loss < -TOLERANCE:
+            problems.append(f"{subject}: loss {loss:g}, and no divergence is below 0")
     yield finding_from(problems, f"{len(unit.metrics)} steps", unit)
 
 
@@ -99,24 +99,24 @@ def _files(unit: Unit) -> "TopTokenFiles":
     return TopTokenFiles(batches=batches_of(unit), steps=unit.manifest.planned_steps, counts=counts, count=_top_k(unit))
 
 
-def _told(unit: Unit) -> dict[str, _ToldOfRow]:
-    """By a row's id; a file of numbers is in memory at a time."""
+def _row_summaries(unit: Unit) -> dict[str, _RowSummary]:
+    """Summaries by row id, cached; only one file of numbers is in memory at a time."""
     return unit.cached("top tokens", lambda: _read(unit))
 
 
-def _read(unit: Unit) -> dict[str, _ToldOfRow]:
+def _read(unit: Unit) -> dict[str, _RowSummary]:
     files, vocabulary = _files(unit), unit.json(MODEL_SHAPE)["vocab_size"]
-    told: dict[str, _ToldOfRow] = {}
+    summaries: dict[str, _RowSummary] = {}
     for number, part in enumerate(files.parts):
         name = top_tokens_file(number)
-        read_header(unit, name)  # nothing but tensors stands in it, and no gap between them
+        read_header(unit, name)  # refuses a file with gaps, or with more than tensors
         rows = files.read(unit.read(name), part)
-        told |= {row: _of_row(said, vocabulary) for row, said in rows.items()}
+        summaries |= {row: _summary(top_tokens, vocabulary) for row, top_tokens in rows.items()}
         unit.tree.cache.reserve(ROW_BYTES * len(rows))
-    return told
+    return summaries
 
 
-def _of_row(row: "TopTokensOfRow", vocabulary: int) -> _ToldOfRow:
+def _summary(row: "TopTokensOfRow", vocabulary: int) -> _RowSummary:
     import numpy as np
 
     from workings.objectives.top_tokens import MIN_REST
@@ -128,9 +128,9 @@ def _of_row(row: "TopTokensOfRow", vocabulary: int) -> _ToldOfRow:
         "a token that is none": ((tokens < 0) | (tokens >= vocabulary)).any(),
         "a token twice": (ordered[:, 1:] == ordered[:, :-1]).any(),
         "not the most likely one first": (log_probs[:, 1:] > log_probs[:, :-1]).any(),
-        "probabilities above 1": (mass > 1 + CLOSE).any()}
+        "probabilities above 1": (mass > 1 + TOLERANCE).any()}
     rest = np.clip(1 - mass, MIN_REST, 1)
     entropy = 0.0 if wrong["probabilities above 1"] else float(
         -(probabilities * log_probs).sum() - (rest * np.log(rest)).sum())
-    return _ToldOfRow(positions=len(tokens), mass=float(mass.sum()), entropy=entropy,
-                      problems=tuple(what for what, is_so in wrong.items() if is_so))
+    return _RowSummary(positions=len(tokens), mass=float(mass.sum()), entropy=entropy,
+                      problems=tuple(problem for problem, holds in wrong.items() if holds))

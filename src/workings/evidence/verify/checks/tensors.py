@@ -32,14 +32,14 @@ from workings.record.plain import parsed_bytes
 MAX_HEADER_BYTES = 16 << 20
 MAX_NAME_CHARS = 200
 FORMATS = {"parameters", "compute", "moments", "gradients", "accumulator"}
-"""What an engine of this project says the number format of."""
+"""Parts of a run whose number formats an engine of this project records."""
 BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I64": 64, "I32": 32, "U32": 32, "I16": 16, "U16": 16, "U8": 8,
         "I8": 8, "BOOL": 8}
 """Bits of one number, by the names of safetensors."""
 LONG_NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "U8": "uint8", "I8": "int8"}
-"""The same formats as a manifest names them."""
+"""Names of these formats in a manifest."""
 CODES = {"fp32": "F32", "bf16": "BF16", "uint8": "U8"}
-"""And as a recipe does."""
+"""Codes of the formats in a recipe."""
 # Written by this package and by the library itself; anything else in a header is a place to hide something.
 METADATA: tuple[dict[str, str], ...] = ({}, {"format": "pt"}, {"format": "np"}, {"format": "flax"}, {"format": "tf"})
 WEIGHTS, ADAPTERS, OPTIMIZER = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
@@ -51,21 +51,21 @@ _Sizes = dict[str, tuple[int, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What a safetensors file says of its tensors, and where they begin."""
+    """Header of a safetensors file: formats, shapes and offsets of its tensors."""
 
     dtypes: dict[str, str]
     shapes: _Sizes
     offsets: dict[str, int]
-    """First byte of each, from the beginning of the file."""
+    """First byte of each tensor, from the beginning of the file."""
 
     def formats(self, names: Iterator[str] | None = None) -> str:
-        """The number formats of some tensors (of all), as a manifest names them."""
+        """Number formats of some tensors, or of all, under their names in a manifest."""
         formats = {self.dtypes[name] for name in (self.dtypes if names is None else names)}
         return " and ".join(sorted(LONG_NAMES.get(code, code) for code in formats))
 
 
 def read_header(unit: Unit, name: str) -> Header:
-    """Header of a safetensors file, read once. Raises `RecordError` where it is none, or where something is hidden."""
+    """Header of a safetensors file, cached. Raises `RecordError` for another file, or one with hidden content."""
     return unit.cached(name, lambda: _header(unit, name))
 
 
@@ -88,7 +88,7 @@ def _header(unit: Unit, name: str) -> Header:
 
 
 def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> Header:
-    """Tensors fill the file without a gap, each as its shape says, and the header holds nothing else."""
+    """The header as an object. Tensors must fill the file without gaps, and the header must hold nothing else."""
     metadata = value.get("__metadata__", {})
     tensors = {name: entry for name, entry in value.items() if name != "__metadata__"}
     if metadata not in METADATA:
@@ -187,7 +187,7 @@ class Expected:
     """Formats that the weights below adapters may have; engines name four bits in ways of their own."""
 
     def problems(self, unit: Unit, name: str) -> list[str]:
-        """What is wrong with one file."""
+        """Problems of one file."""
         header, dtypes = read_header(unit, name), unit.manifest.actual_dtypes
         if name.endswith("/" + self.file):
             problems = _differing(name, header.shapes, self.weights)
@@ -196,7 +196,7 @@ class Expected:
             # Gradients and their sums are made in the format of the weights that they belong to.
             of_trained = header.formats(iter(sorted(self.trained)))
             formats = {"gradients": of_trained, "accumulator": of_trained}
-            # What lies below adapters is in no checkpoint, and its formats follow from the recipe.
+            # The weights below adapters are in no checkpoint; their formats follow from the recipe.
             with_frozen = [" and ".join(sorted({*header.formats().split(" and "), *below})) for below in self.frozen]
             there = with_frozen or [header.formats()]
             formats["parameters"] = dtypes["parameters"] if dtypes.get("parameters") in there else there[0]
@@ -225,13 +225,13 @@ def _step_problems(unit: Unit, name: str, header: Header) -> list[str]:
     with unit.tree.open(unit.tree_path(name)) as stream, trees.reading(unit.tree_path(name)):
         stream.seek(header.offsets[STEP])
         count = int.from_bytes(stream.read(BITS[header.dtypes[STEP]] // 8), "little")
-    said = name.split("/")[1].removeprefix("step_")
-    return [] if said.isdigit() and len(said) <= 12 and int(said) == count else [
+    step_name = name.split("/")[1].removeprefix("step_")
+    return [] if step_name.isdigit() and len(step_name) <= 12 and int(step_name) == count else [
         f"{name}: its optimizer has taken {count} steps"]
 
 
 def recorded_shape(unit: Unit) -> ModelShape | str:
-    """The shape of a run's model, or why there is none to count with. Raises `RecordError` for one that is none."""
+    """The shape of a run's model, or why it cannot be used. Raises `RecordError` for an invalid one."""
     return unit.cached("shape", lambda: _shape(unit))
 
 
@@ -293,13 +293,13 @@ def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Siz
     family = family_of(shape)
     if family.matrices_in_out or family.layer_prefix != "model.layers":
         return f"adapters of a {shape.family} model are named in transformers' own way"
-    there = {name.rpartition(".")[2]: name for name in projections(shape)}
-    if unknown := [name for name in method.target_modules if name not in there]:
+    module_names = {name.rpartition(".")[2]: name for name in projections(shape)}
+    if unknown := [name for name in method.target_modules if name not in module_names]:
         raise RecordError(f"config_snapshot: {shape.family} has no projection {unknown[0][:40]!r}")
     adapter_sizes: _Sizes = {}
     for layer in range(shape.layers):
         sizes = layer_shapes(shape, layer)
-        for target in (there[name] for name in method.target_modules if f"{there[name]}.weight" in sizes):
+        for target in (module_names[name] for name in method.target_modules if f"{module_names[name]}.weight" in sizes):
             out, inner = sizes[f"{target}.weight"]
             name = f"{PEFT_PREFIX}{family.layer_prefix}.{layer}.{target}"
             adapter_sizes[f"{name}.lora_A.weight"] = (method.rank, inner)
@@ -308,12 +308,12 @@ def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Siz
 
 
 def _format_problems(unit: Unit) -> list[str]:
-    """Formats that were asked for are the recipe's, and what was computed in is what was asked for."""
+    """Problems of number formats: requested ones against the recipe, actual ones against the requested ones."""
     manifest, precision = unit.manifest, unit.manifest.config_snapshot.get("precision")
     if not isinstance(precision, dict):
         return []
-    problems = [f"requested_dtypes has {part} {str(said)[:20]!r}, the recipe {str(precision.get(part))[:20]!r}"
-                for part, said in manifest.requested_dtypes.items() if precision.get(part) != said]
+    problems = [f"requested_dtypes has {part} {str(requested)[:20]!r}, the recipe {str(precision.get(part))[:20]!r}"
+                for part, requested in manifest.requested_dtypes.items() if precision.get(part) != requested]
     if manifest.engine_distribution.name == "workings":
         problems += [f"actual_dtypes has {shown(part)!r}, which no engine of this project names"
                      for part in sorted(manifest.actual_dtypes.keys() - FORMATS)]
