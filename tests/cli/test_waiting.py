@@ -6,7 +6,7 @@ import time
 import pytest
 
 from workings.cli import waiting as line
-from workings.record.waiting import heard_by, waiting
+from workings.record.progress import report_progress_to, slow_operation
 
 
 @pytest.fixture
@@ -19,38 +19,38 @@ def said(monkeypatch):
 
 
 def test_what_goes_on_inside_of_something_is_spoken_of_and_then_the_whole_again(said):
-    with heard_by(line.WaitingLine(lambda: "known at once")):
-        with waiting("compiling the step", 90.0):
+    with report_progress_to(line.WaitingLine(lambda: "known at once")):
+        with slow_operation("compiling the step", 90.0):
             assert said.get() == "known at once"
             assert said.get().startswith("compiling the step … ")
-            with waiting("reading"):
+            with slow_operation("reading"):
                 assert said.get().startswith("reading … ")
             assert said.get().endswith(" s (1:30 min the last time)")
-        with waiting("answering"):
+        with slow_operation("answering"):
             assert said.get().startswith("answering … "), "what is known at once is said once"
-    with waiting("unheard"):
+    with slow_operation("unheard"):
         pass
     assert said.empty()
 
 
 def test_an_error_ends_the_waiting(said):
     def divide():
-        with waiting("dividing"):
+        with slow_operation("dividing"):
             said.get()
             raise ZeroDivisionError
 
-    with heard_by(line.WaitingLine()):
+    with report_progress_to(line.WaitingLine()):
         with pytest.raises(ZeroDivisionError):
             divide()
-        with waiting("reading"):
+        with slow_operation("reading"):
             assert said.get().startswith("reading … ")
 
 
 def test_many_short_parts_are_not_silent_together(said, monkeypatch):
     monkeypatch.setattr(line, "FIRST_SECONDS", 0.2)
-    with heard_by(line.WaitingLine()), waiting("the whole"):
+    with report_progress_to(line.WaitingLine()), slow_operation("the whole"):
         for _ in range(200):
-            with waiting("a short part"):
+            with slow_operation("a short part"):
                 time.sleep(0.02)
             if not said.empty():
                 break

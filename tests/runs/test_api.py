@@ -12,7 +12,7 @@ from workings.config.load import load_recipe
 from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings
 from workings.planning.preflight import rate_text
-from workings.record.waiting import Nobody, heard_by
+from workings.record.progress import SilentListener, report_progress_to
 from workings.runs.data.datasets import find_data
 from workings.runs.evaluate import Pieces, ask
 from workings.runs.python_api.keyword_recipe import Keywords, keyword_recipe
@@ -67,14 +67,14 @@ def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, m
     pieces = []
     heard = []
 
-    class Listens(Nobody):
+    class Listens(SilentListener):
         def begins(self, what, usual_seconds):
             heard.append(what)
 
         def ends(self):
             heard.append(len(pieces))
 
-    with heard_by(Listens()):
+    with report_progress_to(Listens()):
         reply = ask(opened.path, "What is 1+1?", max_new_tokens=3, show=pieces.append)
     # What is waited for is said, until there is a first piece of the answer.
     assert [one for one in heard if isinstance(one, str)][-2:] == ["opening the trained model", "answering"]

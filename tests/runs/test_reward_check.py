@@ -6,7 +6,7 @@ from tests.runs import rewarded
 from workings.errors import RequestError, RewardError
 from workings.record.canonical import loads
 from workings.record.layout import rollout_file
-from workings.record.waiting import Nobody, heard_by
+from workings.record.progress import SilentListener, report_progress_to
 from workings.runs.reward_check import check_rewards
 from workings.runs.train import train
 
@@ -65,11 +65,11 @@ def test_a_reward_that_is_not_the_same_twice_is_named(recipe, name):
 def test_what_is_drawn_is_what_the_first_update_learns_from(recipe, tmp_path):
     heard = []
 
-    class Listens(Nobody):
+    class Listens(SilentListener):
         def begins(self, what, usual_seconds):
             heard.append(what)
 
-    with heard_by(Listens()):
+    with report_progress_to(Listens()):
         found = check_rewards(recipe, prompts=2)
     assert heard[:3] == ["reading the data", "opening the model with the engine jax",
                          "drawing completions of 2 prompts"]

@@ -10,7 +10,7 @@ from tests.record import synthetic
 from tests.ui.making import client, two_runs
 from workings.record import phase as phases_module
 from workings.record.phase import Phase, phases, read_phases
-from workings.record.waiting import waiting
+from workings.record.progress import slow_operation
 
 
 def test_a_run_is_listed_under_its_address_before_it_has_a_folder(tmp_path: Path,
@@ -19,7 +19,7 @@ def test_a_run_is_listed_under_its_address_before_it_has_a_folder(tmp_path: Path
     two_runs(folder)
     page = client(folder, monkeypatch)
     assert page.get("/run/runs/new").status_code == 404
-    with phases(folder / "runs" / "new", "smoke-tiny", 60), waiting("planning: does it fit"):
+    with phases(folder / "runs" / "new", "smoke-tiny", 60), slow_operation("planning: does it fit"):
         row = page.get("/api/runs").json()["rows"][0]  # first of all
         assert (row["name"], row["state"], row["phase"]) == ("runs/new", "running", "planning: does it fit")
         assert (row["planned_steps"], row["begun"]) == (60, True)
@@ -40,10 +40,10 @@ def test_phases_after_the_last_step_and_none_within_the_steps(tmp_path: Path, mo
     run = synthetic.sealed_run(folder / "tiny")
     page = client(folder, monkeypatch)
     with phases(run, "tiny", 6):
-        with waiting("taking the first step"):
+        with slow_operation("taking the first step"):
             assert page.get("/api/live/tiny").json()["phase"] == "taking the first step"
         assert page.get("/api/live/tiny").json()["phase"] == ""  # its log says more
-        with waiting("answering 600 items"):
+        with slow_operation("answering 600 items"):
             row = page.get("/api/live/tiny").json()
             assert (row["state"], row["phase"]) == ("complete", "answering 600 items")
             assert "answering 600 items" in page.get("/run/tiny").text
@@ -65,7 +65,7 @@ def test_a_dead_process_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_no_place_for_it_keeps_no_run_from_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(phases_module, "cache_directory", lambda: tmp_path / "file")
-    with phases(tmp_path / "run", "smoke-tiny", 60), waiting("planning"):
+    with phases(tmp_path / "run", "smoke-tiny", 60), slow_operation("planning"):
         pass
 
 

@@ -47,8 +47,8 @@ from workings.cli.output import say_error
 from workings.cli.waiting import WaitingLine
 from workings.engines.hardware_probe import launched
 from workings.errors import Interrupted, RequestError, WorkingsError
+from workings.record.progress import report_progress_to
 from workings.record.storage import is_of_the_disk, storage_error
-from workings.record.waiting import heard_by
 from workings.training.stopping import SIGNALS
 
 pthread_kill = getattr(signal, "pthread_kill", None)
@@ -138,7 +138,7 @@ def root_options(
         raise RequestError(f"workings {context.invoked_subcommand} in several processes ({several})",
                            "train: the one command that several processes run together",
                            "the same without the launcher")
-    context.with_resource(heard_by(WaitingLine()))
+    context.with_resource(report_progress_to(WaitingLine()))
 
 
 # `groups.py` has them in the order of a person's work.

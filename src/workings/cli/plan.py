@@ -9,7 +9,7 @@ import typer
 
 from workings.cli.output import JsonFlag, Meaning, answer, painted, program, say
 from workings.cli.waiting import WaitingLine
-from workings.record.waiting import heard_by
+from workings.record.progress import report_progress_to
 
 if TYPE_CHECKING:
     from workings.planning.plan import Plan
@@ -64,7 +64,7 @@ def plan_command(
     made = []
     for name in dict.fromkeys(names):
         # What the formula says is there at once; only where something has to be compiled is it worth a line.
-        with heard_by(WaitingLine(partial(estimate_sentence, loaded, name))):
+        with report_progress_to(WaitingLine(partial(estimate_sentence, loaded, name))):
             made.append(plan(loaded, name, nearest=nearest, deadline=seconds, runs=runs))
     if len(made) == 1:
         answer(made[0].to_json(), as_json=as_json, text=table(made[0], recipe))

@@ -7,7 +7,7 @@ import typer
 
 from workings.cli.output import JsonFlag, answer
 from workings.record.number_text import percent
-from workings.record.waiting import waiting
+from workings.record.progress import slow_operation
 
 if TYPE_CHECKING:
     from workings.runs.reward_check import RewardCheck
@@ -39,7 +39,7 @@ def check_command(
     from workings.runs.reward_check import check_rewards
 
     # Around all of it: each of its parts alone may be shorter than what is spoken of.
-    with waiting("trying the rewards"):
+    with slow_operation("trying the rewards"):
         report = check_rewards(recipe, overrides or (), prompts=prompts, model=not no_model)
     answer(report.as_json(), as_json=as_json, text=page(report))
     if report.refusals:

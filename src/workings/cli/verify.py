@@ -59,7 +59,7 @@ def verify_command(
     """
     from workings.evidence.verify import HIGHEST_LEVEL, verify
     from workings.record.digest import HashProgress
-    from workings.record.waiting import waiting
+    from workings.record.progress import slow_operation
     from workings.ui.verification_cache import VerificationCache
 
     if explain:
@@ -75,7 +75,7 @@ def verify_command(
     verdicts = VerificationCache.here()  # the page's badges
     before = verdicts.stamps(path)
     keys, certificates = _trusted(key or []), _authorities(authority or [])
-    with waiting(f"checking {path}"):
+    with slow_operation(f"checking {path}"):
         result = verify(path, level=level, expect_root=expect_root, trusted=keys, authorities=certificates,
                         progress=HashProgress(say, _size(path)), replay=replay, report=_report_again,
                         rounds=_rounds_again)

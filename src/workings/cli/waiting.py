@@ -15,7 +15,7 @@ TERMINAL_SECONDS, LOG_SECONDS = 1.0, 15.0
 
 
 class WaitingLine:
-    """A `workings.record.waiting.Listener` that speaks of the innermost thing that goes on.
+    """A `workings.record.progress.ProgressListener` that speaks of the innermost thing that goes on.
 
     Args:
         before_first: said once, as soon as anything begins: what is known without waiting.

@@ -17,7 +17,7 @@ from workings.evaluation.summary import EvaluationSummary
 from workings.evaluation.unit import EvaluationWriter, refuse_existing
 from workings.hints import pip_install
 from workings.record.digest import bytes_digest, file_digest
-from workings.record.waiting import waiting
+from workings.record.progress import slow_operation
 from workings.scoring.items import Item, items_digest
 from workings.scoring.judge import Judgement
 from workings.scoring.process import ScoringProcess
@@ -153,7 +153,7 @@ def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None 
     sizes = work.sizes
     refuse_existing(out)
     # The scorer first: one that cannot be loaded leaves nothing behind, and mended it is asked under the same name.
-    with (waiting(f"answering {sum(sizes):,} items") as told, ScoringProcess(work.settings) as scoring,
+    with (slow_operation(f"answering {sum(sizes):,} items") as told, ScoringProcess(work.settings) as scoring,
           EvaluationWriter(out, work.config) as unit):
         done = unit.finished_chunks(sizes, work.samples)
         items = sum(sizes[:done])

@@ -29,7 +29,7 @@ from workings.models.shape import ModelShape
 from workings.planning.shipped import shipped_answer
 from workings.record.atomic import write_json
 from workings.record.digest import json_digest
-from workings.record.waiting import waiting
+from workings.record.progress import slow_operation
 
 TIMINGS_FILE = "seconds.json"
 """Beside the cached answers: the seconds that they took."""
@@ -53,7 +53,7 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
         kind = f"{engine.name} {target.platform} {request.shape.family} {request.shape.layers} {' '.join(missing)}"
         began = time.monotonic()
         # All in one call, because each call may start a compiler in a process of its own.
-        with waiting(f"working out {', '.join(missing)} for {target.name} (engine {engine.name})",
+        with slow_operation(f"working out {', '.join(missing)} for {target.name} (engine {engine.name})",
                      _last_durations().get(kind)):
             answers = engine.inspect_for(request, missing, target)
         for name, inspection in answers.items():

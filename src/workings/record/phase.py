@@ -15,8 +15,8 @@ from pathlib import Path
 from workings.hardware.machine import cache_directory
 from workings.record.canonical import line
 from workings.record.digest import bytes_digest
+from workings.record.progress import watch_progress
 from workings.record.values import now
-from workings.record.waiting import watched_by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Phase:
 
 
 class _Teller:
-    """Writes what begins into a run's file (`workings.record.waiting.Listener`)."""
+    """Writes what begins into a run's file (`workings.record.progress.ProgressListener`)."""
 
     def __init__(self, first: Phase) -> None:
         self._told = first
@@ -61,11 +61,11 @@ class _Teller:
 
 @contextlib.contextmanager
 def phases(run: Path, recipe: str, steps: int) -> Iterator[None]:
-    """While this is open, what begins (`workings.record.waiting`) is told as what is done for a run."""
+    """While this is open, what begins (`workings.record.progress`) is told as what is done for a run."""
     first = Phase(run=str(run.absolute()), recipe=recipe, steps=steps, doing="starting", began_at=now(),
                   pid=os.getpid(), process=process_start(os.getpid()))
     try:
-        with watched_by(_Teller(first)):
+        with watch_progress(_Teller(first)):
             yield
     finally:
         with contextlib.suppress(OSError):

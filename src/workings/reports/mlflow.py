@@ -7,9 +7,9 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError, WorkingsError
 from workings.hints import pip_install
+from workings.record.progress import slow_operation
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
-from workings.record.waiting import waiting
 from workings.reports.tracked import artifacts, numbers, scores, settings, tags
 
 BATCH = 1_000
@@ -46,7 +46,7 @@ def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> 
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # its default waits for minutes
     client = MlflowClient(tracking_uri=uri)
     try:
-        with waiting(f"asking MLflow at {uri}"):
+        with slow_operation(f"asking MLflow at {uri}"):
             known = client.get_experiment_by_name(experiment)
         place = known.experiment_id if known is not None else client.create_experiment(experiment)
         logged = client.create_run(place, run_name=path.resolve().name, tags=tags(run)).info.run_id

@@ -28,8 +28,8 @@ from workings.record.layout import (
     RECIPE_EVALUATION,
 )
 from workings.record.memory_use import memory_sentence
+from workings.record.progress import slow_operation
 from workings.record.storage import storage
-from workings.record.waiting import waiting
 from workings.runs.create_or_resume import Start, create_run, progress_facts, resume_run
 from workings.runs.doctor import Examination
 from workings.runs.held_out_change import BEFORE, HeldOutChange, held_out_change, trained_item_ids
@@ -238,7 +238,7 @@ class Attempt:
         setup = self.setup
         if self.start.checkpoint is not None:
             return setup.engine.restore(self.start.checkpoint.path)
-        with waiting("reading the weights"):
+        with slow_operation("reading the weights"):
             state = setup.initial_state(setup.engine, setup.recipe.seed)
         if held_out_items is not None:
             # An event, because it belongs to no step; a resumed run keeps its events.

@@ -17,7 +17,7 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.models.tokenizer import Tokenizer
 from workings.record import jsonl
 from workings.record.layout import PROMPTS, ROWS
-from workings.record.waiting import waiting
+from workings.record.progress import slow_operation
 from workings.runs.data.datasets import read_questions
 from workings.runs.open_model import AS_RECORDED, WeightsRequest, open_run, open_untrained, open_weights
 from workings.scoring.items import Item
@@ -49,7 +49,7 @@ def ask(run: Path, question: str, *, max_new_tokens: int = 256, show: ShowPiece 
         RequestError: no sealed run at that path, or ``max_new_tokens`` is below 1.
         RecordError: it has no intact checkpoint.
     """
-    with waiting("opening the trained model"):
+    with slow_operation("opening the trained model"):
         session = open_run(run).session
     return _reply(session, question, max_new_tokens, show)
 
@@ -60,7 +60,7 @@ def ask_untrained(run: Path, question: str, *, max_new_tokens: int = 256, show: 
     Raises:
         RequestError: as `workings.runs.open_model.open_untrained`.
     """
-    with waiting("opening the untrained model"):
+    with slow_operation("opening the untrained model"):
         session = open_untrained(run)
     return _reply(session, question, max_new_tokens, show)
 
@@ -71,7 +71,7 @@ def _reply(session: ModelSession, question: str, max_new_tokens: int, show: Show
     engine, prompt, stops = session.engine, session.template.prompt_ids(question), session.template.stop_ids
     with ExitStack() as until_first_piece:
         # The programs may have to be compiled first.
-        until_first_piece.enter_context(waiting("answering"))
+        until_first_piece.enter_context(slow_operation("answering"))
 
         def show_piece(piece: str) -> None:
             until_first_piece.close()  # the line about waiting would be printed into the answer
@@ -144,7 +144,7 @@ def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, setting
     trained = find_trained_items(Path(run), questions, Path(out))
     if trained and on_trained_items is not None:
         on_trained_items(trained)
-    with waiting("opening the model"):
+    with slow_operation("opening the model"):
         opened = open_run(Path(run), device)
     return evaluate(opened.session, questions, Path(out), settings=settings or EvaluationSettings(),
                     made_from=opened.root, progress=progress,

@@ -17,7 +17,7 @@ from workings.planning.planned_run import check_context
 from workings.planning.recipe_changes import with_counted_steps
 from workings.planning.reference_and_teacher import TEACHER
 from workings.planning.verdict import Verdict, memory_verdict
-from workings.record.waiting import waiting
+from workings.record.progress import slow_operation
 from workings.runs.data.datasets import RunData
 from workings.runs.data.training_data import TrainingData, inspections_with_frozen_models, read_training_data
 from workings.runs.resolve import ResolvedRun, resolve
@@ -70,16 +70,16 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         RequestError: an input is missing, or inputs contradict each other.
     """
     recipe = loaded.recipe
-    with waiting(f"loading the engine {recipe.engine}"):
+    with slow_operation(f"loading the engine {recipe.engine}"):
         registered = find_engine(recipe.engine)
-    with waiting("reading the data"):
+    with slow_operation("reading the data"):
         # Without tensors: gigabytes are downloaded only for a run that fits.
         resolved = resolve(loaded, data, tensors=False)
         check_context(recipe, resolved.shape)
         make_training_data = read_training_data(resolved)
 
     request = EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory)
-    with waiting(f"opening the device with the engine {recipe.engine}"):
+    with slow_operation(f"opening the device with the engine {recipe.engine}"):
         engine = registered.engine.open(request)
         device = engine.describe()
         # A listed device may still not work: one kernel runs before anything is built on it.
@@ -96,7 +96,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     # The longest batch decides whether the run fits; compiling it here is compiling what the loop then runs. No weight
     # has been read so far.
     longest = training_data.shapes()[0]
-    with waiting("compiling the step"):
+    with slow_operation("compiling the step"):
         inspections = inspections_with_frozen_models(training_data, request, device,
                                                engine.inspect(training_data.blank(longest)))
     program: ProgramName = "step"

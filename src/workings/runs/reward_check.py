@@ -16,7 +16,7 @@ from workings.engines.base import EngineRequest
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.models.tokenizer import Tokenizer
-from workings.record.waiting import waiting
+from workings.record.progress import slow_operation
 from workings.rollouts.prompts import PromptTurn
 from workings.rollouts.rollout import Group, to_reward
 from workings.runs.data.training_data import PromptData, prompts_of, read_training_data, reward_settings
@@ -114,21 +114,21 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
         loaded = with_engine(loaded)
     settings = reward_settings(loaded)
     settings.recorded()  # missing files are found before anything else
-    with waiting("reading the data"):
+    with slow_operation("reading the data"):
         resolved = resolve(loaded, tensors=model)
         prompt_set = prompts_of(resolved)
     turns, _ = prompt_set.take(Position(0, 0), min(prompts, len(prompt_set.prompts)))
     with RewardProcess(settings) as rewarder:
         groups = _sampled_groups(resolved, rewarder, turns) if model else []
         texts = _texts(resolved, settings, turns, groups)
-        with waiting(f"rewarding {len(texts):,} texts"):
+        with slow_operation(f"rewarding {len(texts):,} texts"):
             values = rewarder.score([text.sample for text in texts])
-        with waiting(f"rewarding {len(texts):,} texts once more"):
+        with slow_operation(f"rewarding {len(texts):,} texts once more"):
             again = [rewarder.score([text.sample for text in texts])]
     # In another process as well: there texts have other hashes, and counters begin anew.
-    with waiting(f"rewarding {len(texts):,} texts in another process"), RewardProcess(settings) as other:
+    with slow_operation(f"rewarding {len(texts):,} texts in another process"), RewardProcess(settings) as other:
         again.append(other.score([text.sample for text in texts]))
-    with waiting(f"judging {len(texts):,} texts"), ScoringProcess(ScoringSettings()) as judge:
+    with slow_operation(f"judging {len(texts):,} texts"), ScoringProcess(ScoringSettings()) as judge:
         judgements = judge.judge([(text.sample.item, text.sample.text, text.sample.truncated) for text in texts])
     for text_values in values:
         total(text_values, settings)  # raises if the sum is not a number
@@ -155,7 +155,7 @@ class _Text:
 def _sampled_groups(resolved: ResolvedRun, rewarder: RewardProcess, turns: Sequence[PromptTurn]) -> list[Group]:
     """One group of completions of each prompt, as for the first update."""
     recipe = resolved.recipe
-    with waiting(f"opening the model with the engine {recipe.engine}"):
+    with slow_operation(f"opening the model with the engine {recipe.engine}"):
         engine = find_engine(recipe.engine).engine.open(
             EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory))
         data = read_training_data(resolved)(engine.describe().mesh["fsdp"])
@@ -163,7 +163,7 @@ def _sampled_groups(resolved: ResolvedRun, rewarder: RewardProcess, turns: Seque
         sampler = data.rollout_sampler(engine, rewarder)
         state = resolved.initial_state(engine, recipe.seed, trainable=False)
     groups: list[Group] = []
-    with waiting(f"drawing completions of {len(turns):,} prompts") as progress:
+    with slow_operation(f"drawing completions of {len(turns):,} prompts") as progress:
         # As many at a time as in training: more might not fit.
         for start in range(0, len(turns), sampler.groups):
             groups += sampler.sample_groups(state, turns[start:start + sampler.groups], 1)

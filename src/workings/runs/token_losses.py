@@ -17,7 +17,7 @@ from workings.engines.base import LikelihoodEngine
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
 from workings.record.number_text import percent
-from workings.record.waiting import waiting
+from workings.record.progress import slow_operation
 from workings.reports.surprise_page import ShadedToken, SurprisePage
 from workings.runs.data.datasets import find_data
 from workings.runs.open_model import open_run
@@ -115,7 +115,7 @@ def token_losses(run: Path, row: str = "", *, traces: Path | None = None) -> Row
         RequestError: no sealed run, no such row, or an engine without log probabilities.
         RecordError: the run has no intact checkpoint.
     """
-    with waiting("opening the model"):
+    with slow_operation("opening the model"):
         opened = open_run(run)
     session, engine = opened.session, opened.session.engine
     if not isinstance(engine, LikelihoodEngine):
@@ -123,7 +123,7 @@ def token_losses(run: Path, row: str = "", *, traces: Path | None = None) -> Row
                            "workings train RUN/config/recipe.yaml engine=jax")
     loaded = LoadedRecipe(recipe=opened.recipe, text="", origin=str(run), base=recorded_base(opened.run), overrides=())
     rows = _rows(loaded, session, row, traces)
-    with waiting("asking the model"):
+    with slow_operation("asking the model"):
         batch = fixed_batches(rows, engine.describe().mesh.get("fsdp", 1), opened.recipe.data)[0]
         log_probs = engine.log_probs(session.state, batch)[0, 0]
     shown: Row = rows.rows[0]

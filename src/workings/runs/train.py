@@ -21,7 +21,7 @@ from workings.record.layout import (
     refuse_unit_name,
 )
 from workings.record.manifest import DRAWN_FROM, LEFT_ASIDE, NOT_PROVEN
-from workings.record.waiting import waiting
+from workings.record.progress import slow_operation
 from workings.runs.attempt import Attempt, Callback, Listeners
 from workings.runs.code_version import code_version
 from workings.runs.create_or_resume import same_request
@@ -86,7 +86,7 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
             return TrainResult.of_worker(shared, run=out, setup=setup, settings=settings, process=processes.index)
         setup = replace(setup, engine=processes.coordinate(setup.engine), device_check=_all_checks(checks))
         # The engine has run a kernel already and compared it with NumPy, so the doctor runs none.
-        with waiting("looking at this machine"):
+        with slow_operation("looking at this machine"):
             examination = doctor(setup.loaded, out=out.parent, kernels=False)
         attempt = Attempt.begin(setup, settings, out, resume, examination)
         writer = attempt.start.writer

@@ -15,7 +15,7 @@ from rich.progress import Progress as RichProgress
 from workings.record.memory_use import memory_use
 from workings.record.number_text import duration
 from workings.record.pace import WINDOW, pace
-from workings.record.waiting import heard_by, waiting
+from workings.record.progress import report_progress_to, slow_operation
 from workings.training.loop import Progress
 
 LINES_PER_RUN = 40
@@ -64,8 +64,8 @@ class Display:
         self._bar.start()
         # Where the bar is seen, it says what is waited for; a line of its own would be drawn over it.
         if self._console.is_terminal:
-            self._heard.enter_context(heard_by(self))
-        self._first_step.enter_context(waiting("taking the first step"))
+            self._heard.enter_context(report_progress_to(self))
+        self._first_step.enter_context(slow_operation("taking the first step"))
         return self
 
     def __exit__(self, *unused: object) -> None:
@@ -74,7 +74,7 @@ class Display:
         self._bar.stop()
 
     def begins(self, what: str, usual_seconds: float | None) -> None:
-        """Show in the bar what goes on (`workings.record.waiting.Listener`)."""
+        """Show in the bar what goes on (`workings.record.progress.ProgressListener`)."""
         self._going_on.append(what)
         self._do(f"{what} …")
 

@@ -8,7 +8,7 @@ from workings.engines.base import Engine, State
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
-from workings.record.waiting import waiting
+from workings.record.progress import slow_operation
 from workings.scoring.items import Item
 from workings.training.held_out_items import HeldOutItems
 
@@ -55,7 +55,7 @@ class HeldOutObserver:
 
     def evaluate(self, state: State, step: int) -> dict[str, Any]:
         """Fields for the metrics line of this step; samples go to the log."""
-        with waiting(f"looking at the model after step {step}"):
+        with slow_operation(f"looking at the model after step {step}"):
             self._log_samples(state, step)
             fields = {} if self.held_out_items is None else self.held_out_items.evaluate(state)
             return fields | self._loss(state)

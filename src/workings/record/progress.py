@@ -1,0 +1,80 @@
+"""Progress reports of slow operations.
+
+A command prints them on its terminal (`workings.cli.waiting`); a library call has no listener, and nothing is printed.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+
+class ProgressListener(Protocol):
+    """Receives progress reports."""
+
+    def begins(self, what: str, usual_seconds: float | None) -> None:
+        """An operation begins: a participle with its object, and how long it took the last time, if that is known."""
+        ...
+
+    def reaches(self, done: int, total: int) -> None:
+        """A part of the operation is done."""
+        ...
+
+    def ends(self) -> None:
+        """The operation is over, whether or not it succeeded."""
+        ...
+
+
+class SilentListener:
+    """A `ProgressListener` that does nothing."""
+
+    def begins(self, what: str, usual_seconds: float | None) -> None:
+        """Do nothing."""
+
+    def reaches(self, done: int, total: int) -> None:
+        """Do nothing."""
+
+    def ends(self) -> None:
+        """Do nothing."""
+
+
+_SILENT = SilentListener()
+_WATCHER: ContextVar[ProgressListener] = ContextVar("watcher", default=_SILENT)
+_LISTENER: ContextVar[ProgressListener] = ContextVar("listener", default=_SILENT)
+
+
+def report_progress_to(listener: ProgressListener) -> AbstractContextManager[None]:
+    """Send progress reports to a listener meanwhile, in place of the one before."""
+    return _set(_LISTENER, listener)
+
+
+def watch_progress(watcher: ProgressListener) -> AbstractContextManager[None]:
+    """Send the beginnings and ends of operations to a watcher as well, whichever listener is set meanwhile."""
+    return _set(_WATCHER, watcher)
+
+
+@contextmanager
+def _set(variable: ContextVar[ProgressListener], listener: ProgressListener) -> Iterator[None]:
+    before = variable.set(listener)
+    try:
+        yield
+    finally:
+        variable.reset(before)
+
+
+@contextmanager
+def slow_operation(what: str, usual_seconds: float | None = None) -> Iterator[ProgressListener]:
+    """Report a slow operation while the block runs; yields the listener, which can be told about parts that are done.
+
+    Args:
+        what: a participle with its object: ``compiling the step``.
+        usual_seconds: how long it took before, if that is known.
+    """
+    listener, watcher = _LISTENER.get(), _WATCHER.get()
+    watcher.begins(what, usual_seconds)
+    listener.begins(what, usual_seconds)
+    try:
+        yield listener
+    finally:
+        listener.ends()
+        watcher.ends()
