@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ import numpy as np
 from proof.chip.beside import ROOT
 from proof.chip.model import VOCABULARY, Configuration
 from proof.chip.part import XLA_CHOICES, XLA_TIMED, Absent, Chip, Part, require
-from workings.models.operations import step_operations
+from workings.models.operations import attention_operations, outer_weights_met, weights_met
+from workings.models.shape import ModelShape
 from workings.models.tokenizer_training import train_tokenizer
 
 CASES = {
@@ -34,6 +36,8 @@ FLAGS = {"jax": XLA_TIMED} | {f"jax, {choice}": flags for choice, flags in XLA_C
 """Flags of XLA under which the JAX engine runs on a GPU."""
 CONTENDERS = ("torch", "trl", "jax", "trl with liger", *list(FLAGS)[1:])
 TURNS, WARM, STEPS = 2, 3, 20
+BACKWARD = 2
+"""A product's backward is two products of its size."""
 
 
 def rows(chip: Chip) -> list[str]:
@@ -83,6 +87,34 @@ def judged(found: dict[str, Any], asked: Configuration, chip: Chip) -> dict[str,
     operations = step_operations(asked.model(chip), [length] * count) * found["steps"] / found["seconds"]
     share = {"share_of_peak": operations / chip.peak_flops} if chip.peak_flops else {}
     return found | {"positions_per_second": positions, "operations_per_second": operations} | share
+
+
+def projection_operations(shape: ModelShape) -> int:
+    """Operations of one token's forward through the matrices of all layers."""
+    return 2 * weights_met(shape)
+
+
+def head_operations(shape: ModelShape) -> int:
+    """Operations of one token outside of the layers: its logits, and the projection to its per-layer embeddings."""
+    return 2 * (shape.vocab_size * shape.width + outer_weights_met(shape))
+
+
+def step_operations(shape: ModelShape, lengths: Iterable[int], *, square: bool = False, recompute: bool = False) -> int:
+    """Operations of one training step over rows of these lengths.
+
+    Args:
+        shape: of the model.
+        lengths: tokens of each row (padding counts only if the caller counts it).
+        square: see `attention_operations`.
+        recompute: add the layers' second forward of `memory.remat: layer`. Leave it out for model FLOP utilization,
+            which counts what the model needs and not what was recomputed.
+    """
+    total = 0
+    for length in lengths:
+        layers = length * projection_operations(shape) + attention_operations(shape, length, square=square)
+        # Recomputation repeats the layers only: the head lies outside of what `remat` covers.
+        total += (1 + BACKWARD) * (layers + length * head_operations(shape)) + recompute * layers
+    return total
 
 
 def make(place: Path, asked: Configuration, chip: Chip, warm: int, steps: int) -> None:

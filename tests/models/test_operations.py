@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from proof.chip.speed import projection_operations, step_operations
 from workings.models.operations import (
     attention_operations,
     outer_weights_met,
     pairs,
-    projection_operations,
-    step_operations,
     weights_met,
     weights_read,
 )

@@ -1,8 +1,8 @@
-"""The seam: what the rest of the package may ask of an engine, and nothing else.
+"""The seam: the interface between engines and the rest of the package.
 
-An engine runs one step; order of data, schedule, accumulation counts, metrics, checkpoint policy and stopping live
-above it, once. An engine is found by name among the entry points of group ``workings.engines`` (`engines/registry.py`),
-so another package can bring its own. ``State`` is opaque: only the engine that made it looks inside.
+An engine runs one step. Data order, schedule, accumulation, metrics, checkpoint policy and stopping are implemented
+once, above it. Engines are found by name among the entry points of group ``workings.engines`` (`engines/registry.py`),
+so another package can bring its own. ``State`` is opaque: only the engine that made it reads its contents.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -65,6 +65,12 @@ State = Any
 parameter would be unknown everywhere above this module."""
 
 
+CONFIG_TYPES: Mapping[str, TypeAdapter[Any]] = {
+    "optimizer": TypeAdapter(OptimizerConfig), "precision": TypeAdapter(PrecisionConfig),
+    "memory": TypeAdapter(MemoryConfig), "mesh": TypeAdapter(MeshConfig), "method": TypeAdapter(MethodConfig)}
+"""Sections of a recipe that an `EngineRequest` has, by field."""
+
+
 def program_shape(program: ProgramName, sizes: Sequence[int]) -> ProgramShape:
     """The shape of a program whose three sizes were written as a JSON list."""
     return GenerationShape(*sizes) if program in GENERATION_PROGRAMS else BatchShape(*sizes)
@@ -72,7 +78,7 @@ def program_shape(program: ProgramName, sizes: Sequence[int]) -> ProgramShape:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineRequest:
-    """Everything an engine needs to know before it touches a device."""
+    """Everything that an engine must know before it opens a device."""
 
     shape: ModelShape
     device: Literal["auto", "cpu", "gpu", "tpu"]
@@ -83,30 +89,30 @@ class EngineRequest:
     seed: int
     method: FullConfig | LoraConfig | QloraConfig = FULL
     frozen_bits: FrozenBits = "nf4"
-    """What `qlora` stores frozen projections in; a recipe's own are NF4."""
+    """Format of frozen projections with `qlora`; NF4 for the model that a recipe trains."""
     objective: Objective = CROSS_ENTROPY
-    """What an update minimizes."""
+    """The function that an update minimizes."""
     weights: Path | None = None
-    """Directory of the frozen weights beside which `restore` puts adapters; None: random ones from ``seed``."""
+    """Directory of the frozen weights that restored adapters belong to; None: random weights from ``seed``."""
     packed: bool = False
     """Whether a sequence may hold several rows (`data.packing`)."""
     completions_of_a_prompt: int = 1
-    """How many an update draws of each prompt (`algorithm.group`), for plans: the prompt is read once for all of them.
-    Who draws finds it in the prompts given."""
+    """Completions that are sampled of each prompt (`algorithm.group`). Only plans read it, because the prompt is read
+    once for all of them; `sample` finds equal prompts itself."""
     split_frozen: bool = True
     """Copied from `PlanningEngine.splits_frozen` by planning, for its formulas; engines do not read it."""
 
     @classmethod
     def of(cls, recipe: Recipe, shape: ModelShape, *, device: str = "", mesh: MeshConfig | None = None,
            weights: Path | None = None) -> "EngineRequest":
-        """What a recipe asks an engine for.
+        """The request of a recipe.
 
         Args:
-            recipe: what is asked for.
+            recipe: read for everything that is not given here.
             shape: of its model.
-            device: where it is to run, if not where the recipe says.
-            mesh: how devices are arranged, if not as the recipe says.
-            weights: directory of the frozen weights that adapters belong on.
+            device: replaces the recipe's device.
+            mesh: replaces the recipe's mesh.
+            weights: directory of the frozen weights that adapters belong to.
         """
         return cls(shape=shape, device=without_alias(device or recipe.device), optimizer=recipe.optimizer,
                    precision=recipe.precision, memory=recipe.memory, mesh=mesh or recipe.mesh, seed=recipe.seed,
@@ -114,49 +120,48 @@ class EngineRequest:
                    objective=recipe.algorithm.objective, completions_of_a_prompt=recipe.completions_of_a_prompt)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values, for a child process that compiles or traces and for digests.
+        """JSON values for digests, and for a child process that compiles or traces.
 
         ``weights`` and ``split_frozen`` are left out: neither a compiler nor a trace reads them.
         """
-        return {"shape": asdict(self.shape), "device": self.device, "optimizer": self.optimizer.model_dump(),
-                "precision": self.precision.model_dump(), "memory": self.memory.model_dump(),
-                "mesh": self.mesh.model_dump(), "seed": self.seed, "method": self.method.model_dump(),
-                "frozen_bits": self.frozen_bits, "packed": self.packed, "objective": objectives.to_json(self.objective),
-                "completions_of_a_prompt": self.completions_of_a_prompt}
+        values = {key: value for key, value in vars(self).items() if key not in ("weights", "split_frozen")}
+        return values | {"shape": asdict(self.shape), "objective": objectives.to_json(self.objective)} | {
+            key: values[key].model_dump() for key in CONFIG_TYPES}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "EngineRequest":
         """The request that `to_json` wrote."""
-        optimizer: OptimizerConfig = TypeAdapter(OptimizerConfig).validate_python(values["optimizer"])
-        method: MethodConfig = TypeAdapter(MethodConfig).validate_python(values["method"])
-        return cls(shape=ModelShape(**values["shape"]), device=values["device"], optimizer=optimizer,
-                   precision=PrecisionConfig(**values["precision"]), memory=MemoryConfig(**values["memory"]),
-                   mesh=MeshConfig(**values["mesh"]), seed=values["seed"], method=method, packed=values["packed"],
-                   frozen_bits=values["frozen_bits"], objective=objectives.from_json(values["objective"]),
-                   completions_of_a_prompt=values["completions_of_a_prompt"])
+        configs = {key: adapter.validate_python(values[key]) for key, adapter in CONFIG_TYPES.items()}
+        return cls(**{**values, "shape": ModelShape(**values["shape"]),
+                      "objective": objectives.from_json(values["objective"]), **configs})
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """What one optimizer step reports. Floats are Python floats: reading them waits for the device."""
+    """Results of one optimizer step. Floats are Python floats: reading them waits for the device."""
 
     loss: float
-    """The objective over `Batch.divisor`, before the update; of cross entropy: mean negative log likelihood over the
-    step's supervised tokens, in nats."""
+    """The objective divided by `Batch.divisor`, before the update. For cross entropy: mean negative log likelihood of
+    the step's supervised tokens, in nats."""
     grad_norm: float
-    """Global L2 norm of its gradient, before clipping."""
+    """Global L2 norm of the gradient, before clipping."""
     share_of_weights_changed: float
     """Share of stored parameters whose bits the update changed (1.0: all of them)."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """What the objective says beside its value, by name, each the mean over what it counts."""
+    """The objective's metrics by name, each a mean over what the metric counts."""
     log_probs: np.ndarray | None = field(default=None, compare=False)
-    """``[A, B, S]`` float32 natural logarithms of the probabilities of the batch's targets before the update, as the
-    step itself computed them; 0 where they are not supervised. None for cross entropy."""
+    """``[A, B, S]`` float32 natural log probabilities of the batch's targets before the update, from the step's own
+    forward; 0 where they are not supervised. None for cross entropy."""
 
     @classmethod
     def of(cls, numbers: Sequence[float], metrics: Sequence[str], log_probs: np.ndarray | None = None) -> "StepResult":
-        """From loss, gradient norm and share of weights changed, then sum and count of each metric."""
-        # Behind the first three numbers sums and counts take turns.
+        """The result from ``[loss, gradient norm, share of weights changed, sum, count, sum, count, …]``.
+
+        Args:
+            numbers: three numbers, then sum and count of each metric.
+            metrics: names of the metrics.
+            log_probs: see the field.
+        """
         pairs = zip(metrics, numbers[3::2], numbers[4::2], strict=True)
         return cls(loss=numbers[0], grad_norm=numbers[1], share_of_weights_changed=numbers[2],
                    metrics={name: total / count if count else 0.0 for name, total, count in pairs},
@@ -164,14 +169,14 @@ class StepResult:
 
 
 def require_adapters(method: FullConfig | LoraConfig | QloraConfig) -> None:
-    """Raise `RequestError` where there are no adapters that a model could be without."""
+    """Raise `RequestError` for a method without adapters."""
     if isinstance(method, FullConfig):
         raise RequestError("the model below its adapters, with method.name: full", "method lora or qlora",
                            "load(weights, trainable=False): a copy of the first weights without an optimizer")
 
 
 def require_signals(objective: Objective, batch: Batch) -> None:
-    """Raise `RequestError` where a batch lacks signals of an objective."""
+    """Raise `RequestError` for a batch without the signals that an objective reads."""
     if missing := [name for name in objective.signals if name not in batch.signals]:
         raise RequestError(f"a batch with the signals {sorted(batch.signals)} for the objective {objective.name}",
                            f"also {', '.join(missing)}")
@@ -179,7 +184,7 @@ def require_signals(objective: Objective, batch: Batch) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class LossSum:
-    """Evaluation loss of one batch, as a sum so that batches add up exactly."""
+    """Evaluation loss of one batch, as a sum, so that batches can be added exactly."""
 
     loss_sum: float
     supervised_tokens: int
@@ -192,15 +197,14 @@ class Completion:
     tokens: list[int]
     finish_reason: Literal["stop", "length"]
     stop_token: int | None = None
-    """The token that ended it; None where it was cut off."""
+    """The stop token; None for a completion that reached its length limit."""
     log_probs: list[float] = field(default_factory=list, compare=False)
-    """Of drawn continuations: natural logarithm of the probability with which each of ``tokens``, and then the stop
-    token, was drawn, at the temperature asked for. Empty for greedy ones. Their last bits depend on what else is in the
-    batch, so two completions are equal whatever these are."""
+    """Natural log probabilities, at the sampling temperature, of ``tokens`` and then of the stop token. Empty for
+    greedy completions. Their last bits depend on the rest of the batch, so two completions are equal whatever they are."""
 
     @classmethod
     def of(cls, written: Sequence[int], stop_ids: Sequence[int], log_probs: Sequence[float] = ()) -> "Completion":
-        """What a model wrote up to its first stop token, or all of it."""
+        """The completion from generated tokens, which ends at the first stop token."""
         for count, token in enumerate(written):
             if token in stop_ids:
                 return cls(tokens=[*written[:count]], finish_reason="stop", stop_token=token,
@@ -210,7 +214,7 @@ class Completion:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Peak memory per device so far, and who says so."""
+    """Peak memory per device so far, and the source of the number."""
 
     peak_bytes: int
     source: str
@@ -218,7 +222,7 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """What a compiler or tracer says about the very step that `Engine.step` runs, for one batch shape."""
+    """Memory of one program of a run for one shape, by a compiler, a trace or a formula."""
 
     peak_bytes: int
     """Per device."""
@@ -226,26 +230,26 @@ class Inspection:
     breakdown: Mapping[str, int]
     """Bytes per device by category (`arguments`, `outputs`, `temporaries`, `aliased`, …)."""
     versions: Mapping[str, str]
-    """Versions of whatever gave the verdict."""
+    """Versions of the compiler, tracer or formula."""
     refused: str = ""
-    """The compiler's sentence where it refused the program for lack of memory: no device of this kind can run it."""
+    """The compiler's message where it refused the program for lack of memory: no device of this kind can run it."""
     limit_bytes: int = 0
-    """Bytes of a device that the compiler named when it refused; 0 where it named none."""
+    """Memory of a device in bytes, as the compiler's refusal states it; 0 if it does not."""
     exact: Mapping[str, int] = field(default_factory=dict)
-    """Bytes per device of the program's own arrays by part (`parameters`, `moments`, `batch`, …), where they are known
-    from shapes and shardings."""
+    """Bytes per device of the program's arguments by part (`parameters`, `moments`, `batch`, …), from shapes and
+    shardings; empty if these are not known."""
     heap: Mapping[str, int] = field(default_factory=dict)
-    """Bytes per device of the program's heap by part, where the compiler wrote down which array lies where."""
+    """Bytes per device of the program's heap by part, where the compiler wrote down its buffer assignment."""
     assumed: tuple[str, ...] = ()
-    """Entries of ``breakdown`` that are a round figure for what no trace sees, such as a CUDA context."""
+    """Entries of ``breakdown`` that are a round figure for memory that no trace can see, such as a CUDA context."""
     tokens_per_device: tuple[int, ...] = ()
-    """Shape of the token array that one device's program takes; empty where it is not known."""
+    """Shape of the token array of one device's program; empty if it is not known."""
     why_estimated: str = ""
-    """Why neither a compiler nor a trace was asked, as a clause."""
+    """Why neither a compiler nor a trace was used, as a clause."""
     notes: tuple[str, ...] = ()
-    """What a person should know of how this was found, a sentence each."""
+    """Remarks for people about how the numbers came about, a sentence each."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Further facts that are shown or recorded; nothing above the engines decides by them."""
+    """Further facts that are shown or recorded; no code above the engines depends on them."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Inspection":
@@ -255,7 +259,7 @@ class Inspection:
         return cls(**{**values, **tuples})
 
     def facts(self) -> dict[str, Any]:
-        """``details`` and the fields that say something, under one level of keys, as records and answers have it."""
+        """``details`` and the fields that are not empty, under one level of keys, for records and JSON answers."""
         own = {"refused": self.refused, "limit_bytes": self.limit_bytes, "exact": dict(self.exact),
                "heap": dict(self.heap), "assumed": list(self.assumed),
                "tokens_per_device": list(self.tokens_per_device), "why": self.why_estimated}
@@ -263,42 +267,42 @@ class Inspection:
 
 
 Inspections = Mapping[ProgramName, Inspection]
-"""What is known of each program of a run."""
+"""Inspections of a run's programs."""
 
 
 class Engine(Protocol):
     """One engine, opened for one request on one set of devices."""
 
     name: str
-    """The name it is registered under."""
+    """Name of its entry point."""
 
     def describe(self) -> DeviceFacts:
-        """What it runs on: platform, device kind, count, memory limit, versions, mesh."""
+        """Its devices: platform, kind, count, memory limit, versions, mesh."""
         ...
 
     def dtypes(self) -> Mapping[str, str]:
-        """Number formats really used: `parameters`, `compute`, `moments`, `gradients`, `accumulator`."""
+        """Number formats in use: `parameters`, `compute`, `moments`, `gradients`, `accumulator`."""
         ...
 
     def init(self, seed: int, *, trainable: bool = True) -> State:
-        """A fresh state with random weights; if it is not ``trainable``, without the optimizer's memory."""
+        """A new state with random weights; if it is not ``trainable``, without the optimizer's state."""
         ...
 
     def load(self, weights: Path, *, trainable: bool = True) -> State:
-        """A fresh optimizer on weights from a directory in Hugging Face's format; ``trainable`` as in `init`."""
+        """A new state with weights from a directory in Hugging Face's format; ``trainable`` as in `init`."""
         ...
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
-        """One update on one batch. ``state`` is consumed: only the returned one may be used afterwards."""
+        """One update with one batch. ``state`` is consumed: only the returned state may be used afterwards."""
         ...
 
     def evaluate(self, state: State, batch: Batch) -> LossSum:
-        """Negative log likelihood of a batch (``A`` is 1), whatever the objective; no update."""
+        """Negative log likelihood of a batch (``A`` is 1), whatever the objective is; no update."""
         ...
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:
-        """Greedy continuations of token prompts, in the order given, batched with a key/value cache."""
+        """Greedy completions of token prompts, in the order of the prompts, batched and with a key/value cache."""
         ...
 
     def save(self, state: State, directory: Path) -> None:
@@ -318,88 +322,87 @@ class Engine(Protocol):
         ...
 
     def inspect(self, batch: Batch) -> Inspection:
-        """Compile or trace the very step for a batch of this shape, without running it."""
+        """Compile or trace the program of `step` for a batch of this shape, without running it."""
         ...
 
     def check_device(self) -> Mapping[str, Any]:
-        """Run one small real kernel on every device and report what came out; raises `DeviceError` on failure."""
+        """Run one small kernel on every device and return its results; raises `DeviceError` on failure."""
         ...
 
 
 class EngineClass(Protocol):
-    """What is registered under an engine's name: a class that has `open` as a class method."""
+    """Class that an entry point names; `open` is a class method."""
 
     name: str
-    """The name it is registered under."""
+    """Name of its entry point."""
 
     def open(self, request: EngineRequest) -> Engine:
         """Find and open the devices.
 
         Raises:
-            DeviceError: what was asked for is absent or unusable.
-            RequestError: a setting that this engine does not honour.
+            DeviceError: the requested device is absent or unusable.
+            RequestError: a setting that this engine does not support.
         """
         ...
 
 
 @runtime_checkable
 class LikelihoodEngine(Protocol):
-    """What an engine may offer beyond `Engine`: how likely it finds given tokens."""
+    """Optional: log probabilities of given tokens."""
 
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
-        """``[A, B, S]`` float32 natural logarithms of the probabilities of a batch's targets.
+        """``[A, B, S]`` float32 natural log probabilities of a batch's targets; 0 where they are not supervised.
 
-        0 where they are not supervised. Logits exist for as many positions at a time as in the loss.
+        As in the loss, only the logits of a chunk of positions exist at a time.
         """
         ...
 
 
 @runtime_checkable
 class TeachingEngine(Protocol):
-    """What an engine may offer beyond `Engine`: the tokens that it finds the most likely."""
+    """Optional: the most likely tokens of each position, for distillation."""
 
     def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
-        """The most likely tokens of each supervised position, the most likely one first, and how likely they are.
+        """The most likely tokens of each supervised position, in descending order, and their log probabilities.
 
-        Logits exist for as many positions at a time as in the loss.
+        As in the loss, only the logits of a chunk of positions exist at a time.
 
         Args:
-            state: is read, not consumed.
-            batch: of which targets are not read.
+            state: not consumed.
+            batch: its targets are not read.
             count: K, tokens of a position.
-            below: the first id that is not looked at; at least ``count`` and at most the model's vocabulary.
+            below: upper limit of the token ids (exclusive): at least ``count``, at most the model's vocabulary.
 
         Returns:
-            ``[A, B, S, K]`` int32, and float32 natural logarithms of their probabilities among all tokens of the model.
-            0 where positions are not supervised.
+            ``[A, B, S, K]`` int32 tokens, and their float32 natural log probabilities among all tokens of the model;
+            0 at positions that are not supervised.
         """
         ...
 
 
 @runtime_checkable
 class AdapterEngine(Protocol):
-    """What an engine may offer beyond `Engine`: the model that its adapters stand beside, as a reference."""
+    """Optional: the model without its adapters, as a reference."""
 
     def without_adapters(self, state: State) -> State:
-        """The model below the adapters, sharing its frozen weights with ``state``.
+        """The model without its adapters, sharing its frozen weights with ``state``.
 
-        It is ready for `log_probs`, not for `step`, nor for `save` and `export`. It lasts until the next `step`, which
-        may consume the weights that the two share: whoever needs it again makes it again, of the state that the step
-        returned.
+        It can be used for `log_probs`, and not for `step`, `save` or `export`. It is valid until the next `step`, which
+        may consume the shared weights; after that it must be made again from the state that the step returned.
 
         Raises:
-            RequestError: method ``full``, which has no adapters. What is needed there is a frozen copy of the first
-                weights, ``load(weights, trainable=False)``.
+            RequestError: method ``full``, which has no adapters. Use a frozen copy of the first weights there,
+                ``load(weights, trainable=False)``.
         """
         ...
 
 
 @runtime_checkable
 class AdapterReadingEngine(Protocol):
-    """What an engine may offer beyond `Engine`: the adapters of a checkpoint, without an optimizer's state."""
+    """Optional: read the adapters of a checkpoint without its optimizer's state."""
 
     def with_adapters(self, state: State, directory: Path) -> State:
-        """The same model with the adapters that `save` wrote into a checkpoint's directory; ``state`` is consumed.
+        """The same model with the adapters of a checkpoint's directory; ``state`` is consumed.
 
         Raises:
             RequestError: method ``full``.
@@ -410,31 +413,31 @@ class AdapterReadingEngine(Protocol):
 
 @runtime_checkable
 class SamplingEngine(Protocol):
-    """What an engine may offer beyond `Engine`: completions drawn at a temperature."""
+    """Optional: completions that are sampled at a temperature."""
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
-        """One drawn continuation per prompt, in the order given.
+        """One sampled completion per prompt, in the order of the prompts.
 
         ``seeds`` holds one number below 2**32 per prompt: a prompt's completion depends on its own seed, not on the
-        prompts beside it in a batch (as far as the device computes rows independently).
+        other prompts of its batch (as far as the device computes rows independently).
         """
         ...
 
 
 @runtime_checkable
 class StreamingEngine(Protocol):
-    """What an engine may offer beyond `Engine`: an answer of which each token is told as soon as it is there."""
+    """Optional: a completion whose tokens are passed on one by one."""
 
     def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
                tell: Callable[[int], None]) -> Completion:
-        """The tokens that `generate` gives for one prompt; ``tell`` is called with each of them, in order."""
+        """The completion that `generate` returns for one prompt; ``tell`` is called with each token in order."""
         ...
 
 
 @runtime_checkable
 class ComparableEngine(Protocol):
-    """What an engine may offer beyond `Engine`: what a comparison of engines looks at and no run needs."""
+    """Optional: values that a comparison of engines needs and no run does."""
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch."""
@@ -443,103 +446,103 @@ class ComparableEngine(Protocol):
 
 @runtime_checkable
 class ReportingEngine(Protocol):
-    """What an engine may offer beyond `Engine`: texts about its libraries and drivers for a run's record."""
+    """Optional: texts about its libraries and drivers for a run's record."""
 
     def environment_files(self) -> Mapping[str, str]:
-        """Texts for people by file name, such as ``cuda_check.txt``; nothing in them names a person or a process."""
+        """Texts for people by file name, such as ``cuda_check.txt``, without names of people or processes."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """One thing that a request asks for and an engine does not do, with the three parts of a `RequestError`."""
+    """A feature that a request asks for and an engine does not have, with the three parts of a `RequestError`."""
 
     feature: str
-    """What is asked for, in a few words (`mesh.tp above 1`)."""
+    """The feature in a few words (`mesh.tp above 1`)."""
     given: str
     expected: str
     try_next: str
 
     def error(self) -> RequestError:
-        """The error of a request that asks for it all the same."""
+        """The error for a request that asks for the feature."""
         return RequestError(self.given, self.expected, self.try_next)
 
 
 class NotInspected(WorkingsError):
-    """Neither a compiler nor a trace answers about a program here; the message says why as a clause, or is empty."""
+    """No compiler and no trace can inspect a program here. The message is the reason as a clause, or empty."""
 
 
 @runtime_checkable
 class PlanningEngine(Protocol):
-    """What an engine may offer beyond `Engine`: answers about devices that are not here, before anything is opened.
+    """Optional: plans for devices that are not here, before anything is opened.
 
-    A class has it by class methods, and is registered under its engine's name in the entry points of group
-    ``workings.planning_engines``. Its module loads no framework, so that planning and `engine: auto` load none: whoever
-    compiles or traces does it in a child process.
+    A class with these class methods is registered under its engine's name in the entry points of group
+    ``workings.planning_engines``. Its module loads no framework, so that planning and `engine: auto` load none:
+    programs are compiled or traced in a child process.
     """
 
     name: str
-    """The name that its engine is registered under."""
+    """Name of the engine's entry point."""
     libraries: tuple[str, ...]
     """Modules that must be installed for the engine to run."""
     inspected_platforms: tuple[str, ...]
-    """Platforms of the targets that `inspect_for` takes. On a CPU that is not among them the engine is opened and asked
-    by `Engine.inspect`; other programs are estimated, and a TPU is refused."""
+    """Platforms of the targets that `inspect_for` accepts. Without `cpu` among them, the engine is opened on a CPU and
+    `Engine.inspect` is called there. Without `gpu`, GPUs are estimated; without `tpu`, TPUs are refused."""
     splits_frozen: bool
-    """Whether ``fsdp`` splits matrices in four bits and the table of per-layer embeddings too. Where it does not, every
-    device has them whole."""
+    """Whether ``fsdp`` also splits 4-bit matrices and the table of per-layer embeddings; if not, every device has them
+    whole."""
 
     def refusals(self, request: EngineRequest) -> Sequence[Refusal]:
-        """What the engine does not do, of what is asked for; empty where it does all of it."""
+        """Features of the request that the engine does not have; empty if it has all."""
         ...
 
     def inspect_for(self, request: EngineRequest, programs: ProgramShapes, target: Target) -> Inspections:
         """Compile or trace the engine's own programs for a target.
 
         Returns:
-            An inspection of each program. Where the step itself is refused, the others may be left out: the answer is
-            no already.
+            An inspection of each program. If the step is refused, the others may be left out: the run does not fit.
 
         Raises:
-            RequestError: the engine does not do what is asked for, or its libraries are not installed.
-            NotInspected: nothing here can say what the programs need on this target.
+            RequestError: the engine lacks a feature of the request, or its libraries are not installed.
+            NotInspected: no compiler and no trace can inspect the programs for this target here.
             WorkingsError: the compiler or the trace failed.
         """
         ...
 
     def inspection_key(self, target: Target) -> Mapping[str, Any]:
-        """What decides `inspect_for` beside request and programs, as JSON values: answers are kept under its digest.
+        """Everything besides request and programs that decides the results of `inspect_for`, as JSON values.
 
-        Namely the target as the compiler is told of it, versions, flags, and a digest of the engine's own source.
+        That is the target as the compiler gets it, versions, flags, and a digest of the engine's own source.
+        Inspections are cached under the digest of all of it.
         """
         ...
 
     def usable_memory(self, target: Target) -> tuple[int, str]:
-        """Bytes of one device of the target that a run with this engine may use, and who says so. Not for a CPU."""
+        """Memory in bytes of one device of the target that this engine may use, and its source. Not for a CPU."""
         ...
 
 
 class Processes(Protocol):
     """Processes that a launcher started for one run, and the key-value store that they share.
 
-    The store is small, slow and always there, also while devices compute or are stuck: what is computed together does
+    The store is small and slow, and can also be used while devices compute or are stuck. Data of the computation does
     not pass through it.
     """
 
     index: int
-    """Of this process, from 0."""
+    """Number of this process, from 0."""
     count: int
 
     def set(self, key: str, value: bytes) -> None:
-        """Store a value, in place of an earlier one."""
+        """Store a value; replaces an earlier one."""
         ...
 
     def get(self, key: str) -> bytes | None:
-        """The value of a key, None where there is none; from any thread."""
+        """The value of a key, or None without one; may be called from any thread."""
         ...
 
     def wait(self, key: str, seconds: float) -> bytes | None:
-        """A value as soon as it is there; None where it does not come in time. Raises where the store is gone."""
+        """Wait for a value; None after the time limit. Raises if the store cannot be reached any more."""
         ...
 
     def delete(self, key: str) -> None:
@@ -547,34 +550,26 @@ class Processes(Protocol):
         ...
 
     def shutdown(self) -> None:
-        """Leave the group of processes after everything is done."""
+        """Leave the group of processes at the end of the run."""
         ...
 
 
 @runtime_checkable
 class JoiningEngine(Protocol):
-    """What an engine's class has that meets other processes; of a `DistributedEngine` it is a class method."""
+    """Optional: several processes. `join` is a class method of an engine's class."""
 
     def join(self, device: str) -> Processes | None:
-        """Meet the others before a device is touched; None where no launcher started several processes.
+        """Connect to the other processes before a device is opened; None if no launcher started several.
 
-        Raises `RequestError` where a launcher left its variables and they do not go together.
+        Raises `RequestError` for a launcher's environment variables that contradict each other.
         """
         ...
 
 
 @runtime_checkable
-class DistributedEngine(Engine, SamplingEngine, LikelihoodEngine, Protocol):
-    """What an engine may offer beyond `Engine`: a step that several processes take together, each with its share.
+class DistributedEngine(Engine, SamplingEngine, LikelihoodEngine, JoiningEngine, Protocol):
+    """Optional: a step that several processes take together, each with its share of the rows.
 
-    Every process must then make the same calls with the same arguments in the same order, but for questions about
-    itself (`describe`, `dtypes`, `memory`, `inspect`, `check_device`). Process 0 alone writes.
+    Every process must make the same calls with the same arguments in the same order, except for those about itself
+    (`describe`, `dtypes`, `memory`, `inspect`, `check_device`). Only process 0 writes.
     """
-
-    @classmethod
-    def join(cls, device: str) -> Processes | None:
-        """Meet the others before a device is touched; None where no launcher started several processes.
-
-        Raises `RequestError` where a launcher left its variables and they do not go together.
-        """
-        ...
