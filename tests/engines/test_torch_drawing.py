@@ -9,7 +9,7 @@ from tests.engines.tiny import request, tiny_shape
 from workings.engines.base import Completion
 from workings.engines.torch import generate
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.generate import drawn, uniform_numbers
+from workings.engines.torch.generate import sampled, uniform_numbers
 
 CPU = torch.device("cpu")
 
@@ -18,7 +18,7 @@ def picked(probabilities: list[float], uniform: list[float], temperature: float 
     """Tokens of rows with the same probabilities, and their log probabilities."""
     logits = torch.tensor([probabilities]).log().expand(len(uniform), len(probabilities))
     rows = torch.arange(len(uniform))
-    tokens, log_probs = drawn(temperature, torch.tensor([uniform], dtype=torch.float64))(logits, 0, rows)
+    tokens, log_probs = sampled(temperature, torch.tensor([uniform], dtype=torch.float64))(logits, 0, rows)
     return tokens.tolist(), log_probs.tolist()
 
 
@@ -47,7 +47,7 @@ def test_draws_follow_the_softmax_at_the_temperature(temperature: float) -> None
     expected = np.exp(logits.astype(np.float64) / temperature)
     expected /= expected.sum()
     rows = torch.from_numpy(logits).expand(4_000, -1)
-    pick = drawn(temperature, uniform_numbers(range(4_000), 10, CPU))
+    pick = sampled(temperature, uniform_numbers(range(4_000), 10, CPU))
     tokens, log_probs = map(torch.cat, zip(*(pick(rows, count, torch.arange(4_000)) for count in range(10)),
                                              strict=True))
     assert chisquare(np.bincount(tokens, minlength=30), expected * 40_000).pvalue > 1e-4
@@ -68,7 +68,7 @@ def test_numbers_follow_from_the_rows_own_seed_and_from_the_number_of_the_token(
 def test_draws_with_a_vocabulary_of_gemma_s_size() -> None:
     """Probabilities of a few billionths: their sums end at the whole, and halves are where they belong."""
     logits = torch.zeros(3, 262_144)
-    pick = drawn(1.0, torch.tensor([[0.0, 0.5, 1 - 2.0**-53]], dtype=torch.float64))
+    pick = sampled(1.0, torch.tensor([[0.0, 0.5, 1 - 2.0**-53]], dtype=torch.float64))
     tokens, log_probs = pick(logits, 0, torch.arange(3))
     assert tokens.tolist() == [0, 131_072, 262_143]
     np.testing.assert_allclose(log_probs, -np.log(262_144), rtol=1e-12)

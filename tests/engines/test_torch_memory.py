@@ -52,7 +52,7 @@ def plain_loss(hidden: Any, head: Any, targets: Any, weights: Any, cap: float) -
 @pytest.mark.parametrize("cap", [0.0, 3.0])
 def test_the_loss_in_chunks_equals_the_plain_loss(monkeypatch: pytest.MonkeyPatch, cap: float, chunk: int,
                                                   over_positions: bool) -> None:
-    monkeypatch.setattr(loss, "walks_over_positions", lambda *which: over_positions)
+    monkeypatch.setattr(loss, "goes_over_positions", lambda *which: over_positions)
     hidden, head, targets, weights = loss_inputs()
     expected = plain_loss(hidden, head, targets, weights, cap)
     ours = linear_cross_entropy(hidden, head, targets, weights, chunk=chunk, soft_cap=cap) / 7
@@ -80,8 +80,8 @@ def test_the_loss_by_the_kernel_of_a_card_equals_the_plain_loss(cap: float, chun
 def test_a_float32_head_under_bf16_arithmetic_gets_an_unrounded_gradient_by_the_kernel() -> None:
     hidden, head, targets, weights = loss_inputs()
     narrow = hidden.detach().bfloat16().requires_grad_()
-    assert loss.walks_over_positions(narrow, head, True)
-    assert not loss.walks_over_positions(narrow, head, False)
+    assert loss.goes_over_positions(narrow, head, True)
+    assert not loss.goes_over_positions(narrow, head, False)
     ours = linear_cross_entropy(narrow, head, targets, weights / 7, chunk=5, soft_cap=0.0, kernel=True)
     expected = plain_loss(narrow, head.bfloat16(), targets, weights, 0.0)
     # Logits and their gradient are rounded to bf16, nothing else.
@@ -98,8 +98,8 @@ def test_a_frozen_head_gets_no_gradient_and_a_mixed_one_is_never_converted_whole
     ours.backward()
     assert hidden.grad is not None
     stored = head.detach().bfloat16().requires_grad_()
-    assert loss.walks_over_positions(hidden, head)
-    assert not loss.walks_over_positions(hidden, stored)
+    assert loss.goes_over_positions(hidden, head)
+    assert not loss.goes_over_positions(hidden, stored)
     mixed = linear_cross_entropy(hidden, stored, targets, weights / 7, chunk=5, soft_cap=0.0)
     expected = plain_loss(hidden, stored, targets, weights, 0.0)
     assert mixed.item() == pytest.approx(expected.item(), rel=1e-6)

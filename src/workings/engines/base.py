@@ -200,7 +200,7 @@ class Completion:
     """The stop token; None for a completion that reached its length limit."""
     log_probs: list[float] = field(default_factory=list, compare=False)
     """Natural log probabilities, at the sampling temperature, of ``tokens`` and then of the stop token. Empty for
-    greedy completions. Their last bits depend on the rest of the batch, so two completions are equal whatever they are."""
+    greedy completions. Their last bits depend on the rest of the batch; they do not count in comparisons."""
 
     @classmethod
     def of(cls, written: Sequence[int], stop_ids: Sequence[int], log_probs: Sequence[float] = ()) -> "Completion":

@@ -36,7 +36,15 @@ from workings.engines.torch.device import (
 )
 from workings.engines.torch.environment import environment_files
 from workings.engines.torch.frozen_linear import FrozenLinear
-from workings.engines.torch.generate import MAX_ROWS, PickToken, answer, drawn, greedy, order, uniform_numbers
+from workings.engines.torch.generate import (
+    MAX_ROWS,
+    PickToken,
+    batch_indices,
+    complete,
+    greedy,
+    sampled,
+    uniform_numbers,
+)
 from workings.engines.torch.inspect import inspection
 from workings.engines.torch.linear_attention import has_linear_state
 from workings.engines.torch.lora import (
@@ -99,7 +107,7 @@ class TorchEngine(TorchPlanning):
         return cls(request, find_device(request.device))
 
     def describe(self) -> DeviceFacts:
-        """What it runs on."""
+        """The device."""
         limit, source = memory_limit(self.device.device)
         notes = slow_formats(device_name(self.device.device), self.request.precision.compute)
         if self.device.platform == "gpu" and (why := kernel_problem(self.device.device)):
@@ -114,7 +122,7 @@ class TorchEngine(TorchPlanning):
 
     def dtypes(self) -> Mapping[str, str]:
         """Number formats of the tensors that the step really holds, read from a model without memory."""
-        # Formats do not depend on the split, so one process stands for all and nothing is sent.
+        # Formats are the same in all processes, so none has to be asked.
         with torch.device("meta"):
             state = empty_state(replace(self.spec, device=torch.device("meta"), mesh=ProcessMesh()))
         held = [*state.model.parameters(), *(place.codes for place in base_weights(state.model).values()
@@ -138,17 +146,17 @@ class TorchEngine(TorchPlanning):
         else:
             checkpoint.load_weights(self.spec, state.model, directory)
         fill_adapters(state.model, seed)
-        # Masters come last: they copy what storage left of the weights, not the numbers that were read.
+        # Masters come last: they copy the stored weights after rounding, not the numbers that were read.
         return self._checked(fill_masters(state))
 
     def _checked(self, state: State) -> State:
-        """The state itself, once a model that is not proven has computed a short row as it should."""
+        """The state, after the attention masks of a model that is not proven have been checked on a short row."""
         if not self.spec.shape.proven:
             check_masks(self.spec, state.root).refuse(self.request)
         return state
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
-        """One update on one batch; ``state`` is changed in place."""
+        """One update with one batch; ``state`` is changed in place."""
         refuse_conflicts(self.request, batch.tokens.shape[0])
         require_signals(self.spec.objective, batch)
         parts = self._parts(batch)
@@ -159,7 +167,7 @@ class TorchEngine(TorchPlanning):
                                     None if log_probs is None else self._at_positions(parts, rows, log_probs))
 
     def _parts(self, batch: Batch) -> LengthBuckets:
-        """The batch as it is computed."""
+        """The batch in the micro batches that are computed."""
         return LengthBuckets.from_batch(batch) if self.spec.group_by_length else LengthBuckets.unsplit(batch)
 
     @torch.no_grad()
@@ -179,15 +187,15 @@ class TorchEngine(TorchPlanning):
         return self._at_positions(parts, micro_batches, values)
 
     def _at_positions(self, parts: LengthBuckets, micro_batches: Iterable[Rows], values: Iterable[torch.Tensor],
-                      *each: int) -> np.ndarray:
-        """``[A, B, S, *each]`` of the ``[N, *each]`` floats that each process has of each micro batch; 0 elsewhere."""
-        places = [torch.zeros((*part.tokens.shape, *each)) for part in parts.batches]
-        in_turn = (micro_batch for place in places for micro_batch in place)
-        for micro_batch, rows, value in zip(in_turn, micro_batches, values, strict=True):
-            # A view: each process fills its own rows, and the sum with the others' zeros puts them together.
-            own = micro_batch[self.spec.mesh.rows(micro_batch.shape[0])]
-            own.view(-1, *each)[rows.index.cpu()] = value.cpu()
-        merged = torch.from_numpy(parts.merge([place.numpy() for place in places]))
+                      *size: int) -> np.ndarray:
+        """``[A, B, S, *size]`` of all processes' values ``[N, *size]`` at supervised positions; 0 at others."""
+        arrays = [torch.zeros((*part.tokens.shape, *size)) for part in parts.batches]
+        outputs = (micro_batch for array in arrays for micro_batch in array)
+        for output, rows, value in zip(outputs, micro_batches, values, strict=True):
+            # A view: each process fills its own rows, and the sum over processes combines them.
+            own_rows = output[self.spec.mesh.rows(output.shape[0])]
+            own_rows.view(-1, *size)[rows.index.cpu()] = value.cpu()
+        merged = torch.from_numpy(parts.merge([array.numpy() for array in arrays]))
         return self.spec.mesh.sum(merged.to(self.device.device)).cpu().numpy()
 
     @torch.no_grad()
@@ -196,14 +204,14 @@ class TorchEngine(TorchPlanning):
         micro_batches = to_rows(self.spec, batch)
         values = [state.root(partial(micro_batch_most_likely, self.spec, rows=rows, count=count, below=below))
                   for rows in micro_batches]
-        # Floats hold every id exactly, so both are put together in one way.
+        # Floats represent every id exactly, so that tokens and log probabilities are combined in the same way.
         unsplit = LengthBuckets.unsplit(batch)
-        tokens, log_probs = (self._at_positions(unsplit, micro_batches, (each[side].float() for each in values), count)
+        tokens, log_probs = (self._at_positions(unsplit, micro_batches, (pair[side].float() for pair in values), count)
                              for side in range(2))
         return tokens.astype(np.int32), log_probs
 
     def without_adapters(self, state: State) -> State:
-        """The model below the adapters. Nothing is copied, so it is that of ``state`` after further steps, too."""
+        """The model without its adapters. It shares the weights of ``state``, so it stays valid after further steps."""
         require_adapters(self.request.method)
         return State(root=RootWithoutAdapters(state.root), trained={}, moments={}, step=state.step)
 
@@ -213,26 +221,26 @@ class TorchEngine(TorchPlanning):
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:
-        """Greedy continuations in the order given."""
+        """Greedy completions in the order of the prompts."""
         return self._answers(state, prompts, max_new_tokens, stop_ids, lambda indices: greedy)
 
     def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
                tell: Callable[[int], None]) -> Completion:
-        """The tokens that `generate` gives for one prompt, told one by one."""
-        def told(logits: torch.Tensor, count: int, rows: torch.Tensor) -> tuple[torch.Tensor]:
+        """The completion that `generate` returns for one prompt; its tokens are passed on one by one."""
+        def pick_and_tell(logits: torch.Tensor, count: int, rows: torch.Tensor) -> tuple[torch.Tensor]:
             picked = greedy(logits, count, rows)
             if (token := int(picked[0])) not in stop_ids:
                 tell(token)
             return picked
 
-        return self._answers(state, [prompt], max_new_tokens, stop_ids, lambda indices: told)[0]
+        return self._answers(state, [prompt], max_new_tokens, stop_ids, lambda indices: pick_and_tell)[0]
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
-        """One drawn continuation per prompt, in the order given; a prompt's draw follows from its own seed."""
+        """One sampled completion per prompt, in the order of the prompts; it depends on its own seed."""
         if temperature <= 0:
             raise RequestError(f"temperature: {temperature:g}", "a temperature above zero", "leave it out: greedy")
-        return self._answers(state, prompts, max_new_tokens, stop_ids, lambda indices: drawn(
+        return self._answers(state, prompts, max_new_tokens, stop_ids, lambda indices: sampled(
             temperature, uniform_numbers([seeds[i] for i in indices], max_new_tokens, self.device.device)))
 
     def _answers(self, state: State, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop_ids: Sequence[int],
@@ -240,14 +248,14 @@ class TorchEngine(TorchPlanning):
         if any(len(prompt) == 0 for prompt in prompts):
             raise RequestError("an empty prompt", "prompts of at least one token")
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
-        # Of an unproven class it is not known what a cache holds, nor how that is repeated.
+        # The cache of an unproven class may have any contents, so its rows cannot be repeated.
         copies = copies_of_each(prompts, MAX_ROWS) if self.spec.shape.proven else 1
-        for indices in order(prompts, copies, alike=has_linear_state(state.root.model)):
-            chosen: PickToken = pick(indices)
+        for indices in batch_indices(prompts, copies, same_length=has_linear_state(state.root.model)):
+            pick_token: PickToken = pick(indices)
             with torch.no_grad():
                 completions = state.root(partial(
-                    answer, self.spec, prompts=[prompts[i] for i in indices], max_new_tokens=max_new_tokens,
-                    stop_ids=stop_ids, pick=chosen, copies=copies))
+                    complete, self.spec, prompts=[prompts[i] for i in indices], max_new_tokens=max_new_tokens,
+                    stop_ids=stop_ids, pick=pick_token, copies=copies))
             for i, completion in zip(indices, completions, strict=True):
                 answers[i] = completion
         return answers
@@ -257,9 +265,9 @@ class TorchEngine(TorchPlanning):
         checkpoint.save(self.spec, state, directory)
 
     def restore(self, directory: Path) -> State:
-        """The state that `save` wrote, bit for bit; what is frozen comes from where the run took it."""
+        """The state that `save` wrote, bit for bit; frozen weights are read from where the run read them."""
         state = empty_state(self.spec)
-        # The adapters drawn here are overwritten; what stays is the frozen weights.
+        # The random adapters are overwritten by the checkpoint's; the frozen weights stay.
         if not isinstance(self.spec.method, FullConfig):
             state = self._fresh(state, self.request.weights, self.request.seed)
         return self._checked(checkpoint.restore(self.spec, state, directory))
@@ -282,7 +290,7 @@ class TorchEngine(TorchPlanning):
         return Memory(peak_bytes=peak_resident_bytes(), source=PROCESS_PEAK)
 
     def inspect(self, batch: Batch) -> Inspection:
-        """What a step on a batch of this shape needs."""
+        """Memory of a step for a batch of this shape."""
         refuse_conflicts(self.request, batch.tokens.shape[0])
         return inspection(self.request, batch.shape, self.device, self.spec.mesh.fsdp)
 

@@ -1,4 +1,4 @@
-"""The last layer's feed-forward at supervised positions only: what it gives at the others reaches no loss."""
+"""The last layer's feed-forward at supervised positions only: its output at other positions does not reach the loss."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 
 
 def last_feed_forward(model: PreTrainedModel) -> nn.Module:
-    """The feed-forward block of the last layer, by either name that transformers has for the list of layers."""
+    """The feed-forward block of the last layer; transformers has two names for the list of layers."""
     base = model.base_model
     layers = base.h if hasattr(base, "h") else base.layers
     return layers[-1].mlp
@@ -16,15 +16,15 @@ def last_feed_forward(model: PreTrainedModel) -> nn.Module:
 
 @contextmanager
 def only_at(model: PreTrainedModel, index: Tensor, positions: int) -> Iterator[None]:
-    """Inside, the last feed-forward is computed at these positions only, and is zero at the others.
+    """Within the context the last feed-forward is computed at these positions only, and is zero at the others.
 
     Args:
         model: from `build_model`, without recomputation in backward (which would come after this).
-        index: ``[N]`` int64, of the flattened rows, ascending.
-        positions: of all rows.
+        index: ``[N]`` int64 positions of the flattened rows, ascending.
+        positions: number of positions of all rows.
     """
     block = last_feed_forward(model)
-    # Choosing all positions would only cost two copies.
+    # Selecting all positions would only cost two copies.
     if index.shape[0] == positions:
         yield
         return
@@ -33,10 +33,10 @@ def only_at(model: PreTrainedModel, index: Tensor, positions: int) -> Iterator[N
     def forward(x_BSD: Tensor) -> Tensor:
         flat = x_BSD.reshape(-1, x_BSD.shape[-1])
         output = original_forward(flat.index_select(0, index))
-        # The last attention has run by now, so no position reads another one's zeros.
+        # The last attention has already run, so no position attends to another one's zeros.
         return output.new_zeros(flat.shape).index_copy(0, index, output).view_as(x_BSD)
 
-    # An attribute of the instance hides the class's method; deleting it brings the method back.
+    # An instance attribute hides the class's method; deleting it restores the method.
     block.forward = forward
     try:
         yield

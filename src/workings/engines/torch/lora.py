@@ -1,4 +1,4 @@
-"""LoRA by peft and QLoRA with bitsandbytes' NF4: what is trained then, what is frozen, and how both are stored.
+"""LoRA by peft and QLoRA with bitsandbytes' NF4: trained and frozen tensors, and how both are stored.
 
 Adapters are float32 whatever the frozen weights are stored in. With QLoRA every projection of every layer is stored in
 four bits, blocks of 64 with a float32 scale and no second quantization, whether it has an adapter or not; a teacher's
@@ -38,13 +38,13 @@ from workings.models.registry import family_of
 from workings.models.weights import LAYER_SCALAR, is_frozen, layer_shapes, projections, tensor_shapes
 
 PREFIX = "base_model.model."
-"""What peft writes before the names of transformers."""
+"""Prefix of peft's names before those of transformers."""
 ADAPTER_FOLDER, ADAPTER_CONFIG = "adapter", "adapter_config.json"
 
 
 @dataclass(frozen=True)
 class LazyTensor:
-    """A tensor that is made when it is written."""
+    """A tensor that is computed when it is written."""
 
     shape: torch.Size
     dtype: torch.dtype
@@ -52,14 +52,14 @@ class LazyTensor:
 
 
 def refuse_unknown(spec: TorchSpec) -> None:
-    """Raises `RequestError` for projections that the model does not have, and for blocks that do not come out even."""
+    """Raise `RequestError` for projections that the model does not have, and for incomplete 4-bit blocks."""
     method, shape = spec.method, spec.shape
     if isinstance(method, FullConfig):
         return
-    there = {name.rpartition(".")[2] for name in projections(shape)}
-    if unknown := [name for name in method.target_modules if name not in there]:
+    known = {name.rpartition(".")[2] for name in projections(shape)}
+    if unknown := [name for name in method.target_modules if name not in known]:
         raise RequestError(f"method.target_modules: {', '.join(unknown)}", f"projections of {shape.family}",
-                           f"method.target_modules=[{', '.join(sorted(there))}]")
+                           f"method.target_modules=[{', '.join(sorted(known))}]")
     if method.name == "qlora":
         _refuse_fewer_bits(spec)
 
@@ -69,7 +69,7 @@ def _refuse_fewer_bits(spec: TorchSpec) -> None:
     if family_of(shape).matrices_in_out:
         raise RequestError(f"{'teacher in int8' if int8 else 'method.name: qlora'} with a {shape.family} model",
                            "a model whose matrices are stored [out, in]", "method.name=lora")
-    if int8:  # a scale a row: no block has to come out even
+    if int8:  # one scale for each row, no blocks
         return
     # Layers differ in some families, and not every layer has every projection.
     for layer, name in product(range(shape.layers), projections(shape)):
@@ -80,31 +80,31 @@ def _refuse_fewer_bits(spec: TorchSpec) -> None:
 
 
 def peft_config(spec: TorchSpec) -> PeftConfig:
-    """The adapters in peft's words."""
+    """Configuration of the adapters for peft."""
     method = spec.method
     assert not isinstance(method, FullConfig)
-    # Peft draws nothing: `fill_adapters` does, from the run's seed, once the tensors have memory.
+    # `fill_adapters` initializes the adapters instead of peft, from the run's seed, once they have memory.
     return PeftConfig(r=method.rank, lora_alpha=method.alpha, target_modules=list(method.target_modules),
                       lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", init_lora_weights=False,
                       fan_in_fan_out=family_of(spec.shape).matrices_in_out)
 
 
 def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
-    """Freeze what is not trained of a model without memory (device ``meta``), and put adapters beside projections."""
+    """Freeze what is not trained in a model without memory (device ``meta``), and add adapters to projections."""
     if isinstance(spec.method, FullConfig):
         for name, param in model.named_parameters():
             param.requires_grad_(not is_frozen(name, spec.shape))
         return
     inject_adapter_in_model(peft_config(spec), model)
     for layer in lora_layers(model):
-        layer.cast_input_dtype_enabled = False  # the adapter's own matrices are cast, not what goes in
+        layer.cast_input_dtype_enabled = False  # the adapter's matrices are cast, not its input
     for name, param in model.named_parameters():
         param.requires_grad_("lora_" in name)
     if spec.method.name == "qlora":
-        # After the adapters: a projection that has one is found again as its wrapper's `base_layer`.
-        wanted = {name.rpartition(".")[2] for name in projections(spec.shape)}
+        # After the adapters were added: a projection with one is its wrapper's `base_layer`.
+        quantized = {name.rpartition(".")[2] for name in projections(spec.shape)}
         for name, module in list(model.named_modules()):
-            if type(module) is nn.Linear and name.removesuffix(".base_layer").rpartition(".")[2] in wanted:
+            if type(module) is nn.Linear and name.removesuffix(".base_layer").rpartition(".")[2] in quantized:
                 if spec.frozen_bits == "int8":
                     to_eight_bits(module, spec.parameter_dtype)
                 else:
@@ -112,13 +112,13 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
 
 
 def lora_layers(model: nn.Module) -> Iterator[Any]:
-    """Layers with an adapter."""
+    """All layers with an adapter."""
     return (module for module in model.modules() if isinstance(module, LoraLayer))
 
 
 @contextmanager
 def switched_off(model: nn.Module) -> Iterator[None]:
-    """Inside, the model computes as if it had no adapters."""
+    """Within the context the model computes without its adapters."""
     layers = [*lora_layers(model)]
     for layer in layers:
         # Not peft's `enable_adapters`, which also changes what requires a gradient.
@@ -131,7 +131,7 @@ def switched_off(model: nn.Module) -> Iterator[None]:
 
 
 class RootWithoutAdapters(FsdpRoot):
-    """A model that has adapters, as it computes without them; tensors are those of the model itself."""
+    """A model with adapters that computes without them; it shares all tensors with the model."""
 
     def __init__(self, root: FsdpRoot) -> None:
         super().__init__(root.model)
@@ -140,75 +140,75 @@ class RootWithoutAdapters(FsdpRoot):
     def forward(self, work: Callable[[PreTrainedModel], Any]) -> Any:
         """``work(model)``."""
         with switched_off(self.model):
-            # Through the whole root, which gathers what is split among processes.
+            # Through the root, which gathers parameters that are split among processes.
             return self.root(work)
 
 
 def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """What is trained, by its name in a checkpoint: Hugging Face's, or peft's for adapters."""
-    # Peft names a tensor after its adapter (`default`) in the model, but not in its files.
+    """Trained parameters by their names in a checkpoint: Hugging Face's, or peft's for adapters."""
+    # In the model peft's names contain the name of the adapter (`default`), in its files they do not.
     return {f"{PREFIX}{name.replace('.default.', '.')}" if "lora_" in name else name: param
             for name, param in model.named_parameters() if param.requires_grad}
 
 
 def base_weights(model: nn.Module) -> dict[str, "Tensor | FrozenLinear"]:
-    """The model's own tensors by Hugging Face's names: parameters, or the module that holds one in fewer bits.
+    """The model's tensors without adapters by Hugging Face's names: a parameter, or the module of a quantized one.
 
-    A layer's fixed number (Gemma 4) is a buffer of transformers and stands in the model's files, so it is one of them.
+    Gemma 4's layer scalars are buffers of transformers, and are included because the model's files have them.
     """
-    places: dict[str, Tensor | FrozenLinear] = {
+    tensors: dict[str, Tensor | FrozenLinear] = {
         name.replace(".base_layer", ""): param for name, param in model.named_parameters() if "lora_" not in name}
     for name, module in model.named_modules():
         if isinstance(module, FrozenLinear):
-            places[f"{name.replace('.base_layer', '')}.weight"] = module
-    return places | {name: x for name, x in model.named_buffers() if name.rpartition(".")[2] == LAYER_SCALAR}
+            tensors[f"{name.replace('.base_layer', '')}.weight"] = module
+    return tensors | {name: x for name, x in model.named_buffers() if name.rpartition(".")[2] == LAYER_SCALAR}
 
 
 @torch.no_grad()
-def store_weight(place: "Tensor | FrozenLinear", value: Tensor) -> None:
-    """Store a weight where `weights` says; in fewer bits if that is how it is held."""
-    if isinstance(place, FrozenLinear):
-        place.store(value)
+def store_weight(target: "Tensor | FrozenLinear", value: Tensor) -> None:
+    """Store a value in an entry of `base_weights`; a `FrozenLinear` quantizes it."""
+    if isinstance(target, FrozenLinear):
+        target.store(value)
     else:
-        local(place).copy_(own_part(value, place))
+        local(target).copy_(own_part(value, target))
 
 
 @torch.no_grad()
 def fill_adapters(model: nn.Module, seed: int) -> None:
-    """First values, as peft's: A uniform within ``in ** -0.5``, B zero, so that the model is what it was.
+    """Initial values as in peft: A uniform within ``in ** -0.5``, B zero, so that the model's outputs do not change.
 
-    The numbers come from the run's seed and the tensor's name.
+    The random numbers depend on the run's seed and the tensor's name.
     """
     for name, param in trainable_parameters(model).items():
         if "lora_A" in name:
-            # Drawn whole, on the CPU, in every process: neither device nor split changes the numbers.
-            draw = torch.rand(param.shape, generator=tensor_generator(seed, name))
-            local(param).copy_(own_part((2 * draw - 1) * param.shape[1] ** -0.5, param))
+            # The whole tensor, on the CPU, in every process: the numbers depend on neither the device nor the split.
+            uniform = torch.rand(param.shape, generator=tensor_generator(seed, name))
+            local(param).copy_(own_part((2 * uniform - 1) * param.shape[1] ** -0.5, param))
         elif "lora_B" in name:
             local(param).zero_()
 
 
 def merged(spec: TorchSpec, model: nn.Module) -> dict[str, LazyTensor]:
-    """Full weights by Hugging Face's names, each made when its turn comes: adapters added in float32, rounded once."""
+    """Whole weights by Hugging Face's names, computed one by one: adapters added in float32, rounded once."""
     layers = {f"{name}.weight": module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
     sizes = tensor_shapes(spec.shape)
     return {name: LazyTensor(torch.Size(sizes[name]), spec.parameter_dtype,
-                             partial(_full, spec, place, layers.get(name)))
-            for name, place in base_weights(model).items()}
+                             partial(_merged_weight, spec, weight, layers.get(name)))
+            for name, weight in base_weights(model).items()}
 
 
 @torch.no_grad()
-def _full(spec: TorchSpec, place: "Tensor | FrozenLinear", layer: Any) -> Tensor:
-    """One weight with its adapter, whole; every process must ask."""
-    weight = place.full(spec.parameter_dtype) if isinstance(place, FrozenLinear) else gathered(place)
+def _merged_weight(spec: TorchSpec, stored: "Tensor | FrozenLinear", layer: Any) -> Tensor:
+    """One whole weight with its adapter; a collective call of all processes."""
+    weight = stored.full(spec.parameter_dtype) if isinstance(stored, FrozenLinear) else gathered(stored)
     if layer is None:
         return weight
-    # Float32 temporaries of the weight's size, gone before the next weight is made.
+    # Float32 temporaries of the weight's size are freed before the next weight is computed.
     delta = gathered(layer.lora_B["default"].weight) @ gathered(layer.lora_A["default"].weight) \
         * layer.scaling["default"]
     # GPT-2 stores its matrices [in, out].
-    turned = delta.T if isinstance(layer.get_base_layer(), Conv1D) else delta
-    return (weight.float() + turned).to(weight.dtype)
+    delta = delta.T if isinstance(layer.get_base_layer(), Conv1D) else delta
+    return (weight.float() + delta).to(weight.dtype)
 
 
 def write_config(spec: TorchSpec, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""Models by transformers, built from a shape: no remote code, nothing unpickled, weights filled or read by name.
+"""Models by transformers, built from a shape: without remote code and pickle; weights are initialized or read by name.
 
 Shape suffixes: B rows, S positions, D width, V vocabulary.
 """
@@ -34,10 +34,10 @@ from workings.models.weights import LAYER_SCALAR, PER_LAYER_EMBEDDING, first_val
 
 
 def hf_config(shape: ModelShape, attention_name: str) -> Any:
-    """The configuration of transformers' model."""
-    # A padding index would stop the gradient of one embedding row, whose token may be a real one.
+    """Configuration of transformers' model."""
+    # A padding index would block the gradient of one row of the embedding, whose token may be a real one.
     values = to_hf_config(shape) | {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
-    no_dropout = dict.fromkeys(family_of(shape).dropout, 0.0)  # no run here drops anything, whatever the model
+    no_dropout = dict.fromkeys(family_of(shape).dropout, 0.0)  # whatever was published
     config = (AutoConfig.for_model(values.pop("model_type"), **(values | no_dropout)) if shape.proven
               else unproven_config(shape, values))
     config._attn_implementation = f"workings_{attention_name}"
@@ -45,44 +45,44 @@ def hf_config(shape: ModelShape, attention_name: str) -> Any:
 
 
 def empty_model(spec: TorchSpec) -> PreTrainedModel:
-    """The model, adapters included, with parameters that have no memory yet (device ``meta``) and real buffers."""
+    """The model with its adapters; parameters are on the device ``meta``, without memory, and buffers are real."""
     attention.register()
-    # Buffers such as rotary tables are computed when they are made; no file would fill them later.
+    # Buffers such as rotary tables are computed at construction; no file has them.
     config = hf_config(spec.shape, spec.attention)
     with no_init_weights(), accelerate.init_empty_weights(include_buffers=False), by_own_operations(config.model_type):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    # `allocate` gives each object memory once, so tied weights must be one object by then.
+    # `allocate` gives each object memory once, so tied weights must be one object before.
     model.tie_weights()
     if not spec.shape.proven:
         prepare_model(model)
     keep_plain_where_layers_slide(model)
     compute_states(model)
     add_adapters(spec, model)
-    # Nothing is drawn at random in a layer, so no generator's state is saved for the second forward.
+    # Layers use no random numbers, so no generator's state is saved for the second forward.
     if spec.checkpointing:
-        # Its name in later releases of transformers, which warn of the older one.
+        # The name in newer releases of transformers, which warn about the older name.
         enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
         enable({"use_reentrant": False, "preserve_rng_state": False})
-    return model.train()  # checkpointing asks for training mode; nothing is dropped in either
+    return model.train()  # checkpointing requires training mode; there is no dropout
 
 
 def allocate(model: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
-    """Give every parameter memory, contents undefined: adapters in float32, everything else in ``dtype``.
+    """Allocate every parameter with undefined contents: adapters in float32, all others in ``dtype``.
 
-    On the device ``meta`` parameters get their format only, and buffers stay where they are. A table that
-    stays in its place gets its memory in `build_model`.
+    On the device ``meta`` parameters get their format only, and buffers stay where they are. A `FixedTable` is
+    allocated in `build_model`.
     """
-    made: dict[int, nn.Parameter] = {}
-    for place, module in model.named_modules():
+    allocated: dict[int, nn.Parameter] = {}
+    for prefix, module in model.named_modules():
         for name, old in module.named_parameters(recurse=False):
-            # By identity: a tied matrix gets memory once and stays one parameter.
-            if id(old) not in made:
-                where = torch.device("meta") if isinstance(module, FixedTable) else device
-                data = torch.empty(old.shape, dtype=torch.float32 if "lora_" in place else dtype, device=where)
-                made[id(old)] = nn.Parameter(data, requires_grad=old.requires_grad)
-            setattr(module, name, made[id(old)])
+            # By identity: a tied matrix is allocated once and stays one parameter.
+            if id(old) not in allocated:
+                target = torch.device("meta") if isinstance(module, FixedTable) else device
+                data = torch.empty(old.shape, dtype=torch.float32 if "lora_" in prefix else dtype, device=target)
+                allocated[id(old)] = nn.Parameter(data, requires_grad=old.requires_grad)
+            setattr(module, name, allocated[id(old)])
         for name, buffer in module.named_buffers(recurse=False):
-            if name == LAYER_SCALAR:  # a tensor of the model's files, stored as those are
+            if name == LAYER_SCALAR:  # one of the model's weights, so it has their format
                 buffer = buffer.to(dtype)
                 setattr(module, name, buffer)
             if device.type != "meta":
@@ -90,61 +90,62 @@ def allocate(model: nn.Module, dtype: torch.dtype, device: torch.device) -> None
 
 
 def build_model(spec: TorchSpec) -> FsdpRoot:
-    """The model on the device with parameters of undefined contents; on several processes, this one's part."""
-    with unset_fake_temporarily():  # peft moves modules, which fake tensors refuse; on meta nothing has memory anyway
+    """The model on the device, with undefined parameters; with several processes, this process's part."""
+    with unset_fake_temporarily():  # peft moves modules, which fake tensors do not allow; meta tensors have no memory
         model, several = empty_model(spec), spec.mesh.fsdp > 1
-    # A table that is not split among processes must not be moved with what is.
+    # A table that is not split among processes must not be moved with the split parameters.
     table = per_layer_table(model) if spec.table_on_host or several else None
     if table is not None:
         keep_in_place(table, spec.compute_dtype)
-    # Several processes stay on `meta` until FSDP has split: none ever holds the whole model.
+    # With several processes parameters stay on `meta` until FSDP has split them: none ever has the whole model.
     allocate(model, spec.parameter_dtype, torch.device("meta") if several else spec.device)
     if table is not None and spec.device.type != "meta":
-        place = torch.device("cpu") if spec.table_on_host else spec.device
-        table.weight = nn.Parameter(torch.empty_like(table.weight, device=place), requires_grad=False)
-    # An unknown class may do more than its name says.
+        device = torch.device("cpu") if spec.table_on_host else spec.device
+        table.weight = nn.Parameter(torch.empty_like(table.weight, device=device), requires_grad=False)
+    # A module of an unproven class may compute something else than its name says.
     by_kernel = spec.card_kernels and spec.compute_dtype == torch.bfloat16 and spec.shape.proven
     if by_kernel:
         use_kernels(model)
-    # Formats are read from the weights, so after `allocate`; a tied embedding's class replaces the one set here.
+    # After `allocate`, because formats are read from the weights. A tied embedding's class is replaced again below.
     mix_formats(model, spec.compute_dtype, unrounded=by_kernel)
-    # An unknown class may have an embedding that does more than look up, which must not be exchanged.
+    # An unproven class may have an embedding that does more than look up rows, which must not be replaced.
     if spec.shape.proven or type(model.get_input_embeddings()) is nn.Embedding:
         share_gradient(model, spec.compute_dtype)
     root = split(model, spec.mesh, spec.device)
     if several:
-        # `to_empty` would lose the buffers, which have contents already.
+        # `to_empty` would lose the contents of the buffers.
         root._apply(lambda x: torch.empty_like(x, device=spec.device) if x.is_meta else x.to(spec.device))
     return root
 
 
 def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size, *, transposed: bool) -> Tensor:
-    """Float32 random weights of one tensor, on the CPU: the same numbers on every device and any number of them.
+    """Float32 random weights of one tensor, on the CPU: the same numbers on every device and any number of devices.
 
-    The distribution is that of `engines/jax/init.py`: normal of variance 1 / fan-in, smaller where a matrix writes
-    into the residual stream; vectors start as `first_value` says, or as their family draws them.
+    The distribution is that of `engines/jax/init.py`: normal with variance 1 / fan-in, smaller for matrices that write
+    into the residual stream. Vectors have `first_value`, or the distribution of their family.
     """
     family = family_of(spec.shape)
-    if drawn := next((of for end, of in family.drawn_vectors.items() if name.endswith(end)), None):
-        return torch.tensor([*map(drawn, torch.rand(size, generator=tensor_generator(seed, name)).tolist())])
+    if transform := next((rule for end, rule in family.drawn_vectors.items() if name.endswith(end)), None):
+        return torch.tensor([*map(transform, torch.rand(size, generator=tensor_generator(seed, name)).tolist())])
     if len(size) == 1:
         return torch.full(size, first_value(name, size[0], spec.shape))
     fan_in = size[0] if transposed else size[-1]
-    if name == PER_LAYER_EMBEDDING:  # a row is as many embeddings as there are layers
+    if name == PER_LAYER_EMBEDDING:  # a row has one embedding for each layer
         fan_in = spec.shape.per_layer_width
     deviation = float(fan_in) ** -0.5
-    if name.endswith(tuple(f"{each}.weight" for each in family.residual)):
-        # A layer adds to the residual stream twice: after attention and after feed-forward.
+    if name.endswith(tuple(f"{matrix}.weight" for matrix in family.residual)):
+        # Each layer adds to the residual stream twice: after attention and after the feed-forward.
         deviation *= (2 * spec.shape.layers) ** -0.5
     return torch.randn(size, generator=tensor_generator(seed, name)) * deviation
 
 
 def fill_random(spec: TorchSpec, model: nn.Module, seed: int) -> None:
-    """Random weights for every tensor of the model itself, one at a time."""
+    """Set every tensor of the model, adapters excepted, to random weights, one at a time."""
     sizes, transposed = tensor_shapes(spec.shape), family_of(spec.shape).matrices_in_out
-    for name, place in base_weights(model).items():
-        turned = transposed and name.endswith(tuple(f"{each}.weight" for each in projections(spec.shape)))
-        store_weight(place, random_value(spec, seed, name, torch.Size(sizes[name]), transposed=turned))
+    matrices = tuple(f"{projection}.weight" for projection in projections(spec.shape))
+    for name, weight in base_weights(model).items():
+        is_transposed = transposed and name.endswith(matrices)
+        store_weight(weight, random_value(spec, seed, name, torch.Size(sizes[name]), transposed=is_transposed))
 
 
 def hidden_states(model: PreTrainedModel, tokens: Tensor, positions: Tensor, visible: AttentionMask,
@@ -155,19 +156,19 @@ def hidden_states(model: PreTrainedModel, tokens: Tensor, positions: Tensor, vis
         model: from `build_model`.
         tokens: ids.
         positions: of each token within its segment.
-        visible: what a query may see.
+        visible: keys that a query may attend to.
         cache: transformers' key/value cache during generation; None in training.
     """
-    given = {} if cache is None else {_cache_argument(type(model.base_model).forward): cache}
+    cache_argument = {} if cache is None else {_cache_argument(type(model.base_model).forward): cache}
     out = model.base_model(input_ids=tokens, position_ids=positions, visible=visible, use_cache=cache is not None,
-                           **given)
-    factor: float = getattr(model, LOGIT_FACTOR, 1.0)  # of an unproven model whose class scales its logits
+                           **cache_argument)
+    factor: float = getattr(model, LOGIT_FACTOR, 1.0)  # for an unproven model whose class scales its logits
     return out.last_hidden_state if factor == 1.0 else out.last_hidden_state * factor
 
 
 @lru_cache
 def _cache_argument(forward: Callable[..., Any]) -> str:
-    """What a class calls its cache: transformers 5.24 renamed it, and warns where it is given by its former name."""
+    """Name of a class's cache argument: transformers 5.24 renamed it, and warns about the former name."""
     return "cache" if "cache" in signature(forward).parameters else "past_key_values"
 
 
@@ -178,6 +179,6 @@ def unembedding(model: PreTrainedModel) -> nn.Parameter:
 
 def final_logits(model: PreTrainedModel, hidden: Tensor, softcap: float) -> Tensor:
     """``[..., V]`` float32 logits of normed hidden states."""
-    # Casts the whole head where storage differs; generation and comparisons come here, a training step does not.
+    # Converts the whole head if it is stored in another format. Only generation and comparisons call this.
     raw = (hidden @ unembedding(model).to(hidden.dtype).T).float()
     return softcap * torch.tanh(raw / softcap) if softcap else raw

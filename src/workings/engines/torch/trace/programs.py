@@ -11,7 +11,7 @@ from transformers import DynamicCache, PreTrainedModel
 from workings.engines.base import EngineRequest, GenerationShape, ProgramName
 from workings.engines.prefill import largest_divisor
 from workings.engines.torch.attention import AttentionMask
-from workings.engines.torch.generate import PickToken, drawn, greedy, prefill_prompts
+from workings.engines.torch.generate import PickToken, greedy, prefill_prompts, sampled
 from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.step import (
@@ -73,7 +73,7 @@ def drawing(spec: TorchSpec, state: State, size: GenerationShape, request: Engin
     """`answers` that are drawn, several of each prompt."""
     uniform = torch.zeros((max(2, size.new_tokens), size.prompts), dtype=torch.float64, device=spec.device)
     copies = largest_divisor(request.completions_of_a_prompt, size.prompts) if spec.shape.proven else 1
-    answers(spec, state, size, request, pick=drawn(1.0, uniform), copies=copies)
+    answers(spec, state, size, request, pick=sampled(1.0, uniform), copies=copies)
 
 
 def _generate(spec: TorchSpec, model: PreTrainedModel, size: GenerationShape, pick: PickToken, copies: int) -> None:
