@@ -1,4 +1,4 @@
-"""In a child process: compile one program of a run for devices that are not here, and say what it needs.
+"""Child process: compiles one program of a run for devices that are not here, and prints the memory that it needs.
 
 ``python -m workings.engines.jax.aot_compile`` takes a JSON request on standard input and answers with JSON as the last
 line of standard output; `target.py` starts it with the environment that the compilers want before JAX is imported. The
@@ -37,11 +37,11 @@ WARPS = {"threads_per_block_limit": 1024, "threads_per_warp": 32, "shared_memory
          "block_dim_limit_x": 2147483647, "block_dim_limit_y": 65535, "block_dim_limit_z": 65535,
          "registers_per_core_limit": 65536, "registers_per_block_limit": 65536, "thread_dim_limit_x": 1024,
          "thread_dim_limit_y": 1024, "thread_dim_limit_z": 64}
-"""What all CUDA cards since compute capability 6.0 have in common."""
+"""Properties of all CUDA GPUs since compute capability 6.0."""
 
 
 def main(ask: Mapping[str, Any]) -> dict[str, Any]:
-    """Lower, compile, and say what came out."""
+    """Lower and compile the program of a request; returns the answer as JSON values."""
     platform = ask["target"]["platform"]
     try:
         versions = {name: version(name) for name in ("jax", "jaxlib", *PACKAGES[platform])}
@@ -53,28 +53,28 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
     layout = make_layout(devices, request.mesh.fsdp, request.mesh.tp)
     spec = build_spec(request, layout, platform)
     state = abstract_state(spec, request)
-    places = state_shardings(spec, state)
+    shardings = state_shardings(spec, state)
     start = time.monotonic()
-    lowered, lying, arrived, sizes = _lower(ask, spec, state, places)
+    lowered, resident_bytes, batch_bytes, sizes = _lower(ask, spec, state, shardings)
     details: dict[str, Any] = {
         "program": ask["program"], "batch": list(ask["batch"]), "devices": layout.size,
         "mesh": dict(layout.mesh.shape), "lower_seconds": round(time.monotonic() - start, 1),
         "device_kind": str(getattr(devices[0], "device_kind", "unknown")),
-        "beside": lying,
-        "floor": floor_bytes(spec, state, places),
+        "beside": resident_bytes,
+        "floor": floor_bytes(spec, state, shardings),
     } | {key: ask["target"][key] for key in ("topology",) if key in ask["target"]}
-    exact = exact_bytes(state, places) | {"batch": arrived}
+    exact = exact_bytes(state, shardings) | {"batch": batch_bytes}
     start = time.monotonic()
     try:
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
         return _refused(error, versions, exact, details | {"compile_seconds": round(time.monotonic() - start, 1)})
-    # Seconds of the clock depend on what else runs here; processor time is that of the whole child.
+    # Wall-clock seconds depend on other processes; processor time is that of the whole child.
     details |= {"compile_seconds": round(time.monotonic() - start, 1),
                 "compile_cpu_seconds": round(time.process_time(), 1)}
     try:
         details["largest_arrays"] = largest_arrays(compiled.as_text())
-    except jax.errors.JaxRuntimeError as error:  # jaxlib may be older than the compiler, and not know its instructions
+    except jax.errors.JaxRuntimeError as error:  # jaxlib may be older than the compiler and not know its instructions
         details["largest_arrays_absent"] = str(error).splitlines()[0][:300]
     size = program_shape(ask["program"], ask["batch"])
     tokens = () if isinstance(size, GenerationShape) else (  # prompts are copied to all devices
@@ -82,7 +82,8 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
     text = assignment_text(Path(ask["dump"]))
     answer = inspection(compiled, details)
     return {"inspection": asdict(replace(
-        answer, peak_bytes=answer.peak_bytes + lying, versions=versions, exact=exact, tokens_per_device=tuple(tokens),
+        answer, peak_bytes=answer.peak_bytes + resident_bytes, versions=versions, exact=exact,
+        tokens_per_device=tuple(tokens),
         heap=heap_parts(text, sizes) if text else {}))}
 
 
@@ -96,7 +97,7 @@ def _refused(error: Exception, versions: dict[str, str], exact: dict[str, int],
 
 
 def _devices(target: Mapping[str, Any]) -> tuple[jax.Device, ...]:
-    """Devices of the machine that is asked about; none of them is here, but for the CPU."""
+    """Devices of the target machine; except for the CPU, none of them is here."""
     if target["platform"] == "cpu":
         return tuple(jax.devices("cpu"))
     if target["platform"] == "tpu":
@@ -108,7 +109,7 @@ def _devices(target: Mapping[str, Any]) -> tuple[jax.Device, ...]:
 
 
 def target_config(card: Mapping[str, Any]) -> str:
-    """XLA's text form of a card (message `GpuTargetConfigProto`), from a file of `hardware/gpu_configs`."""
+    """XLA's description of a GPU (text of `GpuTargetConfigProto`), from a file of `hardware/gpu_configs`."""
     known = {key: value for key, value in card.items()
              if key not in ("name", "kind", "derived", "source", "compute_capability")}
     major, minor = card["compute_capability"].rstrip("a").split(".")
@@ -120,43 +121,43 @@ def target_config(card: Mapping[str, Any]) -> str:
 
 
 def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
-           places: dict[str, Any]) -> tuple[Any, int, int, Sizes]:
-    """The program, bytes per device that lie beside it while it runs and of its batch, the sizes of its arrays."""
-    # A step's arguments are the whole state. The other programs take parameters only, and moments lie beside them.
-    program, resident = ask["program"], _beside(spec, state, places)
+           shardings: dict[str, Any]) -> tuple[Any, int, int, Sizes]:
+    """The program; bytes per device of waiting state and of its batch; and the sizes of its arrays."""
+    # The arguments of a step are the whole state. The other programs take parameters only, and moments wait.
+    program, resident = ask["program"], _waiting_bytes(spec, state, shardings)
     size = program_shape(program, ask["batch"])
     if isinstance(size, GenerationShape):
         drawn = ask["request"]["completions_of_a_prompt"] if program == "drawing" else 0
-        lowered = lower_generation(spec, state, places, size, drawn=drawn)
+        lowered = lower_generation(spec, state, shardings, size, drawn=drawn)
         prompts, *padded = generation_sizes(size, spec.layout.fsdp, drawn)
-        # Prompts are int32; lengths, seeds and stop tokens are a few bytes a row and are left out.
+        # Prompts are int32. Lengths, seeds and stop tokens are a few bytes a row and are left out.
         return lowered, resident, 4 * prompts * padded[1], _sizes(
-            spec, state, places, padded[0], padded[1], padded[1] + padded[2])
+            spec, state, shardings, padded[0], padded[1], padded[1] + padded[2])
     arrays = batch_shapes(size, spec.objective.signals if program == "step" else ())
     batch = _bytes(arrays, dict.fromkeys(arrays, spec.layout.batch()))
-    sizes = _sizes(spec, state, places, size.rows, size.positions)
+    sizes = _sizes(spec, state, shardings, size.rows, size.positions)
     if program == "step":
-        # As one program also where it runs as several (`StepByLength`): what is there at a time is the same.
+        # One program, even if the step runs as several (`StepByLength`): the memory at one time is the same.
         split = BatchShape(*spec.variant.micro_batches(size.accumulation, size.rows), size.positions)
-        return lower_step(spec, state, places, split), 0, batch, replace(sizes, updates=True)
-    return lower_forward(program, spec, state, places, size), resident, batch, sizes
+        return lower_step(spec, state, shardings, split), 0, batch, replace(sizes, updates=True)
+    return lower_forward(program, spec, state, shardings, size), resident, batch, sizes
 
 
-def _beside(spec: StepSpec, state: dict[str, Any], places: dict[str, Any]) -> int:
-    """Bytes per device that wait for the next step while a program runs that takes parameters only."""
-    moments = _bytes(state, places) - _bytes(state["params"], places["params"])
-    held, _ = spec.variant.abstract_state(state, places, spec.layout.everywhere())
-    if held is state:
+def _waiting_bytes(spec: StepSpec, state: dict[str, Any], shardings: dict[str, Any]) -> int:
+    """Bytes per device of arrays that wait for the next step while a program runs that takes parameters only."""
+    moments = _bytes(state, shardings) - _bytes(state["params"], shardings["params"])
+    step_state, _ = spec.variant.abstract_state(state, shardings, spec.layout.replicated())
+    if step_state is state:
         return moments
-    # On a CPU whose step takes layer by layer, the stacks that the other programs take are a copy of the layers.
-    return moments + _bytes(state["params"]["layers"], places["params"]["layers"])
+    # If a CPU's step takes an array for each layer, the stacks that the other programs take are a copy.
+    return moments + _bytes(state["params"]["layers"], shardings["params"]["layers"])
 
 
-def _sizes(spec: StepSpec, state: dict[str, Any], places: dict[str, Any], rows: int, length: int,
+def _sizes(spec: StepSpec, state: dict[str, Any], shardings: dict[str, Any], rows: int, length: int,
            slots: int = 0) -> Sizes:
     layers = state["params"]["layers"]
-    local = {name: places["params"]["layers"][name].shard_shape(x.shape) for name, x in layers.items()}
-    unsharded = [*(size for place in stacks(spec.shape) for size in layer_shapes(spec.shape, place[0]).values()),
+    local = {name: shardings["params"]["layers"][name].shard_shape(x.shape) for name, x in layers.items()}
+    unsharded = [*(size for stack in stacks(spec.shape) for size in layer_shapes(spec.shape, stack[0]).values()),
                  *(x.shape[1:] for x in layers.values())]
     single = {_ordered(size) for size in (*unsharded, *(size[1:] for size in local.values())) if len(size) > 1}
     stored = {str(x.dtype) for x in jax.tree.leaves(state["params"])}
@@ -168,33 +169,33 @@ def _sizes(spec: StepSpec, state: dict[str, Any], places: dict[str, Any], rows: 
 
 
 def _ordered(size: tuple[int, ...]) -> tuple[int, ...]:
-    # A compiler may reorder axes and drop those of length one, so sizes are compared without either.
+    # A compiler may reorder axes and drop axes of length one, so sizes are compared in order and without these.
     return tuple(sorted(n for n in size if n != 1))
 
 
-def _bytes(tree: Any, where: Any) -> int:
+def _bytes(tree: Any, shardings: Any) -> int:
     """Bytes of a tree on one device."""
-    def local(x: Any, place: Any) -> int:
-        return int(prod(place.shard_shape(x.shape)) * x.dtype.itemsize)
+    def local(x: Any, sharding: Any) -> int:
+        return int(prod(sharding.shard_shape(x.shape)) * x.dtype.itemsize)
 
-    return sum(map(local, jax.tree.leaves(tree), jax.tree.leaves(where)))
+    return sum(map(local, jax.tree.leaves(tree), jax.tree.leaves(shardings)))
 
 
-def exact_bytes(state: dict[str, Any], places: dict[str, Any]) -> dict[str, int]:
-    """Bytes per device of what the state holds, from its own arrays and where they lie."""
+def exact_bytes(state: dict[str, Any], shardings: dict[str, Any]) -> dict[str, int]:
+    """Bytes per device of the parts of the state, from shapes and shardings."""
     moments = {slot: tree for slot, tree in state["moments"].items() if slot != MASTER}
-    parts = {"parameters": _bytes(state["params"], places["params"]),
-             "moments": _bytes(moments, {slot: places["moments"][slot] for slot in moments})}
+    parts = {"parameters": _bytes(state["params"], shardings["params"]),
+             "moments": _bytes(moments, {slot: shardings["moments"][slot] for slot in moments})}
     if MASTER in state["moments"]:
-        parts["master weights"] = _bytes(state["moments"][MASTER], places["moments"][MASTER])
+        parts["master weights"] = _bytes(state["moments"][MASTER], shardings["moments"][MASTER])
     return parts
 
 
-def floor_bytes(spec: StepSpec, state: dict[str, Any], places: dict[str, Any]) -> dict[str, int]:
-    """Bytes per device that this step cannot do without: the state, its gradients, one layer's gathered weights."""
-    trained, where = spec.trained(state["params"]), spec.trained(places["params"])
+def floor_bytes(spec: StepSpec, state: dict[str, Any], shardings: dict[str, Any]) -> dict[str, int]:
+    """Bytes per device that every implementation of this step needs: state, gradients, one layer's gathered weights."""
+    trained, trained_shardings = spec.trained(state["params"]), spec.trained(shardings["params"])
     layer = sum(int(prod(x.shape[1:])) * x.dtype.itemsize for x in state["params"]["layers"].values())
-    return {"state": _bytes(state, places), "gradients": _bytes(trained, where),
+    return {"state": _bytes(state, shardings), "gradients": _bytes(trained, trained_shardings),
             "gathered_layer": layer if spec.layout.fsdp > 1 else 0}
 
 

@@ -94,7 +94,7 @@ def _shard(layout: Layout, x: jax.Array) -> jax.Array:
     if layout.size == 1:
         return x
     heads = TP if x.shape[3] % layout.tp == 0 else None
-    return jax.lax.with_sharding_constraint(x, layout.place(None, FSDP, None, heads))
+    return jax.lax.with_sharding_constraint(x, layout.sharding(None, FSDP, None, heads))
 
 
 def append(shape: ModelShape, caches: Caches, kv_by_stack: dict[str, KeysValues], count: jax.Array) -> Caches:

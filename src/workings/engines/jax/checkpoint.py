@@ -25,7 +25,7 @@ from workings.models.weights import layer_name, layer_shapes
 MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
 STEP = "step"
 PEFT_PREFIX = "base_model.model."
-"""What stands before Hugging Face's names in peft's files."""
+"""Prefix of Hugging Face's names in peft's files."""
 Shardings = dict[str, Any]
 
 
@@ -38,23 +38,23 @@ def unstacked(name: str, layers: int) -> list[str]:
 
 
 def weights_file(spec: StepSpec) -> str:
-    """Name of the file with what is trained."""
+    """Name of the file with the trained weights."""
     return ADAPTER_FILE if spec.lora else MODEL_FILE
 
 
 def to_host(x: jax.Array) -> np.ndarray:
-    """An array on the host; in a run of several processes its parts are gathered first, so all of them must ask."""
+    """An array on the host; with several processes a collective call, which gathers its parts first."""
     if x.is_fully_addressable:
         return np.asarray(x)
     from jax.experimental import multihost_utils
 
-    # A collective: it waits for ever where a process does not call it for the same array.
+    # It waits forever if one process does not call it for the same array.
     return np.asarray(multihost_utils.process_allgather(x, tiled=True))
 
 
 @dataclass(frozen=True)
 class LazyArray:
-    """An array that is made when its turn has come, such as a merged weight."""
+    """An array that is computed when it is written, such as a merged weight."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -72,7 +72,7 @@ def write(path: Path, arrays: Mapping[str, jax.Array | LazyArray]) -> None:
             full = f"{slot}.{stored}" if slot else stored
             plan[full] = (np.dtype(x.dtype), x.shape[1:] if stacked else x.shape)
             source[full] = (key, i if stacked else -1)
-    # The file is written in the order of `plan`, where the layers of a stack lie side by side: each is fetched once.
+    # The file is written in the order of `plan`, with the layers of a stack together: each stack is fetched once.
     held: dict[str, np.ndarray] = {}
 
     def fetch(full: str) -> np.ndarray:
@@ -84,7 +84,7 @@ def write(path: Path, arrays: Mapping[str, jax.Array | LazyArray]) -> None:
         return held[key] if i < 0 else held[key][i]
 
     if jax.process_index() == 0:
-        # transformers wants to be told which framework's layout a file has.
+        # transformers reads from the metadata which framework's layout a file has.
         write_tensors(path, plan, fetch, {"format": "pt"})
         return
     for full in plan:  # the other processes take part in gathering, in the same order, and write nothing
@@ -99,11 +99,11 @@ def save(state: Mapping[str, Any], spec: StepSpec, directory: Path) -> None:
 
 
 _Described = jax.Array | jax.ShapeDtypeStruct
-"""Whatever has the shape and dtype that a tensor of the state must have."""
+"""An array or a description of one: only shape and dtype are read."""
 
 
 def _stack(read: Callable[[str], np.ndarray], name: str, spec: _Described) -> np.ndarray:
-    """One flat tensor from its file, cast to the state's dtype, layers stacked."""
+    """A flat tensor from its file, cast to the state's dtype, layers stacked."""
     if not name.startswith("layers."):
         return np.asarray(read(name)).astype(spec.dtype, copy=False)
     out = np.empty(spec.shape, spec.dtype)
@@ -114,20 +114,20 @@ def _stack(read: Callable[[str], np.ndarray], name: str, spec: _Described) -> np
 
 
 def _put(array: np.ndarray, sharding: Any) -> jax.Array:
-    """To its place on the mesh; every process hands over the shards of its own devices."""
-    # The callback is asked for the part of each device that this process holds, and for no other.
+    """An array on the mesh; every process provides the shards of its own devices."""
+    # The callback is called for the devices of this process only.
     return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
 
 def _reader(file: TensorFile, spec: Mapping[str, _Described], slot: str) -> Callable[[str], np.ndarray]:
-    """Reads by Hugging Face's name, checking shape and dtype against what the state needs."""
+    """Function that reads a tensor by Hugging Face's name and checks its shape and dtype."""
     expected = {stored: (x.shape[1:] if name.startswith("layers.") else x.shape, np.dtype(x.dtype))
                 for name, x in spec.items() for stored in unstacked(name, x.shape[0] if x.shape else 0)}
-    there = set(file.names())
+    names = set(file.names())
 
     def read(stored: str) -> np.ndarray:
         full = f"{slot}.{stored}" if slot else stored
-        if full not in there:
+        if full not in names:
             raise RecordError(f"{file.path} has no tensor {full}")
         actual = (file.shape(full), file.dtype(full))
         if actual != expected[stored]:
@@ -147,14 +147,14 @@ def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings
         spec: of the step that goes on.
         abstract: the state as shapes and dtypes (`jax.eval_shape` of its creation).
         shardings: a tree like it, of shardings.
-        base: gives the parameters that training started from, for what is not trained; called only where some is not.
+        base: gives the parameters that training started from; called only with adapters.
 
     Raises:
         RecordError: a file or tensor is missing, damaged, or of another shape or dtype.
     """
     params = saved_weights(directory, spec, abstract["params"], shardings["params"])
     optimizer = _opened(directory, OPTIMIZER_FILE)
-    # The weights below adapters are in no checkpoint; they come from where training took them.
+    # Frozen weights are not in a checkpoint; they come from where training read them.
     if spec.lora:
         params |= spec.frozen(base())
     moments: dict[str, dict[str, jax.Array]] = {}
@@ -168,9 +168,9 @@ def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings
 
 def saved_weights(directory: Path, spec: StepSpec, abstract: Params, shardings: Shardings) -> dict[str, jax.Array]:
     """The flat weights of a checkpoint, of adapters those alone. Raises `RecordError` as `restore`."""
-    saved, places = spec.saved(abstract), flatten_params(shardings)
+    saved, shardings = spec.saved(abstract), flatten_params(shardings)
     read = _reader(_opened(directory, weights_file(spec)), saved, "")
-    return {name: _put(_stack(read, name, x), places[name]) for name, x in saved.items()}
+    return {name: _put(_stack(read, name, x), shardings[name]) for name, x in saved.items()}
 
 
 def _opened(directory: Path, name: str) -> TensorFile:
@@ -182,38 +182,38 @@ def _opened(directory: Path, name: str) -> TensorFile:
 def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Shardings, seed: int) -> Params:
     """Parameters from a directory in Hugging Face's format, cast to the state's dtype, and fresh adapters.
 
-    Weights in fewer bits are made matrix by matrix, on the host: the model is never held in full.
+    Weights are quantized matrix by matrix on the host, so the whole model is never in memory.
 
     Raises:
         RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
     """
     files = model_weights(directory, spec.shape)
-    places = flatten_params(shardings)
+    shardings = flatten_params(shardings)
     params: dict[str, Any] = {}
     lora = spec.lora
     stored = lora.stored if lora else None
     if lora:
         make = jax.jit(lambda number: init_adapters(number, lora, spec.shape),
-                       out_shardings={name: places[name] for name in adapter_shapes(lora, spec.shape)})
+                       out_shardings={name: shardings[name] for name in adapter_shapes(lora, spec.shape)})
         params |= make(np.uint32(seed))
     for name, x in flatten_params(abstract).items():
         if stored and name.endswith(f".{stored.codes}"):
             stem = name.removesuffix(stored.codes)
-            made = _in_fewer_bits(files.read, f"{stem}weight", spec, stored)
-            params |= {each: _put(array, places[each])
-                       for each, array in zip((name, stem + stored.scales), made, strict=True)}
-        # Scales were put beside their codes, and adapters are there already.
+            arrays = _quantized(files.read, f"{stem}weight", spec, stored)
+            params |= {key: _put(array, shardings[key])
+                       for key, array in zip((name, stem + stored.scales), arrays, strict=True)}
+        # Scales are set together with their codes, and adapters are set already.
         elif name not in params and not (stored and name.endswith(f".{stored.scales}")):
-            params[name] = _put(_stack(files.read, name, x), places[name])
+            params[name] = _put(_stack(files.read, name, x), shardings[name])
     return unflatten_params(params)
 
 
-def _in_fewer_bits(read: Callable[[str], np.ndarray], name: str, spec: StepSpec,
-                   stored: FrozenFormat) -> tuple[np.ndarray, np.ndarray]:
+def _quantized(read: Callable[[str], np.ndarray], name: str, spec: StepSpec,
+               stored: FrozenFormat) -> tuple[np.ndarray, np.ndarray]:
     """Codes and scales of one stacked projection. Weights are rounded to ``precision.parameters`` first."""
     layers = layer_numbers(name, spec.shape.layers)
     sizes = stored.stored_shapes(layer_shapes(spec.shape, layers[0])[layer_tensor(name)])
     codes, scales = np.empty((len(layers), *sizes[0]), stored.dtype), np.empty((len(layers), *sizes[1]), np.float32)
-    for i, each in enumerate(unstacked(name, len(layers))):
-        codes[i], scales[i] = stored.quantize(np.asarray(read(each)).astype(spec.parameter_dtype))
+    for i, tensor in enumerate(unstacked(name, len(layers))):
+        codes[i], scales[i] = stored.quantize(np.asarray(read(tensor)).astype(spec.parameter_dtype))
     return codes, scales

@@ -175,7 +175,7 @@ class JaxEngine(JaxPlanning):
         more, arrays = variant.batch_arrays(batch), self._arrays(batch, self.spec.objective.signals)
         run = self.compiled_step(batch, more)
         # The caller's arrays are used up from here on: the program writes its results into them.
-        before = variant.to_step_state(state, self.layout.everywhere())
+        before = variant.to_step_state(state, self.layout.replicated())
         after, numbers, log_probs = run(before, arrays | more, np.float32(batch.divisor),
                                         np.float32(learning_rate))
         # Reading the numbers waits until the device has done the step.
@@ -223,7 +223,7 @@ class JaxEngine(JaxPlanning):
         if key not in self._forward:
             places = dict.fromkeys(ROWS, self.layout.batch())
             self._forward[key] = jax.jit(make(self.spec), in_shardings=(self._shardings["params"], places),
-                                         out_shardings=self.layout.everywhere())
+                                         out_shardings=self.layout.replicated())
         # On a CPU with unstacked layers this makes the stacks, a copy of the weights that lives until the next step.
         return self._forward[key](state["params"], self._arrays(batch))
 

@@ -51,7 +51,7 @@ def chunked(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layou
     """
     specs = [{key: layout.spec(f"{name}.{key}", w.shape) for key, w in tensors.items()}
              for name, tensors in zip(NAMES, three, strict=True)]
-    # GeneratedTokens for one device, so that gathers stand outside of the loop: once a layer and not once a chunk.
+    # Written for one device, so that gathers are outside of the loop: once a layer and not once a chunk.
     run = partial(_local, shape, layout, specs, inner)
     return jax.shard_map(run, mesh=layout.mesh, in_specs=(P(FSDP), specs), out_specs=P(FSDP),
                          check_vma=False)(x, three)

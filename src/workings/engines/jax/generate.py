@@ -100,7 +100,7 @@ class _PromptParts:
         """Keep split rows on the devices that they belong to."""
         if self.layout.size == 1:
             return x
-        sharding = self.layout.place(*[P.UNCONSTRAINED] * axis, FSDP, *[P.UNCONSTRAINED] * (x.ndim - axis - 1))
+        sharding = self.layout.sharding(*[P.UNCONSTRAINED] * axis, FSDP, *[P.UNCONSTRAINED] * (x.ndim - axis - 1))
         return jax.lax.with_sharding_constraint(x, sharding)
 
     def select(self, x: jax.Array, part: jax.Array) -> jax.Array:
@@ -331,7 +331,7 @@ class Generator:
         room, sampled = bucket(max_new_tokens), seeds is not None
         if (room, sampled) not in self._programs:
             self._programs[room, sampled] = jax.jit(make_generate(self.spec, room, sampled),
-                                                    out_shardings=self.spec.layout.everywhere())
+                                                    out_shardings=self.spec.layout.replicated())
         program, stops = self._programs[room, sampled], stop_array(stop_ids)
 
         def run(rows: PromptBatch) -> list[Completion]:

@@ -1,6 +1,6 @@
-"""The programs of a run beside its step, lowered on shapes alone: a batch without an update, and answers to prompts.
+"""The programs of a run other than its step, lowered from shapes alone: forward passes and generation.
 
-A run that fits its step can still die in any of them. They are jitted as `engine.py` and `generate.py` jit them.
+A run whose step fits in memory can still fail in any of them. They are jitted like in `engine.py` and `generate.py`.
 """
 
 from collections.abc import Callable
@@ -19,19 +19,19 @@ from workings.engines.prefill import largest_divisor
 from workings.objectives.top_tokens import TopTokens
 
 FORWARD: dict[str, Callable[[StepSpec], Any]] = {"evaluation": make_evaluation, "log_probs": make_log_probs}
-"""What a batch goes through without an update, by the program's name."""
+"""Programs that take a batch without updating, by name."""
 
 
 def lower_forward(name: str, spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
                   shape: tuple[int, ...]) -> Any:
-    """One of `FORWARD` for a batch of this shape (A, B, S), as `JaxEngine.evaluate` and `log_probs` compile it."""
-    places = dict.fromkeys(batch_shapes(shape), spec.layout.batch())
-    asked = spec.objective
-    # A teacher that is asked for its most likely tokens has their objective.
-    made = make_most_likely(asked.top_k, spec.shape.vocab_size, spec) if (
-        name == "log_probs" and isinstance(asked, TopTokens)) else FORWARD[name](spec)
-    jitted = jax.jit(made, in_shardings=(shardings["params"], places),
-                     out_shardings=spec.layout.everywhere())
+    """One of `FORWARD` for a batch of this shape, as `JaxEngine.evaluate` and `log_probs` compile it."""
+    batch_shardings = dict.fromkeys(batch_shapes(shape), spec.layout.batch())
+    objective = spec.objective
+    # With this objective the teacher is asked for its most likely tokens.
+    program = make_most_likely(objective.top_k, spec.shape.vocab_size, spec) if (
+        name == "log_probs" and isinstance(objective, TopTokens)) else FORWARD[name](spec)
+    jitted = jax.jit(program, in_shardings=(shardings["params"], batch_shardings),
+                     out_shardings=spec.layout.replicated())
     return jitted.lower(abstract["params"], batch_shapes(shape))
 
 
@@ -39,30 +39,31 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
                      size: GenerationShape, *, drawn: int) -> Any:
     """Completions of prompts, as `Generator` compiles it.
 
-    They are greedy, or so many of each prompt are ``drawn``: then the program makes noise for every token of the
-    vocabulary, too.
-    The sizes are padded as `Generator` pads them; prompts are copied to all devices, parameters lie where they are.
+    Args:
+        spec: of the step.
+        abstract: the state as shapes and dtypes.
+        shardings: of the state.
+        size: padded here like in `Generator`.
+        drawn: completions that are sampled of each prompt, which needs noise for every token of the vocabulary; 0:
+            greedy.
     """
     prompts, rows, prompt, room = generation_sizes(size, spec.layout.fsdp, drawn)
-    # TargetIndices come with the parameters, because `Generator` jits without input shardings.
-    params = jax.tree.map(lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
+    # Shardings come with the parameters, because `Generator` jits without input shardings.
+    params = jax.tree.map(lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
                           abstract["params"], shardings["params"])
 
     def array(size: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(size, dtype)
 
-    jitted = jax.jit(make_generate(spec, room, drawn > 0), out_shardings=spec.layout.everywhere())
-    # Two stop tokens stand for any number of them, which makes another program but only bytes of difference.
+    jitted = jax.jit(make_generate(spec, room, drawn > 0), out_shardings=spec.layout.replicated())
+    # Another number of stop tokens than these two is another program, but differs by bytes only.
     return jitted.lower(params, array((prompts, prompt), np.int32), array((rows,), np.int32), array((), np.int32),
                         array((2,), np.int32), array((rows,), np.bool_), array((), jnp.float32),
                         array((rows,), np.uint32))
 
 
 def generation_sizes(size: GenerationShape, fsdp: int, drawn: int) -> tuple[int, int, int, int]:
-    """Prompts, rows, prompt slots and new slots of the program that writes so many answers.
-
-    ``drawn``: how many of each prompt; 0: one greedy answer.
-    """
+    """Padded numbers of prompts, rows, prompt tokens and new tokens; ``drawn`` as in `lower_generation`."""
     copies = largest_divisor(drawn, min(MAX_ROWS, size.prompts) // fsdp)
     prompts = padded_prompts(size.prompts // copies, copies, fsdp, MAX_ROWS)
     return prompts, prompts * copies, bucket(size.prompt_tokens), bucket(size.new_tokens)

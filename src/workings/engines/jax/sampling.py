@@ -21,12 +21,12 @@ def next_logits(spec: StepSpec, params: Params, x: jax.Array) -> jax.Array:
     head = unembedding(params)
     if not spec.layout.splits_vocabulary(head.shape[0]):
         return final_logits(hidden, head, spec.shape)
-    hidden = jax.lax.with_sharding_constraint(hidden, spec.layout.everywhere())
+    hidden = jax.lax.with_sharding_constraint(hidden, spec.layout.replicated())
     return _split(spec, final_logits(hidden, head, spec.shape))
 
 
 def _split(spec: StepSpec, x: jax.Array) -> jax.Array:
-    return jax.lax.with_sharding_constraint(x, spec.layout.place(None, (FSDP, TP)))
+    return jax.lax.with_sharding_constraint(x, spec.layout.sharding(None, (FSDP, TP)))
 
 
 def greedy(logits: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Where rows and weights lie: one mesh with the axes ``fsdp`` (rows and parameters) and ``tp`` (matrices)."""
+"""Shardings of rows and weights on one mesh with the axes ``fsdp`` (rows and parameters) and ``tp`` (matrices)."""
 
 from dataclasses import dataclass
 from math import prod
@@ -15,14 +15,14 @@ from workings.models.weights import EMBEDDING, HEAD, PER_LAYER_EMBEDDING, RESIDU
 P = PartitionSpec
 FSDP, TP = "fsdp", "tp"
 ROW_WISE = RESIDUAL
-"""Matrices whose input is what another matrix split over ``tp``: they are split over ``tp`` by their input."""
+"""Matrices whose input is split over ``tp`` because the matrix before them is: ``tp`` splits them by their input."""
 NF4_TENSORS = ("weight.nf4", "weight.absmax")
-"""What stands for a 4-bit matrix: codes ``[blocks, 32, out]`` and scales ``[blocks, out]``."""
+"""Tensors of a 4-bit matrix: codes ``[blocks, 32, out]`` and scales ``[blocks, out]``."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The mesh, and the place of every kind of array on it."""
+    """The mesh, and the sharding of every kind of array."""
 
     mesh: Mesh
 
@@ -41,35 +41,35 @@ class Layout:
         """Devices over which matrices are split."""
         return int(self.mesh.shape[TP])
 
-    def place(self, *spec: Any) -> NamedSharding:
+    def sharding(self, *spec: Any) -> NamedSharding:
         """A sharding on this mesh."""
         return NamedSharding(self.mesh, P(*spec))
 
     def rows(self, x: jax.Array) -> jax.Array:
-        """Activations ``[B, ...]`` stay split by row; without this the compiler may gather the whole batch."""
+        """Keep activations ``[B, ...]`` split by row; without this the compiler may gather the whole batch."""
         if self.size == 1:
             return x
-        return jax.lax.with_sharding_constraint(x, self.place(FSDP))
+        return jax.lax.with_sharding_constraint(x, self.sharding(FSDP))
 
     def inner(self, x: jax.Array) -> jax.Array:
-        """Activations inside a layer: split by row, the other axes as the compiler likes (``tp`` splits heads)."""
+        """Keep activations inside a layer split by row; the compiler chooses the other axes (``tp`` splits heads)."""
         if self.size == 1:
             return x
-        # `None` would mean a full copy along these axes: heads that `tp` splits would be gathered.
+        # `None` would mean copies along these axes: heads that `tp` splits would be gathered.
         free = [P.UNCONSTRAINED] * (x.ndim - 1)
-        return jax.lax.with_sharding_constraint(x, self.place(FSDP, *free))
+        return jax.lax.with_sharding_constraint(x, self.sharding(FSDP, *free))
 
     def splits_vocabulary(self, vocab_size: int) -> bool:
-        """Whether each device holds its own part of the embedding (it comes out even on more than one device)."""
+        """Whether each device holds a part of the embedding: there are several, and they divide the vocabulary."""
         return self.size > 1 and vocab_size % self.size == 0
 
     def batch(self) -> NamedSharding:
-        """Place of a step's arrays ``[A, B, S]``."""
-        return self.place(None, FSDP)
+        """Sharding of a step's arrays ``[A, B, S]``."""
+        return self.sharding(None, FSDP)
 
-    def everywhere(self) -> NamedSharding:
-        """A full copy on every device."""
-        return self.place()
+    def replicated(self) -> NamedSharding:
+        """Sharding with a full copy on every device."""
+        return self.sharding()
 
     def spec(self, name: str, size: tuple[int, ...]) -> PartitionSpec:
         """Partition of a parameter without its layer axis, by its Hugging Face name. Vectors are copied.
@@ -79,7 +79,7 @@ class Layout:
         """
         if len(size) < 2:
             return P()
-        # Whole rows over both axes: a device owns all of a token, its logits and its part of the gradient.
+        # Whole rows over both axes: a device owns a token's embedding, its logit and its part of the gradient.
         if name in (EMBEDDING, HEAD, PER_LAYER_EMBEDDING):
             return P((FSDP, TP), None) if size[0] % self.size == 0 else P()
         row_wise = name.startswith(ROW_WISE)
@@ -97,13 +97,13 @@ class Layout:
                    for axis, length in zip(axes, size, strict=True)))
 
     def _fit(self, length: int, axes: tuple[str, ...]) -> Any:
-        """The mesh axes that split this length: all of them, or as many from the front as divide it."""
+        """The mesh axes that split this length: as many from the front as divide it."""
         while axes and length % prod(self.mesh.shape[axis] for axis in axes):
             axes = axes[:-1]
         return axes[0] if len(axes) == 1 else axes or None
 
     def _blocks(self, size: tuple[int, ...], row_wise: bool, *, is_codes: bool) -> PartitionSpec:
-        """Partition of 4-bit codes and their scales: no block is cut. Flat ones (see `nf4`) are copied."""
+        """Partition of 4-bit codes and their scales along whole blocks. Flat codes (see `nf4`) are copied."""
         if is_codes and len(size) == 2:
             return P()
         blocks, out = size[0], size[-1]
@@ -121,39 +121,39 @@ class Layout:
         if self.size == 1:
             return x
         names = (axis if isinstance(axis, tuple) else (axis,) for axis in self.spec(name, x.shape))
-        return jax.lax.with_sharding_constraint(x, self.place(*(TP if TP in axis else None for axis in names)))
+        return jax.lax.with_sharding_constraint(x, self.sharding(*(TP if TP in axis else None for axis in names)))
 
     def params(self, tree: dict[str, Any]) -> dict[str, Any]:
         """Shardings of a tree of parameters (or of arrays of the same names and shapes)."""
         placed: dict[str, Any] = {
             name: NamedSharding(self.mesh, self.spec(name, x.shape)) for name, x in tree.items() if name != "layers"}
-        # A scan walks along the layer axis, so that axis is never split.
-        placed["layers"] = {name: self.place(None, *self.spec(layer_tensor(name), x.shape[1:]))
+        # The layer axis is never split, because a scan goes along it.
+        placed["layers"] = {name: self.sharding(None, *self.spec(layer_tensor(name), x.shape[1:]))
                             for name, x in tree["layers"].items()}
         return placed
 
 
 def make_layout(devices: tuple[jax.Device, ...], fsdp: int | Literal["auto"], tp: int) -> Layout:
-    """The mesh for a request.
+    """The mesh of a request.
 
     ``auto`` takes all devices that ``tp`` leaves; on a CPU, where several devices of a process are a simulation, it
     takes one.
 
     Raises:
-        RequestError: more devices asked for than there are, or fewer than several processes have.
+        RequestError: a mesh of more devices than there are, or of fewer than several processes have.
     """
-    there = len(devices)
+    available = len(devices)
     several = len({device.process_index for device in devices}) > 1
     alone = devices[0].platform == "cpu" and not several
-    share = fsdp if isinstance(fsdp, int) else 1 if alone else max(1, there // tp)
-    if share * tp > there:
+    share = fsdp if isinstance(fsdp, int) else 1 if alone else max(1, available // tp)
+    if share * tp > available:
         raise RequestError(f"mesh.fsdp x mesh.tp = {share} x {tp} = {share * tp}",
-                           f"at most {there} devices, which are here",
-                           f"mesh.fsdp={max(1, there // tp)}")
-    if several and share * tp < there and jax.distributed.is_initialized():
+                           f"at most {available} devices, which are here",
+                           f"mesh.fsdp={max(1, available // tp)}")
+    if several and share * tp < available and jax.distributed.is_initialized():
         raise RequestError(f"mesh.fsdp x mesh.tp = {share} x {tp} = {share * tp} in several processes that have "
-                           f"{there} devices", "all devices: a process without any could take no part",
-                           f"mesh.fsdp={max(1, there // tp)}")
-    # `tp` runs along neighbors in JAX's order of devices, because it exchanges activations in every layer.
+                           f"{available} devices", "all devices: a process without any could take no part",
+                           f"mesh.fsdp={max(1, available // tp)}")
+    # `tp` goes along neighbors in JAX's order of devices, because it exchanges activations in every layer.
     grid = np.array(devices[:share * tp]).reshape(share, tp)
     return Layout(Mesh(grid, (FSDP, TP)))

@@ -1,4 +1,4 @@
-"""From a request to the pieces of the step: dtypes, attention, remat, optimizer, and where every array lies."""
+"""From a request to the parts of the step: dtypes, attention, remat, optimizer, and the sharding of every array."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -31,7 +31,7 @@ DTYPES = {"fp32": jnp.float32, "bf16": jnp.bfloat16}
 
 
 def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpec:
-    """The step that a request asks for. Raises `RequestError` for what this engine does not do."""
+    """The step of a request. Raises `RequestError` for features that this engine does not have."""
     precision, memory = request.precision, request.memory
     family_of(request.shape).check_engine("jax", request.shape)
     if memory.optimizer_in_backward:
@@ -47,7 +47,7 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
         loss_chunk=memory.loss_chunk, parameter_dtype=DTYPES[precision.parameters],
         compute_dtype=DTYPES[precision.compute], rounding=precision.rounding, seed=request.seed,
         optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=request.objective, lora=lora)
-    # Several devices of one CPU are a simulation of a mesh, and run what the mesh would run.
+    # Several devices of one CPU simulate a mesh, and run the program of the mesh.
     one_cpu = platform == "cpu" and layout.size == 1
     return optimize_for_cpu(spec) if one_cpu and memory.cpu_optimizations else spec
 
@@ -55,7 +55,7 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
 def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> Attention:
     """The attention function.
 
-    ``auto`` is flash on a TPU whose chip and model it serves, chunked on any other accelerator, plain on a CPU.
+    ``auto`` is flash on a TPU if the kernel supports chip and model, chunked on other accelerators, plain on a CPU.
     """
     if asked == "auto":
         on_tpu = "chunked" if flash_refusal(shape, layout.mesh.devices.flat[0].device_kind) else "flash"
@@ -69,18 +69,18 @@ def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> 
 
 
 def initial_params(spec: StepSpec, seed: Any) -> Params:
-    """Random weights, as this step holds them: with its adapters and, for QLoRA, projections in fewer bits."""
+    """Random weights in the step's formats, with its adapters and, for QLoRA, quantized projections."""
     stored, matrices = spec.lora.stored if spec.lora else None, {f"{projection}.weight" for projection in PROJECTIONS}
-    params, of_stack = {}, seed
-    for name, made in parameter_shapes(spec.shape, spec.parameter_dtype).items():
+    params, stack_seed = {}, seed
+    for name, x in parameter_shapes(spec.shape, spec.parameter_dtype).items():
         if stored is None or layer_tensor(name) not in matrices:
-            params[name] = random_tensor(seed, name, made.shape, spec.shape, made.dtype)
+            params[name] = random_tensor(seed, name, x.shape, spec.shape, x.dtype)
             continue
-        drawn = random_tensor(of_stack, name, made.shape, spec.shape, made.dtype)
-        # One layer after the other: the float32 blocks are those of one matrix and not of the stack.
-        codes, scales = jax.lax.map(partial(stored.quantize, xp=jnp), drawn)
+        weights = random_tensor(stack_seed, name, x.shape, spec.shape, x.dtype)
+        # One layer after the other, so that float32 blocks of one matrix exist and not of the whole stack.
+        codes, scales = jax.lax.map(partial(stored.quantize, xp=jnp), weights)
         # And one stack after the other: the seed of the next waits for this one, or all would be in memory in full.
-        of_stack, codes, scales = jax.lax.optimization_barrier((of_stack, codes, scales))
+        stack_seed, codes, scales = jax.lax.optimization_barrier((stack_seed, codes, scales))
         stem = name.removesuffix("weight")
         params |= {stem + stored.codes: codes, stem + stored.scales: scales}
     return unflatten_params(params if spec.lora is None else params | init_adapters(seed, spec.lora, spec.shape))
@@ -94,12 +94,13 @@ def abstract_state(spec: StepSpec, request: EngineRequest) -> dict[str, Any]:
 
 
 def state_shardings(spec: StepSpec, abstract: dict[str, Any]) -> dict[str, Any]:
-    """Where each array of the state lies: moments lie where their parameter lies."""
+    """Sharding of each array of the state; moments have that of their parameter, unless their shape differs."""
     params = spec.layout.params(abstract["params"])
-    places = flatten_params(params)
-    moments = {slot: {name: places[name] if slot == MASTER else spec.optimizer.place(slot, name, places[name])
-                      for name in tree} for slot, tree in abstract["moments"].items()}
-    return {"params": params, "moments": moments, "step": spec.layout.everywhere()}
+    shardings = flatten_params(params)
+    moments = {slot: {name: shardings[name] if slot == MASTER
+                      else spec.optimizer.moment_sharding(slot, name, shardings[name]) for name in tree}
+               for slot, tree in abstract["moments"].items()}
+    return {"params": params, "moments": moments, "step": spec.layout.replicated()}
 
 
 def batch_shapes(shape: tuple[int, ...], signals: tuple[str, ...] = ()) -> dict[str, jax.ShapeDtypeStruct]:
@@ -110,12 +111,12 @@ def batch_shapes(shape: tuple[int, ...], signals: tuple[str, ...] = ()) -> dict[
 
 def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: tuple[int, ...],
                more: Mapping[str, np.ndarray] = MappingProxyType({})) -> Any:
-    """The jitted step, lowered for a batch of this shape: the one program that runs and that is inspected.
+    """The jitted step, lowered for a batch of this shape: the same program is run and inspected.
 
     The state is donated, so parameters and moments exist once. Raises `RequestError` for rows that do not divide.
 
     Args:
-        spec: what the step is made of.
+        spec: of the step.
         abstract: from `abstract_state`.
         shardings: from `state_shardings`.
         shape: ``[A, B, S]`` of the batch.
@@ -126,13 +127,14 @@ def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: 
                            f"a batch of {spec.layout.fsdp} rows, or mesh.fsdp=1")
     arrays = batch_shapes(shape, spec.objective.signals)
     arrays |= {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in more.items()}
-    places = dict.fromkeys(arrays, spec.layout.batch())
-    everywhere = spec.layout.everywhere()
-    # From here on the state has the form that the program takes, which on a CPU may be layer by layer.
-    abstract, shardings = spec.variant.abstract_state(abstract, shardings, everywhere)
-    # The state leaves where it came in, so a donated buffer can take its result, and that fits the next step.
-    jitted = jax.jit(make_step(spec), donate_argnums=0, in_shardings=(shardings, places, everywhere, everywhere),
-                     out_shardings=(shardings, everywhere, everywhere))
+    batch_shardings = dict.fromkeys(arrays, spec.layout.batch())
+    replicated = spec.layout.replicated()
+    # From here on the state has the step's form, which on a CPU may have an array for each layer.
+    abstract, shardings = spec.variant.abstract_state(abstract, shardings, replicated)
+    # The state has the same shardings before and after, so that donated buffers take the results.
+    jitted = jax.jit(make_step(spec), donate_argnums=0,
+                     in_shardings=(shardings, batch_shardings, replicated, replicated),
+                     out_shardings=(shardings, replicated, replicated))
     # Divisor and learning rate are arguments, so a schedule needs one program.
     number = jax.ShapeDtypeStruct((), jnp.float32)
     return jitted.lower(abstract, arrays, number, number)

@@ -80,14 +80,14 @@ class ProgramVariant:
         del rows
         return log_probs
 
-    def abstract_state(self, state: Any, shardings: Any, everywhere: Any) -> tuple[Any, Any]:
-        """Shapes and shardings of the step's form of the state; ``everywhere``: sharding of a copy on each device."""
-        del everywhere
+    def abstract_state(self, state: Any, shardings: Any, replicated: Any) -> tuple[Any, Any]:
+        """Shapes and shardings of the step's form of the state; ``replicated``: sharding of a copy on each device."""
+        del replicated
         return state, shardings
 
-    def to_step_state(self, state: State, everywhere: Any) -> Any:
+    def to_step_state(self, state: State, replicated: Any) -> Any:
         """The step's form of a stored state, which is consumed."""
-        del everywhere
+        del replicated
         return state
 
     def on_compiled(self, temporaries: int) -> None:

@@ -37,7 +37,7 @@ def hf_config(shape: ModelShape, attention_name: str) -> Any:
     """Configuration of transformers' model."""
     # A padding index would block the gradient of one row of the embedding, whose token may be a real one.
     values = to_hf_config(shape) | {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
-    no_dropout = dict.fromkeys(family_of(shape).dropout, 0.0)  # whatever was published
+    no_dropout = dict.fromkeys(family_of(shape).dropout, 0.0)  # no run has dropout
     config = (AutoConfig.for_model(values.pop("model_type"), **(values | no_dropout)) if shape.proven
               else unproven_config(shape, values))
     config._attn_implementation = f"workings_{attention_name}"

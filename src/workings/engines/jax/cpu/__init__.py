@@ -84,16 +84,16 @@ class CpuVariant(ProgramVariant):
             return log_probs
         return LossPositions.from_indices(rows[LOSS_POSITIONS], rows["tokens"].shape[1]).at_positions(log_probs)
 
-    def abstract_state(self, state: Any, shardings: Any, everywhere: Any) -> tuple[Any, Any]:
+    def abstract_state(self, state: Any, shardings: Any, replicated: Any) -> tuple[Any, Any]:
         """Shapes and sharding of the unstacked state, on the one device."""
         if not self.unstacked:
             return state, shardings
         # One sharding for a whole tree: jit takes a prefix of it.
-        return jax.eval_shape(unstacked_layers.unstack_state, state), everywhere
+        return jax.eval_shape(unstacked_layers.unstack_state, state), replicated
 
-    def to_step_state(self, state: State, everywhere: Any) -> Any:
+    def to_step_state(self, state: State, replicated: Any) -> Any:
         """The unstacked arrays (see `UnstackedState.from_stacked`)."""
-        return UnstackedState.from_stacked(state, everywhere).arrays if self.unstacked else state
+        return UnstackedState.from_stacked(state, replicated).arrays if self.unstacked else state
 
     def on_compiled(self, temporaries: int) -> None:
         """Lets malloc keep freed memory where programs are small (see `keep_freed_memory`)."""

@@ -107,7 +107,7 @@ class StepByLength:
         return self._programs["update"], self._programs["zeros"]
 
     def _compile(self, name: str, function: Any, donated: Any, *shapes: Any) -> None:
-        sharding = self._spec.layout.everywhere()
+        sharding = self._spec.layout.replicated()
         jitted = jax.jit(function, donate_argnums=donated, in_shardings=sharding, out_shardings=sharding)
         self._programs[name] = jitted.lower(*shapes).compile()
 

@@ -33,7 +33,7 @@ class Adafactor(Optimizer):
                 moments["exp_avg_sq"][name] = jnp.zeros(x.shape, self.moment_dtype)
         return moments
 
-    def place(self, slot: str, name: str, parameter: NamedSharding) -> NamedSharding:
+    def moment_sharding(self, slot: str, name: str, parameter: NamedSharding) -> NamedSharding:
         """A row of moments is split as the parameter's rows are, a column as its columns."""
         if slot == "exp_avg_sq":
             return parameter

@@ -1,4 +1,4 @@
-"""What an optimizer of the JAX engine is: an update rule as pure functions over dictionaries of arrays by flat name.
+"""Base class of the JAX engine's optimizers: an update rule as pure functions of arrays by flat name.
 
 Arrays have a first axis L where layers are stacked.
 """
@@ -18,12 +18,12 @@ Moments = dict[str, dict[str, jax.Array]]
 
 
 class Optimizer(ABC):
-    """An update rule: the moments it begins with, the update of one tensor, and where its moments lie on a mesh."""
+    """An update rule: initial moments, the update of one tensor, and the shardings of its moments."""
 
     slots: tuple[str, ...]
-    """Names of its moments."""
+    """Names of the moments."""
     needs_layer_stack = False
-    """Whether it knows a layer's tensor by its stack."""
+    """Whether it needs layers in stacks."""
 
     def __init__(self, config: AdamWFields | AdafactorConfig, moment_dtype: Any) -> None:
         self.config = config
@@ -38,8 +38,8 @@ class Optimizer(ABC):
                learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         """New float32 value of one tensor (or stack of tensors) and its new moments. ``step`` counts from 1."""
 
-    def place(self, slot: str, name: str, parameter: NamedSharding) -> NamedSharding:
-        """Where a moment lies: where its parameter lies, unless it has another shape."""
+    def moment_sharding(self, slot: str, name: str, parameter: NamedSharding) -> NamedSharding:
+        """Sharding of a moment: that of its parameter, unless the shapes differ."""
         del slot, name
         return parameter
 
@@ -56,6 +56,6 @@ def global_norm(grads: dict[str, jax.Array]) -> jax.Array:
 
 
 def clip_factor(norm: jax.Array, limit: float) -> jax.Array:
-    """What gradients are multiplied by so that their global norm is at most ``limit``; 1 where it already is."""
-    # Smaller than any norm that matters: a step whose gradients are all zero divides by it.
+    """Factor that brings the gradients' global norm down to ``limit``; 1 if it is not above."""
+    # A step whose gradients are all zero divides by this tiny number instead of zero.
     return jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30))
