@@ -125,7 +125,7 @@ def one(base: Path, work: Path, kind: str, confidence: float, chance: random.Ran
     lie = KINDS[kind](run, work / "runs" / "b", chance)
     reseal.tell_again(run)
     reseal.reseal(run)
-    request = ReplayRequest(confidence=confidence, splice=SPLICE, seed=chance.getrandbits(32))
+    request = ReplayRequest(confidence=confidence, tampered_share=SPLICE, seed=chance.getrandbits(32))
     facts: dict[str, Any] = {}
 
     def replayed(path: Path, samples: tuple[Path, ...]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from workings.planning.run_time import (
 )
 from workings.record.number_text import duration
 from workings.runs import plan_time
-from workings.runs.plan_time import count_items, timed, with_deadline
+from workings.runs.plan_time import count_items, with_deadline, with_time
 from workings.runs.resolve import find_shape
 
 
@@ -142,7 +142,7 @@ def planned(monkeypatch, tmp_path):
     loaded = load_recipe("gemma-2b-rtx5090", ["memory.remat=none"])
     model = find_shape(loaded)
     found = planning.make_plan(loaded.recipe, model, targets()["rtx5090"])
-    return timed(found, loaded, model, targets()["rtx5090"]), loaded, model
+    return with_time(found, loaded, model, targets()["rtx5090"]), loaded, model
 
 
 def _absent(*_, **__):

@@ -33,7 +33,7 @@ def test_runs_from_one_start_share_their_base(recipe, tmp_path):
     assert told["delta"] == pytest.approx(told["accuracy"] - told["base_accuracy"])
     assert told["verdict"] in ("better", "worse", "inconclusive")
     assert " on the same 10 items, " in first.sentence().split("against the untrained model: ")[1]
-    assert f"{first.base.path.name} is what the untrained model answered" in first.sentence()
+    assert f"{first.base.path.name} has the untrained model's answers" in first.sentence()
     assert f"workings compare {first.base.path} {first.training.run} --html page.html" in first.sentence()
     # the run's own evaluation says what it asked
     asked = json.loads((first.training.run / "eval" / "items" / "eval_config.json").read_text())
@@ -79,5 +79,5 @@ def test_a_base_that_another_run_is_asking_just_now_is_said_and_not_waited_for(r
     lock.release()
     assert result.training.status == "complete"
     assert result.base is None
-    assert "the untrained model was not asked: " in result.sentence()
+    assert "the untrained model was not evaluated: " in result.sentence()
     assert "another process is writing to" in result.sentence()

@@ -109,7 +109,7 @@ def test_killed_while_it_draws_it_ends_the_same(made: Path, tmp_path: Path, work
     assert not (tmp_path / "killed").exists()
     # The number is not given again: memory may be judged otherwise now, and what was begun goes on as it was.
     done = workings(*asked)
-    assert "16 completions at a time, as where it was interrupted" in done.stderr
+    assert "16 completions at a time, as before the interruption" in done.stderr
     for file in sorted(path.name for path in (tmp_path / "whole").iterdir()):
         assert (tmp_path / "killed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
 

@@ -58,7 +58,7 @@ def test_any_trace_may_be_asked_about_and_what_is_none_is_named(trained, tmp_pat
 
 def test_an_engine_that_says_no_probabilities_is_named(tmp_path):
     run = train(str(write_recipe(tmp_path / "asked")), tmp_path / "run").run
-    with pytest.raises(RequestError, match="engine unigram, which says no log probabilities"):
+    with pytest.raises(RequestError, match="engine unigram, which computes no log probabilities"):
         token_losses(run)
 
 

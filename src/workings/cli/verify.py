@@ -230,7 +230,7 @@ def _replayer(level: int, draw: _Draw, data: Path | None,
     if draw.steps is not None:
         request = replace(request, steps=draw.steps)
     if draw.splice is not None:
-        request = replace(request, splice=draw.splice)
+        request = replace(request, tampered_share=draw.splice)
     return lambda run, samples: replay_run(run, replace(request, samples=samples), say).facts
 
 

@@ -14,7 +14,7 @@ from workings.planning.plan import Plan, target_memory_limit
 from workings.planning.planned_run import planned_mesh
 from workings.planning.search import estimated_programs, plan_with_nearest
 from workings.runs.data.find_teacher import teacher_model
-from workings.runs.plan_time import timed, with_deadline, with_steps
+from workings.runs.plan_time import with_deadline, with_steps, with_time
 from workings.runs.resolve import find_shape
 from workings.runs.select_engine import with_engine
 
@@ -92,7 +92,7 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, r
     shape = find_shape(loaded)
     loaded = with_steps(loaded, planned_mesh(loaded.recipe, target).fsdp)
     teacher = teacher_model(loaded)
-    made = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher)
-    made = timed(made, loaded, shape, target, measured_throughput(runs, target) if runs.is_dir() else None, teacher)
-    made = replace(made, remarks=(*made.remarks, *loaded.chosen))
-    return with_deadline(made, loaded, shape, target, deadline, teacher) if deadline else made
+    plan = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher)
+    plan = with_time(plan, loaded, shape, target, measured_throughput(runs, target) if runs.is_dir() else None, teacher)
+    plan = replace(plan, remarks=(*plan.remarks, *loaded.chosen))
+    return with_deadline(plan, loaded, shape, target, deadline, teacher) if deadline else plan

@@ -1,4 +1,4 @@
-"""How long a planned run takes, what a deadline means for it, and what finishes in time."""
+"""Time of a planned run, whether it meets a deadline, and changes that do."""
 
 from dataclasses import replace
 from math import ceil
@@ -19,7 +19,7 @@ from workings.record.number_text import duration, percent
 from workings.runs.data.datasets import ADDITION, ADDITION_ITEMS, ADDITION_TRACES
 
 
-def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, own: Throughput | None = None,
+def with_time(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, own: Throughput | None = None,
           teacher: TeacherModel | None = None) -> Plan:
     """The plan with the seconds of its run; unchanged if no rate is known. ``teacher``: see `make_plan`."""
     recipe = loaded.recipe
@@ -31,9 +31,9 @@ def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, o
         unknown = (f"how many steps training.epochs: {recipe.training.epochs:g} are follows from the data, which are "
                    "not here: nothing about the time of the run")
         return replace(plan, step_seconds=seconds, step_time=how, remarks=(*plan.remarks, unknown))
-    asked = None if teacher is None or not isinstance(recipe.algorithm, TeacherAlgorithm) else teacher_request(
-        run.request, teacher, recipe.algorithm.teacher_precision)
-    spent = estimate_run_time(run, seconds, items=count_items(loaded), held_out=0, teacher=asked)
+    request_of_teacher = (teacher_request(run.request, teacher, recipe.algorithm.teacher_precision)
+                          if teacher is not None and isinstance(recipe.algorithm, TeacherAlgorithm) else None)
+    spent = estimate_run_time(run, seconds, items=count_items(loaded), held_out=0, teacher=request_of_teacher)
     if (pairs := count_pairs(loaded)) and spent.reference_seconds:
         # Two rows a pair. `estimate_run_time` counts a batch for every step, but the reference reads each pair once.
         batches = -(-2 * pairs // plan.batch.all_rows)
@@ -46,24 +46,24 @@ def timed(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, o
 
 
 def with_steps(loaded: LoadedRecipe, fsdp: int) -> LoadedRecipe:
-    """The recipe with the steps that its epochs are at most, counted from the data; as it was where they are not here.
+    """The recipe with the maximum number of steps of its epochs; unchanged if the data are not on this machine.
 
-    Packed rows share sequences, so that the run, which has made the rows, counts fewer.
+    Packed rows share sequences, so the run itself may count fewer.
     """
     recipe = loaded.recipe
-    if recipe.training.steps:  # asked first, because counting reads the whole file
+    if recipe.training.steps:  # first, because counting reads the whole file
         return loaded
     rows = count_rows(loaded) * (2 if recipe.learns_from_pairs else 1)
     if not rows:
         return loaded
     steps = ceil(recipe.training.epochs * rows / (recipe.batch.micro_batch * recipe.batch.accumulation * fsdp))
-    said = f"at most {steps}, which {recipe.training.epochs:g} epochs of {rows:,} rows are" + (
+    text = f"at most {steps}, which {recipe.training.epochs:g} epochs of {rows:,} rows are" + (
         "; packing makes them fewer" if recipe.data.packing != "none" else "")
-    return with_counted_steps(loaded, steps, said)
+    return with_counted_steps(loaded, steps, text)
 
 
 def count_rows(loaded: LoadedRecipe) -> int:
-    """Traces or pairs that the recipe names; 0 where they are not on this machine."""
+    """Number of traces or pairs of the recipe; 0 if they are not on this machine."""
     name = loaded.recipe.data.traces
     path = loaded.path(name)
     if path.is_file():
@@ -73,7 +73,7 @@ def count_rows(loaded: LoadedRecipe) -> int:
 
 
 def count_pairs(loaded: LoadedRecipe) -> int:
-    """Preference pairs that the recipe learns from; 0 where it learns from none, or where they are not here."""
+    """Number of preference pairs of the recipe; 0 without pairs, or if they are not on this machine."""
     path = loaded.path(loaded.recipe.data.traces)
     return _lines(path) if loaded.recipe.learns_from_pairs and path.is_file() else 0
 
@@ -83,7 +83,7 @@ def _lines(path: Path) -> int:
 
 
 def count_items(loaded: LoadedRecipe) -> int:
-    """Questions that the recipe's run asks; 0 where it asks none, or where they are not on this machine."""
+    """Number of evaluation items of the recipe; 0 without items, or if they are not on this machine."""
     name = loaded.recipe.evaluation.items
     if name == "none":
         return 0
@@ -95,7 +95,7 @@ def count_items(loaded: LoadedRecipe) -> int:
 
 def with_deadline(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, deadline: float,
                   teacher: TeacherModel | None = None) -> Plan:
-    """The plan with what a deadline (in seconds) means for it, and one that finishes where this one does not."""
+    """The plan with a remark about a deadline (in seconds), and changes that meet it if this plan does not."""
     if plan.time is None:
         why = "no rate is known for this target" if plan.step_seconds is None else "the number of steps is not known"
         return replace(plan, remarks=(*plan.remarks, f"{why}, so nothing about the deadline"))
@@ -103,28 +103,29 @@ def with_deadline(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: T
     if plan.time.seconds <= deadline:
         return replace(plan, meets_deadline=True,
                        remarks=(*plan.remarks, f"finishes in {duration(plan.time.seconds)} of {allowed}"))
-    said = (f"finishes {percent(plan.time.share_done_by(deadline), 0)} of its steps by {allowed}: the whole run takes "
-            f"{duration(plan.time.seconds)}")
-    words = _finishing(plan, loaded.recipe, shape, target, deadline, teacher)
-    return replace(plan, remarks=(*plan.remarks, said, "this plan finishes: " + " ".join(words)),
+    remark = (f"finishes {percent(plan.time.share_done_by(deadline), 0)} of its steps by {allowed}: the whole run "
+              f"takes {duration(plan.time.seconds)}")
+    words = _deadline_overrides(plan, loaded.recipe, shape, target, deadline, teacher)
+    return replace(plan, remarks=(*plan.remarks, remark, "this plan finishes: " + " ".join(words)),
                    deadline_overrides=words)
 
 
-def _finishing(plan: Plan, recipe: Recipe, shape: ModelShape, target: Target, deadline: float,
+def _deadline_overrides(plan: Plan, recipe: Recipe, shape: ModelShape, target: Target, deadline: float,
                teacher: TeacherModel | None) -> tuple[str, ...]:
-    """Words that make the run finish.
+    """Overrides that make the run finish in time.
 
     Without recomputation if that suffices and fits, else as many steps as there is time for.
     """
     assert plan.time is not None
     pace = plan.step_seconds or 0.0
     if recipe.memory.remat == "layer" and plan.verdict.fits:
-        kept = with_changes(recipe, {"memory.remat": "none"})
-        before, after = (step_operations(engine_request(each, shape, target), plan.batch) for each in (recipe, kept))
+        without_remat = with_changes(recipe, {"memory.remat": "none"})
+        before, after = (step_operations(engine_request(variant, shape, target), plan.batch)
+                         for variant in (recipe, without_remat))
         spent = replace(plan.time, step_seconds=pace * after / before)
-        # The time is asked first, because the plan compiles: without recomputation all activations must fit.
+        # The time first, because the plan compiles: without recomputation all activations must fit.
         if spent.seconds <= deadline and make_plan(
-                kept, shape, target, explained=False, teacher=teacher).verdict.fits:
+                without_remat, shape, target, explained=False, teacher=teacher).verdict.fits:
             return ("memory.remat=none",)
     steps = max(1, int(recipe.training.steps * plan.time.share_done_by(deadline)))
     words = [f"training.steps={steps}"]

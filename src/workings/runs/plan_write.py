@@ -1,4 +1,4 @@
-"""A plan that fits, written as a recipe."""
+"""Writes a plan that fits as a recipe."""
 
 import os
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from workings.planning.recipe_changes import with_changes
 
 
 def write_nearest(plan: Plan, loaded: LoadedRecipe, out: Path) -> None:
-    """Write the nearest plan that fits (or the plan itself where it fits) as a recipe.
+    """Writes the nearest plan that fits (or the plan itself if it fits) as a recipe.
 
-    Paths that the recipe names are written as seen from the new file's folder. Raises `RequestError` where no plan
-    fits, or ``out`` exists.
+    Paths in the recipe become relative to the new file's folder. Raises `RequestError` if no plan fits, or ``out``
+    exists.
     """
     if not plan.verdict.fits and plan.nearest is None:
         raise RequestError(f"--write {out} for a plan that does not fit", "a plan that fits, and the search found none",
@@ -30,7 +30,7 @@ def write_nearest(plan: Plan, loaded: LoadedRecipe, out: Path) -> None:
     # A plan that fits has no nearest one and is written as it is.
     words = plan.nearest.overrides if plan.nearest is not None else ()
     values = with_overrides(loaded, words)
-    _moved(values, loaded, out.absolute().parent)
+    _make_paths_relative(values, loaded, out.absolute().parent)
     peak, limit = ((plan.nearest.peak_bytes, plan.nearest.limit_bytes) if plan.nearest is not None
                    else (plan.verdict.peak_bytes, plan.verdict.limit_bytes))
     origin = Path(loaded.origin).name
@@ -48,9 +48,9 @@ def with_overrides(loaded: LoadedRecipe, words: Sequence[str]) -> dict[str, Any]
     return with_changes(loaded.recipe, changes, origin).model_dump(mode="json", exclude_unset=True)
 
 
-def _moved(values: dict[str, Any], loaded: LoadedRecipe, folder: Path) -> None:
-    """Relative paths of files that are there, seen from another folder."""
+def _make_paths_relative(values: dict[str, Any], loaded: LoadedRecipe, folder: Path) -> None:
+    """Makes relative paths of existing files relative to another folder, in place."""
     for section, key, name in recipe_paths(values):
-        # A name that is no file here is a named data set or a Hub id, and means the same in every folder.
+        # Any other name is a data set or a Hub id, and means the same in every folder.
         if not Path(name).is_absolute() and "~" not in name and loaded.path(name).exists():
             (values[section] if section else values)[key] = os.path.relpath(loaded.path(name), folder)

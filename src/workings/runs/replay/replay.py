@@ -1,4 +1,4 @@
-"""`replay`: take some of a sealed run's steps again, and say whether the same comes out."""
+"""`replay`: repeats some of a sealed run's steps and answers, and compares the results with the record."""
 
 import secrets
 import tempfile
@@ -45,67 +45,67 @@ from workings.runs.replay.replay_answers import answered_units, ask_again, count
 from workings.training.schedule import Schedule
 
 STEPS, ITEMS = 10, 8
-"""Steps and items of a replay that nobody gave a number for."""
+"""Default numbers of steps and items of a replay."""
 Say = Callable[[str], None]
-"""Takes progress in words."""
+"""Prints progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayRequest:
-    """Which steps of a run are taken again, and what for."""
+    """Steps and answers of a run to repeat."""
 
     start: int | None = None
     """Step of the checkpoint to start from, 0 for the first weights; None: the earliest one with steps after it."""
     steps: int = STEPS
-    """Steps to take; fewer where the run ends."""
+    """Number of steps; fewer if the run ends before."""
     predictions: int = ITEMS
-    """Items of each of the run's own evaluations, and of ``samples``, to ask again, drawn by the seed; 0: none."""
+    """Items of each of the run's own evaluations, and of ``samples``, to answer again, chosen by the seed; 0: none."""
     drawn: bool = False
-    """Whether the seed draws where to start, too."""
+    """Whether the seed chooses the start as well."""
     confidence: float | None = None
-    """Take as many steps and answers again as find a splice with this probability; None: ``steps``, ``predictions``."""
-    splice: float = DEFAULT_TAMPERED_SHARE
-    """Share of the steps, and of the answers of each evaluation, that such a splice replaces."""
+    """Repeat enough steps and answers to detect tampering with this probability; None: ``steps``, ``predictions``."""
+    tampered_share: float = DEFAULT_TAMPERED_SHARE
+    """Smallest tampered share of the steps, and of the answers of each evaluation, to detect."""
     seed: int | None = None
-    """Draws what is taken again; None: a random one, which the result names."""
+    """Seed of the selection; None: a random one, which the result names."""
     samples: tuple[Path, ...] = ()
-    """Units of samples that the run's last state drew."""
+    """Units of samples from the run's last state."""
     inputs: ReplayInputs = field(default_factory=ReplayInputs)
-    """Where data and weights lie, and the device."""
+    """Paths of data and weights, and the device."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayResult:
-    """What a replay computed, and how it was judged."""
+    """Results of a replay with its verdict."""
 
     facts: Facts
     """Contents of `replay.json`."""
     predictions: list[dict[str, Any]]
     """Completions that were generated again."""
     environment: dict[str, Any]
-    """Where it was replayed."""
+    """Environment of the replay."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Standard:
-    """How a replay is judged here."""
+class _ReplayCriteria:
+    """Criteria by which a replay is judged on this machine."""
 
-    there: dict[str, str]
-    here: dict[str, str]
+    recorded_conditions: dict[str, str]
+    current_conditions: dict[str, str]
     tolerance: Tolerance
     mode: str
 
 
 def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None) -> ReplayResult:
-    """Replay a sealed run. Nothing is written.
+    """Replays a sealed run. Nothing is written.
 
     Args:
         path: the run directory.
-        request: from where, how far.
-        say: takes progress in words.
+        request: steps and answers to repeat.
+        say: prints progress.
 
     Raises:
-        RequestError: no sealed run, no such checkpoint, data or weights that are not there or not the recorded ones.
+        RequestError: no sealed run, no such checkpoint, or data or weights that are missing or not the recorded ones.
         RecordError: the record is damaged.
     """
     # Before data are read and a device is opened: a run without steps has nothing to replay.
@@ -113,42 +113,42 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     if not metrics:
         raise RequestError(f"{path}, which took no step", "a run with at least one step")
     opened = reopen_run(path, request.inputs)
-    # From the system's randomness: whoever made the record must not foresee which steps are taken again.
+    # From the system's randomness: the maker of the record must not foresee which steps are repeated.
     seed = secrets.randbits(32) if request.seed is None else request.seed
-    # Once: the judgement and the record of the replay must speak of the same conditions.
+    # Once: the verdict and the record of the replay must use the same conditions.
     collected = environment.collect()
-    # Before any step: where no tolerance is known, no result could be judged.
-    standard = _standard(opened, collected)
-    exact = standard.mode == "bitwise"
-    selection = _select_steps(opened, request, len(metrics), standard, seed)
-    # One for all stretches: it may read what a reference said of every pair.
+    # Before any step: without a tolerance no result could be judged.
+    criteria = _criteria(opened, collected)
+    exact = criteria.mode == "bitwise"
+    selection = _select_steps(opened, request, len(metrics), criteria, seed)
+    # One for all ranges: it may read the reference's log probabilities of every pair.
     source = opened.source(opened.recipe.seed, exact=exact)
     plans = [_plan(opened, source, step_range, metrics[step_range.start:step_range.end])
              for step_range in selection.selected]
-    say(f"steps to replay: {selection.replayed}, in parts of the run: {len(plans)}; judged by {standard.mode}")
+    say(f"steps to replay: {selection.replayed}, in parts of the run: {len(plans)}; judged by {criteria.mode}")
     # The controls come after it and use the same engine, whose step is compiled by then.
     taken = [_replay(opened, plan) for plan in plans]
-    # Of the first stretch alone: each wrong replay costs as many steps as a right one.
+    # For the first range alone: each wrong replay costs as many steps as a right one.
     controls = _controls(opened, _control_plan(plans[0], selection, metrics, request),
-                         selection.selected[0].start, standard, say)
+                         selection.selected[0].start, criteria, say)
     units = answered_units(opened, request.samples) if request.predictions else []
-    answers = _select_answers(units, request, standard)
+    answers = _select_answers(units, request, criteria)
     predictions = ask_again(opened, units, answers, seed, by_batch=exact, say=say)
-    # Several are told by their number: the answer lists which parts were not taken again.
+    # Several are reported by their number; the answer lists the parts that were not repeated.
     start = plans[0].start.words if len(plans) == 1 else f"{len(plans)} kept states"
     facts: Facts = {
         "schema": SCHEMA, "run": opened.run.manifest.name, "from_step": selection.selected[0].start, "start": start,
-        "conditions": {"recorded": standard.there, "here": standard.here,
-                       "differing": differing_conditions(standard.there, standard.here)},
-        "mode": standard.mode, "tolerance": standard.tolerance.to_json(), "seed": seed,
+        "conditions": {"recorded": criteria.recorded_conditions, "here": criteria.current_conditions,
+                       "differing": differing_conditions(criteria.recorded_conditions, criteria.current_conditions)},
+        "mode": criteria.mode, "tolerance": criteria.tolerance.to_json(), "seed": seed,
         "lines": [line for lines, _ in taken for line in lines], "weights": _worst([weights for _, weights in taken]),
         "controls": controls, "predictions": counted(predictions, request.predictions)}
     if request.drawn or request.confidence is not None:
         facts["coverage"] = _coverage(selection, answers, request, seed)
     if isinstance(opened.recipe.algorithm, TeacherAlgorithm):
         facts["teacher"] = opened.teacher.model_dump() if isinstance(opened.teacher, Absent) else opened.teacher.facts
-        say("the teacher is asked again" if isinstance(opened.teacher, Teacher) else
-            f"what the teacher said counts as recorded: {opened.teacher.absent}")
+        say("the teacher is queried again" if isinstance(opened.teacher, Teacher) else
+            f"the recorded log probabilities of the teacher are used: {opened.teacher.absent}")
     verdict, reasons = compare_replay(facts)
     facts |= {"verdict": verdict, "reasons": reasons, "sentence": replay_sentence(facts)}
     return ReplayResult(facts=facts, predictions=predictions, environment=collected)
@@ -160,46 +160,47 @@ def replay_and_seal(path: Path, request: ReplayRequest, name: str = "",
 
     Args:
         path: the run directory.
-        request: from where, how far.
-        name: of the unit; by default from the step it starts after.
-        say: takes progress in words.
+        request: steps and answers to repeat.
+        name: name of the unit; by default from the step it starts after.
+        say: prints progress.
 
     Returns:
-        What came out, and the unit's place.
+        The results, and the unit's path.
 
     Raises:
         RequestError: there is such a unit already, or as `replay_run`.
     """
     run = RunRecord.open(path)
     if name:
-        unit_path(path, name)  # said before a minute of replaying
+        unit_path(path, name)  # refused before a minute of replaying
     done = replay_run(path, request, say)
     unit = unit_path(path, name or f"from-{done.facts['from_step']:06d}-{len(done.facts['lines'])}-steps")
     write_unit(unit, run.root, done.facts, done.environment, done.predictions)
     return done.facts, unit
 
 
-def _start(opened: ReopenedRun, done: int, asked: int | None) -> int:
+def _start(opened: ReopenedRun, done: int, requested: int | None) -> int:
     """The step to start after; 0: from the first weights."""
     # A checkpoint of the last step has no recorded step after it to compare with.
     before_the_end = [step for step in opened.checkpoints_by_step if step < done]
-    if asked is None:
+    if requested is None:
         return before_the_end[0] if before_the_end else 0
-    if asked == 0 or asked in before_the_end:
-        return asked
-    there = ", ".join(map(str, [0, *before_the_end]))
-    raise RequestError(f"--from {asked}", f"a checkpoint of {opened.run.path} with recorded steps after it: {there}",
+    if requested == 0 or requested in before_the_end:
+        return requested
+    available = ", ".join(map(str, [0, *before_the_end]))
+    raise RequestError(f"--from {requested}",
+                       f"a checkpoint of {opened.run.path} with recorded steps after it: {available}",
                        "leave --from out")
 
 
-def _select_steps(opened: ReopenedRun, request: ReplayRequest, done: int, standard: _Standard,
+def _select_steps(opened: ReopenedRun, request: ReplayRequest, done: int, criteria: _ReplayCriteria,
                   seed: int) -> StepSelection:
     """Which steps are taken again."""
     states = [0, *(step for step in opened.checkpoints_by_step if step < done)]
     if request.confidence is not None:
         return StepSelection.for_confidence(
-            states, done, longest=None if standard.mode == "bitwise" else MEASURED_STEPS,
-            tampered_steps=share_of(done, request.splice), confidence=request.confidence, seed=seed)
+            states, done, longest=None if criteria.mode == "bitwise" else MEASURED_STEPS,
+            tampered_steps=share_of(done, request.tampered_share), confidence=request.confidence, seed=seed)
     if request.drawn:
         return StepSelection.for_step_count(states, done, request.steps, seed)
     start = _start(opened, done, request.start)
@@ -209,19 +210,19 @@ def _select_steps(opened: ReopenedRun, request: ReplayRequest, done: int, standa
 
 
 def _select_answers(units: Sequence[RecordedEvaluation], request: ReplayRequest,
-                    standard: _Standard) -> AnswerSelection:
+                    criteria: _ReplayCriteria) -> AnswerSelection:
     """How many answers are asked for again."""
-    evaluations = [unit.answers(by_batch=standard.mode == "bitwise") for unit in units]
-    same = standard.tolerance.completions
+    evaluations = [unit.answers(by_batch=criteria.mode == "bitwise") for unit in units]
+    same = criteria.tolerance.completions
     if request.confidence is not None:
-        return AnswerSelection.for_confidence(evaluations, same, request.splice, request.confidence)
+        return AnswerSelection.for_confidence(evaluations, same, request.tampered_share, request.confidence)
     return AnswerSelection.for_item_count(evaluations, same, request.predictions)
 
 
 def _coverage(selection: StepSelection, answers: AnswerSelection, request: ReplayRequest, seed: int) -> Facts:
     """What was drawn, and which splices that finds; absent confidences are left out."""
-    facts = {"seed": seed, "steps": selection.to_json(share_of(selection.step_count, request.splice)),
-             "answers": answers.to_json(request.splice)}
+    facts = {"seed": seed, "steps": selection.to_json(share_of(selection.step_count, request.tampered_share)),
+             "answers": answers.to_json(request.tampered_share)}
     return facts if request.confidence is None else {**facts, "confidence": request.confidence}
 
 
@@ -257,9 +258,9 @@ def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> Initia
     return InitialState(make=lambda: opened.initial_state(opened.engine, seed), words=words)
 
 
-def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, standard: _Standard,
+def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: _ReplayCriteria,
               say: Say) -> dict[str, Facts]:
-    exact = standard.mode == "bitwise"
+    exact = criteria.mode == "bitwise"
     more: dict[str, tuple[str, BatchSource]] = {}
     if opened.recipe.learns_from_rewards:
         changes = {"reward": ("one reward flipped", with_another_reward),
@@ -286,31 +287,33 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, standard: _
     # After a checkpoint a seed decides the order of rows only; at step 0 it may decide the first weights as well.
     begun = plan.start if from_step else InitialState(
         make=lambda: opened.initial_state(opened.engine, other_seed), words="another seed")
-    return run_controls(plan, opened.source(other_seed, exact=exact), other, begun, standard.tolerance, more)
+    return run_controls(plan, opened.source(other_seed, exact=exact), other, begun, criteria.tolerance, more)
 
 
-def _standard(opened: ReopenedRun, collected: Mapping[str, Any]) -> _Standard:
+def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> _ReplayCriteria:
     """To the bit where the conditions are the recorded ones, else by the tolerance of the run's number format."""
     manifest, device, code = opened.run.manifest, opened.engine.describe(), code_version()
     # Only packages that compute: another version of any other would forbid equal bits for nothing.
     packages = sorted({*device.versions} & {*environment.PACKAGES})
     registered = find_engine(manifest.engine)
-    here = conditions(
+    current = conditions(
         collected, engine=engine_text(manifest.engine, registered.distribution, registered.version),
         code=code_text(code.commit or code.absent_because, code.dirty_diff_sha256 or code.absent_because),
         device=device_text(device.platform, device.kind, device.count), mesh=device.mesh, packages=packages)
-    there = conditions_of_run(manifest, loads((opened.run.path / ENVIRONMENT).read_bytes()), packages)
-    if not differing_conditions(there, here) and on_cpu(there):
-        return _Standard(there=there, here=here, tolerance=BITWISE, mode="bitwise")
-    tolerance = tolerance_for(manifest.actual_dtypes, there, here)
+    recorded = conditions_of_run(manifest, loads((opened.run.path / ENVIRONMENT).read_bytes()), packages)
+    if not differing_conditions(recorded, current) and on_cpu(recorded):
+        return _ReplayCriteria(recorded_conditions=recorded, current_conditions=current, tolerance=BITWISE,
+                               mode="bitwise")
+    tolerance = tolerance_for(manifest.actual_dtypes, recorded, current)
     # Refused and not judged: no limit was ever measured for such conditions.
     if tolerance is None:
         raise RequestError(f"{opened.run.path}, computed in {number_format(manifest.actual_dtypes)} on a "
-                           f"{platform(there)} under other conditions than here: "
-                           + ", ".join(differing_conditions(there, here)),
+                           f"{platform(recorded)} under other conditions than here: "
+                           + ", ".join(differing_conditions(recorded, current)),
                            "the conditions of the run, or a number format and devices that have a tolerance",
                            "replay it where it was trained")
-    return _Standard(there=there, here=here, tolerance=tolerance, mode="tolerance")
+    return _ReplayCriteria(recorded_conditions=recorded, current_conditions=current, tolerance=tolerance,
+                           mode="tolerance")
 
 
 def _replay(opened: ReopenedRun, plan: ReplayPlan) -> tuple[list[Facts], Facts]:

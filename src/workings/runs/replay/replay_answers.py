@@ -1,4 +1,4 @@
-"""The answers of a run that a replay asks for again: its own evaluations of its last state, and samples it drew."""
+"""Answers of a run that a replay repeats: evaluations of its last state, and its samples."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,20 +18,20 @@ from workings.samples.unit import SampleUnit
 
 
 def answered_units(opened: ReopenedRun, samples: Sequence[Path]) -> list[RecordedEvaluation]:
-    """What the run's last state answered; nothing where that state was not kept.
+    """Answers of the run's last state; empty if that state was not kept.
 
     Raises:
-        RequestError: samples that another run drew.
+        RequestError: samples of another run.
     """
-    # All of it was answered by the last state; without its checkpoint nothing can be asked again.
+    # All are answers of the last state; without its checkpoint nothing can be repeated.
     if opened.run.manifest.completed_steps not in opened.checkpoints_by_step:
         return []
-    return [*_own_evaluations(opened.run), *_drawn_by(opened.run, samples)]
+    return [*_own_evaluations(opened.run), *_samples_of(opened.run, samples)]
 
 
 def ask_again(opened: ReopenedRun, units: Sequence[RecordedEvaluation], selection: AnswerSelection, seed: int, *,
               by_batch: bool, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Completions of the items that a seed draws of each unit, beside the recorded ones."""
+    """Generates completions of the items that a seed selects of each unit; each with the recorded one."""
     if not units:
         return []
     say("answers asked again: " + ", ".join(
@@ -45,7 +45,7 @@ def ask_again(opened: ReopenedRun, units: Sequence[RecordedEvaluation], selectio
 
 
 def counted(lines: list[dict[str, Any]], asked: int) -> Facts:
-    """How many completions came out as recorded; why there is none, where ``asked`` for so many of each unit."""
+    """Numbers of repeated and of equal completions, or why there are none; ``asked``: requested items of each unit."""
     if lines:
         return {"units": sorted({line["unit"] for line in lines}), "asked": len(lines),
                 "same": sum(line["same"] for line in lines)}
@@ -63,7 +63,7 @@ def _own_evaluations(run: RunRecord) -> Iterator[RecordedEvaluation]:
                                      rows=jsonl.read(unit.path / PREDICTIONS)[0])
 
 
-def _drawn_by(run: RunRecord, paths: Sequence[Path]) -> Iterator[RecordedEvaluation]:
+def _samples_of(run: RunRecord, paths: Sequence[Path]) -> Iterator[RecordedEvaluation]:
     for path in paths:
         unit = SampleUnit.open(path)
         if unit.config["made_from"] != run.root:
