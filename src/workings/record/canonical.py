@@ -114,7 +114,7 @@ def read_json(path: Path, limit: int = MAX_BYTES) -> Any:
 
 
 def find_nulls(value: Any, where: str = "$") -> list[str]:
-    """Places of nulls in a JSON value, as `$.a[3].b`, the first `MAX_NULLS` of them. Records have none."""
+    """Paths of nulls in a JSON value, as `$.a[3].b`, up to `MAX_NULLS`. Records have none."""
     return list(islice(_nulls(value, where), MAX_NULLS))
 
 

@@ -32,7 +32,7 @@ class Checkpoint:
     step: int
     path: Path
     facts: dict[str, Any]
-    """What `CheckpointStore.save` was given: data position, random state, timers."""
+    """Facts given to `CheckpointStore.save`: data position, random state, timers."""
 
 
 class CheckpointStore:

@@ -1,4 +1,4 @@
-"""What a run's software was, by allow-list: nothing that is not named here is written down."""
+"""Software and machine of a run, by allow-list: nothing else is recorded."""
 
 import os
 import platform
@@ -21,13 +21,13 @@ VARIABLES = (
 """Environment variables that change results, memory or speed and that hold no secrets."""
 
 LAUNCHER = "WORKINGS_LAUNCHER"
-"""By this variable a file that `workings launch` wrote says which launcher it is for."""
-OF_LAUNCHERS = (
+"""Variable with which a file of `workings launch` names its launcher."""
+LAUNCHER_VARIABLES = (
     "JAX_COORDINATOR_ADDRESS", "JOB_COMPLETION_INDEX", "JOBSET_NAME", "KUBERNETES_SERVICE_HOST",
     "OMPI_COMM_WORLD_SIZE", "PET_NNODES", "SKYPILOT_NODE_RANK", "SLURM_JOB_ID", "SLURM_STEP_NODELIST",
     "TORCHELASTIC_RUN_ID", "TPU_WORKER_HOSTNAMES",
 )
-"""Variables by which launchers are known. Only that they are there is written down: values name hosts and people."""
+"""Variables that launchers set. Only their presence is recorded: values name hosts and people."""
 
 PACKAGES = (
     "accelerate", "bitsandbytes", "datasets", "flax", "google-tunix", "huggingface_hub", "jax", "jaxlib", "jinja2",
@@ -58,10 +58,10 @@ def collect() -> dict[str, Any]:
 
 
 def launcher() -> dict[str, Any]:
-    """What started this process, as far as its environment says: nobody checks it."""
-    said = os.environ.get(LAUNCHER, "")
-    return {"said": redact(said)[:40] if said else {"absent": f"{LAUNCHER} is not set"},
-            "variables_seen": [name for name in OF_LAUNCHERS if name in os.environ]}
+    """Launcher of this process according to its environment, which nobody checks."""
+    name = os.environ.get(LAUNCHER, "")
+    return {"said": redact(name)[:40] if name else {"absent": f"{LAUNCHER} is not set"},
+            "variables_seen": [name for name in LAUNCHER_VARIABLES if name in os.environ]}
 
 
 def packages(names: Iterable[str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ METRICS = "train/metrics.jsonl"
 EVENTS = "train/events.jsonl"
 LOG = "train/training_log.txt"
 MACHINE = "train/machine.jsonl"
-"""What the machine did meanwhile, a line every ten seconds; a run that was over before has none."""
+"""Load of the machine, a line every ten seconds; a shorter run has none."""
 CHECKPOINTS = "checkpoints"
 CONFIG = "config/resolved.json"
 OVERRIDES = "config/overrides.json"
@@ -26,38 +26,38 @@ TOKENIZER = "config/tokenizer"
 """Folder with the tokenizer's own files."""
 ENVIRONMENT = "env/env_info.json"
 ENVIRONMENT_TEXT = "env/env_info.txt"
-"""The same for people."""
+"""The same as text for people."""
 DEVICE_CHECKS = "env/device_checks.json"
 DOCTOR = "env/doctor.json"
-"""What `doctor` found before the first step."""
+"""Findings of `doctor` before the first step."""
 PLAN = "plan/plan.json"
 """Memory of the step as it was predicted before launch, and the verdict."""
 MEASURED = "plan/measured.json"
-"""The same as it was measured, beside the prediction."""
+"""Measured memory beside the prediction."""
 ROWS = "data/rows.jsonl"
 PROMPTS = "data/prompts.jsonl"
-"""Of a run that learns from rewards, in place of `ROWS`: its questions with expected answers, and their tokens."""
+"""Prompts of a run with rollouts, in place of `ROWS`: questions with expected answers, and their tokens."""
 REWARDS = "config/rewards.json"
-"""Of such a run: what decided each reward, with versions and digests."""
+"""Rewards of a run with rollouts, with versions and digests."""
 ROLLOUTS = "train/rollouts"
-"""Of such a run: a file for every rollout, named after the first update that learned from it."""
+"""Folder of the rollouts of a run: a file for each, named after the first update that was trained on it."""
 TEACHER = "config/teacher.json"
-"""Of a run that learns from a teacher: which run or weights that is, by digests."""
+"""Teacher of a run with distillation: run or weights, by digests."""
 TOP_TOKENS = "train/top_tokens"
-"""Of a run that distills on traces: files of what its teacher finds the most likely, in the order of batches."""
+"""Folder of the teacher's top tokens in a run that distills on traces, in the order of batches."""
 REFERENCE_LOG_PROBS = "train/reference_log_probs.jsonl"
-"""Of a run that learns from preference pairs: of each row its id and its log probability under the reference."""
+"""Reference log probabilities of a run with preference pairs: id and log probability of each row."""
 GIVEN_TRACES = "data/traces.jsonl"
-"""Of a run whose data were given in Python and stood in no file: its traces or preference pairs."""
+"""Traces or preference pairs of a run whose data were given in Python and are in no other file."""
 GIVEN_ITEMS = "data/items.jsonl"
-"""Likewise its items."""
+"""Items that were given in Python."""
 DATA_DIGESTS = "data/digests.json"
 """Digests of everything that the run is trained and measured with."""
 ATTEMPTS = "attempts.jsonl"
 ANNOUNCED = "announced"
-"""Kind of the event that says, before the first step, which items the trained model will be asked, and how."""
+"""Kind of the event that announces, before the first step, the items of the evaluation and its settings."""
 RECIPE_EVALUATION = "eval/items"
-"""Where the evaluation of a recipe's items stands in its run directory."""
+"""Folder of the evaluation of a recipe's items in the run directory."""
 PARTIAL_SUFFIX = ".partial"
 
 COMMIT = "COMMIT.json"
@@ -65,7 +65,7 @@ COMMIT = "COMMIT.json"
 STATE = "state.json"
 """In a checkpoint: step, data position, random state and timers."""
 EVALUATION_CONFIG = "eval_config.json"
-"""In an evaluation: what was asked of whom, and how it was scored."""
+"""In an evaluation: model, items, decoding and scoring."""
 EVALUATION_SUMMARY = "eval_summary.json"
 """In an evaluation: its scorecard."""
 PREDICTIONS = "predictions.jsonl"
@@ -73,15 +73,15 @@ PREDICTIONS = "predictions.jsonl"
 SAMPLES = "samples.md"
 """In an evaluation: some of its predictions for people."""
 SELECTION = "selection.json"
-"""In a unit of samples: by which rules some were kept, and how many of which were left out why."""
+"""In a unit of samples: the rules of selection, and how many samples were left out for which reason."""
 KEPT = "kept.jsonl"
-"""In a unit of samples: those that were kept, as traces."""
+"""In a unit of samples: the kept samples, as traces."""
 PAIRS = "pairs.jsonl"
-"""In a unit of samples, where they were asked for: preference pairs made of them."""
+"""In a unit of samples, if requested: preference pairs made of them."""
 REPLAY = "replay.json"
-"""In a replay: what was taken again and what came out."""
+"""In a replay: recomputed steps and their results."""
 REPLAY_ENVIRONMENT = "env_info.json"
-"""In a replay: where it was replayed."""
+"""In a replay: environment of the replay."""
 NOTE = "note.json"
 """In a note: its facts."""
 
@@ -109,7 +109,7 @@ def top_tokens_file(number: int) -> str:
 
 
 def rollout_file(step: int) -> str:
-    """Where the rollout lies whose first update is this one."""
+    """Path of the rollout whose first update is this one."""
     return f"{ROLLOUTS}/step_{step:06d}.json"
 
 
@@ -122,12 +122,12 @@ def rollout_step(name: str) -> int | None:
 
 
 def partial_path(final: Path) -> Path:
-    """Where a run lives until it is sealed: `runs/name.partial`."""
+    """Path of a run until it is sealed: `runs/name.partial`."""
     return final.with_name(final.name + PARTIAL_SUFFIX)
 
 
 def partial_unit_path(unit: Path) -> Path:
-    """Where a unit lives until it is sealed: beside the sealed run that it will stand in, else beside its own place."""
+    """Path of a unit until it is sealed: beside the sealed run that it belongs to, else beside its final path."""
     run = unit.parent.parent
     # In a sealed run every file has to be sealed; a kill would leave half a unit there, and the run would not verify.
     if unit.parent.name in UNIT_PARENTS and (run / SEAL).is_file():
@@ -165,7 +165,7 @@ def refuse_unit_name(out: Path) -> None:
 
 
 def unit_of(relative: PurePosixPath) -> str:
-    """Which unit of a run a path belongs to: `""` for the run's own, else the unit's folder such as `eval/test`."""
+    """Unit of a run that a path belongs to: `""` for the run itself, else the unit's folder such as `eval/test`."""
     parts = relative.parts
     if parts[0] in UNIT_FOLDERS + OUTSIDE_EVERY_SUM:
         return parts[0]

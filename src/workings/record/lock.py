@@ -20,8 +20,8 @@ except ImportError:  # Windows
 
 # The first is what flock says; the others are what Windows says.
 HELD = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
-"""What the system says where another process holds the lock."""
-MOMENTS, MOMENT_SECONDS = 5, 0.01
+"""Error codes of a lock that another process holds."""
+ATTEMPTS, RETRY_SECONDS = 5, 0.01
 
 
 class DirectoryLock:
@@ -35,8 +35,8 @@ class DirectoryLock:
             StorageError: the folder's file system has no locks.
         """
         self.path = path
-        self._place = _place(path)
-        self._descriptor = _opened(self._place)
+        self._lock_path = _lock_path(path)
+        self._descriptor = _open(self._lock_path)
         try:
             _lock_patiently(self._descriptor)
         except OSError as error:
@@ -58,7 +58,7 @@ class DirectoryLock:
             self._descriptor = -1
             if not FOLDERS:
                 with contextlib.suppress(OSError):  # somebody else has opened it by now, and needs it
-                    self._place.unlink()
+                    self._lock_path.unlink()
 
 
 def is_held(path: Path) -> bool:
@@ -67,10 +67,10 @@ def is_held(path: Path) -> bool:
     Raises:
         OSError: the folder's file system has no locks.
     """
-    place = _place(path)
-    if not place.exists():
+    lock_path = _lock_path(path)
+    if not lock_path.exists():
         return False
-    descriptor = _opened(place)
+    descriptor = _open(lock_path)
     try:
         # Shared (but on Windows), so that two processes that ask at the same time do not take each other for a writer.
         _lock(descriptor, shared=True)
@@ -84,24 +84,24 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def _place(path: Path) -> Path:
-    """What carries the lock of a folder."""
+def _lock_path(path: Path) -> Path:
+    """File or folder that is locked for a folder."""
     return path if FOLDERS else path.with_name(f".{path.name}.lock")
 
 
-def _opened(place: Path) -> int:
-    return os.open(place, os.O_RDONLY | os.O_DIRECTORY | PRIVATE if FOLDERS else os.O_RDWR | os.O_CREAT | PRIVATE)
+def _open(lock_path: Path) -> int:
+    return os.open(lock_path, os.O_RDONLY | os.O_DIRECTORY | PRIVATE if FOLDERS else os.O_RDWR | os.O_CREAT | PRIVATE)
 
 
 def _lock_patiently(descriptor: int) -> None:
     """Lock; somebody who only asks whether it is held (`is_held`) is waited for."""
-    for _ in range(MOMENTS):
+    for _ in range(ATTEMPTS):
         try:
             return _lock(descriptor)
         except OSError as error:
             if error.errno not in HELD:
                 raise
-            time.sleep(MOMENT_SECONDS)
+            time.sleep(RETRY_SECONDS)
     return _lock(descriptor)
 
 

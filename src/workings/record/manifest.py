@@ -1,4 +1,4 @@
-"""`run_manifest.json`: what was asked for, what really ran, and what came out, in one page of JSON."""
+"""`run_manifest.json`: request, actual execution and result of a run, in one page of JSON."""
 
 from typing import Annotated, Any, Literal
 
@@ -41,7 +41,7 @@ class Distribution(_Part):
 
 
 class DeviceRecord(_Part):
-    """What a run really ran on."""
+    """Device that a run actually used."""
 
     platform: str
     """`cpu`, `gpu` or `tpu`."""
@@ -57,9 +57,9 @@ class Origin(_Part):
     """A sealed run that another one goes on from."""
 
     name: str
-    """Its folder's name, beside the new one."""
+    """Name of its folder, beside the new one."""
     root: Digest
-    """Its root digest."""
+    """Root digest of the sealed run."""
 
 
 class RunManifest(_Part):
@@ -72,9 +72,9 @@ class RunManifest(_Part):
     recipe: str
     """Name that the recipe gives itself."""
     status: Literal["complete", "interrupted", "failed"]
-    """How it ended."""
+    """Status at its end."""
     status_reason: str
-    """Why it ended, in words."""
+    """Reason of its end, in words."""
 
     workings_version: str
     """Version of this package that ran it."""
@@ -88,7 +88,7 @@ class RunManifest(_Part):
     """Digest of what differed from that commit; absent if nothing did, or if there was no working copy."""
 
     seed: int = Field(ge=0)
-    """Decides weights, order of rows, stochastic rounding."""
+    """Seed of weights, order of rows and stochastic rounding."""
     config_digest: Digest
     """`json_digest` of the resolved recipe: of `config_snapshot` and of `config/resolved.json`."""
     config_snapshot: dict[str, Any]
@@ -107,9 +107,9 @@ class RunManifest(_Part):
     """Number of parameters."""
 
     requested_device: str
-    """What the recipe asked for."""
+    """Device that the recipe requests."""
     actual_device: DeviceRecord
-    """What ran."""
+    """Device that was used."""
     requested_dtypes: dict[str, str]
     """Number formats asked for: `parameters`, `compute`, `moments`."""
     actual_dtypes: dict[str, str]
@@ -121,11 +121,11 @@ class RunManifest(_Part):
     memory_limit_bytes: int = Field(ge=0)
     """Bytes one device offers."""
     memory_limit_source: str
-    """Who says so."""
+    """Source of this number."""
     measured_peak_bytes: int | Absent
     """Peak bytes per device."""
     measured_peak_source: str | Absent
-    """Who says so."""
+    """Source of this number."""
     hardware: str
     """The machine in words."""
     vram: int | Absent
@@ -146,7 +146,7 @@ class RunManifest(_Part):
     tokens: int = Field(ge=0)
     """Tokens that are not padding over all completed steps."""
     resumes: int = Field(default=0, ge=0)
-    """How many times training went on after it had stopped."""
+    """Number of times that training was resumed."""
     resumed_from: Origin | Absent = absent("not a continuation of a sealed run")
     """The sealed, interrupted run that this one goes on from."""
     started_at: Time
@@ -165,10 +165,10 @@ class RunManifest(_Part):
 
     # Not shared between manifests, as a default of a function would be: pydantic copies it for each.
     facts: dict[str, Any] = {}
-    """More that an engine or a caller wants to keep."""
+    """Further facts of an engine or a caller."""
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values. Raises `RecordError` if one of the free parts holds a null."""
+        """JSON values of the manifest. Raises `RecordError` if one of the free parts holds a null."""
         value: dict[str, Any] = self.model_dump(mode="json")
         if nulls := find_nulls(value):
             raise RecordError(f"{MANIFEST}: null at {', '.join(nulls[:5])}")

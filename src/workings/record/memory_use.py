@@ -1,6 +1,4 @@
-"""What a run planned to take of a device's memory, and what it took.
-
-README, report, page, terminal and `verify` ask here and nowhere else.
+"""Planned and measured memory of a run, for README, report, page, terminal and `verify`.
 
 Three kinds of numbers, each with its word: **planned**, before the first weight; **measured by the device**, where the
 device counts what its programs hold; and the **resident memory of the process**, which is all that a CPU's system
@@ -18,7 +16,7 @@ from workings.record.layout import MEASURED
 
 _NEEDED = ("predicted_peak_bytes", "limit_bytes")
 PROCESS_NOISE_BYTES = 32 << 20
-"""By so much a process grows for other reasons than the model: beside a smaller plan the growth says nothing."""
+"""Growth of a process for other reasons than the model: for a smaller plan the growth says nothing."""
 _OPTIONAL = ("measured_peak_bytes", "resident_before_bytes", "peak_before_bytes")
 """Sizes that `plan/measured.json` has, always or where they were counted."""
 
@@ -31,7 +29,7 @@ class MemoryUse:
     planned_source: str
     limit_bytes: int
     taken_bytes: int | None
-    """By the run alone, comparable with what was planned; None where nothing tells it apart."""
+    """Memory of the run alone, comparable with the plan; None if it cannot be told apart."""
     device_counts: bool
     """Whether the device itself counted; otherwise the process grew by so much."""
     held_bytes: int | None
@@ -41,17 +39,17 @@ class MemoryUse:
 
     @property
     def taken_words(self) -> str:
-        """What `taken_bytes` is."""
+        """Description of `taken_bytes`."""
         return "measured by the device" if self.device_counts else "taken by the run"
 
     def taken_text(self) -> str:
-        """What the run took, for a table; what is known where that is not."""
+        """Memory that the run took, for a table, or an upper bound."""
         if self.taken_bytes is not None:
             return gib(self.taken_bytes)
         return "not known" if self.held_bytes is None else f"at most {gib(self.held_bytes)}"
 
     def sentence(self, ran_out: bool = False) -> str:
-        """All of it, for people; ``ran_out``: the memory did not suffice."""
+        """A sentence with all of it; ``ran_out``: the memory did not suffice."""
         happened = (f"{self.taken_text()} were held when memory ran out" if ran_out else
                     f"{self.taken_words} {self.taken_text()}")
         resident = "" if self.device_counts or self.held_bytes is None else (

@@ -1,4 +1,4 @@
-"""One line of `train/metrics.jsonl`: what one step was and what came of it."""
+"""One line of `train/metrics.jsonl`: the measurements of one step."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ class StepMetrics(BaseModel):
     memory_bytes: int | Absent
     """Peak bytes per device so far."""
     memory_source: str | Absent
-    """Who says so."""
+    """Source of this number."""
     batch_digest: Digest
     """`Batches.digest` of the batch."""
 

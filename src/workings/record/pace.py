@@ -1,23 +1,23 @@
-"""How fast a run goes now and how long the rest takes, from its last steps: the terminal and the page ask here."""
+"""Speed of a run and time that is left, from its last steps; used by the terminal and the page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 WINDOW = 20
-"""Steps that count: after a resume, or beside other work, a run may go at another speed."""
+"""Last steps that are averaged: after a resume, or beside other work, a run may have another speed."""
 MIN_STEPS = 2
-"""Steps behind the first one of an attempt, which compiles, before anything is said."""
+"""Steps after the first one of an attempt, which compiles, from which on there is a pace."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Of a run that takes steps."""
+    """Speed of a run, and the time that is left."""
 
     tokens_per_second: float
-    """Unpadded ones, over all devices."""
+    """Tokens without padding, over all devices."""
     seconds_left: float
-    """For the steps that are left; evaluations and checkpoints between them are not counted."""
+    """Time of the remaining steps, without evaluations and checkpoints."""
 
 
 def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> Pace | None:

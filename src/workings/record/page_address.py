@@ -1,6 +1,6 @@
-"""Which pages are open on this machine, so that a run can say where it is to be seen.
+"""Addresses of the pages that are open on this machine, so that a run can name the one that shows it.
 
-As with what a run is doing (`workings.record.phase`): a small file in the person's cache, which counts as long as its
+Like a run's phase (`workings.record.phase`), an address is in a small file in the user's cache, which counts while its
 process lives. It holds no token.
 """
 
@@ -18,7 +18,7 @@ from workings.record.phase import process_start
 
 @contextlib.contextmanager
 def open_page(root: Path, address: str) -> Iterator[None]:
-    """While this is open, a page over ``root`` is known to be at ``address``."""
+    """Context manager that registers a page over the folder ``root`` at ``address``."""
     path = cache_directory() / "pages" / f"{os.getpid()}.json"
     facts = {"root": str(root.resolve()), "address": address, "pid": os.getpid(),
              "process": process_start(os.getpid())}
@@ -34,13 +34,13 @@ def open_page(root: Path, address: str) -> Iterator[None]:
 
 
 def page_address(run: Path) -> str:
-    """Where an open page shows this run; empty where none is open over a folder around it."""
-    place = run.absolute().parent.resolve() / run.name  # of the run itself there is nothing yet
-    for path in sorted((cache_directory() / "pages").glob("*.json")):
+    """Address at which an open page shows this run; empty if none is open over a folder around it."""
+    path = run.absolute().parent.resolve() / run.name  # the run itself does not exist yet
+    for file in sorted((cache_directory() / "pages").glob("*.json")):
         try:
-            told = json.loads(path.read_bytes())
-            if place.is_relative_to(told["root"]) and process_start(told["pid"]) == told["process"] != "":
-                return f"{told['address']}/run/{quote(place.relative_to(told['root']).as_posix())}"
+            page = json.loads(file.read_bytes())
+            if path.is_relative_to(page["root"]) and process_start(page["pid"]) == page["process"] != "":
+                return f"{page['address']}/run/{quote(path.relative_to(page['root']).as_posix())}"
         # Gone since it was listed, or written by another version.
         except (OSError, ValueError, TypeError, KeyError):
             continue

@@ -1,7 +1,7 @@
-"""What a run is doing while its own files do not say so yet: planning, loading, compiling, evaluating.
+"""Phase of a run that its own files do not show yet: planning, loading, compiling, evaluating.
 
-A small file in the person's cache, for who watches on this machine; it goes when the run's process ends or dies. The
-run directory is not touched, and a disk that cannot take the file keeps no run from training.
+It is in a small file in the user's cache, for observers on this machine, and counts while the run's process lives. The
+run directory is not touched, and a disk that cannot take the file does not keep a run from training.
 """
 
 import contextlib
@@ -21,73 +21,73 @@ from workings.record.values import now
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """What a process does for a run."""
+    """Current phase of a process that trains a run."""
 
     run: str
-    """Where the run directory will be, absolute."""
+    """Absolute path of the future run directory."""
     recipe: str
     steps: int
-    """Planned steps; 0 while they are not counted yet."""
+    """Planned steps; 0 while they are not known yet."""
     doing: str
-    """Empty: what its log says."""
+    """Current operation; empty while it takes steps, which its log shows."""
     began_at: str
-    """When the process began with this run."""
+    """Start of the run's attempt."""
     pid: int
     process: str
-    """When the process itself began: a number is given to another one later."""
+    """Start of the process, because its number is given to another process later."""
 
 
-class _Teller:
-    """Writes what begins into a run's file (`workings.record.progress.ProgressListener`)."""
+class _PhaseWriter:
+    """Writes the current operation into a run's phase file (`workings.record.progress.ProgressListener`)."""
 
     def __init__(self, first: Phase) -> None:
-        self._told = first
+        self._first = first
         self._open: list[str] = []
         _write(first)
 
     def begins(self, what: str, usual_seconds: float | None) -> None:
-        """Write it."""
+        """Write the operation."""
         self._open.append(what)
-        _write(replace(self._told, doing=what))
+        _write(replace(self._first, doing=what))
 
     def reaches(self, done: int, total: int) -> None:
-        """Nothing: it would be a write for every batch."""
+        """Do nothing: it would be a write for every batch."""
 
     def ends(self) -> None:
-        """Write what goes on around it; nothing between two of them, where the log says how far the run is."""
+        """Write the operation around it; between operations nothing, because the log shows how far the run is."""
         self._open.pop()
-        _write(replace(self._told, doing=self._open[-1] if self._open else ""))
+        _write(replace(self._first, doing=self._open[-1] if self._open else ""))
 
 
 @contextlib.contextmanager
 def phases(run: Path, recipe: str, steps: int) -> Iterator[None]:
-    """While this is open, what begins (`workings.record.progress`) is told as what is done for a run."""
+    """Context manager that writes the operations that begin (`workings.record.progress`) as the phase of a run."""
     first = Phase(run=str(run.absolute()), recipe=recipe, steps=steps, doing="starting", began_at=now(),
                   pid=os.getpid(), process=process_start(os.getpid()))
     try:
-        with watch_progress(_Teller(first)):
+        with watch_progress(_PhaseWriter(first)):
             yield
     finally:
         with contextlib.suppress(OSError):
-            _place(first.run).unlink(missing_ok=True)
+            _phase_file(first.run).unlink(missing_ok=True)
 
 
 def read_phases() -> dict[Path, Phase]:
-    """What living processes of this machine do, by the run directory that they make."""
+    """Phases of the living processes of this machine, by run directory."""
     by_run = {}
     for path in (cache_directory() / "phases").glob("*.json"):
         try:
-            told = Phase(**json.loads(path.read_bytes()))
+            phase = Phase(**json.loads(path.read_bytes()))
         # Gone since it was listed, or written by another version.
         except (OSError, ValueError, TypeError):
             continue
-        if process_start(told.pid) == told.process != "":
-            by_run[Path(told.run)] = told
+        if process_start(phase.pid) == phase.process != "":
+            by_run[Path(phase.run)] = phase
     return by_run
 
 
 def process_start(pid: int, proc: Path = Path("/proc")) -> str:
-    """When a process began, so that a number that is used again is told apart; "" if it is gone."""
+    """Start of a process, which tells it apart from a later one with the same number; empty if it is gone."""
     if not (proc / "self").exists():  # macOS
         answer = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
         return answer.stdout.strip()
@@ -100,15 +100,15 @@ def process_start(pid: int, proc: Path = Path("/proc")) -> str:
     return stat.rpartition(")")[2].split()[19]
 
 
-def _place(run: str) -> Path:
+def _phase_file(run: str) -> Path:
     return cache_directory() / "phases" / f"{bytes_digest(run.encode())[:24]}.json"
 
 
-def _write(told: Phase) -> None:
-    place = _place(told.run)
-    # Whole or not at all, and not waited for: what a power cut takes is of no use after it.
+def _write(phase: Phase) -> None:
+    path = _phase_file(phase.run)
+    # Atomic, but without waiting for the disk: after a power cut the file is of no use.
     with contextlib.suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        temporary = place.with_suffix(".tmp")
-        temporary.write_bytes(line(asdict(told)))
-        temporary.replace(place)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".tmp")
+        temporary.write_bytes(line(asdict(phase)))
+        temporary.replace(path)

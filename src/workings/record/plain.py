@@ -1,4 +1,4 @@
-"""Files of somebody else's run, opened so that none of them hangs whoever reads it or fills the memory.
+"""Untrusted files, such as those of another person's run, opened so that none can hang the reader or fill the memory.
 
 Only plain files are read: no link, which could lead to a private file, no device without an end, no pipe that nobody
 writes. The size is that which a reader sees, so that a file with holes counts in full.
@@ -18,13 +18,13 @@ MAX_BYTES = 64 << 20
 HOLLOW_BYTES = 1 << 30
 """A file from here on has to have its bytes on the disk, a thousandth of them at least."""
 MEMORY_VARIABLE = "WORKINGS_READ_MIB"
-"""Environment variable with the MiB that what is read of a record may take in memory."""
+"""Environment variable with the memory that the contents of a record may take, in MiB."""
 MEMORY_MIB = 300
 """Without it: enough for a tokenizer of 256,000 entries. The program itself takes some 150 MiB beside."""
 
 
 class TooLarge(RecordError):
-    """What is read of a record would take more memory than is allowed."""
+    """A record's contents would take more memory than is allowed."""
 
 
 def open_plain(path: Path, limit: int | None = None) -> BinaryIO:
@@ -74,9 +74,9 @@ def is_hollow(facts: os.stat_result) -> bool:
 
 
 def memory_limit() -> int:
-    """Bytes that what is read of a record may take in memory."""
-    said = os.environ.get(MEMORY_VARIABLE, "")
-    return (int(said) if said.isdecimal() and len(said) < 10 else MEMORY_MIB) << 20
+    """Memory that the contents of a record may take, in bytes."""
+    setting = os.environ.get(MEMORY_VARIABLE, "")
+    return (int(setting) if setting.isdecimal() and len(setting) < 10 else MEMORY_MIB) << 20
 
 
 def parsed_bytes(data: bytes | str, *, lines: bool = False) -> int:
@@ -96,7 +96,7 @@ def parsed_bytes(data: bytes | str, *, lines: bool = False) -> int:
 
 
 def refuse_too_large(needed: int, what: str) -> None:
-    """Raise `TooLarge` where so many bytes are more than `memory_limit`."""
+    """Raise `TooLarge` if ``needed`` bytes are more than `memory_limit`."""
     if needed > memory_limit():
         raise TooLarge(f"{what} would take {needed / 2**20:,.0f} MiB in memory, {memory_limit() >> 20} are allowed; "
                           f"{MEMORY_VARIABLE}={-(-needed >> 20) + 1} allows more, for a record that you trust")

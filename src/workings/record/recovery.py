@@ -101,7 +101,7 @@ def keep_metrics(path: Path, last_step: int) -> dict[str, int]:
 
 
 def remove_rollouts(directory: Path, last_step: int) -> None:
-    """Remove what was drawn for steps behind ``last_step``: it is about to be drawn again."""
+    """Remove the rollouts after ``last_step``: they are about to be sampled again."""
     steps = (rollout_step(path.name) for path in (directory / ROLLOUTS).glob("step_*.json"))
     # In descending order: killed in between, this leaves no gap.
     for step in sorted((step for step in steps if step is not None and step > last_step), reverse=True):
@@ -109,7 +109,7 @@ def remove_rollouts(directory: Path, last_step: int) -> None:
 
 
 def begin_from_sealed(final: Path) -> None:
-    """Make an unfinished run out of one that is sealed as interrupted or failed.
+    """Make an unfinished run from one that is sealed as interrupted or failed.
 
     The sealed folder is only renamed (to `name.interrupted-1` and so on). Should this be killed after the renaming,
     the next call finds the renamed folder and goes on from there.

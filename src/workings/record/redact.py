@@ -1,4 +1,4 @@
-"""What a record must not hold: tokens, keys and home folders, taken out where it is written; and unfilled templates."""
+"""Removal of tokens, keys and home folders from texts that are recorded; and detection of unfilled templates."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _SECRETS = tuple((hints.split(), re.compile(pattern)) for hints, pattern in (
     ("eyJ",  # JSON web tokens
      r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,}"),
 ))
-"""Texts of which one stands in everything that a pattern finds (a fixed text is found many times as fast), and it."""
+"""Fixed texts, one of which is in every match of a pattern (searching them is many times as fast), and the pattern."""
 _NAMED = re.compile(
     r"(?i)(\b(?:authorization\s*:\s*)?bearer\s+|\b(?:[a-z0-9_]*(?:api[_-]?key|access[_-]?token|_token|secret|password)"
     r"|kaggle[_-]key)[\"']?\s*[=:]\s*[\"']?)([A-Za-z0-9._~+/=-]{8,})")
@@ -47,7 +47,7 @@ def find_secrets(text: str) -> list[str]:
 
 
 def _possible(text: str) -> list[re.Pattern[str]]:
-    """The patterns that may find something."""
+    """The patterns that may match a text."""
     return [pattern for hints, pattern in _SECRETS if any(hint in text for hint in hints)]
 
 
@@ -78,7 +78,7 @@ _ONE_CHARACTER_DIGEST = re.compile(r"\b([0-9a-f])\1{39,}\b")
 
 
 def find_placeholders(text: str) -> Iterator[str]:
-    """Each placeholder that stands in a text."""
+    """The placeholders in a text."""
     return (match.group(0) for match in _PLACEHOLDER.finditer(text))
 
 

@@ -28,7 +28,7 @@ def seal_unit(directory: Path, unit: str, status: str, made_from: str | None, pr
 
     Args:
         directory: the unit's folder. Empty folders in it are removed: no sum could cover them.
-        unit: what it is: `run`, `eval`, `samples`, `replay`, `report` or `notes`.
+        unit: kind of the unit: `run`, `eval`, `samples`, `replay`, `report` or `notes`.
         status: `complete`, `interrupted` or `failed`.
         made_from: root digest of the unit it was made from; None for a run.
         progress: called with the bytes hashed so far.
@@ -70,8 +70,8 @@ def unit_files(directory: Path, *, nested: bool) -> list[str]:
     """
     files: list[str] = []
     for parent, folders, names in os.walk(directory):
-        place = Path(parent).relative_to(directory).as_posix()
-        prefix = "" if place == "." else place + "/"
+        relative = Path(parent).relative_to(directory).as_posix()
+        prefix = "" if relative == "." else relative + "/"
         if nested:
             # In place, because that is how `os.walk` is told not to go down into them.
             folders[:] = [name for name in folders if not unit_of(PurePosixPath(prefix + name))]
@@ -135,7 +135,7 @@ def parse_seal(data: bytes) -> dict[str, Any]:
     if seal["schema"] != SCHEMA:
         raise RecordError(f"{SEAL}: schema {str(seal['schema'])[:40]!r}; this version reads {SCHEMA}")
     if seal["status"] not in STATUSES:
-        raise RecordError(f"{SEAL}: status {str(seal['status'])[:40]!r} is none of {', '.join(STATUSES)}")
+        raise RecordError(f"{SEAL}: status {str(seal['status'])[:40]!r} is not one of {', '.join(STATUSES)}")
     origin = seal["made_from"]
     if origin != NO_ORIGIN and not is_digest(origin):
         raise RecordError(f"{SEAL}: made_from is neither a root digest nor {NO_ORIGIN}")
@@ -143,7 +143,7 @@ def parse_seal(data: bytes) -> dict[str, Any]:
 
 
 def unit_kind(directory: Path) -> str:
-    """What a sealed folder is (`eval`, `samples`, …); empty where it is not sealed. Raises `RecordError`."""
+    """Kind of a sealed folder (`eval`, `samples`, …); empty if it is not sealed. Raises `RecordError`."""
     return str(parse_seal(read_plain(directory / SEAL))["unit"]) if (directory / SEAL).is_file() else ""
 
 

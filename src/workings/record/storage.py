@@ -13,13 +13,13 @@ from pathlib import Path
 from workings.errors import RequestError, StorageError
 
 PRIVATE = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-"""Not inherited by children (on Windows nothing is), and bytes as they are."""
+"""Flags of files that children do not inherit (on Windows they never do), with bytes unchanged."""
 PLAIN_ONLY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""No link is followed, and no pipe is waited for."""
+"""Flags with which links are not followed, and pipes are not waited for."""
 FOLDERS = hasattr(os, "O_DIRECTORY")
 """Whether a folder can be opened: to be locked, and to wait until its names are on the disk."""
 SYNCABLE = os.O_RDONLY if FOLDERS else os.O_RDWR
-"""How a file is opened whose bytes shall reach the disk; Windows wants to be able to write."""
+"""Flags to open a file that is to be synced to the disk; Windows needs write access for that."""
 
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and start again with --resume",
@@ -41,7 +41,7 @@ def storage(path: Path, doing: str) -> Iterator[None]:
     """Turn an `OSError` of the wrapped block into a `StorageError` that names the file and what to do.
 
     Args:
-        path: what was being touched.
+        path: the file or folder.
         doing: a verb in the infinitive, e.g. ``"write"``.
     """
     try:
@@ -51,7 +51,7 @@ def storage(path: Path, doing: str) -> Iterator[None]:
 
 
 def is_of_the_disk(error: OSError) -> bool:
-    """Whether an error is one of the place that was named, and not of the program."""
+    """Whether an error is about the given path, and not one of the program."""
     return error.errno in _ADVICE
 
 

@@ -1,6 +1,6 @@
-"""Values as a record writes them: one that does not exist, a moment, a JSON object as text for people.
+"""Values of a record: absent values, digests, scores, times, and JSON objects as text for people.
 
-A record has no nulls: it says why there is nothing.
+A record has no nulls: an absent value says why it is absent.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Absent(BaseModel):
-    """Stands where a value would be, and says why there is none: `{"absent": "no accelerator"}`."""
+    """Placeholder of a value that does not exist, with the reason: `{"absent": "no accelerator"}`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 

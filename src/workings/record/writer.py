@@ -142,7 +142,7 @@ class RunWriter:
         return None
 
     def path(self, relative: str) -> Path:
-        """Where a file of the run is; its folder is made. Raises `RecordError` for a name no record may hold."""
+        """Path of a file of the run; its folder is made. Raises `RecordError` for a name that no record may hold."""
         path = self.directory / check_relative(relative)
         with storage(path, "make"):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -167,11 +167,11 @@ class RunWriter:
         return path
 
     def write_rollout(self, step: int, values: dict[str, Any]) -> None:
-        """Write what was drawn before an update, atomically and as it stands: its numbers are packed, not texts."""
+        """Write the rollout before an update, atomically and uncleaned: its numbers are packed, not texts."""
         atomic.write_json(self.path(rollout_file(step)), values)
 
     def rollout(self, step: int) -> dict[str, Any] | None:
-        """What was drawn before an update, where an earlier attempt has written it."""
+        """The rollout before an update, if an earlier attempt has written it."""
         path = self.directory / rollout_file(step)
         values: dict[str, Any] | None = loads(path.read_bytes()) if path.is_file() else None
         return values
@@ -203,8 +203,8 @@ class RunWriter:
         self._log.append_bytes((cleaned(text) + "\n").encode("utf-8"))
 
     def machine(self, values: dict[str, Any]) -> None:
-        """Add a line about what the machine does, with the present time."""
-        if self._machine is None:  # a short run has no such line, and no empty file
+        """Add a line about the load of the machine, with the present time."""
+        if self._machine is None:  # a short run has no such line, and then no empty file
             self._machine = jsonl.Appender(self.directory / MACHINE)
         self._machine.append({"time": now(), **values})
 
