@@ -74,7 +74,7 @@ def _pair(a: Path, b: Path, margin: float | None, html: Path | None, as_json: bo
 
 
 def _breaks(comparison: "Comparison") -> "dict[str, FirstWrongSteps]":
-    """Where the reasoning of A and B breaks; empty where they are not comparable."""
+    """First wrong steps of A and B; empty if they are not comparable."""
     from workings.evaluation.first_wrong_step import count_first_wrong_steps
     from workings.evaluation.unit import EvaluationRecord
 

@@ -125,7 +125,7 @@ def show_command(
     n: Annotated[int, typer.Option("--n", min=0, help="Records to show.")] = 3,
     as_json: JsonFlag = False,
 ) -> None:
-    """How a data set is made, what is in it, and its first records."""
+    """Show how a data set is made, what is in it, and its first records."""
     import json
     from dataclasses import asdict
 

@@ -222,7 +222,7 @@ def _open_recipe(name: str, overrides: list[str]) -> Any:
 
 
 def _row_problems(recipe: str, read: Any, problems: Any) -> Any:
-    """What the recipe's rows would be refused for; they are of the checked file, not of the recipe's. None without one.
+    """Function that finds problems of the recipe's rows, made from the checked file; None without a recipe.
 
     Args:
         recipe: its name, or empty.

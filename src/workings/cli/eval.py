@@ -100,7 +100,7 @@ def eval_command(
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """What is scored: a sealed run, other weights (with ``opening``), predictions, or a harness log."""
+    """Source of completions: a sealed run, other weights (with ``opening``), predictions, or a harness log."""
 
     model: str | None
     items: Path | None

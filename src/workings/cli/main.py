@@ -82,7 +82,7 @@ class CommandGroup(typer.core.TyperGroup):
             raise Interrupted(_stopped(stop)) from None
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """In the order of the groups."""
+        """Names of the commands in the order of the groups."""
         return [command for commands in COMMAND_GROUPS.values() for command in commands]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

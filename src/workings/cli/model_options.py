@@ -1,4 +1,4 @@
-"""Options of the commands that ask a model for text, and what was said of how it is opened."""
+"""Options of the commands that generate text with a model, and the request to open it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +31,7 @@ def typed(**options: Any) -> dict[str, Any]:
 
 
 def weights_request(opening: Mapping[str, Any], device: str | None, form: str) -> "WeightsRequest":
-    """How plain weights are opened; ``form`` is that of their answers."""
+    """Request to open plain weights; ``form`` is that of their answers."""
     from workings.runs.open_model import WeightsRequest
 
     return WeightsRequest(device=device or "auto", form=form, **{"template": "", **opening})
@@ -39,7 +39,7 @@ def weights_request(opening: Mapping[str, Any], device: str | None, form: str) -
 
 def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
                 decoding: tuple[str, ...] = ("max_new_tokens", "batch_size", "scorer")) -> dict[str, Any]:
-    """What the run's own evaluation used: without a reason to differ, the two stay comparable.
+    """Settings of the run's own evaluation, so that the two stay comparable unless options differ.
 
     Plain weights have no recipe; how they are opened has to be said, and cannot be said of a run.
 
@@ -74,7 +74,7 @@ def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
 
 
 def misplaced(opening: Mapping[str, Any], where: str) -> "RequestError":
-    """What is wrong with options that are for plain weights only."""
+    """Error about options that are for plain weights only."""
     from workings.errors import RequestError
 
     return RequestError(f"{' and '.join(f'--{name}' for name in opening)} {where}", "these with plain weights only",

@@ -20,7 +20,7 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object as
 
 
 def program() -> str:
-    """How to type this program's name: `workings`, or the path it was called by where that is not on the PATH."""
+    """The program's name to type: `workings`, or the path it was called by if that is not on the PATH."""
     # Started as `python -m workings` or from a test, the first argument is a file that nobody would type.
     if shutil.which("workings") or not sys.argv[0].endswith("workings"):
         return "workings"

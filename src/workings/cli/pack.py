@@ -49,7 +49,7 @@ def pack_command(
 
 
 def _show(planned: "Packed") -> None:
-    """What is about to be published."""
+    """Shows what is about to be published."""
     say(f"this will be published in {planned.out}:")
     for name, size in planned.entries:
         say(f"  {size:>14,}  {name}")

@@ -118,7 +118,7 @@ def table(plan: "Plan", recipe: str) -> str:
 
 
 def time_lines(plan: "Plan") -> list[str]:
-    """How long the run takes and what its checkpoints need."""
+    """Lines about the duration of the run and the disk of its checkpoints."""
     from workings.hardware.memory import gib
     from workings.record.number_text import about, duration
 

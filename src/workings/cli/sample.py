@@ -125,7 +125,7 @@ def answer_with(unit: "SampleUnit", with_pairs: bool, *, as_json: bool) -> None:
 
 
 def _text(unit: "SampleUnit", with_pairs: bool) -> str:
-    """What came out, for people, with what to type next."""
+    """The result in words, with the next commands."""
     from workings.record.layout import KEPT, PAIRS
 
     counts = unit.counts

@@ -66,7 +66,7 @@ def train_command(
 
 
 def _cut_short(place: Path, what: str) -> str:
-    """Where a run stands that was not given the time to stop by itself, and what makes it go on."""
+    """The state of a run that had no time to stop by itself, and the command that continues it."""
     from workings.record.layout import RECIPE_EVALUATION, SEAL, partial_path
 
     if partial_path(place).is_dir():

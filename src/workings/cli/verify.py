@@ -189,7 +189,7 @@ def _trusted(files: list[Path]) -> tuple[bytes, ...]:
 
 @dataclass(frozen=True)
 class _Draw:
-    """What the words of the command line say about the steps and answers to take again."""
+    """Options about the steps and answers to recompute."""
 
     steps: int | None
     confidence: float | None
@@ -217,7 +217,7 @@ class _Draw:
 
 def _replayer(level: int, draw: _Draw, data: Path | None,
               weights: Path | None) -> "Replay | None":
-    """What takes steps of a run again; None below level 3, where no engine is touched."""
+    """Function that replays steps of a run; None below level 3, which uses no engine."""
     draw.check(level)
     # Without a replayer no engine is imported, which is what lets levels 0 to 2 run anywhere.
     if level < 3:

@@ -9,7 +9,7 @@ from math import ceil
 from workings.cli.output import say
 
 FIRST_SECONDS = 2.0
-"""What is over by then is not spoken of."""
+"""Shorter waits are not reported."""
 TERMINAL_SECONDS, LOG_SECONDS = 1.0, 15.0
 """Between two lines: on a terminal one takes the place of the other, in a file they stay."""
 
@@ -39,7 +39,7 @@ class WaitingLine:
         self._going_on[-1].speak()
 
     def reaches(self, done: int, total: int) -> None:
-        """From now on the line says so."""
+        """Reports progress: the line shows it from now on."""
         self._going_on[-1].done = done, total
 
     def ends(self) -> None:
@@ -99,7 +99,7 @@ class _Spoken:
 
 
 def waiting_text(what: str, seconds: float, usual: float | None, done: tuple[int, int] | None) -> str:
-    """What goes on, for how long already, and how much is done or how long it took the last time."""
+    """The current task, its seconds so far, and its progress or its duration the last time."""
     line = f"{what} … {_clock(seconds)}"
     if done is not None and done[0]:
         left = ceil(seconds / done[0] * (done[1] - done[0]))

@@ -25,18 +25,18 @@ from workings.models.batch import Batch, BatchShape
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """Where in the data the next batch starts."""
+    """Position in the data at which the next batch starts."""
 
     epoch: int = 0
     batch: int = 0
 
     def to_json(self) -> dict[str, int]:
-        """For a checkpoint."""
+        """The position as JSON, for a checkpoint."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Position":
-        """From a checkpoint.
+        """The position in a checkpoint.
 
         Raises:
             RecordError: when it is not a position.
@@ -186,7 +186,7 @@ class Batches:
         return self._bounded(batch)
 
     def _bounded(self, batch: Batch) -> Batch:
-        """With what is known of all batches of its shape, so that an engine's programs can count on it."""
+        """The batch with the bounds of all batches of its shape, on which an engine's programs can rely."""
         length = batch.tokens.shape[2]
         return replace(batch.with_loss_positions(self.most_supervised(length)),
                        distinct_positions=self.most_distinct(length))

@@ -26,9 +26,9 @@ class Example:
     """A prompt, and the completion that is learned after it, as texts."""
 
     id: str
-    """Of the row that it gives."""
+    """Id of its row."""
     name: str
-    """What a message calls it."""
+    """Its name in messages."""
     prompt: str
     """The question, without any chat turn around it."""
     history: tuple[tuple[str, str], ...]
@@ -36,7 +36,7 @@ class Example:
     learns_history: bool = False
     """Whether the assistant's turns of the history are learned as well."""
     completion: str
-    """What the model has to write, without any chat turn around it."""
+    """The text that the model has to write, without any chat turn around it."""
     parts: tuple[str, ...]
     """Texts of the completion that its tokens have to give back."""
     thinks: bool
@@ -53,7 +53,7 @@ class Encoded:
     completion: list[int]
     """Up to and including the stop token; learned."""
     earlier: tuple[tuple[int, int], ...] = ()
-    """Where in ``prompt`` the assistant's earlier turns stand that are learned, each with its stop token, as (start,
+    """Earlier learned turns of the assistant in ``prompt``, each with its stop token, as (start,
     end)."""
 
 
@@ -78,7 +78,7 @@ def encoded(examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTem
 
 
 def _texts(example: Example, template: ChatTemplate) -> list[tuple[str, str]]:
-    """Of each turn that is learned, what is read before it and what is learned; the completion is the last one.
+    """The text before each learned turn and the turn itself; the completion is the last one.
 
     What is read begins where the turn before ended: with the stop token of that turn, which is not read twice.
     """

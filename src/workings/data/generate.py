@@ -15,7 +15,7 @@ from workings.record import atomic
 
 @dataclass(frozen=True, kw_only=True)
 class MadeFiles:
-    """What was written."""
+    """The files of a made data set."""
 
     traces: int
     items: int
@@ -23,7 +23,7 @@ class MadeFiles:
     """SHA-256 of each file, by path."""
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Keys of `--json`."""
         return {"traces": self.traces, "items": self.items, "files": self.files}
 
 

@@ -66,7 +66,7 @@ def _records(path: Path) -> list[dict[str, Any]]:
 
 
 def label_counts(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    """How many records each section, category and difficulty has; records without a label count as `unlabelled`."""
+    """Numbers of records by section, category and difficulty; records without a label count as `unlabelled`."""
     counted = {name: Counter(record.get(name) or "unlabelled" for record in records)
                for name in ("section", "category", "difficulty")}
     return {name: dict(sorted(counts.items())) for name, counts in counted.items()}

@@ -19,12 +19,12 @@ from workings.record.digest import bytes_digest
 
 @dataclass(frozen=True, kw_only=True)
 class SetRecipe:
-    """How a named data set is made."""
+    """The recipe of a named data set."""
 
     name: str
     summary: str
     holds: Literal["traces", "items"]
-    """Which half of what the generator gives the name stands for."""
+    """The half of the generator's output that the name stands for."""
     kinds: tuple[str, ...]
     traces: int
     items: int

@@ -20,7 +20,7 @@ class OpenedTraces:
     name: str
     """Path, or shipped name."""
     traces: Sequence[Trace]
-    """Those of a file are read when one is asked for; see `workings.data.lazy_sequence`."""
+    """The traces; those of a file are read at the first access (see `workings.data.lazy_sequence`)."""
     sha256: str
     """Digest of the file, or of the file that a shipped name stands for."""
 

@@ -120,4 +120,4 @@ def _refuse_unfit(lengths: Sequence[int], capacity: int) -> None:
 
 
 PACKINGS: dict[str, Callable[[Sequence[int], int], list[list[int]]]] = {"first_fit": first_fit, "best_fit": best_fit}
-"""What `data.packing` names."""
+"""Packing functions by their value of `data.packing`."""

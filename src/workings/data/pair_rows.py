@@ -33,7 +33,7 @@ class PairRows:
 
     @cached_property
     def ids(self) -> list[str]:
-        """The pairs' ids, in their order. Raises `RecordError` where the rows are no pairs."""
+        """The pairs' ids, in their order. Raises `RecordError` if the rows are not in pairs."""
         return pair_ids(self.rows.ids)
 
     @cached_property
@@ -133,7 +133,7 @@ def _examples(pairs: Iterable[PreferencePair], template: ChatTemplate) -> Iterat
 
 
 def _parts(text: str, template: ChatTemplate) -> tuple[str, ...]:
-    """What a person or a model said in a completion, without the marks around its reasoning."""
+    """Texts of a completion, without the marks around its reasoning."""
     thought, answer = template.split_thought(text)
     if thought:
         return thought.removeprefix(THOUGHT).removesuffix(THOUGHT_END), answer

@@ -23,11 +23,11 @@ class Piece:
     """One token of a row."""
 
     text: str
-    """What it stands for; line breaks and tabs visible."""
+    """The text of the token; line breaks and tabs visible."""
     learned: bool
     """Whether the loss counts it."""
     control: bool
-    """Whether it is a control token, such as a turn mark."""
+    """Whether this is a control token, such as a turn mark."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Turn:
     role: str
     """`system`, `user` or `assistant`."""
     learned_tokens: int
-    """Its tokens that the loss counts, the stop token included; 0 where it is only read."""
+    """Tokens that the loss counts, the stop token included; 0 if the turn is only read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +47,9 @@ class RowSummary:
     learn: str
     """The recipe's `data.learn`."""
     assistant_turns: int
-    """Of all rows."""
+    """Number of the assistant's turns in all rows."""
     learned_turns: int
-    """Those of them that are learned."""
+    """Number of the learned ones."""
     rows: int
     dropped: int
     tokens: int
@@ -59,7 +59,7 @@ class RowSummary:
     histogram: tuple[tuple[int, int, int], ...]
     """(from, to, rows): lengths in tokens, both ends included."""
     padding_share: float
-    """Of all positions of the first epoch's batches."""
+    """Share of padding in all positions of the first epoch's batches."""
     shared_prefix: int
     """`RowSet.shared_prefix`."""
     steps_an_epoch: int
@@ -67,7 +67,7 @@ class RowSummary:
     """(A, B, S) of every batch that can come."""
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Keys of `--json`."""
         # Nothing is ever cut, so the share of truncated rows below is 0 by construction.
         share = self.dropped / (self.rows + self.dropped)
         return {"learn": self.learn, "assistant_turns": self.assistant_turns, "learned_turns": self.learned_turns,

@@ -1,4 +1,4 @@
-"""What a reference said of the rows of preference pairs, as a run records it: a line for each row."""
+"""Recorded log probabilities of the rows of preference pairs under the reference, a line for each row."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from workings.errors import RecordError
 
 LogProbs = Mapping[str, float]
-"""By a row's id the log probability of its completion under the reference, in nats; float32 numbers."""
+"""Row id -> log probability of its completion under the reference, in nats; float32 numbers."""
 
 
 def to_lines(said: LogProbs) -> list[dict[str, Any]]:
@@ -15,7 +15,7 @@ def to_lines(said: LogProbs) -> list[dict[str, Any]]:
 
 
 def from_lines(lines: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """What `to_lines` wrote. Raises `RecordError` for a line that is none, and for an id that comes twice."""
+    """Reads the output of `to_lines`. Raises `RecordError` for an invalid line, and for an id that comes twice."""
     sums: dict[str, float] = {}
     for number, line in enumerate(lines, start=1):
         name, said = line.get("id"), line.get("log_prob")

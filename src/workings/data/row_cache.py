@@ -100,12 +100,12 @@ class KeptRowSet(RowSet):
 
     @property
     def index_bytes(self) -> memoryview:
-        """As it was kept."""
+        """The value at the time of caching."""
         return self.kept_index
 
     @cached_property
     def digest(self) -> str:
-        """As it was kept."""
+        """The value at the time of caching."""
         return self.kept_digest
 
 

@@ -1,4 +1,4 @@
-"""What files of traces and of preference pairs have in common: a JSON object a line, its id, labels, earlier turns."""
+"""Fields that files of traces and of preference pairs share: a JSON object a line, its id, labels, earlier turns."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ LABELS = ("section", "category", "difficulty", "source", "licence")
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled:
-    """What a line may say beside what it is about."""
+    """Optional labels of a line."""
 
     history: tuple[tuple[str, str], ...] = ()
     """Earlier turns of a conversation as (role, text), role `system`, `user` or `assistant`; the assistant's are
@@ -25,9 +25,9 @@ class Labelled:
     category: str = ""
     """Kind of problem."""
     difficulty: str = ""
-    """How hard it is, e.g. `easy`."""
+    """Difficulty, e.g. `easy`."""
     source: str = ""
-    """Where it comes from: a file, a data set id with revision, a generator with version and seed."""
+    """Origin: a file, a data set id with revision, a generator with version and seed."""
     licence: str = ""
     """Licence of the source, as an SPDX id where there is one."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -119,7 +119,7 @@ def lines_bytes(records: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def refuse_half_surrogates(record: object) -> None:
-    """Raise `ValueError` where a text of a JSON value, however deep, is no valid Unicode."""
+    """Raises `ValueError` if a text of a JSON value, however deep, is not valid Unicode."""
     try:
         # Encoding reaches every nested text, keys and metadata included; half a surrogate pair has no UTF-8.
         json.dumps(record, ensure_ascii=False).encode()
@@ -128,7 +128,7 @@ def refuse_half_surrogates(record: object) -> None:
 
 
 def text_of(record: Mapping[str, Any], key: str) -> str:
-    """A text of a line. Raises `ValueError` where it is missing, is no text, or is empty and must not be."""
+    """A text of a line. Raises `ValueError` if it is missing, not a text, or empty although it must not be."""
     if key not in record:
         raise ValueError(f"`{key}` is missing")
     value = record[key]
@@ -140,7 +140,7 @@ def text_of(record: Mapping[str, Any], key: str) -> str:
 
 
 def history_of(turns: object) -> tuple[tuple[str, str], ...]:
-    """Earlier turns as (role, text). Raises `ValueError` where they are none."""
+    """Earlier turns as (role, text). Raises `ValueError` if they are not valid turns."""
     if not isinstance(turns, list):
         raise ValueError("`history` must be a list of turns")
     history = []

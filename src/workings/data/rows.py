@@ -35,11 +35,11 @@ class Row:
     prompt_digest: str
     """`prompt_digest` of the question, by which a verifier finds questions that were also trained on."""
     earlier_prompt_digests: tuple[str, ...] = ()
-    """The same of the questions before, where their answers are learned as well (`data.learn: all`)."""
+    """Digests of the earlier questions, if their answers are learned as well (`data.learn: all`)."""
 
     @property
     def learned_turns(self) -> list[tuple[int, int]]:
-        """Where the assistant's turns stand that are learned, each with its stop token: (start, end) in ``tokens``."""
+        """Positions of the assistant's learned turns, each with its stop token: (start, end) in ``tokens``."""
         # Between two of them stands what somebody else said, so each is one run of ones in the mask.
         borders = np.flatnonzero(np.diff(self.loss_mask.astype(np.int8), prepend=0, append=0)).tolist()
         return list(zip(borders[::2], borders[1::2], strict=True))
@@ -196,7 +196,7 @@ def learned_questions(rows: Iterable[Mapping[str, Any]]) -> set[str | None]:
 
 
 def question_digests(row: Mapping[str, Any]) -> list[str | None]:
-    """Of every question whose answer a row teaches, the last one first; None where the row does not say it."""
+    """Digests of every question whose answer a row teaches, the last one first; None if the row has none."""
     earlier = row.get("earlier_prompt_digests", [])
     digests = [row.get("prompt_digest"), *(earlier if isinstance(earlier, list) else [None])]
     return [digest if isinstance(digest, str) and digest else None for digest in digests]

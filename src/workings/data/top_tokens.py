@@ -63,7 +63,7 @@ TeacherTopTokens = Mapping[str, TopTokensOfRow | StoredTopTokens]
 
 
 def row_positions(batch: Batch, row_ids: Sequence[Sequence[str]]) -> Iterator[tuple[str, int, np.ndarray]]:
-    """For each row of a batch its id, the number of its sequence among A x B, and its learned positions there."""
+    """Id of each row of a batch, the number of its sequence among A x B, and its learned positions there."""
     length = batch.tokens.shape[-1]
     mask, segments = batch.loss_mask.reshape(-1, length), batch.segment_ids.reshape(-1, length)
     for number, ids in enumerate(row_ids):

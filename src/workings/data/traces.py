@@ -33,7 +33,7 @@ class Trace(Labelled):
     prompt: str
     """The question, without any chat turn around it."""
     steps: tuple[str, ...]
-    """The reasoning, a text a step; empty where the source has none."""
+    """The reasoning, a text a step; empty if the source has no reasoning."""
     answer: str
     """The final answer alone."""
 
@@ -104,7 +104,7 @@ def write_traces(path: Path, traces: Iterable[Trace]) -> None:
 
 
 def completion_text(trace: Trace, reasoning: str) -> str:
-    """What the model has to write after the prompt, without any chat turn around it.
+    """The text that the model has to write after the prompt, without any chat turn around it.
 
     Args:
         trace: steps and answer.
@@ -158,7 +158,7 @@ class TraceDiff:
         return not (self.added or self.removed or self.changed)
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Keys of `--json`."""
         return {"equal": self.equal, "same": self.same, "added": list(self.added), "removed": list(self.removed),
                 "changed": {name: list(keys) for name, keys in self.changed.items()}}
 

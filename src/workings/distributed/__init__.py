@@ -1,1 +1,1 @@
-"""What several processes of one run need: a process group, and calls from its coordinator to the workers."""
+"""Several processes of one run: a process group, and calls from its coordinator to the workers."""

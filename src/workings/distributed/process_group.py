@@ -49,7 +49,7 @@ class ProcessGroup:
         self.count = processes.count if processes else 1
         self.index = processes.index if processes else 0
         self.outcome: dict[str, Any] = {}
-        """What the coordinator tells the workers with the last call."""
+        """Values that the coordinator sends to the workers with the last call."""
         self._coordinator: CoordinatorEngine | None = None
         self._in_call = False
         self._stop_sent = False

@@ -249,7 +249,7 @@ class CoordinatorEngine:
             self.engine.export(state.shard, directory)
 
     def describe(self) -> DeviceFacts:
-        """What this process runs on."""
+        """The device of this process."""
         return self.engine.describe()
 
     def dtypes(self) -> Mapping[str, str]:
@@ -261,7 +261,7 @@ class CoordinatorEngine:
         return self.engine.memory()
 
     def inspect(self, batch: Batch) -> Inspection:
-        """What a step needs on a device."""
+        """Memory of a step on a device."""
         return self.engine.inspect(batch)
 
     def check_device(self) -> Mapping[str, Any]:
@@ -322,7 +322,7 @@ class WorkerEngine:
 
 
 def facts_of(engine: Engine) -> dict[str, Any]:
-    """What must be the same in every process beside the request and the data."""
+    """Facts that must be equal in every process, beside the request and the data."""
     device = engine.describe()
     return {"platform": device.platform, "mesh": dict(device.mesh), "versions": dict(device.versions),
             "dtypes": dict(engine.dtypes())}

@@ -1,4 +1,4 @@
-"""Which build of PyTorch runs on which card with which driver, from `cuda_builds.json`."""
+"""Builds of PyTorch with the GPUs and drivers that they run on, from `cuda_builds.json`."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,12 @@ class Build:
     ptx: tuple[str, ...]
     lowest_driver: int
     index: str
-    """Where pip finds it."""
+    """Package index for pip."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """At most two builds to try, in this order, and why the others are not among them."""
+    """At most two builds to try, in this order, and the reasons against the others."""
 
     builds: tuple[Build, ...]
     reasons: tuple[str, ...]

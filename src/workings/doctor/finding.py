@@ -1,4 +1,4 @@
-"""What the doctor says: one finding a subject, with what it is, why it matters and what mends it."""
+"""Findings of the doctor: one a subject, with its cause, why it matters and what fixes it."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,19 +15,19 @@ class Finding:
     """Subject, dotted: ``kernel.jax``, ``driver``, ``space.disk``, …"""
     judgement: Judgement
     what: str
-    """What was seen."""
+    """The observation."""
     why: str
     """Why it matters."""
     mend: str = ""
     """The exact command that mends it; empty where nothing is to be mended."""
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON value; a command that does not exist is left out."""
+        """A JSON value; a missing command is left out."""
         values = {"id": self.id, "judgement": self.judgement, "what": self.what, "why": self.why}
         return values | {"mend": self.mend} if self.mend else values
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The finding as lines of text."""
         mark = {"fine": "ok", "note": "note", "problem": "WRONG", "not checked": "?"}[self.judgement]
         lines = [f"{mark:<6} {self.id:<20} {self.what}"]
         if self.judgement in ("problem", "note"):

@@ -31,7 +31,7 @@ def wheel_program() -> Path:
 
 
 def torch_wheel(python: str = sys.executable, *arguments: str) -> dict[str, Any]:
-    """What the PyTorch of a Python was built for; empty where it has none.
+    """Build target of the PyTorch of a Python; empty without PyTorch.
 
     ``-P`` keeps the program's own folder, whose files have the names of standard modules, out of the way.
     """

@@ -43,7 +43,7 @@ def check_kernels(engines: list[str], device: str, dtypes: list[str]) -> Iterato
 
 
 def probe(engine: str, device: str, dtypes: list[str]) -> list[dict[str, Any]]:
-    """What a child that opened the engine and ran the kernels says; ``failure`` where it did not get there."""
+    """Result of a child process that opens the engine and runs the kernels; ``failure`` if it did not get there."""
     command = [sys.executable, "-m", CHILD_MODULE, engine, device, *dtypes]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)

@@ -1,4 +1,4 @@
-"""What the NVIDIA driver says about its cards, through `nvidia-smi`; never its table of processes."""
+"""The NVIDIA driver and its GPUs, read with `nvidia-smi`; its table of processes is not read."""
 
 import csv
 import re
@@ -25,13 +25,13 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True)
 class Driver:
-    """What the driver said, or why it said nothing."""
+    """The driver's answer, or why there is none."""
 
     cards: tuple[Card, ...] = ()
     cuda: str = ""
     """Highest CUDA version that the driver supports."""
     failure: str = ""
-    """Why there are no cards."""
+    """Why there are no GPUs."""
 
 
 def read_driver() -> Driver:
@@ -56,7 +56,7 @@ def _ask(program: str, *arguments: str) -> str:
 
 
 def parse_cards(text: str) -> tuple[Card, ...]:
-    """Rows of ``nvidia-smi --query-gpu=…``, memory in MiB. Raises ValueError for a row that is none."""
+    """Rows of ``nvidia-smi --query-gpu=…``, memory in MiB. Raises ValueError for an invalid row."""
     cards = []
     # Read as CSV, because the name of a card may hold a comma.
     for row in csv.reader(text.strip().splitlines(), skipinitialspace=True):

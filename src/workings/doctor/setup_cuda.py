@@ -25,7 +25,7 @@ Runner = Callable[[Sequence[str]], "Ran"]
 
 
 class CannotSetUp(WorkingsError):
-    """Nothing can be installed that would use the card; ``finding`` says why."""
+    """Error: no installable build would use the GPU; ``finding`` says why."""
 
     def __init__(self, finding: Finding) -> None:
         self.finding = finding
@@ -42,7 +42,7 @@ class Ran:
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What would be done, or was."""
+    """A planned or finished installation."""
 
     attempts: tuple[tuple[Build, tuple[tuple[str, ...], ...]], ...]
     """A build and its commands, in the order in which they are tried."""
@@ -51,7 +51,7 @@ class Setup:
     installed: Build | None = None
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The plan as lines of text."""
         lines = []
         for number, (build, commands) in enumerate(self.attempts):
             head = "first" if number == 0 else "only if the kernel fails with that one"
@@ -74,7 +74,7 @@ class Setup:
 
 
 def plan_setup(driver: Driver) -> Setup:
-    """What to install for the cards of this machine.
+    """Plans the installation for the GPUs of this machine.
 
     Raises:
         CannotSetUp: there is no card or no driver, or no published build suits both.
@@ -110,7 +110,7 @@ def commands_for(build: Build) -> tuple[tuple[str, ...], ...]:
 
 
 def _own_source() -> str:
-    """Where this package came from: its working copy if it is installed from one, else its name and version."""
+    """Source of this package: its working copy if it is installed from one, else its name and version."""
     package = metadata.distribution("workings")
     direct = package.read_text("direct_url.json")
     address = json.loads(direct)["url"] if direct else ""

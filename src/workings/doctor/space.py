@@ -14,14 +14,14 @@ from workings.hardware.memory import HostMemory, gib
 SPARE_CHECKPOINTS = 1
 """A checkpoint is written beside the kept ones before the oldest goes."""
 MIN_FREE = 2 * 2**30
-"""What a run without a recipe should find on the disk."""
+"""Free bytes that a run without a recipe should find on the disk."""
 KAGGLE_KEPT_FOLDER = Path("/kaggle/working")
 """The folder that outlives a Kaggle session."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What a recipe leaves on the disk and loads into memory, in bytes."""
+    """Bytes that a recipe writes to the disk and loads into memory."""
 
     checkpoint_bytes: int
     kept: int

@@ -35,7 +35,7 @@ class CachedEvaluation:
     record: EvaluationRecord
     from_cache: bool
     note: str
-    """What was wrong with a unit that had to be made again, or ""."""
+    """Damage of a cached unit that had to be made again, or ""."""
 
 
 def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, *, make_state: "Callable[[], State]",
@@ -87,7 +87,7 @@ def _key(session: "ModelSession", items: Sequence[Item], settings: EvaluationSet
 
 
 def _damage(unit: Path) -> str:
-    """What is wrong with a unit that was found, or ""."""
+    """Damage of a cached unit, or ""."""
     try:
         # Every file is read, which takes moments; to ask a model again takes minutes.
         sums = parse_sums((unit / SUMS).read_bytes())

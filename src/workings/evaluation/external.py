@@ -18,7 +18,7 @@ MAX_SAMPLES = 10_000
 
 
 class Problems:
-    """What was wrong with a file of predictions: every kind counted, the first few named."""
+    """Problems of a file of predictions: every kind counted, the first few named."""
 
     def __init__(self) -> None:
         self._first: dict[str, list[str]] = {}
@@ -75,7 +75,7 @@ class ExternalPredictions:
         self._file.close()
 
     def completions_of(self, item: Item) -> list[UnscoredCompletion]:
-        """An item's completions; what is missing, double or no text becomes a problem of that sample.
+        """An item's completions; a missing, double or invalid one becomes a problem of that sample.
 
         Lines of one id are samples only if each has its own ``sample`` number; otherwise nobody knows which one
         counts, so none does.

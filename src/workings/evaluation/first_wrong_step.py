@@ -1,4 +1,4 @@
-"""Where reasoning breaks: the items of an evaluation by the line of their first wrong step, from its predictions."""
+"""Items of an evaluation by the line of their first wrong step, from its predictions."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -26,11 +26,11 @@ KINDS = (RIGHT, *WRONG_STEP_KINDS, NOT_FOUND, UNSCORED)
 
 @dataclass(frozen=True, kw_only=True)
 class FirstWrongSteps:
-    """The items of one evaluation by kind, in the order in which they are shown; of each the first sample counts."""
+    """Counts of the items of one evaluation by kind, in their order in tables; the first sample of each counts."""
 
     kinds: dict[str, int]
     clusters: dict[str, list[str]]
-    """Of each kind the clusters of its items, for the intervals."""
+    """Clusters of the items of each kind, for the intervals."""
 
     @property
     def items(self) -> int:

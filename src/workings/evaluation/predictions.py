@@ -18,11 +18,11 @@ from workings.scoring.judge import Judgement
 from workings.scoring.lines import read_lines
 
 KEPT_CHARS = 4_000
-"""Of a completion that is too long to be scored this many characters are kept, with its length and digest."""
+"""Recorded characters of a completion that is too long to be scored; its length and digest are added."""
 MAX_PREDICTIONS_BYTES = 4 << 30
 """Largest file of predictions that is read back, an item at a time: some hundred thousand long completions."""
 MEASURES = ("format_ok", "truncated", "completion_tokens", "reasoning_chars", "step_validity", "empty")
-"""What is measured beside the score; `step_validity` is the share of valid equations of an item that has some."""
+"""Measures beside the score; `step_validity` is the share of valid equations of an item with equations."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,11 +33,11 @@ class UnscoredCompletion:
     sample: int = 0
     text: str = ""
     finish_reason: str = ""
-    """`stop` or `length`; empty where nobody recorded it."""
+    """`stop` or `length`; empty if it was not recorded."""
     tokens: int = -1
-    """Length in tokens; -1 where nobody counted."""
+    """Length in tokens; -1 if it is unknown."""
     seed: int = -1
-    """What it was drawn from; -1 where nothing was drawn."""
+    """Seed of the sampling; -1 for greedy completions."""
     control_tokens: bool = False
     """Whether its text reads as control tokens beside words and Gemma 4's channel, so that no row of training may hold
     it."""
@@ -48,7 +48,7 @@ class UnscoredCompletion:
 
     @property
     def truncated(self) -> bool:
-        """Whether it was cut off by the limit on new tokens."""
+        """Whether the limit on new tokens cut it off."""
         return self.finish_reason == "length"
 
 
@@ -113,7 +113,7 @@ def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
     """The records of one item after the other: its samples stand together.
 
     Raises:
-        RecordError: the file is missing or no plain one, or a line is none of ours.
+        RecordError: the file is missing or not a plain file, or a line is not a scored prediction.
     """
     # Opened for its refusals alone: no link, no device, no file that would take a day to read.
     open_plain(path, MAX_PREDICTIONS_BYTES).close()
@@ -131,7 +131,7 @@ def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
 
 
 def read_results(path: Path, aggregate: str, extraction_version: int = EXTRACTION_VERSION) -> Iterator[ItemResult]:
-    """What counts of every item, in the file's order."""
+    """Results of all items, in the file's order."""
     for samples in read_predictions(path):
         yield item_result(samples, aggregate, extraction_version)
 
@@ -154,7 +154,7 @@ def item_result(samples: list[dict[str, Any]], aggregate: str,
 
 
 def _measures(sample: dict[str, Any]) -> dict[str, float]:
-    """What is measured of one completion, in the order of `MEASURES`."""
+    """Measures of one completion, in the order of `MEASURES`."""
     measures = {}
     for name in MEASURES:
         if name == "step_validity":

@@ -50,7 +50,7 @@ def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, setti
         progress: called with the items that are done and the items in all.
 
     Raises:
-        RequestError: ``out`` exists, the items are none, a setting or scorer is wrong.
+        RequestError: ``out`` exists, there are no items, or a setting or scorer is wrong.
     """
     return score_and_seal(generation_job(session, items, settings=settings, made_from=made_from, facts=facts), out,
                           progress=progress)
@@ -58,7 +58,7 @@ def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, setti
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationJob:
-    """Completions to come, chunk by chunk, with the record of what was asked for."""
+    """A generation job: the evaluation's configuration, and a function that generates one chunk of completions."""
 
     config: dict[str, Any]
     """``eval_config.json``."""
@@ -71,13 +71,13 @@ class GenerationJob:
     samples: int
     """Completions of each item."""
     problems: Callable[[], dict[str, Any]] = dict
-    """What was wrong with a file that they come from."""
+    """Problems of the file that the completions come from."""
 
 
 def generation_job(session: "ModelSession", items: Sequence[Item], *, settings: EvaluationSettings, made_from: str
                    | None,
               facts: Mapping[str, Any] | None = None) -> GenerationJob:
-    """A model's completions of all items. Arguments and errors are those of `evaluate`."""
+    """The job that generates a model's completions of all items. Arguments and errors are those of `evaluate`."""
     engine, template = session.engine, session.template
     if settings.temperature > 0:
         sampling_engine(engine, settings.temperature)  # refused before anything is written

@@ -27,7 +27,7 @@ from workings.record.number_text import percent
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ItemResult:
-    """What counts of one item once its completions are scored; small, so that 100,000 fit into memory."""
+    """Result of one item whose completions are scored; small, so that 100,000 fit into memory."""
 
     id: str
     score: float

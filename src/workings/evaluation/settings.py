@@ -1,4 +1,4 @@
-"""What an evaluation was asked to do, and how the samples of an item become its score.
+"""Settings of an evaluation, and aggregation of the samples of an item to its score.
 
 Everything in the settings that changes a score makes two scorecards incomparable.
 """
@@ -18,7 +18,7 @@ from workings.scoring.version_1 import answer as version_1
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSettings(ScoringSettings):
-    """How completions are generated; how they are scored stands in `ScoringSettings`."""
+    """Settings of the generation of completions; those of the scoring are in `ScoringSettings`."""
 
     max_new_tokens: int = 256
     """Longest completion, in tokens."""
@@ -29,7 +29,7 @@ class EvaluationSettings(ScoringSettings):
     samples: int = 1
     """Completions per item; more than one asks for a temperature."""
     aggregate: str = "mean"
-    """How an item's samples become its score: `mean` (pass@1), `majority`, `pass` (any right, pass@samples) or
+    """Aggregation of an item's samples to its score: `mean` (pass@1), `majority`, `pass` (any right, pass@samples) or
     `pass@k` (its unbiased estimate for k of the samples)."""
     seed: int = 0
     """Decides what is sampled."""
@@ -47,7 +47,7 @@ class EvaluationSettings(ScoringSettings):
         require(is_aggregate(self.aggregate, 10_000), "aggregate", self.aggregate, "mean, majority, pass or pass@K")
 
     def decoding(self) -> dict[str, Any]:
-        """What decides the completions of a given model."""
+        """Settings that decide the completions of a given model."""
         return {"max_new_tokens": self.max_new_tokens, "temperature": self.temperature, "samples": self.samples,
                 "seed": self.seed, "batch_size": self.batch_size}
 
@@ -60,7 +60,7 @@ def recorded_version(config: Mapping[str, Any]) -> int:
 
 
 def settings_of(recipe: Recipe) -> EvaluationSettings:
-    """How a recipe wants its items asked and scored: greedily, in the form it trains, by its scorer."""
+    """Evaluation settings of a recipe: greedy decoding, the trained form, and the recipe's scorer."""
     return EvaluationSettings(max_new_tokens=recipe.evaluation.max_new_tokens, batch_size=recipe.evaluation.batch_size,
                               form=recipe.data.reasoning, seed=recipe.seed, scorer=recipe.evaluation.scorer)
 

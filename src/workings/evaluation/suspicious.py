@@ -17,7 +17,7 @@ EMPTY_FROM = 0.5
 SAME_FROM = 0.9
 """Share of completions that are one text from which it is named, where the expected answers are not one as well."""
 MIN_COMPLETIONS = 10
-"""With fewer completions nothing is said: three equal answers are no pattern."""
+"""Minimum completions for a warning: three equal answers are not a pattern."""
 _KNOWN_BY = 400
 """First characters by which, with its length, a completion is known."""
 _MAX_TEXTS = 1_000
@@ -43,7 +43,7 @@ _LONGEST_MESSAGE = 2_000
 
 @dataclass
 class Suspicions:
-    """What is counted of the completions of an evaluation, one record of predictions after the other."""
+    """Counts of suspicious completions of an evaluation, one prediction after the other."""
 
     completions: int = 0
     absent: int = 0
@@ -75,7 +75,7 @@ class Suspicions:
         return f"{name} says little about a model: {'; '.join(said)}." if (said := self.sentences()) else ""
 
     def sentences(self) -> list[str]:
-        """What makes the completions say nothing about a model; empty where nothing does."""
+        """Reasons why the completions say nothing about a model; empty without such reasons."""
         total = self.completions
         if total < MIN_COMPLETIONS:
             return []

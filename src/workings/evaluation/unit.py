@@ -100,7 +100,7 @@ class EvaluationRecord:
         return root_digest(self.path)
 
     def results(self) -> list[ItemResult]:
-        """What counts of every item.
+        """Results of all items.
 
         Raises:
             RecordError: the predictions are not the ones that were sealed, or hold an item twice.
@@ -136,7 +136,7 @@ def find_units(path: Path) -> list[EvaluationRecord]:
 
 
 def find_results(path: Path) -> list[EvaluationRecord]:
-    """Those of `find_units` that say how good a model is.
+    """The units of `find_units` that are evaluations, not samples.
 
     Raises:
         RequestError: there is none; or it is a unit of samples, whose questions may be those that were trained on.
@@ -226,7 +226,7 @@ class EvaluationWriter:
 
     @property
     def predictions(self) -> Path:
-        """Where the predictions stand."""
+        """Path of the predictions."""
         return self.partial / PREDICTIONS
 
     def __enter__(self) -> "EvaluationWriter":
@@ -238,7 +238,7 @@ class EvaluationWriter:
         self._lock.release()
 
     def finished_chunks(self, chunks: Sequence[int], samples: int = 1) -> int:
-        """How many chunks (of these numbers of items) stand in the file completely; the rest of it is cut off.
+        """Number of chunks (of these numbers of items) that are complete in the file; the rest of it is cut off.
 
         A chunk is what is generated together. It is never continued in its middle, because the numbers of a batch
         may depend on its rows, and a continued evaluation has to end the same. The file's last item is whole only if

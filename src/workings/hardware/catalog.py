@@ -23,16 +23,16 @@ class Target:
     name: str
     platform: Literal["cpu", "gpu", "tpu"]
     kind: str
-    """What the device calls itself."""
+    """The device's own name."""
     devices: int
     """Devices of the whole machine (cores on TPU v2, v3 and 7x, chips or cards elsewhere)."""
     chips: int
     source: str
     aliases: tuple[str, ...] = ()
     memory_gb_per_device: float = 0.0
-    """In units of 10**9 bytes."""
+    """Memory in units of 10**9 bytes."""
     usable_gib: float = 0.0
-    """What a compiler allows a program to use, in units of 2**30 bytes."""
+    """Memory that a compiler allows a program to use, in units of 2**30 bytes."""
     usable_source: str = ""
     bandwidth_gb_s: float = 0.0
     """Memory bandwidth, in units of 10**9 bytes a second."""
@@ -53,11 +53,11 @@ class Target:
     accelerator_type: str = ""
     """Cloud's name of the machine, which the TPU compiler wants in its environment."""
     topology_options: Mapping[str, Any] = field(default_factory=dict)
-    """What else it wants to be told for this machine (one chip per host, both cores of a chip as one device)."""
+    """Further compiler options for this machine (one chip per host, both cores of a chip as one device)."""
     slices: int = 1
     """TPU slices that the devices are spread over evenly, joined by the data center's network."""
     network_gb_s: float = 0.0
-    """Of that network, one device's share."""
+    """One device's share of that network."""
     kaggle_session_hours: int = 0
     absent: Mapping[str, str] = field(default_factory=dict)
     """Figure -> why it is left out."""
@@ -69,13 +69,13 @@ class Target:
 
     @property
     def memory_source(self) -> str:
-        """Who says so."""
+        """Source of the memory limit."""
         return self.usable_source or self.source.split(";")[0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuConfig:
-    """What XLA's CUDA compiler has to know of a card that is not here (one file of `gpu_configs/`)."""
+    """Description of an absent GPU for XLA's CUDA compiler (one file of `gpu_configs/`)."""
 
     name: str
     kind: str
@@ -83,7 +83,7 @@ class GpuConfig:
     """Put together from datasheets and tables instead of read from such a card."""
     source: str
     compute_capability: str
-    """With the letter ``a`` where kernels may use what only this architecture has."""
+    """Compute capability, with the letter ``a`` if kernels may use features of this architecture alone."""
     core_count: int
     fpus_per_core: int
     threads_per_core_limit: int

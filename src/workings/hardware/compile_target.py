@@ -16,7 +16,7 @@ class TpuTarget:
     accelerator_type: str
     """Cloud's name of it, which libtpu wants in the environment, e.g. `v5litepod-8`."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What the compiler wants to be told beside the name (`chip_config_name`, `chips_per_host_bounds`)."""
+    """Compiler options beside the name (`chip_config_name`, `chips_per_host_bounds`)."""
     platform: Literal["tpu"] = "tpu"
 
 
@@ -40,7 +40,7 @@ class HostTarget:
 
 CompileTarget = TpuTarget | CudaTarget | HostTarget
 V5E_8 = TpuTarget(topology="v5e:2x4", accelerator_type="v5litepod-8")
-"""What Kaggle calls a TPU v5e-8: eight chips of 15.75 GiB usable memory each."""
+"""Kaggle's TPU v5e-8: eight chips of 15.75 GiB usable memory each."""
 
 
 def compile_target(target: Target) -> CompileTarget:

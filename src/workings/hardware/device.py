@@ -14,7 +14,7 @@ def without_alias(device: str) -> DeviceRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceFacts:
-    """What a run really runs on."""
+    """The device that a run really uses."""
 
     platform: str
     """`cpu`, `gpu` or `tpu`."""
@@ -25,7 +25,7 @@ class DeviceFacts:
     memory_limit_bytes: int
     """Bytes one device offers (for the CPU: the machine's or the control group's memory)."""
     memory_limit_source: str
-    """Who says so."""
+    """Source of the memory limit."""
     mesh: Mapping[str, int]
     """Axis sizes, e.g. `{"fsdp": 8, "tp": 1}`."""
     versions: Mapping[str, str]

@@ -11,7 +11,7 @@ from workings.hardware.memory import host_memory
 
 @dataclass(frozen=True, kw_only=True)
 class HostMachine:
-    """What the operating system says about this machine and about what this process may use of it."""
+    """This machine according to the operating system, and the part of it that this process may use."""
 
     cpu_model: str
     """Name of the processor, e.g. `AMD EPYC 7B13`."""
@@ -26,7 +26,7 @@ class HostMachine:
     usable_memory_bytes: int
     """Memory this process may use: physical, or the control group's limit where that is lower."""
     memory_source: str
-    """Where the usable figure comes from."""
+    """Source of the usable figure."""
     threads: Mapping[str, str]
     """Variables that set the number of threads of numeric libraries, where they are set."""
 
@@ -91,6 +91,6 @@ def cgroup_cpu_quota(root: Path) -> int:
 
 
 def cache_directory() -> Path:
-    """What can be made again: ``WORKINGS_CACHE``, or ``workings`` in the person's cache directory."""
+    """Directory of caches: ``WORKINGS_CACHE``, or ``workings`` in the person's cache directory."""
     own = os.environ.get("WORKINGS_CACHE")
     return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "workings"

@@ -1,4 +1,4 @@
-"""What this machine does at a moment: memory, processors, NVIDIA cards. Asked again and again while a run trains."""
+"""Load of this machine at a moment: memory, processors, NVIDIA GPUs. Read repeatedly while a run trains."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ SECONDS_BETWEEN = 10.0
 """Between two looks. A look at cards starts a program, which takes a tenth of a second."""
 _QUERY = {"utilization.gpu": "percent", "memory.used": "memory_bytes", "power.draw": "power_watts",
           "temperature.gpu": "celsius"}
-"""What `nvidia-smi` is asked of each card, and the name that it has here."""
+"""Fields of `nvidia-smi` that are read for each GPU, and their names here."""
 _MIB = 2**20
 
 
@@ -43,7 +43,7 @@ class MachineUse:
 
 
 def _processor_ticks(root: Path) -> tuple[int, int] | None:
-    """How long all processors together have worked, and how long they have been there; None where no file says it."""
+    """Busy time and total time of all processors together; None without the file of the system."""
     file = root / "proc/stat"
     if not file.is_file():
         return None

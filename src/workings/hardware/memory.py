@@ -22,10 +22,10 @@ class HostMemory:
     """Bytes, and where they come from."""
 
     limit_bytes: int
-    """What processes here may use together."""
+    """Bytes that processes here may use together."""
     limit_source: str
     available_bytes: int
-    """What this process can still take without swapping."""
+    """Bytes that this process can still take without swapping."""
     available_source: str
 
 
@@ -87,7 +87,7 @@ def _groups(root: Path) -> list[tuple[int, int, str]]:
 
 
 def _memberships(root: Path) -> list[tuple[Path, str, tuple[str, str, str]]]:
-    """Where the memory group of this process is: mount, path below it, and the names of its files."""
+    """Memory control groups of this process: mount, path below it, and the names of its files."""
     mount = root / "sys/fs/cgroup"
     second = ("memory.max", "memory.current", "inactive_file")
     first = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")

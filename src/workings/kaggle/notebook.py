@@ -1,4 +1,4 @@
-"""From a recipe to a notebook and its script twin: one template, cut at its `# %%` lines."""
+"""Makes a notebook and its script twin from a recipe: one template, cut at its `# %%` lines."""
 
 import re
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _MARK = re.compile(r"@@([A-Z0-9_]+)@@")
 
 @dataclass(frozen=True, kw_only=True)
 class NotebookRequest:
-    """What a notebook is about."""
+    """A request for a notebook."""
 
     name: str
     """The recipe's name, and the run's."""

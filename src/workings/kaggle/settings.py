@@ -1,4 +1,4 @@
-"""What Kaggle wants to be told: its accelerators by their names there, and the two files of settings.
+"""Kaggle's settings: the names of its accelerators, and the two files of settings.
 
 `kernel-metadata.json` and `dataset-metadata.json` are as Kaggle's command line reads them. No `docker_image` is named:
 pinned to the CPU image, it would take the place of the TPU machine (github.com/Kaggle/kaggle-cli/issues/1197).
@@ -22,13 +22,13 @@ class Machine:
     target: str
     """Name of `workings plan --on`."""
     editor_name: str
-    """As the notebook editor calls it."""
+    """Name in the notebook editor."""
     machine_shape: str
-    """As `kernel-metadata.json` calls it."""
+    """Name in `kernel-metadata.json`."""
     platform: str
     """`tpu` or `gpu`."""
     jax_extra: str
-    """What brings JAX for it, where Kaggle's own is too old."""
+    """Requirement that installs JAX for it, if Kaggle's own is too old."""
     source: str
 
     @property
@@ -61,7 +61,7 @@ def find_machine(name: str, device: str) -> Machine:
 
 
 def slug(title: str) -> str:
-    """How Kaggle makes a slug of a title: lower case, dashes."""
+    """Kaggle's slug of a title: lower case, dashes."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 

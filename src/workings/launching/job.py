@@ -15,9 +15,9 @@ from workings.record.environment import LAUNCHER
 
 # torchrun's own default; of JAX any port will do.
 PORT = 29500
-"""Where process 0 is met."""
+"""Port of process 0."""
 MAX_RESTARTS = 10
-"""How often what was taken away is started again before somebody has to look."""
+"""Maximum restarts of a preempted job before somebody has to look."""
 JOB_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 REMOTE_FOLDER = re.compile(r"/[A-Za-z0-9._/-]*[A-Za-z0-9._-]")
 RECIPE, PLAN = "recipe.yaml", "plan.json"
@@ -25,10 +25,10 @@ RECIPE, PLAN = "recipe.yaml", "plan.json"
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchJob:
-    """What every launcher's file is made of."""
+    """A job, as far as all launchers need it."""
 
     name: str
-    """Of the run and of the job: lower case, digits and dashes, as Kubernetes wants it."""
+    """Name of the run and of the job: lower case, digits and dashes, as Kubernetes requires."""
     engine: str
     """One of those that `names.json` says how to start."""
     platform: Literal["cpu", "gpu", "tpu"]
@@ -44,9 +44,9 @@ class LaunchJob:
     plan: str
     """The plan's verdict, as a sentence."""
     file_notes: tuple[str, ...]
-    """Where the other machine finds data and weights, a sentence each."""
+    """Sentences about the paths of data and weights on the other machine."""
     topology: str = ""
-    """Of a TPU slice, such as ``2x4``."""
+    """Topology of a TPU slice, such as ``2x4``."""
     stores: bool = False
     """Whether data or weights lie in an object store."""
 
@@ -74,7 +74,7 @@ class LaunchJob:
 
     @property
     def extra(self) -> str:
-        """Which of this package's extras bring the engine for the platform, and what reads object stores."""
+        """Extras of this package that install the engine for the platform, and the reader of object stores."""
         engine = str(table()["engines"][self.engine]["extras"][self.platform])
         return f"{engine},stores" if self.stores else engine
 
@@ -84,7 +84,7 @@ class LaunchJob:
         return f"runs/{self.name}"
 
     def head(self, start: str) -> list[str]:
-        """What a person who opens the file should know, as comment lines; ``start`` says what to type."""
+        """Comment lines for the person who opens the file; ``start`` is the command to type."""
         return [
             f"# {self.name}: written by `workings launch`; validated, not run. Nothing was started.",
             f"# Machine:  {self.hosts} x {self.devices} devices of {self.target}; engine {self.engine}.",
@@ -125,7 +125,7 @@ def table() -> dict[str, Any]:
 
 
 def names(launcher: str) -> dict[str, str]:
-    """How a launcher calls accelerators."""
+    """A launcher's names of accelerators."""
     by_purpose: dict[str, str] = table()[launcher]["names"]
     return by_purpose
 

@@ -13,7 +13,7 @@ from workings.launching.job import MAX_RESTARTS, PORT, LaunchJob, as_yaml, names
 
 TRAIN_JOB, JOB_SET = "trainjob.yaml", "jobset.yaml"
 START_COMMAND = "kubectl create -f"
-"""What a person types in front of the file's name."""
+"""Command in front of the file's name."""
 MANAGER_LABEL = "workings.dev/launch"
 VOLUME, POOL = "home", "slice"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -22,7 +22,7 @@ NODE_POOL = "cloud.google.com/gke-nodepool"
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """What a cluster has to say of itself."""
+    """Settings of a cluster."""
 
     image: str
     """Container image in which `workings` is installed with the engine."""

@@ -14,7 +14,7 @@ from workings.launching.job import MAX_RESTARTS, PORT, LaunchJob, as_yaml, names
 
 TASK_FILE = "task.yaml"
 START_COMMAND = "sky jobs launch"
-"""What a person types in front of the file's name."""
+"""Command in front of the file's name."""
 BUCKET_ADDRESS = re.compile(r"(gs|s3|r2|cos)://[a-z0-9][a-z0-9._/-]*")
 
 

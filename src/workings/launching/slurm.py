@@ -8,7 +8,7 @@ from workings.launching.job import PORT, LaunchJob
 
 JOB_FILE = "job.sbatch"
 START_COMMAND = "sbatch"
-"""What a person types in front of the file's name."""
+"""Command in front of the file's name."""
 SECONDS_TO_SAVE = 300
 """Before the end of the time that was asked for, the run is told to save and stop."""
 

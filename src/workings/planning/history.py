@@ -31,7 +31,7 @@ class FinishedRun:
 
     name: str
     operations_a_second: float
-    """Of one device, with rows as long as the longest, over all steps."""
+    """Operations of one device, with rows as long as the longest, over all steps."""
 
 
 def measured_throughput(directory: Path, target: Target) -> Throughput | None:

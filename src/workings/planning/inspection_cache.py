@@ -32,7 +32,7 @@ from workings.record.digest import json_digest
 from workings.record.progress import slow_operation
 
 TIMINGS_FILE = "seconds.json"
-"""Beside the cached answers: the seconds that they took."""
+"""File beside the cached answers, with the seconds that they took."""
 MIN_SCANNED_LAYERS = 5
 """Fewer layers are compiled unrolled, not as a loop, which is another program."""
 

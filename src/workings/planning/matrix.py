@@ -1,4 +1,4 @@
-"""Which models fit on which machines: a training step of one sequence a device.
+"""Table of models that fit on machines, for a training step of one sequence a device.
 
 Every cell is an ordinary plan of the shipped recipe ``smoke-tiny`` with its own overrides, so the cached answer of
 `workings plan` replaces the estimate by formula.

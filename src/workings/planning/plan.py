@@ -51,13 +51,13 @@ class Plan:
     recipe: str
     target: str
     verdict: Verdict
-    """On the program that needs the most memory."""
+    """Verdict on the program that needs the most memory."""
     parts: tuple[Part, ...]
     largest_part: str
     """The largest group of parts, as a sentence."""
     step_seconds: float | None
     step_time: str = ""
-    """How the seconds of a step were estimated, as a sentence; empty on a CPU."""
+    """The estimate of the seconds of a step explained in a sentence; empty on a CPU."""
     remarks: tuple[str, ...] = ()
     """Further sentences."""
     batch: BatchShape
@@ -108,7 +108,7 @@ class Nearest:
     overrides: tuple[str, ...]
     """The changes, as ``key=value`` words."""
     rows: int
-    """Of the global batch; the requested number, unless its rows do not divide among the devices."""
+    """Rows of the global batch; the requested number, unless its rows do not divide among the devices."""
     peak_bytes: int
     limit_bytes: int
     source: str

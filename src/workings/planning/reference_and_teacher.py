@@ -32,7 +32,7 @@ class TeacherModel:
 
     shape: ModelShape
     method: Method = FULL
-    """How it was trained: adapters stay beside its weights."""
+    """The method that it was trained by: adapters stay beside its weights."""
 
 
 def with_frozen_models(run: PlannedRun, inspections: Inspections, teacher: TeacherModel | None,

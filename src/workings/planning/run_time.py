@@ -53,25 +53,25 @@ class RunTime:
     step_seconds: float
     steps: int
     checkpoint_seconds: float
-    """Of one checkpoint."""
+    """Seconds to write one checkpoint."""
     checkpoints: int
     checkpoint_bytes: int
-    """Of one checkpoint."""
+    """Size of one checkpoint."""
     checkpoints_on_disk: int
-    """At one time, the one being written included."""
+    """Number at one time, the one being written included."""
     checkpoint_every_seconds: float
     evaluation_seconds: float
     """Held-out losses, samples and answers to the items, over the whole run."""
     not_counted: tuple[str, ...]
     rollout_sampling_seconds: float = 0.0
-    """Of one rollout: all its completions, of the greatest length, and their log probabilities if several updates use
-    it."""
+    """Seconds of one rollout: all its completions, of the greatest length, and their log probabilities if several
+    updates use it."""
     rollouts: int = 0
     reference_seconds: float = 0.0
-    """Of the reference's log probabilities of preference pairs: at most each batch of the run, or of its first epoch,
+    """Seconds of the reference's log probabilities of pairs: at most each batch of the run, or of its first epoch,
     once."""
     teacher_seconds: float = 0.0
-    """Of the teacher's log probabilities: at most each batch of the run, or of its first epoch once."""
+    """Seconds of the teacher's log probabilities: at most each batch of the run, or of its first epoch once."""
 
     @property
     def training_seconds(self) -> float:
@@ -91,7 +91,7 @@ class RunTime:
 
     @property
     def disk_bytes(self) -> int:
-        """Of all checkpoints that exist at one time."""
+        """Bytes of all checkpoints that exist at one time."""
         return self.checkpoints_on_disk * self.checkpoint_bytes
 
     def share_done_by(self, deadline: float) -> float:

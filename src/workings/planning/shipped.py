@@ -14,7 +14,7 @@ from typing import Any
 from workings.engines.base import Inspection
 
 FILE = "shipped_plans.json"
-"""In the folder of this module."""
+"""File in the folder of this module."""
 
 
 @cache

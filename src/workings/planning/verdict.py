@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MARGINAL_SHARE = 0.9
 """Above this share of the limit a fitting plan is called marginal: compilers and allocators differ by some percent."""
 CPU_MARGINAL_SHARE = 0.85
-"""The same on a CPU, where a process takes up to 15 % more than the compiler counts
+"""The share on a CPU, where a process takes up to 15 % more than the compiler counts
 (`benchmarks/results/predicted_vs_measured.json`): its libraries and its allocator are in the same memory."""
 PART_GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("optimizer state", ("moments", "master weights")),
@@ -47,7 +47,7 @@ class Verdict:
     warning: str = ""
     """Why a plan that fits may still run out of memory; empty if it is not marginal."""
     available_bytes: int = 0
-    """On a CPU, bytes of the limit that are free at this moment; 0 elsewhere."""
+    """Bytes of a CPU's limit that are free at this moment; 0 on other devices."""
 
     def to_json(self) -> dict[str, Any]:
         """Keys of ``plan --json``."""

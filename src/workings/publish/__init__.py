@@ -1,1 +1,1 @@
-"""What is made of finished runs for other people: packs, exported models, Kaggle notebooks."""
+"""Artefacts of finished runs for other people: packs, exported models, Kaggle notebooks."""

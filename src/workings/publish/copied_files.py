@@ -1,4 +1,4 @@
-"""What an exported folder takes over, as it is, from the published folder whose weights a run began with."""
+"""Files that an exported folder copies unchanged from the published folder of the run's first weights."""
 
 import json
 import shutil

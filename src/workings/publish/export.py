@@ -39,7 +39,7 @@ class Exported:
     files: dict[str, str]
     """Relative path -> SHA-256."""
     carried: Carried | Absent
-    """Those that are of the published folder whose weights the run began with, or why there are none."""
+    """Files copied from the published folder of the run's first weights, or why there are none."""
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `export --json`."""

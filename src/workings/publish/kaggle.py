@@ -30,7 +30,7 @@ BUILD_EPOCH = "1767225600"
 
 @dataclass(frozen=True, kw_only=True)
 class KaggleFolders:
-    """What was made."""
+    """The made folders."""
 
     notebook: Path
     dataset: Path

@@ -60,16 +60,16 @@ class Packed:
     words: int
     """Words of the write-up; 0 without one."""
     bytes: int
-    """Of the zip; 0 with ``dry_run``."""
+    """Bytes of the zip; 0 with ``dry_run``."""
 
     @property
     def page(self) -> Path:
-        """Beside the zip: the page that checks it in a browser."""
+        """The page beside the zip that checks it in a browser."""
         return self.out.with_suffix(".verify.html")
 
     @property
     def badge(self) -> Path:
-        """Beside the zip: a picture with its root."""
+        """A picture beside the zip, with its root digest."""
         return self.out.with_suffix(".badge.svg")
 
 
@@ -224,7 +224,7 @@ def _pages(contents: Contents, documents: dict[str, bytes]) -> tuple[list[str], 
 
 
 def _column(contents: Contents, place: str, comparison: dict[str, Any]) -> Column:
-    """What the report's column about a run shows."""
+    """The report's column about a run."""
     run = contents.runs.get(place)
     path = run.path if run else contents.evaluations[place]
     # A run may hold several evaluations; the report shows the one that was compared, else the first.

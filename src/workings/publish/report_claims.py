@@ -1,4 +1,4 @@
-"""Which numbers of a report page are which values of the pack: the sentence, the tiles and the tables."""
+"""Sources of the numbers of a report page in the values of the pack: the sentence, the tiles and the tables."""
 
 import html
 import re
@@ -29,7 +29,7 @@ _FACTS = {
 }
 """Rows of the table of runs, and the manifest's values that their numbers are."""
 _MEMORY = {"Memory taken by the run": ("growth_bytes",)}
-"""The same of the run's measured memory, which on a CPU has what the process grew by."""
+"""Values of the run's measured memory, which on a CPU has the growth of the process."""
 _BYTES = ("KiB", "MiB", "GiB")
 
 
@@ -39,18 +39,18 @@ class Column:
 
     name: str
     place: str
-    """In the pack."""
+    """Path in the pack."""
     manifest: dict[str, Any] = field(default_factory=dict)
     """Empty for an evaluation that stands alone."""
     steps: Sequence[dict[str, Any]] = ()
     """Lines of its metrics."""
     memory: dict[str, Any] = field(default_factory=dict)
-    """Contents of its `plan/measured.json`; empty where it has none."""
+    """Contents of its `plan/measured.json`; empty without that file."""
     evaluation: str = ""
     """Place of the evaluation that is shown; empty for none."""
     summary: dict[str, Any] = field(default_factory=dict)
     asked: dict[str, Any] = field(default_factory=dict)
-    """How the evaluation that is shown was asked: contents of its `eval_config.json`."""
+    """Configuration of the shown evaluation: contents of its `eval_config.json`."""
 
 
 Cell = tuple[int, str]
@@ -97,7 +97,7 @@ def _tiles(page: str, comparison: dict[str, Any]) -> Iterator[Claim | None]:
 
 
 def _decoding(page: str, columns: Sequence[Column]) -> Iterator[Claim | None]:
-    """How both sides were asked; what is equal is the first one's."""
+    """Decoding of both sides; equal values are those of the first one."""
     said = re.search(r"<p>Equal in both evaluations: (.*?)</p>", page)
     column = next((column for column in columns if column.evaluation), None)
     if said and column:
@@ -238,7 +238,7 @@ def _row(cell: Cell, pointers: Sequence[str], file: str, value: Any, line: int =
 
 
 def _claim(at: int, number: str, after: str, pointer: str, file: str, value: Any, line: int) -> Claim | None:
-    """None where the number is not this value after all."""
+    """The claim; None if the number is not this value."""
     mantissa = number.partition("e")[0]
     digits = len(mantissa.rpartition(".")[2]) if "." in mantissa else 0
     try:

@@ -1,4 +1,4 @@
-"""What a page shows, read from run directories and evaluation units."""
+"""Reads the values of a report page from run directories and evaluation units."""
 
 import os
 import shlex
@@ -32,18 +32,18 @@ class RunView:
     evaluation_loss: list[tuple[float, float]] = field(default_factory=list)
     evaluation: EvaluationRecord | None = None
     memory: MemoryUse | None = None
-    """None where nobody wrote down what was planned and taken."""
+    """Planned and measured memory; None if it was not recorded."""
     lines: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    """Of its log."""
+    """Lines of its log."""
 
     @property
     def learns_from_rewards(self) -> bool:
-        """Whether it learned from rewards or from pairs; what the log calls its loss is then an objective's value."""
+        """Whether it learned from rewards or from pairs; the loss in its log is then an objective's value."""
         return bool(self.lines and logged(self.lines[0]))
 
     @property
     def scorecard(self) -> dict[str, Any]:
-        """Its scorecard; empty where it was not evaluated."""
+        """The scorecard; empty if the run was not evaluated."""
         return dict(self.evaluation.summary["scorecard"]) if self.evaluation else {}
 
 
@@ -114,7 +114,7 @@ def configuration_rows(runs: list[RunView]) -> tuple[list[tuple[str, str]], list
 
 
 def commands(runs: list[RunView]) -> list[tuple[str, str]]:
-    """What reproduces and checks this, as (purpose, command)."""
+    """Commands that reproduce and check the run, as (purpose, command)."""
     lines = []
     for run in runs:
         place = shlex.quote(str(run.path))

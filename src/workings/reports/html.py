@@ -88,7 +88,7 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
 
 
 def _breaks(views: Sequence[RunView]) -> Drawn | None:
-    """Where reasoning breaks. Without its table: a pack wants a recorded value behind each number of a table."""
+    """The figure of first wrong steps. Without a table: a pack needs a recorded value behind each number of a table."""
     drawn = first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
                                       for view in views
                            if view.evaluation is not None])
@@ -123,7 +123,7 @@ def report_views(runs: Sequence[Path], comparison: Comparison | None) -> list[Ru
 
 
 def _unproven(views: Sequence[RunView]) -> list[str]:
-    """What has to be said of models that no family of this package stands for, each sentence once."""
+    """Warnings about models that this package has not verified, each sentence once."""
     said = (said_of_recipe(view.manifest.config_snapshot, view.manifest.architecture)
             for view in views if view.manifest is not None)
     return [sentence for sentence in dict.fromkeys(said) if sentence]
@@ -179,7 +179,7 @@ def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:
 
 
 def _equal(comparison: Comparison | None) -> list[str]:
-    """What was the same; a version is a name here, and not a number that wants a source."""
+    """Equal settings of both sides; a version is a name here, not a number that needs a source."""
     return [re.sub(r"version: (?=\d+$)", "version: v", words) for words in (comparison.equal if comparison else [])]
 
 

@@ -87,7 +87,7 @@ class LineChart:
 
     title: str
     description: str
-    """What a person who does not see the figure should know."""
+    """Text alternative for a person who does not see the figure."""
     curves: Sequence[Curve]
     x_label: str
     y_label: str
@@ -149,7 +149,7 @@ def moving_mean(values: Values, span: int) -> Values:
 
 
 def thinned(points: Points, limit: int = _MAX_POINTS) -> Points:
-    """At most about ``limit`` points: of each bin the lowest and the highest, in their order."""
+    """The curve thinned to about ``limit`` points: the lowest and the highest of each bin, in their order."""
     return [points[i] for i in kept_places(np.array([y for _, y in points], dtype=np.float64), limit)]
 
 

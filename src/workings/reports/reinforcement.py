@@ -13,11 +13,11 @@ class PanelLine:
     """One line of a figure."""
 
     key: str
-    """As `numbers` names it."""
+    """Key in `numbers`."""
     name: str
-    """Its name in the figure."""
+    """Name in the figure."""
     rare: bool = False
-    """It is left out where it is 0 all along."""
+    """Whether it is left out if it is always 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,16 +28,16 @@ class Panel:
     title: str
     unit: str
     sentence: str
-    """What it means, and what is a bad sign."""
+    """Its meaning, and signs of a problem."""
     lines: tuple[PanelLine, ...]
     """The first one stands for all where there is room for one only."""
     prefix: str = ""
     """Every other number whose name begins so is a line, too."""
     log: bool = False
-    """Its numbers lie orders of magnitude apart."""
+    """Whether the axis is logarithmic: the numbers differ by orders of magnitude."""
 
     def lines_of(self, keys: Iterable[str]) -> list[PanelLine]:
-        """Its lines among the numbers of a run; of further ones at most `MAX_PARTS`."""
+        """The panel's lines among the numbers of a run, with at most `MAX_PARTS` further ones."""
         there = set(keys)
         more = sorted(key for key in there if self.prefix and key.startswith(self.prefix) and key not in KNOWN_METRICS)
         return [line for line in self.lines if line.key in there] + [
@@ -117,7 +117,7 @@ PANELS = (
         sentence="Drawing and rewarding completions, and the update itself. Bad sign: drawing that takes longer and "
                  "longer, which growing completions cause."),
 )
-"""In the order in which they are shown."""
+"""Panels in their order on the page."""
 KNOWN_METRICS = frozenset(line.key for panel in PANELS for line in panel.lines) | {
     # Logged, and drawn nowhere.
     "completions", "held_out_items", "mismatch_ratio"}
@@ -127,7 +127,7 @@ _LOGGED = tuple(sorted(KNOWN_METRICS - {"updating_seconds", "preference_loss"}))
 
 
 def logged(line: Mapping[str, Any]) -> dict[str, float]:
-    """What a line of the log says of learning from rewards or pairs, as it stands there; empty for other runs."""
+    """Values of reinforcement or preference learning in a line of the log, unchanged; empty for other runs."""
     # A first update has a reward, every update of drawn completions a share that was clipped, one of pairs a margin.
     if not {"reward", "clip_fraction", "margin"} & line.keys():
         return {}

@@ -18,7 +18,7 @@ REPORTED_PANELS = ("reward", "teacher", "outside", "groups", "lengths", "mismatc
             "accuracy", "pair_log_probs")
 """Figures of a report; the page of `workings ui` has all of them."""
 MAX_CHARACTERS = 4_000
-"""Of a completion; a report stays readable, and the record has all of it."""
+"""Shown characters of a completion, to keep a report readable; the record has all of it."""
 _COLORS = 5
 
 
@@ -31,10 +31,10 @@ class ShownCompletion:
     more: int
     """Characters that were left out."""
     reward: str
-    """Empty where it has none."""
+    """The rewards as text; empty without rewards."""
     advantage: str
     about: str
-    """Its length, and how it ended."""
+    """Length and end of the completion."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a run drew and how it was rewarded, read from its record for people."""
+"""Completions of a run's rollouts and their rewards, read from its record for people."""
 
 import json
 import math
@@ -35,14 +35,14 @@ class GroupOutline:
     """The completions of one prompt without what they say."""
 
     id: str
-    """Of the prompt."""
+    """Id of the prompt."""
     epoch: int
     kept: bool
     """Whether updates learned from it."""
     rewards: tuple[float, ...]
-    """Zeros where it has none."""
+    """Rewards of the samples; zeros without rewards."""
     lengths: tuple[int, ...]
-    """In tokens."""
+    """Lengths in tokens."""
 
 
 def rollout_steps(run: Path) -> list[int]:
@@ -70,7 +70,7 @@ def read_rollout(run: Path, step: int) -> Rollout:
 
 
 def read_outline(run: Path, step: int) -> list[GroupOutline]:
-    """The same without tokens, from the front of its file. Raises `RecordError`."""
+    """The rollout without tokens, from the beginning of its file. Raises `RecordError`."""
     path = _place(run, step)
     return _formed(path, lambda: _outline(loads(_front(path))))
 
@@ -81,10 +81,10 @@ def mean_reward(group: Group) -> float:
 
 
 def texts(sample: Sample, tokenizer: Tokenizer) -> tuple[str, str]:
-    """What a completion says, and the token that ended it (empty: it was cut off); both as `visible` writes them.
+    """Text of a completion, and the token that ended it (empty: it was cut off); both as `visible` writes them.
 
     Raises:
-        RecordError: its tokens are none.
+        RecordError: a token id is not one of the tokenizer's.
     """
     stop = sample.completion.stop_token
     try:
@@ -124,7 +124,7 @@ def _place(run: Path, step: int) -> Path:
 
 
 def _formed(path: Path, read: Callable[[], T]) -> T:
-    """What ``read`` gives, with the file's name in its error."""
+    """The result of ``read``, with the file's name in its error."""
     try:
         return read()
     except (RecordError, OSError, KeyError, ValueError, TypeError, OverflowError, AttributeError) as error:

@@ -24,10 +24,10 @@ class RoundRow:
     """`start`, the number of a round, or `control`."""
     accuracy: float
     low: float | None
-    """End of the 95 % interval; None where there is none."""
+    """End of the 95 % interval; None without an interval."""
     high: float | None
     change: str
-    """Against the round before, with interval and p value; empty where there is none."""
+    """Difference from the round before, with interval and p value; empty for the first round."""
     learned: int
     """Samples that it was trained on beside the recipe's traces; -1 where none were drawn for it, as below."""
     never: int
@@ -38,12 +38,12 @@ class RoundRow:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundsPage:
-    """What the page shows."""
+    """Values of the page."""
 
     title: str
     sentence: str
     verdict: str
-    """Of the last round against the start."""
+    """Verdict on the last round against the start."""
     rows: tuple[RoundRow, ...]
 
 

@@ -33,7 +33,7 @@ def run_rows(views: Sequence[RunView]) -> list[TableRow]:
 
 
 def behaviour_rows(views: Sequence[RunView]) -> list[TableRow]:
-    """How the evaluated runs answer: form, truncation, arithmetic, length, with intervals where there are some."""
+    """Rows about the answers of evaluated runs: form, truncation, arithmetic, length, with intervals if possible."""
     evaluations = [view.evaluation for view in views if view.evaluation]
     scored = [evaluation.summary for evaluation in evaluations]
     rows = [TableRow(name=words, cells=[_measure(summary["behaviour"].get(name, {"absent": "not measured"}), share)
@@ -76,7 +76,7 @@ def _number(value: float | Absent) -> str:
 
 
 def learned_from(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """What a run learned from, and by which algorithm, from its resolved recipe and its manifest's facts."""
+    """Training data and algorithm of a run, from its resolved recipe and its manifest's facts."""
     algorithm = config.get("algorithm")
     asked = algorithm if isinstance(algorithm, dict) else {}
     name = str(asked.get("name", "sft"))

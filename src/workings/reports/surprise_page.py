@@ -22,7 +22,7 @@ class ShadedToken:
 
     text: str
     probability: float | None
-    """None where the row does not learn it."""
+    """Probability of the token; None if the row does not train it."""
 
     @classmethod
     def from_loss(cls, text: str, loss: float | None) -> "ShadedToken":
@@ -31,13 +31,13 @@ class ShadedToken:
 
     @property
     def level(self) -> int:
-        """Its class, from 0 (expected) to 3."""
+        """Class of the token, from 0 (expected) to 3."""
         assert self.probability is not None
         return next(level for level, least in enumerate(CLASS_PROBABILITIES) if self.probability >= least)
 
     @property
     def said(self) -> str:
-        """Its probability, in words."""
+        """Probability of the token, in words."""
         if self.probability is None:
             return "not learned"
         return "under 0.1 %" if self.probability < 0.001 else percent(self.probability)
@@ -45,7 +45,7 @@ class ShadedToken:
 
 @dataclass(frozen=True, kw_only=True)
 class SurprisePage:
-    """What the page shows."""
+    """Values of the page."""
 
     title: str
     sentence: str

@@ -1,4 +1,4 @@
-"""What other people's trackers are told about a sealed run. The record stays the source."""
+"""Values of a sealed run for external trackers. The record stays the source."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,13 +14,13 @@ from workings.reports.reinforcement import logged
 
 METRICS = ("loss", "evaluation_loss", "learning_rate", "grad_norm", "share_of_weights_changed", "memory_bytes",
            "tokens", "supervised_tokens", "seconds")
-"""Of a line of the log, where it has them; with those of `workings.reports.reinforcement.logged`."""
+"""Metrics of a line of the log, if it has them; those of `workings.reports.reinforcement.logged` are added."""
 # Trackers are for numbers and texts: a larger file is taken only where weights are asked for.
 LARGE_BYTES = 64 * 2 ** 20
 
 
 def tags(run: RunRecord) -> dict[str, str]:
-    """What names a run and the record that it is: root digest, status, versions."""
+    """Tags that identify a run and its record: root digest, status, versions."""
     manifest = run.manifest
     return {"workings.root_digest": run.root, "workings.status": run.status, "workings.recipe": manifest.recipe,
             "workings.version": manifest.workings_version, "workings.engine": manifest.engine,
@@ -28,7 +28,7 @@ def tags(run: RunRecord) -> dict[str, str]:
 
 
 def numbers(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Of a line of the log: `METRICS` and what it says of learning from rewards, by name."""
+    """Numbers of a line of the log by name: `METRICS` and those of reinforcement learning."""
     for key in METRICS:
         if isinstance(value := line.get(key), int | float):
             yield f"train/{key}", float(value)

@@ -47,7 +47,7 @@ class ReadSample:
     verdict: str
     """``right`` or ``wrong``."""
     facts: str
-    """What was expected, what was extracted, and by which rule; Markdown."""
+    """Expected and extracted answer, with the rule of the extraction; Markdown."""
     prompt: str
     completion: str
 
@@ -67,7 +67,7 @@ def read_samples(text: str) -> list[ReadSample]:
 
 
 def _fenced(text: str) -> list[str]:
-    """What stands before a fence, the fence, and what it holds, in turn; last what stands behind all of them."""
+    """Text before a fence, the fence, and its content, in turn; last the text behind all of them."""
     parts, end, at, unclosed = list[str](), 0, 0, set[str]()
     while match := _FENCE.search(text, at):
         fence, at = match[1], match.end()
@@ -82,7 +82,7 @@ def _fenced(text: str) -> list[str]:
 
 
 def right_value(expected: str) -> Markup:
-    """What would be right, as it stands beside a wrong step; the words are for those who do not see the line."""
+    """The right value, shown beside a wrong step; the words are for those who do not see the line."""
     return Markup('<span class="right-value"><span class="hidden"> (this step is wrong; right is </span>{}'
                   '<span class="hidden">) </span></span>').format(expected)
 

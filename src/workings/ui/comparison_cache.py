@@ -1,4 +1,4 @@
-"""What `compare` says about two runs, worked out once until a file of theirs changes."""
+"""Cache of comparisons of two runs, valid until one of their files changes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ MAX_PAIRS_KEPT, MAX_BYTES_KEPT = 16, 64 << 20
 """Pairs that are kept in memory, as long as all their files together have not more bytes; the newest in any case."""
 Changes = dict[Change, list[tuple[Answer, Answer]]]
 Stamp = tuple[Any, ...]
-"""Of each file its path and, where there is one, time, bytes and number."""
+"""For each file its path and, if it exists, time, bytes and inode."""
 T = TypeVar("T")
 
 
@@ -33,7 +33,7 @@ class ComparisonCache:
     _lock: Lock = field(default_factory=Lock)
 
     def get(self, a: Path, b: Path, within: float | None = None) -> Comparison:
-        """As `workings.evaluation.comparison.compare.compare`; ``within`` is its margin, as a share."""
+        """The result of `workings.evaluation.comparison.compare.compare`; ``within`` is its margin, as a share."""
         pair = find_pair(a, b)
         # The margin as a file of no bytes: it belongs to what is remembered.
         stamp = (*_stamp(pair), (f"within {within}",))

@@ -58,7 +58,7 @@ class MemoryPart(BaseModel):
 
 
 class DeviceMemory(BaseModel):
-    """What fills a device: planned before launch, measured afterwards. Bytes per device."""
+    """Memory of a device: planned before launch, measured afterwards. Bytes per device."""
 
     planned_bytes: int | None = None
     planned_source: str = ""
@@ -126,11 +126,11 @@ class _RunReader:
             return {}
 
     def part_if_present(self, name: str) -> dict[str, Any]:
-        """As `part`; a file that does not exist is not noted."""
+        """The object in a file, or an empty one; a file that does not exist is not noted."""
         return self.part(name) if (self.run / name).is_file() else {}
 
     def attempt(self, make: Callable[[], T], default: T) -> T:
-        """What ``make`` returns, or the default and a note."""
+        """The result of ``make``, or the default and a note."""
         try:
             return make()
         except RecordError as error:
@@ -148,7 +148,7 @@ class _RunReader:
         return evaluations
 
     def memory(self, *, finished: bool) -> DeviceMemory:
-        """What the plan counted, beside what was measured."""
+        """Planned and measured memory."""
         measured, lines = self.part_if_present(MEASURED), self.attempt(lambda: self.folder.metrics(self.run), NO_LINES)
         # While it runs, the last line of the log has the peak so far.
         last_line = None if finished or not lines else lines[-1]

@@ -1,4 +1,4 @@
-"""What differs between runs: recipe, data, environment, code. What is the same is not listed."""
+"""Differences between runs: recipe, data, environment, code."""
 
 from collections.abc import Sequence
 from pathlib import Path

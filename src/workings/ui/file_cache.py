@@ -1,4 +1,4 @@
-"""What was read from files, kept until the files change."""
+"""A cache of parsed files, valid until the files change."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,23 +10,23 @@ T = TypeVar("T")
 Stamp = tuple[int, int, int]
 """Time of the last change, bytes and number of a file."""
 MAX_BYTES_KEPT = 128 << 20
-"""What is kept of all files of one cache takes at most about so much memory, the newest apart."""
+"""Approximate upper limit of the memory of one cache, apart from its newest entry."""
 
 
 @dataclass
 class FileCache:
-    """What is kept until its file changes, the newest last. Safe to use from several threads."""
+    """Parsed contents of files, the newest last, each valid until its file changes. Safe for several threads."""
 
     most: int
-    """Files of which something is kept."""
+    """Maximum number of files in the cache."""
     entries: dict[Path, tuple[Stamp, int, Any]] = field(default_factory=dict)
-    """Stamp, bytes in memory, and what was read."""
+    """Stamp, bytes in memory, and content."""
     taken: int = 0
     """Sum of these bytes."""
     lock: Lock = field(default_factory=Lock)
 
     def get(self, path: Path, read: Callable[[], T], weigh: Callable[[T], int] | None = None) -> T:
-        """What ``read`` gave for this file.
+        """The result of ``read`` for this file.
 
         Args:
             path: the file.

@@ -27,7 +27,7 @@ KEPT_WORKED_OUT = 16
 MAX_JSON_BYTES, MAX_PARSED_BYTES = 8 << 20, 64 << 20
 """Largest JSON file that is shown, and how much it may take in memory. One of an ordinary run has some kilobytes."""
 QUIET_SECONDS = 120
-"""Where a file system has no locks, a run counts as running while its log is younger than this."""
+"""On a file system without locks, a run counts as running while its log is younger than this."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Folder:
 
     root: Path
     worked_out: FileCache = field(default_factory=lambda: FileCache(KEPT_WORKED_OUT))
-    """What was worked out from evaluations' predictions, by their file."""
+    """Results computed from evaluations' predictions, by their file."""
     _read: FileCache = field(default_factory=lambda: FileCache(KEPT_FILES))
     _tails: dict[Path, Tail] = field(default_factory=dict)
     _columns: dict[Path, tuple[Tail, Columns]] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Folder:
         return self.weighed(path)[1]
 
     def weighed(self, path: Path) -> tuple[int, Any]:
-        """The same, behind the bytes that it takes in memory at most."""
+        """Upper bound of the object's bytes in memory, and the object."""
         def read() -> tuple[int, Any]:
             data = read_plain(path, MAX_JSON_BYTES)
             needed = parsed_bytes(data)

@@ -1,4 +1,4 @@
-"""Who may talk to the page: this machine's browser with the token of the printed link, and no other site."""
+"""Access control of the page: only this machine's browser with the token of the printed link, and no other site."""
 
 import hmac
 from urllib.parse import urlencode, urlsplit

@@ -50,7 +50,7 @@ class Job(BaseModel):
 
 
 PROGRAM = [sys.executable, "-m", "workings"]
-"""How a command is started."""
+"""Start of every command line."""
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from workings.record import atomic
 from workings.record.plain import read_plain
 
 SUFFIX = ".tags.json"
-"""Of the file beside the folder of runs: it goes where the project goes, and nothing in the folder changes."""
+"""Ending of the file beside the folder of runs: it moves with the project, and nothing in the folder changes."""
 MAX_TAGS = 20
 _TAG = re.compile(r"[^\s,]{1,40}")
 
 
 class Label(BaseModel):
-    """What is noted of one run."""
+    """A person's notes about one run."""
 
     tags: list[str] = Field(default=[], max_length=MAX_TAGS)
     hidden: bool = False

@@ -46,7 +46,7 @@ class Accuracy(BaseModel):
 
 
 class SampleCounts(BaseModel):
-    """How many samples a unit holds to learn from."""
+    """Numbers of samples of a unit."""
 
     kept: int
     samples: int
@@ -126,7 +126,7 @@ def _find_bases(folder: Folder, rows: list[RunRow]) -> None:
 
 
 def _began_with(folder: Folder, row: RunRow) -> str:
-    """What decides the weights of an evaluated base, or those that a sealed run began with; empty: not known."""
+    """Identity of the weights of an evaluated base, or of those that a sealed run began with; empty: not known."""
     place = folder.inside(row.name)
     try:
         if row.kind == "evaluation":
@@ -224,7 +224,7 @@ def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
 
 
 def _settings(recipe: dict[str, Any]) -> dict[str, str]:
-    """What a recipe says by key, as far as a list has use for it."""
+    """Values of a recipe by key, as far as the list uses them."""
     return {key: text[:SETTING_CHARS] for key, text in islice(flat_texts(recipe).items(), SETTINGS)}
 
 

@@ -1,4 +1,4 @@
-"""What the machine did while a run trained: from the record's lines to curves over the minutes that it trained."""
+"""Load of the machine while a run trained, as curves over the minutes, from the lines of the record."""
 
 import math
 import re
@@ -49,7 +49,7 @@ class MachineFigure(BaseModel):
 
 
 class MachineCurves(BaseModel):
-    """What the machine did while the run trained, whoever used it; no figures where nothing was written down."""
+    """Load of the machine while the run trained, by all processes; no figures if nothing was recorded."""
 
     run: str
     figures: list[MachineFigure]
@@ -104,7 +104,7 @@ def _time(line: dict[str, Any]) -> float | None:
 
 
 def _kind(name: str) -> tuple[str, str]:
-    """Which kind of number it is, and of which card; empty where it is none."""
+    """The kind of number and its GPU; empty for an unknown name."""
     if (named := _CARD.fullmatch(name)) is not None:
         kind, card = f"gpu.{named[2]}", int(named[1])
         return (kind, f"card {card}") if kind in KINDS and card < MAX_CARDS else ("", "")

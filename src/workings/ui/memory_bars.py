@@ -9,15 +9,15 @@ from workings.ui.detail import DeviceMemory
 
 WIDTH, NARROW, HEIGHT, LEFT = 880, 360, 34, 4
 MAX_LIMIT_RATIO = 50
-"""Where the limit is this many times the longest bar, the bars would be too short to see beside it."""
+"""A limit of this many times the longest bar is not drawn, because the bars would be too short to see."""
 PART_GROUPS = (("parameters",), ("moments", "master weights"),
          ("gradient", "head gradient", "embedding in fp32", "update in"),
          ("activations",), ("weights", "copy of the head", "reference", "teacher"), ("keys and values", "cache"))
-"""How the names of the parts begin that have a colour of their own, the same in every figure and table."""
+"""Beginnings of the names of parts with a colour of their own, the same in every figure and table."""
 
 
 def memory_bar(memory: DeviceMemory) -> Markup | None:
-    """What fills a device: planned parts, the measured peak, and the limit. None where nothing was planned."""
+    """A bar of a device's memory: planned parts, the measured peak, and the limit. None without a plan."""
     if memory.planned_bytes is None or memory.limit_bytes is None:
         return None
     bars = [("planned", [(part.name, part.size_bytes) for part in memory.parts] or [("peak", memory.planned_bytes)])]
@@ -27,7 +27,7 @@ def memory_bar(memory: DeviceMemory) -> Markup | None:
 
 
 def part_number(name: str) -> int:
-    """Which colour a part has: the same for the same part in every figure and table."""
+    """Number of a part's colour, the same in every figure and table."""
     return next((number for number, known in enumerate(PART_GROUPS) if name.startswith(known)), len(PART_GROUPS))
 
 

@@ -41,7 +41,7 @@ def flat_texts(values: dict[str, Any]) -> dict[str, str]:
 
 
 def facts(values: dict[str, Any]) -> dict[str, str]:
-    """The same for a table that people read: bytes with their unit, and a word for an empty list."""
+    """Values formatted for a table: bytes with their unit, and a word for an empty list."""
     return {key: byte_text(value) if key.endswith("_bytes") and type(value) is int else value_text(value) or "none"
             for key, value in leaves(values)}
 

@@ -30,7 +30,7 @@ class PairRow(BaseModel):
 
     @property
     def margin(self) -> float:
-        """How much likelier the reference finds the chosen completion, in nats; infinite where it was not asked."""
+        """Log probability under the reference, chosen minus rejected, in nats; infinite if unknown."""
         return self.chosen - self.rejected if self.chosen is not None and self.rejected is not None else float("inf")
 
 

@@ -14,14 +14,14 @@ from workings.scoring.items import item_from_json
 from workings.ui.jobs import Job
 
 QUESTION_ITEMS_FILE = "asked.items.jsonl"
-"""In the folder of runs, where `workings eval` and the form of the page find it; outside of every seal."""
+"""A file in the folder of runs, where `workings eval` and the form of the page find it; outside of every seal."""
 LONGEST_QUESTION = 4_000
 QUESTIONS_A_PAGE = 10
 """Questions on a page."""
 
 
 class AskedAnswer(BaseModel):
-    """What one model wrote."""
+    """The answer of one model."""
 
     text: str
     finish_reason: str

@@ -56,7 +56,7 @@ class ReplayFigure:
 
     losses: Drawn
     differences: Drawn | None
-    """None where every step is equal to the bit."""
+    """The figure; None if every step is bit-identical."""
 
 
 def read_replays(read: Callable[[Path], dict[str, Any]], run: Path, notes: list[str]) -> list[Replay]:

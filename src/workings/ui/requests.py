@@ -52,7 +52,7 @@ def recipe_argument(folder: Folder, recipe: str) -> str:
 
 
 def new_place(folder: Folder, name: str) -> str:
-    """Where a new run goes: a plain name inside the folder that nothing has yet."""
+    """The path of a new run: an unused plain name inside the folder."""
     if not _NAME.fullmatch(name) or ".." in name.split("/"):
         raise RequestError(f"name {name}", "letters, digits and ._-/ for a new run inside this folder", "first-run")
     path = folder.inside(name)

@@ -12,7 +12,7 @@ from workings.rollouts.rollout import Rollout
 from workings.ui.file_cache import FileCache
 
 Divergences = dict[tuple[str, int], float]
-"""By a completion's prompt and seed: how much likelier its tokens were to the student than to its teacher, in nats a
+"""Prompt and seed of a completion -> its log-probability difference, student minus teacher, in nats a
 token (mean)."""
 KEPT_ROLLOUTS, KEPT_OUTLINES, KEPT_TOKENIZERS = 6, 20_000, 2
 
@@ -30,7 +30,7 @@ class RolloutReader:
         return self._read(run, step)[0]
 
     def divergences(self, run: Path, step: int) -> Divergences:
-        """Of completions that a teacher judged; empty where none did. Raises `RecordError`."""
+        """Divergences of completions that a teacher judged; empty without a teacher. Raises `RecordError`."""
         return self._read(run, step)[1]
 
     def _read(self, run: Path, step: int) -> tuple[Rollout, Divergences]:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class RewardPart(BaseModel):
-    """What one reward gave a completion."""
+    """The value of one reward for a completion."""
 
     name: str
     value: float
@@ -99,7 +99,7 @@ class PromptHistory(BaseModel):
 
 
 class Rollouts(BaseModel):
-    """What a run drew: a rollout or, where a prompt was asked for, that prompt's history."""
+    """Completions of a run: those of a rollout or, if a prompt was chosen, those of that prompt over the run."""
 
     run: str
     first: int

@@ -15,7 +15,7 @@ from workings.ui.folder import Folder
 from workings.ui.site import Site
 
 REQUEST, RESULT = "improve.json", "rounds.json"
-"""What `workings improve` writes into its folder, beside the runs: what was asked for, and what came out."""
+"""Files of `workings improve` in its folder, beside the runs: the request and the result."""
 RUNS, SAMPLES, CONTROL = "runs", "samples", "control"
 
 
@@ -53,7 +53,7 @@ class Rounds(BaseModel):
 
     @property
     def page(self) -> RoundsPage:
-        """As the exported page has it."""
+        """The values of the exported page."""
         fields = ("name", "accuracy", "low", "high", "change", "learned", "never", "sometimes", "always")
         return RoundsPage(title=self.name, sentence=self.sentence, verdict=self.verdict, rows=tuple(
             RoundRow(**{key: getattr(row, key) for key in fields}) for row in self.rounds))
@@ -122,7 +122,7 @@ def rounds_here(site: Site) -> Rounds | None:
 
 
 def _said(folder: Folder, place: Path) -> dict[str, Any]:
-    """What came out; empty while it is made."""
+    """The result as a sentence; empty until it exists."""
     return folder.object(place / RESULT) if (place / RESULT).is_file() else {}
 
 

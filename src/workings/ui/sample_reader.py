@@ -17,7 +17,7 @@ from workings.ui.file_cache import FileCache
 
 KEPT_UNITS = 8
 KEPT_OUTCOME = "kept"
-"""What became of a sample that was not left out."""
+"""Outcome of a sample that was not left out."""
 Row = dict[str, Any]
 
 
@@ -27,11 +27,11 @@ class PromptOutline:
 
     id: str
     place: int
-    """Where its lines begin in the file, in bytes."""
+    """Offset of its lines in the file, in bytes."""
     right: int
-    """Of its samples."""
+    """Number of its right samples."""
     fates: tuple[str, ...]
-    """Of each sample: `KEPT_OUTCOME`, or why it was left out."""
+    """Outcome of each sample: `KEPT_OUTCOME`, or why it was left out."""
     pairs: int
     """Preference pairs that were made of its samples."""
 
@@ -46,12 +46,12 @@ class UnitOutline:
     """A unit of samples without its texts."""
 
     config: Row
-    """Its ``eval_config.json``."""
+    """Content of ``eval_config.json``."""
     selection: Selection
     pair_rule: PairRule | None
     """None: no pairs were asked for."""
     prompts: tuple[PromptOutline, ...]
-    """In the file's order."""
+    """Prompts in the file's order."""
     counts: Counts
     """Worked out again from the predictions."""
     recorded: Row
@@ -75,7 +75,7 @@ class SampleReader:
     _outlines: FileCache = field(default_factory=lambda: FileCache(KEPT_UNITS))
 
     def outline(self, unit: Path) -> UnitOutline:
-        """What became of every sample. Raises `RecordError`."""
+        """Outcomes of all samples. Raises `RecordError`."""
         return self._outlines.get(unit / PREDICTIONS, lambda: _outline(unit))
 
     def rows(self, unit: Path, prompt: PromptOutline) -> list[Row]:
@@ -91,7 +91,7 @@ def _opened(unit: Path) -> BinaryIO:
 
 
 def _prompts(file: BinaryIO) -> Iterator[tuple[int, list[Row]]]:
-    """Where each prompt begins, and its lines; from the file's place on."""
+    """Offset of each prompt and its lines, from the current position of the file on."""
     begin = end = file.tell()
     rows: list[Row] = []
     for line in file:

@@ -78,7 +78,7 @@ class Sampled(BaseModel):
 
 
 class Wanted(BaseModel):
-    """Which prompts are shown."""
+    """Filters of the shown prompts."""
 
     solved: Solved = ""
     fate: str = Field(default="", max_length=100)
@@ -117,7 +117,7 @@ def sampled_page(folder: Folder, reader: SampleReader, unit: Path, wanted: Wante
 
 
 def rules_text(selection: Selection) -> list[str]:
-    """By which rules samples were kept, in words."""
+    """Rules by which samples were kept, in words."""
     rules = [{"correct": "right answers", "best": "of each prompt the best, where its score is above 0",
               "all": "all that can be learned from"}[selection.keep]]
     if selection.valid_steps:

@@ -16,7 +16,7 @@ XAxis = Literal["step", "tokens", "seconds"]
 MAX_POINTS = 1200
 """Points a curve is thinned to."""
 SMOOTHING_SHARE = 50
-"""Where nobody says otherwise, smoothed curves are centered means over this part (1/50) of the run's steps."""
+"""By default, smoothed curves are centered means over this part (1/50) of the run's steps."""
 
 
 class Series(BaseModel):
@@ -96,13 +96,13 @@ class Columns:
     parts: dict[str, Values] = field(
         default_factory=lambda: {name: np.empty(0) for name in (*AXES, *(kind[0] for kind in KINDS))})
     rewarded: dict[str, Values] = field(default_factory=dict)
-    """What lines of a run that learns from rewards, a teacher or pairs have beside the others; else empty."""
+    """Further values in the lines of a run that learns from rewards, a teacher or pairs; else empty."""
 
     def __getitem__(self, name: str) -> Values:
         return self.parts[name]
 
     def grown(self, lines: Sequence[Line]) -> "Columns":
-        """The same with the lines that came since."""
+        """The series with the lines added since."""
         new = lines[self.count:]
         if not new:
             return self
@@ -132,7 +132,7 @@ class Columns:
 
 
 def places(columns: Columns, x: XAxis) -> dict[int, float]:
-    """Where each step stands on the axis: its step, or the sum of tokens or seconds so far."""
+    """Position of each step on the axis: its number, or the sum of tokens or seconds so far."""
     return dict(zip(columns["step"].astype(int).tolist(), columns[x].tolist(), strict=True))
 
 

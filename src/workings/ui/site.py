@@ -1,4 +1,4 @@
-"""What every route shares: the folder, the jobs, the kept verdicts, and rendering a template."""
+"""State shared by all routes: the folder, the jobs, the cached verdicts, and the rendering of templates."""
 
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -41,7 +41,7 @@ def _environment() -> jinja2.Environment:
 
 
 def page_directory(root: Path) -> Path:
-    """What the page over a folder keeps lies here, in the person's cache: the runs' folder stays as it is."""
+    """Directory for the page's own files in the person's cache: the folder of runs is not changed."""
     # By the folder's path, so that two folders have jobs of their own.
     return cache_directory() / "ui" / bytes_digest(str(root.resolve()).encode())[:16]
 
@@ -59,7 +59,7 @@ class Site:
     samples: SampleReader = field(default_factory=SampleReader)
     pairs: PairReader = field(default_factory=PairReader)
     time_lines: FileCache = field(default_factory=lambda: FileCache(64))
-    """Of logs, which every tab of a run asks for."""
+    """Cache of parsed logs, which every tab of a run reads."""
     templates: jinja2.Environment = field(default_factory=_environment)
     stopping: Event = field(default_factory=Event)
     """Set when the server stops: answers that are still being sent end then."""
@@ -103,7 +103,7 @@ class Site:
         return row
 
     def phases(self) -> dict[str, Phase]:
-        """What living processes of this machine do for runs of the folder, by name."""
+        """Phases of the runs of the folder that processes of this machine work on, by name."""
         return {run.relative_to(self.folder.root).as_posix(): told for run, told in read_phases().items()
                 if run.is_relative_to(self.folder.root)}
 

@@ -1,4 +1,4 @@
-"""What a tab of a run's page is, and the run that it is about."""
+"""Tabs of a run's page, and the run that they are about."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,19 +22,19 @@ class OpenedRun:
     name: str
     path: Path
     row: RunRow
-    """Its row in the list."""
+    """The run's row in the list."""
     detail: Detail
-    """All that its files say."""
+    """Contents of the run's files."""
     evaluated: bool
-    """Whether it holds an evaluation, or is one."""
+    """Whether the run has an evaluation, or is one."""
     sealed: bool
-    """Whether it is finished and can be read."""
+    """Whether the run is finished and can be read."""
     time_lines: list[TimeLine]
-    """How it answered its sample questions while it was trained; none of a unit that stands alone."""
+    """Answers to the run's sample questions during training; empty for a separate unit."""
 
     @classmethod
     def open(cls, site: Site, name: str) -> "OpenedRun":
-        """A run below the page's folder. Raises `RequestError` where there is none of that name."""
+        """Opens a run below the page's folder. Raises `RequestError` if there is no run of that name."""
         path = site.folder.path(name)
         row, detail = site.row(path), read_detail(site.folder, path)
         return cls(name=name, path=path, row=row, detail=detail, evaluated=bool(units_of(path)),
@@ -43,7 +43,7 @@ class OpenedRun:
 
     @property
     def trained(self) -> bool:
-        """Whether it is a run, running or not, and not a unit that stands alone."""
+        """Whether it is a run, running or not, and not a separate unit."""
         return self.row.kind == "run"
 
     @property
@@ -66,19 +66,19 @@ class Tab:
     """
 
     key: str
-    """Its name in addresses."""
+    """Name of the tab in addresses."""
     title: str
-    """Its name in the navigation."""
+    """Name of the tab in the navigation."""
     position: int
-    """Its place in the navigation, from left to right; no two tabs have the same."""
+    """Position in the navigation, from left to right; unique among the tabs."""
     shown: Callable[[OpenedRun], bool] = lambda run: True
     """Whether a run has this tab. At least one tab is shown for every run."""
     query: type[BaseModel] = NoQuery
     """The parameters that it takes from the page's address, each with a default."""
     values: Callable[[Site, OpenedRun, Any], Mapping[str, Any]] = lambda site, run, query: {}
-    """What its template shows beside the run itself; the third argument has the fields of ``query``."""
+    """Values of its template beside the run itself; the third argument has the fields of ``query``."""
     answer: Callable[..., BaseModel] | None = None
-    """Its JSON twin at ``/api/KEY/RUN``: called with the `Site`, the run's ``name`` and further parameters of the
+    """JSON twin at ``/api/KEY/RUN``: called with the `Site`, the run's ``name`` and further parameters of the
     address. Its annotations are the schema, and its docstring is the description. None: ``/api/run/RUN`` says it."""
 
 

@@ -18,7 +18,7 @@ MAX_LINE_BYTES = 32 << 20
 
 
 class Tail:
-    """What a file holds so far. `lines` reads on from where it stopped."""
+    """Content of a growing file so far. `lines` continues from where it stopped."""
 
     def __init__(self, path: Path, make_room: Callable[["Tail", int], None]) -> None:
         """``make_room``: called with what is about to be parsed takes in memory; raises where that is too much."""
@@ -29,9 +29,9 @@ class Tail:
         self._lock = Lock()
         self._file = -1
         self.derived: Any = None
-        """What a reader made of the lines and wants to keep beside them."""
+        """Values that a reader derived from the lines."""
         self.bytes = 0
-        """What the lines take in memory, about."""
+        """Approximate bytes of the lines in memory."""
 
     def continues(self) -> bool:
         """Whether the file is still the one that was read, only longer."""

@@ -1,4 +1,4 @@
-"""How a run answered its sample questions while it was trained, from its log."""
+"""Answers of a run to its sample questions during training, from its log."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ _LINE = re.compile(rf"sample after step (\d{{1,12}}): {_TEXT} -> {_TEXT} \((\w+)
 
 
 class AnswerAt(BaseModel):
-    """What the model wrote after a step."""
+    """The model's answer after a step."""
 
     step: int
     text: str

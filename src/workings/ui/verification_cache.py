@@ -1,4 +1,4 @@
-"""What `workings verify` said about a run, kept for the files that it was said of."""
+"""Cache of verdicts of `workings verify`, each valid for the files that it was about."""
 
 import contextlib
 import hashlib
@@ -20,9 +20,9 @@ from workings.record.values import now
 from workings.ui.folder import Folder
 
 MAX_FILES = 100_000
-"""Files of a run of which a verdict is kept."""
+"""Maximum files of a run whose verdict is cached."""
 MAX_KEPT = 1_000
-"""Verdicts that are kept: the newest. Those of files that have changed since stay unread."""
+"""Maximum number of cached verdicts, the newest. Those of files that have changed since are not read."""
 
 
 class VerifiedCheck(BaseModel):
@@ -56,11 +56,11 @@ class VerificationCache:
 
     @classmethod
     def here(cls) -> "VerificationCache":
-        """That of this person: the page, the command line and the quickstart share it."""
+        """The person's cache, shared by the page, the command line and the quickstart."""
         return cls(cache_directory() / "ui" / "verified")
 
     def get(self, run: Path) -> Verified | None:
-        """The kept verdict about a run as it is now; None where nobody asked, or a file of it changed since."""
+        """The cached verdict about a run as it is now; None without one, or if a file has changed since."""
         path = self._path(run)
         if path is None or not path.is_file():
             return None
@@ -71,7 +71,7 @@ class VerificationCache:
             return None
 
     def keep(self, run: Path, answer: Mapping[str, Any], together: int = 1) -> None:
-        """Keep the answer of ``workings verify RUN --json``.
+        """Caches the answer of ``workings verify RUN --json``.
 
         A good one that asked for less than was found before takes nothing away.
         """
@@ -102,7 +102,7 @@ class VerificationCache:
                     self.keep(run, answer, together=len(before))
 
     def all(self, folder: Folder) -> dict[str, Verified]:
-        """Kept verdicts by run name."""
+        """Cached verdicts by run name."""
         if not self.place.is_dir() or not any(self.place.iterdir()):
             return {}
         return {folder.name(run): kept for run in folder.runs() if (kept := self.get(run)) is not None}
@@ -112,7 +112,7 @@ class VerificationCache:
         return self.place / f"{stamp}.json" if stamp else None
 
     def stamp(self, run: Path) -> str:
-        """Of the run's place, the bytes of its sums, and what the file system says of every file in it; or empty."""
+        """Digest of the run's path, the bytes of its sums, and the state of every file in it; or empty."""
         # Files are not read, which would take minutes. Sums alone would let a run with an honest one's sums and other
         # files take over its verdict: a file that was written, moved or put in another's place since has another
         # number or another time of change, which nobody sets by hand.

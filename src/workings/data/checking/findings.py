@@ -1,4 +1,4 @@
-"""What a check can find, and which findings matter."""
+"""Kinds of findings, and which of them matter."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class DataFinding:
     id: str
     """Id of the trace or pair, the place of an unreadable line, or the file's name."""
     text: str
-    """What exactly, with an excerpt."""
+    """The finding in words, with an excerpt."""
 
     @property
     def matters(self) -> bool:
@@ -58,7 +58,7 @@ class DataFinding:
         return KINDS[self.kind][0]
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json` and for the list of what was left out."""
+        """Keys of a finding in `--json` and in the file of left-out records."""
         return {"kind": self.kind, "matters": self.matters, "id": self.id, "text": self.text}
 
 
@@ -82,7 +82,7 @@ class CheckReport:
 
     @property
     def left_out(self) -> dict[int, list[DataFinding]]:
-        """What a cleaned set leaves out: positions of records, with the reasons."""
+        """Records that a cleaned file leaves out: their positions, with the reasons."""
         by_position: dict[int, list[DataFinding]] = {}
         for finding in self.findings:
             # What matters is about one record each, so `ENTIRE_FILE` is never a key here.
@@ -91,7 +91,7 @@ class CheckReport:
         return by_position
 
     def to_json(self, most: int = 1000) -> dict[str, Any]:
-        """For `--json`: counts of everything, and the first findings, those that matter first."""
+        """Keys of `--json`: all counts, and the first findings, those that matter first."""
         # A stable sort: on either side of the line findings stay in the order in which they were found.
         first = sorted(self.findings, key=lambda finding: not finding.matters)[:most]
         return {"records": self.records, "passed": self.passed, "counts": self.counts,

@@ -32,9 +32,9 @@ at 0.4."""
 SIMILARITY = 0.8
 """Jaccard similarity of the three-word passages from which texts without numbers count as near duplicates."""
 SIMILARITY_WITH_NUMBERS = ((3, 0.4), (1, 0.6))
-"""The same for texts with at least so many numbers, all of them equal."""
+"""The limit for texts with at least this many numbers, all of them equal."""
 SIMILARITY_WITHIN = 0.5
-"""The same for texts without numbers of which one has all words of the other, and no denial more."""
+"""The limit for texts without numbers of which one has all words of the other, and no further denial."""
 _DENIALS = frozenset(("not", "no", "never", "without", "t"))
 SMALL_GROUP = 50
 """Texts with equal numbers that are all compared with each other."""
@@ -171,7 +171,7 @@ def read_questions(path: Path) -> list[Question]:
 
 def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Question], ngram: int = NGRAM
                ) -> Iterator[DataFinding]:
-    """At most one finding an entry, the plainest: the question itself, its words, or a part of it anywhere.
+    """Leaks of questions into texts, at most one an entry: the question itself, its words, or a part of it anywhere.
 
     A part is a long passage of a question, or the whole of a short one that stands within other words.
     """

@@ -63,7 +63,7 @@ def check_pairs(read: Numbered[PreferencePair], questions: Sequence[Question] = 
 
 
 def _alone(pair: PreferencePair) -> Iterator[tuple[str, str]]:
-    """What can be said about one pair without the others."""
+    """Findings about one pair that do not depend on the others."""
     chosen, rejected = _spaceless(pair.chosen), _spaceless(pair.rejected)
     if pair.chosen == pair.rejected:
         yield "equal_completions", excerpt(pair.chosen)

@@ -1,4 +1,4 @@
-"""What checks of traces and of pairs share: a tolerant reader, findings that both have, and the cleaned file."""
+"""Shared by the checks of traces and of pairs: a tolerant reader, common findings, and the cleaned file."""
 
 import json
 import re
@@ -28,7 +28,7 @@ TURN_MARKS = re.compile(r"<(?:bos|eos|pad|unk|start_of_turn|end_of_turn|s|/s)>|<
 
 @dataclass(frozen=True)
 class Numbered(Generic[E]):
-    """What could be read of a file: traces or pairs with their positions, and findings about the rest."""
+    """The readable records of a file, traces or pairs, with their positions, and findings about the rest."""
 
     entries: list[tuple[int, E]]
     findings: list[DataFinding]
@@ -36,7 +36,7 @@ class Numbered(Generic[E]):
 
 
 def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]:
-    """All traces or pairs of a file; a line that is none becomes a finding.
+    """All traces or pairs of a file; an invalid line becomes a finding.
 
     Args:
         path: of the file.
@@ -80,7 +80,7 @@ def learned_texts(entry: Entry) -> tuple[str, ...]:
 
 
 def earlier_texts(entry: Entry, role: str) -> tuple[str, ...]:
-    """What one side said earlier in a trace's conversation, which `data.learn: all` learns; of a pair nothing is."""
+    """Earlier texts of one side of a trace's conversation, which `data.learn: all` learns; none for a pair."""
     return tuple(said for speaker, said in entry.history if speaker == role) if isinstance(entry, Trace) else ()
 
 
@@ -93,7 +93,7 @@ def missing_labels(entry: Entry) -> Iterator[tuple[str, str]]:
 
 
 def row_findings(read: Numbered[E], row_problems: RowProblems[E] | None) -> Iterator[DataFinding]:
-    """What a recipe finds about the rows; nothing where it was not asked."""
+    """Findings of a recipe about the rows; none without a recipe."""
     if row_problems is None:
         return
     positions = {entry.id: position for position, entry in read.entries}
@@ -102,7 +102,7 @@ def row_findings(read: Numbered[E], row_problems: RowProblems[E] | None) -> Iter
 
 
 def report_of(read: Numbered[E], findings: Sequence[DataFinding]) -> CheckReport:
-    """What was found, with the lines that could not be read, in the file's order."""
+    """The report: findings and unreadable lines, in the file's order."""
     # A stable sort: findings about one record stay in the order of the checks.
     return CheckReport(records=read.records,
                        findings=tuple(sorted([*read.findings, *findings], key=lambda finding: finding.record)))

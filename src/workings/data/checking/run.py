@@ -66,7 +66,7 @@ def _trusted(findings: list[DataFinding], traces: int) -> list[DataFinding]:
 
 
 def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
-    """What can be said about one trace without the others."""
+    """Findings about one trace that do not depend on the others."""
     empty = [str(number) for number, step in enumerate(trace.steps, start=1) if not step.strip()]
     if empty:
         yield "empty_step", f"step {', '.join(empty)}"

@@ -33,14 +33,14 @@ class Equation:
     """An equation of a text."""
 
     start: int
-    """Where it begins, in characters of the text."""
+    """Start of the equation, in characters of the text."""
     end: int
     """Behind its last character."""
     written: str
     """The equation as it stands there."""
     verdict: Verdict
     expected: str = ""
-    """Of a wrong one: the value of the side that calculates."""
+    """For a wrong one: the value of the side that calculates."""
 
 
 def find_equations(text: str) -> list[Equation]:

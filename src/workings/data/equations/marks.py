@@ -41,7 +41,7 @@ def mark(tokens: Sequence[Token], text: str) -> list[Token]:
 
 
 def _between(before: Token, token: Token, text: str) -> list[Token]:
-    """What stands between two operands without a sign: a product, the end of one formula, or a gap."""
+    """Meaning of two operands without a sign between them: a product, the end of one formula, or a gap."""
     if _MATH_ENDS.search(text, before.end, token.start):
         return [Token("break", "", token.start, token.start)]
     if token.kind in ("number", "mixed") or before.kind not in _MULTIPLIED_WITHOUT_SIGN:
@@ -50,7 +50,7 @@ def _between(before: Token, token: Token, text: str) -> list[Token]:
 
 
 def _aside(tokens: Sequence[Token], at: int) -> int:
-    """Where words in brackets end, as in `29 x 1 (ones) = 29`; 0 where there are none."""
+    """End of words in brackets, as in `29 x 1 (ones) = 29`; 0 without such words."""
     if tokens[at].text != "(":
         return 0
     for end in range(at + 1, min(at + _MAX_ASIDE_WORDS + 2, len(tokens))):
@@ -103,7 +103,7 @@ def _operation(tokens: Sequence[Token], at: int, expression: list[Token]) -> int
 
 
 def _changed(token: Token) -> Token | None:
-    """What a word does to the number before it."""
+    """The change of a number by the word behind it."""
     if token.text in words.SCALES:
         return Token("scale", words.SCALES[token.text], token.start, token.end)
     if token.text in words.POWERS:
@@ -116,7 +116,7 @@ def _changed(token: Token) -> Token | None:
 
 
 def _unit_end(tokens: Sequence[Token], at: int, text: str) -> int:
-    """Where a unit ends (`apples`, `square feet`, `km/h`, `/hour`) behind which the expression goes on; else 0."""
+    """End of a unit (`apples`, `square feet`, `km/h`, `/hour`) behind which the expression goes on; else 0."""
     end, count = at, 0
     while end < len(tokens) and count < _MAX_UNIT_WORDS:
         token = tokens[end]

@@ -21,13 +21,13 @@ class Side:
     """One side of an equation as it may be worked out."""
 
     tokens: tuple[Token, ...] = ()
-    """Empty where it is not known to be the whole expression."""
+    """Tokens of the side; empty if they may not be the whole expression."""
     others: tuple[tuple[Token, ...], ...] = ()
-    """The same in other readings of the signs around it."""
+    """The tokens in other readings of the signs around them."""
     start: int = 0
     end: int = 0
     alone: bool = False
-    """Nothing is said right before a left side, or nothing but punctuation and white space follows a right one."""
+    """Whether no words come right before a left side, or only punctuation and white space follow a right one."""
     cut_off: bool = False
     """Dots follow its digits."""
     followed_by: str = ""
@@ -170,7 +170,7 @@ def _right(side: Sequence[Token], after: Token | None, text: str, *, strict: boo
 
 
 def _first_unmatched(side: Sequence[Token]) -> tuple[int, int]:
-    """Where the expression at the beginning of a side ends by a bracket without its partner, and where those end."""
+    """End of the expression at the beginning of a side, at a bracket without its partner, and end of such brackets."""
     opened: list[int] = []
     for index, token in enumerate(side):
         if token.kind == "open":

@@ -16,7 +16,7 @@ class Token:
     """`number`, `mixed`, `op`, `open`, `close`, `frac`, `sqrt`, `binom`, `power`, `scale`, `cents`, `unit`, `equals`,
     `about`, `says`, `relation`, `word`, `break`, `bullet`, `ellipsis`, `gap` or `other`."""
     text: str
-    """As it counts: operators in one spelling, numbers without grouping."""
+    """The normalized text: operators in one spelling, numbers without grouping."""
     start: int
     end: int
 

@@ -33,7 +33,7 @@ class DividesByZero(NotRead):
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """How what is ambiguous is taken."""
+    """One reading of ambiguous notation."""
 
     tight: bool = False
     """`a/b` without spaces, and products without a sign, bind before other products: `25 / 1/3`, `6/2(3)`."""
@@ -231,7 +231,7 @@ class _Expression:
         raise NotRead
 
     def _group(self) -> Fraction:
-        """What a command of LaTeX takes: braces, or one number."""
+        """The argument of a LaTeX command: braces, or one number."""
         token = self._next()
         if token is None or token.kind not in ("open", "number") or (token.kind == "number" and len(token.text) > 4):
             raise NotRead

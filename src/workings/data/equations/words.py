@@ -1,4 +1,4 @@
-"""What words beside and between numbers do to them. All in lower case.
+"""Words beside and between numbers, and their effect on them. All in lower case.
 
 A check that cries wolf is switched off: a word that may change a value ends the equation, which is then not judged.
 """
@@ -71,7 +71,7 @@ _COMPOUND = r"[a-z]{1,12}\.?,?\s*(?:and\s+)?\d+(?:/\d+|\.\d+)?\s*[a-z]"
 AFTER_THE_NUMBER = re.compile(
     rf"\s*(?:{_COMPOUND}|and\s+(?:a\b|an\b|one\b|two\b|three\b|half\b|\\|\(?\$?\d+\s*/)|or\s+[-$\d\\]|[ap]\.\s?m\b|to\s+\d|of\s+\d"
     r"|\(?\s*(?:mod|modulo|remainder|rem|base)\b)", re.IGNORECASE)
-"""What may stand behind a number that is only a part of the value: `5 feet 6 inches`, `2 and a half`, `3 or 1`."""
+"""Text behind a number that is only a part of the value: `5 feet 6 inches`, `2 and a half`, `3 or 1`."""
 
 OTHER_ARITHMETIC = re.compile(
     r"\bmod\b|\bmodulo\b|\\[pb]?mod\b|≡|\\equiv|\bcongruent|\bclock\b|\bbinary\b|\boctal\b|\bhexadecimal\b|\bhex\b"

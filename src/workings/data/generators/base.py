@@ -1,4 +1,4 @@
-"""What all generators share: choices that are the same everywhere, problems, and evaluation items.
+"""Shared by all generators: choices that are the same on every machine, problems, and evaluation items.
 
 `random.Random` promises its stream only for `random()`; generators draw from SHA-256 instead, so that a seed names the
 same data for good, on every machine and in every version of Python. Items are JSON lines with exactly the keys that
@@ -49,7 +49,7 @@ class Problem:
     steps: tuple[str, ...]
     answer: str
     key: tuple[object, ...]
-    """What makes it this problem and no other, whatever the words: operation and operands in a fixed order. Training
+    """Identity of the problem, whatever its words: operation and operands in a fixed order. Training
     and evaluation never share a key."""
     category: str
     section: str = "core"

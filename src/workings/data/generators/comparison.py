@@ -1,4 +1,4 @@
-"""Which is more: with zeros, negative numbers, decimals of different length, and equal sides."""
+"""Comparisons, with zeros, negative numbers, decimals of different length, and equal sides."""
 
 from workings.data.generators.base import Draw, Kind, Problem
 

@@ -25,7 +25,7 @@ KINDS: dict[str, Kind] = {module.KIND.name: module.KIND for module in (
 _ATTEMPTS = 400
 """Draws for one problem before the kind is taken for exhausted."""
 _SHARE_ASKED = 64
-"""Of 256 problem keys, so many are kept for evaluation."""
+"""Problem keys of 256 that are kept for evaluation."""
 
 
 def make(kinds: Sequence[str], n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:

@@ -12,7 +12,7 @@ def _section(factor: int, rest: int) -> str:
 
 
 def _rests(factor: int) -> list[int]:
-    """What may be left over; never 1, which would want another form of the word."""
+    """Possible remainders; never 1, which needs the singular."""
     return [0, *range(2, factor)]
 
 

@@ -1,4 +1,4 @@
-"""What a format found in a record, made a trace or a preference pair: ids, labels, metadata, annotations."""
+"""Conversion of a parsed record into a trace or a preference pair: ids, labels, metadata, annotations."""
 
 import math
 from collections.abc import Mapping

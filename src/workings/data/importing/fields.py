@@ -1,4 +1,4 @@
-"""What formats read records with: texts, turns of a conversation, and the exchange at its end.
+"""Readers of fields for all formats: texts, turns of a conversation, and the exchange at its end.
 
 Every function raises `ValueError` with a reason that fits behind `file:line:`.
 """
@@ -20,7 +20,7 @@ Turn = tuple[str, str, tuple[str, ...]]
 SHAREGPT = ("from", "value")
 """Keys of a turn's role and text as ShareGPT writes them."""
 OPENAI = ("role", "content")
-"""The same as most others do."""
+"""Keys of role and text in most other formats."""
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 """Keys of reasoning that stands beside a text."""
 _TEXT_PARTS, _TEXT_KEYS = ("text", "input_text", "output_text"), ("text", "value")
@@ -29,7 +29,7 @@ _REASONING_PARTS = ("reasoning", "thinking")
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What every format finds in a record."""
+    """The parts that every format finds in a record."""
 
     prompt: str
     history: Sequence[tuple[str, str]] = ()

@@ -23,7 +23,7 @@ _GROUPED = re.compile(r"-?\$?\d{1,3}(,\d{3})+(\.\d+)?")
 
 @dataclass(frozen=True, kw_only=True)
 class TraceParts(Parts):
-    """What a format of traces found in a record."""
+    """The parts of a record of traces."""
 
     steps: Sequence[str]
     answer: str

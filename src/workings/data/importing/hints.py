@@ -1,4 +1,4 @@
-"""Which format a record looks like, where it was asked for under another one, or under none."""
+"""The format that a record looks like, for requests with another format or without one."""
 
 import shlex
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def looks_like(record: Mapping[str, Any], but: str = "") -> str:
 
 
 def advice(record: Mapping[str, Any], keys: KeyMap, asked: str) -> str:
-    """What to type instead, where the first record of a file is none of the format that was asked for."""
+    """The option to type instead, if the first record of a file is not of the requested format."""
     if mended := keys.mended(record):
         return mended
     if hint := looks_like(keys.renamed(record), asked):
@@ -44,7 +44,7 @@ def advice(record: Mapping[str, Any], keys: KeyMap, asked: str) -> str:
 
 
 def how_to_import(path: Path, out: str) -> str:
-    """What to type to bring a file, in which no line is what is wanted, into our form.
+    """The command that converts a file without a usable line into this package's format.
 
     Args:
         path: of the file.

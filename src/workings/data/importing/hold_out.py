@@ -45,7 +45,7 @@ _AT_A_TIME = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """What was split off."""
+    """The held-out questions."""
 
     items: int
     path: Path
@@ -60,7 +60,7 @@ class HeldOut:
     """Items whose expected answer is longer than a final answer is."""
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Keys of `--json`."""
         record = {"items": self.items, "path": str(self.path), "sha256": self.sha256, "seed": self.seed,
                   "strata": {name: dict(counts) for name, counts in self.strata.items()}, "left_out": self.left_out,
                   "long_answers": self.long_answers}
@@ -88,7 +88,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def item_path(out: Path) -> Path:
-    """Where the held-out items go."""
+    """The file of the held-out items."""
     return _beside(out, "items")
 
 
@@ -185,7 +185,7 @@ class _Near:
                 self._by_passage.setdefault(passage, []).append(number)
 
     def like(self, trace: Trace) -> str:
-        """The held-out question that one of a trace's is like, in words; empty where there is none."""
+        """The held-out question that one of a trace's questions resembles, in words; empty without one."""
         asked = (trace.prompt, *earlier_texts(trace, "user"))
         return next((neighbor for prompt in asked if (neighbor := self._like(words(prompt)))), "")
 

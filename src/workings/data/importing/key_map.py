@@ -51,7 +51,7 @@ class KeyMap:
         return kept | values
 
     def missing(self, record: Mapping[str, Any]) -> str:
-        """Which key of the map the record does not have, for a message; empty where it has all."""
+        """A sentence about a key of the map that the record does not have; empty if it has all."""
         return next((f"`{there}` (--map {wanted}={there}) is missing; the record has {keys_of(record)}"
                      for wanted, there in self._keys.items() if _value_at(record, there) is None), "")
 

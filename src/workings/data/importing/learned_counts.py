@@ -1,4 +1,4 @@
-"""How much of imported conversations a run learns: of the assistant's turns the last one, or every one."""
+"""Amount of imported conversations that a run learns: the assistant's last turn, or all of its turns."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ class LearnedCounts:
     earlier_turns: int = 0
     """Turns of the assistant before the last ones."""
     last_characters: int = 0
-    """Of steps and answers."""
+    """Characters of steps and answers."""
     earlier_characters: int = 0
     reasoning_left_out: int = 0
     """Earlier turns whose reasoning stood in a field of its own, which a history does not keep."""
@@ -45,7 +45,7 @@ class LearnedCounts:
         return replace(counts, reasoning_left_out=self.reasoning_left_out)
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`: what is learned under each value of `data.learn`."""
+        """Keys of `--json`: counts for each value of `data.learn`."""
         return {"conversations": self.conversations,
                 "last": {"assistant_turns": self.traces, "characters": self.last_characters},
                 "all": {"assistant_turns": self.traces + self.earlier_turns,

@@ -14,14 +14,14 @@ from workings.data.importing.fields import ALPACA, SHAREGPT, Exchange, Parts, Tu
 from workings.data.row_fields import kind_of
 
 SCORES = ("fine-grained_score", "overall_score", "score")
-"""What UltraFeedback and its relatives call the score of a completion."""
+"""Keys of the score of a completion in UltraFeedback and similar data sets."""
 _COMPLETIONS = frozenset({"chosen", "rejected"})
 _SPEAKER = re.compile(r"\n\n(Human|Assistant):")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairParts(Parts):
-    """What a format of pairs found in a record."""
+    """The parts of a record of pairs."""
 
     chosen: str
     rejected: str

@@ -1,4 +1,4 @@
-"""What an importer is given: one record after the other, each with its place in the file, readable or not."""
+"""Records for an importer, one after the other, each with its position in the file, readable or not."""
 
 import json
 from collections.abc import Iterator

@@ -42,12 +42,12 @@ ALL_FORMATS: dict[str, Callable[[Mapping[str, Any]], TraceParts | PairParts | Ha
 
 @dataclass(frozen=True, kw_only=True)
 class ImportRequest:
-    """What to import, and how."""
+    """A request to import a file."""
 
     format: str
     """One of `ALL_FORMATS`; empty: the error says which one the first record looks like."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """What the file calls the keys that the format reads: the format's key -> the file's."""
+    """Names of the format's keys in the file: the format's key -> the file's key."""
     on_error: Literal["fail", "skip"] = "fail"
     """Stop at the first bad record and write nothing, or write bad records beside and go on."""
     annotations: Literal["strip", "keep"] = "strip"
@@ -64,7 +64,7 @@ class ImportRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportResult:
-    """What was done.
+    """The result of an import.
 
     ``read`` is ``written + rejected``, and with a hold-out its items and what it left out; of format `kto`,
     ``2 * written + rejected``.
@@ -74,22 +74,22 @@ class ImportResult:
     written: int
     rejected: int
     reasons: Mapping[str, int]
-    """How often each reason was given, most frequent first; values in a reason are cut."""
+    """Counts of the reasons, most frequent first; values in a reason are cut."""
     out: Path
     """The file that was asked for. Where every record was rejected it was not written; what stood there stays."""
     rejects: Path | None
-    """File of the rejected records; None when there is none."""
+    """File of the rejected records; None without rejected records."""
     sha256: str
     """Digest of the written file; empty where none was written."""
     learned: LearnedCounts | None
-    """What is learned of the traces under each value of `data.learn`; None for pairs."""
+    """Counts of learned text for each value of `data.learn`; None for pairs."""
     held_out: HeldOut | None = None
-    """What was split off; None where nothing was."""
+    """The held-out questions; None without `--hold-out`."""
     looks_like: str = ""
     """The format that the first record looks like, where none could be read."""
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Keys of `--json`."""
         record: dict[str, Any] = {"read": self.read, "written": self.written, "rejected": self.rejected,
                                   "reasons": dict(self.reasons), "out": str(self.out), "sha256": self.sha256}
         record |= {"learned": self.learned.to_json()} if self.learned else {}
@@ -99,7 +99,7 @@ class ImportResult:
 
 
 def rejects_path(out: Path) -> Path:
-    """Where the rejected records of an import go."""
+    """The file of the rejected records of an import."""
     return out.with_name(f"{out.name.removesuffix('.jsonl')}.rejects.jsonl")
 
 

@@ -1,4 +1,4 @@
-"""Where records come from: JSON lines, a JSON array, CSV, parquet, or a data set on the Hugging Face Hub.
+"""Sources of records: JSON lines, a JSON array, CSV, parquet, or a data set on the Hugging Face Hub.
 
 Everything streams: memory holds one record, or one batch of parquet rows, whatever the size of the file.
 """
@@ -45,7 +45,7 @@ class RecordSource:
     """One opened source."""
 
     name: str
-    """For messages: the file's path, or the data set with its revision."""
+    """The name in messages: the file's path, or the data set with its revision."""
     stem: str
     """Begins the ids of records that have none."""
     size: int

@@ -18,7 +18,7 @@ _SHAPES = ("completion", "messages", "conversations", "output")
 
 @dataclass(frozen=True, kw_only=True)
 class HalfPair(Parts):
-    """What was found in a record: half a pair."""
+    """Half a pair: one judged completion of a record."""
 
     completion: str
     right: bool
@@ -96,7 +96,7 @@ class Waiting:
         return None
 
     def left(self) -> Iterator[Half]:
-        """Those that found none, in the order of the records."""
+        """Halves without a partner, in the order of the records."""
         yield from sorted((half for halves in self._halves.values() for half in halves),
                           key=lambda half: half.record.number)
 

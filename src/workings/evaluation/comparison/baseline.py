@@ -29,14 +29,14 @@ class Baseline:
     made_from: str
     """Root digest of the evaluation."""
     source: str
-    """Its name."""
+    """Name of the evaluated run."""
     config: dict[str, Any]
     """The parts of ``eval_config.json`` that must agree."""
     results: list[ItemResult]
 
 
 def baseline_path(folder: Path, name: str, items_digest: str) -> Path:
-    """Where a baseline stands. Raises `RequestError` for a name that is not a plain file name."""
+    """Path of a baseline. Raises `RequestError` for a name that is not a plain file name."""
     # The name becomes a folder: a separator or a leading dot could lead out of it or hide it.
     if not name or not all(character.isalnum() or character in "-_." for character in name) or name.startswith("."):
         raise RequestError(f"baseline name {name!r}", "letters, digits, '-', '_' and '.'")
@@ -89,7 +89,7 @@ def _result(entry: dict[str, Any]) -> ItemResult:
 
 
 def list_baselines(folder: Path) -> list[dict[str, Any]]:
-    """What stands in a folder of baselines, by name."""
+    """Baselines of a folder, by name."""
     baselines = []
     for path in sorted(folder.glob("*/*.json")):
         value = loads(path.read_bytes())

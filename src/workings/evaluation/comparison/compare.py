@@ -65,20 +65,20 @@ class SectionDelta:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Comparison:
-    """What comparing B with A found."""
+    """Result of comparing B with A."""
 
     verdict: str
-    """Of B seen from A: `better`, `worse`, `inconclusive` or `not comparable`; `equivalent` where that was asked for,
-    is shown, and neither is better."""
+    """Verdict on B relative to A: `better`, `worse`, `inconclusive` or `not comparable`; `equivalent` if that was
+    tested, is shown, and neither is better."""
     sentence: str
     name_a: str
     name_b: str
     reasons: list[str] = field(default_factory=list)
     """Why the two are not comparable."""
     notes: list[str] = field(default_factory=list)
-    """What limits the claim."""
+    """Limits of the claim."""
     equal: list[str] = field(default_factory=list)
-    """What was the same on both sides."""
+    """Settings that are equal on both sides."""
     a: ComparedSide | None = None
     b: ComparedSide | None = None
     difference: PairedDifference | None = None
@@ -86,9 +86,9 @@ class Comparison:
     newly_right: list[str] = field(default_factory=list)
     newly_wrong: list[str] = field(default_factory=list)
     flips: list[Flips] = field(default_factory=list)
-    """Of all items and of each section."""
+    """Flips of all items and of each section."""
     pass_at_k: list[PassAtK] = field(default_factory=list)
-    """Empty where one sample an item was drawn."""
+    """Values of pass@k; empty with one sample an item."""
     warnings: list[str] = field(default_factory=list)
     """Why the completions of a side say little about a model; they are part of the sentence."""
     equivalence: Equivalence | str | None = None
@@ -112,7 +112,7 @@ class Comparison:
         return record
 
     def first_form(self) -> dict[str, Any]:
-        """What ``compare --json`` said before it had flips, with the sentence of that time: packs hold it sealed."""
+        """Keys of ``compare --json`` before it had flips, with its sentence then: sealed packs have this form."""
         record: dict[str, Any] = {"verdict": self.verdict, "sentence": self.sentence, "notes": self.notes}
         if self.a is None or self.b is None or self.difference is None:
             return {**record, "reasons": self.reasons}
@@ -140,7 +140,7 @@ def compare(a: str | Path, b: str | Path, *, equivalent_within: float | None = N
 
 
 def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_within: float | None = None) -> Comparison:
-    """As `compare`, for units that were found already."""
+    """`compare` for units that were found already."""
     # Runs in two folders may have one name, and a sentence about them needs two.
     name_a, name_b = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")
     different, unknown, equal = compare_configs(a.config, b.config)

@@ -1,4 +1,4 @@
-"""Which items changed sides: wrong before and right after, and the other way round, in all and by section."""
+"""Items that changed: from wrong to right, and from right to wrong, in all and by section."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from workings.evaluation.comparison.paired import Pairs
 
 TABLE_HEADS = ("Section", "Wrong to right", "Right to wrong", "Both right", "Both wrong", "Items")
-"""Of the table of flips."""
+"""Heads of the table of flips."""
 OVERALL_ROW = "overall"
 
 
@@ -26,12 +26,12 @@ class Flips:
         return self.wrong_to_right + self.right_to_wrong + self.both_right + self.both_wrong
 
     def to_json(self) -> dict[str, str | int]:
-        """As it stands in ``compare --json``."""
+        """Keys in ``compare --json``."""
         return {"section": self.section, "wrong_to_right": self.wrong_to_right, "right_to_wrong": self.right_to_wrong,
                 "both_right": self.both_right, "both_wrong": self.both_wrong, "items": self.items}
 
     def row(self) -> tuple[str, ...]:
-        """Its line in the table, as `TABLE_HEADS`."""
+        """Line in the table, as `TABLE_HEADS`."""
         return tuple(str(value) for value in self.to_json().values())
 
 

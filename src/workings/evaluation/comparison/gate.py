@@ -18,7 +18,7 @@ HIGHER_IS_BETTER = {"accuracy": True, "format_ok": True, "step_validity": True, 
                     "errors": False, "completion_tokens": False, "reasoning_chars": False}
 """Metrics by name; False: lower is better, and a drop is a rise."""
 COUNT_METRICS = frozenset({"completion_tokens", "reasoning_chars"})
-"""Those that are no share from 0 to 1."""
+"""Metrics that are counts, not shares from 0 to 1."""
 
 
 def check_metric(name: str) -> None:
@@ -59,7 +59,7 @@ def paired_metric(pairs: Sequence[tuple[ItemResult, ItemResult]],
 
 @dataclass(frozen=True, kw_only=True)
 class GateResult:
-    """What a gate decided and why."""
+    """Decision of a gate, with its reason."""
 
     verdict: str
     """`pass`, `fail` or `inconclusive`."""

@@ -36,7 +36,7 @@ _BY_VERSION = ("scorer version", "extraction version")
 
 
 def compare_configs(a: dict[str, Any], b: dict[str, Any]) -> tuple[list[str], list[str], list[str]]:
-    """What forbids a comparison, what nobody knows, and what is equal, each in words.
+    """Differences that forbid a comparison, unknown settings, and equal settings, each in words.
 
     A value that one side does not record (predictions from elsewhere) forbids nothing, but is said.
     """
@@ -53,7 +53,7 @@ def compare_configs(a: dict[str, Any], b: dict[str, Any]) -> tuple[list[str], li
 
 
 def way_to_compare(reasons: Sequence[str]) -> str:
-    """What to type so that two evaluations can be compared, by the reasons of `compare_configs` against it."""
+    """Command that makes two evaluations comparable, by the differences that `compare_configs` found."""
     different = [words for _, _, words in _MUST_AGREE
                  if any(reason.startswith(f"{words} differ") for reason in reasons)]
     if "chat template" in different:
@@ -96,7 +96,7 @@ class PairedDifference:
     n: int
     delta: float
     interval: Interval | str
-    """The 95 % interval, or why there is none."""
+    """The 95 % interval, or why it cannot be given."""
     p_value: float | None
     """Two-sided, of the same method as the interval: below 5 % exactly where the interval leaves out zero."""
     mcnemar: float | str
@@ -167,7 +167,7 @@ def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str
 
 
 def paired_equivalence(pairs: Pairs, margin: float) -> Equivalence | str:
-    """As `values_equivalence`, over pairs of results of the same items."""
+    """`values_equivalence` over pairs of results of the same items."""
     return values_equivalence([a.score for a, _ in pairs], [b.score for _, b in pairs], [a.cluster for a, _ in pairs],
                               margin)
 

@@ -46,14 +46,14 @@ class PassAtK:
     difference: PairedDifference
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in ``compare --json``."""
+        """Keys in ``compare --json``."""
         difference = self.difference.to_json()
         return {"k": self.k, "a": self.a.to_json(), "b": self.b.to_json(),
                 **{key: difference[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "method", "p_value")
                    if key in difference}}
 
     def row(self) -> tuple[str, ...]:
-        """Its line in a table: k, A, B and their difference."""
+        """Line in a table: k, A, B and their difference."""
         return (str(self.k), self.a.text(), self.b.text(),
                 difference_text(self.difference, self.difference.p_value))
 

@@ -48,7 +48,7 @@ class Ranking:
 
     @property
     def sentence(self) -> str:
-        """What the table says."""
+        """The ranking as a sentence."""
         leader = self.comparisons[0]
         name, count = leader.name_b, len(self.comparisons)
         cell = cell_text(leader.b.cell) if leader.b is not None else ""

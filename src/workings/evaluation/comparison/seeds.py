@@ -1,4 +1,4 @@
-"""The same two recipes with several seeds each: what holds for these runs, and what holds for the method."""
+"""Comparison of two recipes with several seeds each: for these runs, and for the method."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from workings.record.number_text import percent
 from workings.record.reader import RunRecord
 
 MIN_SEEDS = 3
-"""With fewer seeds a side nothing is said about the method, only about these runs."""
+"""Minimum seeds a side for a claim about the method; with fewer, only these runs are compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class SeedSide:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedsComparison:
-    """What comparing the seeds of B with those of A found."""
+    """Result of comparing the seeds of B with those of A."""
 
     a: SeedSide
     b: SeedSide
@@ -68,7 +68,7 @@ class SeedsComparison:
     equivalence: Equivalence | str | None = None
     """Over items, within the margin that was asked for, or why nothing is said; None: it was not asked for."""
     method_equivalence: Equivalence | None = None
-    """The same between seeds, where there are enough of them."""
+    """Equivalence between seeds, if there are enough of them."""
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     """Why the completions of a run say little about a model; they are part of the sentence."""
@@ -93,7 +93,7 @@ class SeedsComparison:
 
     @property
     def sentence(self) -> str:
-        """Both findings in one sentence."""
+        """Both results in one sentence."""
         gap = self.difference
         interval = (f" (95 % interval over items {points(gap.interval.low)} to {points(gap.interval.high)}"
                     + (f", {p_text(gap.p_value)})" if gap.p_value is not None else ")")

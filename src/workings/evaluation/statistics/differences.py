@@ -81,7 +81,7 @@ def score_statistic(newly_right: int, newly_wrong: int, n: int, difference: floa
 
 
 def _end(above: Callable[[float], float], low: float, high: float) -> float:
-    """Where a falling function crosses zero between two points."""
+    """Zero of a falling function between two points."""
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         if above(middle) > 0:
@@ -97,7 +97,7 @@ def welch(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE
 
 
 def welch_mean(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> MeanResult:
-    """As `welch`, with the p value of "there is no difference" and the standard error."""
+    """`welch` with the p value of "there is no difference" and the standard error."""
     shares = [float(np.var(values, ddof=1)) / len(values) for values in (a, b)]
     difference = float(np.mean(b) - np.mean(a))
     variance = math.fsum(shares)

@@ -13,12 +13,12 @@ from workings.evaluation.statistics.differences import score_statistic, tango, w
 from workings.evaluation.statistics.intervals import CONFIDENCE, Interval, MeanResult, clustered_t_mean, t_mean
 
 TOST_CONFIDENCE = 2 * CONFIDENCE - 1
-"""Of the interval that lies within the margin where both one-sided tests reject: 90 %."""
+"""Confidence of the interval that is within the margin exactly if both one-sided tests reject: 90 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class Equivalence:
-    """What two one-sided tests found."""
+    """Result of two one-sided tests."""
 
     margin: float
     """Largest difference that does not matter, as a share."""
@@ -34,7 +34,7 @@ class Equivalence:
 
 
 def score_equivalence(newly_right: int, newly_wrong: int, n: int, margin: float) -> Equivalence:
-    """Of right or wrong over the same ``n`` independent items, by Tango's score statistic (1998)."""
+    """Equivalence of right or wrong over the same ``n`` independent items, by Tango's score statistic (1998)."""
     above = score_statistic(newly_right, newly_wrong, n, -margin)
     below = -score_statistic(newly_right, newly_wrong, n, margin)
     p_value = max(math.erfc(z / math.sqrt(2)) / 2 for z in (above, below))
@@ -42,7 +42,7 @@ def score_equivalence(newly_right: int, newly_wrong: int, n: int, margin: float)
 
 
 def t_equivalence(differences: Sequence[float], margin: float, clusters: Sequence[str] = ()) -> Equivalence:
-    """Of differences that vary, by Student's t, or by the clustered t where ``clusters`` are given.
+    """Equivalence of differences that vary, by Student's t, or by the clustered t with ``clusters``.
 
     Raises:
         RequestError: fewer than 2 values, or fewer than 8 clusters.
@@ -55,7 +55,7 @@ def t_equivalence(differences: Sequence[float], margin: float, clusters: Sequenc
 
 
 def welch_equivalence(a: Sequence[float], b: Sequence[float], margin: float) -> Equivalence:
-    """Of the means of two groups of runs, by Welch's t; at least two values a side."""
+    """Equivalence of the means of two groups of runs, by Welch's t; at least two values a side."""
     return _of_means(lambda shift: welch_mean(a, [value + shift for value in b], TOST_CONFIDENCE), margin)
 
 

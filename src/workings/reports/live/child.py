@@ -18,7 +18,7 @@ from workings.hardware.machine_use import SECONDS_BETWEEN, MachineUse
 
 
 class Library(Protocol):
-    """What is asked of a library."""
+    """A tracking library's interface."""
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         """Take numbers of a step."""

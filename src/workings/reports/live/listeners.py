@@ -1,4 +1,4 @@
-"""Who listens to one run: trackers hear its steps, a webhook its end."""
+"""Listeners of one run: trackers get its steps, a webhook its end."""
 
 import http.client
 import json
@@ -14,14 +14,14 @@ from workings.errors import RequestError
 from workings.reports.live.watching import Tracker, check_trackers
 
 ALERT_SECONDS = 10.0
-"""How long the end of a run waits for an answer of the webhook."""
+"""Seconds that the end of a run waits for the webhook's answer."""
 
 
 class RunListeners:
     """Hands steps to trackers, and the end to them and to a webhook. A run that took no step starts no tracker."""
 
     def __init__(self, trackers: Sequence[str], notify: str, say: Callable[[str], None]) -> None:
-        """Raises `RequestError` for an unknown tracker, one that is not installed, or what is no address."""
+        """Raises `RequestError` for an unknown tracker, one that is not installed, or an invalid address."""
         check_trackers(trackers)
         if notify:
             check_address(notify)
@@ -64,7 +64,7 @@ class RunListeners:
 
 
 def check_address(url: str) -> None:
-    """Raises `RequestError` for what is no address; it is not repeated, because it may hold a key."""
+    """Raises `RequestError` for an invalid address, without repeating it, because it may contain a key."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise RequestError("an alert to something that is not the address of a webhook", "https://…",

@@ -21,7 +21,7 @@ TRACKERS = ("wandb", "trackio", "mlflow")
 WAITING_LINES = 10_000
 """Lines that may wait for a slow tracker; more are dropped, and how many is said at the end."""
 END_SECONDS = 30.0
-"""How long the end of a run waits for a tracker to take what is left."""
+"""Seconds that the end of a run waits for a tracker to take the remaining values."""
 
 
 class Tracker:
@@ -103,7 +103,7 @@ class Tracker:
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Raises `RequestError` for a name that is none, and for a library that is not here or knows no server."""
+    """Raises `RequestError` for an unknown name, and for a library that is not installed or has no server."""
     for name in names:
         if name not in TRACKERS:
             raise RequestError(f"tracker {name}", f"one of {', '.join(TRACKERS)}; files for TensorBoard are always "

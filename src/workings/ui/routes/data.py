@@ -43,7 +43,7 @@ def _asked(words: tuple[str, ...], cwd: Path, stamp: Stamp) -> dict[str, Any]:
 
 
 def _stamp(places: Iterable[Path]) -> Stamp:
-    """Of these files, and of the files in those that are folders, as they are now."""
+    """Stamp of these files, and of the files in folders among them, as they are now."""
     files = (file for place in places for file in (sorted(place.iterdir()) if place.is_dir() else [place])
              if file.is_file())
     return tuple((str(file), (state := file.stat()).st_mtime_ns, state.st_size) for file in files)

@@ -33,7 +33,7 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/api/jobs/{identity}/pieces")
     def pieces(identity: str, last_event_id: Annotated[int, Header(ge=0)] = 0) -> StreamingResponse:
-        """What models write to a question, as server-sent events; `end` where the command has ended."""
+        """Text that models write to a question, as server-sent events; `end` after the end of the command."""
         site.jobs.is_running(identity)  # an unknown one is not found, which could not be said after the first event
         return StreamingResponse(piece_events(site, identity, last_event_id), media_type="text/event-stream")
 

@@ -67,7 +67,7 @@ def catalog() -> list[TargetRow]:
 
 
 def what_fits(method: str, length: int) -> Fits:
-    """By formula at once; as compiled where `workings plan` was asked before."""
+    """Estimates by formula; compiled verdicts if `workings plan` has cached them."""
     machines = [target for target in targets().values() if target.platform != "cpu"]
     models: dict[str, list[FitsCell]] = {}
     for cell in matrix_cells(list(published()), [method], length, machines):

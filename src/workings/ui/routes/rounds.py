@@ -11,7 +11,7 @@ from workings.ui.site import Site
 
 
 def shown(rounds: Rounds | None) -> dict[str, Any]:
-    """What the templates show of an improvement; None: there is none to show."""
+    """Values of the templates for an improvement; None without one."""
     figure = accuracy_by_round(rounds.page) if rounds is not None and rounds.rounds else None
     return {"rounds": rounds, "figure": figure, "method": METHOD}
 

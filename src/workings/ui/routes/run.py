@@ -48,7 +48,7 @@ def router(site: Site, tabs: Mapping[str, Tab] = TABS) -> APIRouter:
 
     @routes.get("/api/live/{name:path}")
     def live_json(name: str) -> RunRow:
-        """How far a run is: its row in the list, and nothing that takes long to read."""
+        """Progress of a run: its row in the list, without values that take long to read."""
         return site.live(name)
 
     # `partial` hides the site from FastAPI, which makes a parameter of each argument that is left.
@@ -101,7 +101,7 @@ def _file_name(name: str) -> str:
 
 
 def _parameters(tabs: Mapping[str, Tab]) -> type[BaseModel]:
-    """What the page's address may say: which tab, and the parameters of all tabs."""
+    """Parameters of the page's address: the tab, and the parameters of all tabs."""
     keys: Any = Literal.__getitem__(tuple(tabs))
     which_tab = create_model("WhichTab", tab=(keys, next(iter(tabs))))  # the last base's fields are checked first
     return create_model("PageQuery", __base__=(*dict.fromkeys(tab.query for tab in tabs.values()), which_tab))
@@ -126,7 +126,7 @@ def _page(site: Site, tabs: Mapping[str, Tab], name: str, wanted: Any) -> HTMLRe
 
 
 def _instead_of_loss(site: Site, run: Path) -> dict[str, Any] | None:
-    """What a run is followed by where what its log calls loss is none of tokens: name, first and last value."""
+    """The metric shown in place of a loss that is not a loss of tokens: name, first and last value."""
     try:
         lines = site.folder.metrics(run)
     except RecordError:

@@ -31,7 +31,7 @@ class RunList(BaseModel):
 
 
 class ListQuery(BaseModel):
-    """What the address of the list may say."""
+    """Parameters of the list's address."""
 
     q: str = Field(default="", max_length=200, description="Words, each in some column")
     state: str = ""

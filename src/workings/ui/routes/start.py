@@ -25,7 +25,7 @@ FIRST_RECIPE = "smoke-tiny"
 
 
 class Formula(BaseModel):
-    """What the formula says of a recipe on a machine. Bytes are per device."""
+    """Estimate by formula of a recipe on a machine. Bytes are per device."""
 
     recipe: str
     target: str
@@ -90,7 +90,7 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/api/formula")
     def formula_json(recipe: str, target: str, overrides: str = "") -> Formula:
-        """What a recipe needs on a machine, by formula: nothing is compiled."""
+        """Memory of a recipe on a machine by formula; nothing is compiled."""
         words = [recipe_argument(site.folder, recipe), *override_words(overrides), "--on", *target_names([target])]
         return Formula(**ask(["plan", *words, "--formula"], site.folder.root)["estimates"][0])
 

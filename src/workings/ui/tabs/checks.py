@@ -1,4 +1,4 @@
-"""What `workings verify` said about the run, and forms to verify and replay it."""
+"""Result of `workings verify` for the run, and forms to verify and replay it."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from workings.ui.verification_cache import Verified
 
 
 class Checks(BaseModel):
-    """What `workings verify` said, if somebody asked."""
+    """The result of `workings verify`, if it was run."""
 
     run: str
     verified: Verified | None

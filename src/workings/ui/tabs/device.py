@@ -1,4 +1,4 @@
-"""What fills the device, what the machine did meanwhile, a kernel that ran on it, and the environment."""
+"""Memory of the device, load of the machine during training, a kernel that ran on it, and the environment."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from workings.ui.tab import NoQuery, OpenedRun, Tab
 
 
 def run_machine(site: Site, name: str) -> MachineCurves:
-    """What the machine did while a run trained: memory, processors and cards over the minutes that it trained."""
+    """Load of the machine while a run trained: memory, processors and GPUs over the minutes."""
     return machine_use(site.folder, site.folder.path(name))
 
 

@@ -14,11 +14,11 @@ from workings.ui.site import Site
 from workings.ui.tab import OpenedRun, Tab
 
 MAX_BYTES = 200_000
-"""Of a file that are shown: a longer text is not read on a page."""
+"""Maximum bytes of a file that are shown: nobody reads a longer text on a page."""
 
 
 class FilesQuery(BaseModel):
-    """Which file is opened."""
+    """The file to open."""
 
     file: str = Field(default="", max_length=2_000)
 
@@ -32,7 +32,7 @@ class TensorRow(BaseModel):
 
 
 class OpenedFile(BaseModel):
-    """What stands in a file of a run: its text, or of weights the names and shapes."""
+    """Content of a file of a run: its text, or the names and shapes of weights."""
 
     path: str
     size_bytes: int
@@ -43,7 +43,7 @@ class OpenedFile(BaseModel):
 
 
 def run_file(site: Site, name: str, file: str = "") -> OpenedFile:
-    """What stands in a file of a run."""
+    """Content of a file of a run."""
     run = site.folder.path(name)
     path = run / file
     # Resolved: neither `..` nor a folder that is a link leads out of the run.

@@ -10,7 +10,7 @@ from workings.ui.tab import OpenedRun, Tab
 
 
 class ItemsQuery(BaseModel):
-    """Which items of which evaluation the page shows."""
+    """The evaluation and the filters of its items on the page."""
 
     unit: str = ""
     q: str = Field(default="", max_length=500)

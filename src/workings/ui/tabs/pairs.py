@@ -12,7 +12,7 @@ from workings.ui.tab import OpenedRun, Tab
 
 
 class PairsQuery(BaseModel):
-    """Which pairs the page shows, and in which order."""
+    """Filters and order of the pairs on the page."""
 
     ranked: Ranked = "data"
     named: str = Field(default="", max_length=500)

@@ -1,4 +1,4 @@
-"""What was asked for: the recipe as written and resolved, and the manifest."""
+"""The recipe as written and resolved, and the manifest."""
 
 from workings.ui.tab import Tab
 

@@ -1,4 +1,4 @@
-"""What a run drew before its updates, and its rewards: a rollout's groups, and a prompt over the run."""
+"""Completions of a run's rollouts with their rewards: a rollout's groups, and a prompt over the run."""
 
 from operator import attrgetter
 from pathlib import Path
@@ -17,7 +17,7 @@ from workings.ui.tab import OpenedRun, Tab
 
 
 class RolloutsQuery(BaseModel):
-    """Which rollout or prompt the page shows, and how."""
+    """The rollout or prompt on the page, and how it is shown."""
 
     step: int = Field(default=0, ge=0)
     order: Order = "drawn"
@@ -45,7 +45,7 @@ def run_rollouts(site: Site, name: str, step: int = 0, order: Order = "drawn", f
 
 
 def around(site: Site, name: str, steps: list[int], step: int) -> Rollouts:
-    """Which rollouts stand before and behind one."""
+    """The rollouts before and after one."""
     return Rollouts(run=name, first=steps[0], last=steps[-1], count=len(steps),
                     teacher=_teacher(site, site.folder.path(name)),
                     before=max((each for each in steps if each < step), default=None),

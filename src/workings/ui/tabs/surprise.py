@@ -1,4 +1,4 @@
-"""How surprising the trained model finds each token of a row: asked by `workings data surprise`, from this page."""
+"""Loss of each token of a row under the trained model, computed by `workings data surprise` from this page."""
 
 from collections.abc import Mapping
 from typing import Any
