@@ -21,8 +21,8 @@ from tests.evidence.denials import completion, zip_of_texts
 from workings.errors import RecordError
 from workings.evidence.verify import limits, verify, zip_limits
 from workings.evidence.verify import tree as trees
-from workings.record.plain import MEMORY_VARIABLE
 from workings.record.seal import seal_unit
+from workings.record.untrusted_files import MEMORY_VARIABLE
 
 pytestmark = pytest.mark.slow  # together they take seconds
 

@@ -11,7 +11,7 @@ from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.settings import EvaluationSettings, aggregate_score
 from workings.record.canonical import dumps
 from workings.record.digest import bytes_digest
-from workings.record.plain import open_plain
+from workings.record.untrusted_files import open_plain
 from workings.record.values import is_score
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement

@@ -9,7 +9,7 @@ from typing import Any
 import rfc8785
 
 from workings.errors import RecordError
-from workings.record.plain import MAX_BYTES, parsed_bytes, read_plain, refuse_too_large
+from workings.record.untrusted_files import MAX_BYTES, parsed_bytes, read_plain, refuse_too_large
 
 MAX_DEPTH = 64
 """Deepest nesting of a record. Nothing of ours is deeper than ten; more is an attack on the reader's stack."""
@@ -105,7 +105,7 @@ def loads(data: bytes | str) -> Any:
 
 
 def read_json(path: Path, limit: int = MAX_BYTES) -> Any:
-    """`loads` of a plain file. Raises `RecordError` as `plain.read_plain` does, and naming the file."""
+    """`loads` of a plain file. Raises `RecordError` as `read_plain` does, and naming the file."""
     data = read_plain(path, limit)
     try:
         return loads(data)

@@ -18,8 +18,8 @@ from workings.record import atomic
 from workings.record.canonical import loads, read_json
 from workings.record.digest import file_digest
 from workings.record.layout import COMMIT, STATE, check_relative
-from workings.record.plain import read_plain
 from workings.record.storage import storage
+from workings.record.untrusted_files import read_plain
 
 SCHEMA = "checkpoint/1"
 _NAME = re.compile(r"step_(\d{6,12})")

@@ -7,8 +7,8 @@ from typing import Any
 from workings.errors import RecordError
 from workings.record import atomic
 from workings.record.canonical import loads, record_line
-from workings.record.plain import MAX_BYTES, parsed_bytes, read_plain, refuse_too_large
 from workings.record.storage import PRIVATE, storage
+from workings.record.untrusted_files import MAX_BYTES, parsed_bytes, read_plain, refuse_too_large
 
 
 class Appender:

@@ -10,8 +10,8 @@ from workings.record.canonical import read_json
 from workings.record.checkpoints import CheckpointStore
 from workings.record.layout import CHECKPOINTS, EVALUATION_SUMMARY, EVENTS, MANIFEST, METRICS, SEAL
 from workings.record.manifest import RunManifest, parse_manifest
-from workings.record.plain import read_plain
 from workings.record.seal import parse_seal, root_digest
+from workings.record.untrusted_files import read_plain
 
 
 @dataclass(frozen=True, kw_only=True)

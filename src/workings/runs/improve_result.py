@@ -16,8 +16,8 @@ from workings.record.canonical import loads
 from workings.record.layout import EVALUATION_CONFIG, SELECTION
 from workings.record.manifest import DRAWN_FROM
 from workings.record.number_text import percent
-from workings.record.plain import read_plain
 from workings.record.reader import RunRecord
+from workings.record.untrusted_files import read_plain
 from workings.reports.rounds_page import RoundRow, RoundsPage, rounds_page, write_rounds_page
 
 RESULT, REQUEST = "rounds.json", "improve.json"

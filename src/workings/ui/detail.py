@@ -26,8 +26,8 @@ from workings.record.layout import (
     SUMS,
 )
 from workings.record.memory_use import MemoryUse, memory_use
-from workings.record.plain import open_plain
 from workings.record.seal import root_digest
+from workings.record.untrusted_files import open_plain
 from workings.ui.answers import units_of
 from workings.ui.folder import MAX_PARSED_BYTES, Folder
 from workings.ui.replays import Replay, read_replays

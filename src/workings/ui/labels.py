@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from workings.errors import RecordError, RequestError
 from workings.record import atomic
-from workings.record.plain import read_plain
+from workings.record.untrusted_files import read_plain
 
 SUFFIX = ".tags.json"
 """Ending of the file beside the folder of runs: it moves with the project, and nothing in the folder changes."""

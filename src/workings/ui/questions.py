@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from workings.errors import RequestError
-from workings.record.plain import read_plain
 from workings.record.storage import storage
+from workings.record.untrusted_files import read_plain
 from workings.scoring.items import item_from_json
 from workings.ui.jobs import Job
 

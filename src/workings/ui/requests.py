@@ -8,7 +8,7 @@ from workings.config.load import shipped_recipes
 from workings.errors import RequestError
 from workings.hardware.catalog import targets
 from workings.record.layout import MANIFEST, PARTIAL_SUFFIX
-from workings.record.plain import open_plain
+from workings.record.untrusted_files import open_plain
 from workings.ui.folder import Folder
 
 # The form lists them in one menu.

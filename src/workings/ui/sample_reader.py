@@ -9,7 +9,7 @@ from workings.errors import RecordError, RequestError
 from workings.evaluation.predictions import MAX_PREDICTIONS_BYTES
 from workings.record.canonical import loads, read_json
 from workings.record.layout import EVALUATION_CONFIG, PREDICTIONS, SELECTION
-from workings.record.plain import open_plain
+from workings.record.untrusted_files import open_plain
 from workings.samples.candidates import RIGHT, SampleOrigin
 from workings.samples.pairs import PairRule, make_pairs
 from workings.samples.selection import Counts, Selection, select

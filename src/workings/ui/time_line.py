@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from workings.errors import RecordError
 from workings.record.layout import LOG
-from workings.record.plain import open_plain
+from workings.record.untrusted_files import open_plain
 
 MAX_LINES, MAX_ANSWERS, MAX_LINE_BYTES = 2_000, 40, 40_000
 _TEXT = r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"

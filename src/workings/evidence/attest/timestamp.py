@@ -17,7 +17,7 @@ from workings.errors import RecordError, RequestError
 from workings.hints import pip_install
 from workings.record import atomic
 from workings.record.canonical import line, loads
-from workings.record.plain import read_plain
+from workings.record.untrusted_files import read_plain
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate

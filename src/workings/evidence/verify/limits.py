@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from workings.record.plain import MEMORY_MIB, MEMORY_VARIABLE, TooLarge, memory_limit
+from workings.record.untrusted_files import MEMORY_MIB, MEMORY_VARIABLE, TooLarge, memory_limit
 
 TEXT_BYTES = 512 << 20
 """Bytes of text of a record that are searched for tokens, keys and home folders; more where more memory is allowed."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from workings.errors import RecordError
-from workings.record.plain import MEMORY_VARIABLE, TooLarge, memory_limit, refuse_too_large
+from workings.record.untrusted_files import MEMORY_VARIABLE, TooLarge, memory_limit, refuse_too_large
 
 Key = tuple[str, str, str]
 """Path of a unit, kind of value, and name."""

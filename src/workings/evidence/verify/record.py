@@ -29,8 +29,8 @@ from workings.record.layout import (
 )
 from workings.record.manifest import RunManifest, parse_manifest
 from workings.record.metrics import StepMetrics, check_line
-from workings.record.plain import MAX_BYTES, parsed_bytes
 from workings.record.seal import parse_seal, parse_sums
+from workings.record.untrusted_files import MAX_BYTES, parsed_bytes
 
 MAX_JSON_BYTES = MAX_BYTES
 """Largest file of JSON or JSON lines that is parsed."""

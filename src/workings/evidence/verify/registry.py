@@ -12,7 +12,7 @@ from workings.errors import RecordError
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding, CheckVerdict
 from workings.record.canonical import line
-from workings.record.plain import TooLarge
+from workings.record.untrusted_files import TooLarge
 
 MAX_SHOWN = 5
 """Names that a text lists before it only counts."""

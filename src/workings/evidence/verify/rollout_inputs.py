@@ -10,7 +10,7 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.verify.record import Unit
 from workings.record.canonical import loads
 from workings.record.layout import PROMPTS, REWARDS, ROLLOUTS, TOKENIZER, rollout_file, rollout_step
-from workings.record.plain import parsed_bytes
+from workings.record.untrusted_files import parsed_bytes
 
 if TYPE_CHECKING:
     from workings.config.algorithms import RolloutAlgorithm

@@ -18,8 +18,8 @@ from workings.evidence.verify.limits import ScoringTime
 from workings.evidence.verify.parse_cache import ParseCache
 from workings.record.digest import stream_digest
 from workings.record.layout import partial_path
-from workings.record.plain import is_hollow
 from workings.record.storage import PLAIN_ONLY, PRIVATE
+from workings.record.untrusted_files import is_hollow
 
 MAX_ENTRIES = 100_000
 """Largest number of files and folders."""

@@ -28,8 +28,8 @@ from workings.record.layout import (
     rollout_file,
     top_tokens_file,
 )
-from workings.record.plain import read_plain
 from workings.record.reader import RunRecord
+from workings.record.untrusted_files import read_plain
 from workings.record.values import Absent, absent
 from workings.rollouts.prompts import Prompt, PromptSet, read_recorded_prompts
 from workings.rollouts.rollout import Rollout

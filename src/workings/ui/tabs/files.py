@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from workings.engines.safetensors_file import TensorFile
 from workings.errors import RecordError, RequestError
-from workings.record.plain import open_plain
+from workings.record.untrusted_files import open_plain
 from workings.ui.site import Site
 from workings.ui.tab import OpenedRun, Tab
 

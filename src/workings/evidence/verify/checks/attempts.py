@@ -15,7 +15,7 @@ from workings.evidence.verify.tree import FolderTree
 from workings.record import jsonl
 from workings.record.attempts import AFTER, ATTEMPT, line_digest
 from workings.record.layout import ATTEMPTS
-from workings.record.plain import parsed_bytes, refuse_too_large
+from workings.record.untrusted_files import parsed_bytes, refuse_too_large
 from workings.record.values import is_absent
 
 STARTS = ("started", "resumed")

@@ -15,8 +15,8 @@ from workings.evidence.verify.registry import check, every_unit, finding_from, f
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import Entry, shown
 from workings.record.layout import ATTEST, SUMS
-from workings.record.plain import TooLarge
 from workings.record.redact import find_secrets
+from workings.record.untrusted_files import TooLarge
 
 TEXT_SUFFIXES = frozenset({"json", "jsonl", "txt", "md", "yaml", "yml", "csv", "jinja"})
 EXTRA_SUFFIXES = {"report": frozenset({"html", "svg"}), PACK_KIND: frozenset({"html", "ipynb"})}

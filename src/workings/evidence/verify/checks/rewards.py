@@ -25,7 +25,7 @@ from workings.evidence.verify.rollout_inputs import (
 from workings.evidence.verify.tree import shown
 from workings.record.digest import json_digest
 from workings.record.layout import DATA_DIGESTS, PROMPTS, REWARDS
-from workings.record.plain import refuse_too_large
+from workings.record.untrusted_files import refuse_too_large
 
 if TYPE_CHECKING:
     from workings.config.rewards import RewardConfig

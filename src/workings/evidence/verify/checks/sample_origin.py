@@ -14,7 +14,7 @@ from workings.record.canonical import line
 from workings.record.digest import bytes_digest
 from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, ROWS, SUMS
 from workings.record.manifest import DRAWN_FROM
-from workings.record.plain import parsed_bytes, refuse_too_large
+from workings.record.untrusted_files import parsed_bytes, refuse_too_large
 
 
 @check("consistency.drawn_from", level=1, title="what a run learned of samples was drawn and kept where it says",

@@ -20,7 +20,7 @@ from workings.evidence.verify.registry import check, every_run, failed, finding_
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
 from workings.record.layout import ATTEST
-from workings.record.plain import parsed_bytes
+from workings.record.untrusted_files import parsed_bytes
 
 # Read before any sum could vouch for it, so a file of gigabytes must be refused by its size.
 MAX_ENVELOPE_BYTES = 1 << 18

@@ -26,7 +26,7 @@ from workings.models.shape import ModelShape
 from workings.models.weights import is_frozen, layer_shapes, parameter_count, projections, tensor_shapes
 from workings.record.canonical import loads
 from workings.record.layout import CHECKPOINTS, MODEL_SHAPE
-from workings.record.plain import parsed_bytes
+from workings.record.untrusted_files import parsed_bytes
 
 # The header is read into memory before its claims can be finding_from, so it gets a limit of its own.
 MAX_HEADER_BYTES = 16 << 20
