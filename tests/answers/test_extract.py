@@ -26,6 +26,8 @@ from workings.errors import RequestError
     ("costs $1,200.50 in all", "$1,200.50", "last_number"), ("half is 1/2", "1/2", "last_number"),
     ("3 × 4 = 12, plus 5 is 17.", "17", "last_number"), ("It sank in 1912.", "1912", "last_number"),
     ("He has 5 now but had 9 before.", "5", "last_number"), ("1,515 exceeds 1,485 by 30.", "30", "last_number"),
+    # A token that ends the text ends what is said, and nothing before it was cut off.
+    ("#### 42<|endoftext|>Human: 7?", "42", "hashes"), ("</s> 5<eos>6", "5", "last_number"),
     ("no idea", "", "none"), ("", "", "none"), ("\\boxed{never closed", "", "none"),
 ])
 def test_numbers(text: str, found: str, rule: str) -> None:
@@ -35,10 +37,22 @@ def test_numbers(text: str, found: str, rule: str) -> None:
 @pytest.mark.parametrize(("text", "found", "rule"), [
     ("Paris", "Paris", "whole"), ("<think>hm</think>Paris 1", "Paris 1", "after_think"),
     ("line\nother line", "other line", "whole"), ("The answer is the Eiffel Tower.", "the Eiffel Tower",
-    "answer_phrase"),
+    "answer_phrase"), ("<answer>\nParis\n</answer>", "Paris", "answer_tag"),
+    ("Tin. Its symbol comes from Latin.", "Tin", "whole"), ("Sure. It is tin.", "It is tin", "whole"),
+    ("$x^2 + C$\nwhere $C$ is the constant of integration", "x^2 + C", "whole"),
 ])
 def test_texts(text: str, found: str, rule: str) -> None:
     assert extract(text, "text") == Extraction(found, rule)
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("Venus\n\nIts air traps heat.", "A"), ("**Venus** (A)\n\nMercury has no air.", "A"),
+    ("Mercury has no air. So the hottest planet is Venus.", "A"), ("Venus?\nNobody knows.", "Nobody knows"),
+    ("Mercury is cold at night. Venus is near.", "Venus is near"), ("It is not Venus.", "It is not Venus"),
+])
+def test_choices_by_their_texts(text: str, found: str) -> None:
+    question = "Which planet is the hottest?\nA. Venus\nB. Mercury\nC. Mars"
+    assert extract(text, "choice", question=question) == Extraction(found, "whole")
 
 
 def test_only_the_rules_asked_for() -> None:

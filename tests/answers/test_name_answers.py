@@ -18,6 +18,13 @@ MORE = "Anna has 27 marbles and Ben has 24. Who has more marbles?"
     ("It was written by the Spanish author Miguel de Cervantes Saavedra.", "Cervantes", WROTE),
     ("Albert Einstein.", "Einstein", "Which physicist published general relativity?"),
     ("Anna has more: she has 27, while Ben only has 24.", "Anna", MORE),
+    # A surname, initials, a possessive, and the name behind the last "was".
+    ("Newton", "Isaac Newton", "Which scientist formulated the laws of motion?"),
+    ("It was John Ronald Tolkien.", "John R. Tolkien", "Who wrote The Hobbit?"),
+    ("Pip is the hero of Dickens's novel Great Expectations.", "Great Expectations", "Which Dickens novel has Pip?"),
+    ("The king who was crowned in Reims, France, in 1775 was Louis.", "Louis", "Which king was crowned in 1775?"),
+    # Emphasized words, where the expected answer is no name.
+    ("The currency of Japan is the **Japanese yen** (JPY).", "yen", "What is the currency of Japan?"),
 ])
 def test_names_that_answer(given: str, expected: str, question: str) -> None:
     assert names_expected_answer(given, expected, question)
@@ -37,6 +44,10 @@ def test_names_that_answer(given: str, expected: str, question: str) -> None:
     ("Ben has more: he has 27.", "Anna", MORE),
     ("Anna has fewer marbles.", "Anna", MORE),
     ("Anna has more friends or Ben does.", "Anna", MORE),
+    ("Alexander", "Alexander Fleming", "Which scientist discovered penicillin?"),
+    ("Jeb Bush", "George W. Bush", "Who was the 43rd president?"),
+    ("The currency of Japan is the **Chinese yen**.", "yen", "What is the currency of Japan?"),
+    ("The currency of Japan is not the **yuan**.", "yuan", "What is the currency of Japan?"),
     ("I would eliminate B.", "B", "Which option is wrong here?"),
     ("Mars", "Mars 2", RED),
     ("Planet", "Red Planet", RED),

@@ -58,6 +58,11 @@ from workings.answers.extract import extract
     ("2c + 4k = 40 and c + k = 16, so k = 4 and c = 12.", "How many cows are there?", ""),
     # A remark that says nothing of the question behind the sentence that says all of it.
     ("The fence will cost Tom $30. He needs 6 boards.", "How much will the fence cost Tom?", "$30"),
+    ("A violin has four strings. Some models have 5, others 7.", "How many strings does a violin have?", "four"),
+    ("Spiders have eight legs: 4 on each side.", "How many legs does a spider have?", "eight"),
+    ("A violin does not have six strings. It has 4.", "How many strings does a violin have?", "4"),
+    ("They need 7 buses, since 6 buses would carry 288.", "How many buses do they need?", "7"),
+    ("She ran 4 + 5 = 9 miles in 2 days, an average of 4.5 miles a day.", "What is her average a day?", "4.5 miles"),
     ("The fence will cost Tom $30. With paint, it comes to $42.", "How much will the fence cost Tom?", "$42"),
 ])
 def test_the_number_that_is_asked_for(text: str, question: str, said: str) -> None:

@@ -2,11 +2,15 @@
 
 import re
 
+from workings.answers.implied_truth import implied_truth, in_order
 from workings.answers.latex import plain
 from workings.answers.main_clause import last_clause
-from workings.answers.sentences import MAX_LINE, last_lines, sentences, without_markup
+from workings.answers.question import telling_words
+from workings.answers.sentences import MAX_LINE, corrects, is_conclusion, last_lines, sentences, without_markup
 
 TRUTHS = frozenset(("yes", "no", "true", "false"))
+MAX_LINES_OF_CHOICE = 20
+"""Last lines in which options are looked for by their texts."""
 _LETTER_ALONE = re.compile(r"[(\[]?([A-Ja-j])[)\]]?[.:)]?")
 _LETTER_FIRST = re.compile(r"(?:option|choice|answer)?\s*(?:[(\[]([A-Ja-j])[)\]]|([A-J])(?:[).:]|\*\*|,? "
                            r"(?:because|since|as|is (?:the )?(?:correct|right|best)"
@@ -53,6 +57,10 @@ _WORDS = re.compile(r"[\d.,/:%]*\d%?|[^\W\d_]+(?:['’]t)?")
 _WITHOUT_WEIGHT = frozenset((
     "is", "are", "was", "were", "can", "does", "do", "did", "will", "has", "have", "so", "thus", "therefore", "hence",
     "a", "an", "the", "indeed"))
+# What neither asserts an option nor tells it apart from the others.
+_NOT_CHOSEN = re.compile(r"\b(?:not|never|no|none|neither|nor|cannot|would|might|may|could|whether|unlike|wrong"
+                         r"|incorrect|false|except|than|instead|but|although|while|whereas|or)\b|n['’]t\b|\?",
+                         re.IGNORECASE)
 _DENIED = re.compile(r"(?:\b(?:not|never|hard to|whether|if)|n['’]t)\s(?:\w+\s){0,3}$", re.IGNORECASE)
 
 
@@ -84,6 +92,43 @@ def option_of(letter: str, question: str) -> str:
     """
     wanted = _LETTER_ALONE.fullmatch(letter.strip())
     return _options(question).get(wanted[1].upper(), "") if wanted else ""
+
+
+def option_said(text: str, question: str) -> str | None:
+    """The letter of the option whose text alone answers: as the first line, or in the last sentence; else None.
+
+    Only where no other sentence says the text of another option, unless the last one is a conclusion.
+
+    >>> option_said("Iron rusts, so the planet is Mars.", "Which planet is red? A) Venus B) Mars")
+    'B'
+    """
+    lines, stem = last_lines(text), f" {_words_of(_OPTION.split(question, maxsplit=1)[0])} "
+    options = {letter: words for letter, option in _options(question).items() if re.search(
+        "[a-z]{3}", words := _words_of(option.removeprefix("It "))) and f" {words} " not in stem}
+    if lines and "?" not in lines[0] and not any(is_conclusion(line) or corrects(line) for line in lines[1:]):
+        for letter, words in options.items():
+            if _words_of(lines[0]) in (words, f"{words} {letter.casefold()}"):
+                return letter
+    told = [sentence for line in lines[-MAX_LINES_OF_CHOICE:] for sentence in sentences(line)]
+    said = [_options_in(sentence, options) for sentence in told]
+    if not said or len(said[-1]) != 1 or _NOT_CHOSEN.search(told[-1]):
+        return None
+    others = set().union(*said) - said[-1]
+    return None if others and not is_conclusion(told[-1]) else next(iter(said[-1]))
+
+
+def _options_in(sentence: str, options: dict[str, str]) -> set[str]:
+    """The letters of the options whose words a sentence says; of one within another, the longer one."""
+    rest, found = f" {_words_of(sentence)} ", set()
+    for letter, words in sorted(options.items(), key=lambda option: -len(option[1])):
+        if f" {words} " in rest:
+            found.add(letter)
+            rest = rest.replace(f" {words} ", "  ")
+    return found
+
+
+def _words_of(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.casefold()))
 
 
 def letter_of(option: str, question: str) -> str:
@@ -148,6 +193,12 @@ def truth_in(text: str) -> str | None:
     return None
 
 
+def _is_of_question(clause: str, question: str) -> bool:
+    """Whether a clause says the words of a question in its order, and no other number before its first comma."""
+    told, asked = (telling_words(re.split(r",\s|[;:(=]", text)[0]) for text in (clause, question))
+    return in_order(told, asked) and {word for word in told if word[0].isdigit()} <= set(asked)
+
+
 def stated_in(text: str, question: str) -> str | None:
     """`yes` or `no` where the last sentence states or denies what the question asks; None where it does neither.
 
@@ -156,13 +207,15 @@ def stated_in(text: str, question: str) -> str | None:
     >>> stated_in("So Ann is older than Ben.", "Is Ann older than Ben?"), stated_in("Ben is old.", "Is Ann old?")
     ('yes', None)
     """
-    asked, told = sentences(question.strip()[-MAX_LINE:])[-1:], sentences((last_lines(text) or [""])[-1])
+    asking = sentences(question.strip()[-MAX_LINE:])
+    asked = [sentence for sentence in asking if sentence.endswith("?")][-1:] or asking[-1:]
+    told = sentences((last_lines(text) or [""])[-1])
     if not asked or not told or _ASKS.match(asked[0]) is None:
         return None
     last = told[-1].replace("*", "")
     clause = last_clause(last) or last
-    if (denied := _DENIES.match(clause)) is not None and (denied["what"] is None or re.search(
-            rf"\b{denied['what']}\b", question, re.IGNORECASE)):
+    if (denied := _DENIES.match(clause)) is not None and (denied["what"] is None or (
+            re.search(rf"\b{denied['what']}\b", question, re.IGNORECASE) and _is_of_question(clause, asked[0]))):
         return "no"
     states = _STATES.match(clause)
     if states is not None and states["what"].casefold() in _WORDS.findall(asked[0].casefold())[-4:]:
@@ -172,4 +225,4 @@ def stated_in(text: str, question: str) -> str | None:
     said = [word for word in said if word not in _WITHOUT_WEIGHT]
     rest = iter(words)
     same_order = all(word in rest for word in said)
-    return "yes" if len(said) > 1 and same_order and said[-1] == words[-1] else None
+    return "yes" if len(said) > 1 and same_order and said[-1] == words[-1] else implied_truth(text, asked[0])

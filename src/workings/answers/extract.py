@@ -8,7 +8,7 @@ the expected answer (`answer_kind`), never at the answer itself.
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from workings.answers.choices import TRUTHS, choice_in, stated_in, truth_in
+from workings.answers.choices import TRUTHS, choice_in, option_said, stated_in, truth_in
 from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.final_number import final_number, sentence_number
 from workings.answers.latex import plain, whole_fractions
@@ -22,6 +22,7 @@ from workings.answers.sentences import (
     is_conclusion,
     last_definition,
     last_lines,
+    named_opening,
     sentences,
     up_to_bold,
     without_markup,
@@ -252,6 +253,8 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
         return None
     if kind in ("choice", "yes_no") and (answer := _meant(stripped[-20_000:], kind)) is not None and len(answer) <= 5:
         return answer
+    if kind == "choice" and (letter := option_said(stripped, text.question)):
+        return letter
     if kind == "yes_no" and (stated := stated_in(stripped, text.question)):
         return stated
     lines = last_lines(stripped) if "\n" in stripped else [stripped]
@@ -260,7 +263,7 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
         return None
     if kind == "text" and (listed := _listed(lines) or _assigned(lines)):
         return listed
-    if opening := bold_opening(lines):
+    if opening := bold_opening(lines) or (named_opening(lines) if kind == "text" else ""):
         return _tidy(opening)
     if kind == "text" and (answering := answering_sentence(
             [each for line in lines[-MAX_FACT_LINES:] for each in sentences(line)], text.question)):
@@ -389,7 +392,7 @@ def _meant(segment: str, kind: Kind) -> str | None:
         return choice_in(segment) or tidy
     if kind == "yes_no":
         return truth_in(segment) or tidy
-    told = sentences(segment.split("\n", 1)[0] if "\\begin" not in segment else segment)
+    told = sentences(segment.strip().split("\n", 1)[0] if "\\begin" not in segment else segment)
     return _tidy(told[0]) if told else None
 
 

@@ -18,13 +18,16 @@ from workings.answers.question import (
     answers_before,
     asked_for,
     asks_about,
+    average_asked,
+    counts_asked,
     counts_otherwise,
     is_in_another,
     is_of_another,
     measure_asked,
+    says_question,
     year_asked,
 )
-from workings.answers.sentences import is_conclusion, last_lines, sentences, up_to_bold
+from workings.answers.sentences import is_conclusion, last_lines, sentences, up_to_bold, without_reason
 from workings.answers.spelled_out_number import spelled_out_number
 from workings.answers.stated_numbers import VERBS_OF_THE_PAST, is_stated
 from workings.answers.states_a_result import (
@@ -103,6 +106,7 @@ _SECOND_VERB = re.compile(rf"[^=,]{{0,40}},?\s(?:and|while|whereas)\s(?:{VERBS_O
 _OPERAND = re.compile(r"(?:(?!\s(?:and|or)\s)[^=≈,;:.])*[=≈]")
 _OPERAND_OF = re.compile(r"\b(?:average|mean|sum|total|product|difference) (?:of|between) (?:[^\W\d_]+\s){0,2}\W?$",
                          re.IGNORECASE)
+_BREAKDOWN = re.compile(r"\s\([^()]*\)|:\s.*", re.DOTALL)
 _WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i)['’]d\b", re.IGNORECASE)
 # "plus $5 for Monday: $110": what all of it comes to.
 _SUMMED_UP = re.compile(r"[^\W\d_]:\s\W{0,3}$")
@@ -154,13 +158,13 @@ def _from_the_end(text: str, question: str, truncated: bool) -> Iterator[tuple[s
                 return
             if place and _is_supposition(sentence) and _said(told[place - 1], strict=True)[0] is not None:
                 continue
-            number, decided = _concluded(sentence, alone=len(sentence) == len(text.strip()))
+            number, decided = _concluded(sentence, question, alone=len(sentence) == len(text.strip()))
             # "Ben is 12. Ann is 16." says of Ben what is asked of him; "So Ann is 12." alone says nothing of him.
             of_another = of_another or (number is not None and is_of_another(sentence, question))
             if (of_another and not asks_about(sentence, question)) or (
-                    place and number and answers_before(told[place - 1], sentence, number, question)):
+                    place and decided and _is_remark(sentence, number or "", told[:place], question)):
                 continue
-            if number is not None or decided:
+            if decided:
                 yield sentence, _asked_for(sentence, question, number)
 
 
@@ -184,6 +188,8 @@ def _asked_for(sentence: str, question: str, said: str | None) -> str | None:
     if "=" in sentence and (clause := last_clause(sentence)) and "=" not in clause:  # "a / b = 12, so it fills 12 …"
         sentence = clause
     sentence = _prepared(sentence)
+    if said and (average := average_asked(sentence, _numbers(sentence)[0], question)):
+        return average
     if not question or (said and ("=" in sentence or in_two_units(said))):
         return said
     if states_no_result(sentence) or supposes_or_plans(sentence):
@@ -200,8 +206,16 @@ def _asked_for(sentence: str, question: str, said: str | None) -> str | None:
     return asked_for(sentence, numbers, question, said)
 
 
-def _concluded(sentence: str, *, alone: bool) -> tuple[str | None, bool]:
+def _is_remark(sentence: str, number: str, told: list[str], question: str) -> bool:
+    """Whether one of the sentences before it answers the question with a number, and this one says less of it."""
+    return any(answers_before(earlier, sentence, number, question) and _concluded(earlier, question, alone=False)[0]
+               for earlier in told[-3:])
+
+
+def _concluded(sentence: str, question: str, *, alone: bool) -> tuple[str | None, bool]:
     """The number of a sentence in digits or in words, and whether the sentence decides."""
+    if counted := _counted_in_words(sentence, question):
+        return counted, True
     digits = any(map(str.isdigit, sentence))
     concludes = not digits and (alone or is_conclusion(sentence))
     in_words = spelled_out_number(sentence if concludes else last_clause(sentence) or without_lead(sentence))
@@ -211,9 +225,19 @@ def _concluded(sentence: str, *, alone: bool) -> tuple[str | None, bool]:
     return _said(sentence, strict=not (is_conclusion(sentence) or last_clause(sentence))) if digits else (None, False)
 
 
+def _counted_in_words(sentence: str, question: str) -> str:
+    """The number in words of what a question counts, where a sentence says nearly all of its words; else empty.
+
+    Digits in brackets and behind a colon are parts of it.
+    """
+    if "=" in sentence or not says_question(sentence, question):
+        return ""
+    return spelled_out_number(without_reason(_BREAKDOWN.sub("", sentence)), lambda word: counts_asked(word, question))
+
+
 def _is_supposition(sentence: str) -> bool:
     """Whether a sentence says what would be: behind one that says what is, it is a remark."""
-    return _WOULD.search(sentence) is not None and "=" not in sentence and not is_conclusion(sentence)
+    return _WOULD.search(without_reason(sentence)) is not None and "=" not in sentence and not is_conclusion(sentence)
 
 
 def sentence_number(sentence: str) -> str | None:

@@ -96,6 +96,7 @@ def normal_form(text: str) -> str:
     """
     # The end of a matrix's row is no command for a space.
     text = re.sub(r"\s+", " ", _DELIMITERS.sub("", signs(text).replace("\\\\", "⏎")))
+    text = text.replace("{bmatrix}", "{pmatrix}")
     text = text.strip().strip("$").rstrip(".").strip()
     text = _SPACES.sub("", text)
     text = _FUNCTION.sub(r"\1", _TEXT.sub(r"\1", _TEXT.sub(r"\1", text)))

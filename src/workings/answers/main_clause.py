@@ -20,7 +20,7 @@ VERBS_ELSEWHERE = ("ist|sind|betragt|hat|haben|kostet|kosten|braucht|brauchen|be
 """What "is", "has", "remain" and "cost" are in German, Spanish, French, Italian and Portuguese, without accents."""
 _LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however)?,?\s*)(?P<lead>after|in|for|if"
                    r"|when|since|because|with|given|on|at"
-                   r"|from|to|as|during|over|within|by|out of|of|among|once|while|although|though|instead of"
+                   r"|from|to|as|during|over|within|by|out of|of|among|once|unlike|while|although|though|instead of"
                    r"|because of)\b(?:[^,:]|,(?=\d))*,\s+(?=\D)(?!(?P=lead)\b|or\b)",
                    re.IGNORECASE)
 # Of what a part is taken, which is worked out behind it: "80% of $50, which is $40".

@@ -38,6 +38,9 @@ _CLAUSES = re.compile(r"[,;]\s(?:while|whereas|but|although|though|even though|a
 # "Portuguese, not Spanish", "Ottawa rather than Toronto".
 _CONTRAST = re.compile(r"(?:,\snot|,?\s(?:rather than|instead of|unlike|as opposed to))\s.*", re.IGNORECASE | re.DOTALL)
 _EMPHASIZED = re.compile(r"(?P<mark>\*{1,3}|_)(?P<text>[^*_\n]{2,60}?)(?P=mark)(?!\w)")
+_BRACKETS = re.compile(r"\s*\([^()]*\)\W*$")
+# "The president who was shot in Dallas, Texas, in 1963 was John Fitzgerald Kennedy."
+_IS_NAMED = re.compile(rf"\b(?:is|was)\s(?P<name>{_NAME.pattern})\W*$")
 _FACT = re.compile(r"\b(?:who|whom|whose|which|what|where|name)\b", re.IGNORECASE)
 _OF_NO_WEIGHT = frozenset((
     "the", "and", "who", "whom", "whose", "which", "what", "where", "when", "did", "does", "was", "were", "are", "has",
@@ -75,8 +78,12 @@ def _stems(text: str) -> set[str]:
 
 
 def words_of(text: str) -> set[str]:
-    """The words of a text, spelt as `normalise_text` spells them."""
-    return set(re.findall(r"\w+", normalise_text(text)))
+    """The words of a text, spelt as `normalise_text` spells them, "Verdi's" as "Verdi"."""
+    return set(re.findall(r"\w+", _spelt(text)))
+
+
+def _spelt(text: str) -> str:
+    return re.sub(r"(?<=\w)['’]s\b", "", normalise_text(text))
 
 
 def names_expected_answer(given: str, expected: str, question: str) -> bool:
@@ -88,25 +95,48 @@ def names_expected_answer(given: str, expected: str, question: str) -> bool:
     False
     """
     # Before anything is spelt alike: most expected answers are numbers.
-    if not expected[:1].isupper() or any(map(str.isdigit, expected)) or len(given) > MAX_CHARACTERS:
+    if not expected[:1].isalpha() or any(map(str.isdigit, expected)) or len(given) > MAX_CHARACTERS:
         return False
-    wanted, said = normalise_text(expected).split(), normalise_text(given).split()
+    if expected[:1].islower():
+        return _is_emphasized(given, _spelt(expected).split(), question)
+    wanted, said = _spelt(expected).split(), _spelt(given).split()
     asked = words_of(question)
     # A letter is a choice, and one that is named may be one that is left out.
     if len("".join(wanted)) < MIN_LETTERS or len(asked) < MIN_WORDS:
         return False
-    if _is_short_for(said, wanted, asked) or _is_short_for(wanted, said, asked):
+    of_a_person = _PERSON.search(question) is not None
+    if _is_short_for(said, wanted, asked) or _is_short_for(wanted, said, asked) or (
+            of_a_person and said == without_rank(wanted)[-1:] and not set(said) <= asked):
         return True
     told = sentences(given.strip().rstrip("."))
     if len(told) != 1 or re.search(r"\bwould\b", told[0]):
         return False
     if compared := _COMPARES.match(told[0]):
         return (compared["how"].casefold() in asked and not HEDGED.search(compared[0])
-                and normalise_text(compared["name"]).split() == wanted)
+                and _spelt(compared["name"]).split() == wanted)
     name = _answer_in(told[0], question)
-    return bool(name) and (name == wanted or without_rank(name) == without_rank(wanted) or (
-        _PERSON.search(question) is not None and _holds(name, wanted))
+    return bool(name) and (_same_name(without_rank(name), without_rank(wanted)) or (
+        of_a_person and (_holds(name, wanted) or name == without_rank(wanted)[-1:]))
         or _is_short_for(name, wanted, asked) or _is_short_for(wanted, name, asked))
+
+
+def _is_emphasized(given: str, wanted: list[str], question: str) -> bool:
+    """Whether a sentence emphasizes the wanted words alone, or behind words of the question: Thai baht."""
+    told, asked = sentences(given.strip().rstrip(".")), words_of(question)
+    clause = without_lead(_CONTRAST.sub("", told[0])) if len(told) == 1 else ""
+    marked = [] if HEDGED.search(clause) else _EMPHASIZED.findall(clause)
+    if len(marked) != 1 or len(asked) < MIN_WORDS or set(wanted) <= asked:
+        return False
+    words = _spelt(_BRACKETS.sub("", marked[0][1])).split()
+    before, behind = words[:-len(wanted)], words[-len(wanted):]
+    return behind == wanted and all(any(
+        each.startswith(word) or each[:_SAME_STEM] == word[:_SAME_STEM] for each in asked) for word in before)
+
+
+def _same_name(one: list[str], other: list[str]) -> bool:
+    """Whether two names are the same, an initial for a name: John F. Kennedy, John Fitzgerald Kennedy."""
+    return one[-1:] == other[-1:] and len(one) == len(other) and all(
+        a == b or (1 in (len(a), len(b)) and a[0] == b[0]) for a, b in zip(one, other, strict=True))
 
 
 def _answer_in(sentence: str, question: str) -> list[str]:
@@ -124,7 +154,11 @@ def _answer_in(sentence: str, question: str) -> list[str]:
     if HEDGED.search(clause):
         return []
     marked = [match["text"] for match in _EMPHASIZED.finditer(clause) if not words_of(match["text"]) <= asked]
-    names = _unasked(marked[0] if len(marked) == 1 else without_emphasis(clause), asked)
+    if len(marked) == 1:
+        clause = marked[0]
+    elif (named := _IS_NAMED.search(clause)) is not None and not re.search(r"\b(?:and|while)\b", clause):
+        clause = named["name"]
+    names = _unasked(without_emphasis(clause), asked)
     return names[0] if names else []
 
 
@@ -153,7 +187,7 @@ def _unasked(sentence: str, asked: set[str]) -> list[list[str]]:
     sentence = _NATIONAL.sub(lambda word: word[0].lower(), sentence)
     found = []
     for name in _NAME.finditer(sentence):
-        words = normalise_text(name[0]).split()
+        words = _spelt(name[0]).split()
         if not name.start() and words and _BEGINS.fullmatch(words[0]):
             words = words[1:]
         if words and not set(words) <= asked:

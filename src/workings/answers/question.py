@@ -30,6 +30,7 @@ _MONEY = re.compile(r"money|dollar|\$|profit|salary|income|revenue|\b(?:price|co
                     r"|worth|raise)", re.IGNORECASE | re.DOTALL)
 _COINS = re.compile(r"how many (?:more )?(?:dollars|cents|euros|pesos)", re.IGNORECASE)
 _WORD = re.compile(r"#\d+|[^\W\d_]+")
+_WORD_OR_NUMBER = re.compile(r"\d+(?:[.,/]\d+)*%?|[^\W\d_]+")
 _NAME = re.compile(r"#\d+|\b(?![AI]\b|[A-Z]\s?=)[A-Z]\w*")
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
 _MONEY_UNIT = re.compile(r"[$€£]|\b(?:dollars?|cents?|euros?|pesos?)\b")
@@ -206,12 +207,34 @@ def is_of_another(sentence: str, question: str) -> bool:
     return subject[1] in _NAME.findall(question) and not names & _named(sentence)
 
 
+def says_question(sentence: str, question: str) -> bool:
+    """Whether a sentence says all words of a question, or all but one of five."""
+    asked = read_question(question[-MAX_QUESTION:])
+    words = asked.counted | asked.other
+    return len(words) > 1 and 5 * len(words & _words(sentence)) >= 4 * len(words)
+
+
 def answers_before(sentence: str, remark: str, said: str, question: str) -> bool:
-    """Whether a sentence says every word of a question, and the remark behind it, which says a number, none."""
+    """Whether a sentence says nearly every word of a question, and the remark behind it at most a third as many."""
     asked = read_question(question[-MAX_QUESTION:])
     words = asked.counted | asked.other
     kind = "$" in said or "dollar" in said if asked.money else bool(_words(said) & asked.counted)
-    return len(words) > 1 and not kind and words <= _words(sentence) and not _words(remark) & words
+    return not kind and says_question(sentence, question) and (
+        3 * len(words & _words(remark)) <= len(words & _words(sentence)))
+
+
+def telling_words(text: str) -> list[str]:
+    """The numbers of a text, and its words that say what it is about without their endings, in their order.
+
+    >>> telling_words("So 91 is divisible by the number 7.")
+    ['91', 'divisibl', '7']
+    """
+    return [_stem(word) for word in _WORD_OR_NUMBER.findall(text) if not _SILENT.fullmatch(word)]
+
+
+def counts_asked(word: str, question: str) -> bool:
+    """Whether a word is what a question counts."""
+    return _stem(word) in read_question(question[-MAX_QUESTION:]).counted
 
 
 def counts_otherwise(sentence: str, numbers: Sequence[NumberAt], at: int, question: str) -> bool:
@@ -250,6 +273,13 @@ def year_asked(sentence: str, said: str, question: str) -> str:
     if not _YEAR_ASKED.search(question[-MAX_QUESTION:]) or _YEAR.search(said):
         return ""
     return next((year[0] for year in _YEAR.finditer(sentence) if year[0] not in question), "")
+
+
+def average_asked(sentence: str, numbers: Sequence[NumberAt], question: str) -> str:
+    """Where a question asks for an average and a sentence adds one ("…, an average of 3.5"), that one; else empty."""
+    asked = read_question(question[-MAX_QUESTION:])
+    average = _AVERAGE.search(sentence) if _MEAN & (asked.counted | asked.other) else None
+    return next((number.text for number in numbers if number.end > average.end()), "") if average else ""
 
 
 def _behind(sentence: str, end: int) -> str:
@@ -304,7 +334,7 @@ def _named(text: str) -> frozenset[str]:
 def _stem(word: str) -> str:
     """A word without what English adds to its end: "saving" and "saves" are "sav", as "save" is."""
     word = _SAME.get(word.casefold(), word.casefold())
-    word = re.sub(r"(?<=..)(?:ing|ed|es|s|e|er)$" if len(word) > 3 else r"$", "", word)
+    word = re.sub(r"(?<=..)(?:ing|ed|es|(?<!s)s|e|ers?)$" if len(word) > 3 else r"$", "", word)
     return re.sub(r"(?<=..)([^aeiouls])\1$", r"\1", re.sub("i$", "y", word))
 
 
@@ -318,5 +348,7 @@ _WHEN = re.compile(r"(?:\W*(?:(?:right )?now|currently|today|at present|at the m
 _CHOOSING = frozenset(map(_stem, (
     "left", "total", "each", "more", "less", "fewer", "early", "late", "average", "highest", "lowest", "largest",
     "smallest", "longest", "shortest", "oldest", "youngest", "most", "least")))
+_AVERAGE = re.compile(r"[,;] (?:or |for |with )?an? (?:average|mean) of (?:about )?\W{0,3}"
+                      r"(?=\d[\d.]*+(?!,? and\b|, \d))")
 _MEAN = frozenset((_stem("average"),))
 _DIFFERENT = frozenset(map(_stem, ("more", "less", "fewer", "than", "exceed", "increase", "above", "below")))

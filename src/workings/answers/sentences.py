@@ -54,6 +54,7 @@ _ASIDE = re.compile(r"\b(?:for (?:comparison|reference)|by (?:comparison|the way
                     r"(?:be )?(?:written?|expressed?|stated?|write|rewritten)\b", re.IGNORECASE)
 # A whole line in brackets, and one that goes on with a reason: "(7 days later …)", "since 2^9 = 512".
 _REMARK = re.compile(rf"^{_MARKUP}(?:\((?=[^()]*[^\W\d_]{{3}})(?:[^()\s]+ ){{3,}}[^()]*\)\W*$|(?-i:since|because)\b"
+                     r"|where \W{0,3}\w(?:_\w)?\W{0,3} (?:is|denotes|represents) (?:an?|any|the)\b"
                      r"|(?i:that(?:['’]s| is) (?:the|in) (?:[a-z-]+ ){1,2}form)\b"
                      r"|[^=/\\]*\bno common (?:factors?|divisors?)\b[^=/\\]*$)")
 # A list that was not gone on with: "3. Choose the operation." and then "4.".
@@ -64,6 +65,12 @@ _CORRECTION = re.compile(r"^\W*(?:wait|actually|hmm|no|but|however|correction|so
 _DEFINITION = re.compile(r"(?!(?:Its|Their|His|Her|There)\b|.*\b(?:not|might|may|if)\b)"
                          r"(?:[^,;?]{2,80}\s(?:is|are|was|were)\s(?:(?:the|an?)\s|[A-Z\d*])"
                          r"|(?:[^,;?]{2,40},\s)?[Ii]t['’]s\s(?:an?\s)?[*A-Z])[^?]*$")
+# "Tin.", "The Pacific Ocean.": a name or a noun with what stands before it.
+_FEW_WORDS = re.compile(r"\W{0,3}(?:[^\W\d_][\w.'’-]{0,30}\s){0,3}[^\W\d_][\w'’-]{0,30}\W{0,3}\.\W{0,3}")
+_NO_NAME = re.compile(r"^\W*(?:sure|okay|ok|certainly|of course|absolutely|exactly|well|yes|no|true|false|hello|hi|hey"
+                      r"|thanks?|sorry|hmm|al(?:l )?right|i|we|it|this|that|there|let|step|first|here)\b"
+                      r"|\b(?:is|are|was|were|has|have|had|do|does|did|can|will|not|[a-z]+ed|[a-z]+ing|good|right|correct"
+                      r"|question|problem|point|answer|solution|explanation|note|one|job)\b", re.IGNORECASE)
 MAX_LINE = 2_000
 """Characters of a line that are looked at: its end."""
 MAX_LINES = 2_000
@@ -132,6 +139,16 @@ def bare_opening(lines: list[str]) -> str:
     """
     told = sentences(lines[0]) if len(lines) == 1 else []
     return _unchanged(told) if len(told) > 1 and re.fullmatch(r"\W*\d[\d,.]*\d\W*\.\W*", told[0]) else ""
+
+
+def named_opening(lines: list[str]) -> str:
+    """The first sentence of a text of one line where it is a few words without a verb, and the rest explains it; or "".
+
+    >>> named_opening(["Tin. The symbol Sn comes from the Latin word stannum."])
+    'Tin.'
+    """
+    told = sentences(lines[0]) if len(lines) == 1 else []
+    return _unchanged(told) if len(told) > 1 and _FEW_WORDS.fullmatch(told[0]) and not _NO_NAME.search(told[0]) else ""
 
 
 def explained_opening(lines: list[str], question: str) -> str:

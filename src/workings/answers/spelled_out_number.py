@@ -1,6 +1,7 @@
 """The number that a conclusion says in words and not in digits: "So she has thirty-eight stickers"."""
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 
 from workings.answers.circumstantial_numbers import CIRCUMSTANCE
@@ -19,8 +20,11 @@ _DOZEN = {("a", "dozen"): 12, ("one", "dozen"): 12, ("half", "a", "dozen"): 6}
 _WORD = re.compile(r"[^\W\d_]+")
 
 
-def spelled_out_number(sentence: str) -> str:
-    """The number that a conclusion without digits says in words behind a verb; empty where it says none or several."""
+def spelled_out_number(sentence: str, is_counted: Callable[[str], bool] = lambda word: False) -> str:
+    """The number that a conclusion without digits says in words behind a verb; empty where it says none or several.
+
+    Before a word that ``is_counted`` it needs no such verb.
+    """
     if any(map(str.isdigit, sentence)):
         return ""
     sentence = without_reason(re.split(r"\b(?:that is|i\.e\.),\s", sentence)[-1])
@@ -52,7 +56,7 @@ def spelled_out_number(sentence: str) -> str:
     of_them = behind == ["of", "them"] and said.endswith("there are")
     part_of = behind[:1] == ["of"] and not of_them and number.value.denominator == 1
     concluded = is_conclusion(sentence) and not CIRCUMSTANCE.search(f"{said} ") and not said.endswith(" of")
-    if part_of or not (not begin or _SAYS.search(said) or concluded):
+    if part_of or not (not begin or _SAYS.search(said) or concluded or any(map(is_counted, behind))):
         return ""
     return sentence[places[begin].start():places[begin + number.taken - 1].end()]
 

@@ -25,7 +25,8 @@ _COPULA = re.compile(r"\b(?:is|are|was|were|equals?|be|called|named|means|it's|i
                      r"|named |probably )*", re.IGNORECASE)
 HEDGED = re.compile(r"n['’]t\b|\b(?:not|never|whether|if|might|(?<!\d )may(?! \d)|maybe|perhaps|possibly|could"
                     r"|either|neither|or|unsure|unclear|doubt|unlikely"
-                    r"|think|guess|wrong|incorrect|false|except|unless|probably|hardly|no longer)\b", re.IGNORECASE)
+                    r"|think|guess|wrong|incorrect|false|except|unless|probably|hardly|no longer"
+                    r"|used to be)\b", re.IGNORECASE)
 """What a sentence says that does not assert, or denies."""
 _SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
 # "0.05 < 0.4 < 0.5", and "10-14 hours".
@@ -33,7 +34,7 @@ _CHAIN = re.compile(r"\W{0,3}[^<>=]+(?:(?:<[^<>=]+){2,}|(?:>[^<>=]+){2,})")
 _SPAN = re.compile(r"^(\d[\d.]*)\s?[-–]\s?(\d[\d.]*)(?=\s?[a-zA-Z%]|$)")
 _LASTING = re.compile(r"(?<![\d.,])\d[\d.,]*\s(?:second|minute|hour|day|week)s?(?=\W*$)")
 _ARROW = re.compile(r"\\(?:to|rightarrow|mapsto|longrightarrow)(?![a-zA-Z])|[→↦]")
-_NAME_BEFORE = re.compile(r"^(?:[A-Za-zθαβ](?:_\w|\([^()]*\))?(?:=|∈))+")
+_NAME_BEFORE = re.compile(r"^(?:(?:[A-Z]{1,3}|[a-zθαβ])(?:_\w|\([^()]*\))?(?:=|∈))+")
 _TIME = re.compile(r"(?<![\d:])\d{1,3} ?: ?\d{1,3}(?::\d\d)?(?: ?[ap]\.?m\b\.?)?(?![\d:])", re.IGNORECASE)
 """The time of a clock, or a ratio."""
 _HALF_SAID = re.compile(r"(?<![\d:])(\d{1,2}:\d\d) (?:(in the morning)|in the (?:afternoon|evening)|at night)\b",
@@ -47,7 +48,10 @@ _SUBJECT = re.compile(rf"{_NAME}(?=(?:{VERBS_OF_THE_PAST}|[a-z]{{2,}}ed|[a-z]{{2
                       r"(?:the|an?|our|your)\s)")
 # "Tokyo is the capital, and one of the largest cities": no second clause.
 _SECOND_CLAUSE = re.compile(r"\b(?:and(?! one of\b)|but|while|whereas|although|though|or|than)\b|;", re.IGNORECASE)
-_CONCEDED = re.compile(r", (?:although|though|even though)\b[^;]*$")
+# "The largest is Rome, and the second is Milan": what each of them is.
+_SECOND_SUBJECT = re.compile(r"(?:\s(?:and|while|whereas)|;)\s")
+# "…, although many think so", "…, when it was said that they could leave": it hedges nothing before it.
+_CONCEDED = re.compile(r", (?:(?:although|though|even though)\b[^;]*|(?:when|after|before|who|whose)\b[^,;]*)$")
 # "formulated by Isaac Newton in 1687", "on 4 July 1776".
 _WHEN = re.compile(r"(?<=[^\W\d_]{2}),? (?:in|on|around|during) (?:[^\W\d_]+ )?(?:\d\d?,? (?:[^\W\d_]+ )?)?\d{4}\W*$")
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|(?<!\*)\*[^*]+\*(?!\*)")
@@ -79,6 +83,8 @@ _LAST_DAY = re.compile(rf"\b(?:to|on|is|be|until|till) ({_MONTH.replace('?P<mont
 _DAY = re.compile(rf"\b({_MONTH.replace('?P<month>', '?:')} \d\d?)(?:st|nd|rd|th)\b")
 # "the Italian artist Leonardo da Vinci".
 _WHO = re.compile(r"^(?:the|an?)\s(?:[^\W\d_]+\s){0,3}?[a-z]+\s(?=[A-Z])")
+_LETTER = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])")
+_TERM = re.compile(r"[^\s+−-][^+−-]*")
 _FACTORS = re.compile(r"(?:\([^()]+\)(?:\^\d)?){2,}")
 # "Jane Austen (1775–1817)": no pair of numbers, and no argument of a function.
 _REMARK_BEHIND = re.compile(r"(?<=[^\W\d_]{2})\s+\([^(),=]*\)\W*$")
@@ -173,9 +179,10 @@ def variants(given: str) -> Iterator[str]:
     if bold := re.findall(r"\*\*([^*]+)\*\*", sentence):
         between = re.split(r"\*\*[^*]+\*\*", sentence)[1:-1]
         if all(re.fullmatch(r"[\s,]*(?:and)?\s*", each) for each in between):
-            yield ", ".join(bold)
+            yield _REMARK_BEHIND.sub("", ", ".join(bold))
     yield from _times(sentence)
-    if said := [*_COPULA.finditer(sentence)]:
+    said = [*_COPULA.finditer(sentence)]
+    if said and not _SECOND_SUBJECT.search(sentence, said[0].end(), said[-1].start()):
         yield sentence[said[-1].end():]
         yield re.split(r",\s(?:an?|the)\s", sentence[said[-1].end():])[0]
     yield re.split(r":\W{0,3}\s", sentence)[-1]
@@ -280,7 +287,10 @@ def value_of(given: str, expected: str) -> str:
     left, equals, right = exact.rpartition("=")
     # "x^2 + 3x = x(x + 3)" is the same in other words where one side is a product and the other a sum.
     rewritten = (_FACTORS.fullmatch(normal_form(left)) is None) != (_FACTORS.fullmatch(normal_form(right)) is None)
-    return right if equals and (names_a_value(plain(left)) or rewritten) else given
+    # So is a sum of as many terms or fewer, of the same letters: "2x + 3x - 4 = 5x - 4".
+    letters, others = (set(_LETTER.findall(side)) for side in (left, right))
+    simplified = letters == others != set() and len(_TERM.findall(left)) >= len(_TERM.findall(right)) > 1
+    return right if equals and (names_a_value(plain(left)) or rewritten or simplified) else given
 
 
 def _factors(formula: str) -> list[str]:

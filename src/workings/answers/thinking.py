@@ -18,6 +18,10 @@ _CLOSING = frozenset(map(str.casefold, _ENDS))
 # Control tokens that a tokenizer left in the text, and other marks around what is said.
 _CONTROL = re.compile(r"<\|\w{2,30}\|>|\[END FINAL RESPONSE\]|</?(?:conclusion|response|output|final_answer|result)>",
                       re.IGNORECASE)
+# Tokens that end a text or a turn: what follows belongs to another conversation.
+_ENDED = (r"<(?:\|(?:endoftext|end_of_text|im_end|eot_id|eot|end_of_turn|return)\|"
+          r"|eos|/s|end_of_turn|turn\||｜end▁of▁sentence｜)>")
+_BEFORE_END = re.compile(rf"(?:\s*+{_ENDED})*+(?P<said>.*?)(?P<end>{_ENDED}|\Z)", re.DOTALL)
 _NEXT_QUESTION = re.compile(r"\n\s*(?:###\s*(?:question|problem|instruction|input)\b"
                             r"|(?:question|q|problem|human|user|instruction)\s*\d{0,4}\s*:)", re.IGNORECASE)
 SHORT = 100
@@ -44,8 +48,11 @@ class AfterThinking:
 def said(text: str, *, truncated: bool = False, question: str = "") -> AfterThinking:
     """What stands behind the end of the thinking; where nothing does, what stands outside of it.
 
-    Thinking that was never ended is no answer. ``<reasoning>`` without its end is left out up to ``<answer>``.
+    Thinking that was never ended is no answer. ``<reasoning>`` without its end is left out up to ``<answer>``. A token
+    that ends the text or the turn ends what is said, and nothing before it was cut off.
     """
+    if (before_end := _BEFORE_END.match(text)) is not None:
+        text, truncated = before_end["said"], truncated and not before_end["end"]
     outside: list[str] = []
     start, thinking, ended = 0, False, False
     for mark in _MARK.finditer(text):

@@ -1,0 +1,100 @@
+"""Yes or no as a sentence implies it: "So the sun cannot be seen at night" where that is asked.
+
+The words of the question decide. A sentence that says all of them, in their order and of the same subject, says yes;
+one that says nearly all of them and denies says no. One that hedges or contrasts anything says neither.
+"""
+
+import re
+
+from workings.answers.latex import plain
+from workings.answers.main_clause import last_clause, without_lead
+from workings.answers.question import telling_words
+from workings.answers.sentences import corrects, is_conclusion, last_lines, sentences, without_reason
+from workings.answers.states_a_result import is_question
+
+MAX_SENTENCES = 40
+"""Last sentences of a text that are looked at."""
+MAX_CHARACTERS = 400
+"""Of a question and of a sentence; a longer one is compared with nothing."""
+_ASKS_WHETHER = re.compile(r"\bis it (?:possible|true|correct|the case)\b", re.IGNORECASE)
+# Of "the line y = 3x - 1" the words are "the line".
+_EQUATION = re.compile(r"\b\w{1,3}\s?=\s?(?:\b\d*[a-z]\b|[-+*/^()\d.\s]){1,40}")
+_HEDGES = re.compile(
+    r"\b(?:if|unless|whether|or|but|although|though|however|while|whereas|only|except|rather|instead|unlike|would|could|might"
+    r"|may|should|perhaps|maybe|possibly|probably|sometimes|often|usually|rarely|hardly|some|many|most|few|almost|nearly|less"
+    r"|think|thought|believed?|considered|says?|said|claim(?:s|ed)?|myth|misconception|wrong|false|incorrect|untrue|once"
+    r"|former(?:ly)?|used to|fails?|lacks?|without|neither|nor|either|impossible|unclear|depends"
+    r"|(?:not|no|never) (?:only|just|merely|necessarily|always|doubt|matter|longer|more|less|fewer)"
+    r"|far from|anything but)\b",
+    re.IGNORECASE)
+_DENIAL = re.compile(r"\b(?:not|cannot|never|no)\b|n['’]t\b", re.IGNORECASE)
+_POSSESSIVE = re.compile(r"\w['’]s\b")
+# "is not a fish but a mammal".
+_OTHER_CLAUSE = re.compile(r",\s(?:so|and)\s|,?\sbut\s|[;:]")
+# Words of no weight, and one of weight that others stand behind.
+_BETWEEN = r" (?:_ )*(?:[^_ ]\S* (?:_ )+)?"
+_ADVERB_FIRST = re.compile(r"^\W*[a-z]+ly(?: speaking)?,\s", re.IGNORECASE)
+
+
+def implied_truth(text: str, question: str) -> str | None:
+    """`yes` or `no` where the last sentence that says most words of a question implies it; None where it does not.
+
+    Sentences behind it may say something else, but neither conclude nor correct.
+
+    >>> implied_truth("So a triangle cannot have two right angles.", "Can a triangle have two right angles?")
+    'no'
+    >>> implied_truth("A tomato is a fruit, since it has seeds.", "Is a tomato a fruit?")
+    'yes'
+    >>> implied_truth("A tomato is a fruit only in botany.", "Is a tomato a fruit?")
+    """
+    asked = telling_words(_EQUATION.sub(" ", _ASKS_WHETHER.sub(" ", question)))
+    if len(set(asked)) < 2 or len(question) > MAX_CHARACTERS:
+        return None
+    told = [sentence for line in last_lines(text)[-MAX_SENTENCES:] for sentence in sentences(line)]
+    for sentence in reversed(told[-MAX_SENTENCES:]):
+        if 3 * len(set(asked) & set(telling_words(sentence))) >= 2 * len(set(asked)):
+            return _truth_of(without_reason(plain(sentence).replace("*", "")), question, asked)
+        if is_conclusion(sentence) or corrects(sentence) or is_question(sentence):
+            return None
+    return None
+
+
+def _truth_of(sentence: str, question: str, asked: list[str]) -> str | None:
+    denials = list(_DENIAL.finditer(sentence))
+    if len(denials) == 1:
+        at = denials[0].end()
+        sentence = sentence[:at] + _OTHER_CLAUSE.split(sentence[at:])[0]
+    if len(denials) > 1 or len(sentence) > MAX_CHARACTERS or is_question(sentence) or any(
+            hedge[0].casefold() not in question.casefold() for hedge in _HEDGES.finditer(sentence)):
+        return None
+    if denials:
+        return "no" if _is_denied(sentence, denials[0].end(), asked) else None
+    clause = without_lead(_ADVERB_FIRST.sub("", last_clause(sentence) or sentence))
+    # An adverb may stand anywhere in the sentence.
+    told = set(telling_words(sentence))
+    asked = [word for word in asked if not (word.endswith("ly") and word in told)]
+    same_subject = len(_POSSESSIVE.findall(clause)) <= len(_POSSESSIVE.findall(question)) and (
+        " and " not in clause or " and " in question)
+    return "yes" if same_subject and _is_asserted(re.split("[;:]", clause)[0], asked) else None
+
+
+def _is_denied(sentence: str, at: int, asked: list[str]) -> bool:
+    """Whether a sentence says four of five words of a question, all numbers, and behind the denial in their order."""
+    words, told, behind = set(asked), set(telling_words(sentence)), telling_words(sentence[at:])
+    return (5 * len(words & told) >= 4 * len(words) and behind[:1] != [] and behind[0] in words
+            and {word for word in words if word[0].isdigit()} <= told and in_order(behind, asked))
+
+
+def in_order(told: list[str], asked: list[str]) -> bool:
+    """Whether those of some words that a question says stand in its order."""
+    rest = iter(asked)
+    return all(word in rest for word in told if word in asked)
+
+
+def _is_asserted(clause: str, asked: list[str]) -> bool:
+    """Whether a clause begins with the first word of a question and says the others in their order.
+
+    Between two of them one more may stand, as in "lies on the line", but none that limits the second: "a dwarf planet".
+    """
+    told = " ".join("".join(telling_words(word)) or "_" for word in clause.split())
+    return re.match(rf"(?:_ )*{_BETWEEN.join(map(re.escape, asked))}(?!\S)", told) is not None
