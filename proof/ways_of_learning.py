@@ -42,7 +42,7 @@ from workings.publish.export import export_run
 from workings.record import jsonl
 from workings.record.reader import RunRecord
 from workings.runs.data.datasets import read_prompts
-from workings.runs.improve import SECONDS, ImproveRequest, improve
+from workings.runs.improve import TIMINGS_FILE, ImproveRequest, improve
 from workings.runs.quickstarts.quickstart import make_data, run_recipe
 from workings.runs.sample import sample_run
 from workings.runs.train import train
@@ -116,9 +116,9 @@ class Seed:
         path = self.folder / "recipes" / "iteration.yaml"
         path.write_text(self.recipe("quickstart", [*words, f"training.steps={steps}"]).written())
         out = self.folder / "iteration"
-        found = improve(str(path), out, asked=ImproveRequest(
+        found = improve(str(path), out, request=ImproveRequest(
             rounds=ROUNDS, prompts=str(prompts), samples=SAMPLES, all_rounds=True))
-        drawing = sum(row["seconds"] for row in jsonl.read(out / SECONDS)[0] if row["part"].startswith("samples/"))
+        drawing = sum(row["seconds"] for row in jsonl.read(out / TIMINGS_FILE)[0] if row["part"].startswith("samples/"))
         learned = sum(RunRecord.open(each.run).manifest.training_seconds for each in found.rounds[1:])
         return found.rounds[-1].run, drawing + learned
 

@@ -27,7 +27,7 @@ CHECK = "consistency.drawn_from"
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("improved")
     recipe = write_task(folder)
-    improve(str(recipe), folder / "out", asked=ImproveRequest(rounds=1, prompts=str(folder / "prompts.jsonl"),
+    improve(str(recipe), folder / "out", request=ImproveRequest(rounds=1, prompts=str(folder / "prompts.jsonl"),
                                                               all_rounds=True))
     return folder / "out"
 

@@ -23,7 +23,7 @@ def request(folder: Path, **changed) -> ImproveRequest:
 def test_a_held_out_item_among_the_prompts_is_refused(tmp_path):
     recipe = write_task(tmp_path)
     with pytest.raises(RequestError, match=r"8 of --prompts are held-out items as well: q100, q101, q102"):
-        improve(str(recipe), tmp_path / "out", asked=request(tmp_path, prompts=str(tmp_path / "items.jsonl")))
+        improve(str(recipe), tmp_path / "out", request=request(tmp_path, prompts=str(tmp_path / "items.jsonl")))
     assert not (tmp_path / "out").exists()
 
 
@@ -34,7 +34,7 @@ def test_a_held_out_item_among_the_prompts_is_refused(tmp_path):
 def test_a_recipe_that_cannot_be_improved_is_refused(tmp_path, word, said):
     more = ["rewards=[{scorer: answer}]", "batch.micro_batch=8"] if "grpo" in word else []
     with pytest.raises(RequestError, match=said):
-        improve(str(write_task(tmp_path)), tmp_path / "out", [word, *more], asked=request(tmp_path))
+        improve(str(write_task(tmp_path)), tmp_path / "out", [word, *more], request=request(tmp_path))
     assert not (tmp_path / "out").exists()
 
 
@@ -44,7 +44,7 @@ def test_a_recipe_that_cannot_be_improved_is_refused(tmp_path, word, said):
 ])
 def test_what_could_not_be_drawn_is_refused_before_anything_is_trained(tmp_path, changed, said):
     with pytest.raises(RequestError, match=said):
-        improve(str(write_task(tmp_path)), tmp_path / "out", asked=request(tmp_path, **changed))
+        improve(str(write_task(tmp_path)), tmp_path / "out", request=request(tmp_path, **changed))
     assert not (tmp_path / "out").exists()
 
 
@@ -57,11 +57,11 @@ def test_what_was_begun_does_not_go_on_with_other_data(tmp_path, monkeypatch, na
 
     monkeypatch.setattr("workings.runs.improve._Steps.all", stopped)
     with pytest.raises(Interrupted):
-        improve(str(recipe), tmp_path / "out", asked=request(tmp_path))
+        improve(str(recipe), tmp_path / "out", request=request(tmp_path))
     file = tmp_path / f"{name}.jsonl"
     file.write_text("".join(file.read_text().splitlines(keepends=True)[1:]))
-    with pytest.raises(RequestError, match=f"where something else was asked for: contents of {name}"):
-        improve(str(recipe), tmp_path / "out", asked=request(tmp_path))
+    with pytest.raises(RequestError, match=f"which is for another request: contents of {name}"):
+        improve(str(recipe), tmp_path / "out", request=request(tmp_path))
 
 
 def test_no_prompts(workings, tmp_path):
@@ -107,7 +107,7 @@ def test_a_round_a_control_and_a_further_round(workings, tmp_path):
     assert again == told
     refused = workings(*(word if word != "2" else "3" for word in words), check=False)
     assert refused.returncode == 2
-    assert "something else was asked for: samples" in refused.stderr
+    assert "which is for another request: samples" in refused.stderr
 
     # More rounds are made behind those that are there, and a control that had as long as all of them.
     seals = {run.path: (run.path / "SEAL.json").stat().st_mtime_ns for run in runs}
@@ -125,14 +125,14 @@ def test_a_round_a_control_and_a_further_round(workings, tmp_path):
 
 @pytest.mark.slow
 def test_what_was_killed_goes_on(tmp_path):
-    straight = improve(str(write_task(tmp_path)), tmp_path / "straight", asked=request(tmp_path, rounds=1))
+    straight = improve(str(write_task(tmp_path)), tmp_path / "straight", request=request(tmp_path, rounds=1))
     # As if killed between the seal of a run and its evaluation, and between drawing and training.
     shutil.copytree(tmp_path / "straight", tmp_path / "again")
     again = tmp_path / "again"
     shutil.rmtree(again / "runs" / "round_0" / "eval")
     shutil.rmtree(again / "runs" / "round_1")
     (again / "traces" / "round_1.jsonl").unlink()
-    told = improve(str(tmp_path / "recipe.yaml"), again, asked=request(tmp_path, rounds=1))
+    told = improve(str(tmp_path / "recipe.yaml"), again, request=request(tmp_path, rounds=1))
     assert told.as_json()["accuracies"] == straight.as_json()["accuracies"]
     weights = [next((out / "runs" / "round_1").glob("checkpoints/*/model.safetensors")).read_bytes()
                for out in (tmp_path / "straight", again)]
@@ -143,7 +143,7 @@ def test_what_was_killed_goes_on(tmp_path):
 def test_nothing_kept_ends_it(tmp_path):
     write_task(tmp_path)
     told = improve(str(tmp_path / "recipe.yaml"), tmp_path / "out", ["training.steps=1", "training.warmup_steps=0"],
-                   asked=request(tmp_path))
+                   request=request(tmp_path))
     assert told.stopped == "round 1: none of the samples was kept"
     assert len(told.rounds) == 1
     assert told.sentence == "No round was made: round 1: none of the samples was kept."
@@ -152,12 +152,12 @@ def test_nothing_kept_ends_it(tmp_path):
 @pytest.mark.slow
 def test_a_round_that_does_not_help_is_the_last(tmp_path):
     told = improve(str(write_task(tmp_path, engine="torch")), tmp_path / "out",
-                   asked=request(tmp_path, all_rounds=False, rounds=3))
+                   request=request(tmp_path, all_rounds=False, rounds=3))
     assert told.rounds[0].overall["mean"] == 1.0  # there is nothing left to improve
     assert len(told.rounds) == 2
     assert told.stopped.startswith("round 1 did not help: +0.0 points, 95 % interval")
     assert "left the model at 100.0 % right: +0.0 points" in told.sentence
     assert "the same command with --all-rounds" in told.text()
-    further = improve(str(tmp_path / "recipe.yaml"), tmp_path / "out", asked=request(tmp_path, rounds=3))
+    further = improve(str(tmp_path / "recipe.yaml"), tmp_path / "out", request=request(tmp_path, rounds=3))
     assert len(further.rounds) == 4
     assert "the same command with --rounds 4" in further.text()

@@ -191,8 +191,8 @@ def test_best_against_worst_as_long_as_scores_differ() -> None:
 
 
 def test_a_number_of_pairs_needs_a_rule_that_makes_some() -> None:
-    assert PairRule.asked(None, None) is None
-    assert PairRule.asked("best-worst", None) == PairRule()
-    assert PairRule.asked("right-wrong", 3) == PairRule(rule="right-wrong", most_per_prompt=3)
+    assert PairRule.from_options(None, None) is None
+    assert PairRule.from_options("best-worst", None) == PairRule()
+    assert PairRule.from_options("right-wrong", 3) == PairRule(rule="right-wrong", most_per_prompt=3)
     with pytest.raises(RequestError, match="--most-pairs 3 without --pairs"):
-        PairRule.asked(None, 3)
+        PairRule.from_options(None, 3)

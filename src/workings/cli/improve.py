@@ -47,7 +47,7 @@ def improve_command(
     from workings.runs.quickstarts.improve_quickstart import RECIPE, improve_quickstart
     from workings.samples.selection import Selection
 
-    asked = ImproveRequest(
+    request = ImproveRequest(
         rounds=rounds, prompts=prompts, samples=samples, temperature=temperature, all_rounds=all_rounds,
         # Without prompts `quickstart` brings its data, and the control is made unless somebody says no.
         control=not prompts if control is None else control,
@@ -55,9 +55,9 @@ def improve_command(
                             balance=balance))
     try:
         if prompts:
-            result = improve(recipe, out, overrides or (), asked=asked, say=say)
+            result = improve(recipe, out, overrides or (), request=request, say=say)
         elif recipe == RECIPE:
-            result = improve_quickstart(out, overrides or (), asked=asked, say=say)
+            result = improve_quickstart(out, overrides or (), request=request, say=say)
         else:
             raise RequestError("no --prompts", "questions with known answers, to draw completions of",
                                f"workings improve {recipe} --prompts ITEMS.jsonl --out {out}")

@@ -96,7 +96,7 @@ def sample_command(
         temperature=temperature, samples=samples, seed=seed, scorer=scorer,
         **recorded | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form))
     request = SampleRequest(
-        settings=settings, pairs=PairRule.asked(pairs, most_pairs),
+        settings=settings, pairs=PairRule.from_options(pairs, most_pairs),
         selection=Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most, prefer=prefer,
                             near_duplicates=near_duplicates, balance=balance))
     # Before a model is opened, because a bad line is found at once.

@@ -43,5 +43,5 @@ def select_command(
     unit = reselect(
         samples, out, Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most, prefer=prefer,
                                 near_duplicates=near_duplicates, balance=balance),
-        PairRule.asked(pairs, most_pairs))
+        PairRule.from_options(pairs, most_pairs))
     answer_with(unit, pairs is not None, as_json=as_json)

@@ -1,7 +1,7 @@
-"""Expert iteration: a model draws, what is right is kept, and the next model is trained from the first weights again.
+"""Expert iteration: samples a model, keeps right answers, and trains the next model on them from the first weights.
 
-Each round asks the model of the round before, keeps some of what it drew, adds that to the recipe's own traces and
-trains the recipe again, from where it always begins. Rounds are compared pair by pair on held-out items.
+Each round samples the model of the previous round, keeps some of the completions, adds them to the recipe's own traces
+and trains the recipe again from its first weights. Rounds are compared pair by pair on held-out items.
 Known as STaR (arXiv 2203.14465), rejection sampling fine-tuning (2308.01825) and ReST-EM (2312.06585).
 """
 
@@ -39,30 +39,30 @@ from workings.samples.selection import Selection
 from workings.samples.unit import SampleUnit
 from workings.scoring.items import Item
 
-"""What was asked for: the same command goes on only with the same request, or with more rounds."""
-SECONDS = "seconds.jsonl"
-"""A line for every part that was finished, with the seconds of the attempt that finished it."""
-TWO_RIGHT_ONES = Selection(keep="correct", most_per_prompt=2)
+"""File of the request: a command only continues the same request, or one with more rounds."""
+TIMINGS_FILE = "seconds.jsonl"
+"""A line for every finished part, with the seconds of the attempt that finished it."""
+TWO_RIGHT_SAMPLES = Selection(keep="correct", most_per_prompt=2)
 CONTROL = "control"
-"""The run that is shown the recipe's own traces for as long as all rounds took."""
+"""Name of the run that is trained on the recipe's own traces for as long as all rounds took."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImproveRequest:
-    """How rounds are made."""
+    """Settings of an improvement."""
 
     rounds: int
-    """After the start, at most."""
+    """Maximum number of rounds after the start."""
     prompts: str
-    """A file of items or of traces, or a shipped set: questions of which the answer is known."""
+    """A file of items or of traces, or a shipped set: questions with known answers."""
     samples: int = 4
-    """Completions of each question in each round."""
+    """Completions per question and round."""
     temperature: float = 1.0
-    """At which they are drawn."""
-    selection: Selection = TWO_RIGHT_ONES
-    """Which of them are kept."""
+    """Sampling temperature."""
+    selection: Selection = TWO_RIGHT_SAMPLES
+    """Rules by which samples are kept."""
     all_rounds: bool = False
-    """Go on after a round that did not help."""
+    """Continue after a round that did not help."""
     control: bool = False
     """Also train on the recipe's own traces for as long as all rounds took."""
 
@@ -73,7 +73,7 @@ class ImproveRequest:
 
 @dataclass(frozen=True)
 class ImproveFolder:
-    """Where everything of an improvement lies."""
+    """Paths of an improvement."""
 
     out: Path
 
@@ -82,42 +82,42 @@ class ImproveFolder:
         return self.out / "runs" / f"round_{number}"
 
     def samples(self, number: int) -> Path:
-        """What the model of the round before drew for a round, sealed."""
+        """The sealed samples for a round, from the model of the previous round."""
         return self.out / "samples" / f"for_round_{number}"
 
     def traces(self, number: int) -> Path:
-        """What a round is trained on."""
+        """The training traces of a round."""
         return self.out / "traces" / f"round_{number}.jsonl"
 
 
-def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, asked: ImproveRequest,
+def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, request: ImproveRequest,
             say: Callable[[str], None] = lambda text: None) -> ImproveResult:
-    """Improve a model by what it gets right itself, round by round, as long as a round helps.
+    """Improves a model by training on its own right answers, round by round, as long as a round helps.
 
-    A call that was killed is continued by the same call, and ends the same: finished runs and samples stay, an
-    unfinished run goes on after its last checkpoint. One that has ended goes on with more rounds.
+    A killed call is continued by the same call with the same result: finished runs and samples stay, an unfinished run
+    is resumed after its last checkpoint. A finished call is continued by one with more rounds.
 
     Args:
         recipe: imitates traces and has held-out items; each round trains it from the first weights.
         out: folder for all runs, samples and traces.
         overrides: ``key=value`` words.
-        asked: number of rounds, questions, what is drawn and kept.
-        say: told what begins and what came out.
+        request: number of rounds, questions, settings of sampling and selection.
+        say: prints progress and results.
 
     Raises:
         RequestError: the recipe does not fit, a question is also a held-out item, or ``out`` holds another request.
-        Interrupted: a signal asked to stop; the same call goes on.
+        Interrupted: a signal asked to stop; the same call continues.
         RecordError: a run failed.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
-    prompts = read_prompts(asked.prompts)
-    data = _checked_data(loaded, asked, prompts)
-    request = _open(out, loaded, asked, data.digests | _prompts_digest(asked.prompts))
-    # It lies in the folder, which exists from here on; a second call would write the same rounds.
+    prompts = read_prompts(request.prompts)
+    data = _checked_data(loaded, request, prompts)
+    recorded_request = _open(out, loaded, request, data.digests | _prompts_digest(request.prompts))
+    # Against a second call, which would write the same rounds. The folder exists from here on.
     lock = DirectoryLock(out)
     try:
-        atomic.write_json(out / REQUEST, request)  # from here on it asks for as many rounds as this call
-        steps = _Steps(ImproveFolder(out), loaded, asked, prompts, list(data.traces), say)
+        atomic.write_json(out / REQUEST, recorded_request)  # the number of rounds may have grown
+        steps = _Steps(ImproveFolder(out), loaded, request, prompts, list(data.traces), say)
         result = steps.all()
         write_result(result)
         return result
@@ -125,8 +125,8 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
         lock.release()
 
 
-def _checked_data(loaded: LoadedRecipe, asked: ImproveRequest, prompts: Sequence[Item]) -> RunData:
-    """The recipe's own data, when everything about the request was looked at that needs no device."""
+def _checked_data(loaded: LoadedRecipe, request: ImproveRequest, prompts: Sequence[Item]) -> RunData:
+    """The recipe's own data, after all checks of the request that need no device."""
     recipe = loaded.recipe
     if recipe.algorithm.name != "sft":
         raise RequestError(f"algorithm.name: {recipe.algorithm.name}", "sft: kept samples are traces to be imitated",
@@ -136,21 +136,21 @@ def _checked_data(loaded: LoadedRecipe, asked: ImproveRequest, prompts: Sequence
         raise RequestError("a recipe without evaluation.items", "held-out items, by which rounds are compared",
                            "evaluation.items=ITEMS.jsonl")
     questions = {prompt_digest(item.prompt) for item in data.items}
-    both = [item.id for item in prompts if prompt_digest(item.prompt) in questions]
-    if both:
-        raise RequestError(f"{len(both)} of --prompts are held-out items as well: {', '.join(both[:3])}",
-                           "questions that nothing is measured with", "another --prompts")
-    # The first round is drawn after a whole run was trained; what is wrong with it is said before that.
-    drawn = _sample_request(loaded, asked, 1)
-    drawn.selection.check(prompts, drawn.settings.form)
+    shared = [item.id for item in prompts if prompt_digest(item.prompt) in questions]
+    if shared:
+        raise RequestError(f"{len(shared)} of --prompts are held-out items as well: {', '.join(shared[:3])}",
+                           "questions that are not used for evaluation", "another --prompts")
+    # The first samples come after a whole training run; a wrong request is refused before that.
+    sample_request = _sample_request(loaded, request, 1)
+    sample_request.selection.check(prompts, sample_request.settings.form)
     return data
 
 
-def _sample_request(loaded: LoadedRecipe, asked: ImproveRequest, number: int) -> SampleRequest:
-    """What is drawn for a round, and what is kept of it."""
-    # Another seed each round, so that two models alike do not draw alike.
-    return SampleRequest(selection=asked.selection, settings=replace(
-        settings_of(loaded.recipe), temperature=asked.temperature, samples=asked.samples,
+def _sample_request(loaded: LoadedRecipe, request: ImproveRequest, number: int) -> SampleRequest:
+    """The request for the samples of a round."""
+    # Another seed each round, so that similar models do not give the same samples.
+    return SampleRequest(selection=request.selection, settings=replace(
+        settings_of(loaded.recipe), temperature=request.temperature, samples=request.samples,
         seed=loaded.recipe.seed + number))
 
 
@@ -159,54 +159,54 @@ def _prompts_digest(name: str) -> dict[str, str]:
     return {"prompts": file_digest(path)} if path.is_file() else {}  # a shipped set is the same each time
 
 
-def _open(out: Path, loaded: LoadedRecipe, asked: ImproveRequest, digests: dict[str, str]) -> dict[str, Any]:
-    """Make the folder, or see that the one which is there was made for the same request and the same data.
+def _open(out: Path, loaded: LoadedRecipe, request: ImproveRequest, digests: dict[str, str]) -> dict[str, Any]:
+    """Makes the folder, or checks that the existing one is for the same request and the same data.
 
-    Returns the request. How far it goes may be more than before: finished rounds are the same however many follow.
+    Returns the request for its file. The number of rounds may have grown: finished rounds do not depend on it.
     """
-    request = {"recipe": loaded.resolved(), **asdict(asked),
-               **{f"contents of {name}": digest for name, digest in digests.items()}}
+    recorded = {"recipe": loaded.resolved(), **asdict(request),
+                **{f"contents of {name}": digest for name, digest in digests.items()}}
     path = out / REQUEST
     if path.is_file():
         before = loads(path.read_bytes())
-        if asked.rounds < before["rounds"]:
-            raise RequestError(f"--rounds {asked.rounds} for {out}, where {before['rounds']} were asked for",
-                               f"as many or more: rounds that are there stay. {RESULT} has what each reached",
+        if request.rounds < before["rounds"]:
+            raise RequestError(f"--rounds {request.rounds} for {out}, where {before['rounds']} were asked for",
+                               f"as many or more: finished rounds stay. {RESULT} has their results",
                                f"--rounds {before['rounds']}, or another --out")
         further = {"rounds", *([] if before["all_rounds"] else ["all_rounds"])}
-        # Through JSON, as the other side came: a tuple would differ from the list that it was written as.
-        differing = sorted(key for key in {*before, *request} - further
-                           if before.get(key) != loads(line(request)).get(key))
+        # Through JSON, like the file: a tuple would differ from the list that it was written as.
+        differing = sorted(key for key in {*before, *recorded} - further
+                           if before.get(key) != loads(line(recorded)).get(key))
         if differing:
-            raise RequestError(f"--out {out}, where something else was asked for: {', '.join(differing)}",
-                               "the same request, to go on with it or with more --rounds, or another --out",
+            raise RequestError(f"--out {out}, which is for another request: {', '.join(differing)}",
+                               "the same request, to continue it, also with more --rounds, or another --out",
                                f"--out {out}-2")
-        return request
-    # What the demonstration has put there is its data.
+        return recorded
+    # The demonstration has made its data there.
     if out.exists() and {path.name for path in out.iterdir()} - {"data"}:
         raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", f"--out {out}-2")
     out.mkdir(parents=True, exist_ok=True)
-    atomic.write_json(path, request)
-    return request
+    atomic.write_json(path, recorded)
+    return recorded
 
 
 @dataclass(frozen=True)
 class _Steps:
-    """The parts of an improvement, each of which is skipped where it is finished."""
+    """The parts of an improvement; finished ones are skipped."""
 
     folder: ImproveFolder
     loaded: LoadedRecipe
-    asked: ImproveRequest
+    request: ImproveRequest
     prompts: list[Item]
-    own: list[Trace]
+    own_traces: list[Trace]
     say: Callable[[str], None]
 
     def all(self) -> ImproveResult:
         """Every round, and the control."""
         rounds = [Round(number=0, run=self._train(self.folder.run(0), []))]
         stopped = ""
-        for number in range(1, self.asked.rounds + 1):
-            kept = self._draw(number)
+        for number in range(1, self.request.rounds + 1):
+            kept = self._sample(number)
             if not kept:
                 stopped = f"round {number}: none of the samples was kept"
                 break
@@ -214,31 +214,31 @@ class _Steps:
             comparison = compare(rounds[-1].run, run)
             rounds.append(Round(number=number, run=run, samples=self.folder.samples(number), against_before=comparison))
             self.say(f"round {number}: {comparison.sentence}")
-            if comparison.verdict != "better" and not self.asked.all_rounds:
+            if comparison.verdict != "better" and not self.request.all_rounds:
                 stopped = f"round {number} did not help: {change_text(comparison)}"
                 break
         seconds = self._seconds()
         return ImproveResult(out=self.folder.out, rounds=tuple(rounds), stopped=stopped, seconds=seconds,
-                             control=self._control(rounds, seconds) if self.asked.control else None)
+                             control=self._control(rounds, seconds) if self.request.control else None)
 
-    def _draw(self, number: int) -> int:
-        """Sample for a round, and write down what it is trained on. Returns how many samples were kept."""
+    def _sample(self, number: int) -> int:
+        """Samples for a round and writes its training traces. Returns the number of kept samples."""
         unit = self.folder.samples(number)
         if not (unit / SEAL).is_file():
             before = self.folder.run(number - 1)
-            self.say(f"round {number}: {self.asked.samples} samples of each of {len(self.prompts):,} questions "
+            self.say(f"round {number}: {self.request.samples} samples of each of {len(self.prompts):,} questions "
                      f"from {before.name}")
             with self._timed(f"samples/{unit.name}"):
-                sample_run(before, self.prompts, unit, request=_sample_request(self.loaded, self.asked, number))
+                sample_run(before, self.prompts, unit, request=_sample_request(self.loaded, self.request, number))
         kept = self._fitting(SampleUnit.open(unit).kept)
         self.folder.traces(number).parent.mkdir(exist_ok=True)
-        # By every attempt anew: it follows from the sealed unit, so it is the same each time.
-        write_traces(self.folder.traces(number), [*self.own, *kept])
-        self.say(f"round {number}: learns from {len(kept):,} samples beside {len(self.own):,} traces")
+        # By every attempt: the file follows from the sealed unit, so it is the same each time.
+        write_traces(self.folder.traces(number), [*self.own_traces, *kept])
+        self.say(f"round {number}: trained on {len(kept):,} samples and {len(self.own_traces):,} traces")
         return len(kept)
 
     def _fitting(self, kept: Sequence[Trace]) -> list[Trace]:
-        """Those that give a row; a text may have more tokens when it is encoded than when it was drawn."""
+        """The samples that give a row; encoding may give a text more tokens than it was sampled with."""
         config, tokenizer = self.loaded.recipe.data, Tokenizer.load(self.folder.run(0) / TOKENIZER)
         template = ChatTemplate.for_config(config.template, tokenizer, config.reasoning)
         problems = dict(row_problems(kept, tokenizer, template, config))
@@ -248,33 +248,33 @@ class _Steps:
         return [trace for trace in kept if trace.id not in problems]
 
     def _words(self, number: int) -> list[str]:
-        """Overrides of a round's recipe. Paths start where those of the recipe do, so no record names a person's."""
+        """Overrides of a round's recipe. Paths are relative to the recipe's folder, so no record names a person's."""
         def seen_from_recipe(path: Path) -> str:
             return os.path.relpath(path.resolve(), self.loaded.base.resolve())
 
         words = [f"data.traces={seen_from_recipe(self.folder.traces(number))}"]
         if self.loaded.recipe.tokenizer == "train":
-            # That of the start: with a vocabulary of its own each round would be another model.
+            # The tokenizer of the start: with a vocabulary of its own each round would be another model.
             words.append(f"tokenizer={seen_from_recipe(self.folder.run(0) / TOKENIZER)}")
         return words
 
     def _train(self, run: Path, words: Sequence[str]) -> Path:
         """A sealed run with its evaluation. Raises `RecordError` where training failed."""
         if partial_path(run).exists():
-            # Killed while it was sealed: there is nothing to go on with.
+            # Killed while it was sealed: there is nothing to resume.
             recovery.finish_sealing(run)
         sealed = (run / SEAL).is_file()
         if not sealed or RunRecord.open(run).status != "complete":
             started = sealed or partial_path(run).exists()
             self.say(f"{run.name}: training")
             origin = self.loaded.origin.removeprefix("shipped:")
-            # The last word counts, so those of the round stand behind the person's own.
-            # Read again with these words, so that the record of the run names all of them.
+            # The last word counts, so the overrides of the round come after the user's own.
+            # Loaded again with these words, so that the record of the run names all of them.
             recipe = replace(load_recipe(origin, [*self.loaded.overrides, *words]), base=self.loaded.base)
             with self._timed(f"runs/{run.name}"):
                 training = train_and_evaluate(recipe, run, resume=started).training
             if training.status == "interrupted":
-                raise Interrupted(f"stopped while {run.name} was trained: the same command goes on")
+                raise Interrupted(f"stopped while {run.name} was trained: the same command continues")
             if training.status != "complete":
                 raise RecordError(f"{run}: {training.reason}")
         elif not (run / RECIPE_EVALUATION / SEAL).is_file():  # killed between the two
@@ -288,15 +288,15 @@ class _Steps:
         return path if path.is_file() else Path(name)
 
     def _control(self, rounds: Sequence[Round], seconds: float) -> Path:
-        """The recipe's own traces for as many seconds as all rounds took, by the seconds of a step of the start."""
-        first, made = RunRecord.open(rounds[0].run).manifest, len(rounds) - 1
+        """Trains on the recipe's own traces for as many seconds as all rounds took, by the start's seconds per step."""
+        first, count = RunRecord.open(rounds[0].run).manifest, len(rounds) - 1
         planned = self.folder.out / f"{CONTROL}.json"
         # One for fewer rounds had less time: it stays, and another is made beside it.
-        if planned.is_file() and loads(planned.read_bytes()).get("rounds", made) != made:
-            planned = planned.with_stem(f"{CONTROL}_{made}")
+        if planned.is_file() and loads(planned.read_bytes()).get("rounds", count) != count:
+            planned = planned.with_stem(f"{CONTROL}_{count}")
         # A control that was begun keeps its number of steps: seconds may have been added since.
         if not planned.is_file():
-            atomic.write_json(planned, {"rounds": made, "seconds": seconds, "steps": max(
+            atomic.write_json(planned, {"rounds": count, "seconds": seconds, "steps": max(
                 1, round(first.completed_steps * seconds / first.training_seconds))})
         steps = loads(planned.read_bytes())["steps"]
         run = self.folder.out / "runs" / planned.stem
@@ -307,14 +307,14 @@ class _Steps:
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
-        # Only what ends is written down: the seconds of an attempt that was killed are lost.
+        # Only finished parts are recorded: the seconds of a killed attempt are lost.
         started = time.perf_counter()
         yield
-        with (self.folder.out / SECONDS).open("ab") as file:
+        with (self.folder.out / TIMINGS_FILE).open("ab") as file:
             file.write(line({"part": part, "seconds": round(time.perf_counter() - started, 3)}))
 
     def _seconds(self) -> float:
-        """Of all parts but the control."""
-        path = self.folder.out / SECONDS
+        """Seconds of all parts except the control."""
+        path = self.folder.out / TIMINGS_FILE
         rows = jsonl.read(path)[0] if path.is_file() else []
         return float(sum(row["seconds"] for row in rows if not row["part"].startswith(f"runs/{CONTROL}")))

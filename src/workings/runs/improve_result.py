@@ -1,4 +1,4 @@
-"""What came of an improvement: accuracies by round, each round against the one before, the last against the first."""
+"""Result of an improvement: accuracy by round, each round against the previous one, the last against the first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,15 +26,15 @@ PAGE = "rounds.html"
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """One model, and what it was trained on."""
+    """A model of an improvement with its training samples."""
 
     number: int
     """0: the start."""
     run: Path
     samples: Path | None = None
-    """What it was trained on beside the recipe's traces; the start has none."""
+    """Samples that it was trained on, in addition to the recipe's traces; None for the start."""
     against_before: Comparison | None = None
-    """The model (B) against that of the round before (A)."""
+    """Comparison of this model (B) with that of the previous round (A)."""
 
     @cached_property
     def overall(self) -> dict[str, Any]:
@@ -43,14 +43,14 @@ class Round:
 
     @property
     def counts(self) -> Mapping[str, Any]:
-        """Of its samples: questions never, sometimes and always solved, how many were kept, and how many it learned."""
+        """Counts of its samples: questions never, sometimes and always solved; samples kept and trained on."""
         if self.samples is None:
             return {}
-        learned = sum(RunRecord.open(self.run).manifest.facts[DRAWN_FROM].values())
-        return {**loads((self.samples / SELECTION).read_bytes())["counts"], "learned": learned}
+        trained = sum(RunRecord.open(self.run).manifest.facts[DRAWN_FROM].values())
+        return {**loads((self.samples / SELECTION).read_bytes())["counts"], "learned": trained}
 
     def to_json(self) -> dict[str, Any]:
-        """An entry of `rounds`."""
+        """An entry of `rounds` in `improve --json`."""
         difference = self.against_before.to_json() if self.against_before else {}
         keys = ("delta", "delta_ci_low", "delta_ci_high", "p_value", "verdict")
         return {"round": self.number, "run": str(self.run), "accuracy": self.overall["mean"],
@@ -60,26 +60,26 @@ class Round:
 
 @dataclass(frozen=True, kw_only=True)
 class ImproveResult:
-    """All rounds that were made."""
+    """All rounds of an improvement."""
 
     out: Path
     rounds: tuple[Round, ...]
     stopped: str
-    """Why there are fewer rounds than were asked for; empty where there are as many."""
+    """Why there are fewer rounds than requested; empty if there are as many."""
     seconds: float
-    """Of training, sampling and evaluating, without the control."""
+    """Seconds of training, sampling and evaluation, without the control."""
     control: Path | None
-    """The run that was shown the recipe's own traces for as long."""
+    """The run that was trained on the recipe's own traces for as long; None without a control."""
 
     @cached_property
     def comparison(self) -> Comparison:
-        """The last round (B) against the start (A)."""
-        # With the start alone it is compared with itself, and the sentence says that no round was made.
+        """Comparison of the last round (B) with the start (A)."""
+        # The start alone is compared with itself, and the sentence says that no round was made.
         return compare(self.rounds[0].run, self.rounds[-1].run)
 
     @cached_property
     def against_control(self) -> Comparison | None:
-        """The last round (B) against the control (A)."""
+        """Comparison of the last round (B) with the control (A)."""
         return None if self.control is None else compare(self.control, self.rounds[-1].run)
 
     def as_json(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class ImproveResult:
 
     @property
     def sentence(self) -> str:
-        """What came out, whatever it is."""
+        """The result in one sentence."""
         first, last, difference = self.rounds[0], self.rounds[-1], self.comparison.difference
         if difference is None or len(self.rounds) == 1:
             return f"No round was made: {self.stopped}."
@@ -116,7 +116,7 @@ class ImproveResult:
         return f"{text}." + (f" Stopped: {self.stopped}." if self.stopped else "")
 
     def text(self, program: str = "workings") -> str:
-        """The finding, a table, and what to try next, for people."""
+        """The result, a table, and next commands, for people."""
         heads = ("round", "learned", "never", "sometimes", "always", "right", "change, 95 % interval")
         rows = [heads, *((str(row.name), *(f"{count:,}" if count >= 0 else "" for count in (
             row.learned, row.never, row.sometimes, row.always)), percent(row.accuracy), row.change)
@@ -133,7 +133,7 @@ class ImproveResult:
 
     @property
     def _further(self) -> list[str]:
-        """What makes the same command go on from here; nothing where there is nothing to learn from."""
+        """Commands that continue from here."""
         last = self.rounds[-1].number
         if not self.stopped:
             return [f"  the same command with --rounds {last + 1}, for one round more"]
@@ -143,7 +143,7 @@ class ImproveResult:
 
     @property
     def page(self) -> RoundsPage:
-        """What the page shows."""
+        """Contents of the page."""
         rows = [_row(str(each.number) if each.number else "start", each.overall, each.counts,
                      each.against_before) for each in self.rounds]
         if self.control is not None:
@@ -159,7 +159,7 @@ def _row(name: str, overall: Mapping[str, Any], counts: Mapping[str, Any], compa
         name=name, accuracy=overall["mean"], low=overall["ci_low"] if known else None,
         high=overall["ci_high"] if known else None,
         change=difference_text(difference, difference.p_value) if difference else "",
-        # -1 stands for "none were drawn", which 0 would not: of the start and of the control.
+        # -1 stands for "not sampled", which 0 would not: for the start and the control.
         **{key: int(counts.get(key, -1)) for key in ("learned", "never", "sometimes", "always")})
 
 
@@ -256,6 +256,6 @@ def _short(value: Any) -> str:
 
 
 def write_result(result: ImproveResult) -> None:
-    """Write `rounds.json` and the page, in place of earlier ones."""
+    """Writes `rounds.json` and the page, in place of earlier ones."""
     atomic.write_json(result.out / RESULT, result.as_json())
     write_rounds_page(result.out / PAGE, result.page)

@@ -1,1 +1,1 @@
-"""Completions that a model drew, to learn from: which are kept as traces, and which make preference pairs."""
+"""Samples of a model for training: which are kept as traces, and which make preference pairs."""

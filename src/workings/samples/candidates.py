@@ -1,4 +1,4 @@
-"""One drawn completion as a candidate to learn from, read from a line of a unit's predictions."""
+"""A sampled completion as a candidate for training, read from a line of a unit's predictions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from workings.scoring.items import UNSPECIFIED
 
 NO_TEXT, CUT_OFF, OTHER_FORM = "no text", "cut off", "another form"
 CONTROL, WHITE_SPACE = "control tokens", "white space at its ends"
-"""Why nothing can be learned from a completion, whatever its score."""
+"""Reasons why a completion cannot be trained on, whatever its score."""
 RIGHT = 1.0
 """The score of a right answer."""
 _LABELS = ("section", "category", "difficulty")
@@ -21,21 +21,21 @@ _LABELS = ("section", "category", "difficulty")
 
 @dataclass(frozen=True, kw_only=True)
 class SampleOrigin:
-    """What all samples of a unit have in common."""
+    """Origin of all samples of a unit."""
 
     form: str
-    """How the model writes reasoning and answer: one of `workings.data.traces.STYLES`."""
+    """Form of reasoning and answer: one of `workings.data.traces.STYLES`."""
     source: str
-    """Whose samples they are, with the beginning of the digest that proves it."""
+    """Name of the model, with the beginning of its digest."""
     drawn_from: str
-    """That digest: the root of the run that drew them, or one over its weights."""
+    """Digest of the model: the root of its run, or one over its weights."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "SampleOrigin":
-        """What a unit's ``eval_config.json`` says."""
+        """The origin in a unit's ``eval_config.json``."""
         model, root = config["model"], config["made_from"]
         name = model.get("run") or model.get("id") or "a model that was not described"
-        # Weights that no run trained have no root; the digest is then one over the digests of their files.
+        # Weights without a run have no root; the digest is then one over the digests of their files.
         digest = root if isinstance(root, str) else json_digest(model.get("weights", dict(model)))
         return cls(form=str(config["form"]), source=f"samples of {name} {digest[:16]}",
                    drawn_from=digest)
@@ -43,21 +43,21 @@ class SampleOrigin:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """One completion of a prompt with what was found out about it."""
+    """A completion of a prompt with its score and its problems."""
 
     prompt_id: str
     number: int
-    """Among the samples of its prompt, from 0."""
+    """Number among the samples of its prompt, from 0."""
     prompt: str
     text: str
     score: float
     seed: int
-    """What it was drawn from; -1 where it was not drawn."""
+    """Sampling seed; -1 for a greedy completion."""
     tokens: int
     labels: Mapping[str, Any]
-    """Section, category, difficulty and earlier turns of its item, where it names them."""
+    """Section, category, difficulty and earlier turns of its item, as far as it has them."""
     problem: str
-    """`NO_TEXT`, `CUT_OFF`, `CONTROL`, `WHITE_SPACE` or `OTHER_FORM`; empty where it can be learned from."""
+    """`NO_TEXT`, `CUT_OFF`, `CONTROL`, `WHITE_SPACE` or `OTHER_FORM`; empty if it can be trained on."""
     has_wrong_step: bool = False
     """Whether an equation in its reasoning does not hold."""
     steps: tuple[str, ...] = ()
@@ -71,22 +71,22 @@ class Candidate:
 
     @property
     def content(self) -> str:
-        """Reasoning and answer without the marks of the form, which all samples share."""
+        """Reasoning and answer without the markers of the form, which all samples share."""
         return "\n".join((*self.steps, self.answer))
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is a text that the model ended itself, and that a row can hold."""
+        """Whether the model ended it itself, and a row can hold it."""
         return self.problem in ("", OTHER_FORM)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Number, seed and score, as a trace or a pair says them."""
+        """Number, seed and score, as metadata of a trace or a pair."""
         return {"sample": self.number, **({"seed": self.seed} if self.seed >= 0 else {}), "score": self.score}
 
 
 def _earlier_turns(row: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Those of the item, which a line keeps among the keys that no score needs."""
+    """Earlier turns of the item, which a line has among the keys that no score needs."""
     extra = loads(row["item_extra"]) if isinstance(row.get("item_extra"), str) else {}
     try:
         return history_of(extra.get("history", []))
@@ -95,9 +95,9 @@ def _earlier_turns(row: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def sample_of(row: Mapping[str, Any], form: str) -> Candidate:
-    """The sample that a line of predictions holds, in a form (see `SampleOrigin`). Raises `RecordError`."""
+    """The sample of a line of predictions in a form (see `SampleOrigin`). Raises `RecordError`."""
     text = row["completion"]
-    # A record counts a sample under one reason only, so the first one that holds ends the search.
+    # A record counts a sample under one reason only, so the first one ends the search.
     problem, parts = "", None
     if not isinstance(text, str) or "completion_sha256" in row or "error" in row or not text.strip():
         text, problem = "", NO_TEXT
@@ -106,10 +106,10 @@ def sample_of(row: Mapping[str, Any], form: str) -> Candidate:
     # In a row such a token would end or forge a turn.
     elif row.get("control_tokens"):
         problem = CONTROL
-    # Chat templates take it away, and another text than the drawn one would be learned.
+    # Chat templates remove it, and another text than the sample would be trained on.
     elif text != text.strip():
         problem = WHITE_SPACE
-    # What does not come back from its parts to the letter would be another text than the one that was drawn.
+    # If the parts do not give back the text exactly, another text than the sample would be trained on.
     elif row["format_ok"] is not True or (parts := split_completion(text, form)) is None:
         problem = OTHER_FORM
     steps, answer = parts or ((), "")

@@ -1,4 +1,4 @@
-"""Draw completions of prompts and seal them, with those that are kept to learn from, as one unit."""
+"""Samples completions of prompts and seals them, with those that are kept for training, as one unit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from workings.evaluation.run import generation_job, score_and_seal
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.layout import SAMPLED
 from workings.samples.pairs import PairRule
-from workings.samples.selection import RIGHT_ONES, Selection
+from workings.samples.selection import RIGHT_SAMPLES, Selection
 from workings.samples.unit import SampleUnit, write_files
 from workings.scoring.items import Item
 
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleRequest:
-    """What is drawn, and what becomes of it."""
+    """Settings of sampling and selection."""
 
     settings: EvaluationSettings
-    """How many samples, temperature, seed, scoring, and the form that the model writes."""
-    selection: Selection = RIGHT_ONES
+    """Number of samples, temperature, seed, scoring, and the form of the model's answers."""
+    selection: Selection = RIGHT_SAMPLES
     pairs: PairRule | None = None
-    """None: no pairs are made."""
+    """Rules of preference pairs; None: no pairs."""
 
 
 def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request: SampleRequest,
            made_from: str | None, facts: Mapping[str, Any] | None = None) -> SampleUnit:
-    """Draw completions of all items, score them, keep some, and seal it all at ``out``.
+    """Samples completions of all items, scores them, keeps some, and seals everything at ``out``.
 
-    Sampling that was killed is continued by the same call; what is kept may be decided anew, for nothing is kept before
-    all is drawn.
+    Killed sampling is continued by the same call, also with other rules of selection, because samples are selected at
+    the end.
 
     Args:
-        session: the model that draws.
+        session: the model.
         items: the prompts with their expected answers.
-        out: where the unit will stand; must not exist.
-        request: what is drawn, what is kept of it, and which pairs are made.
-        made_from: root digest of the run whose checkpoint draws; None where there is no such run.
-        facts: what else is known of the model (id, revision, checkpoint).
+        out: path of the unit; must not exist.
+        request: settings of sampling and selection.
+        made_from: root digest of the model's run; None without a run.
+        facts: further facts about the model (id, revision, checkpoint).
 
     Raises:
-        RequestError: ``out`` exists, there are no items, or a setting or rule does not go with them.
+        RequestError: ``out`` exists, there are no items, or a setting or rule does not fit them.
     """
     request.selection.check(items, request.settings.form)
     work = generation_job(session, items, settings=request.settings, made_from=made_from, facts=facts)

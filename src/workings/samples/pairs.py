@@ -1,4 +1,4 @@
-"""Preference pairs of drawn completions: a better and a worse one of the same prompt."""
+"""Preference pairs of samples: a better and a worse completion of the same prompt."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,17 +15,17 @@ RULES = ("best-worst", "right-wrong")
 
 @dataclass(frozen=True, kw_only=True)
 class PairRule:
-    """How samples become pairs.
+    """Rules by which samples become pairs.
 
     The chosen one has ended and has the form of `SampleOrigin`; the rejected one has ended. A cut-off text would teach
-    where to end, which nobody drew.
+    an end that the model did not write.
     """
 
     rule: str = "best-worst"
     """`best-worst`: the best against the worst, the second best against the second worst, and so on; `right-wrong`:
     the first right one against the first that is not right, and so on."""
     most_per_prompt: int = 1
-    """Pairs of one prompt at most; no text is in two of them."""
+    """Maximum number of pairs per prompt; no text is in two of them."""
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -34,8 +34,8 @@ class PairRule:
             raise RequestError(f"pairs of a prompt: {self.most_per_prompt}", "at least 1")
 
     @classmethod
-    def asked(cls, rule: str | None, most_per_prompt: int | None) -> "PairRule | None":
-        """What options say; None without a rule. Raises `RequestError` for a number of pairs without one."""
+    def from_options(cls, rule: str | None, most_per_prompt: int | None) -> "PairRule | None":
+        """The rule of two options; None without a rule. Raises `RequestError` for a number of pairs without a rule."""
         if rule is None:
             if most_per_prompt is not None:
                 raise RequestError(f"--most-pairs {most_per_prompt} without --pairs, so that no pairs are made",
@@ -44,13 +44,13 @@ class PairRule:
         return cls(rule=rule) if most_per_prompt is None else cls(rule=rule, most_per_prompt=most_per_prompt)
 
     def to_json(self) -> dict[str, Any]:
-        """As it is recorded."""
+        """JSON values for the record."""
         return asdict(self)
 
 
 def make_pairs(prompts: Iterable[Sequence[Mapping[str, Any]]], rule: PairRule,
                origin: SampleOrigin) -> tuple[PreferencePair, ...]:
-    """Pairs of the samples of each prompt, in the prompts' order.
+    """Makes pairs of the samples of each prompt, in the prompts' order.
 
     Args:
         prompts: lines of predictions, the samples of one prompt after the other.
@@ -72,7 +72,7 @@ def _paired(rows: Sequence[Mapping[str, Any]], rule: PairRule, form: str) -> lis
     if rule.rule == "right-wrong":
         return list(zip([sample for sample in in_form if sample.is_right],
                         [sample for sample in ended if not sample.is_right], strict=False))
-    # Sorting keeps the order of drawing among equals. As long as the scores differ, no text is on both sides.
+    # Sorting keeps the sampling order among equals. As long as the scores differ, no text is on both sides.
     pairs = zip(sorted(in_form, key=lambda sample: -sample.score), sorted(ended, key=lambda sample: sample.score),
                 strict=False)
     return [(best, worst) for best, worst in pairs if best.score > worst.score]

@@ -1,4 +1,4 @@
-"""Choose once more among samples that were drawn: the same completions and scores, kept by other rules."""
+"""Selects again from a unit of samples: the same completions and scores, by other rules."""
 
 import shutil
 from pathlib import Path
@@ -15,40 +15,40 @@ from workings.samples.pairs import PairRule
 from workings.samples.selection import Selection
 from workings.samples.unit import SampleUnit, write_files
 
-CHOSEN = (KEPT, PAIRS, SELECTION)
-"""Files of a unit of samples that follow from its rules; all others are what was drawn."""
+SELECTED_FILES = (KEPT, PAIRS, SELECTION)
+"""Files of a unit that follow from its rules; all others follow from the samples."""
 
 
 def reselect(unit: Path, out: Path, selection: Selection, pairs: PairRule | None = None) -> SampleUnit:
-    """Seal a copy of a unit's completions at ``out``, with what these rules keep of them.
+    """Seals a copy of a unit's completions at ``out``, with the selection of these rules.
 
     Args:
-        unit: a sealed unit of samples; it stays as it is.
-        out: where the new one will stand; must not exist.
-        selection: what is kept.
-        pairs: which pairs are made; None: none.
+        unit: a sealed unit of samples; it does not change.
+        out: path of the new unit; must not exist.
+        selection: rules of the kept samples.
+        pairs: rules of preference pairs; None: no pairs.
 
     Raises:
-        RequestError: no unit of samples, ``out`` exists, or a rule does not go with the samples.
+        RequestError: no unit of samples, ``out`` exists, or a rule does not fit the samples.
         RecordError: a file of the unit is not the one that was sealed.
     """
-    drawn = SampleUnit.open(unit)
+    source = SampleUnit.open(unit)
     refuse_existing(out)
     partial = partial_unit_path(out)
     try:
         partial.mkdir(parents=True)
-    except FileExistsError:  # sampling that was interrupted keeps there what it drew
-        raise RequestError(f"--out {out}, beside which {partial} stands unfinished", "another --out",
+    except FileExistsError:  # interrupted sampling keeps its samples there
+        raise RequestError(f"--out {out}, beside which {partial} is unfinished", "another --out",
                            f"--out {out}-2, or remove {partial}") from None
     lock = DirectoryLock(partial)
     try:
-        for name, digest in parse_sums(read_plain(drawn.path / SUMS)).items():
-            if name not in CHOSEN:
-                shutil.copyfile(drawn.path / name, partial / name)
+        for name, digest in parse_sums(read_plain(source.path / SUMS)).items():
+            if name not in SELECTED_FILES:
+                shutil.copyfile(source.path / name, partial / name)
                 if file_digest(partial / name) != digest:
-                    raise RecordError(f"{drawn.path / name} is not the file that was sealed")
+                    raise RecordError(f"{source.path / name} is not the file that was sealed")
         write_files(partial, selection, pairs)
-        origin = parse_seal(read_plain(drawn.path / SEAL))["made_from"]
+        origin = parse_seal(read_plain(source.path / SEAL))["made_from"]
         seal_unit(partial, SAMPLED, "complete", origin if isinstance(origin, str) else None)
         out.parent.mkdir(parents=True, exist_ok=True)
         partial.rename(out)

@@ -1,4 +1,4 @@
-"""Which drawn completions are kept to learn from: a function of a unit's predictions and of a few rules."""
+"""Selects samples for training: a function of a unit's predictions and of a few rules."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,28 +20,28 @@ BALANCE = ("none", "difficulty", "solved")
 WRONG, NOT_THE_BEST, SAME_TEXT, NEAR_DUPLICATE = "wrong", "not the best", "same text", "near duplicate"
 WRONG_STEP = "wrong step"
 ENOUGH, CLASS_FULL = "enough of its prompt", "enough of its class"
-"""Why a sample is left out that could be learned from; the reasons before these stand in `candidates`."""
-PASSAGE = 3
-"""Words of a passage by which two texts are compared."""
+"""Reasons why a usable sample is left out; `candidates` has those of unusable ones."""
+PASSAGE_WORDS = 3
+"""Words of a passage, by which two texts are compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """By which rules samples are kept."""
+    """Rules by which samples are kept."""
 
     keep: str = "correct"
     """`correct`: right answers; `best`: the highest score of each prompt, where it is above 0; `all`."""
     valid_steps: bool = False
-    """Whether a sample with an equation that does not hold is left out, be its answer right or not."""
+    """Whether a sample with a wrong equation is left out, whatever its answer."""
     most_per_prompt: int = 0
-    """Kept samples of one prompt at most; 0: all."""
+    """Maximum number of kept samples per prompt; 0: all."""
     prefer: str = "first"
-    """Which of a prompt come first: `first` drawn, `shortest` or `longest` in tokens."""
+    """Which samples of a prompt are preferred: the `first`, the `shortest` or the `longest` in tokens."""
     near_duplicates: float = 1.0
-    """A sample more similar than this to a kept one of its prompt is left out; 1: only equal texts are."""
+    """A sample more similar than this to a kept one of its prompt is left out; 1: only equal texts are left out."""
     balance: str = "none"
-    """As many traces of each class: `difficulty` as items name it, or `solved`, by the share of right samples in
-    thirds (hard, medium, easy)."""
+    """Whether each class has the same number of traces: `difficulty` of the items, or `solved`, by the share of right
+    samples in thirds (hard, medium, easy)."""
 
     def __post_init__(self) -> None:
         for name, known in (("keep", KEEP), ("prefer", PREFER), ("balance", BALANCE)):
@@ -53,11 +53,11 @@ class Selection:
             raise RequestError(f"near_duplicates: {self.near_duplicates:g}", "a similarity from 0 to 1")
 
     def to_json(self) -> dict[str, Any]:
-        """As it is recorded."""
+        """JSON values for the record."""
         return asdict(self)
 
     def check(self, items: Iterable[Item], form: str) -> None:
-        """Raise `RequestError` for what could not be selected by these rules, before anything is drawn."""
+        """Raises `RequestError` if these rules cannot be applied; called before sampling."""
         if form not in STYLES:
             raise RequestError(f"samples in the form {form}",
                                f"one of {', '.join(STYLES)}: kept samples are traces, split into steps and answer",
@@ -67,7 +67,7 @@ class Selection:
                 _difficulty(item.id, item.difficulty)
 
 
-RIGHT_ONES = Selection()
+RIGHT_SAMPLES = Selection()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,41 +81,41 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """How often prompts were solved, and what became of the samples."""
+    """Counts of solved prompts, and of kept and left-out samples."""
 
     prompts: int
     never: int
-    """Prompts without a right sample."""
+    """Number of prompts without a right sample."""
     sometimes: int
     always: int
-    """Prompts whose samples are all right."""
+    """Number of prompts whose samples are all right."""
     with_kept: int
-    """Prompts of which a sample was kept."""
+    """Number of prompts with a kept sample."""
     samples: int
     kept: int
     left_out: Mapping[str, int]
-    """By reason."""
+    """Number of left-out samples by reason."""
     classes: Mapping[str, Mapping[str, int]]
-    """By class, where they were balanced: `found` and `kept`."""
+    """`found` and `kept` by class, if classes are balanced."""
 
     def to_json(self) -> dict[str, Any]:
-        """As it is recorded."""
+        """JSON values for the record."""
         return {**asdict(self), "left_out": dict(sorted(self.left_out.items())),
                 "classes": dict(sorted(self.classes.items())) or {"absent": "not balanced"}}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selected:
-    """What was kept, and why the rest was not."""
+    """Kept traces, and left-out samples with their reasons."""
 
     traces: tuple[Trace, ...]
-    """In the order of prompts and samples."""
+    """Kept samples in the order of prompts and samples."""
     left_out: tuple[LeftOut, ...]
     counts: Counts
 
 
 def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection, origin: SampleOrigin) -> Selected:
-    """Keep samples by these rules.
+    """Selects samples.
 
     Args:
         prompts: lines of predictions, the samples of one prompt after the other.
@@ -130,11 +130,11 @@ def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection,
     solved: Counter[str] = Counter()
     for rows in prompts:
         samples = [sample_of(row, origin.form) for row in rows]
-        # Over all samples, also those that nothing can be learned from: these counts are about the prompt.
+        # Over all samples, also unusable ones: these counts are about the prompt.
         right = sum(sample.is_right for sample in samples)
         solved["never" if not right else "always" if right == len(samples) else "sometimes"] += 1
         kind = _class_of(rows[0], right / len(samples), selection.balance)
-        reasons = _judge(samples, selection)
+        reasons = _reasons(samples, selection)
         kept += [(sample, kind) for sample, reason in zip(samples, reasons, strict=True) if not reason]
         left_out += [_left_out(sample, reason) for sample, reason in zip(samples, reasons, strict=True) if reason]
     kinds = Counter(kind for _, kind in kept)
@@ -152,17 +152,17 @@ def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection,
 
 
 def trace_of(sample: Candidate, origin: SampleOrigin) -> Trace:
-    """The trace whose completion is exactly the drawn text."""
+    """The trace whose completion is exactly the sample's text."""
     return Trace(id=f"{sample.prompt_id}/{sample.number}", prompt=sample.prompt, steps=sample.steps,
                  answer=sample.answer, source=origin.source,
                  metadata={**sample.facts, DRAWN_FROM: origin.drawn_from}, **sample.labels)
 
 
-def _judge(samples: Sequence[Candidate], selection: Selection) -> list[str]:
-    """Why each sample of one prompt is left out; empty texts for those that are kept."""
+def _reasons(samples: Sequence[Candidate], selection: Selection) -> list[str]:
+    """The reason why each sample of one prompt is left out; empty for kept ones."""
     reasons = [sample.problem for sample in samples]
     usable = [index for index, reason in enumerate(reasons) if not reason]
-    # Among usable ones: a better one that was cut off must not cost the prompt the best that it has.
+    # Among usable ones: a better sample that was cut off must not exclude the best usable one.
     best = max((samples[index].score for index in usable), default=0.0)
     for index in usable:
         score = samples[index].score
@@ -174,12 +174,12 @@ def _judge(samples: Sequence[Candidate], selection: Selection) -> list[str]:
             reasons[index] = WRONG_STEP
     sign = {"first": 0, "shortest": 1, "longest": -1}[selection.prefer]
     kept: list[Candidate] = []
-    # Sorting keeps the order of drawing among equals.
+    # Sorting keeps the sampling order among equals.
     for index in sorted((index for index in usable if not reasons[index]),
                         key=lambda index: sign * samples[index].tokens):
         sample = samples[index]
-        # Copies before the bound, so that the record calls a copy a copy also where the prompt has enough. Quadratic in
-        # the kept samples of one prompt; those of two prompts are never compared.
+        # Copies before the limit, so that the record counts a copy as a copy even if the prompt has enough. Quadratic
+        # in the kept samples of one prompt; samples of two prompts are never compared.
         if any(sample.text == other.text for other in kept):
             reasons[index] = SAME_TEXT
         # No similarity is above 1, so none is computed then.
@@ -195,19 +195,19 @@ def _judge(samples: Sequence[Candidate], selection: Selection) -> list[str]:
 
 def _balanced(kept: Sequence[tuple[Candidate, str]],
               counts: Mapping[str, int]) -> tuple[list[tuple[Candidate, str]], list[LeftOut]]:
-    """As many of each class as the smallest has; which of them, the digests of their ids decide."""
+    """Keeps as many of each class as the smallest has, chosen by the digests of their ids."""
     most = min(counts.values(), default=0)
-    # As good as a draw, and needs no seed: a verifier that has the predictions takes the same ones.
-    by_digest = sorted(kept, key=lambda one: bytes_digest(f"{one[0].prompt_id}/{one[0].number}".encode()))
+    # As good as a random choice, and needs no seed: a verifier with the predictions makes the same choice.
+    by_digest = sorted(kept, key=lambda pair: bytes_digest(f"{pair[0].prompt_id}/{pair[0].number}".encode()))
     taken: Counter[str] = Counter()
     full = set()
     for sample, kind in by_digest:
         taken[kind] += 1
         if taken[kind] > most:
             full.add((sample.prompt_id, sample.number))
-    places = [(sample.prompt_id, sample.number) in full for sample, _ in kept]
-    return ([one for one, out in zip(kept, places, strict=True) if not out],
-            [_left_out(one[0], CLASS_FULL) for one, out in zip(kept, places, strict=True) if out])
+    is_out = [(sample.prompt_id, sample.number) in full for sample, _ in kept]
+    return ([pair for pair, out in zip(kept, is_out, strict=True) if not out],
+            [_left_out(pair[0], CLASS_FULL) for pair, out in zip(kept, is_out, strict=True) if out])
 
 
 def _class_of(row: Mapping[str, Any], share: float, balance: str) -> str:
@@ -230,7 +230,7 @@ def _left_out(sample: Candidate, reason: str) -> LeftOut:
 
 
 def similarity(one: str, other: str) -> float:
-    """Share of their three-word passages that two texts have in common (Jaccard), from 0 to 1.
+    """Similarity of two texts from 0 to 1: the share of three-word passages in common (Jaccard).
 
     Case, white space and punctuation do not count; numbers do.
     """
@@ -244,4 +244,5 @@ def similarity(one: str, other: str) -> float:
 def _passages(text: str) -> frozenset[tuple[str, ...]]:
     # A text shorter than a passage is one passage by itself; a text without words has none.
     tokens = words(text)
-    return frozenset(tuple(tokens[at:at + PASSAGE]) for at in range(max(1, len(tokens) - PASSAGE + 1)) if tokens)
+    starts = range(max(1, len(tokens) - PASSAGE_WORDS + 1))
+    return frozenset(tuple(tokens[start:start + PASSAGE_WORDS]) for start in starts if tokens)

@@ -1,4 +1,4 @@
-"""The sealed unit of samples: an evaluation, and what was kept of it."""
+"""The sealed unit of samples: an evaluation with the selection of its samples."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,50 +23,50 @@ SCHEMA = "selection/1"
 NO_PAIRS = {"absent": "not asked for"}
 
 
-def files_of(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], config: Mapping[str, Any],
+def selection_files(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], config: Mapping[str, Any],
              selection: Selection, pairs: PairRule | None) -> dict[str, bytes]:
-    """What a unit of samples holds beside an evaluation, by name, from its predictions and the rules.
+    """The files of a unit that follow from predictions and rules, by name.
 
     Args:
-        read: gives the lines of predictions, those of one prompt after the other; called once or twice.
+        read: reads the lines of predictions, prompt by prompt; called once or twice.
         config: the unit's ``eval_config.json``.
-        selection: what is kept.
-        pairs: which pairs are made; None: none.
+        selection: rules of the kept samples.
+        pairs: rules of preference pairs; None: no pairs.
 
     Raises:
         RequestError: balanced by difficulty, and an item names none.
     """
     origin = SampleOrigin.of(config)
     selected = select(read(), selection, origin)
-    # `verify` makes these bytes again and compares them, so nothing in them may depend on when or where they were made.
+    # `verify` makes these bytes again and compares them, so they must not depend on time or machine.
     files = {KEPT: traces_bytes(selected.traces)}
-    made: Any = NO_PAIRS
+    pairs_json: Any = NO_PAIRS
     if pairs is not None:
-        made_pairs = make_pairs(read(), pairs, origin)
-        files[PAIRS] = pairs_bytes(made_pairs)
-        made = {**pairs.to_json(), "made": len(made_pairs)}
+        preference_pairs = make_pairs(read(), pairs, origin)
+        files[PAIRS] = pairs_bytes(preference_pairs)
+        pairs_json = {**pairs.to_json(), "made": len(preference_pairs)}
     files[SELECTION] = line({"schema": SCHEMA, "selection": selection.to_json(), "counts": selected.counts.to_json(),
-                             "pairs": made})
+                             "pairs": pairs_json})
     return files
 
 
 def write_files(folder: Path, selection: Selection, pairs: PairRule | None) -> None:
-    """Write these files beside complete predictions; what an earlier attempt left of them is replaced."""
-    # The other files are written over. This one is not where no pairs are asked for, and would be sealed as it lies.
+    """Writes these files beside complete predictions; those of an earlier attempt are replaced."""
+    # Without pairs this file is not written over, and the one of an earlier attempt would be sealed.
     (folder / PAIRS).unlink(missing_ok=True)
     config = read_json(folder / EVALUATION_CONFIG)
-    # Read from the file, so that memory holds what is kept and not every text that was drawn.
-    for name, data in files_of(lambda: read_predictions(folder / PREDICTIONS), config, selection, pairs).items():
+    # Read from the file, so that memory holds the kept samples and not all.
+    for name, data in selection_files(lambda: read_predictions(folder / PREDICTIONS), config, selection, pairs).items():
         atomic.write_bytes(folder / name, data)
 
 
 @dataclass(frozen=True)
 class SampleUnit(EvaluationRecord):
-    """A sealed unit of samples that is read; `workings verify` checks that it is true."""
+    """A sealed unit of samples; `workings verify` checks its contents."""
 
     @classmethod
     def open(cls, path: Path) -> "SampleUnit":
-        """The unit at a path. Raises `RequestError` where there is none."""
+        """Opens the unit at a path. Raises `RequestError` if there is none."""
         if unit_kind(path) != SAMPLED:
             raise RequestError(str(path), "the directory that `workings sample --out` wrote",
                                f"workings sample RUN --prompts FILE --samples K --temperature T --out {path}")
@@ -79,11 +79,11 @@ class SampleUnit(EvaluationRecord):
 
     @cached_property
     def pairs(self) -> tuple[PreferencePair, ...]:
-        """The preference pairs that were made; none where none were asked for."""
+        """The preference pairs; empty if none were requested."""
         return tuple(iterate_pairs(self.path / PAIRS)) if (self.path / PAIRS).is_file() else ()
 
     @cached_property
     def counts(self) -> Counts:
-        """How often prompts were solved, and what became of the samples."""
+        """Counts of solved prompts, and of kept and left-out samples."""
         counts = read_json(self.path / SELECTION)["counts"]
         return Counts(**{**counts, "classes": {} if "absent" in counts["classes"] else counts["classes"]})

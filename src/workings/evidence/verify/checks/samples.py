@@ -77,12 +77,12 @@ def selection(unit: Unit) -> Iterator[CheckFinding]:
        units=lambda record: record.samples, example="a wrong sample among those that were kept")
 def selected(unit: Unit) -> Iterator[CheckFinding]:
     """The kept samples and the pairs, made again to the byte; the counts."""
-    from workings.samples.unit import files_of
+    from workings.samples.unit import selection_files
     kept, pairs = _rules(unit)
     recorded = unit.json(SELECTION)
     prompts = [list(group) for _, group in groupby(unit.lines(PREDICTIONS), key=lambda row: row["id"])]
     try:
-        expected_files = files_of(lambda: prompts, unit.json(EVALUATION_CONFIG), kept, pairs)
+        expected_files = selection_files(lambda: prompts, unit.json(EVALUATION_CONFIG), kept, pairs)
     except RequestError as error:
         raise RecordError(f"{unit.tree_path(SELECTION)}: {error.given[:120]}") from None
     expected_counts = loads(expected_files.pop(SELECTION))
