@@ -299,6 +299,10 @@ STEPS: dict[str, tuple[Lie, str]] = {
                              "consistency.log"),
     "a peak that falls": (row(METRICS, 0, memory_bytes=9_000), "consistency.time_and_memory"),
     "forced": (put(MANIFEST, "facts.forced", True), "consistency.plan"),
+    "many processes": (put(MANIFEST, "facts.processes", 8), "consistency.facts"),
+    "a failure in the events": (rows(EVENTS, lambda found: [*found, {"kind": "failed", "reason": "at step 3",
+                                                                   "time": found[-1]["time"]}]),
+                                "consistency.status"),
     "a smoke run": (put(MANIFEST, "facts.smoke", True), "consistency.readme"),
 }
 EVALUATIONS: dict[str, tuple[Lie, str]] = {

@@ -23,7 +23,8 @@ IDS = [
     "integrity.names", "integrity.sealed", "integrity.missing", "integrity.extra", "integrity.sums",
     "integrity.checkpoints", "integrity.anchor", "form.json", "form.schema", "form.nulls", "form.placeholders",
     "content.plain", "content.secrets", "content.paths", "consistency.config", "consistency.status",
-    "consistency.device", "consistency.engine", "consistency.time_and_memory", "consistency.made_from",
+    "consistency.device", "consistency.engine", "consistency.facts", "consistency.time_and_memory",
+    "consistency.made_from",
     "consistency.evaluated_model",
     "consistency.plan", "consistency.steps", "consistency.losses", "consistency.finite", "consistency.supervision",
     "consistency.learning_rate", "consistency.checkpoints", "consistency.rows", "consistency.order",
@@ -84,12 +85,13 @@ def test_a_good_run_reaches_level_two(run: Path) -> None:
     assert {one.id for one in found.checks} == {"integrity.readable", *IDS}
     assert (found.level, found.failed) == (2, 0)
     assert verdicts(found, "not_checked") == {"integrity.anchor", "attestation.signature", "consistency.plan",
+                                                "consistency.facts",
                                                 "consistency.model", "consistency.tensors", "consistency.recipe",
                                                 "consistency.machine", "consistency.readme", "consistency.log",
                                                 "consistency.announced"}
     value = found.to_json()
     assert list(value)[:5] == ["level", "passed", "failed", "not_checked", "checks"]
-    assert (value["level"], value["passed"], value["not_checked"]) == (2, 40, 10)
+    assert (value["level"], value["passed"], value["not_checked"]) == (2, 40, 11)
     assert set(value["checks"][0]) == {"id", "level", "verdict", "text"}
     json.dumps(value, allow_nan=False)
     assert any("8 of 12 items right" in claim for claim in found.claims)
@@ -206,7 +208,8 @@ def test_no_list_of_attempts(run: Path) -> None:
     found = verify(run)
     assert found.level == 2
     assert verdicts(found, "not_checked") == {
-        "integrity.anchor", "consistency.attempts", "consistency.plan", "consistency.model", "consistency.tensors",
+        "integrity.anchor", "consistency.attempts", "consistency.plan", "consistency.facts", "consistency.model",
+        "consistency.tensors",
         "attestation.signature", "consistency.recipe", "consistency.machine", "consistency.readme", "consistency.log",
         "consistency.announced"}
 

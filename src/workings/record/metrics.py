@@ -38,6 +38,8 @@ class StepMetrics(BaseModel):
     """`Batches.digest` of the batch."""
 
 
+RIGHT, WRONG = "1", "0"
+"""An item's mark in `held_out_right`."""
 TIME_AND_MEMORY = ("seconds", "drawing_seconds", "memory_bytes", "memory_source")
 """Keys in which the lines of a resumed run may differ from those of one that was never stopped."""
 

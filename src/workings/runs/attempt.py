@@ -10,6 +10,8 @@ from typing import Any
 from workings.config.algorithms import Dpo
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import State
+from workings.evaluation.comparison.held_out_change import BEFORE, HeldOutChange, held_out_change
+from workings.evaluation.comparison.preference_change import PreferenceChange, preference_change
 from workings.evidence.run_readme import run_readme
 from workings.hardware.memory import byte_text
 from workings.models.weights import parameter_count
@@ -31,10 +33,9 @@ from workings.record.memory_use import memory_sentence
 from workings.record.progress import slow_operation
 from workings.record.storage import storage
 from workings.runs.create_or_resume import Start, create_run, progress_facts, resume_run
+from workings.runs.data.training_data import trained_item_ids
 from workings.runs.doctor import Examination
-from workings.runs.held_out_change import BEFORE, HeldOutChange, held_out_change, trained_item_ids
 from workings.runs.memory_check import MemoryWatch
-from workings.runs.preference_change import PreferenceChange, preference_change
 from workings.runs.prepare import TrainSetup
 from workings.runs.run_metadata import build_manifest, data_digests, reproduce_command, write_request
 from workings.runs.train_result import LoopSettings, TrainResult, first_and_last_reward
@@ -272,7 +273,8 @@ class Attempt:
         """The change of the held-out score, from the files: another process wrote the first lines of a resumed run."""
         if not self.settings.held_out_items:
             return None
-        return held_out_change(self.setup.data.items[:self.settings.held_out_items], self.start.writer.metrics(),
+        asked = self.setup.data.items[:self.settings.held_out_items]
+        return held_out_change([item.cluster for item in asked], self.start.writer.metrics(),
                                jsonl.read(self.start.writer.path(EVENTS))[0])
 
     def _preference_change(self) -> PreferenceChange | None:

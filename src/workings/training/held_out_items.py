@@ -11,11 +11,9 @@ from typing import Any, Protocol
 from workings.engines.base import Engine, State
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
+from workings.record.metrics import RIGHT, WRONG
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement
-
-RIGHT, WRONG = "1", "0"
-"""An item's mark in `held_out_right`."""
 
 
 class CompletionScorer(Protocol):

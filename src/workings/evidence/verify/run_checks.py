@@ -33,6 +33,7 @@ from workings.evidence.verify.checks import (
     rollouts,
     samples,
     improvement,
+    run_facts,
     step_log,
     readme_and_log,
 )
@@ -48,8 +49,8 @@ from workings.evidence.verify.unchecked_fields import unchecked_fields
 MODULES = (
     announced_evaluation, run_consistency, attempts, signatures, schemas, tensors, content, data_order,
     teacher_top_tokens, teacher_identity, sample_origin, evaluations, integrity, environment, notes, packs,
-    plan_file, preference_pairs, recipe_text, report_page, replays, rewards, rollouts, samples, improvement, step_log,
-    readme_and_log)
+    plan_file, preference_pairs, recipe_text, report_page, replays, rewards, rollouts, samples, improvement, run_facts,
+    step_log, readme_and_log)
 """Modules with checks."""
 # The bytes come first, then their form, then what they mean: a later group reads values that an earlier one vouches
 # for.

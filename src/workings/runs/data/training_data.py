@@ -1,6 +1,6 @@
 """Training data behind one interface: rows of traces or of pairs, or prompts whose completions are sampled."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
@@ -11,6 +11,7 @@ import numpy as np
 from workings.config.algorithms import Distill, RewardAlgorithm, RolloutAlgorithm, TraceDistill
 from workings.config.load import LoadedRecipe
 from workings.config.rewards import FileReward
+from workings.data.rows import prompt_digest
 from workings.engines.base import (
     AdapterEngine,
     Engine,
@@ -33,9 +34,10 @@ from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluatio
 from workings.rollouts.rollout import Rollout, RolloutShape
 from workings.runs.data.distillation_data import DistillationData, distillation_data
 from workings.runs.data.find_teacher import find_teacher
-from workings.runs.data.row_data import read_row_data
+from workings.runs.data.row_data import TraceData, read_row_data
 from workings.runs.data.teacher import LogProbFunction, Teacher
 from workings.runs.resolve import ResolvedRun
+from workings.scoring.items import Item
 from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.training.experience import Experience
 from workings.training.rollout_experience import Rewarder, RolloutEngine, RolloutExperience, RolloutSampler
@@ -279,3 +281,16 @@ def inspections_with_frozen_models(data: TrainingData, request: EngineRequest, d
     of_teacher = estimated_teacher(request_of_teacher, data.shapes()[0], mesh, device.platform)
     return with_teacher(request, request_of_teacher, mesh, inspections, of_teacher,
                         stays_loaded=isinstance(data, PromptData))
+
+
+def trained_item_ids(items: Sequence[Item], data: TrainingData) -> list[str]:
+    """Ids of held-out items whose question is in the training data as well: their answers measure nothing.
+
+    Questions are compared as `workings verify` compares them, which fails such a run.
+    """
+    if isinstance(data, PromptData):
+        digests = {prompt_digest(prompt.item.prompt) for prompt in data.prompts.prompts}
+    else:
+        assert isinstance(data, TraceData)  # the only other kind
+        digests = {digest for row in data.rows.rows for digest in (row.prompt_digest, *row.earlier_prompt_digests)}
+    return [item.id for item in items if prompt_digest(item.prompt) in digests]

@@ -45,11 +45,14 @@ def announced(unit: Unit) -> Iterator[CheckFinding]:
     # The first announcement counts: later ones could be written when the answers are known.
     announcement = next((row for row in run.events if row.get("kind") == ANNOUNCED), None)
     name = unit.path[len(run.path):].lstrip("/")
-    if name != RECIPE_EVALUATION or recipe is None or recipe.evaluation.items == "none" or not run.written_by_train:
-        yield not_checked("not announced before the first step: made afterwards, with items of somebody's choice",
-                          unit, blocking=False)
-        return
     config = unit.json_object(EVALUATION_CONFIG)
+    if name != RECIPE_EVALUATION or recipe is None or recipe.evaluation.items == "none" or not run.written_by_train:
+        if run.written_by_train and (problems := [*_later_problems(run, config), *_twin_problems(unit, config)]):
+            yield failed(join_first(problems), unit)
+        else:
+            yield not_checked("not announced before the first step: made afterwards, with items of somebody's choice",
+                              unit, blocking=False)
+        return
     problems = [*_settings_problems(config, recipe), *_model_problems(run, config)]
     linked, item_problems = _item_problems(run, unit, config, announcement, recipe)
     problems += item_problems
@@ -144,6 +147,46 @@ def _model_problems(run: Unit, config: dict[str, Any]) -> list[str]:
         pairs.append(("template.digest", _part(config, "template").get("digest"), template))
     return [f"{EVALUATION_CONFIG}: {name} is {str(recorded)[:40]!r}, the run's is {str(of_run)[:40]!r}"
             for name, recorded, of_run in pairs if not same_json(recorded, of_run)]
+
+
+def _later_problems(run: Unit, config: dict[str, Any]) -> list[str]:
+    """What an evaluation that was made later says of its model, against the run around it: name, step and template.
+
+    The machine and the version may be others than those that trained.
+    """
+    model, template = config.get("model"), _part(config, "template")
+    problems = []
+    if isinstance(model, dict) and not is_absent(model):
+        name, step = model.get("run"), model.get("step")
+        if name != run.manifest.name:
+            problems.append(f"{EVALUATION_CONFIG}: model.run is {str(name)[:40]!r}, the run's is {run.manifest.name!r}")
+        if type(step) is not int or not 0 <= step <= run.manifest.completed_steps:
+            problems.append(f"{EVALUATION_CONFIG}: model.step is {str(step)[:20]}, the run took "
+                            f"{run.manifest.completed_steps}")
+    digest = _template_digest(run, str(template.get("name")))
+    if digest and digest != template.get("digest"):
+        problems.append(f"{EVALUATION_CONFIG}: the template {template.get('name')} has another digest")
+    return problems
+
+
+TWIN = ("model", "items", "decoding", "engine", "template")
+"""Keys of an evaluation that decide its answers."""
+
+
+def _twin_problems(unit: Unit, config: dict[str, Any]) -> list[str]:
+    """On a CPU one model answers the same items greedily with the same texts, however often it is asked."""
+    engine = _part(config, "engine")
+    if engine.get("platform") != "cpu" or _part(config, "decoding").get("temperature") != 0:
+        return []
+    others = [other for other in unit.record.measurements if other is not unit and other.parent is unit.parent]
+    for other in others:
+        twin = other.json_object(EVALUATION_CONFIG)
+        if all(same_json(config.get(key), twin.get(key)) for key in TWIN):
+            texts = [[(row.get("id"), row.get("completion")) for row in each.lines(PREDICTIONS)]
+                     for each in (unit, other)]
+            if texts[0] != texts[1]:
+                return [f"the same model gave other answers to the same items in {other.title}"]
+    return []
 
 
 def _template_digest(run: Unit, name: str) -> str:

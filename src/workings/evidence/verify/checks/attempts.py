@@ -1,6 +1,7 @@
 """Level 1: the list of attempts beside a run names its start, and no earlier line was removed."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from workings.record.values import is_absent
 
 STARTS = ("started", "resumed")
 """Kinds of events with which a run starts or resumes."""
+LISTED_BEFORE = timedelta(hours=1)
+"""A start is listed just before the run's folder is made, which a slow disk may take long for."""
 
 
 @record_check("consistency.attempts", level=1,
@@ -95,7 +98,10 @@ def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str,
     named = [row[ATTEMPT] for row in unit.events if ATTEMPT in row and not is_absent(row[ATTEMPT])]
     problems = [f"{ATTEMPTS} lacks or changed a line that the run's events name: {join_first([str(name)[:16] + '…'])}"
                 for name in named if name not in lines]
-    problems += _order_problems(unit, lines) if unit.written_by_train else []
+    if unit.written_by_train:
+        problems += _order_problems(unit, lines)
+        problems += _named_problems(unit, [(row, lines[str(row.get(ATTEMPT))]) for row in unit.events
+                                           if row.get("kind") in STARTS and str(row.get(ATTEMPT)) in lines])
     # A run that went on with another batch or mesh has another recipe in its earlier lines, which its events name.
     starts = [moment(str(row.get("started_at"))) for row in listed
               if "started_at" in row and (row in same or line_digest(row) in named)]
@@ -113,6 +119,8 @@ def _order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> list[str]:
               if (line := lines.get(str(row.get(ATTEMPT))))]
     problems = [f"an event of {at} names the start that is listed at {start}" for at, start in listed
                 if at < start - CLOCK_SLACK]
+    problems += [f"an event of {at} names the start that is listed at {start}, long before it" for at, start in listed
+                 if at > start + LISTED_BEFORE]
     problems += [f"the start that is listed at {start} stands behind an event of {at}"
                  for (at, _), (_, start) in pairwise(listed) if start < at - CLOCK_SLACK]
     names = [str(row[ATTEMPT]) for row in starts if ATTEMPT in row and not is_absent(row[ATTEMPT])]
@@ -120,6 +128,18 @@ def _order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> list[str]:
         problems.append("two of its starts name one line of the list")
     if 0 < len(starts) - sum(ATTEMPT in row for row in starts) < len(starts):
         problems.append("some of its starts name their line of the list, and others do not")
+    return problems
+
+
+def _named_problems(unit: Unit, starts: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]:
+    """What the lines that the run's starts name say otherwise than the run: each event with its line."""
+    problems = []
+    for event, line in starts:
+        problems += [f"{ATTEMPTS} lists a start of {key} {str(line[key])[:40]!r}, the run is of {ours!r}"
+                     for key, ours in (("run", unit.manifest.name), ("recipe", unit.manifest.recipe))
+                     if key in line and line[key] != ours]
+        if event.get("kind") == "resumed" and line.get("resume", True) is not True:
+            problems.append(f"{ATTEMPTS} lists a new start where the run was resumed")
     return problems
 
 

@@ -66,6 +66,9 @@ _MANIFEST = (
     checked("facts.row_index", "consistency.rows", "the row index, whole", only_with_file="data/rows.jsonl"),
     partly("facts.smoke", "consistency.recipe", "a run that is said to be no smoke run gives its recipe again"),
     checked("facts.drawn_from.*", "consistency.drawn_from", "the samples that it names"),
+    checked("facts.processes", "consistency.facts", "what the checks of the devices say"),
+    checked("facts.preferences.*", "consistency.facts", "computed again from the metrics"),
+    checked("facts.held_out.*", "consistency.facts", "computed again from metrics and events"),
     unchecked("facts.*", CODE),
 )
 _METRICS = (

@@ -6,13 +6,9 @@ from math import ceil
 from statistics import fmean
 from typing import Any
 
-from workings.data.rows import prompt_digest
 from workings.evaluation.comparison.paired import PairedDifference, paired_values, points
 from workings.evaluation.statistics.intervals import Interval
-from workings.runs.data.row_data import TraceData
-from workings.runs.data.training_data import PromptData, TrainingData
-from workings.scoring.items import Item
-from workings.training.held_out_items import RIGHT
+from workings.record.metrics import RIGHT
 
 BEFORE = "held_out_before"
 """Kind of the event that holds the score before the first step."""
@@ -62,12 +58,12 @@ class HeldOutChange:
                 **self.difference.to_json()}
 
 
-def held_out_change(items: Sequence[Item], lines: Sequence[Mapping[str, Any]],
+def held_out_change(clusters: Sequence[str], lines: Sequence[Mapping[str, Any]],
                     events: Sequence[Mapping[str, Any]]) -> HeldOutChange | None:
     """The change over a run, from its record; None without rewards, or with only one evaluation.
 
     Args:
-        items: the held-out items in their order.
+        clusters: of the held-out items, in their order; at least as many as were asked.
         lines: metrics lines of the run.
         events: of the run; the first evaluation is there, because it belongs to no step.
     """
@@ -85,20 +81,7 @@ def held_out_change(items: Sequence[Item], lines: Sequence[Mapping[str, Any]],
     return HeldOutChange(
         reward_before=fmean(rewards[:part]), reward_after=fmean(rewards[-part:]), step_before=first_step,
         step_after=last_step, difference=paired_values(_scores(first), _scores(last),
-                                                       [item.cluster for item in items[:len(first)]]))
-
-
-def trained_item_ids(items: Sequence[Item], data: TrainingData) -> list[str]:
-    """Ids of held-out items whose question is in the training data as well: their answers measure nothing.
-
-    Questions are compared as `workings verify` compares them, which fails such a run.
-    """
-    if isinstance(data, PromptData):
-        digests = {prompt_digest(prompt.item.prompt) for prompt in data.prompts.prompts}
-    else:
-        assert isinstance(data, TraceData)  # the only other kind
-        digests = {digest for row in data.rows.rows for digest in (row.prompt_digest, *row.earlier_prompt_digests)}
-    return [item.id for item in items if prompt_digest(item.prompt) in digests]
+                                                       clusters[:len(first)]))
 
 
 def _scores(marks: str) -> list[float]:

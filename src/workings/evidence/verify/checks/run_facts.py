@@ -1,0 +1,75 @@
+"""Level 1: facts of a manifest that follow from the log of the run: changes over it, and its processes."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from workings.evidence.verify.checks.data_order import learns_from_pairs
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import check, every_run, finding_from, only_if_written_by_train, same_json
+from workings.evidence.verify.result import CheckFinding
+from workings.record.layout import DEVICE_CHECKS, MANIFEST, PREDICTIONS, RECIPE_EVALUATION
+
+HELD_OUT, PREFERENCES, PROCESSES = "held_out", "preferences", "processes"
+"""Facts that this check computes again."""
+FROM_CLUSTERS = ("sentence", "delta_ci_low", "delta_ci_high", "p_value", "mcnemar_p", "method",
+                 "minimum_detectable_effect", "no_interval", "reason")
+"""Keys of the change of a held-out score that depend on which items share a cluster."""
+
+
+@check("consistency.facts", level=1, title="changes over a run are those of its log", units=every_run,
+       precondition=only_if_written_by_train,
+       example="a larger gain on held-out items in the manifest than metrics and events have")
+def facts(unit: Unit) -> Iterator[CheckFinding]:
+    """Held-out score, preferences and number of processes against metrics, events and the checks of the devices."""
+    manifest = unit.manifest
+    recorded, problems, compared = manifest.facts, [], []
+    if PROCESSES in recorded and unit.has(DEVICE_CHECKS):
+        compared.append(PROCESSES)
+        seen = unit.json_object(DEVICE_CHECKS).get(PROCESSES, recorded[PROCESSES])
+        problems += [] if same_json(seen, recorded[PROCESSES]) else [
+            f"{MANIFEST} says {recorded[PROCESSES]} processes, {DEVICE_CHECKS} {seen}"]
+    if learns_from_pairs(unit):
+        from workings.evaluation.comparison.preference_change import preference_change
+
+        compared.append(PREFERENCES)
+        beta = manifest.config_snapshot["algorithm"]["beta"]
+        preferred = preference_change(unit.metrics, beta)
+        problems += _differences(PREFERENCES, recorded.get(PREFERENCES), preferred.facts() if preferred else None)
+    clusters = _clusters(unit)
+    asked = max((len(str(line["held_out_right"])) for line in (*unit.metrics, *unit.events)
+                 if "held_out_right" in line), default=0)
+    if HELD_OUT in recorded or asked:
+        # Here, because it brings NumPy, which no other check of this level needs.
+        from workings.evaluation.comparison.held_out_change import held_out_change
+
+        compared.append(HELD_OUT)
+        known = len(clusters) >= asked
+        change = held_out_change(clusters if known else [str(number) for number in range(asked)], unit.metrics,
+                                 unit.events)
+        expected = change.facts() if change else None
+        problems += _differences(HELD_OUT, recorded.get(HELD_OUT), expected, () if known else FROM_CLUSTERS)
+    if compared:
+        yield finding_from(problems, f"{', '.join(compared)}, computed again", unit)
+
+
+def _clusters(unit: Unit) -> list[str]:
+    """The clusters of the run's evaluation items in their order; empty where the run has no such evaluation."""
+    path = unit.tree_path(RECIPE_EVALUATION)
+    evaluation = next((other for other in unit.record.evaluations if other.path == path), None)
+    if evaluation is None:
+        return []
+    # One line for each sample of an item; the first names it.
+    items = {str(row["id"]): str(row.get("cluster", row["id"])) for row in evaluation.lines(PREDICTIONS)}
+    return list(items.values())
+
+
+def _differences(name: str, recorded: Any, expected: Mapping[str, Any] | None, left_out: tuple[str, ...] = ()
+                 ) -> list[str]:
+    """Keys of a fact that differ from what the log gives."""
+    if expected is None or not isinstance(recorded, dict):
+        return [] if recorded is None and expected is None else [
+            f"{MANIFEST} has {'no' if recorded is None else 'a'} facts.{name}, the log gives "
+            f"{'none' if expected is None else 'one'}"]
+    keys = sorted({*recorded, *expected} - set(left_out))
+    return [f"facts.{name}.{key} {str(recorded.get(key))[:60]!r}, the log gives {str(expected.get(key))[:60]!r}"
+            for key in keys if not same_json(recorded.get(key), expected.get(key))]
