@@ -16,19 +16,19 @@ CLAIMS = "claims.json"
 SCHEMA = "claims/1"
 UNITS: dict[str, float] = {"number": 1.0, "percent": 100.0, "points": 100.0, "thousands": 1e-3, "millions": 1e-6,
                            "minutes": 1 / 60, "hours": 1 / 3600, "KiB": 2.0**-10, "MiB": 2.0**-20, "GiB": 2.0**-30}
-"""What a source's value is multiplied by before it is rounded."""
+"""Factor of each unit, by which a source's value is multiplied before it is rounded."""
 CONSTANTS = {"95": "the confidence level of every interval"}
-"""Numbers that are no results and need no source."""
+"""Numbers that are not results and need no source."""
 # A float has 15 to 17 digits; more in a format string would only cost time.
 MAX_DIGITS = 12
 
 _NUMBER = re.compile(r"(?<![\w./#@:,-])(?:(?<!\S)[+\-\u2212]|(?<=\()[+\-\u2212]|)\d+(?:[,\u202f]\d{3})*(?:\.\d+)?"
                      r"(?:e[+-]?\d{1,3})?(?!\w|\.\d|[,\u202f]\d{3})")
-# Code, comments, drawings, quoted answers, addresses and dates: what is shown there is no result.
+# Code, comments, drawings, quoted answers, addresses and dates: numbers in them are not results.
 _ENCLOSED = {"code": re.compile("```"), "comment": re.compile("-->"),
              "drawing": re.compile("</(?:style|svg|script|pre)>"), "section": re.compile("</section>"),
              "kicker": re.compile("</p>")}
-"""Ends of what goes on to a closing mark, by the group of `_SKIPPED` that finds its beginning."""
+"""Pattern of the end of a skipped part, by the group of `_SKIPPED` that finds its beginning."""
 _SHORT = re.compile(r"`[^`\n]*`|<[^<>]*>|https?://\S+|&#?\w+;|\b\d{4}-\d\d-\d\d\b")
 _SKIPPED = re.compile(
     r"(?P<code>```)|(?P<comment><!--)|(?P<drawing><(?:style|svg|script|pre)\b)"
@@ -38,17 +38,17 @@ _SKIPPED = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimSource:
-    """Where a number comes from."""
+    """Source of a number."""
 
     file: str
     """Path in the pack."""
     pointer: str
     """RFC 6901, e.g. `/scorecard/overall/mean`."""
     line: int = 0
-    """In a file of JSON lines, the line, from 1; 0 for a JSON file."""
+    """Line of a JSON-lines file, from 1; 0 for a JSON file."""
 
     def to_json(self) -> dict[str, Any]:
-        """The line is left out where there are none."""
+        """JSON object of the source; without a line for a JSON file."""
         value: dict[str, Any] = {"file": self.file, "pointer": self.pointer}
         return value | {"line": self.line} if self.line else value
 
@@ -61,7 +61,7 @@ class Claim:
     at: int
     """Offset in characters."""
     text: str
-    """As it stands there."""
+    """The number in the document."""
     source: ClaimSource
     unit: str
     digits: int
@@ -74,7 +74,7 @@ class Claim:
 
 
 class ClaimedText:
-    """A document that is written together with its claims."""
+    """Builder of a document together with its claims."""
 
     def __init__(self, document: str) -> None:
         self.document = document
@@ -90,8 +90,8 @@ class ClaimedText:
 
     def number(self, value: float, source: ClaimSource, unit: str = "number", digits: int = 0, *,
                signed: bool = False) -> "ClaimedText":
-        """Add a number and remember where it comes from."""
-        text = written(value, unit, digits, signed=signed)
+        """Add a number with its source."""
+        text = format_number(value, unit, digits, signed=signed)
         self.claims.append(Claim(document=self.document, at=self._length, text=text, source=source, unit=unit,
                                  digits=digits))
         return self.say(text)
@@ -102,8 +102,8 @@ class ClaimedText:
         return "".join(self._parts)
 
 
-def written(value: float, unit: str, digits: int, *, signed: bool = False) -> str:
-    """A value as texts show it: in the unit, rounded, thousands with commas."""
+def format_number(value: float, unit: str, digits: int, *, signed: bool = False) -> str:
+    """Text of a value: in the unit, rounded, thousands with commas."""
     return format(value * UNITS[unit], f"{'+' if signed else ''},.{digits}f")
 
 
@@ -116,11 +116,11 @@ def agrees(text: str, value: Any, unit: str, digits: int) -> bool:
         return text == format(value * UNITS[unit], f".{digits}e")
     # Pages group digits with a thin space and set a real minus sign; both mean the same number.
     shown = text.replace(",", "").replace("\u202f", "").replace("\u2212", "-").removeprefix("+")
-    return shown == written(value, unit, digits).replace(",", "")
+    return shown == format_number(value, unit, digits).replace(",", "")
 
 
 def resolve(value: Any, pointer: str) -> Any:
-    """What an RFC 6901 pointer means in a JSON value. Raises `RecordError`."""
+    """Value at an RFC 6901 pointer in a JSON value. Raises `RecordError`."""
     if pointer and not pointer.startswith("/"):
         raise RecordError(f"not a JSON pointer: {pointer[:80]!r}")
     for part in pointer.split("/")[1:]:
@@ -136,12 +136,12 @@ def resolve(value: Any, pointer: str) -> Any:
 
 
 def pointer_to(*names: str) -> str:
-    """The RFC 6901 pointer along these names."""
+    """RFC 6901 pointer to nested keys."""
     return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in names)
 
 
 def numbers_in(text: str) -> Iterator[tuple[int, str]]:
-    """Numbers that a text shows, with their offsets; code, comments, tags, drawings and addresses are left out."""
+    """Numbers in a text with their offsets; code, comments, tags, drawings and addresses are skipped."""
     # Blanks of the same length, so that offsets in the rest stay what they are in the text.
     parts, end = list[str](), 0
     for start, stop in _skipped(text):
@@ -151,7 +151,7 @@ def numbers_in(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _skipped(text: str) -> Iterator[tuple[int, int]]:
-    """Where a text shows no results: begin and end of each place."""
+    """Begin and end of each part of a text that is skipped."""
     at, unclosed = 0, set[str]()
     while match := _SKIPPED.search(text, at):
         at, closing = match.end(), None
@@ -167,7 +167,7 @@ def _skipped(text: str) -> Iterator[tuple[int, int]]:
 
 
 def unsourced(document: str, text: str, claims: list[Claim]) -> list[str]:
-    """Numbers of a document that no claim stands for, constants aside."""
+    """Numbers of a document without a claim, except constants."""
     known = {claim.at for claim in claims if claim.document == document}
     return [number for at, number in numbers_in(text) if at not in known and number not in CONSTANTS]
 

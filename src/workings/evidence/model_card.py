@@ -15,17 +15,17 @@ from workings.record.manifest import RunManifest
 from workings.record.values import Absent
 
 FORM = "model_card/2"
-"""How a card is written. Another text gets another number, so that cards of earlier packs are not called wrong."""
+"""Version of the card's text. Another text gets another number, so that cards of earlier packs do not fail."""
 SCRATCH = "random weights"
 
 
-def model_card(document: str, place: str, manifest: RunManifest, root: str,
+def model_card(document: str, run_path: str, manifest: RunManifest, root: str,
                evaluations: Mapping[str, Mapping[str, Any]]) -> ClaimedText:
     """A run's card.
 
     Args:
         document: path of the card in the pack.
-        place: path of the run in the pack.
+        run_path: path of the run in the pack.
         manifest: the run's manifest.
         root: the run's root digest.
         evaluations: by the unit's name, its `summary` and `config`.
@@ -33,20 +33,20 @@ def model_card(document: str, place: str, manifest: RunManifest, root: str,
     text = ClaimedText(document)
     # Sorted, because a verifier makes the card again and compares the bytes.
     cards = {name: card for name, card in sorted(evaluations.items()) if _overall(card) is not None}
-    _metadata(text, place, manifest, cards)
+    _metadata(text, run_path, manifest, cards)
     text.say(f"\n# {_code(manifest.name)}\n\n")
-    _training(text, f"{place}/{MANIFEST}", manifest)
+    _training(text, f"{run_path}/{MANIFEST}", manifest)
     for name, card in cards.items():
-        _scorecard(text, f"{place}/eval/{name}/{EVALUATION_SUMMARY}", name, card)
+        _scorecard(text, f"{run_path}/eval/{name}/{EVALUATION_SUMMARY}", name, card)
     if not cards:
         text.say("\n## Evaluation\n\nIt was not evaluated.\n")
     text.say(f"\n## Check it\n\nEvery number above has its source in `claims.json`. The record's root digest:\n\n"
              f"    {root}\n\nWhoever has the record checks it, offline and without any ML library:\n\n"
-             f"    workings verify {place} --expect-root {root}\n")
+             f"    workings verify {run_path} --expect-root {root}\n")
     return text
 
 
-def _metadata(text: ClaimedText, place: str, manifest: RunManifest, cards: Mapping[str, Mapping[str, Any]]) -> None:
+def _metadata(text: ClaimedText, run_path: str, manifest: RunManifest, cards: Mapping[str, Mapping[str, Any]]) -> None:
     """YAML; texts in JSON's quotes, which YAML reads too."""
     text.say("---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- workings\n- reasoning\n")
     # The Hub links this key to a model page; random weights have none.
@@ -62,7 +62,7 @@ def _metadata(text: ClaimedText, place: str, manifest: RunManifest, cards: Mappi
                  f"    metrics:\n    - type: accuracy\n      name: {json.dumps(_metric(config))}"
                  "\n      value: ")
         overall = card["summary"]["scorecard"]["overall"]
-        text.number(overall["mean"], _source(place, name, "mean"), digits=4).say("\n")
+        text.number(overall["mean"], _source(run_path, name, "mean"), digits=4).say("\n")
     text.say("---\n")
 
 
@@ -116,8 +116,8 @@ def _scorecard(text: ClaimedText, file: str, name: str, evaluation: Mapping[str,
         text.say("\n")
 
 
-def _source(place: str, name: str, key: str) -> ClaimSource:
-    return ClaimSource(file=f"{place}/eval/{name}/{EVALUATION_SUMMARY}",
+def _source(run_path: str, name: str, key: str) -> ClaimSource:
+    return ClaimSource(file=f"{run_path}/eval/{name}/{EVALUATION_SUMMARY}",
                        pointer=pointer_to("scorecard", "overall", key))
 
 

@@ -25,11 +25,11 @@ KEY = re.compile(r"[a-z][a-z0-9_]{0,63}")
 # Room for an address or a sentence; a text as long as a log belongs into a file.
 MAX_VALUE_CHARS = 2000
 NUMBER = re.compile(r"[1-9]\d{0,5}")
-"""Names of the units."""
+"""Pattern of the names of notes."""
 
 
 def parse_facts(words: list[str]) -> dict[str, str]:
-    """`key=value` words as facts. Raises `RequestError` naming the first word that is none."""
+    """Facts of `key=value` words. Raises `RequestError` naming the first invalid word."""
     facts: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
@@ -49,7 +49,7 @@ def write_note(path: Path, facts: Mapping[str, str]) -> Path:
 
     Args:
         path: the run directory.
-        facts: what is said, by key.
+        facts: texts by key.
 
     Returns:
         The folder of the note.
@@ -72,7 +72,7 @@ def write_note(path: Path, facts: Mapping[str, str]) -> Path:
 
 
 def recorded_value(manifest: RunManifest, key: str) -> Any:
-    """What the manifest says under a key; None where it has no such key or says that there is no value."""
+    """Value of a key of the manifest; None if there is no such key or the value is absent."""
     value = manifest.to_json().get(key)
     return None if value is None or is_absent(value) else value
 

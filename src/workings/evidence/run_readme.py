@@ -1,4 +1,4 @@
-"""A run's README, made of what its record says: written at the end of a run, and made again by whoever verifies it."""
+"""README of a run, generated from its record: written at the end of a run, and generated again by verification."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -14,22 +14,22 @@ from workings.record.manifest import RunManifest
 from workings.record.values import Absent
 
 NEAR = 3
-"""Folders that a recipe may lie above its run and still be named by its relative path."""
+"""Largest number of folders between a run and a recipe that is named by its relative path."""
 SHIPPED = "shipped:"
-"""Begins the origin of a recipe that comes with the package."""
+"""Prefix of the origin of a recipe that comes with the package."""
 
 
 def run_readme(manifest: RunManifest, *, data: str, command: str, memory: str,
                learned: tuple[float, float] | str | None) -> str:
-    """What this run was, in a screen, and how to reproduce and verify it.
+    """A summary of the run on one screen, and how to reproduce and verify it.
 
     Args:
-        manifest: of the run.
-        data: how much it learned from, in a sentence.
-        command: that asks for it again.
-        memory: planned and taken, in a sentence.
-        learned: mean rewards of the first and the last rollout, where it learned from rewards; what became of its
-            pairs, where it learned from preferences.
+        manifest: the run's manifest.
+        data: amount of training data, in a sentence.
+        command: command that trains it again.
+        memory: planned and taken memory, in a sentence.
+        learned: for a run with rewards, mean rewards of the first and the last rollout; for a run with preference
+            pairs, a sentence about its result; otherwise None.
     """
     loss = "no step was completed" if isinstance(manifest.final_loss, Absent) else (
         f"loss {manifest.first_loss:.4f} at the first step, {manifest.final_loss:.4f} at the last")
@@ -37,12 +37,12 @@ def run_readme(manifest: RunManifest, *, data: str, command: str, memory: str,
         loss = f"mean reward {learned[0]:.3f} at first, {learned[1]:.3f} at last"
     elif learned is not None:
         loss = f"{loss}; {learned}"
-    said = f" {said_of_recipe(manifest.config_snapshot, manifest.architecture)}".rstrip()
+    note = f" {said_of_recipe(manifest.config_snapshot, manifest.architecture)}".rstrip()
     return f"""# Run {manifest.name}
 
 Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_steps} of {manifest.planned_steps} steps.
 
-- Model: {manifest.model_id} ({manifest.architecture}, {manifest.parameters:,} parameters), seed {manifest.seed}.{said}
+- Model: {manifest.model_id} ({manifest.architecture}, {manifest.parameters:,} parameters), seed {manifest.seed}.{note}
 - Engine: {manifest.engine} from {manifest.engine_distribution.name} {manifest.engine_distribution.version}.
 - Device: {manifest.hardware} ({manifest.actual_device.platform}; {manifest.actual_device.reason}).
 - Data: {data}.
@@ -63,14 +63,14 @@ Verify it, offline, without any ML library; every file is listed in `{SUMS}`:
 
 
 def command_again(asked: Mapping[str, Any], manifest: RunManifest) -> str:
-    """The command that asks for a run again, typed inside its directory.
+    """The command that trains a run again, typed inside its directory.
 
-    A recipe file is named where it stood, because what it names is relative to that place; a place far away is not
-    written down (it may name a person's home), and the copy in `config/` stands for it.
+    A recipe file is named by its path, because its own paths are relative to it. A path far away is not recorded (it
+    may contain a person's home folder); the copy in `config/` is used instead.
 
     Args:
         asked: contents of `config/overrides.json`.
-        manifest: of the run.
+        manifest: the run's manifest.
     """
     origin, base = str(asked["origin"]), asked["base"]
     stays = False
@@ -89,12 +89,12 @@ def command_again(asked: Mapping[str, Any], manifest: RunManifest) -> str:
 
 
 def smoke_words(manifest: RunManifest) -> list[str]:
-    """Options of a smoke run: it trained a smaller model than its recipe names, and only they make that model again."""
+    """Options of a smoke run, without which the recipe would train a larger model."""
     return ["--smoke-steps", str(manifest.planned_steps)] if manifest.facts.get("smoke") is True else []
 
 
 def moved_files(files: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
-    """What to write for each key that names files, seen from another folder; ``change`` moves one name there."""
+    """Values of the keys that name files, changed for another folder with ``change``, which changes one name."""
     return {key: change(name) if isinstance(name, str) else with_changed_paths({key: name}, change)[key]
             for key, name in files.items()}
 
@@ -103,9 +103,9 @@ def with_files(overrides: Sequence[str], files: Mapping[str, Any], *, recipe_sta
     """Overrides for a command that is typed in another folder.
 
     Args:
-        overrides: as they were typed.
-        files: what to write for each key that names files.
-        recipe_stays: the recipe is read where it stood, and finds by itself what no override names.
+        overrides: overrides as they were typed.
+        files: value for each key that names files.
+        recipe_stays: the recipe is read from its own path, so that files which no override names need no value.
     """
     if recipe_stays:
         typed = {override.partition("=")[0] for override in overrides}

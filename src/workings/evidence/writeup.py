@@ -1,8 +1,8 @@
-"""A person's own text about runs: each number can name its source in a comment behind it, and is then checked.
+"""A user's text about runs: each number can name its source in a comment behind it, and is then checked.
 
     98.8<!-- from runs/with-steps/eval/items/eval_summary.json: scorecard.overall.mean as percent -->
 
-The comments are taken out of what is published; `claims.json` keeps what they said.
+The comments are removed from the published text; `claims.json` has their content.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from workings.errors import RecordError, RequestError
-from workings.evidence.claims import UNITS, Claim, ClaimSource, agrees, numbers_in, pointer_to, resolve, written
+from workings.evidence.claims import UNITS, Claim, ClaimSource, agrees, format_number, numbers_in, pointer_to, resolve
 
 WRITEUP = "WRITEUP.md"
 _SOURCE = re.compile(r"(?<![ \t])[ \t]*<!--\s*from\s+([^\s:]+)(?::(\d+))?:\s+(\S+?)(?:\s+as\s+(\w+))?\s*-->")
@@ -24,7 +24,7 @@ def published(text: str, read: Callable[[str, int], Any]) -> tuple[str, list[Cla
         read: gives the JSON value of a file of the pack (and of one of its lines, from 1; 0 for the whole file).
 
     Raises:
-        RequestError: a source that is none, or a number that is not what its source says.
+        RequestError: an invalid source, or a number that is not the value of its source.
     """
     parts: list[str] = []
     claims: list[Claim] = []
@@ -50,7 +50,7 @@ def _without_comments(text: str) -> str:
 
 
 def words_in(text: str) -> int:
-    """Words, as `wc -w` counts them."""
+    """Number of words, as `wc -w` counts them."""
     return len(text.split())
 
 
@@ -76,7 +76,7 @@ def _claim(before: str, match: re.Match[str], read: Callable[[str, int], Any]) -
         raise RequestError(f"{WRITEUP}: {file}: {place} ({error})", "a value of the pack",
                            "a file as `workings pack --dry-run` lists it") from None
     if not agrees(number, value, unit, digits):
-        right = written(value, unit, digits) if isinstance(value, int | float) else str(value)[:60]
+        right = format_number(value, unit, digits) if isinstance(value, int | float) else str(value)[:60]
         raise RequestError(f"{WRITEUP}: {number}, from {file}: {place}", f"{right}, which is what stands there", right)
     # An offset in the published text, in which this comment and all before it are gone.
     return Claim(document=WRITEUP, at=len(before) - len(tail) + at, text=number, source=source, unit=unit,

@@ -17,7 +17,7 @@ from workings.evidence.model_card import model_card
 from workings.evidence.pack.badge import badge
 from workings.evidence.pack.form import BY_DIGEST, COMPARISON, INSIDE, LICENCES, PACK, REPORT, pack_json
 from workings.evidence.pack.gather import Contents, gather
-from workings.evidence.pack.licences import data_manifests, drawn_data, licences
+from workings.evidence.pack.licences import data_manifests, licences, sample_data
 from workings.evidence.pack.limits import check_bytes, check_words
 from workings.evidence.pack.page import verify_page
 from workings.evidence.pack.readme import PackedRun, readme
@@ -164,7 +164,7 @@ def _documents(contents: Contents, weights: str, writeup: Path | None,
         claims += card.claims
         documents[card.document] = card.text.encode("utf-8")
         documents[f"recipes/{name}.yaml"] = (run.path / RECIPE).read_bytes()
-        documents |= data_manifests(run) | drawn_data(run)
+        documents |= data_manifests(run) | sample_data(run)
     comparison, more = _pages(contents, documents)
     claims += more
     documents |= _software_licences() | {LICENCES: line(licences(contents.runs.values()))}

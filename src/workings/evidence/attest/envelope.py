@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner, SSlibKey
 
 ENVELOPE_NAME = re.compile(r"(\d{3})\.dsse\.json")
-"""How the files are called."""
+"""File names of envelopes."""
 PUBLIC_NAME = re.compile(rf"({DIGEST_PATTERN})\.pub")
-"""Public keys beside them, by key id."""
+"""File names of public keys beside them, by key id."""
 MAX_SIGNATURES = 32
 _KEYS = {"payload", "payloadType", "signatures"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opened:
-    """An envelope that was read; nothing of it is believed yet."""
+class OpenedEnvelope:
+    """Contents of an envelope, not verified."""
 
     statement: dict[str, Any]
     """The payload as JSON."""
     key_ids: tuple[str, ...]
-    """Keys that are said to have signed."""
+    """Ids of the keys of its signatures."""
     raw: dict[str, Any]
 
 
@@ -41,7 +41,7 @@ def seal(statement: dict[str, Any], signer: "CryptoSigner") -> dict[str, Any]:
     return dict(envelope.to_dict())
 
 
-def open_envelope(data: bytes) -> Opened:
+def open_envelope(data: bytes) -> OpenedEnvelope:
     """Read an envelope's form, without any cryptography. Raises `RecordError`."""
     import base64
     import binascii
@@ -65,12 +65,12 @@ def open_envelope(data: bytes) -> Opened:
         raise RecordError("an envelope whose payload is not base64") from None
     statement = canonical.loads(payload)
     if not isinstance(statement, dict):
-        raise RecordError("an envelope whose payload is no JSON object")
-    return Opened(statement=statement, raw=value,
+        raise RecordError("an envelope whose payload is not a JSON object")
+    return OpenedEnvelope(statement=statement, raw=value,
                   key_ids=tuple(str(entry["keyid"]) for entry in signatures))
 
 
-def signed_by(opened: Opened, key: "SSlibKey") -> bool:
+def signed_by(opened: OpenedEnvelope, key: "SSlibKey") -> bool:
     """Whether this key signed exactly these bytes."""
     from securesystemslib.exceptions import VerificationError
 
@@ -82,7 +82,7 @@ def signed_by(opened: Opened, key: "SSlibKey") -> bool:
     return True
 
 
-def _envelope(opened: Opened) -> "Envelope":
+def _envelope(opened: OpenedEnvelope) -> "Envelope":
     from securesystemslib.dsse import Envelope
 
     try:  # `from_dict` changes what it is given

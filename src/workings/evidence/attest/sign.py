@@ -18,7 +18,7 @@ from workings.record.storage import storage
 
 
 @dataclass(frozen=True, kw_only=True)
-class Signed:
+class Signature:
     """A signature that stands in a run."""
 
     path: Path
@@ -26,10 +26,10 @@ class Signed:
     subjects: tuple[str, ...]
     """Names of the units that it covers."""
     existed: bool
-    """The same key had signed the same roots before: nothing was written."""
+    """Whether the same key had signed the same roots before, so that nothing was written."""
 
 
-def sign_run(run: Path, key: Path, passphrase: str = "") -> Signed:
+def sign_run(run: Path, key: Path, passphrase: str = "") -> Signature:
     """Sign a sealed run and its units as they stand now. Units that are added later need another signature.
 
     Raises:
@@ -38,7 +38,7 @@ def sign_run(run: Path, key: Path, passphrase: str = "") -> Signed:
     """
     signer = keys.signer(key, passphrase)
     opened = RunRecord.open(run)
-    # Level 0 alone: a signature vouches for bytes; what they say is for whoever verifies.
+    # Level 0 alone: a signature vouches for bytes; their meaning is checked by verification.
     result = verify(run, level=0)
     if failed := [f"{check.id}: {check.text}" for check in result.checks if check.verdict == "failed"]:
         raise RecordError(f"{run} does not verify, so it is not signed: {'; '.join(failed[:3])}")
@@ -50,7 +50,7 @@ def sign_run(run: Path, key: Path, passphrase: str = "") -> Signed:
     # Two who sign at once would find the same number free.
     lock = DirectoryLock(folder)
     try:
-        path, existed = _place(folder, signed)
+        path, existed = _envelope_path(folder, signed)
         if not existed:
             public = folder / f"{signer.public_key.keyid}{keys.PUBLIC_SUFFIX}"
             # The key before the envelope: one without the other is refused, a key alone is not.
@@ -58,22 +58,22 @@ def sign_run(run: Path, key: Path, passphrase: str = "") -> Signed:
             atomic.write_bytes(path, signed)
     finally:
         lock.release()
-    return Signed(path=path, key_id=str(signer.public_key.keyid), existed=existed,
+    return Signature(path=path, key_id=str(signer.public_key.keyid), existed=existed,
                   subjects=tuple(subject["name"] for subject in claim["subject"]))
 
 
 def unit_roots(run: Path) -> dict[str, str]:
-    """Root digests of a run and of the units in it, by place. Raises `RecordError` for one that is not sealed."""
-    places = [name for name in UNIT_FOLDERS if (run / name).is_dir()]
-    places += [f"{parent}/{inner.name}" for parent in UNIT_PARENTS if (run / parent).is_dir()
+    """Root digests of a run and of the units in it, by path. Raises `RecordError` for one that is not sealed."""
+    paths = [name for name in UNIT_FOLDERS if (run / name).is_dir()]
+    paths += [f"{parent}/{inner.name}" for parent in UNIT_PARENTS if (run / parent).is_dir()
                for inner in sorted((run / parent).iterdir())]
-    if unsealed := [place for place in places if not (run / place / SEAL).is_file()]:
+    if unsealed := [path for path in paths if not (run / path / SEAL).is_file()]:
         raise RecordError(f"{run / unsealed[0]} is not sealed")
-    return {"": root_digest(run)} | {place: root_digest(run / place) for place in places}
+    return {"": root_digest(run)} | {path: root_digest(run / path) for path in paths}
 
 
-def _place(folder: Path, signed: bytes) -> tuple[Path, bool]:
-    """Where the envelope stands already, or the next free number."""
+def _envelope_path(folder: Path, signed: bytes) -> tuple[Path, bool]:
+    """Path of the existing envelope, or of the next free number; and whether it exists."""
     numbers = [0]
     for path in sorted(folder.iterdir()):
         if match := ENVELOPE_NAME.fullmatch(path.name):

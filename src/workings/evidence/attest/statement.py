@@ -1,4 +1,4 @@
-"""What a signature says: an in-toto statement with SLSA provenance over the root digests of a run and its units.
+"""Signed statement: an in-toto statement with SLSA provenance over the root digests of a run and its units.
 
 The statement follows from the record alone, so that a verifier builds it again and compares. Nobody but the person who
 trained vouches for it: the builder is named as self-hosted, whatever the machine was.
@@ -14,9 +14,9 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 BUILD_TYPE = "urn:workings:train:1"
-"""How the parameters below are to be read. A new form gets a new number."""
+"""Version of the parameters below. A new form gets a new number."""
 BUILDER = "urn:workings:self-hosted"
-"""No service stands behind a run: the person's own machine, or one that was lent to them."""
+"""A run has no build service: it is made on the person's own machine, or one that was lent to them."""
 
 
 def statement(manifest: RunManifest, roots: Mapping[str, str]) -> dict[str, Any]:
@@ -24,17 +24,17 @@ def statement(manifest: RunManifest, roots: Mapping[str, str]) -> dict[str, Any]
 
     Args:
         manifest: the run's manifest.
-        roots: root digests by place in the run: `""` for the run itself, `eval/items`, `notes/1`, …
+        roots: root digests by path in the run: `""` for the run itself, `eval/items`, `notes/1`, …
     """
-    subjects = [{"name": subject_name(manifest, place), "digest": {"sha256": root}}
-                for place, root in sorted(roots.items())]
+    subjects = [{"name": subject_name(manifest, path), "digest": {"sha256": root}}
+                for path, root in sorted(roots.items())]
     return {"_type": STATEMENT_TYPE, "subject": subjects, "predicateType": PREDICATE_TYPE,
             "predicate": provenance(manifest, roots[""])}
 
 
-def subject_name(manifest: RunManifest, place: str) -> str:
-    """How the statement calls a unit: the run's name, and the unit's place in it."""
-    return f"{manifest.name}/{place}" if place else manifest.name
+def subject_name(manifest: RunManifest, path: str) -> str:
+    """Name of a unit in the statement: the run's name, and the unit's path in it."""
+    return f"{manifest.name}/{path}" if path else manifest.name
 
 
 def provenance(manifest: RunManifest, root: str) -> dict[str, Any]:

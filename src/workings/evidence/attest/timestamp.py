@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from rfc3161_client import TimeStampResponse
 
 STAMP_NAME = re.compile(r"(\d{3})\.rfc3161\.json")
-"""How the files are called; the one of `001.dsse.json` has its number."""
+"""File names of time stamps; that of `001.dsse.json` has its number."""
 SCHEMA = "timestamp/1"
 MAX_RESPONSE_BYTES = 1 << 18
-ASK_SECONDS = 30
+REQUEST_SECONDS = 30
 INSTALL = pip_install("timestamp")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stamp:
-    """What a time stamp says."""
+    """Contents of a time stamp."""
 
     time: datetime
     authority: str
-    """Name in the certificate of whoever signed it."""
+    """Name in the certificate of the signer."""
 
     @property
     def text(self) -> str:
-        """For people."""
+        """Time and authority for people."""
         return f"{self.time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ} according to {self.authority}"
 
 
@@ -68,7 +68,7 @@ def stamp_signature(signature: Path, url: str) -> tuple[Path, Stamp]:
     path, data = signature.with_name(stamp_name(signature.name)), read_plain(signature)
     if path.exists():
         return path, stamp_of(response_in(read_plain(path)), data)
-    response = _ask(url, data)
+    response = _request(url, data)
     try:
         stamp = stamp_of(response, data)
     except RecordError as error:
@@ -105,15 +105,15 @@ def certificates(data: bytes) -> "list[Certificate]":
 
 
 def stamp_of(response: bytes, data: bytes, roots: "Sequence[Certificate]" = ()) -> Stamp:
-    """What an answer says about these bytes.
+    """Time stamp in an authority's response about these bytes.
 
     Args:
-        response: the authority's.
-        data: what it is about.
-        roots: certificates that are trusted; without any, nobody vouches for what the stamp says.
+        response: the authority's response.
+        data: the stamped bytes.
+        roots: trusted certificates; without any, nobody vouches for the stamp.
 
     Raises:
-        RecordError: it is no time stamp of these bytes, or none that leads to one of the certificates.
+        RecordError: it is not a time stamp of these bytes, or does not lead to one of the certificates.
     """
     from rfc3161_client import VerificationError, VerifierBuilder, decode_timestamp_response
 
@@ -141,7 +141,7 @@ def _authority(response: "TimeStampResponse") -> str:
     raise ValueError("the certificate of whoever signed it is not in it")
 
 
-def _ask(url: str, data: bytes) -> bytes:
+def _request(url: str, data: bytes) -> bytes:
     from rfc3161_client import HashAlgorithm, TimestampRequestBuilder
 
     if not url.startswith(("https://", "http://")):
@@ -152,7 +152,7 @@ def _ask(url: str, data: bytes) -> bytes:
     asked = urllib.request.Request(url, request.as_bytes(), {  # noqa: S310 - http and https only, see above
         "content-type": "application/timestamp-query", "accept": "application/timestamp-reply"})
     try:
-        with urllib.request.urlopen(asked, timeout=ASK_SECONDS) as answer:  # noqa: S310
+        with urllib.request.urlopen(asked, timeout=REQUEST_SECONDS) as answer:  # noqa: S310
             # An answer beyond the limit is cut off and then no time stamp; a server cannot fill the memory.
             response: bytes = answer.read(MAX_RESPONSE_BYTES)
     except (OSError, http.client.HTTPException) as error:

@@ -1,4 +1,4 @@
-"""What a pack is made of, and the one kind of file that it may name by its digest instead of holding it."""
+"""Contents of `pack.json`, and the one kind of file that a pack may name by its digest instead of holding it."""
 
 import re
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ _LATER_KEYS = {"readme"}
 def may_be_external(file: str) -> bool:
     """Whether a run's file may be named by digest only: a checkpoint's tensors, nothing else.
 
-    What decides whether a record holds together (its log, its data index, its commits and its evaluations) must be in
-    the pack; tensors are what a replay needs, and a replay says that it lacks them.
+    The files that the checks of levels 0 to 2 read (log, data index, commits, evaluations) must be in the pack. Tensors
+    are needed by a replay only, which reports that they are missing.
     """
     return _TENSORS.fullmatch(file) is not None
 
@@ -59,7 +59,7 @@ def pack_json(version: str, weights: str, units: dict[str, str], by_digest: list
 
 
 def parse_pack(value: Any) -> tuple[dict[str, str], list[ExternalFile]]:
-    """Roots of the units by place, and the files named by digest. Raises `RecordError`."""
+    """Roots of the units by path, and the files named by digest. Raises `RecordError`."""
     if not isinstance(value, dict) or set(value) - _LATER_KEYS != _KEYS or value["schema"] != SCHEMA:
         raise RecordError(f"{PACK}: not the keys of {SCHEMA}")
     units, rows = value["units"], value["by_digest"]

@@ -1,4 +1,4 @@
-"""Find what goes into a pack: the files of sealed runs, their units, their signatures, and the list of attempts."""
+"""Collects the contents of a pack: files of sealed runs and their units, signatures, and the list of attempts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,25 +18,25 @@ from workings.record.seal import parse_seal, parse_sums, root_digest
 
 @dataclass(kw_only=True)
 class Contents:
-    """What the runs bring into a pack."""
+    """Contents of a pack that come from its runs."""
 
     runs: dict[str, RunRecord]
-    """By place in the pack, `runs/<name>`."""
+    """Runs by path in the pack, `runs/<name>`."""
     evaluations: dict[str, Path] = field(default_factory=dict)
-    """Evaluations and samples that stand beside runs (of an untrained model, of texts from elsewhere), likewise."""
+    """Evaluations and samples beside the runs (of an untrained model, of texts from elsewhere), by path in the pack."""
     order: list[str] = field(default_factory=list)
-    """Places of runs and evaluations as they were given: of two, the first is A."""
+    """Paths of runs and evaluations in the given order: of two, the first is A."""
     files: dict[str, FileOnDisk] = field(default_factory=dict)
     """Sealed files by path in the pack."""
     documents: dict[str, bytes] = field(default_factory=dict)
-    """What no unit of a run seals: attempts and signatures. The pack's own sums cover them."""
+    """Files that no unit of a run seals: attempts and signatures. The pack's own sums cover them."""
     units: dict[str, str] = field(default_factory=dict)
-    """Root digests by place."""
+    """Root digests by path in the pack."""
     by_digest: list[ExternalFile] = field(default_factory=list)
 
 
 def gather(paths: Sequence[Path], weights: str) -> Contents:
-    """Everything of these runs.
+    """Collect the contents from these runs.
 
     Raises:
         RequestError: a run that is not sealed or failed, or two of one name.
@@ -46,54 +46,54 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
     evaluations: dict[str, Path] = {}
     order: list[str] = []
     for path in paths:
-        # What a folder is, its seal says; its name could be anything.
+        # The seal names the kind of a folder; its name could be anything.
         kind = parse_seal((path / SEAL).read_bytes())["unit"] if (path / SEAL).is_file() else ""
         # Samples are often called like the run that drew them.
-        place = f"{RUNS}/{path.resolve().name}" + ("-samples" if kind == SAMPLED else "")
-        if place in runs or place in evaluations:
+        pack_path = f"{RUNS}/{path.resolve().name}" + ("-samples" if kind == SAMPLED else "")
+        if pack_path in runs or pack_path in evaluations:
             raise RequestError(f"two runs named {path.resolve().name}", "runs with names of their own", "")
-        order.append(place)
+        order.append(pack_path)
         if kind in EVALUATION_UNITS:
-            evaluations[place] = path
+            evaluations[pack_path] = path
             continue
         run = RunRecord.open(path)
         # Refused and not skipped, so that the person notices; the list of attempts shows the failed run anyway.
         if run.status == "failed":
             raise RequestError(f"{path}, which failed: {run.manifest.status_reason}", "runs that did not fail",
                                "leave it out; the list of attempts names it all the same")
-        runs[place] = run
+        runs[pack_path] = run
     if not runs:
         raise RequestError("no run", "one sealed run or more", "workings pack RUN --out submission.zip")
     contents = Contents(runs=runs, evaluations=evaluations, order=order)
-    for place, run in runs.items():
-        _add_run(contents, place, run, weights)
-    for place, path in evaluations.items():
-        _add_unit(contents, place, path, root_digest(path), lambda name: False)
+    for pack_path, run in runs.items():
+        _add_run(contents, pack_path, run, weights)
+    for pack_path, path in evaluations.items():
+        _add_unit(contents, pack_path, path, root_digest(path), lambda name: False)
     contents.documents[f"{RUNS}/{ATTEMPTS}"] = _attempts([run.path for run in runs.values()])
     return contents
 
 
-def _add_run(contents: Contents, place: str, run: RunRecord, weights: str) -> None:
+def _add_run(contents: Contents, pack_path: str, run: RunRecord, weights: str) -> None:
     for inner, root in unit_roots(run.path).items():
         # Only the run itself holds checkpoints; of the units inside every file is needed to check it.
         by_digest = weights == BY_DIGEST and not inner
-        _add_unit(contents, f"{place}/{inner}" if inner else place, run.path / inner, root,
+        _add_unit(contents, f"{pack_path}/{inner}" if inner else pack_path, run.path / inner, root,
                   may_be_external if by_digest else lambda name: False)
     for path in sorted((run.path / ATTEST).glob("*")) if (run.path / ATTEST).is_dir() else []:
-        contents.documents[f"{place}/{ATTEST}/{path.name}"] = path.read_bytes()
+        contents.documents[f"{pack_path}/{ATTEST}/{path.name}"] = path.read_bytes()
 
 
-def _add_unit(contents: Contents, place: str, folder: Path, root: str, by_digest: Callable[[str], bool]) -> None:
-    contents.units[place] = root
+def _add_unit(contents: Contents, pack_path: str, folder: Path, root: str, by_digest: Callable[[str], bool]) -> None:
+    contents.units[pack_path] = root
     for name, digest in parse_sums((folder / SUMS).read_bytes()).items():
         size = _size(folder / name)
         if by_digest(name):
-            contents.by_digest.append(ExternalFile(run_path=place, file=name, sha256=digest, bytes=size))
+            contents.by_digest.append(ExternalFile(run_path=pack_path, file=name, sha256=digest, bytes=size))
         else:
-            contents.files[f"{place}/{name}"] = FileOnDisk(path=folder / name, size=size, sha256=digest)
+            contents.files[f"{pack_path}/{name}"] = FileOnDisk(path=folder / name, size=size, sha256=digest)
     # Sums cannot list themselves, so these two have no sealed digest to be compared with while they are copied.
     for name in (SUMS, SEAL):
-        contents.files[f"{place}/{name}"] = FileOnDisk(path=folder / name, size=_size(folder / name), sha256="")
+        contents.files[f"{pack_path}/{name}"] = FileOnDisk(path=folder / name, size=_size(folder / name), sha256="")
 
 
 def _attempts(paths: list[Path]) -> bytes:

@@ -1,4 +1,4 @@
-"""Whose terms hold for what is packed: the software, the model that training started from, the data."""
+"""Licences of the contents of a pack: software, base model, data."""
 
 import json
 from collections import Counter
@@ -28,7 +28,7 @@ def licences(runs: Iterable[RunRecord]) -> dict[str, Any]:
 
 
 def data_manifests(run: RunRecord) -> dict[str, bytes]:
-    """`manifest.json` files that lie beside the data which this run was made with, recognized by digest."""
+    """`manifest.json` files beside the run's data files, which are recognized by digest."""
     manifests = {}
     for file in data_files(run):
         manifest = file.parent / "manifest.json"
@@ -38,10 +38,10 @@ def data_manifests(run: RunRecord) -> dict[str, bytes]:
     return manifests
 
 
-def drawn_data(run: RunRecord) -> dict[str, bytes]:
-    """The file that a run learned samples from, by its name in a pack; empty for runs that learned from none.
+def sample_data(run: RunRecord) -> dict[str, bytes]:
+    """The training file of a run that was trained on samples, by its name in a pack; empty for other runs.
 
-    Without it nobody could see that what was learned is what was drawn and kept.
+    Without it nobody could check that the training data are the kept samples.
 
     Raises:
         RecordError: the file no longer lies where the recipe names it.
@@ -57,7 +57,7 @@ def drawn_data(run: RunRecord) -> dict[str, bytes]:
 
 
 def data_files(run: RunRecord) -> list[Path]:
-    """The data files that the recipe names, where they still lie as they were; others are known by digest only."""
+    """The data files that the recipe names, if they are unchanged; others are known by digest only."""
     digests = set(run.manifest.data_digests.values())
     # A recipe names its data relative to itself; where its place is not recorded, the usual ones are tried.
     base = loads((run.path / OVERRIDES).read_bytes()).get("base") if (run.path / OVERRIDES).is_file() else None
@@ -81,7 +81,7 @@ def _model(run: RunRecord) -> dict[str, Any]:
 
 
 def _data(run: RunRecord) -> dict[str, Any]:
-    """What each trace or item says about its own licence, counted; by digest of the file."""
+    """Counts of the licences in the traces or items of each file, by its digest."""
     by_digest: dict[str, Any] = {}
     for path in data_files(run):
         rows = [json.loads(row) for row in path.read_bytes().splitlines()] if path.suffix == ".jsonl" else []

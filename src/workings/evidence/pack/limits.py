@@ -1,4 +1,4 @@
-"""What places of publication allow. Each limit names where it was read."""
+"""Limits of places of publication, with their sources."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The first page of a pack: what it holds, how to check it, how to make it again, in exact commands."""
+"""README of a pack: its contents, and the exact commands to check it and to train its runs again."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,12 @@ from workings.evidence.run_readme import moved_files, smoke_words, with_files
 from workings.record.manifest import RunManifest
 
 FORM = "pack_readme/2"
-"""Raised whenever the text changes; a verifier writes only its own form again."""
+"""Version of the text, raised whenever it changes; verification generates only the current version again."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackedRun:
-    """What decides the lines about a run."""
+    """Inputs of the lines about a run."""
 
     root: str
     """Root digest."""
@@ -26,15 +26,15 @@ class PackedRun:
 
 def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[str], by_digest: bool,
            has_report: bool, has_writeup: bool) -> str:
-    """Markdown. It follows from the records alone, so that a verifier writes it again.
+    """Markdown of the README. It follows from the records alone, so that verification generates it again.
 
     Args:
-        version: of this package.
-        runs: by place in the pack, in the order of the places.
-        compared: places of the two sides of the comparison, A before B; empty where there is none.
-        by_digest: whether files are named by their digests and not here.
-        has_report: whether there is a page with figures.
-        has_writeup: whether a person's text is there.
+        version: version of this package.
+        runs: runs by path in the pack, in the order of the paths.
+        compared: paths of the two sides of the comparison, A before B; empty if there is none.
+        by_digest: whether the pack names files by digest.
+        has_report: whether there is a report page.
+        has_writeup: whether there is a write-up.
     """
     more = ["| `report.html` | figures and tables, one page, no network |"] if has_report else []
     more += ["| `WRITEUP.md` | the write-up, without its comments |"] if has_writeup else []
@@ -52,14 +52,14 @@ def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[st
         "type in the folder that it was unpacked into:", "",
         *_indented("workings verify ."), "",
         "Single runs have these root digests:", "",
-        *(f"    {run.root}  {place}" for place, run in sorted(runs.items())), ""]
+        *(f"    {run.root}  {path}" for path, run in sorted(runs.items())), ""]
     if by_digest:
         lines += ["Checkpoints' tensors are not here; `pack.json` names each by its digest, which is the one in the "
                   "run's own sums. Everything else is. So check the whole: a run that is taken out of it alone lacks "
                   "its tensors.", ""]
     lines += ["## Make it again", "", "Unpack it, and type in its folder:", ""]
-    for place, run in sorted(runs.items()):
-        lines += _indented(train_command(place, run))
+    for path, run in sorted(runs.items()):
+        lines += _indented(train_command(path, run))
     if compared:
         lines += _indented(f"workings compare {' '.join(map(shlex.quote, compared))}")
     lines += ["", "Data that were somebody's own are not in the pack: put each file that a command or a recipe names "
@@ -67,10 +67,10 @@ def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[st
     return "\n".join(lines)
 
 
-def train_command(place: str, run: PackedRun) -> str:
-    """What asks for this run again, typed in the unpacked folder."""
+def train_command(path: str, run: PackedRun) -> str:
+    """The command that trains this run again, typed in the unpacked folder."""
     origin = str(run.asked.get("origin", ""))
-    name = place.rpartition("/")[2]
+    name = path.rpartition("/")[2]
     # A shipped recipe is asked for by its name; any other one lies in the pack.
     recipe = origin.removeprefix("shipped:") if origin.startswith("shipped:") else f"recipes/{name}.yaml"
     files = moved_files(run.asked.get("files", {}), lambda file: f"data/{name}/{PurePath(file).name}")

@@ -30,7 +30,7 @@ class FileOnDisk:
     path: Path
     size: int
     sha256: str
-    """What was sealed; empty for sums and seals themselves."""
+    """Sealed digest; empty for sums and seals themselves."""
 
 
 def seal_documents(documents: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.attest import envelope, keys, timestamp
-from workings.evidence.attest.envelope import ENVELOPE_NAME, PUBLIC_NAME, Opened
+from workings.evidence.attest.envelope import ENVELOPE_NAME, PUBLIC_NAME, OpenedEnvelope
 from workings.evidence.attest.statement import (
     BUILD_TYPE,
     PREDICATE_TYPE,
@@ -149,8 +149,8 @@ def read_attested(run: Unit, name: str) -> bytes:
                       MAX_STAMP_BYTES if STAMP_NAME.fullmatch(name) else MAX_ENVELOPE_BYTES)
 
 
-def _open(run: Unit, name: str) -> Opened:
-    def read() -> Opened:
+def _open(run: Unit, name: str) -> OpenedEnvelope:
+    def read() -> OpenedEnvelope:
         data = read_attested(run, name)
         run.tree.cache.reserve(parsed_bytes(data))
         return envelope.open_envelope(data)
@@ -158,7 +158,7 @@ def _open(run: Unit, name: str) -> Opened:
     return run.cached(f"{ATTEST}/{name}", read)
 
 
-def _opened_or_none(run: Unit, name: str) -> Opened | None:
+def _opened_or_none(run: Unit, name: str) -> OpenedEnvelope | None:
     """An envelope; None for one that `attestation.statement` refuses."""
     try:
         return _open(run, name)
@@ -166,13 +166,13 @@ def _opened_or_none(run: Unit, name: str) -> Opened | None:
         return None
 
 
-def _build_type(opened: Opened) -> str:
+def _build_type(opened: OpenedEnvelope) -> str:
     predicate: Any = opened.statement.get("predicate")
     definition = predicate.get("buildDefinition") if isinstance(predicate, dict) else None
     return str(definition.get("buildType")) if isinstance(definition, dict) else ""
 
 
-def _covered(run: Unit, opened: Opened) -> set[str]:
+def _covered(run: Unit, opened: OpenedEnvelope) -> set[str]:
     """Paths of the units that the statement names correctly. Raises `RecordError` for any other content."""
     statement = opened.statement
     if set(statement) != {"_type", "subject", "predicateType", "predicate"} or statement["_type"] != STATEMENT_TYPE \
