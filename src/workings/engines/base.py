@@ -38,13 +38,13 @@ class GenerationShape(NamedTuple):
 
     prompts: int
     prompt_tokens: int
-    """Of the longest prompt."""
+    """Tokens of the longest prompt."""
     new_tokens: int
     """The most of one completion."""
 
 
 class MeshShape(NamedTuple):
-    """How many devices each axis of the mesh has."""
+    """Number of devices along each axis of the mesh."""
 
     fsdp: int
     """Devices that share rows, and split parameters and optimizer state between them."""
@@ -192,7 +192,7 @@ class LossSum:
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """One generated continuation: token ids without the prompt and without the stop token."""
+    """A generated completion: token ids without the prompt and without the stop token."""
 
     tokens: list[int]
     finish_reason: Literal["stop", "length"]

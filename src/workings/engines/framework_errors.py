@@ -1,4 +1,4 @@
-"""What the errors of frameworks say, told without importing them: a lack of memory, and one line for a record."""
+"""Errors of frameworks, recognized by their text without importing them: out of memory, and a line for a record."""
 
 SIGNS = (
     "RESOURCE_EXHAUSTED",  # XLA, on every platform
@@ -18,6 +18,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """Its first line, at most 300 characters; its type where it says nothing."""
+    """The first line of an error's text, at most 300 characters; its type if the text is empty."""
     said = str(error).strip().splitlines()
     return said[0][:300] if said else type(error).__name__

@@ -1,7 +1,7 @@
-"""Which accelerator hardware or driver this machine shows, found without loading any framework.
+"""Detection of accelerator hardware and drivers, without loading any framework.
 
-`device: auto` may only settle for the CPU where there is nothing else, so this looks at device nodes and at the PCI
-bus instead of asking a framework that might have been installed without support for the card that is there.
+`device: auto` may choose the CPU only if there is no accelerator. So this reads device nodes and the PCI bus instead of
+asking a framework, which may have been installed without support for the accelerator.
 """
 
 import os
@@ -30,10 +30,10 @@ def _is_display(device: Path) -> bool:
 
 
 def accelerators(root: Path = Path("/")) -> dict[str, str]:
-    """What is there: ``{"gpu": "/dev/nvidia0", "tpu": "/dev/accel0"}``; empty where there is no accelerator.
+    """Accelerators of this machine: ``{"gpu": "/dev/nvidia0", "tpu": "/dev/accel0"}``; empty without any.
 
     Args:
-        root: where ``dev``, ``proc`` and ``sys`` hang (tests give a folder).
+        root: parent folder of ``dev``, ``proc`` and ``sys`` (tests give another one).
     """
     present: dict[str, str] = {}
     # `dxg` is the GPU of Windows below WSL, `kfd` AMD's compute driver.
@@ -66,20 +66,20 @@ def cpu_name(root: Path = Path("/")) -> str:
 
 
 def cpu_features(root: Path = Path("/")) -> str:
-    """What decides which machine code runs here: the CPU's name, and where the kernel lists them, its instructions."""
+    """Text that decides which machine code runs here: the CPU's name, and its instructions if the kernel lists them."""
     file = root / "proc/cpuinfo"
     listed = file.read_text().splitlines() if file.is_file() else []
     return "\n".join([cpu_name(root), *sorted({line for line in listed if line.startswith(("flags", "Features"))})])
 
 
 def cpu_memory(root: Path = Path("/")) -> tuple[int, str]:
-    """Bytes that processes may use here, and who says so: the lowest of machine, control group and `ulimit -v`."""
+    """Bytes that processes may use here, and their source: the lowest of machine, control group and `ulimit -v`."""
     memory = host_memory(root)
     return memory.limit_bytes, memory.limit_source
 
 
 def launched() -> str:
-    """The variable by which a launcher says that it started several processes, as `NAME=VALUE`; empty without one."""
+    """The environment variable of a launcher that started several processes, as `NAME=VALUE`; empty without one."""
     for name in ("WORLD_SIZE", "JAX_NUM_PROCESSES"):
         if os.environ.get(name, "1") != "1":
             return f"{name}={os.environ[name]}"

@@ -1,4 +1,4 @@
-"""What native libraries print although nothing is wrong, kept from standard error while a framework is imported."""
+"""Suppression of harmless messages that native libraries print while a framework is imported."""
 
 import os
 import sys
@@ -10,12 +10,12 @@ NOISE = (b"All log messages before absl::InitializeLog() is called are written t
          b"Could not find cuda drivers on your machine, GPU will not be used",
          b"could not determine TPU accelerator type", b"Logging before InitGoogle() is written to STDERR",
          b"from env var TPU_WORKER_HOSTNAMES", b"=== Source Location Trace: ===", b"libtpu_init_utils.cc")
-"""Lines that installed plugins for CUDA and TPUs write on every machine without one; no setting stops them."""
+"""Lines that installed plugins for CUDA and TPUs write on machines without such hardware; no setting stops them."""
 
 
 @contextmanager
 def without_noise() -> Iterator[None]:
-    """Keep `NOISE` from standard error meanwhile; every other line appears when the context ends, errors included."""
+    """Suppress `NOISE` on standard error; all other lines appear when the context ends, those of errors included."""
     if sys.stderr is None:  # nobody reads it
         yield
         return

@@ -1,9 +1,9 @@
-"""How prompts are read before answers are written: each once for all of its completions, and so many at a time.
+"""Prefill: each prompt is read once for all of its completions, and a limited number of prompts at a time.
 
-The completions of one prompt stand next to each other. The prompt is read once, and what is kept of it is repeated.
+The completions of one prompt are neighbors. The prompt is read once, and its cache is repeated.
 
-Between two layers a prompt needs many times what is kept of it in the cache; the widest is what the feed-forward holds.
-Read all at once, 64 long prompts needed more memory for that than weights and cache together.
+A layer's activations of a prompt need many times the memory of its cache; the largest are those of the feed-forward.
+For 64 long prompts at once they needed more memory than weights and cache together.
 """
 
 from collections.abc import Sequence
@@ -14,27 +14,27 @@ from workings.models.shape import ModelShape
 from workings.models.weights import state_channels
 
 LARGEST_ACTIVATION = 256 << 20
-"""Bytes of the inner activation of one feed-forward, on one device. Smaller batches are read whole: their results are
-those that earlier versions recorded, to the bit."""
+"""Most bytes of the inner activation of one feed-forward, on one device. Smaller batches are read whole, with the same
+bits as in records of earlier versions."""
 STATE_WIDTH = 4
-"""A layer with a state holds so many times its queries, keys and values for each number of such an activation."""
+"""A layer with a state needs this many times its queries, keys and values."""
 
 
 def prompts_at_a_time(shape: ModelShape, length: int, bytes_a_number: int) -> int:
-    """Most prompts of so many tokens that one device reads at a time; at least 1."""
+    """The most prompts of this length that one device reads at a time; at least 1."""
     widest = max(STATE_WIDTH * state_channels(shape) if shape.is_linear(layer) else shape.mlp_width_of(layer)
                  for layer in range(shape.layers))
     return max(1, LARGEST_ACTIVATION // max(1, length * widest * bytes_a_number))
 
 
 def copies_of_each(prompts: Sequence[Sequence[int]], most: int) -> int:
-    """For how many completions each prompt can be read once: equal neighbours, as many of every prompt; at least 1.
+    """Number of completions for which each prompt can be read once, if equal prompts are neighbors; at least 1.
 
     Args:
         prompts: one for each completion.
         most: completions of a prompt that fit into a batch.
     """
-    # Where a prompt has more than another, or a batch cut a group, the largest number that divides them all.
+    # If prompts have different numbers of completions, the largest number that divides them all.
     return largest_divisor(gcd(*(sum(1 for _ in same) for _, same in groupby(prompts))), most)
 
 

@@ -1,4 +1,4 @@
-"""Why an engine of ours does not take an optimizer, a place for a table or packed rows, asked without its framework."""
+"""Optimizers, memory settings and packed rows that our engines do not support, checked without their frameworks."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def register_optimizer(optimizers: dict[str, type[Any]], name: str, optimizer: t
 
 
 def optimizer_refusal(config: OptimizerConfig, engine: str) -> Refusal | None:
-    """Why an engine does not take this optimizer; None where it has it (`OptimizerFields.engines`)."""
+    """Refusal of an optimizer that an engine does not have (`OptimizerFields.engines`); None if it has it."""
     if engine in config.engines:
         return None
     *names, last = (each.optimizer_name() for each in OPTIMIZERS if engine in each.engines)
@@ -25,7 +25,7 @@ def optimizer_refusal(config: OptimizerConfig, engine: str) -> Refusal | None:
 
 
 def host_table_refusal(memory: MemoryConfig, shape: ModelShape, engine: str) -> Refusal | None:
-    """Why `memory.per_layer_embeddings: host` cannot be had; None where it can, or where it is not asked for."""
+    """Refusal of `memory.per_layer_embeddings: host`; None if it is supported or not asked for."""
     if memory.per_layer_embeddings == "device":
         return None
     asked, feature = "memory.per_layer_embeddings: host", "per-layer embeddings on the host"
@@ -41,9 +41,9 @@ def host_table_refusal(memory: MemoryConfig, shape: ModelShape, engine: str) -> 
 
 
 def packing_refusal(packed: bool, shape: ModelShape) -> Refusal | None:
-    """Why rows cannot share a sequence; None where they can, or where that is not asked for.
+    """Refusal of packed rows; None if they are supported or not asked for.
 
-    What an unproven model does of packed rows is found when it is asked.
+    Unproven models are checked when they are opened.
     """
     if not (packed and shape.proven and shape.has_state):
         return None

@@ -16,7 +16,7 @@ from workings.plugins import find_plugin, plugin_names
 
 GROUP = "workings.engines"
 PLANNING_GROUP = "workings.planning_engines"
-"""Entry points of what plans for an engine, by the engine's name; their modules load no framework."""
+"""Group of the entry points of planning engines, by the engine's name; their modules load no framework."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def engine_names() -> list[str]:
 
 
 def install_hint(name: str) -> str:
-    """What brings the libraries of one of our engines."""
+    """Command that installs the libraries of one of our engines."""
     return pip_install(name)
 
 
@@ -61,29 +61,29 @@ def find_engine(name: str) -> RegisteredEngine:
 
 
 def planning_engines() -> dict[str, PlanningEngine]:
-    """What can be asked about devices that are not here, by the engine's name; the default engine comes first."""
+    """Planning engines by the engine's name; the default engine comes first."""
     names = sorted(plugin_names(PLANNING_GROUP), key=lambda name: name != DEFAULT_ENGINE)
     engines = {name: find_planning_engine(name) for name in names}
     return {name: engine for name, engine in engines.items() if engine is not None}
 
 
 def engine_libraries(name: str) -> tuple[str, ...]:
-    """Modules that an engine needs, as far as it says so; nothing of it is imported."""
+    """Modules that an engine declares as needed; none of them is imported."""
     engine = find_planning_engine(name)
     return () if engine is None else engine.libraries
 
 
 def find_planning_engine(name: str) -> PlanningEngine | None:
-    """What can be asked about devices that are not here, for the engine of this name; None where it offers nothing.
+    """The planning engine of the engine with this name; None if it has none.
 
     Raises:
-        RequestError: two packages claim the name, or what is registered lacks a method.
+        RequestError: two packages register the name, or the registered class lacks a method.
     """
     point = find_plugin(PLANNING_GROUP, name, given=f"engine: {name}", task="plan for")
     if point is None:
         return None
     engine = point.load()
-    # A runtime protocol looks for names, not for signatures.
+    # A runtime protocol checks names, not signatures.
     if not isinstance(engine, PlanningEngine):
         raise RequestError(f"engine: {name}, planned by {point.value}",
                            "a class with the methods of `workings.engines.base.PlanningEngine`")

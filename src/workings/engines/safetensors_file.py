@@ -55,7 +55,7 @@ def write_tensors(path: Path, tensors: Mapping[str, tuple[np.dtype[Any], tuple[i
 
 
 MAX_HEADER_BYTES = 100_000_000
-"""Longest header that the format's own library reads."""
+"""Longest header that the safetensors library accepts."""
 MAX_AXES = 32
 
 
@@ -71,17 +71,17 @@ def _are_sizes(value: Any) -> bool:
 
 
 class TensorFile:
-    """An open safetensors file: what is in it is checked at once, tensors are read when asked for.
+    """An open safetensors file: its header is checked at once, tensors are read on demand.
 
     Raises:
-        RecordError: the file is no safetensors file, is cut short, or its header contradicts itself.
+        RecordError: the file is not a safetensors file, is cut short, or its header contradicts itself.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         size = path.stat().st_size
         with path.open("rb") as file:
-            # In a file of another kind these eight bytes may be any number, so it is checked before it is used.
+            # In another kind of file these eight bytes may be any number, so it is checked before it is used.
             length = int.from_bytes(file.read(8), "little")
             if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
                 raise RecordError(f"{path.name} is cut short or is no safetensors file ({size} bytes)")
@@ -110,7 +110,7 @@ class TensorFile:
             raise RecordError(f"{self.path.name} is cut short: {name} ends at byte {self._start + end} of {size}")
 
     def _check_places(self, size: int) -> None:
-        """As the format wants it: every byte behind the header belongs to one tensor and to no other."""
+        """Raise `RecordError` unless every byte behind the header belongs to one tensor, as the format requires."""
         end = 0
         for start, stop, name in sorted((*entry["data_offsets"], name) for name, entry in self._entries.items()):
             if start != end:
@@ -133,9 +133,9 @@ class TensorFile:
         return DTYPES[self._entries[name]["dtype"]]
 
     def read(self, name: str) -> np.ndarray:
-        """One tensor, mapped from the file (pages come in when they are used)."""
+        """A tensor, mapped from the file (pages are read when they are used)."""
         start, end = self._entries[name]["data_offsets"]
-        # An empty range cannot be mapped.
+        # An empty range cannot be memory-mapped.
         if start == end:
             return np.zeros(self.shape(name), self.dtype(name))
         raw = np.memmap(self.path, np.uint8, "r", self._start + start, (end - start,))

@@ -1,4 +1,4 @@
-"""A model that can be asked: an engine with a state, and what turns text into tokens and back."""
+"""A model for questions: an engine with a state, and the conversion between text and tokens."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ from workings.models.tokenizer import Tokenizer
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSession:
-    """Everything that is needed to put questions to a model."""
+    """Everything that is needed to ask a model."""
 
     engine: Engine
-    """Open, on its devices."""
+    """The engine, opened on its devices."""
     state: State
-    """The weights that answer; None as long as nothing is asked."""
+    """The model's weights; None before the first question."""
     tokenizer: Tokenizer
     template: ChatTemplate
-    """Writes the turns that the model was trained with."""
+    """Template of the turns that the model was trained with."""

@@ -16,10 +16,10 @@ from workings.models.weights import tensor_shapes
 
 INDEX = "model.safetensors.index.json"
 PREFIXES = ("", "language_model.", "model.language_model.")
-"""What stands before Hugging Face's text names: nothing, or (multimodal Gemma 3) an outer model's name."""
+"""Prefixes before Hugging Face's names of the text model: none, or (multimodal Gemma 3) an outer model's name."""
 
 MAX_NAME_BYTES = 255
-"""Longest name of a file that file systems take."""
+"""Longest file name that file systems allow."""
 
 
 class WeightFiles:
@@ -28,17 +28,17 @@ class WeightFiles:
     Args:
         directory: has ``model.safetensors``, or ``model.safetensors.index.json`` and its shards.
         expected: every tensor the model needs -> its shape.
-        optional_prefix: what published files may leave out at the beginning of names.
+        optional_prefix: prefix of names that published files may leave out.
 
     Raises:
-        RequestError: a shard or tensor is missing, a file is broken, a tensor is there twice, or has another shape
-            than the model needs or no floating-point numbers.
+        RequestError: a shard or tensor is missing, a file is broken, or a tensor is stored twice, has another shape
+            than the model needs or integers.
     """
 
     def __init__(self, directory: Path, expected: Mapping[str, tuple[int, ...]], optional_prefix: str = "") -> None:
         self.directory = directory
         self._optional_prefix = optional_prefix
-        # Headers alone are read here: a wrong file is found before any memory is taken.
+        # Only headers are read here: a wrong file is found before any memory is allocated.
         self._where = self._find()
         self._names = {name: self._stored_name(name) for name in expected}
         self._check_index()
@@ -74,7 +74,7 @@ class WeightFiles:
         return files
 
     def _check_index(self) -> None:
-        """Other libraries find tensors by the index: what it does not say of a needed one is new and random to them."""
+        """Raise `RequestError` for an index without a needed tensor: other libraries would give it random weights."""
         index = self.directory / INDEX
         places = _places(index) if index.exists() and self._names else {}
         for stored in self._names.values() if places else ():
@@ -98,21 +98,21 @@ class WeightFiles:
         return self._where[self._names[name]]
 
     def read(self, name: str) -> np.ndarray:
-        """One tensor, mapped from its file."""
+        """A tensor, mapped from its file."""
         return self._file(name).read(self._names[name])
 
     def stored_name(self, name: str) -> str:
-        """What the files call a tensor."""
+        """A tensor's name in the files."""
         return self._names[name]
 
     def others(self) -> dict[str, TensorFile]:
-        """The files' further tensors, which the model does not need."""
+        """Tensors of the files that the model does not need."""
         needed = set(self._names.values())
         return {name: file for name, file in self._where.items() if name not in needed}
 
 
 def _places(index: Path) -> dict[str, str]:
-    """Of each tensor that an index names the name of its file."""
+    """File name of each tensor of an index."""
     found = read_object(index).get("weight_map")
     places: dict[str, Any] = found if isinstance(found, dict) else {}
     names = list(places.values())
@@ -138,7 +138,7 @@ def read_shape(directory: Path, *, proven: bool = True) -> ModelShape:
     try:
         return from_hf_config(config) if proven else unproven_from_hf(config, stored_shapes(directory))
     except RequestError as error:
-        # Where the values come from belongs to the mistake; an error that says it already stays as it is.
+        # The error must name the file; one that names it already stays as it is.
         given = error.given if str(directory) in error.given else f"{file}: {error.given}"
         raise RequestError(given, error.expected, error.try_next) from None
 

@@ -44,7 +44,7 @@ def scores(q: jax.Array, k: jax.Array, scale: float, softcap: float) -> jax.Arra
 
 def masked_attention(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, *, scale: float,
                      softcap: float) -> jax.Array:
-    """All scores at once, in float32: ``[B, S, N, H]``.
+    """Attention ``[B, S, N, H]`` with all scores in memory at once, in float32.
 
     Args:
         q: ``[B, S, N, H]``.

@@ -1,8 +1,8 @@
-"""What lies in a compiled program's heap, read from the compiler's own assignment of addresses.
+"""Contents of a compiled program's heap, from the compiler's buffer assignment.
 
-Compilers write down where every temporary array lies (``--xla_dump_to``): allocation, offset, size, type. Arrays that
-are never alive together share addresses. `heap_parts` gives each address to the largest array that ever lies there,
-and names arrays by what their sizes say; what no rule names is left as ``other``.
+Compilers write down the address of every temporary array (``--xla_dump_to``): allocation, offset, size, type. Arrays
+that are never alive together share addresses. `heap_parts` counts each address for the largest array that is ever
+there, and names arrays by their sizes; arrays that no rule names are `OTHER`.
 
 Shape suffixes of the rules: L layers, B rows and S positions of one device's micro batch, T = B x S, D width,
 V vocabulary (of one device: V / n).
@@ -31,14 +31,14 @@ CACHE = "cache of keys and values"
 GATHERED, EMBEDDING = "weights gathered or in another format", "embedding gathered or in another format"
 WITHOUT_UPDATE = {GRADIENTS: GATHERED, UPDATE: GATHERED, HEAD: EMBEDDING, HEAD_FP32: EMBEDDING, KEPT: CACHE,
                   WEIGHTS: "weights of the layer at hand"}
-"""What arrays of these sizes are in a program without an update, which has no gradients and no backward."""
+"""Names of arrays of the same sizes in a program without an update, which has no gradients and no backward."""
 MIN_BYTES = 4096
-"""Arrays below so many bytes are not looked at."""
+"""Smaller arrays are ignored."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """One array of the heap."""
+    """An array of the heap."""
 
     offset: int
     size: int
@@ -57,7 +57,7 @@ class Sizes:
     stacked: frozenset[tuple[int, ...]]
     """Sorted sizes, without ones, of one device's trained tensors with their layer axis."""
     single: frozenset[tuple[int, ...]]
-    """The same without the layer axis, and of whole tensors."""
+    """Sizes of one layer's tensors, split and whole."""
     parameter_dtype: str
     cache_slots: int = 0
     updates: bool = True
@@ -84,7 +84,7 @@ def read_heap(text: str) -> tuple[int, list[Value]]:
 
 
 def name_of(value: Value, sizes: Sizes) -> str:
-    """What an array is, by its sizes alone."""
+    """Name of an array, by its sizes alone."""
     name = _name_in_step(value, sizes)
     return name if sizes.updates else WITHOUT_UPDATE.get(name, name)
 
@@ -93,7 +93,7 @@ def _name_in_step(value: Value, sizes: Sizes) -> str:
     shape, dims = value.dims and sizes.shape, tuple(sorted(value.dims))
     if not shape:
         return OTHER
-    # Rules go from the most telling size to the least: the first one that holds gives the name.
+    # From the most specific size to the least: the first rule that applies gives the name.
     tokens = sizes.rows * sizes.length
     local_vocabulary = shape.vocab_size // sizes.devices if shape.vocab_size % sizes.devices == 0 else shape.vocab_size
     if local_vocabulary in dims or shape.vocab_size in dims:
@@ -113,7 +113,7 @@ def _name_in_step(value: Value, sizes: Sizes) -> str:
         return KEPT
     if dims in sizes.single:
         return WEIGHTS
-    # A square of the length, or the length by a block of queries or keys: attention's loops use 128, 256 or 512.
+    # Length by length, or length by a block of queries or keys: attention's loops use blocks of 128, 256 or 512.
     if sum(n == sizes.length or n in (128, 256, 512) for n in value.dims[-2:]) == 2 and elements % sizes.length == 0 \
             and sizes.length in value.dims[-2:] and elements >= tokens * min(256, sizes.length):
         return SCORES

@@ -120,7 +120,7 @@ def device_name(device: jax.Device) -> str:
 
 
 def coarser_products(platform: str, compute: str) -> list[str]:
-    """What to know about float32 on an accelerator: by default JAX multiplies it in a format with fewer digits."""
+    """Notes about float32 on an accelerator: by default JAX multiplies it in a format with fewer digits."""
     if platform == "cpu" or compute != "fp32" or jax.config.values["jax_default_matmul_precision"] is not None:
         return []
     coarser = {"gpu": "TF32 (10 bits after the point instead of 23)", "tpu": "bf16 (7 bits after the point)"}[platform]

@@ -1,4 +1,4 @@
-"""The JAX engine: a thin class around pure functions. It opens devices, compiles, moves arrays and counts."""
+"""The JAX engine: a thin class around pure functions, which opens devices, compiles programs and moves arrays."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -91,12 +91,12 @@ class JaxEngine(JaxPlanning):
         return cls(request, devices)
 
     def _own(self) -> tuple[jax.Device, ...]:
-        """Devices of the mesh that this process holds; the others are asked by theirs."""
+        """Devices of the mesh that belong to this process."""
         return tuple(device for device in self.layout.mesh.devices.flat
                      if device.process_index == jax.process_index())
 
     def describe(self) -> DeviceFacts:
-        """What it runs on."""
+        """The devices."""
         limit, source = memory_limit(self._own()[0])
         return DeviceFacts(
             platform=self.devices.platform, kind=device_name(self.devices.devices[0]), count=self.layout.size,
@@ -106,7 +106,7 @@ class JaxEngine(JaxPlanning):
                                                                      self.request.precision.compute)]))
 
     def dtypes(self) -> Mapping[str, str]:
-        """Number formats of the arrays that the step really holds, read from the state and the program."""
+        """Number formats of the step's arrays, read from the state and the program."""
         def of(tree: Any) -> str:
             return " and ".join(sorted({str(x.dtype) for x in jax.tree.leaves(tree)}))
 
@@ -115,15 +115,15 @@ class JaxEngine(JaxPlanning):
                 "moments": of(self._abstract["moments"]), "gradients": trained, "accumulator": trained}
 
     def init(self, seed: int, *, trainable: bool = True) -> State:
-        """A fresh state with random weights; the same numbers on every mesh."""
+        """A new state with random weights; the same numbers on every mesh."""
         return self._fresh(self._first_params(None, seed), trainable)
 
     def load(self, weights: Path, *, trainable: bool = True) -> State:
-        """A fresh optimizer on weights from a directory in Hugging Face's format."""
+        """A new state with weights from a directory in Hugging Face's format."""
         return self._fresh(self._first_params(weights, self.request.seed), trainable)
 
     def _first_params(self, weights: Path | None, seed: int) -> Any:
-        """What training starts from: weights from a directory or drawn from the seed, and fresh adapters."""
+        """Initial parameters: weights from a directory or random ones from the seed, and new adapters."""
         # Jitted with the places of its outputs, so weights come out split instead of being moved afterwards.
         make = jax.jit(partial(initial_params, self.spec), out_shardings=self._shardings["params"])
         if weights is None:
@@ -138,7 +138,7 @@ class JaxEngine(JaxPlanning):
             "moments": jax.jit(self.spec.fresh_moments, out_shardings=self._shardings["moments"])(params)}
 
     def _arrays(self, batch: Batch, signals: tuple[str, ...] = ()) -> dict[str, Any]:
-        """A batch as the compiled programs take it; every process has the whole batch and hands over its own rows."""
+        """Arguments of the compiled programs for a batch; every process has the whole batch and passes its own rows."""
         given = batch.arrays
         arrays = {name: given[name] for name in (*ROWS, *signals)}
         # One process can hand NumPy arrays to the compiled program, which splits them as it was compiled for.
@@ -150,14 +150,14 @@ class JaxEngine(JaxPlanning):
     def compiled_step(self, batch: Batch, more: dict[str, np.ndarray] | None = None) -> Any:
         """The executable (`jax.stages.Compiled`) that `step` runs for batches of this shape.
 
-        It is compiled once, by whoever asks first: `inspect`, `step`, or a test that reads the program.
+        It is compiled at the first call, by `inspect`, `step` or a test that reads the program.
 
         Args:
-            batch: of which only sizes count.
-            more: `ProgramVariant.batch_arrays` of it, by whoever has them already.
+            batch: only its sizes are read.
+            more: its `ProgramVariant.batch_arrays`, if the caller has them already.
         """
         more = self.spec.variant.batch_arrays(batch) if more is None else more
-        # A variant's arrays have sizes of their own, such as the number of loss positions of a row.
+        # A variant's arrays have further sizes, such as the number of loss positions of a row.
         key = batch.tokens.shape, *(x.shape for x in more.values())
         if key not in self._steps:
             sizes = batch_shapes(batch.tokens.shape, self.spec.objective.signals) | more
@@ -169,16 +169,16 @@ class JaxEngine(JaxPlanning):
         return self._steps[key]
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
-        """One update on one batch; ``state`` is consumed."""
+        """One update with one batch; ``state`` is consumed."""
         require_signals(self.spec.objective, batch)
         variant = self.spec.variant
         more, arrays = variant.batch_arrays(batch), self._arrays(batch, self.spec.objective.signals)
         run = self.compiled_step(batch, more)
-        # The caller's arrays are used up from here on: the program writes its results into them.
+        # From here on the caller's arrays are consumed: the program writes its results into them.
         before = variant.to_step_state(state, self.layout.replicated())
         after, numbers, log_probs = run(before, arrays | more, np.float32(batch.divisor),
                                         np.float32(learning_rate))
-        # Reading the numbers waits until the device has done the step.
+        # Reading the numbers waits until the device has finished the step.
         return variant.from_step_state(after), StepResult.of(np.asarray(numbers).tolist(), self.spec.objective.metrics,
                                                    None if log_probs is None else np.asarray(log_probs))
 
@@ -202,9 +202,9 @@ class JaxEngine(JaxPlanning):
         return np.asarray(tokens), np.asarray(log_probs)
 
     def without_adapters(self, state: State) -> State:
-        """The model below the adapters: its frozen arrays are those of ``state``, which the next step uses up.
+        """The model without its adapters. It shares the frozen arrays of ``state``, which the next step consumes.
 
-        On a CPU with unstacked layers they are the stacks that `log_probs` makes, a copy of the weights.
+        On a CPU with unstacked layers these are stacks, a copy of the weights that `log_probs` needs anyway.
         """
         require_adapters(self.request.method)
         params = flatten_params(state["params"])
@@ -218,28 +218,28 @@ class JaxEngine(JaxPlanning):
         return logits.logits(self, dict(state), batch)
 
     def _run_forward(self, name: str, make: Callable[[StepSpec], Any], state: State, batch: Batch) -> Any:
-        """A program of parameters and a batch, compiled once a shape; what comes out lies on every device."""
+        """Run a program of parameters and a batch, compiled once for each shape; its results are on every device."""
         key = name, batch.tokens.shape
         if key not in self._forward:
             places = dict.fromkeys(ROWS, self.layout.batch())
             self._forward[key] = jax.jit(make(self.spec), in_shardings=(self._shardings["params"], places),
                                          out_shardings=self.layout.replicated())
-        # On a CPU with unstacked layers this makes the stacks, a copy of the weights that lives until the next step.
+        # On a CPU with unstacked layers this creates the stacks, a copy of the weights that lives until the next step.
         return self._forward[key](state["params"], self._arrays(batch))
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:
-        """Greedy continuations in the order given."""
+        """Greedy completions in the order of the prompts."""
         return self._generator.answer(state["params"], prompts, max_new_tokens, stop_ids)
 
     def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
                tell: Callable[[int], None]) -> Completion:
-        """The tokens that `generate` gives for one prompt, told one by one."""
+        """The completion that `generate` returns for one prompt; its tokens are passed on one by one."""
         return self._streamer.answer(state["params"], prompt, max_new_tokens, stop_ids, tell)
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
-        """One drawn continuation per prompt, in the order given; each depends on its own prompt and seed only."""
+        """One sampled completion per prompt, in their order; each depends on its own prompt and seed only."""
         return self._generator.answer(state["params"], prompts, max_new_tokens, stop_ids, temperature, seeds)
 
     def save(self, state: State, directory: Path) -> None:
@@ -269,7 +269,7 @@ class JaxEngine(JaxPlanning):
         return Memory(peak_bytes=peak_resident_bytes(), source=PROCESS_PEAK)
 
     def inspect(self, batch: Batch) -> Inspection:
-        """What the compiler says about the very executable that `step` runs for this shape, or why it refuses it."""
+        """The compiler's memory analysis of the executable that `step` runs for this shape, or its refusal."""
         details = {"batch": list(batch.tokens.shape), "platform": self.devices.platform,
                    "device_kind": device_name(self.devices.devices[0]), "mesh": dict(self.layout.mesh.shape),
                    "jax": version("jax")}

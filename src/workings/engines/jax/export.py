@@ -43,7 +43,7 @@ def export(params: Params, spec: StepSpec, directory: Path) -> None:
 
 
 def _full(tensors: dict[str, jax.Array], name: str, inner: int, dtype: Any) -> jax.Array:
-    """One stacked weight in full: out of fewer bits, its adapter added."""
+    """A stacked weight, dequantized and with its adapter added."""
     stem = name.removesuffix("weight")
     run = partial(_combined, inner=inner, dtype=dtype)
     names = [name] if name in tensors else [stem + each for each in sorted(STORED) if stem + each in tensors]

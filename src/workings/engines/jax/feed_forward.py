@@ -59,7 +59,7 @@ def chunked(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layou
 
 def _local(shape: ModelShape, layout: Layout, specs: list[dict[str, P]], inner: int, x: jax.Array,
            split: list[Tensors]) -> jax.Array:
-    """One device's rows; matrices arrive split and are gathered over ``fsdp`` (over ``tp`` they stay split)."""
+    """The feed-forward of one device's rows; its matrices are gathered over ``fsdp`` and stay split over ``tp``."""
     sizes = shape.width, shape.width, inner
     three = [dense({key: _gathered(w, spec[key]) for key, w in tensors.items()}, size, x.dtype)
              for tensors, spec, size in zip(split, specs, sizes, strict=True)]

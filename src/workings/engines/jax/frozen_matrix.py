@@ -16,14 +16,14 @@ from workings.engines.jax.sharding import Layout
 
 @dataclass(frozen=True)
 class FrozenFormat:
-    """How a matrix is stored: by two tensors in the place of its ``weight``."""
+    """Storage format of a frozen matrix: two tensors instead of its ``weight``."""
 
     codes: str
     """Name of the tensor with the elements, below the projection's."""
     scales: str
     """Name of the tensor with their float32 scales."""
     dtype: Any
-    """Of the codes."""
+    """Number format of the codes."""
     stored_shapes: Callable[[tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
     quantize: Callable[..., tuple[Any, Any]]
     dequantize: Callable[[jax.Array, jax.Array, int, Any], jax.Array]
@@ -34,9 +34,9 @@ NF4 = FrozenFormat(nf4.CODES, nf4.ABSMAX, np.uint8, nf4.stored_shapes, nf4.quant
 INT8 = FrozenFormat(int8.CODES, int8.ABSMAX, np.int8, int8.stored_shapes, int8.quantize, int8.dequantize)
 FORMATS: dict[FrozenBits, FrozenFormat] = {"nf4": NF4, "int8": INT8}
 STORED = frozenset(name for each in FORMATS.values() for name in (each.codes, each.scales))
-"""Names of the tensors that take no part in products as they are."""
+"""Names of the tensors that must be dequantized before products."""
 ELEMENTS = ("weight", *(each.codes for each in FORMATS.values()))
-"""Names of the tensor that has a projection's elements, whatever it is stored in."""
+"""Names of the tensor with a projection's elements, in any format."""
 
 
 def format_of(names: Collection[str]) -> FrozenFormat | None:

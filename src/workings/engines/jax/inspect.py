@@ -1,4 +1,4 @@
-"""What the compiler says about a compiled program's memory."""
+"""Memory of a compiled program, by the compiler's analysis."""
 
 from importlib.metadata import version
 from typing import Any
@@ -11,8 +11,8 @@ from workings.engines.jax.target import refused_bytes
 def inspection(compiled: Any, details: dict[str, Any]) -> Inspection:
     """Bytes per device of a compiled step.
 
-    The peak is the larger of the compiler's own peak and arguments + outputs + temporaries - aliased: either can be
-    above the other, so both stand in the breakdown.
+    The peak is the larger of the compiler's own peak and arguments + outputs + temporaries - aliased. Either can be the
+    larger one, so both are in the breakdown.
     """
     stats = compiled.memory_analysis()
     breakdown = {
@@ -21,7 +21,7 @@ def inspection(compiled: Any, details: dict[str, Any]) -> Inspection:
         "code": int(stats.generated_code_size_in_bytes),
         "compiler_peak": int(getattr(stats, "peak_memory_in_bytes", 0)),
     }
-    # A donated argument and its output are one piece of memory and stand in both numbers, so they are taken out once.
+    # A donated argument and its output share memory and are in both numbers, so they are subtracted once.
     total = breakdown["arguments"] + breakdown["outputs"] + breakdown["temporaries"] - breakdown["aliased"]
     breakdown["sum"] = total
     return Inspection(peak_bytes=max(total, breakdown["compiler_peak"]), source="compiled", breakdown=breakdown,
@@ -29,9 +29,9 @@ def inspection(compiled: Any, details: dict[str, Any]) -> Inspection:
 
 
 def refusal(error: Exception, details: dict[str, Any]) -> Inspection | None:
-    """What a compiler said it would need when it refused a program for lack of memory; None for another error.
+    """Memory that the compiler states when it refuses a program for lack of memory; None for another error.
 
-    A TPU's compiler does that, and its sentence holds both numbers: bytes needed and bytes there are.
+    A TPU's compiler does that; its message has the bytes needed and the bytes available.
     """
     needed, limit = refused_bytes(str(error))
     if not needed:

@@ -13,7 +13,7 @@ import numpy as np
 STEPS = np.float32(127)
 """Codes go from minus this to this."""
 CODES, ABSMAX = "weight.int8", "weight.row_absmax"
-"""Names of the two tensors that stand for a projection's ``weight``."""
+"""Names of the two tensors that replace a projection's ``weight``."""
 
 
 def stored_shapes(size: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -79,7 +79,7 @@ def _yarn(plain: np.ndarray, shape: ModelShape) -> np.ndarray:
 
 
 def window(shape: ModelShape, layer: int) -> int:
-    """How many positions a layer sees back, itself included."""
+    """Number of positions that a token attends to in a layer, its own included."""
     # No distance reaches this number, so one scan over both kinds of layers compares with it and needs no branch.
     return shape.sliding_window if shape.slides(layer) else int(np.iinfo(np.int32).max)
 
@@ -109,7 +109,7 @@ def unroll(shape: ModelShape) -> int:
 
 @dataclass(frozen=True)
 class LayerScan:
-    """How a model's layers are walked over. Equal layers are stacked, so that each kind is compiled once."""
+    """A scan over a model's layers. Equal layers are stacked, so that each kind is compiled once."""
 
     shape: ModelShape
     make_layer: Callable[[Sequence[int]], Layer]
@@ -124,7 +124,7 @@ class LayerScan:
     """Iterations of a loop that are written out."""
 
     def run(self, params: Params, x: jax.Array) -> tuple[jax.Array, dict[str, KeysValues]]:
-        """All layers, one after the other.
+        """Run all layers.
 
         Args:
             params: the whole tree.
@@ -144,7 +144,7 @@ class LayerScan:
 
     def _run_loop(self, loop: LayerLoop, layers: Params, x: jax.Array, shared_kv: Mapping[bool, KeysValues]
                   ) -> tuple[jax.Array, dict[bool, KeysValues], dict[str, KeysValues]]:
-        """One loop: ``[B, S, D]`` after it, keys and values that later loops attend to, and those of its stacks."""
+        """Run one loop; returns ``[B, S, D]``, keys and values that later loops attend to, and those of its stacks."""
         shape, prefixes = self.shape, stacks(self.shape)
         kinds = {stack: _shared_kind(shape, stack) for stack in loop.stacks}
         steps = [self._layer_step(stack, kind, shared_kv) for stack, kind in kinds.items()]

@@ -1,8 +1,8 @@
-"""LoRA (Hu et al., 2021) in Hugging Face's terms: which projections get an adapter, its tensors and their first values.
+"""LoRA (Hu et al., 2021) in Hugging Face's terms: projections with an adapter, its tensors and their initial values.
 
 An adapter is ``lora_A.weight`` ``[L, r, in]`` and ``lora_B.weight`` ``[L, out, r]`` in float32 beside a frozen weight,
-layers stacked like everything else. ``lora.scale`` ``[L]`` travels with the weights, so that whoever is given the tree
-computes the same model.
+layers stacked like all others. ``lora.scale`` ``[L]`` is stored with the weights, so that the tree alone determines
+the model.
 """
 
 from dataclasses import dataclass
@@ -31,19 +31,19 @@ class Lora:
     targets: tuple[str, ...]
     """Projections with an adapter, such as ``self_attn.q_proj``."""
     stored: FrozenFormat | None
-    """In which all projections' weights are stored (QLoRA); None: as all others."""
+    """Storage format of all projections (QLoRA); None: that of all other weights."""
 
 
 def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, tp: int,
               frozen_bits: FrozenBits) -> Lora | None:
-    """What a recipe's `method` asks for; None for full fine-tuning. ``frozen_bits``: of QLoRA's matrices.
+    """The adapters of a recipe's `method`; None for full fine-tuning. ``frozen_bits``: format of QLoRA's matrices.
 
     Raises:
         RequestError: a projection that the model does not have, or 4-bit blocks that ``tp`` would cut.
     """
     if isinstance(method, FullConfig):
         return None
-    # Recipes name projections by the last part, as peft does: `q_proj` is `self_attn.q_proj`.
+    # Recipes name projections by their last part, as peft does: `q_proj` is `self_attn.q_proj`.
     there = {name.rpartition(".")[2]: name for name in projections(shape)}
     if unknown := [name for name in method.target_modules if name not in there]:
         raise RequestError(f"method.target_modules: {', '.join(unknown)}", f"projections of {shape.family}",
@@ -80,10 +80,10 @@ def adapter_shapes(lora: Lora, shape: ModelShape) -> dict[str, jax.ShapeDtypeStr
 
 
 def init_adapters(seed: Any, lora: Lora, shape: ModelShape) -> dict[str, jax.Array]:
-    """First values, as peft's: A uniform within ``in ** -0.5`` (its ``kaiming_uniform_(a=5 ** 0.5)``), B zero.
+    """Initial values as in peft: A uniform within ``in ** -0.5`` (its ``kaiming_uniform_(a=5 ** 0.5)``), B zero.
 
-    The numbers come from this package's own stream (seed and name of the tensor), the same on every mesh; they are not
-    the numbers that peft would draw from torch's generator.
+    The random numbers depend on seed and name of the tensor only, so they are the same on every mesh; peft's generator
+    would give others.
     """
     values = {}
     for name, spec in adapter_shapes(lora, shape).items():
@@ -91,7 +91,7 @@ def init_adapters(seed: Any, lora: Lora, shape: ModelShape) -> dict[str, jax.Arr
             bound = spec.shape[-1] ** -0.5
             values[name] = jax.random.uniform(tensor_key(seed, name), spec.shape, jnp.float32, -bound, bound)
         elif name.endswith(ADAPTER[1]):
-            # With B zero the first step starts from the model as it was loaded.
+            # With B zero, training starts from the loaded model.
             values[name] = jnp.zeros(spec.shape, jnp.float32)
         else:
             values[name] = jnp.full(spec.shape, lora.alpha / lora.rank, jnp.float32)
@@ -100,7 +100,7 @@ def init_adapters(seed: Any, lora: Lora, shape: ModelShape) -> dict[str, jax.Arr
 
 def merged(weight: jax.Array, a: jax.Array, b: jax.Array, scale: jax.Array, dtype: Any) -> jax.Array:
     """``[L, out, in]`` weights with their adapters added, rounded once."""
-    # By default an accelerator may round float32 factors to fewer bits; an export runs once and can be slow.
+    # By default an accelerator may round float32 factors to fewer bits; an export runs once, so it may be slow.
     delta = jnp.einsum("lor,lri->loi", b, a, precision="highest")
     return (weight.astype(jnp.float32) + scale[:, None, None] * delta).astype(dtype)
 

@@ -29,7 +29,7 @@ Gradient = Literal["none", "hidden", "both"]
 
 @dataclass(frozen=True)
 class LossPartition:
-    """How the loss is split: positions per chunk and device, and whether each device has a part of the vocabulary."""
+    """Split of the loss: positions per chunk and device, and whether each device has a part of the vocabulary."""
 
     layout: Layout
     chunk: int
@@ -155,7 +155,7 @@ def _sharded(partition: LossPartition, gradient: Gradient) -> Any:
 
 def _unpartitioned(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head: jax.Array, targets: jax.Array,
                    weights: jax.Array) -> Any:
-    """One device's loss with all logits in memory at once."""
+    """The loss of one device, with all logits in memory at once."""
     h = hidden.reshape(-1, hidden.shape[-1])
     t, w = (x.reshape(-1, *x.shape[2:]) for x in (targets, weights))
     loss, d_logits = _add_loss(partition, gradient, jnp.zeros(()), h, head, t, w, 0)
@@ -180,7 +180,7 @@ def chunks(x: jax.Array, chunk: int) -> jax.Array:
 
 def _local(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head: jax.Array, targets: jax.Array,
            weights: jax.Array) -> Any:
-    """One device's share, chunk by chunk; each chunk is gathered from all devices that share the vocabulary."""
+    """One device's share of the loss; each chunk is gathered from all devices that share the vocabulary."""
     count = hidden.shape[0] * hidden.shape[1]
     chunk, first = partition.chunk_size(count), partition.first_token(head)
     vocabulary_parallel = partition.vocabulary_parallel

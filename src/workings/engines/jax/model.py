@@ -95,7 +95,7 @@ def _feed_forward(x: jax.Array, w: Params, shape: ModelShape, layout: Layout, la
 def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, attend: Attend,
           inputs: Any, layout: Layout, layer: int, *, chunks: bool = False,
           query_positions: PickPositions = lambda x: x) -> tuple[jax.Array, KeysValues]:
-    """One decoder layer on ``[B, S, D]``, and the keys and values that it attended to.
+    """Output ``[B, S, D]`` of a decoder layer, and the keys and values that it attended to.
 
     Args:
         x: ``[B, S, D]``.

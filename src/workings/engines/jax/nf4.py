@@ -27,7 +27,7 @@ LEVELS = np.array([
 LIMITS = ((LEVELS[1:] + LEVELS[:-1]) / np.float32(2)).tolist()
 """An element above the n-th limit has a code above n."""
 CODES, ABSMAX = NF4_TENSORS
-"""Names of the two tensors that stand for a projection's ``weight``."""
+"""Names of the two tensors that replace a projection's ``weight``."""
 
 
 def stored_shapes(size: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""What the JAX engine says about devices that are not here, without loading JAX: a child process compiles."""
+"""Planning for devices that are not here, without loading JAX: a child process compiles."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -28,9 +28,9 @@ from workings.hardware.compile_target import CompileTarget, compile_target
 from workings.models.registry import family_of
 
 AT_A_TIME = 2
-"""Compilers that run side by side."""
+"""Compilers that run at the same time."""
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
-"""Variables that a compiler reads."""
+"""Environment variables that a compiler reads."""
 
 
 class JaxPlanning:
@@ -43,7 +43,7 @@ class JaxPlanning:
 
     @classmethod
     def refusals(cls, request: EngineRequest) -> Sequence[Refusal]:
-        """8-bit moments, an optimizer in backward, and families that only the other engine has."""
+        """Refusals of 8-bit moments, the optimizer in backward, and families that only the other engine has."""
         refusals = []
         if refused := optimizer_refusal(request.optimizer, cls.name):
             refusals.append(refused)
@@ -63,10 +63,10 @@ class JaxPlanning:
 
     @classmethod
     def inspect_for(cls, request: EngineRequest, programs: ProgramShapes, target: Target) -> Inspections:
-        """The engine's own programs compiled for a target; where the step is refused, the step alone.
+        """The engine's own programs, compiled for a target; if the step is refused, only the step.
 
         Raises:
-            RequestError: the engine does not do what is asked for.
+            RequestError: the engine lacks a feature of the request.
             NotInspected: the compiler for this target is not installed, or does not do one of the programs.
             WorkingsError: the compiler crashed, or what it compiled is not the split program that was asked for.
         """
@@ -95,7 +95,7 @@ class JaxPlanning:
 
     @classmethod
     def inspection_key(cls, target: Target) -> Mapping[str, Any]:
-        """The machine as the compiler is told of it, versions of the compiler, its flags, and this engine's source."""
+        """The machine's description for the compiler, its versions and flags, and this engine's source."""
         known = target.platform != "gpu" or target.gpu_config
         return {"machine": asdict(compile_target(target)) if known else target.name,
                 "versions": library_versions(("jax", "jaxlib", *PACKAGES[target.platform])),
@@ -104,7 +104,7 @@ class JaxPlanning:
 
     @classmethod
     def usable_memory(cls, target: Target) -> tuple[int, str]:
-        """Of a GPU the share that XLA reserves for a run; else what the catalog says."""
+        """Memory of one device: of a GPU the share that XLA reserves for a run, else the catalog's number."""
         limit, source = target.memory_bytes, target.memory_source
         if target.platform != "gpu":
             return limit, source
@@ -120,11 +120,10 @@ def _compile(request: EngineRequest, machine: CompileTarget, notes: tuple[str, .
 
 
 def check_split(inspection: Inspection, size: ProgramShape) -> None:
-    """Each device's program must hold its own share of the rows.
+    """Raise `WorkingsError` if a device's program does not have its own share of the rows.
 
-    A library that asks for the host's platform while tracing can leave a batch whole without a word; the verdict would
-    be about a program that no device runs. Raises `WorkingsError` then. Prompts of a generation are copied to all
-    devices on purpose.
+    A library that reads the host's platform while tracing can silently leave a batch whole; the verdict would be about
+    a program that no device runs. Prompts of a generation are copied to all devices on purpose.
     """
     if not inspection.tokens_per_device or isinstance(size, GenerationShape):
         return
@@ -135,7 +134,7 @@ def check_split(inspection: Inspection, size: ProgramShape) -> None:
 
 
 def _notes(target: Target) -> tuple[str, ...]:
-    """What the compiler was told of a card that is not here."""
+    """Remarks about a compilation without the GPU."""
     if target.platform != "gpu":
         return ()
     how = ("put together from its datasheet" if gpu_config(target.gpu_config).derived

@@ -56,7 +56,7 @@ class JaxProcesses:
         self._client.key_value_delete(PREFIX + key)
 
     def shutdown(self) -> None:
-        """Nothing: JAX shuts down when the process ends, with a barrier of its own."""
+        """Does nothing: JAX shuts down at the end of the process, with a barrier of its own."""
 
 
 def _arguments() -> dict[str, Any] | None:

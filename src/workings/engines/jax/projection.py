@@ -1,4 +1,4 @@
-"""One linear layer of the decoder and what stands in its weight's place or beside it: fewer bits, a bias, an adapter.
+"""A linear layer of the decoder: its weight, whole or quantized, with a bias and an adapter if there are any.
 
 Its tensors, by their names below the projection's: ``weight`` ``[out, in]`` or the two of a `FrozenFormat`,
 ``bias`` ``[out]``, ``lora_A.weight`` ``[r, in]``, ``lora_B.weight`` ``[out, r]``, ``scale`` of the adapter (a scalar).
@@ -30,12 +30,12 @@ def projection(layer: Tensors, name: str) -> Tensors:
 
 
 def cast(tensors: Tensors, dtype: Any) -> Tensors:
-    """Everything that takes part in products in the dtype of the products; stored bits stay what they are."""
+    """The tensors in the dtype of the products; quantized tensors stay as they are."""
     return {key: x if key in STORED else x.astype(dtype) for key, x in tensors.items()}
 
 
 def dense(tensors: Tensors, inner: int, dtype: Any) -> Tensors:
-    """The same projection with its weight ``[out, inner]`` in full, where it was stored in fewer bits."""
+    """The projection with its weight ``[out, inner]`` dequantized, if it was quantized."""
     stored = format_of(tensors)
     if stored is None:
         return tensors

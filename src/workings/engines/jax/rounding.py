@@ -1,4 +1,4 @@
-"""How a float32 update reaches weights stored in bfloat16.
+"""Rounding of float32 updates to weights stored in bfloat16.
 
 bfloat16 has eight bits of mantissa: an update smaller than about 1/512 of a weight rounds to nothing, which at usual
 fine-tuning rates is most of them. Stochastic rounding moves a weight up or down with the probability that makes the

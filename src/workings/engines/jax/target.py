@@ -1,8 +1,8 @@
-"""Compiling the very programs of a run for devices that are not here, and asking the compiler what memory they need.
+"""Compilation of a run's own programs for devices that are not here, to get the memory that they need.
 
-The compilers want their environment before JAX is imported and are noisy, so the compilation runs in a child process
-(`aot_compile.py`). Two compilers need no device: libtpu, and XLA's for CUDA, which is told what the card is like. The
-CPU is compiled for in the same way.
+The compilers read environment variables before JAX is imported and print a lot, so they run in a child process
+(`aot_compile.py`). Two compilers need no device: libtpu, and XLA's for CUDA, which gets a description of the GPU. The
+same child process compiles for the CPU.
 """
 
 import json
@@ -23,11 +23,11 @@ from workings.hints import pip_install
 
 REFUSED = (re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm"),
            re.compile(r"required for HLO temporaries \(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+)([KMGT])\)"))
-"""The two sentences with which the TPU compiler says that memory does not suffice: needed, then available."""
+"""The two messages of the TPU compiler for a lack of memory: bytes needed, then bytes available."""
 UNITS = {"K": 2 ** 10, "M": 2 ** 20, "G": 2 ** 30, "T": 2 ** 40}
 DTYPE_BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "f32": 4, "s32": 4, "u32": 4}
 PACKAGES = {"cpu": (), "tpu": ("libtpu",), "gpu": ("jax-cuda12-plugin", "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12")}
-"""What the compiler for a platform comes in, beside JAX."""
+"""Distributions of the compiler for a platform, in addition to JAX."""
 INSTALL = pip_install("plan")
 
 
@@ -40,13 +40,13 @@ class Unimplemented(WorkingsError):
 
 
 def compiler_environment(target: CompileTarget) -> dict[str, str]:
-    """Variables that the compiler for a target wants to find before it is loaded."""
-    # Away from a TPU no metadata server answers, and libtpu would ask it for minutes. Two children may load it at once.
+    """Environment variables that the compiler for a target reads when it is loaded."""
+    # Without a TPU there is no metadata server, for which libtpu would wait minutes. Two children may load it at once.
     if isinstance(target, TpuTarget):
         return {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": target.accelerator_type,
                 "TPU_WORKER_HOSTNAMES": "localhost", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
     if isinstance(target, CudaTarget):
-        # The assembler of the wheel comes before any other: newer toolkits no longer know the oldest cards.
+        # The assembler of the wheel comes first: newer toolkits do not support the oldest GPUs.
         assembler = [str(Path(place) / "nvidia" / "cuda_nvcc" / "bin") for place in site.getsitepackages()]
         return {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
                 "PATH": os.pathsep.join([*assembler, os.environ.get("PATH", "")])}
@@ -80,10 +80,10 @@ def compile_for(request: EngineRequest, size: ProgramShape, target: CompileTarge
         ask = {"request": replace(request, device=target.platform).to_json(), "batch": list(size),
                "target": asdict(target), "devices": devices, "program": program, "dump": dump}
         own = os.environ.get("XLA_FLAGS", "")
-        # A run on such a card chooses its kernels so, and each choice has its own memory.
+        # A run on such a GPU chooses its kernels in this way, and each choice needs its own memory.
         chosen = same_kernels(own) if target.platform == "gpu" else own
         flags = f"{chosen} --xla_dump_to={dump} --xla_dump_hlo_as_text".strip()
-        # The child's own platform is the CPU: the target is described to its compiler and never opened.
+        # The child's own platform is the CPU: the compiler gets a description of the target, which is never opened.
         environment = dict(os.environ) | compiler_environment(target) | {
             "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "1",
             "JAX_ENABLE_COMPILATION_CACHE": "false"}  # a program out of JAX's own cache leaves no dump
@@ -93,7 +93,7 @@ def compile_for(request: EngineRequest, size: ProgramShape, target: CompileTarge
 
 
 def _read(done: "subprocess.CompletedProcess[str]", where: str) -> Inspection:
-    """The child's answer, or the error that it stands for."""
+    """The inspection in the child's answer; raises the error that the answer describes."""
     lines = done.stdout.strip().splitlines()
     if done.returncode != 0 or not lines:
         raise _crash(f"the compiler for {where} crashed (exit code {done.returncode})", done.stderr)

@@ -61,7 +61,7 @@ class AttentionMask:
     seen: Tensor | None = None
     """``[B, T]`` keys that exist, during generation."""
     layout: AttentionLayout | None = None
-    """How rows are arranged for attention, where that is not how they are otherwise; without ``segment_ids``."""
+    """Another arrangement of the rows for attention, which needs no ``segment_ids``."""
     _masks: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 
     def mask(self, length: int, window: int, device: torch.device) -> Tensor | None:
@@ -116,7 +116,7 @@ def plain_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale:
 
 
 def chunked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, softcap: float) -> Tensor:
-    """The same over `QUERIES` query positions at a time, whose scores are computed again in backward."""
+    """`plain_attention` for `QUERIES` query positions at a time, with scores recomputed in backward."""
     k, v = _spread(k, q.shape[1]), _spread(v, q.shape[1])
     parts = []
     for first in range(0, q.shape[2], QUERIES):

@@ -1,4 +1,4 @@
-"""What the installed PyTorch was built for, and one kernel of it on every card. Imports nothing but PyTorch.
+"""Probe of the installed PyTorch: its build, and one of its kernels on every GPU. Imports nothing but PyTorch.
 
     python build_probe.py [--kernel DTYPE]
 

@@ -21,7 +21,7 @@ ASK_FOR_CPU = "ask for the CPU in so many words: device=cpu"
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """This process's device, and why this one."""
+    """The device of this process, and the reason for the choice."""
 
     platform: str
     device: torch.device
@@ -107,7 +107,7 @@ def library_versions() -> dict[str, str]:
 
 
 def slow_formats(kind: str, *formats: str) -> list[str]:
-    """What to know about number formats that this card computes without matrix units, by the catalog."""
+    """Notes about number formats that this GPU computes without matrix units, by the catalog."""
     target = next((row for row in targets().values() if row.platform == "gpu" and row.kind == kind), None)
     if target is None:
         return []

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 
 class SharedGradient:
-    """Where the loss leaves the head's gradient for the embedding, whose backward always comes later."""
+    """The head's gradient, passed from the loss to the embedding, whose backward always comes later."""
 
     def __init__(self) -> None:
         self._left: Tensor | None = None
@@ -26,7 +26,7 @@ class SharedGradient:
         self._left = gradient
 
     def take(self, like: Tensor) -> Tensor:
-        """What was left; zeros where there was no loss."""
+        """The gradient that was left; zeros without a loss."""
         gradient, self._left = self._left, None
         return torch.zeros_like(like) if gradient is None else gradient
 
@@ -118,5 +118,5 @@ def share_gradient(model: Any, compute: torch.dtype) -> None:
 
 
 def shared_gradient(model: Any) -> SharedGradient | None:
-    """What `share_gradient` set up, for the loss."""
+    """The `SharedGradient` of a model's tied embedding, for the loss."""
     return getattr(model.get_input_embeddings(), "shared", None)

@@ -1,4 +1,4 @@
-"""What a run's record says about PyTorch, CUDA and the driver, as text for people."""
+"""Text about PyTorch, CUDA and the driver for a run's record."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ from workings.engines.torch.device import cuda_problem, library_versions
 
 QUERY = ("index", "name", "driver_version", "memory.total", "memory.used", "compute_cap", "pstate",
          "clocks.max.sm", "power.limit", "temperature.gpu")
-"""What `nvidia-smi` is asked for. Its table of processes would name other people's programs."""
+"""Fields that `nvidia-smi` is asked for. Its table of processes would name other people's programs."""
 
 
 def environment_files(device: torch.device) -> Mapping[str, str]:

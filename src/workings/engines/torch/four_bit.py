@@ -93,7 +93,7 @@ def to_four_bits(linear: nn.Linear, rounded_to: torch.dtype) -> None:
 
 @cache
 def difference_from_cpu(device: torch.device) -> str:
-    """How four bits on a device differ from four bits on a CPU, seen on one matrix; empty where they are the same.
+    """Difference between 4-bit results on a device and on a CPU, tested with one matrix; empty if they are equal.
 
     Raises `DeviceError` where what comes back lies further from the matrix than rounding to four bits explains.
     """

@@ -1,4 +1,4 @@
-"""What a step needs on the device at hand, by a trace of the very step."""
+"""Memory of a step on this machine's device, by a trace of the engine's own step."""
 
 from dataclasses import replace
 

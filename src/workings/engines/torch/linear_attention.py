@@ -28,13 +28,13 @@ from workings.models.shape import ModelShape
 MODEL_TYPE, MODULE = "qwen3_5_text", "transformers.models.qwen3_5.modeling_qwen3_5"
 KERNELS = ("causal_conv1d_fn", "causal_conv1d_update", "chunk_gated_delta_rule", "fused_recurrent_gated_delta_rule",
            "FusedRMSNormGated")
-"""What transformers' module takes from other packages; None where it has to use PyTorch's operations."""
+"""Functions that transformers' module takes from other packages; None makes it use PyTorch's operations."""
 FAST_PATH = "is_fast_path_available"
 """Whether all of them are there; where not, transformers advises to install them with every model that is made."""
 CHUNK = 64
 """Positions of a chunk, as in transformers: within it a product a pair, between chunks the state."""
 HELD = ("keys", "values", "conv_states", "recurrent_states")
-"""What a layer of a cache may hold, a row of each for a row of the batch."""
+"""Tensors that a layer of a cache may have, with one row for each row of the batch."""
 
 
 @contextmanager
@@ -143,7 +143,7 @@ def empty_cache(shape: ModelShape, model: PreTrainedModel) -> DynamicCache:
 
 
 def choose_rows(cache: DynamicCache, index: Tensor) -> None:
-    """Of a cache only these rows, some perhaps several times; layer by layer, so that at most one exists twice."""
+    """Keep only these rows of a cache, which may repeat; layer by layer, so that at most one layer exists twice."""
     for layer in cache.layers:
         for name in HELD:
             if (held := getattr(layer, name, None)) is not None:

@@ -1,4 +1,4 @@
-"""What a comparison of engines looks at and no run needs: the logits."""
+"""Logits, which only comparisons of engines need."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""How a float32 update reaches weights stored in bfloat16; the idea of `engines/jax/rounding.py`, other noise.
+"""Rounding of float32 updates to weights stored in bfloat16, as in `engines/jax/rounding.py` with other noise.
 
 The noise comes from one generator per tensor and step, seeded from the run's seed, so that a resumed run draws the same
 numbers. JAX's and PyTorch's generators differ: a run that changes engines keeps the mean of its rounding, not its bits.

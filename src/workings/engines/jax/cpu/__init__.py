@@ -105,7 +105,7 @@ class CpuVariant(ProgramVariant):
 
 
 def optimize_for_cpu(spec: StepSpec) -> StepSpec:
-    """The same step as one CPU device computes it faster: equal numbers but for the order of sums."""
+    """The step with all optimizations for one CPU device: equal numbers except for the order of sums."""
     # Muon, quantized weights and stochastic rounding work on stacks; remat is a policy of the scan over a stack.
     # Models whose layers differ have several stacks.
     needs_stacks = (spec.optimizer.needs_layer_stack or spec.rounding == "stochastic" or len(stacks(spec.shape)) > 1

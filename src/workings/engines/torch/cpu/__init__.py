@@ -1,7 +1,7 @@
-"""What only a CPU gains, behind `optimize_for_cpu` (`memory.cpu_optimizations`).
+"""Optimizations for a CPU, which GPUs do not need: `optimize_for_cpu` (`memory.cpu_optimizations`).
 
-Attention over each segment of packed rows alone, attention of short rows by plain products, what rows begin with
-computed once where they begin alike, and completions in micro batches of like length
+Attention within each segment of packed rows, attention of short rows by plain products, prefix sharing
+(`workings.engines.prefix_sharing`), and micro batches of completions of similar length
 (`workings.engines.length_bucketing`).
 """
 
@@ -11,13 +11,13 @@ from workings.engines.torch.cpu.short_rows import NAME
 
 
 def optimize_for_cpu(asked: str, attention: str) -> tuple[str, FindAttentionLayout]:
-    """Attention as a CPU computes it faster: equal numbers but for the order of sums.
+    """The faster attention for a CPU: equal numbers except for the order of sums.
 
     Args:
-        asked: `memory.attention`; a function that was asked for by name stays.
-        attention: key of `attention.FUNCTIONS` that was chosen for it.
+        asked: `memory.attention`; a function that is named there stays.
+        attention: key of `attention.FUNCTIONS` that was chosen.
 
     Returns:
-        The key of the function, and how packed rows are arranged for it.
+        The key of the function, and the arrangement of packed rows for it.
     """
     return NAME if asked == "auto" and attention == "fused" else attention, find_segments
