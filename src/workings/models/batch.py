@@ -1,4 +1,4 @@
-"""What one optimizer step is given: rows of tokens as plain NumPy arrays, the same for every engine.
+"""Batch of one optimizer step: rows of tokens as NumPy arrays, the same for every engine.
 
 Shape suffixes: A accumulation (micro batches summed before one update), B rows of one micro batch over all
 data-parallel devices, S positions, M loss positions of a row.
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 ROWS = ("tokens", "targets", "loss_mask", "positions", "segment_ids")
-"""Arrays that every batch has."""
+"""Names of the arrays that every batch has."""
 
 
 class BatchShape(NamedTuple):
@@ -32,7 +32,7 @@ class BatchShape(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """One step's rows. All arrays but ``loss_positions`` are ``[A, B, S]``.
+    """Rows of one step. All arrays but ``loss_positions`` are ``[A, B, S]``.
 
     ``targets[..., t]`` is the token that position ``t`` has to predict, that is the next token *of the same segment*;
     ``loss_mask`` is 1.0 where that prediction counts in the loss and 0.0 elsewhere (prompt, padding, a segment's last
@@ -50,17 +50,17 @@ class Batch:
     segment_ids: np.ndarray
     """int32: 1, 2, … for the rows packed into a sequence, 0 for padding; attention stays within one id."""
     signals: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """float32 by name: what the step's objective needs to know of each token beside the token."""
+    """float32 by name: further inputs of the objective for each token."""
     divided_by: float = 0.0
-    """What the sum over the step is divided by; 0: the number of supervised tokens."""
+    """Divisor of the sum over the step; 0: the number of supervised tokens."""
     loss_positions: np.ndarray | None = None
-    """int32 ``[A, B, M]``: of each row every supervised position and others up to M; None: every one may be supervised.
+    """int32 ``[A, B, M]``: all supervised positions of each row, filled up with others; None: any may be supervised.
 
     M is one number for all batches of a shape, because programs have fixed shapes.
     """
     distinct_positions: int = 0
-    """Of rows that begin as their neighbours do: the most positions that any micro batch of this shape has where what
-    rows begin with counts once, and padding not at all. 0: not known."""
+    """Upper limit of the distinct positions of a micro batch of this shape, without padding, if positions with equal
+    prefixes in neighbouring rows count once (prefix sharing). 0: not known."""
 
     def __post_init__(self) -> None:
         for name, x in self.signals.items():
@@ -80,11 +80,11 @@ class Batch:
 
     @property
     def divisor(self) -> float:
-        """What the sum over the step is divided by."""
+        """Divisor of the sum over the step."""
         return self.divided_by or float(self.supervised_tokens)
 
     def with_loss_positions(self, most: int) -> "Batch":
-        """This batch with `loss_positions`, ``most`` of a row, or without where that is all of them.
+        """This batch with `loss_positions`, ``most`` of each row; without them if these are all positions.
 
         Raises:
             ValueError: a row has more supervised positions.
@@ -101,15 +101,15 @@ class Batch:
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray], divided_by: float = 0.0) -> "Batch":
-        """The batch that has these `arrays`; what is no array of every batch is a signal."""
+        """The batch with these `arrays`; arrays with other names than `ROWS` are signals."""
         rows: dict[str, Any] = {name: arrays[name] for name in ROWS}
         return cls(**rows, divided_by=divided_by, signals={
             name: x for name, x in arrays.items() if name not in ROWS})
 
     @classmethod
     def blank(cls, shape: tuple[int, int, int]) -> "Batch":
-        """A batch of this shape (A, B, S) without contents: what a compiler needs to know."""
-        # One array for four fields: a compiler reads nothing of it but shape and format.
+        """A batch of this shape without contents, for compilers and traces."""
+        # One array for four fields: a compiler reads only its shape and format.
         empty = np.zeros(shape, np.int32)
         return cls(tokens=empty, targets=empty, loss_mask=np.zeros(shape, np.float32), positions=empty,
                    segment_ids=empty)

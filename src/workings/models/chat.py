@@ -39,7 +39,7 @@ NO_THOUGHTS = "<think>\n\n</think>\n\n"
 CHANNEL = "channel"
 """The value of the recipe key `data.reasoning` that switches on Gemma 4's thinking."""
 THOUGHT, THOUGHT_END = "<|channel>thought\n", "<channel|>"
-"""What Gemma 4 writes before and behind its reasoning."""
+"""Marks before and behind Gemma 4's reasoning."""
 _ASKS_FOR_THOUGHT = "<|think|>"
 _CHANNEL_TOKENS = ("<|channel>", THOUGHT_END)
 # A default, so that who uses an exported model can still switch thinking off as with the published template.
@@ -53,7 +53,7 @@ Turns = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """One way of writing turns, bound to one tokenizer."""
+    """A chat template, bound to a tokenizer."""
 
     name: str
     """`gemma`, `gemma4`, `tokenizer` or `plain`."""
@@ -105,14 +105,14 @@ class ChatTemplate:
         return cls(template, source.removesuffix("\n"), tokenizer)
 
     def _opened(self) -> "ChatTemplate":
-        """The same template, told to think where its prompts end the thinking before it begins."""
+        """The template with thinking enabled, for templates whose prompts would end the thinking before it begins."""
         if not self.prompt_text("1+1?").endswith(NO_THOUGHTS):
             return self
         told = replace(self, source=_THINKING_ON + self.source)
         return told if told.prompt_text("1+1?").endswith(THINK) else self
 
     def _thinking(self) -> "ChatTemplate":
-        """The same template with Gemma 4's thinking switched on."""
+        """The template with Gemma 4's thinking switched on."""
         if self.name not in ("gemma4", "tokenizer"):
             raise RequestError(f"data.reasoning: {CHANNEL} with data.template: {self.name}",
                                "gemma4, or tokenizer where the model's own template is Gemma 4's: other models have no "
@@ -130,7 +130,7 @@ class ChatTemplate:
         return made
 
     def prompt_text(self, prompt: str, history: Turns = ()) -> str:
-        """What stands before the completion, BOS and turn marks included."""
+        """Text before the completion, BOS and turn marks included."""
         return self._render([*history, ("user", prompt)], True)
 
     def full_text(self, prompt: str, completion: str, history: Turns = ()) -> str:
@@ -138,7 +138,7 @@ class ChatTemplate:
         return self._render([*history, ("user", prompt), ("assistant", completion)], False)
 
     def completion_text(self, prompt: str, completion: str, history: Turns = ()) -> str:
-        """What the model has to write after `prompt_text`: the completion up to and including the stop token.
+        """Text that the model has to write after `prompt_text`: the completion up to and including the stop token.
 
         Text after the stop token (Gemma's line break) is cut: nothing is ever generated there. Text that the template
         puts before the completion (an empty `<think>` block, say) stays: the model has to write it as well.
@@ -185,7 +185,7 @@ class ChatTemplate:
                                error.try_next) from None
 
     def _rewritten(self, turn: int, at_first: str, later: str) -> RequestError:
-        """What to raise where a turn, the assistant's first being 1, is rendered otherwise later."""
+        """Error for a turn (the assistant's first is 1) that is rendered differently later in the conversation."""
         same = next((at for at, (a, b) in enumerate(zip(at_first, later, strict=False)) if a != b),
                     min(len(at_first), len(later)))
         return RequestError(
@@ -306,7 +306,7 @@ class ChatTemplate:
         return min(tokens)[2]
 
     def _rest(self, before: str, conversation: str) -> tuple[str, bool]:
-        """What follows the prompt in the whole text, and whether the prompt has opened a `<think>` block itself.
+        """The text after the prompt in the whole text, and whether the prompt has opened a `<think>` block itself.
 
         Templates of thinking models end the prompt with the opening tag, and drop the thoughts of a finished turn.
         """
@@ -371,5 +371,5 @@ def _to_json(value: object, **options: object) -> str:
 
 
 def _raise(message: str) -> None:
-    """What templates call to refuse a conversation, e.g. a system turn."""
+    """Function that templates call to refuse a conversation, such as one with a system turn."""
     raise jinja2.TemplateError(message)

@@ -33,7 +33,7 @@ _SWITCHES = ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_qk_norm",
              "use_double_wide_mlp", "attn_output_gate")
 """Keys that are true or false: a text such as "no" would count as true."""
 _DTYPES = ("float32", "float16", "bfloat16", "float64", "auto")
-"""What ``torch_dtype``, or ``dtype``, may be, with ``torch.`` before it or without."""
+"""Values of ``torch_dtype`` or ``dtype``, with or without the prefix ``torch.``."""
 _LISTS = ("layer_types", "no_rope_layers", "architectures")
 """Keys of lists of texts or whole numbers."""
 _OBJECTS = ("rope_parameters", "rope_scaling", "full_attention", "sliding_attention", "text_config")
@@ -64,7 +64,7 @@ def check_values(config: Mapping[str, Any], place: str = "") -> None:
 
 
 def _expected(key: str, value: Any) -> str:
-    """What a value should have been; empty where it can be right."""
+    """Description of the expected value; empty if the value is valid."""
     if key in _SIZES or key in _COUNTS:
         least = int(key in _SIZES)
         most = MAX_LAYERS if key in _LAYERS else MAX_TOKENS if key in _CONTEXTS else MAX_VALUE

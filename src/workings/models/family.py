@@ -1,4 +1,4 @@
-"""What a model family is: the one object that `families/NAME.py` makes, and that everything about the family is in.
+"""Model families: `families/NAME.py` makes one object with everything about a family.
 
 The methods here are those of the standard decoder: of Llama, and of every family that differs from it in switches of
 `ModelShape` alone. A family with other tensors or another ``config.json`` derives a class and overrides them.
@@ -26,9 +26,9 @@ LAYER_SCALAR = "layer_scalar"
 """A layer's fixed number (Gemma 4): a buffer in transformers, which no trainer changes."""
 PROJECTIONS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
                "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
-"""The matrices of one layer of the standard decoder, in the order in which they are applied."""
+"""Matrices of one layer of the standard decoder, in the order of their use."""
 RESIDUAL = ("self_attn.o_proj", "mlp.down_proj")
-"""Those of them that write into the residual stream; their input is what other matrices of the layer put out."""
+"""Matrices that write into the residual stream; their inputs are outputs of other matrices of the layer."""
 NEEDED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
           "max_position_embeddings")
 ACTIVATIONS = {"gelu_tanh": "gelu_pytorch_tanh", "silu": "silu"}
@@ -40,18 +40,18 @@ class FamilyRefusal:
     """Why an engine cannot run a family."""
 
     expected: str
-    """What it runs instead."""
+    """Alternatives that the engine can run."""
     try_next: str
-    """What to type instead."""
+    """Setting to use instead."""
 
 
 # Compared by identity: its mappings have no hash, and of every family there is one object.
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Family:
-    """One family of decoder-only models."""
+    """A family of decoder-only models."""
 
     name: str
-    """What recipes and records call it; for a family of this package also the name of its file."""
+    """Name in recipes and records; for a family of this package also the name of its file."""
     model_type: str
     """Hugging Face's name of the architecture in ``config.json``; transformers must know it, for the PyTorch engine."""
     other_model_types: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Family:
     ties_by_default: bool = False
     """Whether a ``config.json`` without ``tie_word_embeddings`` means tied ones."""
     local_rotation: bool = False
-    """Whether sliding layers turn by `ModelShape.local_rope_theta`; otherwise by ``rope_theta``, as global ones do."""
+    """Whether sliding layers rotate by `ModelShape.local_rope_theta` instead of global layers' ``rope_theta``."""
     grouped_heads: bool = True
     """Whether several query heads may share a key and value head."""
     matrices_in_out: bool = False
@@ -77,13 +77,13 @@ class Family:
     multimodal: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """``model_type`` of models that hold one of this family as ``text_config`` -> what that may leave out."""
     projections: tuple[str, ...] = PROJECTIONS
-    """Matrices of one layer, in the order in which they are applied."""
+    """Matrices of one layer, in the order of their use."""
     residual: tuple[str, ...] = RESIDUAL
-    """Those that write into the residual stream: their random weights are smaller, by the number of layers."""
+    """Matrices that write into the residual stream: their random weights are smaller, by the number of layers."""
     layer_prefix: str = "model.layers"
-    """What stands before a layer's number in the names of tensors."""
+    """Prefix before a layer's number in the names of tensors."""
     optional_prefix: str = ""
-    """What some published files leave out at the beginning of names."""
+    """Prefix of names that some published files leave out."""
     template: str = "tokenizer"
     """The recipe's `data.template` for published chat models of the family."""
     licence: str = ""
@@ -93,7 +93,7 @@ class Family:
     norms_at_one: tuple[str, ...] = ()
     """Ends of the names of norms that multiply by their weight itself, where the others multiply by ``1 + weight``."""
     drawn_vectors: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
-    """Ends of the names of vectors whose first values are drawn -> what an even number from 0 to 1 becomes there."""
+    """Random vectors: end of the name -> function from a uniform number in [0, 1) to an initial value."""
     frozen: tuple[str, ...] = ()
     """Ends of the names of tensors that no method trains."""
 
@@ -107,10 +107,10 @@ class Family:
         del heads, head_dim
         return dict(self.switches)
 
-    def in_reach(self, shape: ModelShape) -> ModelShape:
-        """A small model's shape changed so that rows of some dozen tokens meet everything that the family is about.
+    def with_small_windows(self, shape: ModelShape) -> ModelShape:
+        """A small model's shape, changed so that rows of a few dozen tokens use every feature of the family.
 
-        `workings.runs.parity` compares engines on it: sliding layers slide, others see all.
+        `workings.runs.parity` compares engines on it: windows of sliding layers are shorter than the rows.
         """
         return replace(shape, sliding_window=16, sliding_pattern=2) if shape.sliding_pattern else shape
 

@@ -11,9 +11,9 @@ TERMS = ("LICENSE*", "USE_POLICY*", "NOTICE*")
 """On which terms weights may be used and passed on."""
 SMALL = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
          "*processor_config.json", "chat_template.jinja", "README.md", *TOKENIZER_FORMS, *TERMS)
-"""What says how a model is built, how it reads text and on which terms it may be used: megabytes at most."""
+"""Files that describe a model: configuration, tokenizer and terms of use; megabytes at most."""
 PATTERNS = ("*.safetensors", "*.safetensors.index.json", *SMALL)
-"""What is downloaded from a repository: weights in safetensors, configuration, tokenizer, terms of use."""
+"""Files that are downloaded from a repository: weights in safetensors, configuration, tokenizer, terms of use."""
 LOCAL = "local directory"
 """Stands where a commit would stand, for files that are on this machine."""
 

@@ -16,7 +16,7 @@ def read_object(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
 
 
 def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
-    """All bytes of a file. Raises `RequestError`, naming it, where it is too large or cannot be read."""
+    """The bytes of a file. Raises a `RequestError` that names it if it is too large or cannot be read."""
     try:
         # By what is read and not by what the file system says: links may lead to devices without an end.
         with path.open("rb") as file:

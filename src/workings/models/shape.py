@@ -1,4 +1,4 @@
-"""What a decoder-only model is, without a framework: sizes and the switches in which families differ."""
+"""Description of a decoder-only model without a framework: sizes, and the switches in which families differ."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
@@ -38,7 +38,7 @@ class ModelShape:
     attention_softcap: float = 0.0
     """Scores pass through ``cap * tanh(x / cap)`` (Gemma 2: 50); 0: they do not."""
     final_softcap: float = 0.0
-    """The same for logits (Gemma 2: 30)."""
+    """Bound of logits by the same function; 0: none (Gemma 2: 30)."""
     activation: Literal["gelu_tanh", "silu"] = "gelu_tanh"
     tied_embeddings: bool = True
     scaled_embeddings: bool = True
@@ -82,11 +82,11 @@ class ModelShape:
     """Width of per-layer embeddings: a second table gives each token this many numbers for each layer (Gemma 4 E2B and
     E4B: 256); 0: none."""
     layer_scalar: bool = False
-    """What a layer gives is multiplied by a fixed number of its own (Gemma 4)."""
+    """Each layer's output is multiplied by a fixed number of its own (Gemma 4)."""
     experts: int = 0
     """Experts of a layer, beside its feed-forward (Gemma 4 26B-A4B: 128); 0: none."""
     experts_per_token: int = 0
-    """How many of them a token goes through (8)."""
+    """Experts that each token is routed to (8)."""
     expert_width: int = 0
     """Feed-forward width of one expert (704)."""
     linear_pattern: int = 0
@@ -103,13 +103,13 @@ class ModelShape:
     linear_conv_kernel: int = 0
     """Positions that are mixed before they reach the state (4)."""
     config: str = ""
-    """Of a model that no family of this package stands for (`model.proven: false`): its ``config.json``, from which
-    transformers builds it; empty: a proven one (`workings.models.unproven`)."""
+    """``config.json`` of a model outside of this package's families (`model.proven: false`), from which transformers
+    builds it (`workings.models.unproven`); empty for a proven model."""
     tensors: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """Of such a model: name and shape of every tensor, as its files have them."""
+    """Name and shape of every tensor in the files of such a model."""
 
     def __post_init__(self) -> None:
-        """A shape read from JSON has lists there, and integers for whole numbers (30 for 30.0)."""
+        """Convert values read from JSON, which has lists for tuples and integers for whole numbers (30 for 30.0)."""
         # transformers refuses a config.json whose soft cap is an integer.
         for field in fields(self):
             # `is` works because annotations are evaluated in this module; postponed ones would be texts, and match
@@ -123,17 +123,17 @@ class ModelShape:
 
     @property
     def proven(self) -> bool:
-        """Whether a family of this package stands for it, which was compared with transformers."""
+        """Whether the model belongs to a family of this package, which was compared with transformers."""
         return not self.config
 
     def as_json(self) -> dict[str, Any]:
-        """As a record has it: without what only models with a state and unproven ones have, where this is none."""
+        """Entry of a record; fields of linear attention and of unproven models are left out if they are empty."""
         values = asdict(self)
         return {name: x for name, x in values.items()
                 if x or not (name in ("config", "tensors") or name.startswith("linear_"))}
 
     def slides(self, layer: int) -> bool:
-        """Whether this layer (from 0) sees only the last ``sliding_window`` positions."""
+        """Whether this layer (from 0) attends only to the last ``sliding_window`` positions."""
         if self.layer_types:
             return self.layer_types[layer] == "sliding"
         if self.last_layer_global and layer == self.layers - 1:

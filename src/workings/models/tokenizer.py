@@ -65,7 +65,7 @@ class Tokenizer:
         return list(self._backend.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The same for many texts, on all cores."""
+        """Tokens of many texts, computed on all cores."""
         # The fast form leaves out the offsets of tokens in the text, which nobody asks for here.
         return [encoding.ids for encoding in self._backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 

@@ -16,7 +16,7 @@ from workings.models.tokenizer import Tokenizer
 CONTROL_TOKENS = ("<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>")
 """Gemma's names; the first four have Gemma's ids, 0 to 3."""
 TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>", "<think>", "</think>")
-"""One token each, but ordinary text: `decode` keeps them for the extraction of answers."""
+"""Texts with a token of their own that `decode` keeps, for the extraction of answers."""
 _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 MIN_VOCABULARY = len(CONTROL_TOKENS) + len(TAGS) + len(_BYTES) + 10
 """Tokens that are always there: 278, digits included. Letters and merges come on top."""

@@ -1,8 +1,8 @@
-"""Models that no family of this package stands for (`model.proven: false`): transformers' own class computes them.
+"""Models outside of this package's families (`model.proven: false`): transformers' own class computes them.
 
-What is needed of such a model is read from two things: its ``config.json``, which stays whole in the shape and with it
-in the record, and the headers of its files of weights, which give names and sizes of tensors without any ML library.
-Nothing here was compared with a reference; `unproven_sentence` says so wherever a run or a plan is told about.
+Such a model is described by two things: its ``config.json``, which the shape and so the record hold whole, and the
+headers of its weight files, which give names and sizes of tensors without any ML library. Nothing here was compared
+with a reference; `unproven_sentence` states this in every run and plan.
 """
 
 import json
@@ -16,10 +16,10 @@ from workings.models.family import HEAD, Family, FamilyRefusal
 from workings.models.shape import ModelShape
 
 OUTER_PREFIXES = ("model.language_model.", "language_model.model.", "language_model.")
-"""What stands before the names of a text part in files of a model that also sees or hears."""
+"""Prefixes of the names of a text part in files of a multimodal model."""
 OTHER_PARTS = ("visual.", "model.visual.", "vision_tower.", "model.vision_tower.", "audio_tower.", "model.audio_tower.",
                "multi_modal_projector.", "model.multi_modal_projector.", "mtp.", "model.mtp.")
-"""Tensors that a model of text alone does not have: other senses, and heads that guess several tokens at once."""
+"""Prefixes of tensors that a text model does not have: vision, audio, and heads that predict several tokens."""
 COMPUTED = ("rotary_emb.inv_freq", "attention.bias", "attention.masked_bias")
 """Ends of the names of tensors in older files that transformers computes instead of reading."""
 NOT_KEPT = ("_name_or_path", "auto_map", "dtype", "torch_dtype", "transformers_version", "quantization_config",
@@ -33,15 +33,15 @@ SIZES: Mapping[str, tuple[str, ...]] = {
     "context": ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx")}
 """Fields of `ModelShape` -> names that ``config.json`` may have for them."""
 MLP_WIDTHS = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
-"""The same for `ModelShape.mlp_width`; without any it is four times the width. Estimates read it, no arithmetic."""
+"""Names for `ModelShape.mlp_width`; without any it is four times the width. Only estimates read it."""
 NO_PROJECTIONS = ("norm", "layernorm", "router", "wte", "embeddings", "bias")
-"""Ends of the names of matrices that are no linear layers."""
+"""Ends of the names of matrices that are not linear layers."""
 NAME = re.compile(r"[A-Za-z0-9._-]{1,80}")
 NUMBERED = re.compile(r"(.+?)\.(\d+)\.(.+)")
 
 
 def unproven_sentence(family: str) -> str:
-    """What has to be said of every plan, run and record of a model with ``model.proven: false``."""
+    """Sentence for every plan, run and record of a model with ``model.proven: false``."""
     # A record may be hostile; a name that is none must not break out of the page that shows it.
     name = "".join(letter for letter in family if letter.isalnum() or letter in "._-")
     return (f"Family `{name}` is not proven by this project (`model.proven: false`): its mask, numbers and memory were "
@@ -56,7 +56,7 @@ def said_of_recipe(config: Mapping[str, Any], family: str) -> str:
 
 
 class UnprovenFamily(Family):
-    """What stands for a family: all of it follows from the shape that it was made from."""
+    """Family object of an unproven model, which follows from its shape."""
 
     def layer_shapes(self, shape: ModelShape, layer: int) -> dict[str, tuple[int, ...]]:
         """Tensors of one layer (from 0), as the files have them."""
@@ -69,12 +69,12 @@ class UnprovenFamily(Family):
         return {name: size for name, size in shape.tensors if not name.startswith(start)}
 
     def read_config(self, config: Mapping[str, Any]) -> ModelShape:
-        """Never: a ``config.json`` alone does not give the names of tensors; see `unproven_shape`."""
+        """Raise `RequestError`: a ``config.json`` does not give the names of tensors; see `unproven_shape`."""
         raise RequestError(f"model_type: {config.get('model_type')!r}", "a family of this package",
                            "model.proven=false with engine=torch, for training")
 
     def write_config(self, shape: ModelShape) -> dict[str, Any]:
-        """The ``config.json`` that it came with."""
+        """The model's own ``config.json``."""
         values: dict[str, Any] = json.loads(shape.config)
         return {key: value for key, value in values.items() if key != MULTIMODAL_TYPE}
 
@@ -98,7 +98,7 @@ def unproven_family(shape: ModelShape) -> UnprovenFamily:
 
 
 def layer_prefix(names: Iterable[str], layers: int) -> str:
-    """What stands before a layer's number in the names of tensors.
+    """Prefix before a layer's number in the names of tensors.
 
     Raises:
         RequestError: no list of tensors is numbered from 0 to ``layers - 1``.

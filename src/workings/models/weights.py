@@ -50,10 +50,10 @@ def is_frozen(name: str, shape: ModelShape) -> bool:
 
 
 def first_value(name: str, size: int, shape: ModelShape) -> float:
-    """What every element of a vector of this name and length is, in a model with random weights.
+    """Initial value of all elements of a vector of this name and length, in a model with random weights.
 
-    Biases are zero and norms the identity, but for norms of queries in a family without a scale of scores (Gemma 4):
-    they bring scores to deviation one, because with the identity attention would begin by seeing one key alone.
+    Biases are zero and norms the identity, except for norms of queries in a family without a scale of scores (Gemma 4):
+    they give scores a standard deviation of one, because with the identity attention would begin with one key only.
     """
     if name.endswith(".bias") or (shape.norm_plus_one and not name.endswith(family_of(shape).norms_at_one)):
         return 0.0
@@ -129,7 +129,7 @@ def layer_loops(shape: ModelShape) -> tuple[LayerLoop, ...]:
 
 
 def _repetitions(kinds: Sequence[object], first: int, step: int) -> int:
-    """How many times the sequence of ``step`` layers from ``first`` on is repeated, itself included."""
+    """Number of repetitions of the sequence of ``step`` layers from ``first`` on, itself included."""
     sequence, count = kinds[first:first + step], 1
     while kinds[first + count * step:first + (count + 1) * step] == sequence:
         count += 1

@@ -1,1 +1,1 @@
-"""What an update minimizes: one small file an objective, the same arithmetic for every engine."""
+"""Objectives of training: one file for each, with the same arithmetic for every engine."""

@@ -1,8 +1,8 @@
-"""An objective is a function of the log probabilities of supervised tokens; nothing in it knows a framework.
+"""Interface of objectives: functions of the log probabilities of supervised tokens, independent of the framework.
 
-An engine computes log probabilities, asks an objective for its value and takes the derivative of that value in each
-log probability by its framework's own means. The derivative, with its sign turned, then stands where the weight of a
-token stands in cross entropy: the gradient of any objective is that of a weighted log likelihood.
+An engine computes log probabilities, evaluates the objective and lets its framework differentiate the value by each log
+probability. The negative of this derivative is then the token's weight in cross entropy: the gradient of any objective
+is that of a weighted log likelihood.
 
 Shape suffixes: B rows, S positions of a row, K targets of a position.
 """
@@ -17,48 +17,48 @@ Array = Any
 
 @dataclass(frozen=True, kw_only=True)
 class ArrayFunctions:
-    """What the frameworks call differently, or keep in different places."""
+    """Functions that have different names in the frameworks."""
 
     exp: Callable[[Array], Array]
     log: Callable[[Array], Array]
     minimum: Callable[[Array, Array], Array]
     clip: Callable[[Array, float, float], Array]
-    """Array, least, greatest."""
+    """Arguments: array, lower limit, upper limit."""
     log_sigmoid: Callable[[Array], Array]
     """Logarithm of ``1 / (1 + exp(-x))``, without overflow for any x."""
     stop_gradient: Callable[[Array], Array]
-    """The same values, of which no derivative is taken."""
+    """The same values without derivative."""
     stack: Callable[[Sequence[Array]], Array]
-    """Arrays of one shape, side by side along a new last axis."""
+    """Arrays of one shape, stacked along a new last axis."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The value of an objective on some rows, as sums, so that micro batches and devices add up exactly."""
+    """Value of an objective for some rows, as sums, so that micro batches and devices add up exactly."""
 
     total: Array
-    """Scalar: what is minimized, before it is divided by `Batch.divisor`."""
+    """Scalar that is minimized, before it is divided by `Batch.divisor`."""
     metrics: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
-    """By name a sum and the count it is divided by: what people watch beside the loss."""
+    """Metrics for people: a sum and the count that it is divided by, by name."""
 
 
 class Objective(Protocol):
-    """What an update minimizes. A frozen dataclass, because two equal ones compile to the same program."""
+    """The function that an update minimizes. A frozen dataclass: equal objectives compile to the same program."""
 
     name: ClassVar[str]
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """Names of the `Batch.signals` that it needs."""
+        """Names of the `Batch.signals` that the objective reads."""
         ...
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Names of `Terms.metrics`, always the same ones."""
+        """Names of `Terms.metrics`, which do not depend on the batch."""
         ...
 
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
-        """Its value on some rows.
+        """Value of the objective for some rows.
 
         Args:
             array: the framework's functions.
@@ -71,21 +71,21 @@ class Objective(Protocol):
 
 @runtime_checkable
 class SeveralTargets(Protocol):
-    """An objective with K targets a position, such as a teacher's most likely tokens, in place of the token to come."""
+    """An objective with K targets a position, such as a teacher's most likely tokens, instead of the next token."""
 
     @property
     def target_signals(self) -> tuple[str, ...]:
-        """Names of the K signals that hold token ids; a float32 holds every id exactly."""
+        """Names of the K signals with token ids; float32 represents every id exactly."""
         ...
 
     def terms(self, array: ArrayFunctions, log_probs_BSK: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
-        """As `Objective.terms`, of ``[B, S, K]`` log probabilities, one of each target."""
+        """`Objective.terms` with ``[B, S, K]`` log probabilities, one for each target."""
         ...
 
 
 @runtime_checkable
 class AnyRowOrder(Protocol):
-    """An objective that adds up rows, each by itself, of lengths that differ much, as those of completions do.
+    """An objective that is a sum over independent rows, whose lengths may differ much, such as completions.
 
     An engine may compute them in another order and in other micro batches.
     """

@@ -16,7 +16,7 @@ class CrossEntropy:
     metrics: ClassVar[tuple[str, ...]] = ()
 
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
-        """Its value on some rows, as `Objective.terms`."""
+        """Value of the objective for some rows; see `Objective.terms`."""
         del array, signals
         return Terms(total=-(log_probs_BS * mask_BS).sum())
 

@@ -1,7 +1,7 @@
-"""Policy gradients of completions that the model itself wrote: PPO's clipped ratio and its relatives.
+"""Policy gradients for completions of the model itself: PPO's clipped ratio and its variants.
 
-What GRPO, RLOO, Dr. GRPO, DAPO, GSPO and CISPO differ in is how advantages are made (above the engine), how lengths
-count (``normalize`` and `Batch.divisor`), and how the ratio of new to old probability is bounded (here).
+GRPO, RLOO, Dr. GRPO, DAPO, GSPO and CISPO differ in the computation of advantages (above the engine), in the weight of
+lengths (``normalize`` and `Batch.divisor`), and in the bound of the ratio of new to old probability (here).
 
 Sources: PPO, arXiv 1707.06347; GRPO, 2402.03300; Dr. GRPO, 2503.20783; DAPO, 2503.14476; CISPO, 2506.13585; GSPO,
 2507.18071; the estimate of the divergence, http://joschu.net/blog/kl-approx.html (k3).
@@ -15,17 +15,16 @@ from workings.errors import RequestError
 from workings.objectives.base import Array, ArrayFunctions, Objective, Terms
 
 LARGEST_LOG_RATIO = 20.0
-"""Nats: logarithms of ratios are bounded to plus and minus this before they become ratios. A float32 overflows from
-``exp(89)`` on, and one such token would turn the gradient of a whole step into NaN. Beyond the bound there is no
-derivative."""
+"""Bound of the absolute log ratio, in nats. Float32 overflows from ``exp(89)`` on, and one such token would make the
+gradient of a whole step NaN. Beyond the bound there is no derivative."""
 ADVANTAGE, BEHAVIOR, REFERENCE = "advantage", "behavior_log_prob", "reference_log_prob"
-"""Signals: how much better a completion was than its like; log probability of each token when it was drawn; the same
-under the model that the policy shall not move away from."""
+"""Signals: the completion's advantage; each token's log probability when it was sampled; the same under the
+reference model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradient:
-    """Minus the advantage, weighted by the bounded ratio of a token's probability now to that when it was drawn."""
+    """Negative advantage, weighted by the bounded ratio of a token's probability now to that when it was sampled."""
 
     name: ClassVar[str] = "policy_gradient"
     any_row_order: ClassVar[bool] = True
@@ -35,17 +34,17 @@ class PolicyGradient:
     clip_high: float = 0.2
     """The ratio is bounded from above by ``1 + clip_high``."""
     ratio: Literal["token", "sequence"] = "token"
-    """`token`: each token's own (PPO). `sequence`: of a row, the geometric mean over its tokens (GSPO)."""
+    """`token`: ratio of each token (PPO). `sequence`: geometric mean over the tokens of a row (GSPO)."""
     bound: Literal["pessimistic", "detached"] = "pessimistic"
-    """`pessimistic`: the smaller gain of bounded and unbounded ratio; beyond the bound a token teaches nothing (PPO).
-    `detached`: the bounded ratio is a constant weight of the log probability; every token teaches (CISPO)."""
+    """`pessimistic`: the smaller gain of bounded and unbounded ratio; tokens beyond the bound have no gradient (PPO).
+    `detached`: the bounded ratio is a constant weight of the log probability; every token has a gradient (CISPO)."""
     normalize: Literal["tokens", "sequences"] = "tokens"
-    """`tokens`: every token counts alike. `sequences`: every row counts alike, its tokens share its weight (GRPO)."""
+    """`tokens`: all tokens have the same weight. `sequences`: all rows have, and their tokens share it (GRPO)."""
     kl_beta: float = 0.0
-    """Weight of the divergence from the reference; 0: none, and no reference is needed."""
+    """Weight of the divergence from the reference; with 0 no reference is needed."""
     temperature: float = 1.0
-    """At which completions were drawn: all log probabilities are those of ``softmax(logits / temperature)``, so that
-    the ratio of a fresh completion is 1 (as in TRL and verl)."""
+    """Sampling temperature: all log probabilities are those of ``softmax(logits / temperature)``, so that the ratio
+    of a new completion is 1 (as in TRL and verl)."""
 
     def __post_init__(self) -> None:
         if not (0 < self.clip_low <= 1 and self.clip_high > 0 and self.kl_beta >= 0 and self.temperature > 0):
@@ -73,22 +72,22 @@ class PolicyGradient:
         return (*names, "kl_reference") if self.kl_beta else names
 
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
-        """Its value on some rows, as `Objective.terms`."""
+        """Value of the objective for some rows; see `Objective.terms`."""
         advantage, tokens_B1 = signals[ADVANTAGE], mask_BS.sum(-1, keepdims=True)
         share = mask_BS / (tokens_B1 + (tokens_B1 == 0))  # a row without supervised tokens counts nothing
         # 0 outside of the mask, so ratios there are 1 and their gains finite.
         log_ratio = (log_probs_BS - signals[BEHAVIOR]) * mask_BS
         if self.ratio == "sequence":
-            # The mean over a row's tokens, [B, 1], spread over them again: each token's gradient has a part of all.
+            # The mean over a row's tokens, [B, 1], is broadcast to them: each token gets a part of the row's gradient.
             log_ratio = (log_ratio * share).sum(-1, keepdims=True) * mask_BS
         ratio = array.exp(_within_range(array, log_ratio))
         bounded = array.clip(ratio, 1 - self.clip_low, 1 + self.clip_high)
         if self.bound == "pessimistic":
             gain = array.minimum(ratio * advantage, bounded * advantage)
-            # There the minimum is the bounded gain, which is constant in the log probability.
+            # Here the minimum is the bounded gain, which does not depend on the log probability.
             beyond = ratio * advantage > bounded * advantage
         else:
-            # Stopped, because the ratio is a weight here: within the bound its derivative would add a term.
+            # The ratio is a weight here; within the bound its derivative would add a term.
             gain = array.stop_gradient(bounded) * advantage * log_probs_BS
             beyond = ratio != bounded
         loss, count = -gain, mask_BS.sum()
@@ -108,15 +107,15 @@ def _within_range(array: ArrayFunctions, log_ratio: Array) -> Array:
 
 
 def _divergence(array: ArrayFunctions, log_ratio: Array) -> Array:
-    """Of each token, an estimate that is never negative: ``r - 1 - log r`` of the ratio of the other to this model."""
-    # Both terms take the bounded one: if only the exponential did, the other term's derivative alone would be left, and
-    # where this model is the less likely one it points away from the reference.
+    """Non-negative estimate of each token's divergence: ``r - 1 - log r``, r the ratio of the other model to this."""
+    # Both terms take the bounded ratio: if only the exponential did, only the other term's derivative would be left,
+    # and it points away from the reference where this model's probability is the lower one.
     log_ratio = _within_range(array, log_ratio)
     return array.exp(log_ratio) - 1 - log_ratio
 
 
 def temperature_of(objective: Objective) -> float:
-    """What logits are divided by before they become log probabilities: 1 for all other objectives."""
+    """Temperature that logits are divided by; 1 for objectives other than policy gradients."""
     return objective.temperature if isinstance(objective, PolicyGradient) else 1.0
 
 

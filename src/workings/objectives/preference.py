@@ -1,7 +1,7 @@
-"""Direct preference optimization: of two completions of a prompt, the better one becomes likelier than the worse one.
+"""Direct preference optimization: the better of two completions of a prompt becomes more likely than the other.
 
-How much likelier is measured against a reference, the model that training began with: the implied reward of a
-completion is ``beta`` times the logarithm of its probability now over that under the reference.
+Probabilities are compared with those under a reference, the model that training began with: the implied reward of a
+completion is ``beta`` times the log of the ratio of its probability now to that under the reference.
 
 Sources: DPO, arXiv 2305.18290; label smoothing (conservative DPO), https://ericmitchell.ai/cdpo.pdf; IPO, 2310.12036.
 
@@ -19,7 +19,7 @@ from workings.objectives.policy_gradient import REFERENCE
 
 @dataclass(frozen=True, kw_only=True)
 class Preference:
-    """Minus the log likelihood that of each pair the chosen row is preferred, or the squared distance of IPO.
+    """Negative log likelihood that the chosen row of each pair is preferred, or the squared distance of IPO.
 
     Row 2i of a batch is the chosen row of a pair, row 2i + 1 the rejected one. Of the signal only the sum over a row's
     supervised positions counts. A pair of which a row has no supervised position counts nothing: it is padding.
@@ -33,15 +33,15 @@ class Preference:
     of pairs with a margin above 0 (``accuracy``); log probabilities of whole completions, in nats."""
 
     beta: float = 0.1
-    """How strongly a change of probability counts; of IPO, how far apart the completions are to be: the less, the
-    farther."""
+    """Factor of implied rewards. With IPO the target margin is ``1 / (2 beta)``: the smaller, the farther apart the
+    completions are to be."""
     loss: Literal["sigmoid", "ipo"] = "sigmoid"
-    """`sigmoid`: Bradley and Terry's model of preferences (DPO). `ipo`: the margin is to be ``1 / (2 beta)``, in nats a
-    token, as IPO's authors have it."""
+    """`sigmoid`: Bradley and Terry's model of preferences (DPO). `ipo`: squared distance of the margin from
+    ``1 / (2 beta)``, in nats a token, as in the code of IPO's authors."""
     label_smoothing: float = 0.0
-    """Probability with which a label is taken to be the wrong way round (`sigmoid`)."""
+    """Assumed probability of a wrong label (`sigmoid`)."""
     length_normalized: bool = False
-    """Whether log probabilities are means over a completion's tokens and not sums (`sigmoid`; of `ipo` always)."""
+    """Whether log probabilities are means over a completion's tokens instead of sums (`sigmoid`; always with `ipo`)."""
 
     def __post_init__(self) -> None:
         if not (self.beta > 0 and 0 <= self.label_smoothing < 0.5):
@@ -53,15 +53,15 @@ class Preference:
                                "algorithm.label_smoothing=0 algorithm.length_normalized=false")
 
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
-        """Its value on some rows, as `Objective.terms`."""
+        """Value of the objective for some rows; see `Objective.terms`."""
         # [B, S] -> [B] -> [P, 2]: the rows of a pair are neighbours.
         tokens_P2, now_P2, reference_P2 = ((x * mask_BS).sum(-1).reshape(-1, 2) for x in (
             mask_BS, log_probs_BS, signals[REFERENCE]))
         is_pair_P = (tokens_P2 > 0).all(-1) * 1.0
-        moved_P2 = now_P2 - reference_P2
-        rewards_P2 = self.beta * moved_P2
-        # Padding counts as one token: 0 / 0 is NaN, and NaN times 0 is NaN still.
-        loss_P = self._losses(array, moved_P2, tokens_P2 + (tokens_P2 == 0))
+        log_ratio_P2 = now_P2 - reference_P2
+        rewards_P2 = self.beta * log_ratio_P2
+        # Padding counts as one token: 0 / 0 would be NaN, also after multiplication by 0.
+        loss_P = self._losses(array, log_ratio_P2, tokens_P2 + (tokens_P2 == 0))
         margin_P = rewards_P2[:, 0] - rewards_P2[:, 1]
         means_P = {"margin": margin_P, "accuracy": margin_P > 0, "chosen_reward": rewards_P2[:, 0],
                    "rejected_reward": rewards_P2[:, 1], "chosen_log_prob": now_P2[:, 0],
@@ -70,16 +70,16 @@ class Preference:
         return Terms(total=(loss_P * is_pair_P).sum(),
                      metrics={name: ((x_P * is_pair_P).sum(), count) for name, x_P in means_P.items()})
 
-    def _losses(self, array: ArrayFunctions, moved_P2: Array, tokens_P2: Array) -> Array:
-        """``[P]``, from how much likelier rows have become than under the reference, in nats."""
+    def _losses(self, array: ArrayFunctions, log_ratio_P2: Array, tokens_P2: Array) -> Array:
+        """``[P]`` losses, from the rows' log probabilities minus those under the reference, in nats."""
         if self.loss == "ipo" or self.length_normalized:
-            moved_P2 = moved_P2 / tokens_P2
-        further_P = moved_P2[:, 0] - moved_P2[:, 1]
+            log_ratio_P2 = log_ratio_P2 / tokens_P2
+        difference_P = log_ratio_P2[:, 0] - log_ratio_P2[:, 1]
         if self.loss == "ipo":
-            return (further_P - 1 / (2 * self.beta)) ** 2
-        losses_P = -(1 - self.label_smoothing) * array.log_sigmoid(self.beta * further_P)
+            return (difference_P - 1 / (2 * self.beta)) ** 2
+        losses_P = -(1 - self.label_smoothing) * array.log_sigmoid(self.beta * difference_P)
         # Left out without smoothing, where it would only cost.
-        return losses_P - self.label_smoothing * array.log_sigmoid(-self.beta * further_P) if self.label_smoothing \
+        return losses_P - self.label_smoothing * array.log_sigmoid(-self.beta * difference_P) if self.label_smoothing \
             else losses_P
 
 

@@ -1,10 +1,10 @@
-"""Distillation from a teacher's most likely tokens: at each position of a trace the student's distribution becomes his.
+"""Distillation from a teacher's most likely tokens: the student learns the teacher's distribution at each position.
 
-The teacher says of each position which k tokens it finds the most likely, and how likely. The rest of the vocabulary
-counts as one further outcome, with the probability that is left; so both distributions are whole, over k + 1 outcomes.
-The divergence of the student's from the teacher's among these (forward, in nats a token) is never above that among all
-tokens, and is zero only where the student finds each of the k tokens as likely as the teacher does. What the student
-does with the rest, beyond its sum, is not learned.
+The teacher gives the k most likely tokens of each position with their probabilities. The rest of the vocabulary is one
+further outcome with the remaining probability, so that both distributions sum to 1 over k + 1 outcomes. The student's
+divergence from the teacher over these outcomes (forward, in nats a token) is never above that over all tokens, and is
+zero only if the student gives each of the k tokens the teacher's probability. The student's distribution within the
+rest is not trained.
 
 Source of the further outcome (there a "ghost token"): arXiv 2503.16870.
 
@@ -21,8 +21,8 @@ from workings.objectives.base import Array, ArrayFunctions, Terms
 MAX_TOKENS = 128
 """Most tokens of a position."""
 MIN_REST = 1e-6
-"""The rest counts as at least this probable: what a float32 sum leaves of 1 is no more exact. Below it, its part has no
-derivative; where both models are below it, it adds nothing."""
+"""Lower limit of the probability of the rest, which is a float32 difference from 1 and not more exact. Below it, the
+rest has no derivative; if both models are below it, the rest adds nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,31 +46,32 @@ class TopTokens:
 
     @property
     def target_signals(self) -> tuple[str, ...]:
-        """Names of the signals that hold the teacher's tokens, the most likely one first."""
+        """Names of the signals with the teacher's tokens, in descending order of probability."""
         return tuple(f"teacher_token_{number}" for number in range(self.top_k))
 
     @property
     def log_prob_signals(self) -> tuple[str, ...]:
-        """Names of the signals that hold their log probabilities, in the same order."""
+        """Names of the signals with their log probabilities, in the same order."""
         return tuple(f"teacher_log_prob_{number}" for number in range(self.top_k))
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """Names of the `Batch.signals` that it needs."""
+        """Names of the `Batch.signals` that the objective reads."""
         return (*self.target_signals, *self.log_prob_signals)
 
     def terms(self, array: ArrayFunctions, log_probs_BSK: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
-        """Its value on some rows, as `SeveralTargets.terms`."""
+        """Value of the objective for some rows; see `SeveralTargets.terms`."""
         teacher_BSK = array.stack([signals[name] for name in self.log_prob_signals])
         mask_BS1 = mask_BS[..., None]
         # 0 at positions that are not supervised, where log probabilities are 0 as well.
-        there_BSK, here_BSK = array.exp(teacher_BSK) * mask_BS1, array.exp(log_probs_BSK) * mask_BS1
-        rest_BS, own_rest_BS = (array.clip(1 - x_BSK.sum(-1), MIN_REST, 1.0) for x_BSK in (there_BSK, here_BSK))
-        entropy_BS = -(there_BSK * teacher_BSK).sum(-1) - rest_BS * array.log(rest_BS)
-        cross_BS = -(there_BSK * log_probs_BSK).sum(-1) - rest_BS * array.log(own_rest_BS)
+        teacher_probs_BSK, student_probs_BSK = array.exp(teacher_BSK) * mask_BS1, array.exp(log_probs_BSK) * mask_BS1
+        teacher_rest_BS, student_rest_BS = (array.clip(1 - probs_BSK.sum(-1), MIN_REST, 1.0)
+                                            for probs_BSK in (teacher_probs_BSK, student_probs_BSK))
+        entropy_BS = -(teacher_probs_BSK * teacher_BSK).sum(-1) - teacher_rest_BS * array.log(teacher_rest_BS)
+        cross_BS = -(teacher_probs_BSK * log_probs_BSK).sum(-1) - teacher_rest_BS * array.log(student_rest_BS)
         count = mask_BS.sum()
         return Terms(total=((cross_BS - entropy_BS) * mask_BS).sum(), metrics={
-            "teacher_mass": (there_BSK.sum(), count), "teacher_entropy": ((entropy_BS * mask_BS).sum(), count)})
+            "teacher_mass": (teacher_probs_BSK.sum(), count), "teacher_entropy": ((entropy_BS * mask_BS).sum(), count)})
 
 
 OBJECTIVE = TopTokens

@@ -149,7 +149,7 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: s
     rows = build_rows(resolved.data.traces, resolved.tokenizer, resolved.template, recipe.data)
     shape, weights = resolved.shape, resolved.weights
     if small:
-        shape = family_of(shape).in_reach(shape)
+        shape = family_of(shape).with_small_windows(shape)
     batches = Batches(rows, seed=recipe.seed, rows_per_micro_batch=recipe.batch.micro_batch,
                       accumulation=recipe.batch.accumulation, data_config=recipe.data)
     # Made once and kept: both engines must be given the very same arrays.

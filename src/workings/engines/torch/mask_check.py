@@ -1,4 +1,4 @@
-"""What is looked for in a class of transformers that was never compared: does it compute what this engine takes it for?
+"""Checks of transformers classes that this project has not verified: does a class compute what this engine assumes?
 
 Before memory is taken, on fake tensors: names and sizes of its tensors, whether keyword arguments reach its attention,
 and which window every layer asks for. With its weights, on one short row: whether an earlier position sees a later one
@@ -36,7 +36,7 @@ from workings.models.shape import ModelShape
 from workings.models.weights import tensor_shapes
 
 POSITIONS = 12
-"""Of each half of the row that is computed."""
+"""Positions of each half of the computed row."""
 PADDING = 3
 """Positions behind a prompt, as shorter prompts of a batch have them."""
 NO_ATTENTION = ("linear_attention", "mamba", "conv", "moe", "mlp", "recurrent")
@@ -45,23 +45,23 @@ TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
 """Largest difference, as a share of the largest number, that roundings may make."""
 UNSUITED = (TypeError, KeyError, ValueError, AttributeError, NotImplementedError, IndexError,
             DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
-"""What a class raises that takes no other attention function, or whose steps depend on values."""
+"""Errors of classes that do not accept another attention function, or whose operations depend on values."""
 
 
 @dataclass(frozen=True)
 class WindowMask(AttentionMask):
-    """Keeps the window that each layer asks for, in the order of the layers."""
+    """Records the window that each layer asks for, in the order of the layers."""
 
     windows: list[int] = field(default_factory=list)
 
     def mask(self, length: int, window: int, device: torch.device) -> Tensor | None:
-        """As without the list."""
+        """The mask of `AttentionMask`; the window is recorded."""
         self.windows.append(window)
         return super().mask(length, window, device)
 
 
 def refuse_unsuited(spec: TorchSpec) -> None:
-    """Look at the class of an unproven model before memory is taken; nothing is looked at where a family is proven.
+    """Check the class of an unproven model before memory is allocated; proven families are not checked.
 
     Raises:
         RequestError: its tensors are called otherwise than in the files, keyword arguments do not reach its attention,
@@ -128,16 +128,16 @@ def _refuse_other_windows(shape: ModelShape, model: PreTrainedModel, windows: li
 
 @dataclass(frozen=True, kw_only=True)
 class MaskCheck:
-    """What was found on one short row; each number is a difference as a share of the largest number."""
+    """Results for one short row; each number is a difference as a share of the largest number."""
 
     later: float
-    """Of earlier hidden states, when later tokens are others."""
+    """Change of earlier hidden states when later tokens change."""
     segments: float
-    """Of a packed segment's hidden states, when the tokens of the segment before it are others."""
+    """Change of a packed segment's hidden states when the tokens of the segment before it change."""
     reference: float
-    """Of logits, to those of transformers' own forward with its own (eager) attention."""
+    """Difference of logits from those of transformers' own forward with its own (eager) attention."""
     cache: float
-    """Of the hidden state after the prompt's last token and a cache, to that without one."""
+    """Difference of the hidden state after the prompt, with a cache, from that without one."""
     tolerance: float
 
     def refuse(self, request: EngineRequest) -> None:

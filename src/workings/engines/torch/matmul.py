@@ -91,7 +91,7 @@ class StoredLayerNorm(nn.LayerNorm):
     compute: torch.dtype
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
-        """Of x's shape, in the format of computation."""
+        """Output of x's shape, in the format of computation."""
         y = F.layer_norm(input.float(), self.normalized_shape, self.weight.float(), self.bias.float(), self.eps)
         return y.to(self.compute)
 

@@ -1,4 +1,4 @@
-"""Names of the part of a step that is running, for whoever counts memory: a trace reads `current`, a run ignores it."""
+"""Names of memory regions of a step: a trace reads `current` to label allocations, a run ignores it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -31,7 +31,7 @@ def targets_of(objective: Objective, rows: "Rows") -> Tensor:
 
 def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows: "Rows", *, chunk: int,
                   soft_cap: float, kernel: bool) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
-    """How much the negative log likelihood of each supervised token counts, so that its gradient is the objective's.
+    """Weights of the supervised tokens' negative log likelihoods whose sum has the objective's gradient.
 
     Args:
         objective: what is minimized.
@@ -48,8 +48,8 @@ def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows
     ones = torch.ones(rows.targets.shape, device=hidden_ND.device)
     if isinstance(objective, CrossEntropy):
         return ones, None, ones.new_zeros((0, 2)), None
-    # A walk over the logits without gradients comes first: an objective may look at a whole row before it says how
-    # much each token counts. It costs a third of what cross entropy's walk costs.
+    # First a pass over the logits without gradients: an objective may need a whole row's log probabilities before it
+    # knows the weight of each token. It costs a third of cross entropy's pass.
     log_probs = linear_log_probs(hidden_ND.detach(), head_VD.detach(), targets_of(objective, rows), chunk=chunk,
                                  soft_cap=soft_cap, kernel=kernel)
 
@@ -58,13 +58,13 @@ def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows
         zeros = x_N.new_zeros((rows.tokens.numel(), *x_N.shape[1:]))
         return zeros.index_copy(0, rows.index, x_N).view(*rows.tokens.shape, *x_N.shape[1:])
 
-    # The graph begins at log probabilities, so this derivative never runs through the model.
+    # The graph begins at the log probabilities, so this derivative does not go through the model.
     with torch.enable_grad():
         leaf = spread(log_probs).requires_grad_()
         terms = objective.terms(ARRAY, leaf, spread(ones), {name: spread(x) for name, x in rows.signals.items()})
         [derivative] = torch.autograd.grad(terms.total, leaf)
     pairs = [torch.stack([x.detach() for x in terms.metrics[name]]) for name in objective.metrics]
     metrics = torch.stack(pairs) if pairs else ones.new_zeros((0, 2))
-    # Turned round, because the weights are those of the negative log likelihood.
+    # Negated, because the weights are those of the negative log likelihood.
     weights = -derivative.reshape(-1, *log_probs.shape[1:]).index_select(0, rows.index)
     return weights, terms.total.detach(), metrics, None if log_probs.ndim > 1 else log_probs

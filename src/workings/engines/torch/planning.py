@@ -1,4 +1,4 @@
-"""What the PyTorch engine says about cards that are not here, without loading PyTorch: a child process traces."""
+"""Planning for GPUs that are not here, without loading PyTorch: a child process traces the programs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -68,7 +68,7 @@ class TorchPlanning:
 
     @classmethod
     def inspection_key(cls, target: Target) -> Mapping[str, Any]:
-        """What of a card decides how much is reserved, versions of the libraries, and this engine's source."""
+        """Properties of a GPU that decide the reserved memory, versions of libraries, and this engine's source."""
         return {"platform": target.platform, "devices": target.devices, "capability": target.compute_capability,
                 "limit_bytes": target.memory_bytes, "versions": library_versions(LIBRARIES),
                 "engine": source_digest("workings.engines.torch", "workings.models", "workings.objectives")}

@@ -18,7 +18,7 @@ _numbers = count()
 
 
 def world_size() -> int:
-    """How many processes were started together; 1 without a launcher."""
+    """Number of processes that a launcher started; 1 without a launcher."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 GLOBAL, SLIDING = slice(0, 2), slice(2, 4)
-"""Where `TwoRotations` has a layer's cosines and sines."""
+"""Attribute of `TwoRotations` with a layer's cosines and sines."""
 
 
 class TwoRotations(nn.Module):

@@ -31,7 +31,7 @@ SPLIT_OPTIMIZERS = tuple(name for name, optimizer in OPTIMIZERS.items() if optim
 
 @dataclass(frozen=True)
 class ProcessMesh:
-    """This process among those that share a step."""
+    """Position of this process among those that share a step."""
 
     fsdp: int = 1
     rank: int = 0
@@ -53,7 +53,7 @@ class ProcessMesh:
         return x
 
     def agreed(self, x: Tensor) -> Tensor:
-        """What process 0 has, in all: where a decision follows from numbers, a last bit must not divide them."""
+        """The values of process 0, in all processes: a different last bit must not lead to different decisions."""
         if self.fsdp > 1:
             dist.broadcast(x, 0)
         return x

@@ -35,9 +35,9 @@ class TorchSpec:
     """A key of `attention.FUNCTIONS`."""
     find_attention_layout: FindAttentionLayout
     group_by_length: bool
-    """Rows of an update are computed in micro batches of like length, each as long as its own longest."""
+    """Rows of an update are computed in micro batches of similar length (`workings.engines.length_bucketing`)."""
     share_prefixes: bool
-    """What rows begin with is computed once where they begin alike."""
+    """Equal prefixes of rows are computed once (`workings.engines.prefix_sharing`)."""
     checkpointing: bool
     """Activations of a layer are computed again in backward (`memory.remat: layer`)."""
     loss_chunk: int
@@ -55,7 +55,7 @@ class TorchSpec:
     """The table of per-layer embeddings lies in the host's memory (`memory.per_layer_embeddings: host`)."""
     method: FullConfig | LoraConfig | QloraConfig
     frozen_bits: FrozenBits
-    """What `qlora` stores frozen projections in."""
+    """Format of frozen projections with `qlora`."""
 
 
 def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh | None = None) -> TorchSpec:

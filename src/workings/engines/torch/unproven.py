@@ -69,7 +69,7 @@ def unproven_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
 
 
 def prepare_model(model: PreTrainedModel) -> None:
-    """What this engine has to know of a model of an unknown class, and what must not happen in it.
+    """Checks and settings of a model of an unproven class for this engine.
 
     Raises:
         RequestError: a head with a bias, or tensors of its files that no optimizer trains.

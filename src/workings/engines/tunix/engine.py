@@ -72,7 +72,7 @@ class TunixEngine:
             update={"attention": "plain"}))))
 
     def describe(self) -> DeviceFacts:
-        """What it runs on."""
+        """The devices."""
         facts = self._ours.describe()
         return replace(facts, versions={"google-tunix": version("google-tunix"), "flax": version("flax"),
                                         "optax": version("optax"), **facts.versions})
@@ -115,7 +115,7 @@ class TunixEngine:
         return self._steps[shape]
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
-        """One update on one batch; ``state`` is consumed."""
+        """One update with one batch; ``state`` is consumed."""
         run = self._compiled_step(batch.tokens.shape)
         model, optimizer, numbers = run(state["model"], state["optimizer"], self._inputs(batch),
                                         np.float32(learning_rate))
@@ -180,7 +180,7 @@ class TunixEngine:
         return self._ours.memory()
 
     def inspect(self, batch: Batch) -> Inspection:
-        """What the compiler says about the very executable that `step` runs for this shape."""
+        """The compiler's memory analysis of the executable that `step` runs for this shape."""
         shape = batch.tokens.shape
         facts = self._ours.describe()
         return inspection(self._compiled_step(shape), {

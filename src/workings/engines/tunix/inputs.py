@@ -1,4 +1,4 @@
-"""What Tunix's trainer is given: its loss shifts the tokens itself and builds nothing from our targets.
+"""Inputs of Tunix's trainer, whose loss shifts the tokens itself and does not read our targets.
 
 Shape suffixes: B rows, S positions.
 """

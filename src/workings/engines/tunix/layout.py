@@ -1,4 +1,4 @@
-"""The same tensors in two layouts, ours and Tunix's.
+"""Conversion of tensors between two layouts, ours and Tunix's.
 
 Ours: Hugging Face's matrices, layers stacked. Tunix's: heads split out, k and v (or q, k and v) joined, matrices as
 ``[in, out]``, layers in a list. Between them are only reshapes and transposes, so every bit comes back.
@@ -16,7 +16,7 @@ from workings.models.shape import ModelShape
 from workings.models.weights import EMBEDDING, FINAL_NORM
 
 Path = tuple[str | int, ...]
-"""Where a tensor is in Tunix's tree, e.g. ``("layers", 0, "mlp", "up_proj", "kernel")``."""
+"""Path of a tensor in Tunix's tree, e.g. ``("layers", 0, "mlp", "up_proj", "kernel")``."""
 OUTER: dict[str, Path] = {EMBEDDING: ("embedder", "input_embedding"), FINAL_NORM: ("final_norm", "scale")}
 _MATRICES = {f"mlp.{name}_proj.weight": ("mlp", f"{name}_proj", "kernel") for name in ("gate", "up", "down")}
 

@@ -12,7 +12,7 @@ from workings.models.shape import ModelShape
 
 FAMILIES = ("gemma", "gemma2", "gemma3")
 EPSILON, BASE, PATTERN = 1e-6, 10_000.0, 6
-"""What stands in Tunix's classes as a number: of the norms, of the rotation (Gemma 1 and 2), of Gemma 3's layers."""
+"""Constants in Tunix's classes: of the norms, of the rotation (Gemma 1 and 2), and of Gemma 3's layers."""
 
 
 def check_shape(shape: ModelShape) -> None:
@@ -36,7 +36,7 @@ def check_shape(shape: ModelShape) -> None:
 
 
 def model_class(shape: ModelShape, dtype: Any = jnp.float32, *, remat: bool = False) -> Callable[[], nnx.Module]:
-    """What makes Tunix's model of this shape, with weights that are still to be filled in.
+    """Function that makes Tunix's model of this shape, with undefined weights.
 
     Raises:
         RequestError: Tunix's classes cannot be this model.

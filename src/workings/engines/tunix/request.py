@@ -1,4 +1,4 @@
-"""What Tunix's trainer cannot do, said before anything is opened."""
+"""Features that Tunix's trainer does not have, refused before anything is opened."""
 
 from workings.config.training import AdamWConfig
 from workings.engines.base import EngineRequest

@@ -18,14 +18,14 @@ NO_STOP = -2
 
 
 class IdsForText:
-    """What Tunix takes for a tokenizer: texts are sequences of ids, and nothing is put before them."""
+    """Tokenizer for Tunix whose texts are sequences of ids; it puts nothing before them."""
 
     def encode(self, ids: Sequence[int]) -> list[int]:
         """The ids themselves."""
         return list(ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Nothing: the ids are what counts."""
+        """An empty text: only the ids are used."""
         del ids
         return ""
 

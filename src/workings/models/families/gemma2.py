@@ -11,11 +11,11 @@ from workings.models.shape import ModelShape
 
 
 class SlidingGemma(Family):
-    """What Gemma 2 and 3 have in common: sliding layers, soft caps, and a scale of scores of their own."""
+    """Base class of Gemma 2 and 3: sliding layers, soft caps, and a scale of scores of their own."""
 
-    def in_reach(self, shape: ModelShape) -> ModelShape:
+    def with_small_windows(self, shape: ModelShape) -> ModelShape:
         """Scores have a scale of their own as well."""
-        return replace(super().in_reach(shape), query_scale=0.125)
+        return replace(super().with_small_windows(shape), query_scale=0.125)
 
     def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Caps, scale, window and pattern."""
@@ -25,7 +25,7 @@ class SlidingGemma(Family):
                 **read_sliding(config, self.switches["sliding_pattern"])}
 
     def write_attention(self, shape: ModelShape) -> dict[str, Any]:
-        """The same settings; the scale as the number whose inverse root it is."""
+        """The family's ``config.json``; the scale as the number whose inverse root it is."""
         # Whole in published models but for rounding on the way there and back, and written there as an integer.
         square = (shape.query_scale or shape.head_dim ** -0.5) ** -2
         config = {"query_pre_attn_scalar": round(square) if abs(square - round(square)) < 1e-6 else square,

@@ -29,7 +29,7 @@ _BY_THEIR_CLASS = FamilyRefusal(expected="an engine that trains experts by trans
 WITHOUT_EXPERTS = {"jax": _BY_THEIR_CLASS, "tunix": _BY_THEIR_CLASS}
 """Engines that have no experts."""
 UNIFIED = "gemma4_unified_text"
-"""What the 12B model's ``config.json`` calls the same text part."""
+"""``model_type`` of the same text part in the 12B model's ``config.json``."""
 
 
 def _sliding(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,10 +85,10 @@ class Gemma4(Family):
             raise RequestError(f"heads: {shape.heads}, global_kv_heads: {shape.global_kv_heads}",
                                "global_kv_heads divides heads")
 
-    def in_reach(self, shape: ModelShape) -> ModelShape:
+    def with_small_windows(self, shape: ModelShape) -> ModelShape:
         """A sliding and a global layer with keys of their own, and one of each without; per-layer embeddings."""
-        return replace(super().in_reach(shape), layers=4, shared_kv_layers=2, shared_mlp_width=2 * shape.mlp_width,
-                       global_head_dim=2 * shape.head_dim, per_layer_width=16)
+        return replace(super().with_small_windows(shape), layers=4, shared_kv_layers=2,
+                       shared_mlp_width=2 * shape.mlp_width, global_head_dim=2 * shape.head_dim, per_layer_width=16)
 
     def check_engine(self, engine: str, shape: ModelShape) -> None:
         """Experts run in transformers' own class alone."""

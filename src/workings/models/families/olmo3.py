@@ -20,7 +20,7 @@ class Olmo3(Family):
         return read_sliding(config, self.switches["sliding_pattern"])
 
     def write_attention(self, shape: ModelShape) -> dict[str, Any]:
-        """The same settings."""
+        """The family's ``config.json``."""
         return {"sliding_window": shape.sliding_window, "layer_types": layer_types(shape)}
 
 

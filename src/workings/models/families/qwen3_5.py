@@ -53,12 +53,12 @@ class Qwen35(Family):
                                "of it", "a part that is an even number: rotary embeddings turn pairs", "head_dim: 8")
 
     def scratch_switches(self, heads: int, head_dim: int) -> dict[str, Any]:
-        """As in the published models, values of a state are as wide as all queries, in heads of half the size."""
+        """Switches as in the published models: a state's values are as wide as the queries, in heads half as large."""
         return dict(self.switches) | {"linear_key_heads": 2 * heads, "linear_value_heads": 2 * heads,
                                       "linear_key_head_dim": head_dim // 2, "linear_value_head_dim": head_dim // 2}
 
-    def in_reach(self, shape: ModelShape) -> ModelShape:
-        """One turn of layers, with fewer heads for keys than for values."""
+    def with_small_windows(self, shape: ModelShape) -> ModelShape:
+        """A shape with one sequence of the layer pattern, and fewer heads for keys than for values."""
         return replace(shape, layers=shape.linear_pattern, linear_key_heads=shape.linear_value_heads // 2)
 
     def layer_shapes(self, shape: ModelShape, layer: int) -> dict[str, tuple[int, ...]]:
@@ -95,7 +95,7 @@ class Qwen35(Family):
                 "rotated_part": float(rotation.get("partial_rotary_factor", config.get("partial_rotary_factor", 0.25)))}
 
     def write_attention(self, shape: ModelShape) -> dict[str, Any]:
-        """The same settings."""
+        """The family's ``config.json``."""
         return {"layer_types": layer_types(shape), **{theirs: getattr(shape, ours)
                                                       for theirs, ours in CONFIG_SIZES.items()},
                 # Of text all three axes of a position are one, so that sections of the rotation need no mention.

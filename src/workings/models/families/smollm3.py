@@ -30,7 +30,7 @@ class SmolLM3(Family):
         return super().read_attention(config) | {"unrotated_pattern": every}
 
     def write_attention(self, shape: ModelShape) -> dict[str, Any]:
-        """The same, as a list and as its interval."""
+        """The family's ``config.json``, with the layers without rotation as a list and as an interval."""
         # transformers would fill in a padding token that only the published vocabulary has.
         return {"no_rope_layers": _rotated(shape.layers, shape.unrotated_pattern), "use_sliding_window": False,
                 "no_rope_layer_interval": shape.unrotated_pattern, "pad_token_id": None}

@@ -23,7 +23,8 @@ FUSED_BLOCK = 2 ** 16
 """Elements of a block where PyTorch's fused AdamW runs on a CPU: small enough that a block stays in its cache.
 Tensors of fewer share a block, on every device."""
 CARD_BLOCK = 2 ** 24
-"""The same on a card: 64 MiB of old values beside the weights. With a quarter of it a card waited between kernels."""
+"""Block size on a GPU: 64 MiB of old values in addition to the weights. With a quarter a GPU waited between
+kernels."""
 
 
 class AdamW(Optimizer):
@@ -46,7 +47,7 @@ class AdamW(Optimizer):
 
     def update(self, param: Tensor, grad: Tensor, slots: Slots, context: UpdateContext, write: WriteRows,
                matrix: bool | None = None) -> None:
-        """One element depends on its own past only; ``matrix``: whether decay applies, where the shape does not say."""
+        """Update of independent elements; ``matrix``: whether decay applies, if the shape does not decide it."""
         c = self.config
         decay = self.decay_of(param, matrix)
         mean_correction, square_correction = 1 - c.beta1 ** context.step, 1 - c.beta2 ** context.step
@@ -68,7 +69,7 @@ class AdamW(Optimizer):
         return self.config.weight_decay if (is_matrix(param) if matrix is None else matrix) else 0.0
 
     def fused(self, tensors: Sequence[TensorUpdate], context: UpdateContext) -> Tensor:
-        """The same update by a kernel, PyTorch's or ours, where all is float32; returns how many weights changed.
+        """The update by a fused kernel, PyTorch's or ours, if all is float32; returns the number of changed weights.
 
         Several tensors have the same decay and one block's elements at most.
         """

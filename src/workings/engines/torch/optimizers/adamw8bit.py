@@ -82,7 +82,7 @@ class AdamW8bit(Optimizer):
         return made
 
     def update(self, param: Tensor, grad: Tensor, slots: Slots, context: UpdateContext, write: WriteRows) -> None:
-        """As `AdamW.update`, on vectors."""
+        """`AdamW.update` for vectors."""
         flat = {slot: slots[slot].view(-1) for slot in SCALES}
         vector, gradient = param.view(-1), grad.reshape(-1)
         if param.numel() < MIN_ELEMENTS_8BIT:

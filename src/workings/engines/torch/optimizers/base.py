@@ -1,4 +1,4 @@
-"""What an optimizer of the PyTorch engine is: an update rule over single tensors, in place, a block of rows at a time.
+"""Base class of the PyTorch engine's optimizers: an in-place update rule for single tensors, in blocks of rows.
 
 So no float32 copy of a matrix exists. The formulas and the names of the moments are those of `engines/jax/optimizers`:
 a checkpoint of one engine is resumed by the other. Gradients are read in their own format and used in float32. Sums
@@ -29,7 +29,7 @@ def _alone(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateContext:
-    """What one update is told beside the tensors."""
+    """Arguments of an update other than tensors."""
 
     step: int
     """From 1."""
@@ -54,7 +54,7 @@ class TensorUpdate(NamedTuple):
 
     @classmethod
     def of(cls, name: str, param: Tensor, grad: Tensor, moments: Mapping[str, Mapping[str, Tensor]]) -> "TensorUpdate":
-        """With the tensor's own moments out of all ``moments``: slot -> name -> tensor."""
+        """The update of a tensor, with its moments out of all ``moments``: slot -> name -> tensor."""
         return cls(name, param, grad, {slot: tensors[name] for slot, tensors in moments.items() if name in tensors})
 
 
@@ -62,7 +62,7 @@ class Optimizer(ABC):
     """An update rule: the moments a tensor begins with, and the tensor's update."""
 
     slots: tuple[str, ...]
-    """Names of its moments."""
+    """Names of the moments."""
     flat = False
     """Whether the rows handed to `WriteRows` are those of the tensor as a vector."""
     splits_by_rows = False
@@ -107,7 +107,7 @@ def _wide_sum_of_squares(x: Tensor) -> Tensor:
 
 
 def clip_factor(norm: Tensor, limit: float) -> Tensor:
-    """What gradients are multiplied by so that their global norm is at most ``limit``; 1 where it already is."""
+    """Factor that brings the gradients' global norm down to ``limit``; 1 if it is not above."""
     # The lower bound is for a gradient of zeros, whose factor is then 1.
     return (limit / norm.clamp(min=1e-30)).clamp(max=1.0)
 

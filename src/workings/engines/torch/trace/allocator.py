@@ -19,7 +19,7 @@ SMALL_SEGMENT, LARGE_SEGMENT, LARGE_LIMIT, LARGE_STEP = 2 * MIB, 20 * MIB, 10 * 
 
 
 class OutOfMemory(Exception):
-    """What is asked for does not fit beside what is reserved, even after empty segments were given back."""
+    """A request does not fit, even after empty segments were released."""
 
 
 @dataclass(eq=False)
@@ -44,7 +44,7 @@ class CachingAllocator:
     peak_reserved: int = 0
     peak_allocated: int = 0
     given_back: int = 0
-    """How often empty segments were given back because the card was full."""
+    """Number of times that empty segments were released because the GPU was full."""
     _free: dict[bool, list[tuple[int, int, Block]]] = field(default_factory=lambda: {True: [], False: []})
     _live: dict[int, Block] = field(default_factory=dict)
     _blocks: int = 0

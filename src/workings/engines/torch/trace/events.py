@@ -1,4 +1,4 @@
-"""What a trace writes down: storages that come and go, in order, and what follows from that alone."""
+"""Events of a trace: allocated and freed storages in order, and the peaks that follow from them."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What a step needs, from a trace of the very step: two updates under fake tensors, optimizer included.
+"""Memory of a step by a trace of the step itself: two updates with fake tensors, optimizer included.
 
 Nothing is computed and nothing is allocated.
 """
@@ -40,7 +40,7 @@ PER_LAYER_TABLE = "per-layer embeddings (frozen)"
 
 @dataclass(frozen=True, kw_only=True)
 class TracedCard:
-    """What of a CUDA card decides how much a step reserves."""
+    """Properties of a CUDA GPU that decide how much memory a step reserves."""
 
     capability: str = ""
     """Compute capability, e.g. ``7.5``; empty where it is not known."""
@@ -100,7 +100,7 @@ def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramS
 
 
 def _sentences(details: Mapping[str, Any]) -> list[str]:
-    """How a trace was made and what it does not see, for people."""
+    """Sentences about how a trace was made and what it does not cover."""
     if details["platform"] != "gpu":
         return ["traced: the engine's own step under fake tensors, two updates; bytes that are alive at one time"]
     said = [f"traced without the card: the engine's own {details['program']} under fake tensors, then a replay of "

@@ -1,4 +1,4 @@
-"""What a run computes, as programs to trace: its step, a batch without an update, answers to prompts."""
+"""Programs of a run that can be traced: its step, forward passes, and generation."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -70,7 +70,7 @@ def answers(spec: TorchSpec, state: State, size: GenerationShape, request: Engin
 
 
 def drawing(spec: TorchSpec, state: State, size: GenerationShape, request: EngineRequest) -> None:
-    """`answers` that are drawn, several of each prompt."""
+    """`answers` with sampling, several of each prompt."""
     uniform = torch.zeros((max(2, size.new_tokens), size.prompts), dtype=torch.float64, device=spec.device)
     copies = largest_divisor(request.completions_of_a_prompt, size.prompts) if spec.shape.proven else 1
     answers(spec, state, size, request, pick=sampled(1.0, uniform), copies=copies)

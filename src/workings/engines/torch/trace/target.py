@@ -1,4 +1,4 @@
-"""A trace for a card that is not here, in a child process, so that whoever plans imports no PyTorch."""
+"""Traces for GPUs that are not here, in a child process, so that planning imports no PyTorch."""
 
 import json
 import subprocess
@@ -46,7 +46,7 @@ def trace_for(request: EngineRequest, programs: ProgramShapes, platform: str, *,
 
 
 def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:
-    """In the child."""
+    """Trace the programs of a request, in the child process."""
     try:
         from workings.engines.torch.trace.inspect import TracedCard, inspect_program
     except ModuleNotFoundError as error:

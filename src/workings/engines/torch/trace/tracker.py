@@ -160,7 +160,7 @@ class LiveStorages(TorchDispatchMode):
 
 
 def _storage(x: Tensor) -> torch.UntypedStorage:
-    """What holds this process's part of a tensor. Asked for every tensor of a program, so no operator is called."""
+    """Storage of this process's part of a tensor. Called for every tensor of a program, so it runs no operator."""
     return (x._local_tensor if isinstance(x, DTensor) else x).untyped_storage()
 
 
@@ -170,7 +170,7 @@ def in_backward() -> bool:
 
 
 def _category() -> str:
-    """What an operator makes, from where it runs."""
+    """Category of an operator's outputs, from the part of the step that runs it."""
     if memory_regions.current():
         return memory_regions.current()
     if not in_backward():

@@ -38,4 +38,4 @@ def cublas_workspace(capability: str) -> int:
 
 
 CONTEXT_BYTES = 400 * 2 ** 20
-"""What the CUDA driver takes for a process before the first tensor: an assumption, the upper end of 0.3 to 0.4 GiB."""
+"""Memory that the CUDA driver takes for a process before the first tensor; assumed, the upper end of 0.3 to 0.4 GiB."""

@@ -1,4 +1,4 @@
-"""What only an NVIDIA card gains: Triton kernels in the place of chains of PyTorch's operations.
+"""Triton kernels for NVIDIA GPUs, which replace chains of PyTorch operations.
 
 A chain such as a norm's reads and writes its tensors ten times, once for each operation, and a card's time goes into
 that and not into arithmetic. Each function here has a plain version beside its kernel, which says what is computed:

@@ -1,4 +1,4 @@
-"""Whether a card computes by the kernels: each is held against its plain version on a few numbers first."""
+"""Whether a GPU uses the kernels: each is first compared with its plain version on a few numbers."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -24,7 +24,7 @@ def kernels_run_on(device: torch.device) -> bool:
 
 @cache
 def kernel_problem(device: torch.device) -> str:
-    """Why a card computes by PyTorch's own operations; empty where the kernels run, and give the same."""
+    """Reason why a GPU uses PyTorch's own operations; empty if the kernels run and give the same results."""
     if find_spec("triton") is None:
         return "Triton is not installed"
     if torch.cuda.get_device_capability(device)[0] < FIRST_CAPABILITY:
@@ -42,7 +42,7 @@ def kernel_problem(device: torch.device) -> str:
 
 
 def _drawn(device: torch.device, *sizes: tuple[int, ...], dtype: torch.dtype = torch.bfloat16) -> list[Tensor]:
-    """The same numbers on every device."""
+    """Random numbers that are the same on every device."""
     random = torch.Generator().manual_seed(0)
     return [torch.randn(*size, generator=random).to(dtype).to(device) for size in sizes]
 
@@ -91,4 +91,4 @@ def _update(device: torch.device) -> Sequence[Tensor]:
 
 CASES: dict[str, Callable[[torch.device], Sequence[Tensor]]] = {
     "loss": _loss, "norm": _norm, "gate": _gates, "rotation": _rotation, "AdamW": _update}
-"""What is tried, by name."""
+"""Test cases by name."""

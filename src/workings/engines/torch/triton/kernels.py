@@ -16,7 +16,7 @@ def capped(x, cap):
 @triton.jit
 def block_loss(logits, targets, weights, totals, log_z, stride, cap, VOCABULARY: tl.constexpr, TARGETS: tl.constexpr,
                CAPPED: tl.constexpr, GRADIENT: tl.constexpr, BLOCK: tl.constexpr):
-    """One program a row of logits: once through it for the normalizer, once more for the gradient in its place."""
+    """A program for each row of logits: one pass for the normalizer, another overwrites the row with the gradient."""
     # All rows together have more elements than 32 bits count.
     row = tl.program_id(0).to(tl.int64)
     logits += row * stride
@@ -50,7 +50,7 @@ def block_loss(logits, targets, weights, totals, log_z, stride, cap, VOCABULARY:
 @triton.jit
 def norm(x, weight, y, inverse, rows, epsilon, SIZE: tl.constexpr, OFFSET: tl.constexpr, BLOCK: tl.constexpr,
          TILE: tl.constexpr):
-    """One program `TILE` rows: divided by the root of their mean square, times the weight."""
+    """A program for `TILE` rows: each is divided by the root of its mean square and multiplied by the weight."""
     row = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
     column = tl.arange(0, BLOCK)
     at, there = row[:, None] * SIZE + column[None, :], (row < rows)[:, None] & (column < SIZE)[None, :]
@@ -64,7 +64,7 @@ def norm(x, weight, y, inverse, rows, epsilon, SIZE: tl.constexpr, OFFSET: tl.co
 @triton.jit
 def norm_gradient(x, weight, inverse, dy, dx, parts, rows, SIZE: tl.constexpr, OFFSET: tl.constexpr,
                   BLOCK: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr, OF_WEIGHT: tl.constexpr):
-    """One program `TILES` tiles of rows, whose sum for the weight is one row of `parts`."""
+    """A program for `TILES` tiles of rows, whose sum for the weight's gradient is one row of `parts`."""
     column = tl.arange(0, BLOCK)
     w = tl.load(weight + column, mask=column < SIZE, other=0.0).to(tl.float32) + OFFSET
     total = tl.zeros([BLOCK], dtype=tl.float32)
@@ -85,7 +85,7 @@ def norm_gradient(x, weight, inverse, dy, dx, parts, rows, SIZE: tl.constexpr, O
 
 @triton.jit
 def bend(x, GELU: tl.constexpr):
-    """What a gate's sigmoid is taken of, and its slope: x itself, or what makes GELU by tanh of ``x * sigmoid``."""
+    """Argument of a gate's sigmoid, and its slope: x, or the polynomial that makes ``x * sigmoid`` GELU by tanh."""
     if GELU:
         return 1.5957691216057308 * (x + 0.044715 * x * x * x), 1.5957691216057308 * (1 + 0.134145 * x * x)
     return x, x * 0 + 1
@@ -118,7 +118,7 @@ def gate_gradient(left, right, dy, d_left, d_right, count, GELU: tl.constexpr, B
 @triton.jit
 def rotate(x, cos, sin, y, heads, positions, row_stride, head_stride, position_stride, angle_stride,
            HALF: tl.constexpr, BLOCK: tl.constexpr, HEADS: tl.constexpr, BACK: tl.constexpr):
-    """One program a position: all its heads turned by the position's angles, or back."""
+    """A program for each position: rotates all its heads by the position's angles, or back."""
     row, position = tl.program_id(0) // positions, tl.program_id(0) % positions
     column, head = tl.arange(0, BLOCK), tl.arange(0, HEADS)
     at = (row.to(tl.int64) * row_stride + position.to(tl.int64) * position_stride
@@ -142,7 +142,7 @@ def rotate(x, cos, sin, y, heads, positions, row_stride, head_stride, position_s
 @triton.jit
 def adamw(param, grad, mean, square, changed, scale, count, kept, rate, beta1, rest1, beta2, rest2, root, epsilon,
           BLOCK: tl.constexpr):
-    """One update of a block of elements, in place, and how many of them moved."""
+    """The update of a block of elements, in place, and the number of elements that changed."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     there = at < count
     p = tl.load(param + at, mask=there, other=0.0)

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from workings.engines.torch.triton.operations import GELU, SILU, gate, norm, rotate
 
 CLOSE = 1e-5
-"""How far float32 results of equal formulas may be apart."""
+"""Largest difference of float32 results of equal formulas."""
 TRIED = 8
 """Elements of a row that is tried."""
 ROTATION = "apply_rotary_pos_emb"
@@ -34,7 +34,7 @@ class NormByKernel(nn.Module):
     epsilon: float
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of x's shape and format."""
+        """Output of x's shape and format."""
         return norm(x, self.weight, self.offset, self.epsilon)
 
 
@@ -91,7 +91,7 @@ def _epsilon(module: Any) -> float:
 
 @cache
 def norm_offset(kind: type[nn.Module]) -> int | None:
-    """What a class of norms adds to its weight, 0 or 1; None where it computes something else than `norm`."""
+    """Number that a norm's class adds to its weight, 0 or 1; None if it computes something else than `norm`."""
     with _tried_out():
         try:
             tried: Any = kind(TRIED)

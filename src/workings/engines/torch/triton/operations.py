@@ -149,7 +149,7 @@ class _Gate(Function):
 
 
 def _bent(x: Tensor, kind: str) -> tuple[Tensor, Tensor]:
-    """What the sigmoid is taken of, and its slope: GELU by tanh is ``x * sigmoid`` of a polynomial."""
+    """Argument of the sigmoid, and its slope: GELU by tanh is ``x * sigmoid`` of a polynomial."""
     if kind == SILU:
         return x, torch.ones_like(x)
     root = 2 * (2 / torch.pi) ** 0.5
