@@ -134,7 +134,7 @@ def test_an_address_without_a_name_is_refused(last, tmp_path):
 
 def test_a_copy_that_is_cut_short_leaves_nothing(tmp_path):
     store = Hostile(["a"], size=4)
-    with pytest.raises(RequestError, match="3 bytes came, and the store says 4"):
+    with pytest.raises(RequestError, match="3 bytes received of 4"):
         copy(store, "gs://b", listing(store, "gs://b"), tmp_path / "to")
     assert list((tmp_path / "to").iterdir()) == []
 

@@ -1,7 +1,7 @@
-"""Keys of other trainers, accepted in a recipe and renamed to ours, so that a file can be moved over line by line.
+"""Renames keys of other trainers in a recipe, so that their configuration can be copied line by line.
 
-The table is `aliases.json`; a test checks that every name on our side exists. A key that has no counterpart is refused
-with what to do instead: a setting that looks taken over and is not would be worse than an error.
+The table is `aliases.json`; a test checks that every target key exists. A key without a counterpart is refused with a
+proposal: a setting that is silently ignored would be worse than an error.
 """
 
 import json
@@ -22,20 +22,20 @@ def table() -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Renamed:
-    """What became of the keys of another trainer."""
+    """Result of renaming another trainer's keys."""
 
     notes: tuple[str, ...]
-    """A line for each key that has a counterpart, for the person and the record."""
+    """A line for each key with a counterpart, for the person and the record."""
     refused: tuple[RequestError, ...]
-    """One for each key that has none, or that contradicts a key of ours."""
+    """An error for each key without a counterpart, or that contradicts another key."""
 
 
 def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> Renamed:
-    """Rename foreign top-level keys in place; those without counterpart are taken out as well.
+    """Renames other trainers' top-level keys in place; keys without a counterpart are removed.
 
     Args:
         values: a recipe as read.
-        known: our own top-level keys, which are never taken for foreign ones.
+        known: top-level keys of recipes, which are never renamed.
         origin: the file, for messages.
     """
     notes: list[str] = []

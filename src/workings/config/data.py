@@ -1,4 +1,4 @@
-"""Recipe section `data`: which traces, rendered how, in rows of which length."""
+"""Recipe section `data`: the training data and how they become rows of tokens."""
 
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -22,15 +22,15 @@ class DataConfig(Section):
     template: TemplateName = "gemma"
     """Chat turns around prompt and answer: those of Gemma 1 to 3, of Gemma 4, the tokenizer's own, or none."""
     reasoning: Literal["tags", "think", "channel", "hashes", "answer_only"] = "tags"
-    """How steps and answer are written: `<reasoning>…</reasoning><answer>…</answer>`, `<think>…</think>`, Gemma 4's
+    """Form of steps and answer: `<reasoning>…</reasoning><answer>…</answer>`, `<think>…</think>`, Gemma 4's
     thinking (`<|channel>thought…<channel|>`, asked for by `<|think|>`), `#### answer`, or the answer alone."""
     learn: Literal["last", "all"] = "last"
-    """Which of the assistant's turns in a conversation are learned: the last one, or every one (`history` included).
-    What the system and the user say is never learned."""
+    """Assistant turns of a conversation that are trained on: the last one, or all (`history` included). Turns of system
+    and user are never trained on."""
     max_length: int = Field(ge=8)
     """Longest row, in tokens."""
     over_length: Literal["error", "drop"] = "error"
-    """What happens to a trace whose row is longer than `max_length`: refuse to start, or leave it out and list it."""
+    """Action for a trace whose row is longer than `max_length`: refuse to start, or leave it out and list it."""
     # Not strict, because YAML and JSON give a list where a tuple is declared.
     buckets: tuple[int, ...] = Field(default=(), strict=False)
     """Row lengths, in tokens, to which batches are padded; empty: every batch is padded to `max_length`."""

@@ -1,4 +1,4 @@
-"""What is wrong with a recipe, in our words: where, what was expected there, which key was meant."""
+"""Error messages for invalid recipes: the wrong key, its line, the expected value, and the key that was meant."""
 
 import difflib
 import typing
@@ -13,8 +13,8 @@ from workings.config.keys import known_keys, section_at, sections
 from workings.config.section import REFUSED
 from workings.errors import RequestError
 
-Place = Callable[[tuple[str, ...]], str]
-"""Where a key was written: `recipe.yaml:12`, or the override that set it."""
+KeySource = Callable[[tuple[str, ...]], str]
+"""Function from a key to its source: `recipe.yaml:12`, or the override that set it."""
 
 EXPECTED: dict[str, str] = {
     "int_type": "a whole number", "int_parsing": "a whole number", "int_from_float": "a whole number",
@@ -30,18 +30,18 @@ EXPECTED: dict[str, str] = {
 
 
 
-def explain(errors: list[ErrorDetails], place: Place) -> RequestError:
+def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
     """One error that names every wrong key with its place.
 
     Args:
         errors: of the library that validates.
-        place: where a key was written.
+        source: source of a key.
     """
     given, expected, hints, missing = [], [], [], []
     for error in _without_union_noise(errors):
         location = _location(error)
         dotted = ".".join(location) or "the recipe"
-        where = place(location)
+        where = source(location)
         if error["type"] == REFUSED:
             given.append(f"{error['ctx']['given']}  in {where}")
             expected.append(error["ctx"]["expected"])
@@ -55,7 +55,7 @@ def explain(errors: list[ErrorDetails], place: Place) -> RequestError:
             expected.append(f"`{dotted}`" + _described(location))
             missing.append(_override_for(location))
         elif error["type"] in ("union_tag_invalid", "union_tag_not_found"):
-            _explain_choice(error, location, place, (given, expected, hints))
+            _explain_choice(error, location, source, (given, expected, hints))
         else:
             given.append(f"{dotted}: {_short(error['input'])}  in {where}")
             expected.append(f"{dotted}: {_expected(error, location)}" + _described(location))
@@ -76,7 +76,7 @@ def together(errors: Sequence[RequestError]) -> RequestError:
 
 
 def _expected(error: ErrorDetails, location: tuple[str, ...]) -> str:
-    """What the place asks for."""
+    """The expected value."""
     context: dict[str, Any] = dict(error.get("ctx", {}))
     if error["type"] == "literal_error":
         return f"one of {', '.join(_choices(context))}"
@@ -122,13 +122,13 @@ def _empty_section(error: ErrorDetails, location: tuple[str, ...]) -> str:
     return "" if needed else f"'{'.'.join(location)}={{}}' sets all its keys to their defaults"
 
 
-def _explain_choice(error: ErrorDetails, location: tuple[str, ...], place: Place,
+def _explain_choice(error: ErrorDetails, location: tuple[str, ...], source: KeySource,
                     lines: tuple[list[str], list[str], list[str]]) -> None:
     """A section whose `name` (or `source`) is missing or is none of the choices."""
     given, expected, hints = lines
     context: dict[str, Any] = dict(error.get("ctx", {}))
     key = (*location, str(context["discriminator"]).strip("'"))
-    dotted, where = ".".join(key), place(key)
+    dotted, where = ".".join(key), source(key)
     if error["type"] == "union_tag_not_found":
         names = [choice.partition(": ")[2] for section in section_at(location) for choice in choice_of(section)]
         given.append(f"no `{dotted}`  in {where}")

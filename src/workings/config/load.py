@@ -1,4 +1,4 @@
-"""From a file or a shipped name, plus ``key=value`` overrides, to a checked `Recipe`."""
+"""Loads recipes: a file or a shipped name plus ``key=value`` overrides becomes a checked `Recipe`."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from workings.config.aliases import rename
-from workings.config.explain import Place, explain, together
+from workings.config.explain import KeySource, explain, together
 from workings.config.overrides import Overrides, apply_override, no_value, override_words, seen_from
 from workings.config.recipe import Recipe
 from workings.config.section import AS_WRITTEN
@@ -23,7 +23,7 @@ from workings.errors import RequestError
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedRecipe:
-    """A recipe together with how it was written."""
+    """A recipe with its source."""
 
     recipe: Recipe
     text: str
@@ -35,16 +35,16 @@ class LoadedRecipe:
     overrides: tuple[str, ...]
     """The ``key=value`` words of the command line, with names of files as seen from `base`."""
     renamed: tuple[str, ...] = ()
-    """What was written in another trainer's words, and what it is called here."""
+    """A line for each key of another trainer, with its name here."""
     chosen: tuple[str, ...] = ()
-    """What the recipe left to us, and what was chosen, with the reason."""
+    """A line for each automatic choice, with the reason."""
     kept: tuple[str, ...] = ()
-    """Files that exist for this run alone: their places in the run directory, which keeps a copy. `base` is then the
-    folder `config` of a folder that is laid out as the run directory is."""
+    """Files of this run alone, by their paths in the run directory, which keeps a copy. `base` is then the folder
+    `config` of a folder with the layout of a run directory."""
 
     @property
     def is_file(self) -> bool:
-        """Whether it was read from a file or shipped; else it was given in Python, and the run keeps its only copy."""
+        """Whether it comes from a file or is shipped; a recipe given in Python exists in the run alone."""
         return self.origin != GIVEN
 
     def resolved(self) -> dict[str, Any]:
@@ -58,12 +58,12 @@ class LoadedRecipe:
         """The recipe as YAML: the file as it was written, or, with overrides, its keys as they then are."""
         if not self.overrides:
             return self.text
-        # Only keys that were given: a file with every default would hide what was asked for.
+        # Only keys that were given: a file with every default would hide the choices.
         values = self.recipe.model_dump(mode="json", exclude_unset=True)
         return f"# {self.origin} with {' '.join(self.overrides)}\n" + _dump(values)
 
     def path(self, name: str) -> Path:
-        """A path that the recipe names, seen from the recipe's directory."""
+        """Absolute path of a path in the recipe, which is relative to the recipe's folder."""
         # An absolute path replaces the recipe's directory in the join.
         return (self.base / Path(name).expanduser()).resolve()
 
@@ -84,20 +84,20 @@ def shipped_recipes() -> dict[str, str]:
 
 
 RecipeLike = str | Path | Mapping[str, Any] | LoadedRecipe
-"""A file, the name of a shipped recipe, sections and keys as a dict, or a recipe that is loaded already."""
+"""A file, the name of a shipped recipe, sections and keys as a dict, or a loaded recipe."""
 ROWS = (".jsonl", ".csv", ".parquet")
-"""Endings of files that hold rows."""
+"""Suffixes of files with rows."""
 GIVEN = "the recipe given in Python"
-"""Origin of a recipe that is no file."""
+"""Origin of a recipe that is not a file."""
 
 
 def load_recipe(name: RecipeLike, overrides: Overrides = ()) -> LoadedRecipe:
-    """Read, override, check; a recipe that is loaded already stays as it is, and ``overrides`` count for nothing.
+    """Reads a recipe, applies overrides and checks it. A loaded recipe is returned unchanged, without ``overrides``.
 
-    A relative name of a file in an override is looked for in the current folder, then beside the recipe.
+    A relative path in an override is searched in the current folder, then in the recipe's.
 
-    Raises `RequestError` for anything that is not a recipe, for a key that decides nothing, and for an override that
-    names a file here and another one beside the recipe.
+    Raises `RequestError` for anything that is not a recipe, for a key without effect, and for an override that names a
+    file both here and in the recipe's folder.
     """
     if isinstance(name, LoadedRecipe):
         return name
@@ -115,15 +115,14 @@ def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = 
     if not isinstance(values, dict):
         raise RequestError(f"{origin}: {type(values).__name__}", "a mapping of recipe keys",
                            "workings recipes show smoke-tiny, which prints one")
-    # Before the overrides, which are written in our words alone.
+    # Before the overrides, which use the keys of recipes alone.
     moved = rename(values, frozenset(Recipe.model_fields), origin)
     for override in overrides:
         apply_override(values, override)
     _one_length(values, overrides)
     try:
-        # Foreign keys without a counterpart are out of `values` by now, so their errors and these are told in one
-        # message.
-        recipe = _check(values, partial(_place, text, origin, overrides), as_written=True)
+        # Keys without a counterpart are removed from `values`, so their errors and these make one message.
+        recipe = _check(values, partial(_key_source, text, origin, overrides), as_written=True)
     except RequestError as wrong:
         raise together([*moved.refused, wrong]) from None
     if moved.refused:
@@ -138,23 +137,23 @@ def check_recipe(values: dict[str, Any], origin: str, *, as_written: bool = Fals
     Args:
         values: sections and keys.
         origin: where they come from, for messages.
-        as_written: a person wrote these keys, so one that decides nothing is refused. Otherwise all keys may be there.
+        as_written: a person wrote these keys, so one without effect is refused. Otherwise all keys may be there.
     """
     return _check(values, lambda location: origin, as_written=as_written)
 
 
-def _check(values: dict[str, Any], place: Place, *, as_written: bool) -> Recipe:
+def _check(values: dict[str, Any], source: KeySource, *, as_written: bool) -> Recipe:
     try:
         return Recipe.model_validate(values, context=AS_WRITTEN if as_written else None)
     except ValidationError as error:
-        raise explain(error.errors(include_url=False), place) from None
+        raise explain(error.errors(include_url=False), source) from None
 
 
-def _place(text: str, origin: str, overrides: Sequence[str], location: tuple[str, ...]) -> str:
-    """Where a key was written: the override that set it or a section around it, or else the file's line."""
+def _key_source(text: str, origin: str, overrides: Sequence[str], location: tuple[str, ...]) -> str:
+    """Source of a key: the override that set it or a section around it, or the file's line."""
     for override in reversed(overrides):
         key = tuple(override.partition("=")[0].split("."))
-        # One that sets a single key of a section says nothing about the others.
+        # An override of one key of a section is not the source of the others.
         if key == location[:len(key)]:
             return f"the override {override}"
     lines = key_lines(text)
@@ -186,7 +185,7 @@ def _find(name: str) -> tuple[str, str, Path]:
 
 
 def _one_length(values: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Of steps and epochs the one that an override sets takes the place of the other, which the file has."""
+    """Removes steps or epochs of the file if an override sets the other one."""
     given = {"training.steps", "training.epochs"} & {override.partition("=")[0] for override in overrides}
     training = values.get("training")
     if len(given) == 1 and isinstance(training, dict):

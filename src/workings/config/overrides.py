@@ -25,7 +25,7 @@ def override_words(overrides: Overrides) -> list[str]:
 
 
 def flow(value: Any) -> str:
-    """A value as it is written in an override."""
+    """A value as text of an override."""
     if isinstance(value, Path):
         value = str(value)
     # A text that YAML would read as something else (`1e-3`, `true`) is put in quotes; JSON is YAML.
@@ -40,7 +40,7 @@ def flow(value: Any) -> str:
 
 
 def apply_override(values: dict[str, Any], override: str) -> None:
-    """Set one dotted key in place."""
+    """Sets one dotted key in place."""
     key, equals, written = override.partition("=")
     if not equals or not key:
         raise RequestError(override, "an override of the form key=value", "e.g. training.steps=100")
@@ -49,7 +49,7 @@ def apply_override(values: dict[str, Any], override: str) -> None:
 
 
 def seen_from(base: Path, override: str) -> str:
-    """An override in which files of the current folder are named as seen from the recipe's folder."""
+    """An override with paths of the current folder made relative to the recipe's folder."""
     key, equals, _ = override.partition("=")
     if not equals or not key or base.resolve() == Path.cwd().resolve():
         return override
@@ -68,7 +68,7 @@ def seen_from(base: Path, override: str) -> str:
 
 
 def moved_override(override: str, change: Callable[[str], str]) -> str:
-    """An override with the relative names of files in it changed; as it was typed where it names none.
+    """An override with its relative paths changed; unchanged if it has none.
 
     Raises `RequestError` where its value cannot be read.
     """
@@ -83,7 +83,7 @@ def moved_override(override: str, change: Callable[[str], str]) -> str:
 
 
 def set_key(values: dict[str, Any], key: str, value: Any, given: str) -> None:
-    """Set a dotted key in place. Raises `RequestError`, which begins with ``given``, where a part is no section."""
+    """Sets a dotted key in place. Raises `RequestError`, which begins with ``given``, if a part is not a section."""
     *parents, last = key.split(".")
     here = values
     for parent in parents:
@@ -95,8 +95,8 @@ def set_key(values: dict[str, Any], key: str, value: Any, given: str) -> None:
 
 
 def no_value(value: Any) -> RequestError:
-    """Of something in a recipe given in Python that no recipe can hold, such as a function among the rewards."""
-    inner = next((each for each in _inside(value) if not isinstance(each, str | int | float | None)), value)
+    """The error for a Python value that no recipe can hold, such as a function among the rewards."""
+    inner = next((part for part in _inside(value) if not isinstance(part, str | int | float | None)), value)
     if callable(inner):
         name = getattr(inner, "__name__", "function")
         return RequestError(f"the function {name} in a recipe",
@@ -106,11 +106,11 @@ def no_value(value: Any) -> RequestError:
 
 
 def _inside(value: Any) -> Iterator[Any]:
-    """What is no list and no mapping, at any depth."""
+    """All values at any depth that are not lists or mappings."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):
-        for each in value:
-            yield from _inside(each)
+        for item in value:
+            yield from _inside(item)
     else:
         yield value

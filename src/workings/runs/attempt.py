@@ -214,7 +214,7 @@ class Attempt:
                            setup=setup, settings=self.settings, state=outcome.state)
 
     def _preamble(self) -> Iterator[str]:
-        """What is about to be trained, and what a person should know about it, a line each."""
+        """Lines about the training that is about to start, and about its problems."""
         setup = self.setup
         yield from preflight_lines(
             recipe=setup.recipe, device=setup.device, shape=setup.shape, parameters=parameter_count(setup.shape),

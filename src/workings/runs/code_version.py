@@ -1,4 +1,4 @@
-"""Which code ran: the commit and the digest of uncommitted changes, where the package stands in a git checkout."""
+"""Version of the code: commit and digest of uncommitted changes, if the package is in a git checkout."""
 
 import subprocess
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from workings.record.digest import bytes_digest
 
 @dataclass(frozen=True, kw_only=True)
 class CodeVersion:
-    """The package's version and, in a checkout, its commit. Empty strings stand for what does not exist."""
+    """The package's version and, in a checkout, its commit. Missing values are empty strings."""
 
     version: str
     commit: str
@@ -20,10 +20,10 @@ class CodeVersion:
 
 
 def code_version() -> CodeVersion:
-    """Look at the checkout that the imported package stands in; an installed wheel has none."""
+    """Reads the checkout of the imported package; an installed wheel has none."""
     package = Path(workings.__file__).resolve().parent
     number = version("workings")
-    # An environment may lie within another project's checkout, whose commit says nothing about this package.
+    # An environment may be within another project's checkout, whose commit says nothing about this package.
     if "site-packages" in package.parts or not (package.parents[1] / ".git").exists():
         return CodeVersion(version=number, commit="", dirty_diff_sha256="",
                            absent_because=f"installed as a package, version {number}")

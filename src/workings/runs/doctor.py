@@ -1,4 +1,4 @@
-"""`doctor`: what is wrong with this machine for this recipe, why it matters, and the command that mends it."""
+"""`doctor`: problems of this machine for a recipe, why they matter, and the commands that fix them."""
 
 import os
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ class Examination:
 
     @property
     def problems(self) -> int:
-        """How many things that matter are wrong."""
+        """Number of problems."""
         return sum(finding.judgement == "problem" for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class Examination:
         return {"problems": self.problems, "findings": [finding.to_json() for finding in self.findings]}
 
     def text(self) -> str:
-        """For people."""
+        """The findings as text."""
         lines = [line for finding in self.findings for line in finding.lines()]
         count = self.problems
         end = "no problems found" if not count else f"{count} problem{'s' if count > 1 else ''} found"
@@ -56,13 +56,13 @@ class Examination:
 
 def doctor(recipe: str | LoadedRecipe | None = None, *, online: bool = False, out: Path = RUNS,
            kernels: bool = True) -> Examination:
-    """Examine this machine, for a recipe if one is given.
+    """Examines this machine, for a recipe if one is given.
 
     Args:
-        recipe: a file, a shipped recipe's name, one that is loaded already, or None for the machine alone.
-        online: whether the Hub may be asked about token and licence.
-        out: where runs are written.
-        kernels: run a real kernel through each engine; `train` leaves this out, because it runs its own.
+        recipe: a file, a shipped recipe's name, a loaded recipe, or None for the machine alone.
+        online: whether to ask the Hub about token and licence.
+        out: folder of runs.
+        kernels: run a real kernel through each engine; `train` runs its own instead.
 
     Raises:
         RequestError: the recipe is wrong.
@@ -79,9 +79,10 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
     if "tpu" in present:
         yield from check_tpu(present["tpu"], tpu_devices())
     has_card = "gpu" in present or bool(driver.cards)
-    # PyTorch is asked in a process of its own, which takes seconds: only where there is a card that it would use.
-    asked = has_card and bool(installed_version(WHEEL)) and (recipe is None or WHEEL in engine_libraries(recipe.engine))
-    yield from check_cards(driver, present, torch_wheel() if asked else {})
+    # PyTorch runs in a process of its own, which takes seconds: only if there is a GPU that it would use.
+    uses_torch = has_card and bool(installed_version(WHEEL)) and (
+        recipe is None or WHEEL in engine_libraries(recipe.engine))
+    yield from check_cards(driver, present, torch_wheel() if uses_torch else {})
     yield from check_versions(present)
     if kernels:
         yield from check_kernels([recipe.engine] if recipe else [], recipe.device if recipe else "auto",
@@ -99,18 +100,18 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
 
 
 def _hardware(present: dict[str, str]) -> Finding:
-    seen = ", ".join(f"{platform.upper()} at {place}" for platform, place in present.items())
+    seen = ", ".join(f"{platform.upper()} at {path}" for platform, path in present.items())
     return Finding(id="hardware", judgement="fine", what=seen or "no accelerator: runs take the CPU",
                    why="device: auto takes the accelerator that is there, and refuses where it cannot be used")
 
 
 def estimate_peaks(loaded: LoadedRecipe) -> Needs | None:
-    """Bytes that a recipe's checkpoints and weights take; None where its shape is not known without a download."""
+    """Bytes of a recipe's checkpoints and weights; None if its shape is unknown without a download."""
     recipe = loaded.recipe
     try:
         shape = find_shape(loaded)
     except RequestError:
-        # To find out would be a download, which examining a machine must not need.
+        # A download, which examining a machine must not need.
         return None
     return Needs(checkpoint_bytes=checkpoint_bytes(EngineRequest.of(recipe, shape)), kept=recipe.checkpoint.keep_last,
                  weights_bytes=parameter_count(shape) * BYTES_OF_FORMAT[recipe.precision.parameters],

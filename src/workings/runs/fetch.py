@@ -1,4 +1,4 @@
-"""A finished run, or a pack of several, copied from an object store; it is verified before it gets its name."""
+"""Copies a finished run, or a pack of several, from an object store, and verifies it before it gets its name."""
 
 import tempfile
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from workings.runs.object_store import about, copy, is_stored, listing, open_sto
 
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
-    """What was copied."""
+    """A fetched record."""
 
     url: str
     path: Path
     root: str
-    """Root digest of the record, to compare with one that was kept elsewhere."""
+    """Root digest of the record, to compare with a trusted one."""
 
     def as_json(self) -> dict[str, Any]:
         """Keys of ``fetch --json``."""
@@ -25,33 +25,33 @@ class Fetched:
 
 
 def fetch(url: str, out: Path, expect_root: str = "") -> Fetched:
-    """Copy a sealed run, a folder of runs, or a pack, and check that no file of it differs from what was sealed.
+    """Copies a sealed run, a folder of runs, or a pack, and checks that every file is the sealed one.
 
     Args:
         url: address of the folder, or of the pack's ``.zip``.
         out: the folder (for a pack, the file) to make.
-        expect_root: root digest that was kept elsewhere; empty: any.
+        expect_root: expected root digest; empty: any.
 
     Raises:
-        RequestError: ``out`` exists, or the store cannot be asked or has nothing of this name.
-        RecordError: what came is not what was sealed; nothing is left behind.
+        RequestError: ``out`` exists, or the store cannot be reached or has nothing of this name.
+        RecordError: a file is not the sealed one; nothing is left behind.
     """
     if not is_stored(url):
         raise RequestError(f"--from {url}", "an address in an object store", "--from gs://bucket/runs/NAME")
     if out.exists():
         raise RequestError(f"--out {out}, which exists", "a name that does not exist yet", "another name")
     out.parent.mkdir(parents=True, exist_ok=True)
-    # Beside its last place, so that the rename stays within one file system.
-    with tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=".fetching-") as place:
+    # Beside its final path, so that the rename stays within one file system.
+    with tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=".fetching-") as folder:
         store, (parent, _, last) = open_store(url), url.rstrip("/").rpartition("/")
-        made = Path(place) / last
-        if (said := about(store, url)).get("type") == "file":
-            copy(store, parent, {last: said}, made.parent)
+        copied = Path(folder) / last
+        if (attributes := about(store, url)).get("type") == "file":
+            copy(store, parent, {last: attributes}, copied.parent)
         else:
-            copy(store, url, listing(store, url), made)
-        result = verify(made, level=0, expect_root=expect_root)
+            copy(store, url, listing(store, url), copied)
+        result = verify(copied, level=0, expect_root=expect_root)
         if result.failed:
             raise RecordError("\n".join([f"{url}: not what was sealed", *(
                 f"{check.id}: {check.text}" for check in result.checks if check.verdict == CheckVerdict.FAILED)]))
-        made.replace(out)
+        copied.replace(out)
     return Fetched(url=url, path=out, root=result.root)

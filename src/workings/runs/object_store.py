@@ -1,7 +1,7 @@
-"""Files in an object store (`gs://…`, `s3://…`): copied to this machine by fsspec, under the store's own mark of them.
+"""Copies files of an object store (`gs://…`, `s3://…`) to this machine by fsspec, in folders named by their versions.
 
-A store is always asked what it holds now: a copy is used again only while its objects bear the marks that they had
-when they were copied. Without the network there is an error and no older copy.
+The store is always queried: a copy is used again only while its objects have the version attributes that they had when
+they were copied. Without the network there is an error and no older copy.
 """
 
 import json
@@ -18,16 +18,16 @@ from workings.hardware.machine import cache_directory
 from workings.hints import pip_install
 
 STORED = "object store"
-"""Stands where a commit would stand, for weights that were copied from a store."""
+"""Revision of weights that were copied from a store."""
 EXTRA = "stores"
 MARKS = ("etag", "ETag", "generation", "md5Hash", "crc32c", "mtime", "created", "updated", "LastModified", "size")
-"""What stores say of an object that changes with its content."""
+"""Attributes of an object that change with its content."""
 RAISED = ("aiohttp.ClientError", "botocore.exceptions.BotoCoreError", "gcsfs.retry.HttpError",
           "google.auth.exceptions.GoogleAuthError")
-"""Errors of the stores' clients that are no `OSError`."""
+"""Errors of the stores' clients that are not an `OSError`."""
 ADVICE = "check the address, and who you are to the store"
 Listing = Mapping[str, Mapping[str, Any]]
-"""Path below a folder -> what the store says of that object."""
+"""Path below a folder -> attributes of the object."""
 
 
 def is_stored(name: str) -> bool:
@@ -37,47 +37,48 @@ def is_stored(name: str) -> bool:
 
 
 def local_name(name: str) -> str:
-    """The path of a copy of an object; any other name as it is.
+    """Copies an object and returns the copy's path; any other name is returned unchanged.
 
     Raises:
-        RequestError: the store cannot be asked, or has no such object.
+        RequestError: the store cannot be reached, or has no such object.
     """
     if not is_stored(name):
         return name
     store = open_store(name)
     parent, _, last = name.rpartition("/")
-    if (said := about(store, name)).get("type") != "file":
+    if (attributes := about(store, name)).get("type") != "file":
         raise RequestError(f"{name}, a folder", "an object, which is a file", f"{name.rstrip('/')}/FILE")
-    return str(_copied(store, parent, {last: said}) / last)
+    return str(_copied(store, parent, {last: attributes}) / last)
 
 
 def stored_folder(url: str, patterns: Sequence[str], *, wanted: Sequence[str] = ("*",)) -> Path:
-    """A folder of this machine with copies of objects below an address.
+    """Copies objects below an address and returns the local folder.
 
     Args:
         url: the folder's address.
-        patterns: of the names below it that belong together; the copy's place follows from what these hold.
-        wanted: of the names to copy now.
+        patterns: patterns of the names that belong together; the local folder follows from their versions.
+        wanted: patterns of the names to copy now.
 
     Raises:
-        RequestError: the store cannot be asked, or there is nothing of these names.
+        RequestError: the store cannot be reached, or there is nothing of these names.
     """
     store = open_store(url)
-    files = {name: said for name, said in listing(store, url).items() if _matches(name, patterns)}
+    files = {name: attributes for name, attributes in listing(store, url).items() if _matches(name, patterns)}
     return _copied(store, url, files, wanted)
 
 
 def _copied(store: Any, url: str, listing: Listing, wanted: Sequence[str] = ("*",)) -> Path:
-    """The folder for objects with the marks that these have, with those in it that are wanted."""
-    marks = {name: {key: str(said[key]) for key in MARKS if key in said} for name, said in listing.items()}
+    """The local folder for these versions of objects, with copies of those that are wanted."""
+    marks = {name: {key: str(attributes[key]) for key in MARKS if key in attributes}
+             for name, attributes in listing.items()}
     digest = sha256(json.dumps([url, marks], sort_keys=True).encode()).hexdigest()
     folder = cache_directory() / "objects" / digest / url.rstrip("/").rpartition("/")[2]
-    copy(store, url, {name: said for name, said in listing.items() if _matches(name, wanted)}, folder)
+    copy(store, url, {name: attributes for name, attributes in listing.items() if _matches(name, wanted)}, folder)
     return folder
 
 
 def about(store: Any, url: str) -> Mapping[str, Any]:
-    """What a store says of one address; `type` tells objects from folders. Raises `RequestError`."""
+    """Attributes of an address in a store; `type` tells objects from folders. Raises `RequestError`."""
     try:
         facts: Mapping[str, Any] = store.info(root_of(store, url))
     except _errors() as error:
@@ -86,46 +87,46 @@ def about(store: Any, url: str) -> Mapping[str, Any]:
 
 
 def listing(store: Any, url: str) -> Listing:
-    """What lies below an address. Raises `RequestError` where that is nothing, or a name leads elsewhere."""
+    """Lists the objects below an address. Raises `RequestError` if there are none, or a name leads elsewhere."""
     root = root_of(store, url)
     try:
         entries = store.find(root, detail=True)
     except _errors() as error:
         raise _unreachable(url, error) from None
-    named = {path.removeprefix(root).lstrip("/"): said for path, said in entries.items() if path != root}
+    named = {path.removeprefix(root).lstrip("/"): attributes for path, attributes in entries.items() if path != root}
     if not named:
         raise RequestError(f"{url}, in which there is nothing", "a folder with objects that you may read", ADVICE)
-    # A name from a store decides where a file is written here.
+    # A name in a store decides where a file is written on this machine.
     if wrong := [name for name in named if ".." in PurePosixPath(name).parts or "\\" in name]:
         raise RequestError(f"{url}: an object named {wrong[0]}", "names that stay below their folder", "another folder")
     return named
 
 
 def copy(store: Any, url: str, listing: Listing, folder: Path) -> None:
-    """Copy objects below an address into a folder; those that are there stay. Raises `RequestError`."""
+    """Copies objects below an address into a folder; existing files stay. Raises `RequestError`."""
     root = root_of(store, url)
-    for name, said in listing.items():
-        place = folder / name
-        if place.is_file():
+    for name, attributes in listing.items():
+        path = folder / name
+        if path.is_file():
             continue
-        place.parent.mkdir(parents=True, exist_ok=True)
-        # Beside its place and renamed, so that a copy that is cut short is never taken for a whole one.
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=".copying-") as half:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Beside its path and renamed, so that an incomplete copy is never taken for a complete one.
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".copying-") as half:
             try:
                 store.get_file(f"{root}/{name}", f"{half}/copy")
             except _errors() as error:
                 raise _unreachable(f"{url}/{name}", error) from None
             size = Path(half, "copy").stat().st_size
-            if "size" in said and size != said["size"]:
-                raise RequestError(f"{url}/{name}: {size} bytes came, and the store says {said['size']}",
-                                   "an object that nobody changes while it is copied", "the same command again")
-            Path(half, "copy").replace(place)
+            if "size" in attributes and size != attributes["size"]:
+                raise RequestError(f"{url}/{name}: {size} bytes received of {attributes['size']}",
+                                   "an object that does not change while it is copied", "the same command again")
+            Path(half, "copy").replace(path)
 
 
 def open_store(url: str) -> Any:
-    """The file system of fsspec for an address. Raises `RequestError` where its package is not installed."""
+    """The fsspec file system of an address. Raises `RequestError` if its package is not installed."""
     scheme = url.partition("://")[0]
-    # The last part becomes the name of a folder or a file here.
+    # The last part becomes the name of a folder or a file on this machine.
     if url.rstrip("/").rpartition("/")[2] in (".", ".."):
         raise RequestError(url, "an address that ends with a name", ADVICE)
     try:
@@ -142,7 +143,7 @@ def open_store(url: str) -> Any:
 
 
 def root_of(store: Any, url: str) -> str:
-    """An address as the store's file system calls it."""
+    """An address in the store's file system."""
     return str(store._strip_protocol(url)).rstrip("/")
 
 
@@ -151,7 +152,7 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """What stores raise; of clients that are not installed nothing."""
+    """Exceptions of the installed stores' clients."""
     kinds: list[type[Exception]] = [OSError]
     for name in RAISED:
         module, _, attribute = name.rpartition(".")
@@ -163,6 +164,6 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def _unreachable(url: str, error: Exception) -> RequestError:
-    said = " ".join(str(error).split())[:200]
-    return RequestError(f"{url}: {type(error).__name__}" + (f": {said}" if said else ""),
-                        "an object that is there, and that you may read", ADVICE)
+    message = " ".join(str(error).split())[:200]
+    return RequestError(f"{url}: {type(error).__name__}" + (f": {message}" if message else ""),
+                        "an object that exists, and that you may read", ADVICE)

@@ -51,7 +51,7 @@ class TrainedModel:
     recipe: Recipe
     checkpoint: Checkpoint
     session: ModelSession
-    """That checkpoint on an engine."""
+    """The checkpoint on an engine."""
     request: EngineRequest
     """The recipe's request to the engine."""
 
@@ -162,23 +162,23 @@ class SealedRun:
 
 
 def open_run(path: Path, device: str = AS_RECORDED) -> TrainedModel:
-    """Open a sealed run's last checkpoint on the engine that made it.
+    """Opens a sealed run's last checkpoint on its engine.
 
     Args:
         path: the run directory.
-        device: `auto`, `cpu`, `gpu` or `tpu`; by default what the recipe asked for.
+        device: `auto`, `cpu`, `gpu` or `tpu`; by default the recipe's.
 
     Raises:
-        RequestError: no sealed run there, its engine is not installed, its device is absent, or it holds adapters and
-            the weights that they belong on are not where they were.
+        RequestError: no sealed run there, its engine is not installed, its device is absent, or it has adapters and the
+            weights below them are missing.
         RecordError: it has no intact checkpoint, or its files do not belong together.
     """
     sealed = SealedRun.open(path)
-    # Every byte is digested, which takes a while for gigabytes; a damaged checkpoint is passed over for an older one.
+    # Every byte is digested, which takes a while for gigabytes; a damaged checkpoint is skipped for an older one.
     checkpoint, skipped = sealed.run.checkpoints.latest_valid()
     if checkpoint is None:
         raise RecordError("\n".join([f"{path} has no intact checkpoint", *skipped]))
-    # The base of adapters is proved first: on other weights they still answer, only worse.
+    # The base of adapters is checked first: on other weights they still answer, only worse.
     engine = sealed.open_engine(device, _weights_below_adapters(sealed))
     session = ModelSession(engine=engine, state=engine.restore(checkpoint.path), tokenizer=sealed.tokenizer,
                            template=sealed.template)
@@ -188,11 +188,10 @@ def open_run(path: Path, device: str = AS_RECORDED) -> TrainedModel:
 
 
 def open_untrained(path: Path) -> ModelSession:
-    """The model that a sealed run began with, on the run's engine, to be asked.
+    """Opens the untrained model of a sealed run on the run's engine.
 
     Raises:
-        RequestError: no sealed run there, its engine or device is absent, or the weights that it began with are not
-            where they were, or are others.
+        RequestError: no sealed run there, its engine or device is absent, or its first weights are missing or changed.
     """
     sealed = SealedRun.open(path)
     weights = sealed.recorded_weights(None).directory
@@ -203,11 +202,11 @@ def open_untrained(path: Path) -> ModelSession:
 
 
 def starting_weights(path: Path, *, tensors: bool = True) -> Path:
-    """The folder with the weights that a sealed run began with, found again; its files are not digested.
+    """The folder of a sealed run's first weights; its files are not checked.
 
     Args:
         path: the run directory.
-        tensors: also the weights themselves; without them only what describes them is downloaded again.
+        tensors: also the weights themselves; otherwise only the files that describe them are downloaded.
 
     Raises:
         RequestError: they are not where the recipe had them, or the run began with random weights.
@@ -220,7 +219,7 @@ def starting_weights(path: Path, *, tensors: bool = True) -> Path:
 
 
 def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
-    """Open weights in safetensors from a folder, or from the Hub by their id.
+    """Opens weights in safetensors from a folder, or from the Hub by their id.
 
     Raises:
         RequestError: no such folder, no `config.json`, weights or tokenizer in it, an unknown template, engine or

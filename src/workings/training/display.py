@@ -74,16 +74,16 @@ class Display:
         self._bar.stop()
 
     def begins(self, what: str, usual_seconds: float | None) -> None:
-        """Show in the bar what goes on (`workings.record.progress.ProgressListener`)."""
+        """Shows the task in the bar (`workings.record.progress.ProgressListener`)."""
         self._going_on.append(what)
         self._do(f"{what} …")
 
     def reaches(self, done: int, total: int) -> None:
-        """Show how much of it is done."""
+        """Shows the progress of the task."""
         self._do(f"{self._going_on[-1]} … {done} of {total}")
 
     def ends(self) -> None:
-        """Show what it was a part of."""
+        """Shows the task that the finished one was a part of."""
         self._going_on.pop()
         self._do(f"{self._going_on[-1]} …" if self._going_on else "")
 
@@ -92,14 +92,14 @@ class Display:
         self._bar.update(self._task, facts=one_line(text, self._room))
 
     def show(self, line: dict[str, Any], progress: Progress) -> None:
-        """Take note of a finished step."""
+        """Shows a finished step."""
         self._first_step.close()
         self._lines.append(line)
         now = pace(list(self._lines), self._steps, first=self._first)
         rate = "" if now is None else f"  {now.tokens_per_second:,.0f} tokens/s"
         left = "" if now is None else f"  {duration(ceil(now.seconds_left))} left"
-        # Of rewards the loss says next to nothing: advantages of a group add up to zero. Nor does it of a teacher from
-        # the second update of a rollout on.
+        # With rewards the loss says next to nothing: advantages of a group add up to zero. With a teacher it says
+        # little from the second update of a rollout on.
         goal = next((f"{name} {line[name]:.3f}" for name in ("reward", "kl_teacher") if name in line),
                     f"loss {line['loss']:.4f}")
         gauge = memory_use(self._planned, line).gauge()
@@ -110,12 +110,12 @@ class Display:
             self.say(f"step {progress.step}/{self._steps}  {goal}{seen}  lr {line['learning_rate']:.3g}{rate}{left}")
 
     def say(self, text: str) -> None:
-        """A line for the log; on a terminal it appears above the bar, elsewhere on standard error."""
+        """Writes a line to the log; on a terminal it appears above the bar, elsewhere on standard error."""
         self._log(text)
         self._print(text)
 
     def sample(self, text: str) -> None:
-        """A completion: whole in the log, on one line for whoever looks on."""
+        """Writes a completion: complete to the log, shortened to one line on the terminal."""
         self._log(text)
         self._print(one_line(text, self._console.width if self._console.is_terminal else LOG_WIDTH))
 
@@ -128,7 +128,7 @@ class Display:
 
 
 def fitting(parts: Sequence[str], room: int) -> str:
-    """As many of the parts, from the first on, as there is room for: whole ones, and the first in any case."""
+    """Joins as many whole parts, from the first on, as there is room for; at least the first."""
     text = parts[0]
     for part in parts[1:]:
         if len(text) + len(part) > room:

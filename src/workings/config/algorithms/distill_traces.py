@@ -23,5 +23,5 @@ class TraceDistill(TeacherAlgorithm):
 
     @property
     def objective(self) -> TopTokens:
-        """What an update minimizes."""
+        """The loss of an update."""
         return TopTokens(top_k=self.top_k)

@@ -40,6 +40,6 @@ class Dpo(Section):
 
     @property
     def objective(self) -> Preference:
-        """What an update minimizes."""
+        """The loss of an update."""
         return Preference(beta=self.beta, loss=self.loss, label_smoothing=self.label_smoothing,
                           length_normalized=self.length_normalized)

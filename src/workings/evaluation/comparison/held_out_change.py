@@ -52,7 +52,7 @@ class HeldOutChange:
                 f"{difference.n} items, step {self.step_after} against step {self.step_before}")
 
     def facts(self) -> dict[str, Any]:
-        """For the manifest."""
+        """Fields of the manifest."""
         return {"sentence": self.sentence, "reward_before": self.reward_before, "reward_after": self.reward_after,
                 "step_before": self.step_before, "step_after": self.step_after, "items": self.difference.n,
                 **self.difference.to_json()}

@@ -31,7 +31,7 @@ class PreferenceChange:
 
     @property
     def sentence(self) -> str:
-        """For people."""
+        """The change in words."""
         text = (f"accuracy {percent(self.accuracy)}, margin {self.margin:.3g} over the last steps; log probability of "
                 f"chosen completions {self.chosen_nats:+.3g} nats since the first steps, of rejected ones "
                 f"{self.rejected_nats:+.3g}")
@@ -39,7 +39,7 @@ class PreferenceChange:
                        "more algorithm.beta or algorithm.loss=ipo holds them" if self.chosen_fell else "")
 
     def facts(self) -> dict[str, Any]:
-        """For the manifest and for events."""
+        """Fields of the manifest and of events."""
         return {**asdict(self), "chosen_fell": self.chosen_fell}
 
 

@@ -1,4 +1,4 @@
-"""Data given in Python: rows become files in the form that runs read, and the run keeps them with their digests."""
+"""Rows given in Python: they become files that runs read, and the run keeps them with their digests."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -19,14 +19,14 @@ FORMS = "rows with prompt, steps and answer; or messages, question and answer, p
 
 
 def rows_of(data: Any, name: str) -> list[dict[str, Any]]:
-    """Rows as dicts, without what a frame marks as missing.
+    """Rows as dicts, without missing values of a data frame.
 
     Args:
         data: a list of dicts, a pandas frame, or a `datasets.Dataset`; none of their packages is imported.
-        name: of the argument, for messages.
+        name: name of the argument, for messages.
 
     Raises:
-        RequestError: no rows, or a row that is no dict.
+        RequestError: no rows, or a row that is not a dict.
     """
     if hasattr(data, "to_dict") and hasattr(data, "columns"):  # a frame; iterating over it would give column names
         data = data.to_dict("records")
@@ -62,19 +62,19 @@ def _plain(value: Any) -> Any:
 
 
 def write_given_traces(data: Any, out: Path) -> str:
-    """Write rows as traces, or as preference pairs where they hold two completions. Returns the format they had.
+    """Writes rows as traces, or as preference pairs if they have two completions. Returns their format.
 
-    What looks like a secret or a home folder is cut out, as everywhere in a record: the file is what is trained on.
+    Text that looks like a secret or a home folder is removed, as everywhere in a record: the file is the training data.
 
     Raises:
-        RequestError: rows of no form that `workings data import` knows, or one that differs from the first.
+        RequestError: rows of a form that `workings data import` does not know, or a row of another form.
     """
-    # Before anything else: digests, rows and training see the cleaned text alone.
+    # First, because digests, rows and training use the cleaned text.
     rows = cleaned(rows_of(data, "data"))
     form = looks_like(rows[0])
     if not form:
         raise RequestError(f"data: the first row, which has {', '.join(rows[0])}", FORMS, "rename the keys")
-    # Read by the form of the first row, steps that another one has would be left out.
+    # Read in the form of the first row, steps of another form would be left out.
     for number, row in enumerate(rows, start=1):
         if (other := looks_like(row)) not in ("", form):
             raise RequestError(f"data: row 1 reads as {form}, and row {number} as {other}", "rows of one form",
@@ -86,7 +86,7 @@ def write_given_traces(data: Any, out: Path) -> str:
     try:
         import_records(RecordSource("data", "row", 0, records), out, ImportRequest(format=form, labels={}))
     except RequestError as wrong:
-        # What else an import proposes are options of `workings data import`, which nobody typed here.
+        # Other proposals of an import are options of `workings data import`, which was not called.
         raise RequestError(wrong.given, wrong.expected, "correct that row, or leave it out") from None
     return form
 
@@ -97,15 +97,14 @@ def holds_pairs(form: str) -> bool:
 
 
 def write_given_items(data: Any, out: Path) -> None:
-    """Write rows with `prompt` (or `question`) and `expected_answer` (or `answer`) as items; ids are numbers.
+    """Writes rows with `prompt` (or `question`) and `expected_answer` (or `answer`) as items; ids are numbers.
 
     Raises:
         RequestError: a row without one of them.
     """
     lines = []
     for number, row in enumerate(cleaned(rows_of(data, "items")), start=1):
-        # Beside an `expected_answer` the key `answer` may be anything, such as a worked solution: it keeps its name
-        # then.
+        # With an `expected_answer` the key `answer` may be anything, such as a worked solution, and keeps its name.
         names = {"question": "prompt", "answer": "expected_answer"} if "expected_answer" not in row else {}
         item = {"id": f"item-{number:05d}"} | {names.get(key, key): value for key, value in row.items()}
         if missing := {"prompt", "expected_answer"} - item.keys():

@@ -1,4 +1,4 @@
-"""Errors of the Python interface in its own words: the command line's `--out DIR` is the argument `out` there."""
+"""Translates options in error messages to Python arguments: `--out DIR` becomes `out`."""
 
 import re
 from collections.abc import Callable
@@ -18,13 +18,13 @@ _TWO = re.compile(r'(=(?:"[^"]*"|[\w.]+)) (?=[a-z_]+=)')
 
 
 def in_python_words(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, whose errors name its arguments where the rooms below name options of the command line."""
+    """Decorates a function: its errors name arguments where the rooms below name command-line options."""
     @wraps(function)
     def call(*args: P.args, **keywords: P.kwargs) -> R:
         try:
             return function(*args, **keywords)
         except RequestError as error:
-            # The same error, because its class says what kind of mistake it is.
+            # The same error object, because its class is the kind of mistake.
             RequestError.__init__(error, *map(python_words, (error.given, error.expected, error.try_next)))
             raise
         except WorkingsError as error:
@@ -34,7 +34,7 @@ def in_python_words(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def python_words(text: str) -> str:
-    """A part of an error with arguments in place of options."""
+    """A part of an error message with arguments in place of options."""
     parts, end = [], 0
     for command in _COMMAND.finditer(text):
         parts += [_arguments(text[end:command.start()]), command[0]]
@@ -43,10 +43,10 @@ def python_words(text: str) -> str:
 
 
 def _arguments(text: str) -> str:
-    said = _SWITCH.sub(lambda switch: f"{switch['bare'] or ''}{switch['name']}" + ("" if switch["bare"] else "=True"),
-                       text)
-    said = _OPTION.sub(_argument, said)
-    return said if said == text else _TWO.sub(r"\1, ", said)
+    replaced = _SWITCH.sub(
+        lambda switch: f"{switch['bare'] or ''}{switch['name']}" + ("" if switch["bare"] else "=True"), text)
+    replaced = _OPTION.sub(_argument, replaced)
+    return replaced if replaced == text else _TWO.sub(r"\1, ", replaced)
 
 
 def _argument(option: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""A run in a person's hands: what came out, its curve and scorecard drawn, questions, further evaluations."""
+"""`Run`, the object that `workings.train` returns: results, curve and scorecard, questions, further evaluations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from workings.runs.train_and_evaluate import TrainAndEvaluateResult
 
 HEIGHT = 720
-"""Pixels of the page that a notebook shows."""
+"""Height in pixels of the page in a notebook."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Run:
-    """A finished run, as `train` returns it or `Run.open` opens it. In a notebook it draws itself."""
+    """A finished run, as `train` returns it or `Run.open` opens it. A notebook shows its report."""
 
     path: Path
     result: "TrainAndEvaluateResult | None" = None
-    """What `train` returned; None for a run that was opened."""
+    """Result of `train`; None for an opened run."""
 
     @classmethod
     def open(cls, path: "str | Path | Run") -> "Run":
-        """A run that lies there.
+        """Opens a finished run.
 
         Raises:
             RequestError: there is no sealed run at ``path``.
@@ -48,12 +48,12 @@ class Run:
         if isinstance(path, Run):
             return path
         run = cls(path=Path(path))
-        _ = run.record  # refuses what is no run
+        _ = run.record  # refuses a folder that is not a run
         return run
 
     @cached_property
     def record(self) -> reader.RunRecord:
-        """What was sealed: manifest, status, root digest, events."""
+        """The sealed record: manifest, status, root digest, events."""
         return reader.RunRecord.open(self.path)
 
     @property
@@ -63,11 +63,11 @@ class Run:
 
     @property
     def metrics(self) -> Any:
-        """A row a step, with loss, learning rate, seconds and so on: a pandas frame, or dicts without pandas."""
+        """Metrics with a row per step (loss, learning rate, seconds, …): a pandas frame, or dicts without pandas."""
         rows = self.record.metrics()
         if find_spec("pandas") is None or not rows:
             return rows
-        # By name, because no room but the engines may need a library of this weight.
+        # By name, because only engines may depend on a library of this size.
         return import_module("pandas").DataFrame(rows).set_index("step")
 
     @property
@@ -77,39 +77,39 @@ class Run:
 
     @property
     def command(self) -> str:
-        """What to type to have the same trained again."""
+        """The command that repeats the training."""
         from workings.reports.gather import train_again
 
         return train_again(self.path)
 
     @property
     def scorecard(self) -> "Scorecard | None":
-        """How its own items were answered; None without items. Of a run that was opened see `evaluations`."""
+        """Scorecard of its own items; None without items. For an opened run see `evaluations`."""
         return None if self.result is None else self.result.scorecard
 
     @property
     def evaluations(self) -> dict[str, dict[str, Any]]:
-        """Every sealed evaluation by name, as its summary stands in the record."""
+        """Recorded summary of every sealed evaluation, by name."""
         return {unit.name: unit.summary for unit in self.record.evaluations()}
 
     @in_python_words
     def ask(self, question: str, *, max_new_tokens: int = 256) -> str:
-        """The answer of the trained model to one question, greedily."""
+        """The trained model's greedy answer to a question."""
         return ask(self.path, question, max_new_tokens=max_new_tokens).text
 
     @in_python_words
     def evaluate(self, items: Rows, name: str = "") -> "Scorecard":
-        """Ask the trained model items, score them, and seal the evaluation in the run.
+        """Evaluates the trained model on items and seals the evaluation in the run.
 
         Args:
             items: a file, or rows with `prompt` and `expected_answer`.
-            name: of the evaluation; by default the file's, or `given`, or with the next free number.
+            name: name of the evaluation; by default the file's, or `given`, or with the next free number.
 
         Raises:
-            RequestError: items that are none, or an evaluation of the name that was said is there already.
+            RequestError: invalid items, or an evaluation of the given name exists.
         """
         settings = settings_of(check_recipe(dict(self.record.manifest.config_snapshot), str(self.path)))
-        # The seed that `workings eval` takes unless told otherwise: both ways to ask give the same answers.
+        # The default seed of `workings eval`: both give the same answers.
         settings = replace(settings, seed=0)
         if isinstance(items, str | Path):
             return evaluate_run(self.path, Path(items), self._unit(name, Path(items).stem), settings=settings)
@@ -118,14 +118,14 @@ class Run:
             write_given_items(items, file)
             return evaluate_run(self.path, file, self._unit(name, "given"), settings=settings)
 
-    def _unit(self, asked: str, usual: str) -> Path:
-        """Where an evaluation goes."""
-        if not asked:
-            return free_unit(self.path, usual)
-        if (self.path / "eval" / asked).exists():
-            raise RequestError(f"name={asked!r}, an evaluation that {self.path} has", "another name",
-                               f"name={f'{asked}-2'!r}")
-        return self.path / "eval" / asked
+    def _unit(self, name: str, default: str) -> Path:
+        """Path of a new evaluation."""
+        if not name:
+            return free_unit(self.path, default)
+        if (self.path / "eval" / name).exists():
+            raise RequestError(f"name={name!r}, an evaluation that {self.path} has", "another name",
+                               f"name={f'{name}-2'!r}")
+        return self.path / "eval" / name
 
     def compare(self, other: "str | Path | Run") -> "Comparison":
         """Whether this run is better than another one on the same items, pair by pair.
@@ -160,14 +160,14 @@ class Run:
 
     def __repr__(self) -> str:
         if self.result is not None:
-            said = self.result.sentence()
+            text = self.result.sentence()
         else:
             manifest: Any = self.record.manifest
-            said = f"{self.status} after {manifest.completed_steps} steps: {self.path}"
-        return f"{said}\nthe same again: {self.command}"
+            text = f"{self.status} after {manifest.completed_steps} steps: {self.path}"
+        return f"{text}\nthe same again: {self.command}"
 
     def as_json(self) -> Mapping[str, Any]:
-        """What `train --json` prints; of a run that was opened its name, status and steps."""
+        """Keys of `train --json`; for an opened run its path, status and steps."""
         if self.result is not None:
             return self.result.as_json()
         return {"status": self.status, "steps": self.record.manifest.completed_steps, "run": str(self.path)}

@@ -1,4 +1,4 @@
-"""The Python interface: the verbs as functions, as people write them."""
+"""`workings.train`: training as a Python function."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
           resume: bool = False, smoke: bool | Smoke = False, force: bool = False,
           callbacks: Sequence[Callback] = (), track: str | Sequence[str] = (), notify: str = "",
           **unknown: Any) -> Run:
-    """Train, seal the record, and ask the model its items before and after.
+    """Trains a model, seals the record, and evaluates the model before and after.
 
     Either a recipe, or ``model`` and ``data``:
 
@@ -39,25 +39,25 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         overrides: any key of the recipe, dotted: ``{"training.learning_rate": 1e-4}``; or ``key=value`` words.
         model: a Hub id, a folder of weights, or the recipe's section `model`.
         data: a file, or rows: a list of dicts, a pandas frame, a `datasets.Dataset`. Rows are kept in the run.
-        items: questions with expected answers, as a file or rows; asked before and after training.
+        items: questions with expected answers, as a file or rows; for the evaluation before and after training.
         method: which weights are trained; `lora` if not given.
         steps: updates; or
-        epochs: times that every row is learned from.
-        learning_rate: its peak; by default what suits the method.
-        resume: go on where a killed, interrupted or failed run stopped.
-        smoke: the whole path with a tiny model of the same architecture.
+        epochs: passes over all rows.
+        learning_rate: its peak; the default depends on the method.
+        resume: continue a killed, interrupted or failed run after its last checkpoint.
+        smoke: a short run with a tiny model of the same architecture.
         force: run although the plan says that it does not fit; the record says so.
         callbacks: each is called with a step's metrics when the step is done; `False` from one asks for a stop, at
             which the run saves a checkpoint and is sealed as interrupted.
-        track: tracker, or trackers, told of each step: `wandb`, `trackio`, `mlflow`.
-        notify: address of a webhook that is told how the run ended; it stands in no record.
+        track: tracker, or trackers, that get each step: `wandb`, `trackio`, `mlflow`.
+        notify: address of a webhook that gets the outcome of the run; it is not recorded.
         unknown: any other word is refused; one of another trainer with the key that it has here.
 
     Returns:
-        The run: it draws itself in a notebook, and has `metrics`, `ask`, `evaluate`, `compare`, `recipe`, `command`.
+        The run: a notebook shows its report, and it has `metrics`, `ask`, `evaluate`, `compare`, `recipe`, `command`.
 
     Raises:
-        RequestError: what was asked for is wrong; nothing was changed.
+        RequestError: the request is wrong; nothing was changed.
         DoesNotFit: the step needs more memory than there is; the message names the nearest plan that fits.
     """
     refuse_unknown(unknown)
@@ -66,10 +66,10 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
 
     def run(loaded: LoadedRecipe) -> Run:
         name = loaded.recipe.name + "-smoke" * (small is not None)
-        place = Path(out) if out is not None else run_directory(name, resume=resume)
-        result = train_with_listeners(loaded, place, listeners, resume=resume, smoke=small, force=force,
+        path = Path(out) if out is not None else run_directory(name, resume=resume)
+        result = train_with_listeners(loaded, path, listeners, resume=resume, smoke=small, force=force,
                                       callbacks=callbacks)
-        return Run(path=place, result=result)
+        return Run(path=path, result=result)
 
     if recipe is not None:
         _refuse_both({"model": model, "data": data, "items": items, "method": method, "steps": steps, "epochs": epochs,
@@ -79,7 +79,7 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         given = [name for name, value in (("model", model), ("data", data)) if value is not None]
         raise RequestError(f"{given[0]} alone" if given else "train without a recipe", "a recipe, or model and data",
                            'workings.train(model="Qwen/Qwen3-0.6B", data=rows, steps=100)')
-    # Around the whole run: the rows lie in a folder that goes with the context, until the run has its own copy.
+    # Around the whole run: the rows are in a temporary folder until the run has its own copy.
     with keyword_recipe(Keywords(model=model, data=data, items=items, method=method or "lora", steps=steps,
                                  epochs=epochs, learning_rate=learning_rate, overrides=overrides)) as loaded:
         return run(loaded)

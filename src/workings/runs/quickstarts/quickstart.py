@@ -1,4 +1,4 @@
-"""The main job from end to end on a CPU: does a tiny model add better when it writes the carry?"""
+"""The quickstart, from end to end on a CPU: does a tiny model add better when it writes the carry?"""
 
 import shlex
 import time
@@ -30,7 +30,7 @@ SAME_TOKENS = "answer-only-same-tokens"
 
 @dataclass(frozen=True, kw_only=True)
 class QuickstartResult:
-    """What the quickstart found."""
+    """Result of the quickstart."""
 
     out: Path
     runs: dict[str, TrainAndEvaluateResult]
@@ -55,7 +55,7 @@ class QuickstartResult:
         return values
 
     def text(self) -> str:
-        """The finding and what to try next, for people."""
+        """The result and next commands, for people."""
         run = self.runs[WITH_STEPS].training.run
         tokens = ", ".join(f"{name} {_supervised(result):,}" for name, result in self.runs.items())
         lines = [
@@ -74,7 +74,7 @@ class QuickstartResult:
 
 
 def quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, full: bool = False) -> QuickstartResult:
-    """Make data, train with and without steps, evaluate, compare, verify, report.
+    """Generates data, trains with and without steps, evaluates, compares, verifies, reports.
 
     Args:
         out: folder to make for everything.
@@ -89,13 +89,13 @@ def quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, full
     started = time.perf_counter()
     if out.exists():
         raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", "another --out")
-    # Loaded before data are made: a wrong override leaves no folder behind.
+    # Loaded before data are generated: a wrong override leaves no folder behind.
     recipes = {WITH_STEPS: _recipe(WITH_STEPS, seed, "tags", overrides),
                ANSWER_ONLY: _recipe(ANSWER_ONLY, seed, "answer_only", overrides)}
     make_data(out / "data", seed)
     runs = {name: run_recipe(out, name, recipe) for name, recipe in recipes.items()}
     if full:
-        # An answer without steps has fewer supervised tokens, so as many of them take more steps.
+        # Answers without steps have fewer supervised tokens, so the same number takes more steps.
         share = _supervised(runs[WITH_STEPS]) / _supervised(runs[ANSWER_ONLY])
         steps = round(runs[ANSWER_ONLY].training.steps * share)
         runs[SAME_TOKENS] = run_recipe(out, SAME_TOKENS, _recipe(SAME_TOKENS, seed, "answer_only",
@@ -106,22 +106,22 @@ def quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, full
     more = {name: compare(paths[name], paths[WITH_STEPS]) for name in paths if name == SAME_TOKENS}
     atomic.write_json(out / "compare.json", comparison.to_json())
     write_report(out / "report.html", list(paths.values()), comparison)
-    # The result is handed out only if every record that it stands on verifies.
+    # The result is returned only if all of its records verify.
     verify_all(list(paths.values()))
     return QuickstartResult(out=out, runs=runs, comparison=comparison, more=more,
                             seconds=time.perf_counter() - started)
 
 
 def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts: int = 0,
-              asked: int = ADDITION_ITEMS) -> None:
-    """Traces, held-out traces, items and one tokenizer for all runs: trained on both ways of answering.
+              item_count: int = ADDITION_ITEMS) -> None:
+    """Generates traces, held-out traces, items and one tokenizer for all runs, trained on both forms of answers.
 
-    With ``prompts`` also as many other problems of which only the answer is written down.
+    With ``prompts`` also this number of other problems with their answer alone.
     """
     folder.mkdir(parents=True)
-    made, items = addition.make(ADDITION_TRACES + prompts, asked, seed)
-    shown, others = made[:traces], made[ADDITION_TRACES:]
-    # Made from the items, none of which is among the traces: their loss measures what was not seen.
+    problems, items = addition.make(ADDITION_TRACES + prompts, item_count, seed)
+    shown, others = problems[:traces], problems[ADDITION_TRACES:]
+    # From the items, none of which is among the traces: their loss is that of unseen problems.
     held_out = addition.held_out_traces(items, seed)
     write_traces(folder / "traces.jsonl", shown)
     write_traces(folder / "held_out.jsonl", held_out)
@@ -130,14 +130,14 @@ def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts
         write_items(folder / "prompts.jsonl", (ItemRecord(
             id=trace.id, prompt=trace.prompt, expected_answer=trace.answer, section=trace.section,
             category=trace.category, difficulty=trace.difficulty) for trace in others))
-    # With a tokenizer for each way of answering, losses and numbers of tokens could not be compared.
+    # With a tokenizer for each form, losses and numbers of tokens could not be compared.
     texts = (text for trace in shown for text in (trace.prompt, completion_text(trace, "tags")))
     train_tokenizer(texts, TRAINED_VOCABULARY).save(folder / "tokenizer")
     write_manifest(folder, generator="addition", version=addition.VERSION, seed=seed)
 
 
 def _recipe(name: str, seed: int, reasoning: str, overrides: Sequence[str]) -> LoadedRecipe:
-    """The shipped recipe on this quickstart's data; its paths are seen from the folder ``recipes``."""
+    """The shipped recipe on this quickstart's data; its paths are relative to the folder ``recipes``."""
     return load_recipe("quickstart", [
         f"name={name}", f"seed={seed}", f"data.reasoning={reasoning}", "tokenizer=../data/tokenizer",
         "data.traces=../data/traces.jsonl", "evaluation.traces=../data/held_out.jsonl",
@@ -145,8 +145,8 @@ def _recipe(name: str, seed: int, reasoning: str, overrides: Sequence[str]) -> L
 
 
 def run_recipe(out: Path, name: str, recipe: LoadedRecipe) -> TrainAndEvaluateResult:
-    """Train and evaluate one recipe below ``out``. Raises `RecordError` where training did not end."""
-    # A file and not a value: the record of each run then names a recipe that can be run again.
+    """Trains and evaluates a recipe below ``out``. Raises `RecordError` if training did not complete."""
+    # As a file: the record of each run then names a recipe that can be repeated.
     path = out / "recipes" / f"{name}.yaml"
     path.parent.mkdir(exist_ok=True)
     atomic.write_text(path, recipe.written())
@@ -161,7 +161,7 @@ def _supervised(result: TrainAndEvaluateResult) -> int:
 
 
 def verify_all(runs: list[Path]) -> None:
-    """Raise `RecordError` where a record is not what it says."""
+    """Raises `RecordError` if a record does not verify."""
     verdicts = VerificationCache.here()  # the page's badges
     for run in runs:
         before = verdicts.stamps(run)

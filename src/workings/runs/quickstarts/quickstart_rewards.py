@@ -1,4 +1,4 @@
-"""What rewards are worth, from end to end on a CPU: a tiny model that adds half right learns from answers alone."""
+"""The quickstart with rewards on a CPU: a tiny model that is half right at sums learns from answers alone."""
 
 import json
 import shlex
@@ -34,9 +34,9 @@ REWARDS = "rewards"
 IMITATION = "imitation"
 RANDOM = "random"
 SAMPLES = 8
-"""Completions of each held-out item at temperature 1."""
+"""Number of completions of each held-out item at temperature 1."""
 SAMPLED = "eval/samples"
-"""Where their evaluation stands in a run directory, beside the greedy one; a name that sorts behind it."""
+"""Path of their evaluation in a run directory, which sorts after the greedy one."""
 RANDOM_SHARE = 0.5
 """Updates of the arm with random rewards as a share of the first arm's, so that all of it takes five minutes."""
 RANDOM_REWARD = '''\
@@ -52,7 +52,7 @@ def coin(prompts, completions, **columns):
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How much the demonstration is made of."""
+    """Sizes of the demonstration."""
 
     traces: int = 200
     """The first of the quickstart's 500. They show about 210 of the 262 columns of digits: imitation ends there."""
@@ -66,34 +66,34 @@ class Size:
 
 FULL_SIZE = Size()
 Export = Callable[[Path, Path], object]
-"""Writes a run's model as a folder; handed in, because the room that publishes stands above this one."""
+"""Writes a run's model as a folder; a parameter, because the room `publish` is above this one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """One of the four models, and how often it is right on the held-out items."""
+    """One of the four models with its accuracy on the held-out items."""
 
     run: Path
     steps: int
-    """Updates that were taken; of the other arms after those of the start."""
+    """Number of updates; of the other arms without those of the start."""
     seconds: float
-    """In updates, drawing included."""
+    """Seconds of training, sampling included."""
     accuracy: float
-    """Greedily."""
+    """Accuracy of greedy answers."""
     pass_at_1: float
-    """Share of the samples that are right."""
+    """Share of right samples."""
     pass_at_8: float
-    """Share of the items of which one of the samples is right."""
+    """Share of items with a right sample."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RewardsQuickstartResult:
-    """What the quickstart with rewards found."""
+    """Result of the quickstart with rewards."""
 
     out: Path
     arms: dict[str, Arm]
     against: dict[str, Comparison]
-    """The arm that learned from rewards (B) against each other one (A)."""
+    """Comparison of the arm with rewards (B) with each other one (A)."""
     algorithm: str
     seconds: float
 
@@ -117,7 +117,7 @@ class RewardsQuickstartResult:
 
     @property
     def sentence(self) -> str:
-        """What came out, whatever it is."""
+        """The result in one sentence."""
         start, rewards, imitation, random = (self.arms[name] for name in (START, REWARDS, IMITATION, RANDOM))
         difference = self.against[START].difference
         assert difference is not None  # all arms answer the same items in the same way
@@ -129,7 +129,7 @@ class RewardsQuickstartResult:
                 f"updates from random rewards {percent(random.accuracy)}.")
 
     def text(self) -> str:
-        """The finding, a table, and what to try next, for people."""
+        """The result, a table, and next commands, for people."""
         run = shlex.quote(str(self.arms[REWARDS].run))
         lines = [
             "", self.sentence, "",
@@ -150,14 +150,14 @@ class RewardsQuickstartResult:
 
 def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export: Export, seed: int = 17,
                        full: bool = False, size: Size = FULL_SIZE) -> RewardsQuickstartResult:
-    """Train a start, go on from it in three ways, evaluate, compare, verify, report.
+    """Trains a start, continues from it in three ways, evaluates, compares, verifies, reports.
 
     Args:
         out: folder to make for everything.
-        overrides: ``key=value`` words for the recipe that learns from rewards, e.g. ``training.steps=4``; the other
+        overrides: ``key=value`` words for the recipe with rewards, e.g. ``training.steps=4``; the other
             arms follow from it.
         export: `workings.publish.export.export_run`.
-        seed: decides data, weights, the order of rows and what is drawn.
+        seed: decides data, weights, the order of rows and sampling.
         full: as many updates from random rewards as from right ones.
         size: a smaller one is for tests.
 
@@ -170,14 +170,14 @@ def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export: Expo
         raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", "another --out")
     model = "model={source: pretrained, id: ../start-model}"
     data = ["tokenizer=model", "data.traces=../data/prompts.jsonl", "evaluation.items=../data/items.jsonl"]
-    # Loaded before data are made: a wrong override leaves no folder behind.
+    # Loaded before data are generated: a wrong override leaves no folder behind.
     learning = load_recipe(RECIPE, [f"name={REWARDS}", f"seed={seed}", model, *data, *overrides])
     training = learning.recipe.training
     few = training.steps if full else max(1, round(training.steps * RANDOM_SHARE))
     coin = load_recipe(RECIPE, [
         f"name={RANDOM}", f"seed={seed}", model, *data, *overrides, "rewards=[{scorer: 'random_reward.py:coin'}]",
         f"training.steps={few}", f"training.warmup_steps={min(training.warmup_steps, few - 1)}"])
-    make_data(out / "data", seed, traces=size.traces, prompts=size.prompts, asked=size.items)
+    make_data(out / "data", seed, traces=size.traces, prompts=size.prompts, item_count=size.items)
     (out / "recipes").mkdir()
     atomic.write_text(out / "recipes" / "random_reward.py", RANDOM_REWARD)
 
@@ -197,7 +197,7 @@ def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export: Expo
     atomic.write_json(out / "compare.json", {name: comparison.to_json() for name, comparison in against.items()})
     runs = [arm.run for arm in arms.values()]
     write_report(out / "report.html", runs, against[START])
-    # The result is handed out only if every record that it stands on verifies.
+    # The result is returned only if all of its records verify.
     verify_all(runs)
     return RewardsQuickstartResult(out=out, arms=arms, against=against, algorithm=learning.recipe.algorithm.name,
                                    seconds=time.perf_counter() - started)
@@ -210,7 +210,7 @@ def _constant(training: TrainingConfig, steps: int) -> dict[str, Any]:
 
 
 def _written(section: Section) -> str:
-    """A recipe's section as an override has it."""
+    """A recipe's section as the value of an override."""
     return json.dumps(section.model_dump(mode="json", exclude_unset=True))
 
 
@@ -223,24 +223,24 @@ def _imitating(name: str, seed: int, overrides: Sequence[str]) -> LoadedRecipe:
 
 
 def _arm(out: Path, name: str, recipe: LoadedRecipe) -> Arm:
-    """Train an arm and ask it the held-out items, greedily and at temperature 1."""
+    """Trains an arm and evaluates it on the held-out items, greedily and at temperature 1."""
     result = run_recipe(out, name, recipe)
     assert result.scorecard is not None  # its recipe has items, and training is complete
-    unit = _draw(result)
-    # One evaluation says both: its samples as their mean, and as any of them.
+    unit = _evaluate_samples(result)
+    # One evaluation gives both scores: the mean of its samples, and whether any is right.
     scores = {how: build_scorecard(list(read_results(unit / PREDICTIONS, how))).accuracy for how in ("mean", "pass")}
     run = RunRecord.open(result.training.run)
     return Arm(run=run.path, steps=result.training.steps, seconds=run.manifest.training_seconds,
                accuracy=result.scorecard.accuracy, pass_at_1=scores["mean"], pass_at_8=scores["pass"])
 
 
-def _draw(result: TrainAndEvaluateResult) -> Path:
-    """Seal the evaluation of samples at temperature 1 beside the greedy one; returns its place."""
+def _evaluate_samples(result: TrainAndEvaluateResult) -> Path:
+    """Seals the evaluation of samples at temperature 1 beside the greedy one; returns its path."""
     training = result.training
-    asked = training.settings.evaluation
-    assert asked is not None
-    # Asked of the state that training ended with, which is still in memory: nothing is loaded again.
-    settings: EvaluationSettings = replace(asked, temperature=1.0, samples=SAMPLES)
+    greedy = training.settings.evaluation
+    assert greedy is not None
+    # With the final state, which is still in memory: nothing is loaded again.
+    settings: EvaluationSettings = replace(greedy, temperature=1.0, samples=SAMPLES)
     sealed = RunRecord.open(training.run)
     unit = training.run / SAMPLED
     evaluate(training.setup.session(training.setup.engine, training.state), training.setup.data.items, unit,

@@ -177,16 +177,15 @@ class ReopenedRun(ResolvedRun):
 
 
 def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
-    """Open a sealed run as it was trained: its engine, the rows it saw, the weights it began with, its checkpoints.
+    """Opens a sealed run as it was trained: its engine, its rows, its first weights, its checkpoints.
 
     Raises:
-        RequestError: no sealed run; data or weights that are not there or are not the recorded ones; no such engine
-            or device.
+        RequestError: no sealed run; data or weights are missing or not the recorded ones; no such engine or device.
         RecordError: the record is damaged.
     """
     sealed = SealedRun.open(path)
     run, recipe = sealed.run, sealed.loaded.recipe
-    # Files are proved by their digests before a device is opened.
+    # Files are checked by their digests before a device is opened.
     if recipe.uses_rollouts:
         # The record holds prompts with their tokens: no data file is needed.
         data = RunData(traces=[], held_out=[], items=[], digests={})

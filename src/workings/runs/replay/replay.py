@@ -220,7 +220,7 @@ def _select_answers(units: Sequence[RecordedEvaluation], request: ReplayRequest,
 
 
 def _coverage(selection: StepSelection, answers: AnswerSelection, request: ReplayRequest, seed: int) -> Facts:
-    """What was drawn, and which splices that finds; absent confidences are left out."""
+    """The selection, and the tampering that it detects; absent confidences are left out."""
     facts = {"seed": seed, "steps": selection.to_json(share_of(selection.step_count, request.tampered_share)),
              "answers": answers.to_json(request.tampered_share)}
     return facts if request.confidence is None else {**facts, "confidence": request.confidence}
@@ -243,15 +243,15 @@ def _control_plan(plan: ReplayPlan, selection: StepSelection, metrics: Sequence[
 
 
 def _worst(weights: Sequence[Facts]) -> Facts:
-    """Of the ends of all stretches the one that lies furthest from its checkpoint."""
+    """The largest difference from a checkpoint among the ends of all ranges."""
     compared = [difference for difference in weights if "absent" not in difference]
     return max(compared, key=lambda difference: float(difference["largest_difference"])) if compared else weights[0]
 
 
 def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> InitialState:
     if checkpoint is not None:
-        place = checkpoint.path
-        return InitialState(make=lambda: opened.engine.restore(place), words=f"checkpoint {place.name}")
+        path = checkpoint.path
+        return InitialState(make=lambda: opened.engine.restore(path), words=f"checkpoint {path.name}")
     seed = opened.recipe.seed
     words = f"random weights of seed {seed}" if opened.weights.directory is None else \
         f"the weights of {opened.run.manifest.model_id}"
