@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.evidence import walk
 from workings.evidence.verify.checks.data_order import _next_position, batches_of, planned_steps
-from workings.evidence.verify.record import load
+from workings.evidence.verify.load import load
 from workings.record.attempts import line_digest
 from workings.record.canonical import line
 from workings.record.digest import json_digest

@@ -72,7 +72,7 @@ def test_scoring_that_takes_too_long(run: Path, monkeypatch) -> None:
 
 
 def test_more_sealed_folders_than_are_looked_at(run: Path, monkeypatch) -> None:
-    monkeypatch.setattr("workings.evidence.verify.record.MAX_UNITS", 1)
+    monkeypatch.setattr("workings.evidence.verify.load.MAX_UNITS", 1)
     (run / "eval/more").mkdir(parents=True)
     (run / "eval/more/SEAL.json").write_text("{}")
     assert "sealed folders, more than 1: verify parts of it" in failures(run)["integrity.readable"]

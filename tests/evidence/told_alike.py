@@ -17,7 +17,7 @@ from tests.evidence.walk import Place
 from workings.errors import RecordError
 from workings.evidence.verify.checks.readme_and_log import UNKNOWN, _readme_lines
 from workings.evidence.verify.field_coverage.table import coverage_of
-from workings.evidence.verify.record import load
+from workings.evidence.verify.load import load
 from workings.evidence.verify.run_checks import MALFORMED
 from workings.record.canonical import line
 from workings.record.values import text_view

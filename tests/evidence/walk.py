@@ -12,8 +12,8 @@ from typing import IO, Any
 from workings.evidence.verify import run_checks
 from workings.evidence.verify.field_coverage.table import coverage_of
 from workings.evidence.verify.limits import ScoringTime
+from workings.evidence.verify.load import load
 from workings.evidence.verify.parse_cache import ParseCache
-from workings.evidence.verify.record import load
 from workings.evidence.verify.result import Verification
 from workings.evidence.verify.tree import Entry, open_tree, read
 from workings.record import canonical

@@ -1,13 +1,12 @@
 """The record under verification: its files, its units, and the parsed contents of their files."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, TypeVar
 
-from workings.errors import RecordError, RequestError
-from workings.evidence.pack.form import PACK, RUNS, may_be_external, parse_pack
+from workings.errors import RecordError
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.tree import Entry, Tree, shown
 from workings.record import jsonl
@@ -20,12 +19,9 @@ from workings.record.layout import (
     MANIFEST,
     METRICS,
     MODEL_SHAPE,
-    OUTSIDE_EVERY_SUM,
-    PARTIAL_SUFFIX,
     SAMPLED,
     SEAL,
     SUMS,
-    unit_of,
 )
 from workings.record.manifest import RunManifest, parse_manifest
 from workings.record.metrics import StepMetrics, check_line
@@ -36,8 +32,6 @@ MAX_JSON_BYTES = MAX_BYTES
 """Largest file of JSON or JSON lines that is parsed."""
 MAX_SUMS_BYTES = 16 << 20
 """Largest list of sums: some hundred bytes for each file."""
-MAX_UNITS = 5_000
-"""Most sealed folders that are looked at together: each takes milliseconds, however small it is."""
 STEP_BYTES = 1_500
 """Memory of a checked line of the log, in bytes."""
 # A seal is one line of a few hundred bytes, and it is read before anything about the unit is known.
@@ -63,7 +57,7 @@ class Unit:
     record: "Record" = field(init=False)
     """The record that it belongs to; set by `load`."""
     entries: list[Entry] = field(default_factory=list)
-    """Everything below it that belongs to no unit inside it; names relative to it."""
+    """Entries below it that belong to no unit inside it; names relative to it."""
     external_files: dict[str, int] = field(default_factory=dict)
     """Files that the pack around it names by digest instead of holding them, with their bytes. Only a checkpoint's
     tensors can be among them, and only with the digest that this unit's own sums have."""
@@ -202,15 +196,13 @@ class Unit:
 PageRegenerator = Callable[[bytes, Path, Sequence[str], Sequence[str]], bool]
 """Whether a report page equals the one that is generated from a pack's records. Arguments: the page, the pack's folder,
 paths of its records, and paths of the two records that were compared."""
-
-
 RoundsComparison = Callable[[Path], list[str]]
-"""What the result of an improvement says otherwise than the runs and samples in its folder; empty where they agree."""
+"""Differences between the result of an improvement and the runs and samples in its folder; empty if they agree."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """Everything that checks look at."""
+    """The record under verification, with what the person who verifies has given."""
 
     tree: Tree
     units: tuple[Unit, ...]
@@ -276,130 +268,3 @@ class Record:
         # The form of `SHA256SUMS`, sorted by path: the same units give the same digest on every file system.
         lines = "".join(f"{unit.root}  {unit.path or '.'}\n" for unit in sorted(self.units, key=lambda unit: unit.path))
         return bytes_digest(lines.encode("utf-8"))
-
-
-def load(tree: Tree, expect_root: str = "", progress: Callable[[int], None] | None = None,
-         trusted: tuple[bytes, ...] = (), replay: Replay | None = None, authorities: tuple[bytes, ...] = (),
-         report: PageRegenerator | None = None, rounds: RoundsComparison | None = None) -> Record:
-    """Find the units of a tree; the other arguments become fields of the record.
-
-    Raises:
-        RequestError: there is no unit.
-        RecordError: there are more than `MAX_UNITS`.
-    """
-    plain = frozenset(entry.name for entry in tree.entries if entry.kind == "file")
-    # The order matters: first the outermost units, then which of them are packs, and only then whose file is whose.
-    tops = {path: _may_nest(tree, path, plain) for path in _top_paths(tree)}
-    packs = {path for path in tops if _kind(tree, path) == PACK_KIND}
-    units = {path: Unit(tree, path, None) for path in tops}
-    unowned: list[Entry] = []
-    for entry in tree.entries:
-        top = _enclosing(entry.name, tops)
-        if top is None:
-            unowned.append(entry)
-        elif entry.name != top:
-            relative = entry.name[len(top) + 1:] if top else entry.name
-            inner = unit_of(PurePosixPath(relative)) if tops[top] else ""
-            if inner in OUTSIDE_EVERY_SUM:
-                unowned.append(entry)
-            else:
-                _assign(entry, relative, inner, units, top)
-            pack = _outer(top)
-            # Signatures come after the seal of a run, so no sum of the run can cover them. A pack is made later and
-            # covers them.
-            if inner in OUTSIDE_EVERY_SUM and pack in packs and entry.kind != "folder":
-                # Outside of the run's sums, and inside those of the pack.
-                units[pack].entries.append(replace(entry, name=entry.name[len(pack):].lstrip("/")))
-    if len(units) > MAX_UNITS:
-        raise RecordError(f"{len(units):,} sealed folders, more than {MAX_UNITS:,}: verify parts of it")
-    if not units:
-        raise RequestError(str(tree.path), "a run directory, a folder of runs, or a packed .zip",
-                           "the folder that `workings train` named when it ended")
-    # A run's path is a prefix of the paths inside it, so sorting by path puts outer units first.
-    ordered = tuple(unit for _, unit in sorted(units.items()))
-    for unit in ordered:
-        _assign_external_files(unit, units)
-    record = Record(tree=tree, units=ordered, unowned_entries=tuple(unowned), expect_root=expect_root,
-                    progress=progress, trusted=trusted, replay=replay, authorities=authorities, report=report,
-                    rounds=rounds)
-    for unit in ordered:
-        unit.record = record
-    return record
-
-
-def _top_paths(tree: Tree) -> set[str]:
-    """Folders that hold a manifest, a seal or sums and that stand in no other such folder."""
-    paths = {entry.name.rpartition("/")[0] for entry in tree.entries
-              if entry.name.rpartition("/")[2] in (MANIFEST, SEAL, SUMS)}
-    # An unfinished run beside sealed ones is not verified, and said so; asked for by itself, it fails.
-    paths = {path for path in paths if not any(part.endswith(PARTIAL_SUFFIX) for part in path.split("/"))}
-    # A seal inside a sealed folder does not start a new top: somebody could hide files from the outer sums with it.
-    tops = {path for path in paths if path == "" or _enclosing(path.rpartition("/")[0], paths) is None}
-    # Runs in a pack are the exception: they were sealed before, and each keeps its own root and signatures.
-    packed = {path for path in paths - tops if (outer := _outer(path)) in tops and _kind(tree, outer) == PACK_KIND}
-    return tops | packed
-
-
-def _outer(path: str) -> str:
-    """Path of the pack, if this is the path of a run in one; for any other path `/`, which no unit has."""
-    folder, _, _ = path.rpartition("/")
-    outer, _, name = folder.rpartition("/")
-    return outer if name == RUNS else "/"
-
-
-def _enclosing(name: str, paths: Container[str]) -> str | None:
-    """The innermost of the paths that a name is below: in a pack that of the run, else there is one at most."""
-    while name:
-        if name in paths:
-            return name
-        name = name.rpartition("/")[0]
-    return "" if "" in paths else None
-
-
-def _may_nest(tree: Tree, path: str, plain: frozenset[str]) -> bool:
-    """Whether units may stand in this one: in a run, and in what has lost the seal that would tell."""
-    # Without a seal the widest reading is taken: units inside are then still looked for and checked.
-    if (f"{path}/{SEAL}" if path else SEAL) not in plain:
-        return True
-    return _kind(tree, path) not in (*EVALUATION_UNITS, "replay", "report", "notes", PACK_KIND)
-
-
-def _kind(tree: Tree, path: str) -> str:
-    """Kind of unit in the seal at a path; empty if that cannot be read."""
-    try:
-        return str(parse_seal(trees.read(tree, f"{path}/{SEAL}" if path else SEAL, MAX_SEAL_BYTES))["unit"])
-    except RecordError:
-        return ""
-
-
-def _assign_external_files(pack: Unit, units: dict[str, Unit]) -> None:
-    """Note in each run which of its files the pack names by digest; any other file fails as missing."""
-    if pack.kind != PACK_KIND:
-        return
-    try:
-        rows = parse_pack(pack.json(PACK))[1]
-    except RecordError:
-        return  # reported by integrity.pack
-    for row in rows:
-        run = units.get(pack.tree_path(row.run_path))
-        try:
-            # The run's own sums decide, not the pack's list: a pack that could excuse any file would let a forger drop
-            # a log.
-            if run is not None and may_be_external(row.file) and not run.has(row.file) \
-                    and run.sums.get(row.file) == row.sha256:
-                run.external_files[row.file] = row.bytes
-        except RecordError:
-            continue  # a run without sums: reported by integrity.sealed
-
-
-def _assign(entry: Entry, relative: str, inner: str, units: dict[str, Unit], top: str) -> None:
-    """Give an entry to the unit that has to answer for it. ``relative``: its name within the top unit."""
-    outer = units[top]
-    if not inner or (relative == inner and entry.kind != "folder"):  # a file where only folders may stand
-        outer.entries.append(replace(entry, name=relative))
-        return
-    path = f"{top}/{inner}" if top else inner
-    # A folder where a unit ought to stand becomes one even without a seal, so that `integrity.sealed` fails for it.
-    unit = units.setdefault(path, Unit(outer.tree, path, outer))
-    if relative != inner:
-        unit.entries.append(replace(entry, name=relative[len(inner) + 1:]))

@@ -39,7 +39,8 @@ from workings.evidence.verify.checks import (
 )
 # isort: on
 
-from workings.evidence.verify.record import PageRegenerator, Record, Replay, RoundsComparison, load
+from workings.evidence.verify.load import load
+from workings.evidence.verify.record import PageRegenerator, Record, Replay, RoundsComparison
 from workings.evidence.verify.record_sentences import record_sentences
 from workings.evidence.verify.registry import CHECKS, RegisteredCheck, passed
 from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, Verification

@@ -1,0 +1,151 @@
+"""Finds the units of a tree (runs, packs, and the units in them), and assigns every entry to its unit."""
+
+from collections.abc import Callable, Container
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from workings.errors import RecordError, RequestError
+from workings.evidence.pack.form import PACK, RUNS, may_be_external, parse_pack
+from workings.evidence.verify import tree as trees
+from workings.evidence.verify.record import (
+    MAX_SEAL_BYTES,
+    PACK_KIND,
+    PageRegenerator,
+    Record,
+    Replay,
+    RoundsComparison,
+    Unit,
+)
+from workings.evidence.verify.tree import Entry, Tree
+from workings.record.layout import EVALUATION_UNITS, MANIFEST, OUTSIDE_EVERY_SUM, PARTIAL_SUFFIX, SEAL, SUMS, unit_of
+from workings.record.seal import parse_seal
+
+MAX_UNITS = 5_000
+"""Most sealed folders that are looked at together: each takes milliseconds, however small it is."""
+
+
+def load(tree: Tree, expect_root: str = "", progress: Callable[[int], None] | None = None,
+         trusted: tuple[bytes, ...] = (), replay: Replay | None = None, authorities: tuple[bytes, ...] = (),
+         report: PageRegenerator | None = None, rounds: RoundsComparison | None = None) -> Record:
+    """Find the units of a tree; the other arguments become fields of the record.
+
+    Raises:
+        RequestError: there is no unit.
+        RecordError: there are more than `MAX_UNITS`.
+    """
+    plain = frozenset(entry.name for entry in tree.entries if entry.kind == "file")
+    # The order matters: first the outermost units, then which of them are packs, and only then whose file is whose.
+    tops = {path: _may_nest(tree, path, plain) for path in _top_paths(tree)}
+    packs = {path for path in tops if _kind(tree, path) == PACK_KIND}
+    units = {path: Unit(tree, path, None) for path in tops}
+    unowned: list[Entry] = []
+    for entry in tree.entries:
+        top = _enclosing(entry.name, tops)
+        if top is None:
+            unowned.append(entry)
+        elif entry.name != top:
+            relative = entry.name[len(top) + 1:] if top else entry.name
+            inner = unit_of(PurePosixPath(relative)) if tops[top] else ""
+            if inner in OUTSIDE_EVERY_SUM:
+                unowned.append(entry)
+            else:
+                _assign(entry, relative, inner, units, top)
+            pack = _outer(top)
+            # Signatures come after the seal of a run, so no sum of the run can cover them. A pack is made later and
+            # covers them.
+            if inner in OUTSIDE_EVERY_SUM and pack in packs and entry.kind != "folder":
+                # Outside of the run's sums, and inside those of the pack.
+                units[pack].entries.append(replace(entry, name=entry.name[len(pack):].lstrip("/")))
+    if len(units) > MAX_UNITS:
+        raise RecordError(f"{len(units):,} sealed folders, more than {MAX_UNITS:,}: verify parts of it")
+    if not units:
+        raise RequestError(str(tree.path), "a run directory, a folder of runs, or a packed .zip",
+                           "the folder that `workings train` named when it ended")
+    # A run's path is a prefix of the paths inside it, so sorting by path puts outer units first.
+    ordered = tuple(unit for _, unit in sorted(units.items()))
+    for unit in ordered:
+        _assign_external_files(unit, units)
+    record = Record(tree=tree, units=ordered, unowned_entries=tuple(unowned), expect_root=expect_root,
+                    progress=progress, trusted=trusted, replay=replay, authorities=authorities, report=report,
+                    rounds=rounds)
+    for unit in ordered:
+        unit.record = record
+    return record
+
+
+def _top_paths(tree: Tree) -> set[str]:
+    """Folders that hold a manifest, a seal or sums and that stand in no other such folder."""
+    paths = {entry.name.rpartition("/")[0] for entry in tree.entries
+              if entry.name.rpartition("/")[2] in (MANIFEST, SEAL, SUMS)}
+    # An unfinished run beside sealed ones is not verified, and said so; asked for by itself, it fails.
+    paths = {path for path in paths if not any(part.endswith(PARTIAL_SUFFIX) for part in path.split("/"))}
+    # A seal inside a sealed folder does not start a new top: somebody could hide files from the outer sums with it.
+    tops = {path for path in paths if path == "" or _enclosing(path.rpartition("/")[0], paths) is None}
+    # Runs in a pack are the exception: they were sealed before, and each keeps its own root and signatures.
+    packed = {path for path in paths - tops if (outer := _outer(path)) in tops and _kind(tree, outer) == PACK_KIND}
+    return tops | packed
+
+
+def _outer(path: str) -> str:
+    """Path of the pack, if this is the path of a run in one; for any other path `/`, which no unit has."""
+    folder, _, _ = path.rpartition("/")
+    outer, _, name = folder.rpartition("/")
+    return outer if name == RUNS else "/"
+
+
+def _enclosing(name: str, paths: Container[str]) -> str | None:
+    """The innermost of the paths that a name is below: in a pack that of the run, else there is one at most."""
+    while name:
+        if name in paths:
+            return name
+        name = name.rpartition("/")[0]
+    return "" if "" in paths else None
+
+
+def _may_nest(tree: Tree, path: str, plain: frozenset[str]) -> bool:
+    """Whether units may stand in this one: in a run, and in what has lost the seal that would tell."""
+    # Without a seal the widest reading is taken: units inside are then still looked for and checked.
+    if (f"{path}/{SEAL}" if path else SEAL) not in plain:
+        return True
+    return _kind(tree, path) not in (*EVALUATION_UNITS, "replay", "report", "notes", PACK_KIND)
+
+
+def _kind(tree: Tree, path: str) -> str:
+    """Kind of unit in the seal at a path; empty if that cannot be read."""
+    try:
+        return str(parse_seal(trees.read(tree, f"{path}/{SEAL}" if path else SEAL, MAX_SEAL_BYTES))["unit"])
+    except RecordError:
+        return ""
+
+
+def _assign_external_files(pack: Unit, units: dict[str, Unit]) -> None:
+    """Note in each run which of its files the pack names by digest; any other file fails as missing."""
+    if pack.kind != PACK_KIND:
+        return
+    try:
+        rows = parse_pack(pack.json(PACK))[1]
+    except RecordError:
+        return  # reported by integrity.pack
+    for row in rows:
+        run = units.get(pack.tree_path(row.run_path))
+        try:
+            # The run's own sums decide, not the pack's list: a pack that could excuse any file would let a forger drop
+            # a log.
+            if run is not None and may_be_external(row.file) and not run.has(row.file) \
+                    and run.sums.get(row.file) == row.sha256:
+                run.external_files[row.file] = row.bytes
+        except RecordError:
+            continue  # a run without sums: reported by integrity.sealed
+
+
+def _assign(entry: Entry, relative: str, inner: str, units: dict[str, Unit], top: str) -> None:
+    """Give an entry to the unit that has to answer for it. ``relative``: its name within the top unit."""
+    outer = units[top]
+    if not inner or (relative == inner and entry.kind != "folder"):  # a file where only folders may stand
+        outer.entries.append(replace(entry, name=relative))
+        return
+    path = f"{top}/{inner}" if top else inner
+    # A folder where a unit ought to stand becomes one even without a seal, so that `integrity.sealed` fails for it.
+    unit = units.setdefault(path, Unit(outer.tree, path, outer))
+    if relative != inner:
+        unit.entries.append(replace(entry, name=relative[len(inner) + 1:]))
