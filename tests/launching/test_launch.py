@@ -15,7 +15,7 @@ from workings.config.load import load_recipe
 from workings.errors import RequestError
 from workings.launching import kubernetes, skypilot
 from workings.launching.kubernetes import Cluster
-from workings.record.environment import OF_LAUNCHERS, launcher
+from workings.record.environment import LAUNCHER_VARIABLES, launcher
 from workings.runs.launch import LaunchRequest, candidates, launch, write_recipe
 
 
@@ -175,7 +175,7 @@ def test_the_record_says_what_started_it_and_no_values(monkeypatch):
     monkeypatch.setenv("WORKINGS_LAUNCHER", "slurm")
     monkeypatch.setenv("SLURM_JOB_ID", "12345")
     assert launcher() == {"said": "slurm", "variables_seen": ["SLURM_JOB_ID"]}
-    assert "SLURM_JOB_ID" in OF_LAUNCHERS
+    assert "SLURM_JOB_ID" in LAUNCHER_VARIABLES
 
 
 def test_a_rented_machine_installs_the_wheel_that_lies_beside_its_task(tmp_path):

@@ -37,15 +37,15 @@ def ask_command(
             show("trained:\n" if model == "trained" else "\nuntrained:\n")
         tell = partial(_json_piece, model) if as_json and pieces else None if as_json else show
         reply = put(run, question, max_new_tokens=max_new_tokens, show=tell)
-        place = wrong_place(reply.text)
+        wrong_step = wrong_place(reply.text)
         if not as_json:
             show("\n")
         # For the reader and not for a pipe: what the model wrote is the answer, this is about it.
         if reply.finish_reason == "length":
             say(f"cut off after {reply.tokens} tokens; --max-new-tokens {2 * max_new_tokens} for more")
-        if place:
-            say(place.text())
-        return reply.as_json() | ({"wrong_step": place.to_json()} if place else {})
+        if wrong_step:
+            say(wrong_step.text())
+        return reply.as_json() | ({"wrong_step": wrong_step.to_json()} if wrong_step else {})
 
     values = values_of("trained")
     if base:

@@ -133,12 +133,12 @@ def show_command(
     from workings.data.named_sets import make_set, shipped_sets
 
     facts: dict[str, Any] = {"name": name}
-    known = shipped_sets()
+    shipped = shipped_sets()
     # A file of the person's own goes before a shipped set of the same name.
-    if name in known and not Path(name).is_file():
-        made = make_set(name)
-        records = [vars(item) for item in made.items] or [trace.to_json() for trace in made.traces]
-        facts |= {"recipe": asdict(known[name]), "sha256": known[name].sha256}
+    if name in shipped and not Path(name).is_file():
+        data_set = make_set(name)
+        records = [vars(item) for item in data_set.items] or [trace.to_json() for trace in data_set.traces]
+        facts |= {"recipe": asdict(shipped[name]), "sha256": shipped[name].sha256}
     else:
         entries, facts["sha256"] = _open_entries(name)
         records = [entry.to_json() for entry in entries]

@@ -158,22 +158,24 @@ def preview_command(
     from workings.data.rows import build_rows
 
     loaded, entries, tokenizer, template = _open_recipe(recipe, overrides or [])
-    asked = loaded.recipe
-    made: Any = (build_pair_rows if asked.learns_from_pairs else build_rows)(entries, tokenizer, template, asked.data)
-    rows = made.rows if asked.learns_from_pairs else made
-    batches = Batches(made, seed=asked.seed, rows_per_micro_batch=asked.batch.micro_batch,
-                      accumulation=asked.batch.accumulation, data_config=asked.data)
-    summary = summarize(rows, batches, entries, asked.data.learn)
-    chosen = [each for each in rows.rows if each.id == row] if row else list(rows.rows[:n])
+    resolved = loaded.recipe
+    built: Any = (build_pair_rows if resolved.learns_from_pairs else build_rows)(entries, tokenizer, template,
+                                                                                 resolved.data)
+    rows = built.rows if resolved.learns_from_pairs else built
+    batches = Batches(built, seed=resolved.seed, rows_per_micro_batch=resolved.batch.micro_batch,
+                      accumulation=resolved.batch.accumulation, data_config=resolved.data)
+    summary = summarize(rows, batches, entries, resolved.data.learn)
+    chosen = [shown_row for shown_row in rows.rows if shown_row.id == row] if row else list(rows.rows[:n])
     # A trace may give no row at all, for example because it is too long.
     if row and not chosen:
         raise RequestError(f"--row {row}", "the id of a row", "workings data preview without --row")
-    known = entries_by_row(entries)
-    shown = [(each, pieces(each, tokenizer), turns_of(known[each.id], each)) for each in chosen]
+    entries_of_rows = entries_by_row(entries)
+    shown = [(shown_row, pieces(shown_row, tokenizer), turns_of(entries_of_rows[shown_row.id], shown_row))
+             for shown_row in chosen]
     values = {**summary.to_json(), "dropped_rows": [vars(gone) for gone in rows.dropped[:20]], "shown": [
-        {"id": each.id, "tokens": len(each.tokens), "supervised_tokens": each.supervised_tokens,
+        {"id": shown_row.id, "tokens": len(shown_row.tokens), "supervised_tokens": shown_row.supervised_tokens,
          "turns": [vars(turn) for turn in turns], "text": marked(parts), "pieces": [vars(piece) for piece in parts]}
-        for each, parts, turns in shown]}
+        for shown_row, parts, turns in shown]}
     if not as_json:
         _print_rows(shown)
     answer(values, as_json=as_json, text=summary.text())

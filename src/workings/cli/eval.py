@@ -172,11 +172,12 @@ def _check_source(model: str | None, predictions: Path | None, harness_log: Path
     """Exactly one thing to score; items unless the log brings them."""
     from workings.errors import RequestError
 
-    given = [name for name, value in (("MODEL", model), ("--predictions", predictions), ("--harness-log", harness_log))
+    sources = [name for name, value in (("MODEL", model), ("--predictions", predictions), ("--harness-log",
+                                                                                           harness_log))
              if value is not None]
     example = "workings eval RUN --items ITEMS.jsonl --out DIR"
-    if len(given) != 1:
-        raise RequestError(" and ".join(given) or "nothing to score", "one of MODEL, --predictions and --harness-log",
+    if len(sources) != 1:
+        raise RequestError(" and ".join(sources) or "nothing to score", "one of MODEL, --predictions and --harness-log",
                            example)
     # A harness log holds its own items, and everything else needs some.
     if (items is None) != (harness_log is not None):

@@ -27,14 +27,15 @@ def kaggle_command(
     """
     from workings.publish.kaggle import write_kaggle
 
-    made = write_kaggle(recipe, out, overrides or (), user=user, on=on, wheel=wheel, smoke=smoke)
-    values = {"notebook": str(made.notebook), "dataset": str(made.dataset), "kernel_id": made.kernel_id,
-              "dataset_id": made.dataset_id, "machine": made.machine.editor_name, "wheel_sha256": made.wheel_sha256}
-    steps = [f"notebook for {made.machine.editor_name}: {made.notebook}",
-             f"data set with the wheel: {made.dataset}", "",
-             f"  kaggle datasets create -p {made.dataset} --dir-mode zip   (later: kaggle datasets version -p … -m …)",
-             f"  kaggle kernels push -p {made.notebook}"]
-    if made.gated:
-        steps.append(f"{made.gated} comes from the Hub: if it is gated, accept its licence there and attach the secret "
-                     "HF_TOKEN in the notebook's editor (Add-ons, Secrets)")
+    paths = write_kaggle(recipe, out, overrides or (), user=user, on=on, wheel=wheel, smoke=smoke)
+    values = {"notebook": str(paths.notebook), "dataset": str(paths.dataset), "kernel_id": paths.kernel_id,
+              "dataset_id": paths.dataset_id, "machine": paths.machine.editor_name,
+              "wheel_sha256": paths.wheel_sha256}
+    steps = [f"notebook for {paths.machine.editor_name}: {paths.notebook}",
+             f"data set with the wheel: {paths.dataset}", "",
+             f"  kaggle datasets create -p {paths.dataset} --dir-mode zip   (later: kaggle datasets version -p … -m …)",
+             f"  kaggle kernels push -p {paths.notebook}"]
+    if paths.gated:
+        steps.append(f"{paths.gated} comes from the Hub: if it is gated, accept its licence there and attach the "
+                     "secret HF_TOKEN in the notebook's editor (Add-ons, Secrets)")
     answer(values, as_json=as_json, text="\n".join(steps))

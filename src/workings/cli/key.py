@@ -28,7 +28,8 @@ def new_command(
     # Asked on standard error, which leaves standard output to the answer, and never taken from the command line, where
     # other users of the machine could read it.
     secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True, err=True) if passphrase else ""
-    made = new_key(out, secret)
-    answer({"key_id": made.key_id, "private": str(made.private), "public": str(made.public)}, as_json=as_json,
-           text=f"key {made.key_id}\nprivate (keep it): {made.private}\npublic (publish it): {made.public}\n"
-                f"to sign: workings sign RUN --key {made.private}")
+    key = new_key(out, secret)
+    answer({"key_id": key.key_id, "private": str(key.private), "public": str(key.public)},
+           as_json=as_json,
+           text=f"key {key.key_id}\nprivate (keep it): {key.private}\npublic (publish it): {key.public}\n"
+                f"to sign: workings sign RUN --key {key.private}")

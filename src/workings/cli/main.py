@@ -100,7 +100,7 @@ class CommandGroup(typer.core.TyperGroup):
 def _suggested_key(wrong: Exception) -> str:
     """The key of a recipe that was typed like an option (`--steps 5`); empty for any other mistake."""
     option, context = getattr(wrong, "option_name", ""), getattr(wrong, "ctx", None)
-    if not option or context is None or not any(each.name == "overrides" for each in context.command.params):
+    if not option or context is None or not any(parameter.name == "overrides" for parameter in context.command.params):
         return ""
     from workings.config.aliases import table
     from workings.config.keys import known_keys
@@ -116,8 +116,8 @@ app = typer.Typer(
     help="Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs.")
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(is_requested: bool) -> None:
+    if is_requested:
         # Read only now: the metadata of a distribution take a search of the whole path.
         from importlib.metadata import version
 
@@ -215,8 +215,8 @@ def _check_working_folder() -> None:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     # Further ones would break into the clearing up, and end in a traceback instead of a sentence.
-    for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
+    for signal_number in SIGNALS:
+        signal.signal(signal_number, signal.SIG_IGN)
     raise KeyboardInterrupt("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
 
 

@@ -68,9 +68,9 @@ def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
         raise misplaced(opening, "with a sealed run, whose recipe says it")
     # From the manifest and not from the recipe's file, which may have been edited since.
     recipe = RunRecord.open(path).manifest.config_snapshot
-    asked = {name: recipe.get("evaluation", {}).get(name) for name in decoding}
-    asked["form"] = recipe.get("data", {}).get("reasoning")
-    return {name: value for name, value in asked.items() if value is not None}
+    decoding_settings = {name: recipe.get("evaluation", {}).get(name) for name in decoding}
+    decoding_settings["form"] = recipe.get("data", {}).get("reasoning")
+    return {name: value for name, value in decoding_settings.items() if value is not None}
 
 
 def misplaced(opening: Mapping[str, Any], where: str) -> "RequestError":

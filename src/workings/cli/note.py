@@ -20,7 +20,7 @@ def note_command(
     """
     from workings.evidence.notes import parse_facts, write_note
 
-    said = parse_facts(facts)
-    place = write_note(run, said)
-    answer({"note": str(place), "facts": said}, as_json=as_json,
-           text=f"noted in {place}: {', '.join(f'{key} = {value}' for key, value in said.items())}")
+    parsed = parse_facts(facts)
+    path = write_note(run, parsed)
+    answer({"note": str(path), "facts": parsed}, as_json=as_json,
+           text=f"noted in {path}: {', '.join(f'{key} = {value}' for key, value in parsed.items())}")

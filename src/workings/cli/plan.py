@@ -57,24 +57,24 @@ def plan_command(
                            "without --formula")
     if formula:
         estimates = [estimate_memory(loaded, name) for name in dict.fromkeys(names)]
-        answer({"estimates": [each.as_json() for each in estimates]}, as_json=as_json,
-               text="\n".join(each.sentence for each in estimates))
+        answer({"estimates": [estimate.as_json() for estimate in estimates]}, as_json=as_json,
+               text="\n".join(estimate.sentence for estimate in estimates))
         return
     # A dict keeps the order in which targets were named and drops repeated ones.
-    made = []
+    plans = []
     for name in dict.fromkeys(names):
         # What the formula says is there at once; only where something has to be compiled is it worth a line.
         with report_progress_to(WaitingLine(partial(estimate_sentence, loaded, name))):
-            made.append(plan(loaded, name, nearest=nearest, deadline=seconds, runs=runs))
-    if len(made) == 1:
-        answer(made[0].to_json(), as_json=as_json, text=table(made[0], recipe))
+            plans.append(plan(loaded, name, nearest=nearest, deadline=seconds, runs=runs))
+    if len(plans) == 1:
+        answer(plans[0].to_json(), as_json=as_json, text=table(plans[0], recipe))
     else:
-        answer({"fits": all(each.verdict.fits for each in made), "plans": [plan.to_json() for plan in made]},
-               as_json=as_json, text=comparison(made))
+        answer({"fits": all(estimate.verdict.fits for estimate in plans), "plans": [plan.to_json() for plan in plans]},
+               as_json=as_json, text=comparison(plans))
     if write is not None:
-        write_nearest(made[0], with_engine(loaded, find_target(names[0]).platform), write)
+        write_nearest(plans[0], with_engine(loaded, find_target(names[0]).platform), write)
         say(f"written: {write}")
-    if not all(each.verdict.fits for each in made):
+    if not all(estimate.verdict.fits for estimate in plans):
         raise typer.Exit(1)
 
 

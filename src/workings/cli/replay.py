@@ -64,8 +64,8 @@ def _text(facts: dict[str, Any], path: Path) -> str:
     """The verdict, each control, and where it was written."""
     lines = [facts["sentence"]]
     for name, control in facts["controls"].items():
-        told = f"differs, as it must (steps: {control['steps']})" if control["outside"] else "WITHIN the tolerance"
-        lines.append(f"  control {name}: {control['what']}: {told}")
+        outcome = f"differs, as it must (steps: {control['steps']})" if control["outside"] else "WITHIN the tolerance"
+        lines.append(f"  control {name}: {control['what']}: {outcome}")
     compared = facts["weights"]
     lines.append(f"  weights: {compared['absent']}" if "absent" in compared else
                  f"  weights after step {compared['step']}: {compared['files_identical']} of {compared['files']} files "

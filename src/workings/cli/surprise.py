@@ -24,13 +24,13 @@ def surprise_command(
     """
     from workings.runs.token_losses import token_losses
 
-    found = token_losses(run, row, traces=traces)
+    losses = token_losses(run, row, traces=traces)
     if html is not None:
         import shlex
 
         from workings.reports.surprise_page import write_surprise_page
 
-        words = ["workings", "data", "surprise", str(run), "--row", found.row]
+        words = ["workings", "data", "surprise", str(run), "--row", losses.row]
         words += ["--traces", str(traces)] if traces is not None else []
-        write_surprise_page(html, found.page(shlex.join(words)))
-    answer(found.to_json(), as_json=as_json, text=found.text() + (f"\npage: {html}" if html else ""))
+        write_surprise_page(html, losses.page(shlex.join(words)))
+    answer(losses.to_json(), as_json=as_json, text=losses.text() + (f"\npage: {html}" if html else ""))

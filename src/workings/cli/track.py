@@ -24,15 +24,15 @@ def track_command(
 
     # Equal means both or neither, and exactly one of the two says where the run goes.
     if bool(mlflow) == bool(to) or to not in ("", "wandb"):
-        given = f"--to {to}" if to else "neither --mlflow nor --to"
-        raise RequestError("--mlflow and --to" if mlflow and to else given, "--mlflow ADDRESS, or --to wandb",
+        options = f"--to {to}" if to else "neither --mlflow nor --to"
+        raise RequestError("--mlflow and --to" if mlflow and to else options, "--mlflow ADDRESS, or --to wandb",
                            f"workings track {run} --to wandb")
     if to:
         from workings.reports.wandb import write_offline
 
-        place = write_offline(run, out or run.resolve().parent, experiment, weights=weights)
-        answer({"wandb": str(place), "project": experiment}, as_json=as_json,
-               text=f"written to {place}; to upload it: wandb sync {place}")
+        offline_path = write_offline(run, out or run.resolve().parent, experiment, weights=weights)
+        answer({"wandb": str(offline_path), "project": experiment}, as_json=as_json,
+               text=f"written to {offline_path}; to upload it: wandb sync {offline_path}")
         return
     from workings.reports.mlflow import log_run
 

@@ -43,13 +43,13 @@ def train_command(
     listeners = RunListeners(track or (), notify, say)
     small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps is not None else None
     loaded = load_recipe(recipe, overrides or ())
-    place = out or run_directory(loaded.recipe.name + "-smoke" * (small is not None), resume=resume)
-    if (link := page_address(place)) and not launched():  # of several processes each would say it
+    run_path = out or run_directory(loaded.recipe.name + "-smoke" * (small is not None), resume=resume)
+    if (link := page_address(run_path)) and not launched():  # of several processes each would say it
         say(f"page       {link}")
     try:
-        result = train_with_listeners(loaded, place, listeners, resume=resume, smoke=small, force=force)
+        result = train_with_listeners(loaded, run_path, listeners, resume=resume, smoke=small, force=force)
     except KeyboardInterrupt as stop:
-        raise Interrupted(_cut_short(place, str(stop) or "Ctrl-C")) from None
+        raise Interrupted(_cut_short(run_path, str(stop) or "Ctrl-C")) from None
     # Not an error of this program: the plan that refused is the answer, with its own exit code.
     except DoesNotFit as refused:
         say(str(refused))
@@ -57,7 +57,7 @@ def train_command(
         raise typer.Exit(refused.exit_code) from None
     if result.training.process:  # it took part to the end; what came of it is for process 0 to say
         return
-    answer(result.as_json(), as_json=as_json, text=as_typed(result.sentence(resume_command=_again(place))))
+    answer(result.as_json(), as_json=as_json, text=as_typed(result.sentence(resume_command=_again(run_path))))
     # 128 and the number of SIGINT, as a shell reports a command that Ctrl-C has ended.
     if result.training.status == "interrupted":
         raise typer.Exit(130)
@@ -65,22 +65,22 @@ def train_command(
         raise typer.Exit(1)
 
 
-def _cut_short(place: Path, what: str) -> str:
+def _cut_short(run_path: Path, what: str) -> str:
     """The state of a run that had no time to stop by itself, and the command that continues it."""
     from workings.record.layout import RECIPE_EVALUATION, SEAL, partial_path
 
-    if partial_path(place).is_dir():
-        return f"stopped by {what}: the last checkpoint stays; to go on: {_again(place)}"
-    if (place / SEAL).is_file():
-        left = "the untrained model" if (place / RECIPE_EVALUATION).is_dir() else "its evaluation"
-        return (f"stopped by {what} after training, which is complete and sealed in {place}; "
-                f"to go on with {left}: {_again(place)}")
+    if partial_path(run_path).is_dir():
+        return f"stopped by {what}: the last checkpoint stays; to go on: {_again(run_path)}"
+    if (run_path / SEAL).is_file():
+        left = "the untrained model" if (run_path / RECIPE_EVALUATION).is_dir() else "its evaluation"
+        return (f"stopped by {what} after training, which is complete and sealed in {run_path}; "
+                f"to go on with {left}: {_again(run_path)}")
     return f"stopped by {what}: nothing was begun; type the same command to start again"
 
 
-def _again(place: Path) -> str:
+def _again(run_path: Path) -> str:
     """The command that makes this run go on: as it was typed, and what it left out."""
     typed = sys.argv[1:]
     missing = [*(() if "--resume" in typed else ("--resume",)),
-               *(() if any(word.startswith("--out") for word in typed) else ("--out", str(place)))]
+               *(() if any(word.startswith("--out") for word in typed) else ("--out", str(run_path)))]
     return shlex.join(["workings", *typed, *missing])

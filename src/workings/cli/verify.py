@@ -88,11 +88,11 @@ def verify_command(
         raise typer.Exit(3)
 
 
-def _explain(wanted: str, *, as_json: bool) -> None:
+def _explain(check_name: str, *, as_json: bool) -> None:
     """Say what one check, or each, is about."""
     from workings.evidence.verify.explain import find_checks, text_of, text_of_all, to_json
 
-    checks = find_checks(wanted)
+    checks = find_checks(check_name)
     answer({"checks": [to_json(check) for check in checks]}, as_json=as_json,
            text=text_of(checks[0]) if len(checks) == 1 else text_of_all())
 
@@ -108,15 +108,16 @@ def _text(result: "Verification", *, verbose: bool) -> str:
     meaning: Meaning = "bad" if result.failed else "good" if result.level == result.asked_level else "warning"
     summary = painted(f"{result.outcome}: {result.path}", meaning, sys.stdout) + (
         f", {result.counts}" + ("" if verbose else "; -v lists them"))
-    drawn = [line if place == "." else f"{place}: {line}" for place, facts in result.coverage.items()
+    coverage_lines = [line if unit_path == "." else f"{unit_path}: {line}" for unit_path,
+                      facts in result.coverage.items()
              for line in sentences(dict(facts))]
     claims = ["", *result.claims, ""] if verbose else []
-    said = [f"said, not checked: {field.text}" for field in result.unchecked_fields] if verbose else []
+    unchecked_lines = [f"said, not checked: {field.text}" for field in result.unchecked_fields] if verbose else []
     if unchecked := len(result.unchecked_fields):
         summary += f"\nsaid, not checked: {unchecked} fields" + ("" if verbose else "; -v lists them")
     # A run's own root, which its SEAL.json and a pack name, is another one where evaluations stand in the run.
     root = [f"root {result.root} (of everything here)"] if result.root else []
-    return "\n".join([*lines, *said, *claims, *drawn, summary, *root])
+    return "\n".join([*lines, *unchecked_lines, *claims, *coverage_lines, summary, *root])
 
 
 def _every_check(result: "Verification") -> list[str]:
@@ -198,8 +199,8 @@ class _Draw:
 
     def check(self, level: int) -> None:
         """Raise `RequestError` for words that mean nothing together."""
-        given = {"--steps": self.steps, "--confidence": self.confidence, "--splice": self.splice, "--seed": self.seed}
-        words = [f"{name} {value}" for name, value in given.items() if value is not None]
+        options = {"--steps": self.steps, "--confidence": self.confidence, "--splice": self.splice, "--seed": self.seed}
+        words = [f"{name} {value}" for name, value in options.items() if value is not None]
         if level < 3 and words:
             raise RequestError(f"{' '.join(words)} with --level {level}", "level 3, which recomputes steps",
                                "--level 3")
@@ -234,11 +235,11 @@ def _replayer(level: int, draw: _Draw, data: Path | None,
     return lambda run, samples: replay_run(run, replace(request, samples=samples), say).facts
 
 
-def _report_again(page: bytes, pack: Path, places: Sequence[str], compared: Sequence[str]) -> bool:
+def _report_again(page: bytes, pack: Path, unit_paths: Sequence[str], compared: Sequence[str]) -> bool:
     """`is_drawn_again`, loaded where there is a page to draw: it brings templates and figures."""
     from workings.publish.regenerated_report import is_drawn_again
 
-    return is_drawn_again(page, pack, places, compared)
+    return is_drawn_again(page, pack, unit_paths, compared)
 
 
 def _rounds_again(folder: Path) -> list[str]:

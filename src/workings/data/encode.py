@@ -70,9 +70,10 @@ def encoded(examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTem
         # starts behind the prompt's tokens, would never see such a token. What is read between two turns is encoded
         # behind the stop token that it follows in the conversation: to some tokenizers the start of a text is special.
         read = iter(tokenizer.encode_batch([before for turns in texts for before, _ in turns]))
-        said = iter(tokenizer.encode_batch([learned for turns in texts for _, learned in turns]))
+        learned_tokens = iter(tokenizer.encode_batch([learned for turns in texts for _, learned in turns]))
         for example, turns in zip(chunk, texts, strict=True):
-            example_tokens = _joined(example, list(islice(read, len(turns))), list(islice(said, len(turns))), template)
+            example_tokens = _joined(example, list(islice(read, len(turns))), list(islice(learned_tokens, len(turns))),
+                                     template)
             _prove(example_tokens, tokenizer, template)
             yield example_tokens
 
@@ -100,19 +101,20 @@ def _texts(example: Example, template: ChatTemplate) -> list[tuple[str, str]]:
         raise RequestError(f"{example.name}: {error.given}", error.expected, error.try_next) from None
 
 
-def _joined(example: Example, read: list[list[int]], said: list[list[int]], template: ChatTemplate) -> Encoded:
+def _joined(example: Example, read: list[list[int]], learned_tokens: list[list[int]],
+            template: ChatTemplate) -> Encoded:
     """All turns one behind the other.
 
     Args:
         example: whose turns they are.
         read: of each turn, the tokens that are read before it; from the second turn on the first is the stop token of
             the turn before.
-        said: of each turn, the tokens that are learned.
+        learned_tokens: of each turn, the tokens that are learned.
         template: says which tokens begin a text and end a turn.
     """
     # After encoding, because `encode` adds no special token and the template may or may not write BOS itself.
     tokens, earlier = template.with_bos(read[0]), []
-    for turn, (learned, after) in enumerate(zip(said[:-1], read[1:], strict=True), start=1):
+    for turn, (learned, after) in enumerate(zip(learned_tokens[:-1], read[1:], strict=True), start=1):
         if after[:1] != template.stop_ids[:1] or len(after) == 1:
             raise _unproved(example, f"nothing is said between turn {turn} of the assistant and its next one",
                             "turns of the assistant with somebody else's between them")
@@ -120,7 +122,7 @@ def _joined(example: Example, read: list[list[int]], said: list[list[int]], temp
         tokens = tokens + learned
         earlier.append((start, len(tokens)))
         tokens = tokens + after[1:]
-    return Encoded(example, tokens, said[-1], tuple(earlier))
+    return Encoded(example, tokens, learned_tokens[-1], tuple(earlier))
 
 
 def _prove(encoded: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> None:
@@ -133,8 +135,9 @@ def _prove(encoded: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> No
     ends = sum(role == "assistant" for role, _ in example.history) if bos == stop else 0
     if bos is not None and (before[0] != bos or before.count(bos) != 1 + ends):
         raise _unproved(example, f"{before.count(bos) - ends} BOS tokens in the prompt", "exactly one, at the start")
-    said = [text for role, text in example.history if role == "assistant"] if example.learns_history else []
-    turns = [*((before[start:end], (text,)) for (start, end), text in zip(encoded.earlier, said, strict=True)),
+    earlier_answers = [text for role, text in example.history if role == "assistant"] if example.learns_history else []
+    turns = [*((before[start:end], (text,)) for (start, end), text in zip(encoded.earlier, earlier_answers,
+                                                                          strict=True)),
              (learned, example.parts)]
     for tokens, parts in turns:
         _prove_learned(example, tokens, parts, stop, tokenizer)

@@ -74,12 +74,12 @@ def make_named(name: str, out: Path, *, force: bool) -> MadeFiles:
     _refuse_existing([out], force)
     _refuse_absent_folder(out)
     # Raises where the bytes are not those of the name's digest, so that digest may be reported below.
-    made = make_set(name)
-    if made.traces:
-        write_traces(out, made.traces)
+    data_set = make_set(name)
+    if data_set.traces:
+        write_traces(out, data_set.traces)
     else:
-        write_items(out, made.items)
-    return MadeFiles(traces=len(made.traces), items=len(made.items), files={str(out): made.recipe.sha256})
+        write_items(out, data_set.items)
+    return MadeFiles(traces=len(data_set.traces), items=len(data_set.items), files={str(out): data_set.recipe.sha256})
 
 
 def _sibling(out: Path, ending: str) -> Path:
@@ -87,9 +87,9 @@ def _sibling(out: Path, ending: str) -> Path:
 
 
 def _refuse_existing(paths: Sequence[Path], force: bool) -> None:
-    there = [str(path) for path in paths if path.exists()]
-    if there and not force:
-        raise RequestError(f"{', '.join(there)}, which exists", "files that do not exist yet",
+    existing = [str(path) for path in paths if path.exists()]
+    if existing and not force:
+        raise RequestError(f"{', '.join(existing)}, which exists", "files that do not exist yet",
                            "--force, or another --out")
 
 

@@ -74,5 +74,5 @@ def label_counts(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, in
 
 def prompts_in_both(traces: Sequence[Mapping[str, Any]], items: Sequence[Mapping[str, Any]]) -> int:
     """Traces whose prompt, white space and case aside, is also asked: counted from the files, not promised."""
-    asked = {" ".join(item["prompt"].split()).casefold() for item in items}
-    return sum(" ".join(trace["prompt"].split()).casefold() in asked for trace in traces)
+    item_prompts = {" ".join(item["prompt"].split()).casefold() for item in items}
+    return sum(" ".join(trace["prompt"].split()).casefold() in item_prompts for trace in traces)

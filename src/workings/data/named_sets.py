@@ -55,10 +55,10 @@ def make_set(name: str) -> NamedSet:
         RequestError: when there is no set of this name.
         RecordError: when what was made is not what the digest names.
     """
-    known = shipped_sets()
-    if name not in known:
-        raise RequestError(f"data set {name!r}", f"one of {', '.join(known)}", "workings data list")
-    recipe = known[name]
+    recipes = shipped_sets()
+    if name not in recipes:
+        raise RequestError(f"data set {name!r}", f"one of {', '.join(recipes)}", "workings data list")
+    recipe = recipes[name]
     # Both halves are made: with `addition`, which problems are traces depends on how many items are held out.
     traces, items = make_kinds(recipe.kinds, recipe.traces, recipe.items, recipe.seed)
     content = traces_bytes(traces) if recipe.holds == "traces" else items_bytes(items)

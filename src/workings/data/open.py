@@ -36,16 +36,16 @@ def open_traces(name: str, base: Path = Path(), more: str = "") -> OpenedTraces:
     if path.is_file():
         file = TraceFile(path)
         return OpenedTraces(name=name, traces=file, sha256=file.sha256)
-    known = shipped_sets()
-    if name not in known:
+    shipped = shipped_sets()
+    if name not in shipped:
         raise RequestError(f"traces: {name}; {no_file(path)}", f"a file of traces{more}, or one of {_names('traces')}",
                            "workings data list")
-    made = make_set(name)
-    if not made.traces:
+    data_set = make_set(name)
+    if not data_set.traces:
         raise RequestError(f"traces: {name}, which is a set of items", f"one of {_names('traces')}",
                            "workings data list")
     # The digest is of the bytes that a file of these traces would have, so both are known as the same data.
-    return OpenedTraces(name=name, traces=made.traces, sha256=bytes_digest(traces_bytes(made.traces)))
+    return OpenedTraces(name=name, traces=data_set.traces, sha256=bytes_digest(traces_bytes(data_set.traces)))
 
 
 def open_items_file(name: str, into: Path) -> Path:
@@ -71,8 +71,8 @@ def shipped_items(name: str, path: Path, more: str = "") -> list[ItemRecord]:
     Raises:
         RequestError: no shipped set of that name holds items.
     """
-    known = shipped_sets()
-    if name not in known or known[name].holds != "items":
+    shipped = shipped_sets()
+    if name not in shipped or shipped[name].holds != "items":
         raise RequestError(f"items: {name}; {no_file(path)}", f"a file of items{more}, or one of {_names('items')}",
                            "workings data list")
     return make_set(name).items

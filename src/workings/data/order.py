@@ -35,7 +35,7 @@ def epoch_order(row_ids: Sequence[str], seed: int, epoch: int) -> np.ndarray:
     order = np.argsort(heads)
     ascending = heads[order]
     if (ascending[1:] == ascending[:-1]).any():  # two keys begin alike, once in 30 million epochs of a million rows
-        return np.array(sorted(range(len(keys)), key=lambda place: (keys[place], row_ids[place])), np.int64)
+        return np.array(sorted(range(len(keys)), key=lambda row: (keys[row], row_ids[row])), np.int64)
     return order
 
 
@@ -99,16 +99,16 @@ def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
         if enough := rooms >> length:
             # The lowest bit that is set is the least room that is enough; the heap gives the sequence opened first.
             room = length + (enough & -enough).bit_length() - 1
-            place = heappop(having[room])
+            sequence = heappop(having[room])
             if not having[room]:
                 rooms ^= 1 << room
         else:
-            room, place = capacity, len(packed)
+            room, sequence = capacity, len(packed)
             packed.append([])
-        packed[place].append(row)
+        packed[sequence].append(row)
         # A full sequence goes into no heap: nothing fits into it any more.
         if left := room - length:
-            heappush(having[left], place)
+            heappush(having[left], sequence)
             rooms |= 1 << left
     return sorted(sorted(rows) for rows in packed)
 

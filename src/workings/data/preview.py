@@ -160,8 +160,8 @@ def summarize(rows: RowSet, batches: Batches, entries: Sequence[Trace | Preferen
         entries: the traces or pairs that gave them.
         learn: the recipe's `data.learn`.
     """
-    known = entries_by_row(entries)
-    turns = sum(1 + sum(role == "assistant" for role, _ in known[name].history) for name in rows.ids)
+    entries_of_rows = entries_by_row(entries)
+    turns = sum(1 + sum(role == "assistant" for role, _ in entries_of_rows[name].history) for name in rows.ids)
     lengths = sorted(len(row.tokens) for row in rows.rows)
     shortest, longest = lengths[0], lengths[-1]
     # Rounded up, so that at most `_BINS` bins hold all lengths.

@@ -121,31 +121,31 @@ def cache_key(traces_digest: str, its_tokenizer: Tokenizer, template: ChatTempla
 
 def cached_rows(folder: Path, key: str, make: Callable[[], RowSet]) -> RowSet:
     """The rows of this key: read where they are kept intact, else made and kept. A full disk keeps nothing."""
-    place = folder / key
-    kept = _read(place)
-    if kept is not None:
-        return kept
-    made = make()
+    path = folder / key
+    cached = _read(path)
+    if cached is not None:
+        return cached
+    row_set = make()
     try:
-        _write(place, made)
+        _write(path, row_set)
     except OSError:
-        shutil.rmtree(place, ignore_errors=True)
-    return _read(place) or made  # what was kept needs no second index and less memory
+        shutil.rmtree(path, ignore_errors=True)
+    return _read(path) or row_set  # what was kept needs no second index and less memory
 
 
-def _read(place: Path) -> KeptRowSet | None:
+def _read(path: Path) -> KeptRowSet | None:
     try:
         # Every file is hashed before it is used: a bit that flipped on the disk would train other rows in silence.
-        digests = json.loads((place / FACTS).read_text(encoding="utf-8"))["files"]
-        if any(file_digest(place / name) != digests[name] for name in CACHE_FILES):
+        digests = json.loads((path / FACTS).read_text(encoding="utf-8"))["files"]
+        if any(file_digest(path / name) != digests[name] for name in CACHE_FILES):
             return None
         # A plain array over the mapped pages: rows are slices, and slices of `np.memmap` cost much more to make.
-        arrays = {name: np.asarray(np.load(place / f"{name}.npy", mmap_mode="r")) for name in ARRAYS}
+        arrays = {name: np.asarray(np.load(path / f"{name}.npy", mmap_mode="r")) for name in ARRAYS}
         # like the arrays a view of this file, also when another process puts a new one in its place
-        index = np.memmap(place / INDEX, np.uint8, "r").data
-        rest = json.loads((place / REST).read_text(encoding="utf-8"))
+        index = np.memmap(path / INDEX, np.uint8, "r").data
+        rest = json.loads((path / REST).read_text(encoding="utf-8"))
         # The folder's time is that of its last use, by which the oldest are removed.
-        os.utime(place)
+        os.utime(path)
         return KeptRowSet(RowArrays(ids=rest["ids"], **arrays), tuple(Dropped(*each) for each in rest["dropped"]),
                           rest["pad_id"], rest["max_length"], rest["digest"], index)
     # Absent, damaged or just being removed by another process: in each case the rows are made again.

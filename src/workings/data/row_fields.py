@@ -48,10 +48,10 @@ def texts_of(record: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
 
 def labels_of(record: Mapping[str, Any], own: Iterable[str]) -> dict[str, Any]:
     """The fields of `Labelled` in a parsed line whose other known keys are ``own``; `ValueError` where one is wrong."""
-    known = {*own, "history", *LABELS}
+    known_keys = {*own, "history", *LABELS}
     return {"history": history_of(record.get("history", [])),
             **texts_of(record, [name for name in LABELS if name in record]),
-            "metadata": {key: value for key, value in record.items() if key not in known}}
+            "metadata": {key: value for key, value in record.items() if key not in known_keys}}
 
 
 def object_of(record: object, *, escapes: bool) -> dict[str, Any]:
@@ -103,13 +103,13 @@ def iterate_lines(path: Path, from_json: FromJson[Line],
         for number, line in enumerate(lines, start=1):
             try:
                 # UTF-8 cannot hold half a surrogate pair, so lines without an escape are spared the check.
-                each = from_json(canonical.loads(line), escapes=b"\\u" in line)
-                if each.id in seen:
-                    raise ValueError(f"id {each.id!r} stands in an earlier line already")
+                record = from_json(canonical.loads(line), escapes=b"\\u" in line)
+                if record.id in seen:
+                    raise ValueError(f"id {record.id!r} stands in an earlier line already")
             except (ValueError, RecordError) as error:
                 raise bad_line(f"{path}:{number}: {error}") from None
-            seen.add(each.id)
-            yield each
+            seen.add(record.id)
+            yield record
 
 
 def lines_bytes(records: Iterable[Mapping[str, Any]]) -> bytes:

@@ -114,8 +114,8 @@ class RowSet:
         # The last position of the shortest row predicts nothing, so `place + 1` below is inside every row.
         most = int(self.lengths.min()) - 1
         # Position `place` predicts token `place + 1`. `tokens[place]` is the first row's.
-        return next((place for place in range(most) if masks[first + place + 1].any()
-                     or (tokens[first + place] != tokens[place]).any()), most)
+        return next((position for position in range(most) if masks[first + position + 1].any()
+                     or (tokens[first + position] != tokens[position]).any()), most)
 
     @cached_property
     def supervised(self) -> np.ndarray:
@@ -241,7 +241,7 @@ def refuse_long(dropped: Sequence[Dropped], kind: str, count: int, expected: str
     """
     if not dropped:
         return
-    longest = max(dropped, key=lambda each: each.tokens)
+    longest = max(dropped, key=lambda row: row.tokens)
     others = f"; {len(dropped):,} of {count:,} are too long, and this is the longest" if len(dropped) > 1 else ""
     raise RequestError(f"{kind} {longest.id}: {longest.reason}{others}", expected,
                        f"data.max_length={longest.tokens} or data.over_length=drop")
@@ -267,10 +267,10 @@ def row_of(encoded: Encoded) -> Row:
         mask[start:end] = 1
     history = encoded.example.history
     # Of each turn of the assistant what the user said last before it; an empty text where the assistant began.
-    asked = [next((said for role, said in reversed(history[:number]) if role == "user"), "")
+    questions = [next((turn_text for role, turn_text in reversed(history[:number]) if role == "user"), "")
              for number, (role, _) in enumerate(history) if role == "assistant" and encoded.earlier]
     return Row(encoded.example.id, np.array(encoded.prompt + encoded.completion, np.int32), mask,
-               prompt_digest(encoded.example.prompt), tuple(map(prompt_digest, asked)))
+               prompt_digest(encoded.example.prompt), tuple(map(prompt_digest, questions)))
 
 
 def _example(trace: Trace, config: DataConfig) -> Example:
@@ -291,16 +291,16 @@ def _refuse_another_form(trace: Trace, reasoning: str) -> None:
     Earlier turns are learned as they stand in the file: a model that is taught both forms writes either.
     """
     # The last turn is not among them: the template itself writes it.
-    said = [text for role, text in trace.history if role == "assistant"]
-    for number, text in enumerate(said, start=1):
-        place = f"trace {trace.id}: turn {number} of the assistant, of {len(said) + 1},"
+    earlier_answers = [text for role, text in trace.history if role == "assistant"]
+    for number, text in enumerate(earlier_answers, start=1):
+        location = f"trace {trace.id}: turn {number} of the assistant, of {len(earlier_answers) + 1},"
         if not text.strip():
-            raise RequestError(f"{place} is empty", "text in every turn that is learned", "data.learn=last")
+            raise RequestError(f"{location} is empty", "text in every turn that is learned", "data.learn=last")
         if reasoning == "answer_only" and any(mark in text for mark in ("</think>", "</reasoning>", THOUGHT_END)):
-            raise RequestError(f"{place} holds reasoning, and data.reasoning is answer_only",
+            raise RequestError(f"{location} holds reasoning, and data.reasoning is answer_only",
                                "every turn that is learned in one form", "data.learn=last")
         if reasoning != "answer_only" and split_completion(text.strip(), reasoning) is None:
-            raise RequestError(f"{place} is not written as data.reasoning: {reasoning} writes the last one",
+            raise RequestError(f"{location} is not written as data.reasoning: {reasoning} writes the last one",
                                "every turn that is learned in one form",
                                "data.reasoning=answer_only, or data.learn=last")
 
@@ -316,8 +316,8 @@ def refuse_other_template(template: ChatTemplate, config: DataConfig) -> None:
 def refuse_repeated_ids(ids: Iterable[str], what: str) -> None:
     """Raise `RequestError` where an id of traces, or of whatever they are, comes twice."""
     seen: set[str] = set()
-    for each in ids:
-        if each in seen:
-            raise RequestError(f"{what} id {each!r} twice", "ids that are unique: they decide the order of rows",
+    for row_id in ids:
+        if row_id in seen:
+            raise RequestError(f"{what} id {row_id!r} twice", "ids that are unique: they decide the order of rows",
                                "workings data check --fix")
-        seen.add(each)
+        seen.add(row_id)

@@ -55,8 +55,8 @@ def probe(engine: str, device: str, dtypes: list[str]) -> list[dict[str, Any]]:
         results: list[dict[str, Any]] = json.loads(lines[-1])
         return results[:1] if all(entry.get("kind") == "not installed" for entry in results) else results
     # A native crash has no traceback: its last line and the exit code are all that is known.
-    said = (done.stderr.strip().splitlines() or ["nothing"])[-1][:300]
-    return [{"failure": f"the process ended with {done.returncode}: {said}", "kind": "crash"}]
+    error_text = (done.stderr.strip().splitlines() or ["nothing"])[-1][:300]
+    return [{"failure": f"the process ended with {done.returncode}: {error_text}", "kind": "crash"}]
 
 
 def _finding(engine: str, dtype: str, answer: dict[str, Any], asked: bool) -> Finding:
@@ -73,7 +73,7 @@ def _finding(engine: str, dtype: str, answer: dict[str, Any], asked: bool) -> Fi
 
 def run_kernel(engine: str, device: str, dtype: str) -> dict[str, Any]:
     """The kernel's result with the device's facts, or the failure in words."""
-    asked = without_alias(device)
+    platform = without_alias(device)
     precision = PrecisionConfig(compute=cast(Literal["fp32", "bf16"], dtype))
     try:
         registered = find_engine(engine)
@@ -81,7 +81,7 @@ def run_kernel(engine: str, device: str, dtype: str) -> dict[str, Any]:
         return {"failure": f"engine {engine}: {error.expected}", "mend": error.try_next, "kind": "not installed"}
     try:
         opened = registered.engine.open(EngineRequest(
-            shape=shape_from_config(SMALL_SHAPE, 256), device=asked, optimizer=AdamWConfig(name="adamw"),
+            shape=shape_from_config(SMALL_SHAPE, 256), device=platform, optimizer=AdamWConfig(name="adamw"),
             precision=precision, memory=MemoryConfig(), mesh=MeshConfig(), seed=0))
         checked = opened.check_device()
         facts = opened.describe()

@@ -46,8 +46,8 @@ def read_driver() -> Driver:
         return Driver(failure=f"nvidia-smi gave no answer within {TIMEOUT_SECONDS} s")
     # nvidia-smi explains its failures on standard output.
     except (subprocess.CalledProcessError, ValueError) as error:
-        said = getattr(error, "stdout", "") or str(error)
-        return Driver(failure=f"nvidia-smi failed: {' '.join(str(said).split())[:300]}")
+        error_text = getattr(error, "stdout", "") or str(error)
+        return Driver(failure=f"nvidia-smi failed: {' '.join(str(error_text).split())[:300]}")
 
 
 def _ask(program: str, *arguments: str) -> str:

@@ -35,18 +35,18 @@ class Needs:
         return self.checkpoint_bytes * (self.kept + SPARE_CHECKPOINTS)
 
 
-def check_disk(place: Path, needs: Needs | None) -> Iterator[Finding]:
+def check_disk(directory: Path, needs: Needs | None) -> Iterator[Finding]:
     """Room for checkpoints below a folder that may not exist yet."""
     # The folder of runs is made by the first run; its disk is that of the nearest folder above it.
-    existing = next(parent for parent in (place.absolute(), *place.absolute().parents) if parent.is_dir())
+    existing = next(parent for parent in (directory.absolute(), *directory.absolute().parents) if parent.is_dir())
     free = shutil.disk_usage(existing).free
-    wanted = needs.disk_bytes if needs else MIN_FREE
+    needed_bytes = needs.disk_bytes if needs else MIN_FREE
     what = f"{gib(free)} free at {_short(existing)}"
     if needs:
         what += (f"; {needs.recipe} keeps {needs.kept} checkpoints of {gib(needs.checkpoint_bytes)} and writes one "
-                 f"beside them: {gib(wanted)}")
+                 f"beside them: {gib(needed_bytes)}")
     why = "a run whose disk is full stops at its last checkpoint"
-    if free >= wanted:
+    if free >= needed_bytes:
         yield Finding(id="space.disk", judgement="fine", what=what, why=why)
     # Keeping one checkpoint needs room for two, because the new one is complete before the old one goes.
     elif needs and needs.kept > 1 and free >= needs.checkpoint_bytes * (1 + SPARE_CHECKPOINTS):
@@ -76,14 +76,14 @@ def check_pages(environment: Mapping[str, str], present: Mapping[str, str],
         present: accelerators of this machine; with one, the CPU's memory decides nothing.
         pages: where the kernel says what it offers.
     """
-    asked = with_huge_pages(environment, pages)
+    new_environment = with_huge_pages(environment, pages)
     # Advice and no setting of ours: the variable has to stand in the environment before the process starts.
-    if asked and not present:
+    if new_environment and not present:
         yield Finding(
             id="space.pages", judgement="note",
             what="huge pages are available on request, and this process does not request them",
             why="every step on a CPU allocates its memory again, which is slower with pages of 4 KiB",
-            mend=" ".join(f"export {name}={value}" for name, value in asked.items()))
+            mend=" ".join(f"export {name}={value}" for name, value in new_environment.items()))
 
 
 def _short(path: Path) -> str:

@@ -11,7 +11,7 @@ LOCK_FILE = Path("/tmp/libtpu_lockfile")  # noqa: S108 the place that libtpu its
 
 def holders(devices: list[Path], proc: Path = Path("/proc")) -> dict[int, str]:
     """Processes that have one of these device files open: number -> command name. Others' processes may be hidden."""
-    wanted = {str(device) for device in devices}
+    device_paths = {str(device) for device in devices}
     names = {}
     for folder in proc.glob("[0-9]*"):
         if int(folder.name) == os.getpid():
@@ -22,7 +22,7 @@ def holders(devices: list[Path], proc: Path = Path("/proc")) -> dict[int, str]:
             name = (folder / "comm").read_text(encoding="utf-8", errors="replace").strip()
         except OSError:  # it has ended, or belongs to another user
             continue
-        if opened & wanted:
+        if opened & device_paths:
             names[int(folder.name)] = name
     return names
 

@@ -76,11 +76,12 @@ def check_versions(present: Mapping[str, str], version: Installed = installed_ve
             if not requirement.specifier.contains(have, prereleases=True):
                 yield _declared_conflict(name, version(name), other, have, requirement.specifier, present)
     for row in known_conflicts():
-        one, other = row["package"], row["with"]
-        if version(one) and version(other) and SpecifierSet(row["package_versions"]).contains(version(one)) \
+        package, other = row["package"], row["with"]
+        if version(package) and version(other) and SpecifierSet(row["package_versions"]).contains(version(package)) \
                 and SpecifierSet(row["with_versions"]).contains(version(other)):
-            yield Finding(id=f"versions.{one}", judgement="problem" if row["stops"] else "note",
-                          what=f"{one} {version(one)} does not work with {other} {version(other)}", why=row["why"],
+            yield Finding(id=f"versions.{package}", judgement="problem" if row["stops"] else "note",
+                          what=f"{package} {version(package)} does not work with {other} {version(other)}",
+                          why=row["why"],
                           mend=row["mend"])
     yield Finding(id="versions", judgement="fine", why="libraries that do not fit fail in the middle of a run",
                   what=f"{seen} version requirements of installed libraries on each other were checked")
@@ -91,15 +92,15 @@ def _extra(requirement: Requirement) -> bool:
     return requirement.marker is not None and not requirement.marker.evaluate({"extra": ""})
 
 
-def _declared_conflict(name: str, have: str, other: str, installed: str, wanted: SpecifierSet,
+def _declared_conflict(name: str, have: str, other: str, installed: str, specifiers: SpecifierSet,
                        present: Mapping[str, str]) -> Finding:
     # A plugin for a device that is not here is still used to compile plans for one.
     used = PLATFORM_OF_PLUGIN.get(other, "cpu") in {"cpu", *present}
-    why = f"{name} {have} was released for {other}{wanted}; " + (
+    why = f"{name} {have} was released for {other}{specifiers}; " + (
         "another one may fail to load, or compile another program" if used else
         "on this machine, which has no such device, it compiles plans only")
     # A newer TPU runtime usually still serves an older JAX; whether it does is what the kernel shows.
     stops = used and other != "libtpu"
     return Finding(id=f"versions.{other}", judgement="problem" if stops else "note",
-                   what=f"{other} {installed} beside {name} {have}, which asks for {other}{wanted}", why=why,
-                   mend=pip_install(f"{other}{wanted}", extra=False) if used else "")
+                   what=f"{other} {installed} beside {name} {have}, which asks for {other}{specifiers}", why=why,
+                   mend=pip_install(f"{other}{specifiers}", extra=False) if used else "")

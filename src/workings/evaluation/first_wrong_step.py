@@ -55,14 +55,14 @@ def kind_of_item(sample: dict[str, Any]) -> str:
 
 def kind_of_text(completion: str, *, right: bool) -> str:
     """The kind of a completion that was scored."""
-    place = wrong_place(completion)
+    wrong_step = wrong_place(completion)
     if right:
-        return RIGHT_WITH_WRONG_STEP if place else RIGHT
-    if place is None:
+        return RIGHT_WITH_WRONG_STEP if wrong_step else RIGHT
+    if wrong_step is None:
         return NOT_FOUND
     # `RIGHT_WITH_WRONG_STEP` comes first in the tuple, so that the number of a line is its index; the last is
     # `LATER_LINE`.
-    return WRONG_STEP_KINDS[min(place.line, FIRST_LINES + 1)]
+    return WRONG_STEP_KINDS[min(wrong_step.line, FIRST_LINES + 1)]
 
 
 def count_first_wrong_steps(record: EvaluationRecord) -> FirstWrongSteps:

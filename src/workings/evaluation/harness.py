@@ -179,10 +179,10 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, record
 
 
-def _chosen(path: Path, kind: str, asked: str, present: list[str], usual: list[str]) -> str:
-    if asked and asked in present:
-        return asked
-    if not asked and (len(present) == 1 or usual):
+def _chosen(path: Path, kind: str, requested: str, present: list[str], usual: list[str]) -> str:
+    if requested and requested in present:
+        return requested
+    if not requested and (len(present) == 1 or usual):
         return (usual or present)[0]
-    raise RequestError(f"{path}: {kind} {asked or 'not chosen'}", f"one of {', '.join(present)}",
+    raise RequestError(f"{path}: {kind} {requested or 'not chosen'}", f"one of {', '.join(present)}",
                        f"--harness-{kind} {present[0]}")

@@ -144,9 +144,9 @@ def item_result(samples: list[dict[str, Any]], aggregate: str,
     if len(samples) == 1:
         measures = _measures(first)
     else:
-        each = [_measures(sample) for sample in samples]
+        sample_measures = [_measures(sample) for sample in samples]
         measures = {name: sum(values) / len(values) for name in MEASURES
-                    if (values := [of_sample[name] for of_sample in each if name in of_sample])}
+                    if (values := [of_sample[name] for of_sample in sample_measures if name in of_sample])}
     return ItemResult(id=first["id"], score=aggregate_score(samples, aggregate, extraction_version),
                       error=errors[0] if errors else "",
                       section=str(first["section"]), category=str(first["category"]),

@@ -153,7 +153,8 @@ def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None 
     sizes = work.sizes
     refuse_existing(out)
     # The scorer first: one that cannot be loaded leaves nothing behind, and mended it is asked under the same name.
-    with (slow_operation(f"answering {sum(sizes):,} items") as told, ScoringProcess(work.settings) as scoring,
+    with (slow_operation(f"answering {sum(sizes):,} items") as report_progress,
+          ScoringProcess(work.settings) as scoring,
           EvaluationWriter(out, work.config) as unit):
         done = unit.finished_chunks(sizes, work.samples)
         items = sum(sizes[:done])
@@ -161,7 +162,7 @@ def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None 
         for index, lines in _pipeline(range(done, len(sizes)), work.generate_chunk, scoring, work.settings):
             unit.append(lines)
             items += sizes[index]
-            told.reaches(items, sum(sizes))
+            report_progress.reaches(items, sum(sizes))
             if progress:
                 progress(items, sum(sizes))
         # From the file and not from memory: chunks of an earlier attempt count, and it follows from what is sealed.

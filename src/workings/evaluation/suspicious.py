@@ -72,25 +72,25 @@ class Suspicions:
 
     def warning(self, name: str) -> str:
         """One sentence why they say nothing about a model, of an evaluation with this name; mostly empty."""
-        return f"{name} says little about a model: {'; '.join(said)}." if (said := self.sentences()) else ""
+        return f"{name} says little about a model: {'; '.join(sentences)}." if (sentences := self.sentences()) else ""
 
     def sentences(self) -> list[str]:
         """Reasons why the completions say nothing about a model; empty without such reasons."""
         total = self.completions
         if total < MIN_COMPLETIONS:
             return []
-        said = []
+        texts = []
         if self.errors >= ERRORS_FROM * total:
-            said.append(f"{_of(self.errors, total)} look like error messages, the first: {_quoted(self.first_error)}")
+            texts.append(f"{_of(self.errors, total)} look like error messages, the first: {_quoted(self.first_error)}")
         if self.absent + self.empty >= EMPTY_FROM * total:
-            said.append(f"{_of(self.absent + self.empty, total)} are empty or missing")
+            texts.append(f"{_of(self.absent + self.empty, total)} are empty or missing")
         (text, _), times = max(self.texts.items(), key=itemgetter(1), default=(("", 0), 0))
         # Of questions that all have one answer a model may rightly say it each time.
         one_answer = max(self.expected.values(), default=0) >= SAME_FROM * total
         # Not where it was named already: one error message over and over is also one text.
-        if times >= SAME_FROM * total and not said and not one_answer:
-            said.append(f"{_of(times, total)} are the same text: {_quoted(text)}")
-        return said
+        if times >= SAME_FROM * total and not texts and not one_answer:
+            texts.append(f"{_of(times, total)} are the same text: {_quoted(text)}")
+        return texts
 
 
 def _count(counter: Counter[Any], key: object) -> None:

@@ -125,9 +125,9 @@ def find_units(path: Path) -> list[EvaluationRecord]:
     """
     if (path / EVALUATION_SUMMARY).is_file():
         return [EvaluationRecord(path)]
-    units = [EvaluationRecord(place.parent) for place in sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
+    units = [EvaluationRecord(summary_path.parent) for summary_path in sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
              # In a run that is not sealed, an evaluation that was interrupted lies beside those that are finished.
-             if not place.parent.name.endswith(PARTIAL_SUFFIX)]
+             if not summary_path.parent.name.endswith(PARTIAL_SUFFIX)]
     if not units:
         raise RequestError(str(path), "a run directory with an evaluation, or the directory that `eval --out` wrote",
                            f"workings eval {quote(str(path))} --items ITEMS.jsonl "

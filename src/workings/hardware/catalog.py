@@ -119,11 +119,12 @@ def _target(row: dict[str, Any]) -> Target:
 def find_target(name: str) -> Target:
     """A target by its name or another spelling of it. Raises `RequestError` that names the near ones."""
     # People write `V5E_8` and `tpu v5e-8`; names in the catalog are in lower case with hyphens.
-    wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
+    normalized_name = name.strip().lower().replace("_", "-").replace(" ", "-")
     spelled = {spelling: row for row in targets().values() for spelling in (row.name, *row.aliases)}
-    if wanted in spelled:
-        return spelled[wanted]
+    if normalized_name in spelled:
+        return spelled[normalized_name]
     # Several spellings may lead to one target, which is proposed once.
-    near = list(dict.fromkeys(spelled[spelling].name for spelling in get_close_matches(wanted, spelled, 5, 0.5)))
+    near = list(dict.fromkeys(spelled[spelling].name for spelling in get_close_matches(normalized_name, spelled, 5,
+                                                                                       0.5)))
     raise RequestError(f"--on {name}", "a target of the catalog: " + ", ".join(targets()),
                        "--on " + " or --on ".join(near[:3]) if near else "--on v5e-8")

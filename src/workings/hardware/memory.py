@@ -92,15 +92,15 @@ def _memberships(root: Path) -> list[tuple[Path, str, tuple[str, str, str]]]:
     second = ("memory.max", "memory.current", "inactive_file")
     first = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
     # Inside a container the group's own files often hang at the mount itself, whatever the path says.
-    places = [(mount, "", second), (mount / "memory", "", first)]
+    mounts = [(mount, "", second), (mount / "memory", "", first)]
     file = root / "proc/self/cgroup"
     for line in file.read_text().splitlines() if file.is_file() else []:
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            places += [(mount, path.lstrip("/"), second), (mount / "unified", path.lstrip("/"), second)]
+            mounts += [(mount, path.lstrip("/"), second), (mount / "unified", path.lstrip("/"), second)]
         elif "memory" in controllers.split(","):
-            places.append((mount / "memory", path.lstrip("/"), first))
-    return places
+            mounts.append((mount / "memory", path.lstrip("/"), first))
+    return mounts
 
 
 def _number(file: Path) -> int:

@@ -58,15 +58,15 @@ def script(request: NotebookRequest) -> str:
 def notebook_text(request: NotebookRequest) -> str:
     """The notebook as the bytes of an `.ipynb` file, the same for the same request."""
     nbformat = _nbformat()
-    made = nbformat.v4.new_notebook(metadata={
+    notebook = nbformat.v4.new_notebook(metadata={
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"}})
     for number, (markdown, source) in enumerate(cells(script(request))):
         make = nbformat.v4.new_markdown_cell if markdown else nbformat.v4.new_code_cell
-        made.cells.append(make(source, id=f"cell-{number:02d}"))  # ids are random otherwise
+        notebook.cells.append(make(source, id=f"cell-{number:02d}"))  # ids are random otherwise
     # An invalid notebook should fail here, and not after the upload.
-    nbformat.validate(made)
-    return str(nbformat.writes(made)) + "\n"
+    nbformat.validate(notebook)
+    return str(nbformat.writes(notebook)) + "\n"
 
 
 def cells(text: str) -> list[tuple[bool, str]]:

@@ -51,9 +51,9 @@ class LaunchJob:
     """Whether data or weights lie in an object store."""
 
     def __post_init__(self) -> None:
-        if self.engine not in (known := table()["engines"]):
+        if self.engine not in (engines := table()["engines"]):
             raise RequestError(f"engine: {self.engine} with launch", "an engine that is known to run in several "
-                               "processes: " + ", ".join(known), f"engine={next(iter(known))}")
+                               "processes: " + ", ".join(engines), f"engine={next(iter(engines))}")
         if not JOB_NAME.fullmatch(self.name):
             raise RequestError(f"--name {self.name}", "at most 40 lower case letters, digits and dashes, a letter "
                                "first", "--name my-run")

@@ -35,10 +35,10 @@ def files(job: LaunchJob, cluster: Cluster) -> dict[str, str]:
     if not cluster.image:
         raise RequestError("--for kubernetes without --image", "the image in which workings is installed",
                            "--image registry/name:tag")
-    name, made = (JOB_SET, job_set(job, cluster)) if job.platform == "tpu" else (TRAIN_JOB, train_job(job, cluster))
+    name, manifest = (JOB_SET, job_set(job, cluster)) if job.platform == "tpu" else (TRAIN_JOB, train_job(job, cluster))
     head = job.head(f"{START_COMMAND} {name}")
     head.append(f"# Volume:   the claim {cluster.claim} (ReadWriteMany), mounted at {job.remote_folder}.")
-    return {name: as_yaml(head, made)}
+    return {name: as_yaml(head, manifest)}
 
 
 def train_job(job: LaunchJob, cluster: Cluster) -> dict[str, Any]:

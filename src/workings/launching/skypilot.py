@@ -30,7 +30,7 @@ def files(job: LaunchJob, storage: str, wheel: Wheel) -> dict[str, str]:
     """The task by its file's name; ``storage`` is a bucket that is mounted at `LaunchJob.home`/runs, or empty."""
     first = 'first=$(echo "$SKYPILOT_NODE_IPS" | sed -n 1p)'
     steps = [*job.train("skypilot"), first, *(_torchrun(job) if job.process_per_device else _one_a_host(job))]
-    made: dict[str, Any] = {
+    task: dict[str, Any] = {
         "name": job.name, "num_nodes": job.hosts, "resources": _resources(job),
         # Sent to every machine; the recipe and its data lie in it.
         "file_mounts": {job.remote_folder: "."},
@@ -44,12 +44,12 @@ def files(job: LaunchJob, storage: str, wheel: Wheel) -> dict[str, str]:
         if not BUCKET_ADDRESS.fullmatch(storage):
             raise RequestError(f"--storage {storage}", "a bucket, such as gs://my-runs or s3://my-runs/a",
                                "--storage gs://my-runs")
-        made["file_mounts"][f"{job.remote_folder}/runs"] = {"source": storage, "mode": "MOUNT"}
+        task["file_mounts"][f"{job.remote_folder}/runs"] = {"source": storage, "mode": "MOUNT"}
         head.append(f"# Storage:  {storage}, mounted at {job.remote_folder}/runs: a run goes on from there on another "
                     "machine.")
     else:
         head.append("# Storage:  none was named: the run lies on its machine's disk and is lost with it (--storage).")
-    return {TASK_FILE: as_yaml(head, made)}
+    return {TASK_FILE: as_yaml(head, task)}
 
 
 def _resources(job: LaunchJob) -> dict[str, Any]:

@@ -158,7 +158,8 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
             difference = heap_of_refused_step(engine, run.request, run.step, target)
     device = target_device(target, inspection, run.mesh, engine)
     return plan_from_inspection(run, inspection, device, program=worst, difference=difference,
-                                peaks={name: each.peak_bytes for name, each in inspections.items()})
+                                peaks={name: program_inspection.peak_bytes for name,
+                                       program_inspection in inspections.items()})
 
 
 def _refuse_impossible(recipe: Recipe, target: Target, *, inspects: bool) -> None:

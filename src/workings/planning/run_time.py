@@ -284,8 +284,8 @@ def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Ta
     fsdp, tp = mesh
     # Of per-layer embeddings a token reads one row, so that they are among neither.
     outer = BYTES_OF_FORMAT[request.precision.parameters] * sum(
-        each.elements for each in local_tensors(request.shape, 1, 1)
-        if not each.in_layer and each.name != PER_LAYER_EMBEDDING)
+        tensor.elements for tensor in local_tensors(request.shape, 1, 1)
+        if not tensor.in_layer and tensor.name != PER_LAYER_EMBEDDING)
     layers = (exact_parts(request, BatchShape(1, 1, 1), 1, 1)["parameters"] - outer) / tp
     # Of the embedding a device reads its own part: a few rows travel there, not weights.
     token = (layers + outer / (fsdp * tp)) / target.bandwidth_gb_s

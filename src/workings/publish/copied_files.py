@@ -40,8 +40,8 @@ class Carried:
 def published_id(opened: TrainedModel) -> str | None:
     """Id on the Hub of the weights that a run began with; None for a local folder, and for random weights."""
     model = opened.recipe.model
-    known = isinstance(model, FromPretrained) and str(opened.run.manifest.model_revision) not in (LOCAL, STORED)
-    return model.id if isinstance(model, FromPretrained) and known else None
+    is_published = isinstance(model, FromPretrained) and str(opened.run.manifest.model_revision) not in (LOCAL, STORED)
+    return model.id if isinstance(model, FromPretrained) and is_published else None
 
 
 def carry_over(opened: TrainedModel, directory: Path) -> Carried | Absent:

@@ -154,13 +154,13 @@ def _documents(contents: Contents, weights: str, writeup: Path | None,
                notebook: Path | None) -> tuple[dict[str, bytes], list[Claim], int | None]:
     """The pack's own files, the claims of its texts, and the words of the write-up."""
     documents, claims = dict(contents.documents), list[Claim]()
-    for place, run in contents.runs.items():
-        name = place.rpartition("/")[2]
+    for unit_path, run in contents.runs.items():
+        name = unit_path.rpartition("/")[2]
         evaluations = {unit.name: {"summary": unit.summary,
                                    "config": loads((unit.path / EVALUATION_CONFIG).read_bytes())}
                        for unit in run.evaluations()}
         # By the same function as in verification, which makes the card again and compares the bytes.
-        card = model_card(f"model_cards/{name}.md", place, run.manifest, run.root, evaluations)
+        card = model_card(f"model_cards/{name}.md", unit_path, run.manifest, run.root, evaluations)
         claims += card.claims
         documents[card.document] = card.text.encode("utf-8")
         documents[f"recipes/{name}.yaml"] = (run.path / RECIPE).read_bytes()
@@ -170,14 +170,15 @@ def _documents(contents: Contents, weights: str, writeup: Path | None,
     documents |= _software_licences() | {LICENCES: line(licences(contents.runs.values()))}
     words = None
     if writeup is not None:
-        text, said = published(_read(writeup, "--writeup"), lambda file, row: _value(contents, documents, file, row))
-        words, claims = words_in(text), [*claims, *said]
+        text, published_text = published(_read(writeup, "--writeup"), lambda file, row: _value(contents, documents,
+                                                                                               file, row))
+        words, claims = words_in(text), [*claims, *published_text]
         documents[WRITEUP] = _clean(writeup, text)
     if notebook is not None:
         documents[f"notebook/{notebook.name}"] = _clean(notebook, _notebook(notebook))
     # After everything that it names, and before the pack's own list.
-    runs = {place: PackedRun(root=run.root, manifest=run.manifest, asked=_asked(run))
-            for place, run in contents.runs.items()}
+    runs = {unit_path: PackedRun(root=run.root, manifest=run.manifest, asked=_asked(run))
+            for unit_path, run in contents.runs.items()}
     documents[README] = readme(version("workings"), runs, compared=comparison, by_digest=bool(contents.by_digest),
                                has_report=REPORT in documents, has_writeup=writeup is not None).encode("utf-8")
     documents[CLAIMS] = line(claims_json(claims))
@@ -193,17 +194,17 @@ def _asked(run: RunRecord) -> dict[str, Any]:
 
 def _pages(contents: Contents, documents: dict[str, bytes]) -> tuple[list[str], list[Claim]]:
     """Add the report and, of two sides with evaluations, the comparison. Both name places of the pack only."""
-    path_of = {**{place: run.path for place, run in contents.runs.items()}, **contents.evaluations}
-    places = {place: path_of[place] for place in contents.order}
+    path_of = {**{unit_path: run.path for unit_path, run in contents.runs.items()}, **contents.evaluations}
+    unit_paths = {unit_path: path_of[unit_path] for unit_path in contents.order}
     # Samples were drawn to learn from; they are no result, and stand in a chain between two runs that have one.
-    sides = [place for place, path in places.items()
+    sides = [unit_path for unit_path, path in unit_paths.items()
              if any(unit_kind(summary.parent) != SAMPLED for summary in path.glob(f"**/{EVALUATION_SUMMARY}"))]
     # Links give the runs the places that they have in the pack, and relative paths then are the pack's own: no path of
     # this machine reaches the pages. The working folder belongs to the whole process, so no thread may run beside this.
     with tempfile.TemporaryDirectory(prefix="workings-pack-") as folder:
         Path(folder, "runs").mkdir()
-        for place, path in places.items():
-            Path(folder, place).symlink_to(path.resolve())
+        for unit_path, path in unit_paths.items():
+            Path(folder, unit_path).symlink_to(path.resolve())
         # As in the pack that is unpacked: the page names them, and verification draws it again there.
         for name in [name for name in documents if name.startswith("recipes/")]:
             Path(folder, name).parent.mkdir(exist_ok=True)
@@ -213,27 +214,29 @@ def _pages(contents: Contents, documents: dict[str, bytes]) -> tuple[list[str], 
             value = compared.to_json() if compared else {}
             if compared:
                 documents[COMPARISON] = line(value)
-            if len(places) > MAX_RUNS:  # more curves cannot be told apart: no page, and the README names none
+            if len(unit_paths) > MAX_RUNS:  # more curves cannot be told apart: no page, and the README names none
                 return (sides if compared else []), []
-            ordered = [*(sides if compared else []), *(place for place in places if not compared or place not in sides)]
-            write_report(Path(REPORT), [Path(place) for place in ordered], compared)
+            ordered = [*(sides if compared else []), *(unit_path for unit_path in unit_paths if not compared
+                                                       or unit_path not in sides)]
+            write_report(Path(REPORT), [Path(unit_path) for unit_path in ordered], compared)
             page = Path(REPORT).read_bytes()
     documents[REPORT] = page
     return (sides if compared else []), report_claims(page.decode("utf-8"), compared.sentence if compared else "",
-                                                      value, [_column(contents, place, value) for place in ordered])
+                                                      value, [_column(contents, unit_path, value)
+                                                              for unit_path in ordered])
 
 
-def _column(contents: Contents, place: str, comparison: dict[str, Any]) -> Column:
+def _column(contents: Contents, unit_path: str, comparison: dict[str, Any]) -> Column:
     """The report's column about a run."""
-    run = contents.runs.get(place)
-    path = run.path if run else contents.evaluations[place]
+    run = contents.runs.get(unit_path)
+    path = run.path if run else contents.evaluations[unit_path]
     # A run may hold several evaluations; the report shows the one that was compared, else the first.
     sides = [str(comparison[side]["path"]) for side in ("a", "b") if side in comparison]
     units = [unit.path for unit in find_units(path)] if any(path.glob(f"**/{EVALUATION_SUMMARY}")) else []
-    names = {f"{place}/{unit.relative_to(path).as_posix()}".removesuffix("/."): unit for unit in units}
+    names = {f"{unit_path}/{unit.relative_to(path).as_posix()}".removesuffix("/."): unit for unit in units}
     shown = next((name for name in sides if name in names), next(iter(names), ""))
     return Column(
-        name=path.resolve().name, place=place, evaluation=shown,
+        name=path.resolve().name, place=unit_path, evaluation=shown,
         manifest=loads((path / MANIFEST).read_bytes()) if run else {}, steps=run.metrics() if run else (),
         memory=loads((path / MEASURED).read_bytes()) if run and (path / MEASURED).is_file() else {},
         summary=loads((names[shown] / EVALUATION_SUMMARY).read_bytes()) if shown else {},

@@ -9,13 +9,13 @@ from workings.evaluation.comparison.compare import compare
 from workings.reports.html import render_report, report_views
 
 
-def is_drawn_again(page: bytes, pack: Path, places: Sequence[str], compared: Sequence[str]) -> bool:
+def is_drawn_again(page: bytes, pack: Path, unit_paths: Sequence[str], compared: Sequence[str]) -> bool:
     """Whether this version draws the same page, in some order in which the records can have been given.
 
     Args:
         page: the recorded one.
         pack: a folder with an unpacked pack; the working folder meanwhile, so no thread may run beside this.
-        places: runs, and evaluations that stand alone, seen from the pack.
+        unit_paths: runs, and evaluations that stand alone, seen from the pack.
         compared: the two evaluations of its comparison, A before B; empty where there is none.
 
     Raises:
@@ -25,10 +25,11 @@ def is_drawn_again(page: bytes, pack: Path, places: Sequence[str], compared: Seq
     with contextlib.chdir(pack):
         comparison = compare(*map(Path, compared)) if compared else None
         # A and B stand first whatever the order; only that of further runs is not recorded.
-        sides = [place for place in places if any(f"{side}/".startswith(f"{place}/") for side in compared)]
+        sides = [unit_path for unit_path in unit_paths if any(f"{side}/".startswith(f"{unit_path}/")
+                                                              for side in compared)]
         # At most 24 orders: a pack of more than four records has no page.
-        for others in permutations(place for place in places if place not in sides):
-            views = report_views([Path(place) for place in (*sides, *others)], comparison)
+        for others in permutations(unit_path for unit_path in unit_paths if unit_path not in sides):
+            views = report_views([Path(unit_path) for unit_path in (*sides, *others)], comparison)
             if render_report(views, comparison).encode("utf-8") == page:
                 return True
     return False

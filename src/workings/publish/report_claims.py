@@ -73,11 +73,11 @@ def report_claims(page: str, sentence: str, comparison: dict[str, Any], columns:
             if heads[:len(words)] == list(words):
                 candidates += [claim for row in rows for claim in claims(heads, row, comparison, columns)]
     # One claim a place: a step's number stands in the first column for every run of its row.
-    known: dict[int, Claim] = {}
+    claims_by_position: dict[int, Claim] = {}
     for claim in candidates:
         if claim is not None:
-            known.setdefault(claim.at, claim)
-    return list(known.values())
+            claims_by_position.setdefault(claim.at, claim)
+    return list(claims_by_position.values())
 
 
 def _lead(page: str, sentence: str, comparison: dict[str, Any]) -> Iterator[Claim | None]:
@@ -86,23 +86,23 @@ def _lead(page: str, sentence: str, comparison: dict[str, Any]) -> Iterator[Clai
     text = page[start + len(opening):page.find("</p>", start)]
     # Compared with what the page should say: a changed wording gets no claims instead of wrong ones.
     if sentence and start >= 0 and html.unescape(text).replace("\u00a0", " ") == sentence:
-        yield from _row((start + len(opening), text), [f"/{place}" for place in _SENTENCE], COMPARISON, comparison)
+        yield from _row((start + len(opening), text), [f"/{pointer}" for pointer in _SENTENCE], COMPARISON, comparison)
 
 
 def _tiles(page: str, comparison: dict[str, Any]) -> Iterator[Claim | None]:
     tiles = re.finditer(r'<div class="number"><span class="name">[^<]*</span><b>(.*?</span>)</div>', page)
     # Not strict: a page without a comparison has no tiles.
-    for tile, places in zip(tiles, _TILES, strict=False):
-        yield from _row((tile.start(1), tile.group(1)), [f"/{place}" for place in places], COMPARISON, comparison)
+    for tile, pointers in zip(tiles, _TILES, strict=False):
+        yield from _row((tile.start(1), tile.group(1)), [f"/{pointer}" for pointer in pointers], COMPARISON, comparison)
 
 
 def _decoding(page: str, columns: Sequence[Column]) -> Iterator[Claim | None]:
     """Decoding of both sides; equal values are those of the first one."""
-    said = re.search(r"<p>Equal in both evaluations: (.*?)</p>", page)
+    sentence = re.search(r"<p>Equal in both evaluations: (.*?)</p>", page)
     column = next((column for column in columns if column.evaluation), None)
-    if said and column:
-        for setting in re.finditer(r"decoding: (\w+): ([^;<]*)", said.group(1)):
-            yield from _row((said.start(1) + setting.start(2), setting.group(2)),
+    if sentence and column:
+        for setting in re.finditer(r"decoding: (\w+): ([^;<]*)", sentence.group(1)):
+            yield from _row((sentence.start(1) + setting.start(2), setting.group(2)),
                             [pointer_to("decoding", setting.group(1))], f"{column.evaluation}/{EVALUATION_CONFIG}",
                             column.asked)
 
@@ -151,21 +151,21 @@ def _difference(heads: list[str], row: Row, comparison: dict[str, Any],
 
 def _flips(heads: list[str], row: Row, comparison: dict[str, Any], columns: Sequence[Column]) -> Iterator[Claim | None]:
     flips = comparison.get("flips", [])
-    place = next((at for at, each in enumerate(flips) if each["section"] == html.unescape(row[0][1])), None)
+    index = next((at for at, flip in enumerate(flips) if flip["section"] == html.unescape(row[0][1])), None)
     for cell, key in zip(row[1:], ("wrong_to_right", "right_to_wrong", "both_right", "both_wrong", "items"),
                          strict=False):
-        if place is not None:
-            yield from _row(cell, [f"/flips/{place}/{key}"], COMPARISON, comparison)
+        if index is not None:
+            yield from _row(cell, [f"/flips/{index}/{key}"], COMPARISON, comparison)
 
 
 def _pass_at_k(heads: list[str], row: Row, comparison: dict[str, Any],
                columns: Sequence[Column]) -> Iterator[Claim | None]:
     rows = comparison.get("pass_at_k", [])
-    place = next((at for at, each in enumerate(rows) if str(each["k"]) == row[0][1]), None)
+    index = next((at for at, entry in enumerate(rows) if str(entry["k"]) == row[0][1]), None)
     for cell, keys in zip(row, (("k",), ("a/mean", "a/ci_low", "a/ci_high"), ("b/mean", "b/ci_low", "b/ci_high"),
                                 ("delta", "delta_ci_low", "delta_ci_high", "p_value")), strict=False):
-        if place is not None:
-            yield from _row(cell, [f"/pass_at_k/{place}/{key}" for key in keys], COMPARISON, comparison)
+        if index is not None:
+            yield from _row(cell, [f"/pass_at_k/{index}/{key}" for key in keys], COMPARISON, comparison)
 
 
 def _losses(heads: list[str], row: Row, comparison: dict[str, Any],
@@ -210,9 +210,9 @@ def _recipe(heads: list[str], row: Row, comparison: dict[str, Any],
     runs = [column for column in columns if column.manifest]
     for number, (at, text) in enumerate(row[1:]):
         if number < len(runs):
-            place = pointer_to("config_snapshot", *key.split("."))
+            pointer = pointer_to("config_snapshot", *key.split("."))
             # A list is shown with commas, so each of its values gets a pointer of its own.
-            yield from _row((at, text), [place, *(f"{place}/{index}" for index in range(text.count(",") + 1))],
+            yield from _row((at, text), [pointer, *(f"{pointer}/{index}" for index in range(text.count(",") + 1))],
                             f"{runs[number].place}/{MANIFEST}", runs[number].manifest)
 
 

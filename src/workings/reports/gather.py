@@ -84,17 +84,17 @@ def bare_view(path: Path) -> RunView:
     return RunView(name=path.resolve().name, path=path, color=0, manifest=run.manifest, root=run.root)
 
 
-def sample_pairs(a: EvaluationRecord, b: EvaluationRecord, wanted: list[str]) -> list[SamplePair]:
+def sample_pairs(a: EvaluationRecord, b: EvaluationRecord, item_ids: list[str]) -> list[SamplePair]:
     """The wanted items with the completions of both sides, in the order wanted."""
     pairs: dict[str, list[dict[str, Any]]] = {}
     for record in (a, b):
         # Read one item at a time: completions of a large evaluation need not lie in memory together.
         for samples in read_predictions(record.path / PREDICTIONS):
-            if samples[0]["id"] in wanted:
+            if samples[0]["id"] in item_ids:
                 pairs.setdefault(samples[0]["id"], []).append(samples[0])
     return [SamplePair(id=name, section=str(pairs[name][0]["section"]), prompt=str(pairs[name][0]["prompt"]),
                        gold=str(pairs[name][0]["gold"]), answers=[_answer(sample) for sample in pairs[name]])
-            for name in wanted if len(pairs.get(name, [])) == 2]
+            for name in item_ids if len(pairs.get(name, [])) == 2]
 
 
 def configuration_rows(runs: list[RunView]) -> tuple[list[tuple[str, str]], list[tuple[str, list[str]]]]:
@@ -117,10 +117,10 @@ def commands(runs: list[RunView]) -> list[tuple[str, str]]:
     """Commands that reproduce and check the run, as (purpose, command)."""
     lines = []
     for run in runs:
-        place = shlex.quote(str(run.path))
+        quoted_path = shlex.quote(str(run.path))
         if run.manifest is not None:
             lines.append((f"Train {run.name} again", train_again(run.path)))
-        lines.append((f"Verify {run.name}", f"workings verify {place} --expect-root {run.root}"))
+        lines.append((f"Verify {run.name}", f"workings verify {quoted_path} --expect-root {run.root}"))
     if len(runs) > 1:
         lines.append(("Compare", f"workings compare {shlex.quote(str(runs[0].path))} {shlex.quote(str(runs[1].path))}"))
     return lines
@@ -139,9 +139,9 @@ def train_again(run: Path) -> str:
     return shlex.join(["workings", "train", recipe, "--out", f"{run}-again", *overrides, *smoke])
 
 
-def _recipe_file(run: Path, asked: Mapping[str, Any]) -> str:
+def _recipe_file(run: Path, overrides: Mapping[str, Any]) -> str:
     """The recipe of a run where it stood, below the current folder or beside the runs; else the copy in the run."""
-    base, name = asked.get("base"), Path(str(asked.get("origin", ""))).name
+    base, name = overrides.get("base"), Path(str(overrides.get("origin", ""))).name
     # The layout that quickstart and packs make: runs and recipes side by side.
     near = [run.parent.parent / "recipes" / name]
     if isinstance(base, str):

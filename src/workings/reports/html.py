@@ -89,10 +89,10 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
 
 def _breaks(views: Sequence[RunView]) -> Drawn | None:
     """The figure of first wrong steps. Without a table: a pack needs a recorded value behind each number of a table."""
-    drawn = first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
+    figure = first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
                                       for view in views
                            if view.evaluation is not None])
-    return replace(drawn, table=None) if drawn else None
+    return replace(figure, table=None) if figure else None
 
 
 def render_page(template: str, **values: Any) -> str:
@@ -137,8 +137,8 @@ def _title(views: Sequence[RunView], comparison: Comparison | None) -> str:
 
 def _kicker(views: Sequence[RunView]) -> str:
     finished = sorted(view.manifest.finished_at for view in views if view.manifest is not None)
-    made = f", trained {finished[-1][:10]}" if finished else ""
-    return f"workings report on {len(views)} run{'s' if len(views) > 1 else ''}{made}"
+    trained = f", trained {finished[-1][:10]}" if finished else ""
+    return f"workings report on {len(views)} run{'s' if len(views) > 1 else ''}{trained}"
 
 
 def verdict_text(comparison: Comparison | None) -> str:
@@ -197,9 +197,9 @@ def _samples(views: Sequence[RunView], comparison: Comparison | None) -> list[An
         return []
     # One item that got worse is always among them, where there is one: only gains would flatter B.
     wrong = comparison.newly_wrong[:1]
-    wanted = comparison.newly_right[:MAX_SAMPLES_SHOWN - len(wrong)] + wrong
-    wanted += [name for name in _first_break(views[1].evaluation) if name not in wanted]
-    return sample_pairs(views[0].evaluation, views[1].evaluation, wanted)
+    item_ids = comparison.newly_right[:MAX_SAMPLES_SHOWN - len(wrong)] + wrong
+    item_ids += [name for name in _first_break(views[1].evaluation) if name not in item_ids]
+    return sample_pairs(views[0].evaluation, views[1].evaluation, item_ids)
 
 
 def _first_break(record: EvaluationRecord) -> list[str]:

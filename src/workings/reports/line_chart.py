@@ -165,8 +165,8 @@ def kept_places(values: Values, limit: int) -> list[int]:
     padded = np.full(bins * size, inner[-1])  # the last value again: an equal one is never preferred to the first
     padded[:len(inner)] = inner
     table, starts = padded.reshape(bins, size), 1 + size * np.arange(bins)
-    kept = np.concatenate([[0], starts + table.argmin(axis=1), starts + table.argmax(axis=1), [count - 1]])
-    return [int(place) for place in np.unique(kept)]
+    indices = np.concatenate([[0], starts + table.argmin(axis=1), starts + table.argmax(axis=1), [count - 1]])
+    return [int(index) for index in np.unique(indices)]
 
 
 def _domain(values: Sequence[float], log: bool) -> tuple[float, float]:

@@ -47,9 +47,9 @@ def log_run(path: Path, uri: str, experiment: str, *, weights: bool = False) -> 
     client = MlflowClient(tracking_uri=uri)
     try:
         with slow_operation(f"asking MLflow at {uri}"):
-            known = client.get_experiment_by_name(experiment)
-        place = known.experiment_id if known is not None else client.create_experiment(experiment)
-        logged = client.create_run(place, run_name=path.resolve().name, tags=tags(run)).info.run_id
+            existing = client.get_experiment_by_name(experiment)
+        experiment_id = existing.experiment_id if existing is not None else client.create_experiment(experiment)
+        logged = client.create_run(experiment_id, run_name=path.resolve().name, tags=tags(run)).info.run_id
         # The run exists on the server from here on, and must not stay "running" there when the upload fails.
         try:
             _log(client, logged, run, path, weights)

@@ -38,9 +38,10 @@ class Panel:
 
     def lines_of(self, keys: Iterable[str]) -> list[PanelLine]:
         """The panel's lines among the numbers of a run, with at most `MAX_PARTS` further ones."""
-        there = set(keys)
-        more = sorted(key for key in there if self.prefix and key.startswith(self.prefix) and key not in KNOWN_METRICS)
-        return [line for line in self.lines if line.key in there] + [
+        present = set(keys)
+        more = sorted(key for key in present if self.prefix and key.startswith(self.prefix)
+                      and key not in KNOWN_METRICS)
+        return [line for line in self.lines if line.key in present] + [
             PanelLine(key=key, name=key.removeprefix(self.prefix)) for key in more[:MAX_PARTS]]
 
 

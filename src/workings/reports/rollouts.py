@@ -99,7 +99,7 @@ def visible(text: str) -> str:
     return _UNSEEN.sub(lambda sign: f"\u27e8U+{ord(sign[0]):04X}\u27e9", text)
 
 
-def _prompts(run: Path, wanted: Collection[str]) -> dict[str, Prompt]:
+def _prompts(run: Path, prompt_ids: Collection[str]) -> dict[str, Prompt]:
     """Prompts by id, as far as they are there."""
     prompts: dict[str, Prompt] = {}
     if not os.path.lexists(run / PROMPTS):
@@ -107,11 +107,11 @@ def _prompts(run: Path, wanted: Collection[str]) -> dict[str, Prompt]:
     with open_plain(run / PROMPTS, MAX_BYTES) as file:
         for line in file:
             begin = _ID.match(line)
-            if begin is None or json.loads(begin[1]) in wanted:
+            if begin is None or json.loads(begin[1]) in prompt_ids:
                 record = loads(line)
-                if record.get("status") == "kept" and record.get("id") in wanted:
+                if record.get("status") == "kept" and record.get("id") in prompt_ids:
                     prompts[str(record["id"])] = Prompt.from_json(record)
-            if len(prompts) == len(wanted):
+            if len(prompts) == len(prompt_ids):
                 break
     return prompts
 
@@ -128,8 +128,8 @@ def _formed(path: Path, read: Callable[[], T]) -> T:
     try:
         return read()
     except (RecordError, OSError, KeyError, ValueError, TypeError, OverflowError, AttributeError) as error:
-        said = str(error) if isinstance(error, RecordError | ValueError) else type(error).__name__
-        raise RecordError(f"{ROLLOUTS}/{path.name} cannot be read: {said[:160]}") from None
+        reason = str(error) if isinstance(error, RecordError | ValueError) else type(error).__name__
+        raise RecordError(f"{ROLLOUTS}/{path.name} cannot be read: {reason[:160]}") from None
 
 
 def _front(path: Path) -> bytes:

@@ -66,9 +66,9 @@ def accuracy_by_round(page: RoundsPage) -> Drawn:
     """Accuracy of each round and of the control with their intervals, as a chart and a table."""
     rows, table = [], []
     for row in page.rows:
-        known = row.low is not None and row.high is not None
+        has_interval = row.low is not None and row.high is not None
         low, high = (100 * row.low, 100 * row.high) if row.low is not None and row.high is not None else (None, None)
-        bounds = f"{low:.1f} to {high:.1f}" if known else "no interval"
+        bounds = f"{low:.1f} to {high:.1f}" if has_interval else "no interval"
         name = row.name if row.name in ("start", "control") else f"round {row.name}"
         rows.append(IntervalRow(name=name, marks=[Mark(
             value=100 * row.accuracy, low=low, high=high, color=3 if row.name == "control" else 0,

@@ -78,15 +78,16 @@ def _number(value: float | Absent) -> str:
 def learned_from(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """Training data and algorithm of a run, from its resolved recipe and its manifest's facts."""
     algorithm = config.get("algorithm")
-    asked = algorithm if isinstance(algorithm, dict) else {}
-    name = str(asked.get("name", "sft"))
+    settings = algorithm if isinstance(algorithm, dict) else {}
+    name = str(settings.get("name", "sft"))
     if name == "sft":
-        drawn = facts.get(DRAWN_FROM)
-        return f"traces, {count(sum(drawn.values()))} of them samples" if isinstance(drawn, dict) else "traces"
+        sample_counts = facts.get(DRAWN_FROM)
+        return f"traces, {count(sum(sample_counts.values()))} of them samples" if isinstance(sample_counts,
+                                                                                             dict) else "traces"
     if name == "dpo":
         pairs = facts.get("pairs")
         return f"{count(pairs)} preference pairs ({name})" if isinstance(pairs, int) else f"preference pairs ({name})"
-    return f"the teacher {asked['teacher']} ({name})" if "teacher" in asked else f"rewards ({name})"
+    return f"the teacher {settings['teacher']} ({name})" if "teacher" in settings else f"rewards ({name})"
 
 
 def _of_objective(manifest: RunManifest) -> str:

@@ -59,12 +59,12 @@ def write_seeds_page(out: Path, a: Sequence[Path], b: Sequence[Path], comparison
 def _difference(comparison: SeedsComparison) -> Drawn:
     rows, table = [], []
     for name, interval in (("over items", comparison.difference.interval), ("over seeds", comparison.method_interval)):
-        known = isinstance(interval, Interval)
+        has_interval = isinstance(interval, Interval)
         # One seed a side has no spread, so the interval over seeds is a text that says why there is none.
         low, high = (100 * interval.low, 100 * interval.high) if isinstance(interval, Interval) else (None, None)
-        bounds = f"{low:+.1f} to {high:+.1f}" if known else str(interval)
+        bounds = f"{low:+.1f} to {high:+.1f}" if has_interval else str(interval)
         delta = comparison.difference.delta
-        label = f"{points(delta)} ({bounds if known else 'no interval'})"
+        label = f"{points(delta)} ({bounds if has_interval else 'no interval'})"
         # 4 is the colour of a difference, which belongs to neither side.
         rows.append(IntervalRow(name=name, marks=[Mark(value=100 * delta, low=low, high=high, color=4, label=label)]))
         table.append([name, points(delta), bounds])
@@ -78,9 +78,9 @@ def _runs(a: Sequence[Path], b: Sequence[Path], comparison: SeedsComparison) -> 
     for side, (letter, paths) in zip((comparison.a, comparison.b), (("A", a), ("B", b)), strict=True):
         for name, path in zip(side.names, paths, strict=True):
             cell = find_unit(path).summary["scorecard"]["overall"]
-            known = isinstance(cell["ci_low"], int | float)
-            low, high = (100 * cell["ci_low"], 100 * cell["ci_high"]) if known else (None, None)
-            bounds = f"{low:.1f} to {high:.1f}" if known else "no interval"
+            has_interval = isinstance(cell["ci_low"], int | float)
+            low, high = (100 * cell["ci_low"], 100 * cell["ci_high"]) if has_interval else (None, None)
+            bounds = f"{low:.1f} to {high:.1f}" if has_interval else "no interval"
             rows.append(IntervalRow(name=f"{letter}: {name}", marks=[
                 Mark(value=100 * cell["mean"], low=low, high=high, color="AB".index(letter),
                      label=f"{percent(cell['mean'])} ({bounds})")]))

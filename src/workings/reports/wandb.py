@@ -43,13 +43,13 @@ def write_offline(path: Path, out: Path, project: str, *, weights: bool = False)
                            pip_install("wandb")) from error
     out.mkdir(parents=True, exist_ok=True)
     # The names of its settings change between versions, and an unknown one is an error.
-    known = wandb.Settings.model_fields
+    setting_names = wandb.Settings.model_fields
     try:
         logged = wandb.init(
             mode="offline", dir=str(out), project=project, name=path.resolve().name, config=dict(settings(path)),
             # `create_new`, because wandb would otherwise go on with a run that this process has open.
             notes=f"root digest {run.root}", job_type="train", reinit="create_new",
-            settings=wandb.Settings(**{name: value for name, value in QUIET_SETTINGS.items() if name in known}))
+            settings=wandb.Settings(**{name: value for name, value in QUIET_SETTINGS.items() if name in setting_names}))
         for line in run.metrics():
             logged.log(dict(numbers(line)), step=line["step"])
         logged.summary.update(tags(run) | dict(scores(path)))

@@ -21,12 +21,12 @@ CAPTION = ("Items by the first line of their reasoning whose arithmetic does not
 
 def marked(completion: str) -> Markup:
     """A completion as HTML, its first wrong step underlined and with the right value beside it."""
-    place = wrong_place(completion)
-    if place is None:
+    wrong_step = wrong_place(completion)
+    if wrong_step is None:
         return Markup("{}").format(completion)
     return Markup('{}<span class="wrong-step">{}</span>{}{}').format(
-        completion[:place.start], completion[place.start:place.end], right_value(place.expected),
-        completion[place.end:])
+        completion[:wrong_step.start], completion[wrong_step.start:wrong_step.end], right_value(wrong_step.expected),
+        completion[wrong_step.end:])
 
 
 def marked_samples(text: str) -> Markup:

@@ -90,8 +90,8 @@ def units_of(run: Path) -> dict[str, Path]:
     """Evaluations of a run by name; an evaluation that stands alone is its own only one."""
     if (run / EVALUATION_SUMMARY).is_file():
         return {run.name: run}
-    return {place.parent.name: place.parent for place in sorted(run.glob(f"eval/*/{EVALUATION_SUMMARY}"))
-            if not place.parent.name.endswith(PARTIAL_SUFFIX)}
+    return {path.parent.name: path.parent for path in sorted(run.glob(f"eval/*/{EVALUATION_SUMMARY}"))
+            if not path.parent.name.endswith(PARTIAL_SUFFIX)}
 
 
 def unit_path(run: Path, name: str) -> tuple[str, Path]:
@@ -151,11 +151,11 @@ def search(folder: Folder, run: Path, *, unit: str = "", text: str = "", result:
     name, path = unit_path(run, unit)
     rows = read_answers(folder, path)
     has_step = step_filter(folder, path, wrong_step)
-    wanted = text.casefold()
+    folded_text = text.casefold()
     matches = [row for row in rows
                   if (not section or row.section == section) and (not rule or row.rule == rule)
                   and (not result or _result(row) == result) and has_step(row)
-                  and (not wanted or any(wanted in value.casefold() for value in
+                  and (not folded_text or any(folded_text in value.casefold() for value in
                                          (row.id, row.prompt, row.completion, row.gold, row.extracted)))]
     # Rounded up, and one empty page where nothing was found, so that page 1 exists always.
     pages = max(1, -(-len(matches) // ITEMS_A_PAGE))
@@ -181,8 +181,8 @@ def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], boo
         raise RequestError(f"first wrong step: {step}", f"one of {', '.join(STEP_FILTERS)}")
     kinds = folder.worked_out.get(unit / PREDICTIONS, lambda: {
         (row.id, row.sample): _kind(row) for row in read_answers(folder, unit)})
-    wanted = WRONG_STEP_KINDS if step == ANY_STEP else (step,)
-    return lambda row: kinds.get((row.id, row.sample)) in wanted
+    wanted_kinds = WRONG_STEP_KINDS if step == ANY_STEP else (step,)
+    return lambda row: kinds.get((row.id, row.sample)) in wanted_kinds
 
 
 def _kind(row: Answer) -> str:

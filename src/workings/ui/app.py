@@ -51,8 +51,8 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
     def problem(request: Request, status: int, given: str, expected: str = "", try_next: str = "") -> Response:
         # A program that asked for JSON gets its error as JSON too.
         if request.url.path.startswith("/api/"):
-            said = {"error": given, "expected": expected, "try": try_next}
-            return JSONResponse({key: text for key, text in said.items() if text}, status_code=status)
+            body = {"error": given, "expected": expected, "try": try_next}
+            return JSONResponse({key: text for key, text in body.items() if text}, status_code=status)
         return site.html("problem.html.jinja", status, given=given, expected=expected, try_next=try_next)
 
     @app.exception_handler(RequestError)

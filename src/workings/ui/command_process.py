@@ -32,8 +32,8 @@ def ask(words: list[str], cwd: Path) -> dict[str, Any]:
         value = json.loads(last)
     except ValueError:
         # The end of it: a command says its reason last.
-        said = done.stderr.strip() or f"exit code {done.returncode}"
-        raise RequestError(f"workings {' '.join(words)}", "an answer; it said: " + said[-1500:]) from None
+        error_text = done.stderr.strip() or f"exit code {done.returncode}"
+        raise RequestError(f"workings {' '.join(words)}", "an answer; it said: " + error_text[-1500:]) from None
     if not isinstance(value, dict):
         raise RequestError(f"workings {' '.join(words)}", "a JSON object as its answer")
     return value

@@ -49,21 +49,21 @@ class ComparisonCache:
         """An evaluation's items by their first wrong step."""
         return self._breaks.get(evaluation.path / PREDICTIONS, lambda: count_first_wrong_steps(evaluation))
 
-    def _remembered(self, kept: dict[Stamp, T], stamp: Stamp, make: Callable[[], T]) -> T:
+    def _remembered(self, cache: dict[Stamp, T], stamp: Stamp, make: Callable[[], T]) -> T:
         with self._lock:
-            if stamp in kept:
-                kept[stamp] = kept.pop(stamp)  # the newest stands last
-                return kept[stamp]
+            if stamp in cache:
+                cache[stamp] = cache.pop(stamp)  # the newest stands last
+                return cache[stamp]
         # Outside the lock: a comparison of many items takes a while, and other pages should not wait for it.
-        made = make()
+        value = make()
         with self._lock:
-            kept[stamp] = made
+            cache[stamp] = value
             # A dict keeps the order of insertion, so the first ones are those that nobody asked for the longest.
-            for old in list(kept)[:-1]:
-                if len(kept) <= MAX_PAIRS_KEPT and sum(map(_file_bytes, kept)) <= MAX_BYTES_KEPT:
+            for old in list(cache)[:-1]:
+                if len(cache) <= MAX_PAIRS_KEPT and sum(map(_file_bytes, cache)) <= MAX_BYTES_KEPT:
                     break
-                del kept[old]
-        return made
+                del cache[old]
+        return value
 
 
 def _file_bytes(stamp: Stamp) -> int:

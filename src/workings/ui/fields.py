@@ -34,7 +34,7 @@ def recipe_fields(recipe: str) -> dict[str, list[RecipeField]]:
 def _field(key: str, value: Any) -> RecipeField:
     *place, name = key.split(".")
     fields = [section.model_fields[name] for section in section_at(place) if name in section.model_fields]
-    choices = list(dict.fromkeys(str(each) for field in fields for each in _literals(field.annotation)))
+    choices = list(dict.fromkeys(str(literal) for field in fields for literal in _literals(field.annotation)))
     if isinstance(value, bool):
         choices = ["true", "false"]
     text = str(value).lower() if isinstance(value, bool) else str(value)

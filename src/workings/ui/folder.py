@@ -55,9 +55,9 @@ class Folder:
         Raises:
             RequestError: there is no such run, or the name leads out of the folder.
         """
-        for each in (name, name + PARTIAL_SUFFIX, name.removesuffix(PARTIAL_SUFFIX)):
-            if _is_unit(place := self.inside(each)):
-                return place
+        for file_name in (name, name + PARTIAL_SUFFIX, name.removesuffix(PARTIAL_SUFFIX)):
+            if _is_unit(run := self.inside(file_name)):
+                return run
         raise RequestError(f"run {name}", "a run of this folder", "look at the list of runs")
 
     def inside(self, name: str) -> Path:
@@ -66,10 +66,10 @@ class Folder:
         if "\0" in name:
             raise RequestError("a path with a NUL in it", "a path inside the folder of this page", "")
         # Resolved first: `..` and links are gone then, and the comparison cannot be deceived by either.
-        place = (self.root / name).resolve()
-        if not place.is_relative_to(self.root.resolve()):
+        path = (self.root / name).resolve()
+        if not path.is_relative_to(self.root.resolve()):
             raise RequestError(f"path {name}", "a path inside the folder of this page", "")
-        return place
+        return path
 
     def name(self, run: Path) -> str:
         """A run's name: its path below the folder, as it will be when it is sealed; `.` is the folder itself."""
@@ -118,8 +118,8 @@ class Folder:
         tail = self.tail(run / METRICS)
         lines = _metrics(tail)
         with self._growing:
-            kept = self._columns.get(run)
-        before = kept[1] if kept is not None and kept[0] is tail and kept[1].count <= len(lines) else Columns()
+            cached = self._columns.get(run)
+        before = cached[1] if cached is not None and cached[0] is tail and cached[1].count <= len(lines) else Columns()
         # Of two threads that read on at once the last one is kept; what it lacks is read again.
         columns = before.grown(lines)
         with self._growing:
@@ -144,7 +144,7 @@ class Folder:
                 if taken <= memory_limit():
                     break
                 taken -= self._tails.pop(old.path).bytes
-                self._columns = {run: kept for run, kept in self._columns.items() if kept[0] is not old}
+                self._columns = {run: columns for run, columns in self._columns.items() if columns[0] is not old}
 
     def state(self, run: Path) -> str:
         """`running`, `complete`, `interrupted`, `failed`, or `stopped`: not sealed, and nobody writes it."""
@@ -171,21 +171,21 @@ def _find(folder: Path, depth: int) -> Iterator[Path]:
             yield from _find(Path(entry.path), depth - 1)
 
 
-def _is_unit(place: Path) -> bool:
+def _is_unit(path: Path) -> bool:
     # An unfinished run has no manifest yet; its resolved recipe is the first thing that it writes.
-    names = (MANIFEST, EVALUATION_SUMMARY) if not place.name.endswith(PARTIAL_SUFFIX) else (CONFIG,)
-    return any((place / name).is_file() for name in names)
+    names = (MANIFEST, EVALUATION_SUMMARY) if not path.name.endswith(PARTIAL_SUFFIX) else (CONFIG,)
+    return any((path / name).is_file() for name in names)
 
 
 def _metrics(tail: Tail) -> list[dict[str, Any]]:
     lines = tail.lines()
     # One value for both, so that no other thread puts its own count beside these lines.
-    seen, kept = tail.derived or (0, [])
+    seen, metrics = tail.derived or (0, [])
     if seen != len(lines):
         # A new list: another thread may be reading the one before.
-        kept = [*kept, *(line for line in lines[seen:] if _is_metric(line))]
-        tail.derived = len(lines), kept
-    rows: list[dict[str, Any]] = kept
+        metrics = [*metrics, *(line for line in lines[seen:] if _is_metric(line))]
+        tail.derived = len(lines), metrics
+    rows: list[dict[str, Any]] = metrics
     return rows
 
 

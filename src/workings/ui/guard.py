@@ -69,8 +69,8 @@ class Guard:
         if scope["method"] in ("GET", "HEAD") and self._is_token(query.get("token", "")):
             # The token leaves the address at once: it would stay in the history, in bookmarks and in screenshots.
             rest = urlencode([(key, value) for key, value in query.multi_items() if key != "token"])
-            place = "/" + scope["path"].lstrip("/\\")  # never another host's name
-            answer = RedirectResponse(place + (f"?{rest}" if rest else ""), 303)
+            path = "/" + scope["path"].lstrip("/\\")  # never another host's name
+            answer = RedirectResponse(path + (f"?{rest}" if rest else ""), 303)
             # Strict: a link on another site opens the page without the cookie, so it cannot act in the person's name.
             answer.set_cookie(self.cookie, self.token, httponly=True, samesite="strict", path="/")
             return answer

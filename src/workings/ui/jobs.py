@@ -73,10 +73,10 @@ class Jobs:
             "verb": verb, "arguments": arguments, "argv": [*PROGRAM, *words], "cwd": str(self.cwd),
             "command": shlex.join(["workings", *verb.split(), *arguments]), "started_at": now(),
             "subject": subject, "stamp": stamp})
-        with (folder / "child.txt").open("wb") as said:
+        with (folder / "child.txt").open("wb") as output:
             # In a session of its own: Ctrl-C in the page's terminal goes to the page's group of processes only.
             child = subprocess.Popen([sys.executable, "-m", "workings.ui.job_child", str(folder)], cwd=self.cwd,
-                                     stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
+                                     stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
         threading.Thread(target=child.wait, daemon=True).start()  # so that an ended child leaves no zombie
         return self.get(identity)
 
@@ -100,8 +100,8 @@ class Jobs:
     def about(self, verb: str, subject: str, limit: int) -> list[Job]:
         """The newest jobs of one command about a run, among the newest 200 jobs."""
         # What a command is about stands in a small file; its output, which is not small, is read of the found ones.
-        told = ((name, json.loads((self.place / name / "job.json").read_bytes())) for name in self._names(200))
-        names = (name for name, job in told if job["verb"] == verb and job["subject"] == subject)
+        jobs = ((name, json.loads((self.place / name / "job.json").read_bytes())) for name in self._names(200))
+        names = (name for name, job in jobs if job["verb"] == verb and job["subject"] == subject)
         return [self.get(name) for name in islice(names, limit)]
 
     def _names(self, limit: int) -> list[str]:
@@ -123,17 +123,17 @@ class Jobs:
         folder = self._folder(identity)
         return self._state(folder, _ended(folder)) == "running"
 
-    def lines(self, identity: str, place: int) -> Iterator[tuple[int, bytes]]:
+    def lines(self, identity: str, offset: int) -> Iterator[tuple[int, bytes]]:
         """Whole lines of its standard output from a place on, each behind the place (in bytes) where it ends."""
         path = self._folder(identity) / "stdout.txt"
         if not path.is_file():
             return
         with path.open("rb") as file:
-            file.seek(place)
+            file.seek(offset)
             for line in file:
-                place += len(line)
+                offset += len(line)
                 if line.endswith(b"\n"):  # else it is still being written
-                    yield place, line
+                    yield offset, line
 
     def stop(self, identity: str) -> Job:
         """Ask a command to stop, as Ctrl-C would. Raises `RequestError` where it does not run."""

@@ -59,12 +59,12 @@ class LabelStore:
             StorageError: it cannot be written.
         """
         with self._writing:
-            known = self._read()
+            labels = self._read()
             if label == Label():
-                known.pop(run, None)
+                labels.pop(run, None)
             else:
-                known[run] = label
-            atomic.write_text(self.path, _Labels(runs=dict(sorted(known.items()))).model_dump_json(indent=1) + "\n")
+                labels[run] = label
+            atomic.write_text(self.path, _Labels(runs=dict(sorted(labels.items()))).model_dump_json(indent=1) + "\n")
 
     def _read(self) -> dict[str, Label]:
         if not self.path.exists():

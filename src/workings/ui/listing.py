@@ -101,7 +101,7 @@ def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str,
     rows = [run_row(folder, path, verified) for path in folder.runs()]
     names = {row.name for row in rows}
     _find_bases(folder, rows)
-    rows += [begun_row(name, told) for name, told in phases.items() if name not in names]
+    rows += [begun_row(name, phase) for name, phase in phases.items() if name not in names]
     for row in rows:
         tell(row, phases.get(row.name), labels.get(row.name))
         # Under this name a sealed run is kept that `--resume` went on from.
@@ -127,35 +127,35 @@ def _find_bases(folder: Folder, rows: list[RunRow]) -> None:
 
 def _began_with(folder: Folder, row: RunRow) -> str:
     """Identity of the weights of an evaluated base, or of those that a sealed run began with; empty: not known."""
-    place = folder.inside(row.name)
+    run = folder.inside(row.name)
     try:
         if row.kind == "evaluation":
-            model = folder.object(place / EVALUATION_CONFIG)["model"]
+            model = folder.object(run / EVALUATION_CONFIG)["model"]
             # Step 0: the model that training begins with.
             if model.get("step") != 0:
                 return ""
             # As one text with sorted keys, by which two records can be compared whatever their order.
             return json.dumps(model["weights"] if "weights" in model else [model["shape"], model["seed"]],
                               sort_keys=True)
-        manifest = folder.object(place / MANIFEST)
+        manifest = folder.object(run / MANIFEST)
         digests = manifest["weight_digests"]
-        return json.dumps([folder.object(place / MODEL_SHAPE), manifest["seed"]] if is_absent(digests) else digests,
+        return json.dumps([folder.object(run / MODEL_SHAPE), manifest["seed"]] if is_absent(digests) else digests,
                           sort_keys=True)
     # Not sealed yet, or a record of another form: its own row says so.
     except (RecordError, KeyError, TypeError, AttributeError):
         return ""
 
 
-def begun_row(name: str, told: Phase) -> RunRow:
+def begun_row(name: str, phase: Phase) -> RunRow:
     """The row of a run whose directory is not there yet."""
-    return RunRow(name=name, kind="run", state="running", recipe=told.recipe, planned_steps=told.steps,
-                  started_at=told.began_at, phase=told.doing, begun=True)
+    return RunRow(name=name, kind="run", state="running", recipe=phase.recipe, planned_steps=phase.steps,
+                  started_at=phase.began_at, phase=phase.doing, begun=True)
 
 
-def tell(row: RunRow, told: Phase | None, label: Label | None) -> None:
+def tell(row: RunRow, phase: Phase | None, label: Label | None) -> None:
     """Add to a row what its files do not hold."""
-    if told is not None:
-        row.phase = told.doing
+    if phase is not None:
+        row.phase = phase.doing
     if label is not None:
         row.tags, row.hidden = label.tags, label.hidden
 
@@ -237,9 +237,9 @@ def _accuracy(folder: Folder, unit: Path) -> Accuracy:
     cell = folder.object(unit / EVALUATION_SUMMARY)["scorecard"]["overall"]
     low, high = cell["ci_low"], cell["ci_high"]
     # Where too few items allow no interval, its ends say why instead of being numbers.
-    known = isinstance(low, int | float) and isinstance(high, int | float)
+    has_interval = isinstance(low, int | float) and isinstance(high, int | float)
     return Accuracy(unit=unit.name, mean=float(cell["mean"]), n=int(cell["n"]),
-                    low=float(low) if known else None, high=float(high) if known else None)
+                    low=float(low) if has_interval else None, high=float(high) if has_interval else None)
 
 
 def dtypes_text(dtypes: dict[str, Any]) -> str:
@@ -250,5 +250,5 @@ def dtypes_text(dtypes: dict[str, Any]) -> str:
 
 
 def _state(text: str) -> State:
-    known: tuple[State, ...] = ("running", "complete", "interrupted", "failed", "stopped")
-    return next((state for state in known if state == text), "unreadable")
+    states: tuple[State, ...] = ("running", "complete", "interrupted", "failed", "stopped")
+    return next((state for state in states if state == text), "unreadable")

@@ -80,19 +80,20 @@ def machine_use(folder: Folder, run: Path) -> MachineCurves:
 
 def drawn(figure: MachineFigure) -> Drawn | None:
     """The figure, with its numbers as a table; None with less than two places."""
-    curves = [each for each in figure.curves if len(each.minutes) > 1]
+    curves = [curve for curve in figure.curves if len(curve.minutes) > 1]
     if not curves:
         return None
-    said = "; ".join(f"{each.name + ': ' if each.name else ''}{min(each.values):.3g} to {max(each.values):.3g}"
-                     for each in curves)
-    lines = [Curve(name=each.name, points=list(zip(each.minutes, each.values, strict=True)), color=number % _COLORS)
-             for number, each in enumerate(curves)]
-    chart = LineChart(title=figure.title, description=f"{figure.unit}: {said}", curves=lines, x_label="minutes",
+    alt = "; ".join(f"{curve.name + ': ' if curve.name else ''}{min(curve.values):.3g} to {max(curve.values):.3g}"
+                     for curve in curves)
+    lines = [Curve(name=curve.name, points=list(zip(curve.minutes, curve.values, strict=True)), color=number % _COLORS)
+             for number, curve in enumerate(curves)]
+    chart = LineChart(title=figure.title, description=f"{figure.unit}: {alt}", curves=lines, x_label="minutes",
                       y_label=figure.unit, zero=True)
-    table = steps_table(figure.title, [each.name or figure.unit for each in curves], [each.points for each in lines],
+    table = steps_table(figure.title, [curve.name or figure.unit for curve in curves],
+                        [curve.points for curve in lines],
                         ".1f")
     return Drawn(wide=draw_line_chart(chart, HALF_WIDE, 220), narrow=draw_line_chart(chart, NARROW, 220),
-                 key=[key_entry(each.name, each.color, "line") for each in lines if each.name],
+                 key=[key_entry(curve.name, curve.color, "line") for curve in lines if curve.name],
                  table=replace(table, heads=["Minute", *table.heads[1:]]))
 
 

@@ -28,7 +28,8 @@ def memory_bar(memory: DeviceMemory) -> Markup | None:
 
 def part_number(name: str) -> int:
     """Number of a part's colour, the same in every figure and table."""
-    return next((number for number, known in enumerate(PART_GROUPS) if name.startswith(known)), len(PART_GROUPS))
+    return next((number for number, beginnings in enumerate(PART_GROUPS) if name.startswith(beginnings)),
+                len(PART_GROUPS))
 
 
 def in_both_widths(draw: Callable[[int], Markup]) -> Markup:
@@ -52,7 +53,7 @@ def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: 
     # A plan that does not fit is longer than the limit, and its bar has to stay in the picture; the rest is a margin.
     top = (longest_bar if far else max(limit, longest_bar)) * 1.04
     scale = (width - 2 * LEFT) / top
-    rows, said = [], []
+    rows, descriptions = [], []
     for index, (name, parts) in enumerate(bars):
         # Sizes are in units of the view box; a browser scales the whole, text included, to the width of the page.
         y, x = index * (HEIGHT + 24) + 18, float(LEFT)
@@ -65,7 +66,7 @@ def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: 
                                "{text}</title></rect>").format(n=part_number(part), x=x, y=y, w=size * scale,
                                                                h=HEIGHT - 8, text=f"{part}: {byte_text(size)}"))
             x += size * scale
-        said.append(f"{name} {byte_text(total)}")
+        descriptions.append(f"{name} {byte_text(total)}")
     height = len(bars) * (HEIGHT + 24) + 18
     at = width - LEFT if far else LEFT + limit * scale
     if not far:
@@ -75,7 +76,7 @@ def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: 
     rows.append(Markup('<text class="tick" x="{x:.1f}" y="{t}" text-anchor="end">{text}</text>').format(
         x=at, t=height - 3, text=said_of_limit))
     return Markup('<svg viewBox="0 0 {w} {h}" role="img" aria-label="{label}" class="chart">{content}</svg>').format(
-        w=width, h=height, label="Memory a device: " + "; ".join(said) + f"; limit {byte_text(limit)}",
+        w=width, h=height, label="Memory a device: " + "; ".join(descriptions) + f"; limit {byte_text(limit)}",
         content=Markup("").join(rows))
 
 

@@ -69,23 +69,24 @@ def pairs_page(reader: PairReader, run: Path, name: str, *, ranked: Ranked, name
     chosen_rows = [row for row in rows if named.casefold() in row.id.casefold()]
     if ranked != "data":
         # Those that nobody asked about stand last either way.
-        known = sorted((row for row in chosen_rows if row.chosen is not None), key=lambda row: row.margin)
-        chosen_rows = (known if ranked == "least" else known[::-1]) + [row for row in chosen_rows if row.chosen is None]
+        sorted_rows = sorted((row for row in chosen_rows if row.chosen is not None), key=lambda row: row.margin)
+        chosen_rows = (sorted_rows if ranked == "least" else sorted_rows[::-1]) + [row for row in chosen_rows
+                                                                                   if row.chosen is None]
     shown, pages = paged(chosen_rows, page, PAIRS_A_PAGE)
-    asked = [row for row in rows if row.chosen is not None]
-    return PairsPage(run=name, total=len(rows), asked=len(asked), found=len(chosen_rows), page=page, pages=pages,
-                     chosen_likelier=sum(row.margin > 0 for row in asked), rows=list(shown))
+    scored_rows = [row for row in rows if row.chosen is not None]
+    return PairsPage(run=name, total=len(rows), asked=len(scored_rows), found=len(chosen_rows), page=page, pages=pages,
+                     chosen_likelier=sum(row.margin > 0 for row in scored_rows), rows=list(shown))
 
 
 def _read(run: Path) -> list[PairRow]:
     try:
-        said = {str(line["id"]): float(line["log_prob"]) for line in _lines(run / REFERENCE_LOG_PROBS)}
-        kept = [line for line in _lines(run / ROWS) if line["status"] == "kept"]
+        log_probs = {str(line["id"]): float(line["log_prob"]) for line in _lines(run / REFERENCE_LOG_PROBS)}
+        kept_lines = [line for line in _lines(run / ROWS) if line["status"] == "kept"]
         # Neighbours in the index; of a pair that was dropped neither row is among the kept ones.
-        pairs = zip(kept[::2], kept[1::2], strict=True)
+        pairs = zip(kept_lines[::2], kept_lines[1::2], strict=True)
         return [PairRow(id=str(chosen["id"]).removesuffix("/chosen"), chosen_tokens=chosen["supervised_tokens"],
-                        rejected_tokens=rejected["supervised_tokens"], chosen=said.get(chosen["id"]),
-                        rejected=said.get(rejected["id"])) for chosen, rejected in pairs]
+                        rejected_tokens=rejected["supervised_tokens"], chosen=log_probs.get(chosen["id"]),
+                        rejected=log_probs.get(rejected["id"])) for chosen, rejected in pairs]
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise RecordError(f"these pairs cannot be read: {type(error).__name__}") from error
 

@@ -79,7 +79,7 @@ def _replay(name: str, facts: dict[str, Any]) -> Replay:
             step=line["step"], recorded_loss=_number(line["recorded"]["loss"]),
             replayed_loss=_number(line["replayed"]["loss"]), loss_difference=differences["loss"],
             grad_norm_difference=differences["grad_norm"]))
-    weights, asked = facts["weights"], facts["predictions"]
+    weights, predictions = facts["weights"], facts["predictions"]
     return Replay(
         name=name, verdict=str(facts["verdict"]), sentence=str(facts["sentence"]), mode=str(facts["mode"]),
         loss_tolerance=facts["tolerance"]["loss"], steps=steps,
@@ -89,8 +89,8 @@ def _replay(name: str, facts: dict[str, Any]) -> Replay:
         weights=str(weights["absent"]) if "absent" in weights else
         f"{weights['files_identical']} of {weights['files']} files identical after step {weights['step']}, largest "
         f"relative difference {weights['largest_difference']:.2g}",
-        completions=str(asked["absent"]) if "absent" in asked else
-        f"{asked['same']} of {asked['asked']} are the recorded text")
+        completions=str(predictions["absent"]) if "absent" in predictions else
+        f"{predictions['same']} of {predictions['asked']} are the recorded text")
 
 
 def _number(value: Any) -> float:
@@ -125,9 +125,9 @@ def drawn(replay: Replay) -> ReplayFigure | None:
 
 
 def _figure(title: str, unit: str, curves: Sequence[Curve], *, log: bool = False, table: Table | None = None) -> Drawn:
-    said = "; ".join(f"{curve.name}: {curve.points[0][1]:.4g} at step {curve.points[0][0]:g}, "
+    description = "; ".join(f"{curve.name}: {curve.points[0][1]:.4g} at step {curve.points[0][0]:g}, "
                      f"{curve.points[-1][1]:.4g} at step {curve.points[-1][0]:g}" for curve in curves)
-    chart = LineChart(title=title, description=said, curves=curves, x_label="step", y_label=unit, log=log)
+    chart = LineChart(title=title, description=description, curves=curves, x_label="step", y_label=unit, log=log)
     rows = [[curve.name, f"{min(y for _, y in curve.points):.2g}", f"{max(y for _, y in curve.points):.2g}"]
             for curve in curves]
     return Drawn(wide=draw_line_chart(chart, WIDE, 260), narrow=draw_line_chart(chart, NARROW, 240),

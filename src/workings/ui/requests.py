@@ -73,7 +73,7 @@ def override_words(text: str) -> list[str]:
 
 def target_names(chosen: Sequence[str]) -> list[str]:
     """Targets of the catalog. Raises `RequestError` for another one, or none."""
-    known = targets()
-    if not chosen or (wrong := [name for name in chosen if name not in known]):
+    catalog = targets()
+    if not chosen or (wrong := [name for name in chosen if name not in catalog]):
         raise RequestError(f"target {wrong[0] if chosen else '(none)'}", "targets of the catalog", "v5e-8")
     return list(chosen)

@@ -48,16 +48,18 @@ class RolloutReader:
 
     def tokenizer(self, run: Path) -> Tokenizer:
         """The run's own. Raises `RequestError`."""
-        place = run / TOKENIZER
-        return self._tokenizers.get(place / "tokenizer.json", lambda: Tokenizer.load(place))
+        path = run / TOKENIZER
+        return self._tokenizers.get(path / "tokenizer.json", lambda: Tokenizer.load(path))
 
 
 def _divergences(rollout: Rollout) -> Divergences:
     # A run with rewards may have recorded what a frozen model says, too, which nobody learned from alone.
     if not rollout.reference_log_probs or rollout.groups[0].is_rewarded:
         return {}
-    return {(prompt.item.id, sample.seed): float(np.mean(np.asarray(sample.completion.log_probs, np.float64) - said))
-            for (prompt, sample), said in zip(rollout.trained_samples, rollout.reference_log_probs, strict=True)}
+    return {(prompt.item.id, sample.seed): float(np.mean(np.asarray(sample.completion.log_probs,
+                                                                    np.float64) - teacher_log_probs))
+            for (prompt, sample), teacher_log_probs in zip(rollout.trained_samples, rollout.reference_log_probs,
+                                                           strict=True)}
 
 
 def _light(rollout: Rollout) -> Rollout:

@@ -119,8 +119,8 @@ def rollout_page(reader: RolloutReader, run: Path, step: int, *, order: Order, f
         RecordError: the rollout is missing or damaged.
         RequestError: a page that does not exist.
     """
-    rollout, wanted = reader.rollout(run, step), find.casefold()
-    groups = [group for group in rollout.groups if not wanted or any(wanted in text.casefold() for text in (
+    rollout, folded_text = reader.rollout(run, step), find.casefold()
+    groups = [group for group in rollout.groups if not folded_text or any(folded_text in text.casefold() for text in (
         group.prompt.item.id, group.prompt.item.prompt, group.prompt.item.expected_answer))]
     if order != "drawn":
         divergences = reader.divergences(run, step)
@@ -163,10 +163,10 @@ def prompt_history(reader: RolloutReader, run: Path, prompt: str, *, page: int) 
     return PromptHistory(
         id=prompt, prompt=rows[0].prompt if rows else "", expected=rows[0].expected if rows else "", unread=unread,
         page=page, pages=pages, rows=rows,
-        turns=[PromptTurn(step=step, epoch=each.epoch, learned=each.kept, mean=fmean(each.rewards),
-                          lowest=min(each.rewards), highest=max(each.rewards), tokens=fmean(each.lengths),
-                          count=len(each.rewards))
-               for step, each in turns])
+        turns=[PromptTurn(step=step, epoch=turn.epoch, learned=turn.kept, mean=fmean(turn.rewards),
+                          lowest=min(turn.rewards), highest=max(turn.rewards), tokens=fmean(turn.lengths),
+                          count=len(turn.rewards))
+               for step, turn in turns])
 
 
 def paged(rows: Sequence[T], page: int, size: int) -> tuple[Sequence[T], int]:
@@ -200,12 +200,13 @@ def _writer(reader: RolloutReader, run: Path, most: int) -> Callable[[DrawnGroup
                                       for name, value in sample.rewards.items()],
                                advantage=sample.advantage, divergence=divergence, tokens=len(sample.completion.tokens))
 
-    def group(drawn: DrawnGroup, step: int) -> PageGroup:
-        item, divergences = drawn.prompt.item, reader.divergences(run, step)
+    def group(outline: DrawnGroup, step: int) -> PageGroup:
+        item, divergences = outline.prompt.item, reader.divergences(run, step)
         return PageGroup(id=item.id, prompt=visible(item.prompt), expected=visible(item.expected_answer), step=step,
-                          epoch=drawn.epoch, learned=drawn.kept, equal=drawn.is_rewarded and not drawn.has_spread,
-                          mean=mean_reward(drawn),
+                          epoch=outline.epoch, learned=outline.kept,
+                          equal=outline.is_rewarded and not outline.has_spread,
+                          mean=mean_reward(outline),
                           completions=[completion(sample, divergences.get((item.id, sample.seed)))
-                                       for sample in drawn.samples])
+                                       for sample in outline.samples])
 
     return group

@@ -48,8 +48,8 @@ class Rounds(BaseModel):
     @property
     def last(self) -> str:
         """The run of the last round; empty while there is only the start."""
-        made = [row.run for row in self.rounds if row.name != CONTROL]
-        return made[-1] if len(made) > 1 else ""
+        rounds = [row.run for row in self.rounds if row.name != CONTROL]
+        return rounds[-1] if len(rounds) > 1 else ""
 
     @property
     def page(self) -> RoundsPage:
@@ -70,18 +70,18 @@ class Improvement(BaseModel):
 def improvements(folder: Folder) -> list[Path]:
     """Folders of improvements that have a run, by name."""
     # By their runs, which are found already: no folder is searched a second time.
-    places = {run.parent.parent for run in folder.runs() if run.parent.name == RUNS}
-    return sorted(place for place in places if place.is_relative_to(folder.root) and (place / REQUEST).is_file())
+    folders = {run.parent.parent for run in folder.runs() if run.parent.name == RUNS}
+    return sorted(path for path in folders if path.is_relative_to(folder.root) and (path / REQUEST).is_file())
 
 
 def listed_improvements(folder: Folder) -> list[Improvement]:
     """Each with what came out; one that cannot be read says so, and hides no other."""
     rows = []
-    for place in improvements(folder):
+    for path in improvements(folder):
         try:
-            rows.append(Improvement(name=folder.name(place), sentence=_said(folder, place).get("sentence", "")))
+            rows.append(Improvement(name=folder.name(path), sentence=_said(folder, path).get("sentence", "")))
         except RecordError as error:
-            rows.append(Improvement(name=folder.name(place), sentence="", problem=str(error)))
+            rows.append(Improvement(name=folder.name(path), sentence="", problem=str(error)))
     return rows
 
 
@@ -97,17 +97,17 @@ def read_rounds(site: Site, name: str) -> Rounds:
     if place not in {path.resolve() for path in improvements(folder)}:
         raise RequestError(f"improvement {name}", "a folder that `workings improve --out` wrote",
                            "look at the list of runs")
-    asked, said = folder.object(place / REQUEST), _said(folder, place)
+    request, result = folder.object(place / REQUEST), _said(folder, place)
     # Round 0 is the run that the rounds begin from.
-    runs = [run for number in range(int(asked["rounds"]) + 1) if _evaluated(run := place / RUNS / f"round_{number}")]
+    runs = [run for number in range(int(request["rounds"]) + 1) if _evaluated(run := place / RUNS / f"round_{number}")]
     rounds = [_round(site, "start" if not number else str(number), run, runs[number - 1] if number else None)
               for number, run in enumerate(runs)]
     # Of several the one that the result names: it was made for as many rounds as there are.
-    if _evaluated(control := place / RUNS / Path(said.get("control", CONTROL)).name):
+    if _evaluated(control := place / RUNS / Path(result.get("control", CONTROL)).name):
         rounds.append(_round(site, CONTROL, control, None))
     last = site.compared.get(runs[0], runs[-1]) if len(runs) > 1 else None
-    return Rounds(name=folder.name(place), asked=int(asked["rounds"]), finished=bool(said), rounds=rounds,
-                  sentence=str(said.get("sentence", "")), verdict=last.verdict if last else "")
+    return Rounds(name=folder.name(place), asked=int(request["rounds"]), finished=bool(result), rounds=rounds,
+                  sentence=str(result.get("sentence", "")), verdict=last.verdict if last else "")
 
 
 def rounds_here(site: Site) -> Rounds | None:
@@ -121,9 +121,9 @@ def rounds_here(site: Site) -> Rounds | None:
         return None
 
 
-def _said(folder: Folder, place: Path) -> dict[str, Any]:
+def _said(folder: Folder, path: Path) -> dict[str, Any]:
     """The result as a sentence; empty until it exists."""
-    return folder.object(place / RESULT) if (place / RESULT).is_file() else {}
+    return folder.object(path / RESULT) if (path / RESULT).is_file() else {}
 
 
 def _evaluated(run: Path) -> bool:
@@ -132,7 +132,7 @@ def _evaluated(run: Path) -> bool:
 
 def _round(site: Site, name: str, run: Path, before: Path | None) -> RoundShown:
     folder, overall = site.folder, read_scorecard(run)["overall"]
-    known = isinstance(overall["ci_low"], int | float)
+    has_interval = isinstance(overall["ci_low"], int | float)
     values: dict[str, Any] = {}
     unit = run.parent.parent / SAMPLES / f"for_round_{name}"
     if before is not None:
@@ -140,8 +140,9 @@ def _round(site: Site, name: str, run: Path, before: Path | None) -> RoundShown:
         values["change"] = difference_text(difference, difference.p_value) if difference else ""
     if (unit / SEAL).is_file():
         counts = folder.object(unit / SELECTION)["counts"]
-        drawn = folder.object(run / MANIFEST).get("facts", {}).get(DRAWN_FROM, {})
-        values |= {"samples": folder.name(unit), "learned": sum(drawn.values()),
+        sample_counts = folder.object(run / MANIFEST).get("facts", {}).get(DRAWN_FROM, {})
+        values |= {"samples": folder.name(unit), "learned": sum(sample_counts.values()),
                    **{key: counts[key] for key in ("never", "sometimes", "always")}}
     return RoundShown(name=name, run=folder.name(run), accuracy=overall["mean"],
-                      low=overall["ci_low"] if known else None, high=overall["ci_high"] if known else None, **values)
+                      low=overall["ci_low"] if has_interval else None,
+                      high=overall["ci_high"] if has_interval else None, **values)

@@ -112,14 +112,15 @@ def _outline(unit: Path) -> UnitOutline:
     try:
         config, record = (read_json(unit / name) for name in (EVALUATION_CONFIG, SELECTION))
         origin, selection = SampleOrigin.of(config), Selection(**record["selection"])
-        asked = record["pairs"]
-        rule = None if "absent" in asked else PairRule(rule=asked["rule"], most_per_prompt=asked["most_per_prompt"])
+        pairs_config = record["pairs"]
+        rule = None if "absent" in pairs_config else PairRule(rule=pairs_config["rule"],
+                                                              most_per_prompt=pairs_config["most_per_prompt"])
         outlines: list[tuple[int, str, list[int], int, int]] = []
 
         def noted(file: BinaryIO) -> Iterator[list[Row]]:
             # One pass for both: places are noted while `select` reads on.
-            for place, rows in _prompts(file):
-                outlines.append((place, rows[0]["id"], [row["sample"] for row in rows],
+            for offset, rows in _prompts(file):
+                outlines.append((offset, rows[0]["id"], [row["sample"] for row in rows],
                                     sum(row["score"] == RIGHT for row in rows),
                                     len(make_pairs([rows], rule, origin)) if rule else 0))
                 yield rows
@@ -127,9 +128,9 @@ def _outline(unit: Path) -> UnitOutline:
         with _opened(unit) as file:
             selected = select(noted(file), selection, origin)
     except (OSError, KeyError, TypeError, ValueError, RequestError) as error:
-        said = error.given if isinstance(error, RequestError) else type(error).__name__
-        raise RecordError(f"these samples cannot be read: {said[:160]}") from error
-    reasons = {(one.prompt_id, one.number): one.reason for one in selected.left_out}
+        reason = error.given if isinstance(error, RequestError) else type(error).__name__
+        raise RecordError(f"these samples cannot be read: {reason[:160]}") from error
+    reasons = {(sample.prompt_id, sample.number): sample.reason for sample in selected.left_out}
     prompts = tuple(PromptOutline(id=name, place=place, right=right, pairs=pairs,
                                   fates=tuple(reasons.get((name, number), KEPT_OUTCOME) for number in numbers))
                     for place, name, numbers, right, pairs in outlines)

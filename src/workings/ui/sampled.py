@@ -88,7 +88,7 @@ class Wanted(BaseModel):
     part: int = 1
 
 
-def sampled_page(folder: Folder, reader: SampleReader, unit: Path, wanted: Wanted) -> Sampled:
+def sampled_page(folder: Folder, reader: SampleReader, unit: Path, query: Wanted) -> Sampled:
     """A page of prompts that pass all filters or, with ``question``, a page of that prompt's samples.
 
     A text that is searched for is looked up in every prompt that passes the other filters, which reads all of these.
@@ -106,13 +106,13 @@ def sampled_page(folder: Folder, reader: SampleReader, unit: Path, wanted: Wante
         "rules": rules_text(outline.selection), "counts": outline.counts.to_json(), "agrees": outline.agrees,
         "pair_rule": _pair_text(outline), "pairs": outline.pairs,
         "reasons": {"kept": outline.counts.kept, **dict(sorted(outline.counts.left_out.items()))}}
-    if wanted.question:
-        row, pages = _alone(reader, unit, outline, wanted)
-        return Sampled(**head, found=1, page=wanted.part, pages=pages, rows=[row])
-    passing = list(_passing(reader, unit, outline, wanted))
+    if query.question:
+        row, pages = _alone(reader, unit, outline, query)
+        return Sampled(**head, found=1, page=query.part, pages=pages, rows=[row])
+    passing = list(_passing(reader, unit, outline, query))
     # So many prompts that a page has about as many samples, however many each has.
-    shown, pages = paged(passing, wanted.part, max(1, COMPLETIONS_A_PAGE // max(1, decoding["samples"])))
-    return Sampled(**head, found=len(passing), page=wanted.part, pages=pages,
+    shown, pages = paged(passing, query.part, max(1, COMPLETIONS_A_PAGE // max(1, decoding["samples"])))
+    return Sampled(**head, found=len(passing), page=query.part, pages=pages,
                    rows=[_prompt(reader, unit, outline, prompt, MAX_CHARACTERS_SHOWN) for prompt in shown])
 
 
@@ -149,12 +149,12 @@ def _run_of(folder: Folder, outline: UnitOutline) -> str:
                  and root_digest(run) == root), "")
 
 
-def _passing(reader: SampleReader, unit: Path, outline: UnitOutline, wanted: Wanted) -> Iterator[PromptOutline]:
-    text = wanted.look.casefold()
+def _passing(reader: SampleReader, unit: Path, outline: UnitOutline, query: Wanted) -> Iterator[PromptOutline]:
+    text = query.look.casefold()
     for prompt in outline.prompts:
-        if wanted.solved and prompt.solved != wanted.solved:
+        if query.solved and prompt.solved != query.solved:
             continue
-        if (wanted.fate and wanted.fate not in prompt.fates) or (wanted.paired and not prompt.pairs):
+        if (query.fate and query.fate not in prompt.fates) or (query.paired and not prompt.pairs):
             continue
         # Last, because it alone reads the file.
         if not text or text in prompt.id.casefold() or any(
@@ -163,11 +163,11 @@ def _passing(reader: SampleReader, unit: Path, outline: UnitOutline, wanted: Wan
             yield prompt
 
 
-def _alone(reader: SampleReader, unit: Path, outline: UnitOutline, wanted: Wanted) -> tuple[DrawnPrompt, int]:
-    prompt = next((each for each in outline.prompts if each.id == wanted.question), None)
+def _alone(reader: SampleReader, unit: Path, outline: UnitOutline, query: Wanted) -> tuple[DrawnPrompt, int]:
+    prompt = next((other for other in outline.prompts if other.id == query.question), None)
     if prompt is None:
-        raise RequestError(f"prompt {wanted.question[:80]!r}", "the id of a prompt of these samples", "")
-    shown, pages = paged(range(len(prompt.fates)), wanted.part, COMPLETIONS_A_PAGE)
+        raise RequestError(f"prompt {query.question[:80]!r}", "the id of a prompt of these samples", "")
+    shown, pages = paged(range(len(prompt.fates)), query.part, COMPLETIONS_A_PAGE)
     return _prompt(reader, unit, outline, prompt, CUT_ALONE, range(shown[0], shown[-1] + 1)), pages
 
 

@@ -172,11 +172,11 @@ def _series(values: Values, at: Values, inside: NDArray[np.bool_], span: int, em
     if not len(values):
         return empty
     # Thinned after the range was chosen, so that zooming in shows every step again.
-    kept = kept_places(values, MAX_POINTS)
-    series = empty.model_copy(update={"x": axis[kept].tolist(), "y": values[kept].tolist()})
+    indices = kept_places(values, MAX_POINTS)
+    series = empty.model_copy(update={"x": axis[indices].tolist(), "y": values[indices].tolist()})
     if series.key in SMOOTHED_METRICS and span >= 2:
         # The mean is over all steps and thinned afterwards: over the kept extremes it would be another number.
-        series.smoothed, series.smoothing_steps = moving_mean(values, span)[kept].tolist(), span
+        series.smoothed, series.smoothing_steps = moving_mean(values, span)[indices].tolist(), span
     return series
 
 

@@ -81,8 +81,8 @@ class Site:
     def row(self, run: Path) -> RunRow:
         """One run of the folder."""
         self.take_verdicts()
-        name, kept = self.folder.name(run), self.verified.get(run)
-        row = run_row(self.folder, run, {name: kept} if kept else {})
+        name, verdict = self.folder.name(run), self.verified.get(run)
+        row = run_row(self.folder, run, {name: verdict} if verdict else {})
         tell(row, self.phases().get(name), self.labels.all().get(name))
         return row
 
@@ -92,19 +92,19 @@ class Site:
         Raises:
             RequestError: there is no such run, and none of that name has begun.
         """
-        told = self.phases().get(name)
+        phase = self.phases().get(name)
         try:
             row = run_row(self.folder, self.folder.path(name), {})
         except RequestError:
-            if told is None:
+            if phase is None:
                 raise
-            return begun_row(name, told)
-        tell(row, told, None)
+            return begun_row(name, phase)
+        tell(row, phase, None)
         return row
 
     def phases(self) -> dict[str, Phase]:
         """Phases of the runs of the folder that processes of this machine work on, by name."""
-        return {run.relative_to(self.folder.root).as_posix(): told for run, told in read_phases().items()
+        return {run.relative_to(self.folder.root).as_posix(): phase for run, phase in read_phases().items()
                 if run.is_relative_to(self.folder.root)}
 
     def take_verdicts(self) -> None:

@@ -93,7 +93,7 @@ def registered(tabs: Iterable[Tab]) -> dict[str, Tab]:
     for tab in sorted(tabs, key=lambda tab: tab.position):
         if tab.key in by_key:
             raise ValueError(f"two tabs have the key {tab.key!r}")
-        if other := next((key for key, each in by_key.items() if each.position == tab.position), None):
+        if other := next((key for key, other_tab in by_key.items() if other_tab.position == tab.position), None):
             raise ValueError(f"tabs {other!r} and {tab.key!r} have the position {tab.position}")
         # All tabs share the page's address, so one parameter cannot mean two things.
         for name in tab.query.model_fields:

@@ -105,7 +105,7 @@ class VerificationCache:
         """Cached verdicts by run name."""
         if not self.place.is_dir() or not any(self.place.iterdir()):
             return {}
-        return {folder.name(run): kept for run in folder.runs() if (kept := self.get(run)) is not None}
+        return {folder.name(run): verdict for run in folder.runs() if (verdict := self.get(run)) is not None}
 
     def _path(self, run: Path) -> Path | None:
         stamp = self.stamp(run)

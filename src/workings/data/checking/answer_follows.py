@@ -27,9 +27,9 @@ def mentions(steps: Sequence[str], answer: Fraction) -> bool:
 
     Signs do not count: in `12-5=7` the 5 is read with a minus in front of it.
     """
-    wanted = abs(answer)
+    magnitude = abs(answer)
     for value, exact in _numbers(_shown("\n".join(steps)[-MAX_CHARACTERS:])):
-        if wanted in (value, value * 100, value / 100) or (not exact and abs(value - wanted) < 1):
+        if magnitude in (value, value * 100, value / 100) or (not exact and abs(value - magnitude) < 1):
             return True
     return False
 

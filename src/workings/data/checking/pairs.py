@@ -53,9 +53,9 @@ def check_pairs(read: Numbered[PreferencePair], questions: Sequence[Question] = 
     findings: list[DataFinding] = []
     for position, pair in read.entries:
         findings += [DataFinding(kind=kind, record=position, id=pair.id, text=text) for kind, text in _alone(pair)]
-    asked = [question_key(pair) for _, pair in read.entries]
-    findings += _repeated(read.entries, asked)
-    findings += _contradicting(read.entries, asked)
+    question_keys = [question_key(pair) for _, pair in read.entries]
+    findings += _repeated(read.entries, question_keys)
+    findings += _contradicting(read.entries, question_keys)
     findings += find_leaks(read.entries, questions, ngram) if questions else ()
     findings += [DataFinding(kind="length_bias", record=ENTIRE_FILE, id=name, text=text)
                  for text in _length_bias(read.entries)]
@@ -92,16 +92,16 @@ def _within(part: str, text: str) -> bool:
     return bool(joined) and f" {joined} " in f" {' '.join(words(text))} "
 
 
-def _repeated(pairs: Numbers, asked: Keys) -> Iterator[DataFinding]:
+def _repeated(pairs: Numbers, question_keys: Keys) -> Iterator[DataFinding]:
     seen: dict[tuple[object, ...], str] = {}
-    for (position, pair), question in zip(pairs, asked, strict=True):
+    for (position, pair), question in zip(pairs, question_keys, strict=True):
         earlier = seen.setdefault((question, pair.chosen, pair.rejected), pair.id)
         if earlier != pair.id:
             yield DataFinding(kind="repeated_pair", record=position, id=pair.id,
                               text=f"like {earlier}: {excerpt(pair.prompt)}")
 
 
-def _contradicting(pairs: Numbers, asked: Keys) -> Iterator[DataFinding]:
+def _contradicting(pairs: Numbers, question_keys: Keys) -> Iterator[DataFinding]:
     """Pairs of one question that go round: A before B and B before A, or with more completions between them.
 
     A completion that is chosen in one pair and rejected in another one is none by itself: so a ranking looks.
@@ -113,7 +113,8 @@ def _contradicting(pairs: Numbers, asked: Keys) -> Iterator[DataFinding]:
     numbers: dict[tuple[object, ...], int] = {}
     # One graph of all questions: completions are its nodes, and a pair leads from the chosen one to the rejected one.
     edges = [[numbers.setdefault((question, _spaceless(text)), len(numbers))
-              for text in (pair.chosen, pair.rejected)] for (_, pair), question in zip(pairs, asked, strict=True)]
+              for text in (pair.chosen, pair.rejected)] for (_, pair), question in zip(pairs, question_keys,
+                                                                                       strict=True)]
     if not edges:
         return
     # [pairs, 2] -> twice [pairs].

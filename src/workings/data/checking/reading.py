@@ -51,18 +51,18 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
     count = 0
     for position, record in enumerate(open_file(path).records(lambda _: None)):
         count += 1
-        place = f"{path.name}:{record.number}"
+        location = f"{path.name}:{record.number}"
         try:
             if isinstance(record, Unreadable):
                 raise ValueError(record.reason)
             entry = from_json(record.value)
         except ValueError as error:
-            findings.append(DataFinding(kind="unreadable", record=position, id=place, text=str(error)))
+            findings.append(DataFinding(kind="unreadable", record=position, id=location, text=str(error)))
             continue
         # From here on findings are about ids, so a second entry of the same id cannot be told apart and is left aside.
         if entry.id in seen:
             findings.append(DataFinding(kind="repeated_id", record=position, id=entry.id,
-                                        text=f"{place} repeats the id of record {seen[entry.id] + 1}"))
+                                        text=f"{location} repeats the id of record {seen[entry.id] + 1}"))
             continue
         seen[entry.id] = position
         entries.append((position, entry))
@@ -81,7 +81,7 @@ def learned_texts(entry: Entry) -> tuple[str, ...]:
 
 def earlier_texts(entry: Entry, role: str) -> tuple[str, ...]:
     """Earlier texts of one side of a trace's conversation, which `data.learn: all` learns; none for a pair."""
-    return tuple(said for speaker, said in entry.history if speaker == role) if isinstance(entry, Trace) else ()
+    return tuple(text for speaker, text in entry.history if speaker == role) if isinstance(entry, Trace) else ()
 
 
 def missing_labels(entry: Entry) -> Iterator[tuple[str, str]]:

@@ -135,8 +135,8 @@ def _contradict(answers: Sequence[str], question: str) -> bool:
 def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
     # Which of several answers is right nobody can tell here: all of them are named.
     if _contradict([final_answer(trace.answer) for _, trace in members], members[0][1].prompt):
-        told = shown([f"{trace.id} says {trace.answer}" for _, trace in members])
-        return [DataFinding(kind="conflict", record=position, id=trace.id, text=f"{excerpt(trace.prompt)}: {told}")
+        answers = shown([f"{trace.id} says {trace.answer}" for _, trace in members])
+        return [DataFinding(kind="conflict", record=position, id=trace.id, text=f"{excerpt(trace.prompt)}: {answers}")
                 for position, trace in members]
     findings = []
     prompts: set[str] = set()

@@ -99,24 +99,25 @@ def _judge(pair: Pair, text: str) -> tuple[Verdict, str] | None:
     if pair.sign.kind == "says" and (calculates[1] or not _is_more_than_fraction(left.tokens)):
         return None
     try:
-        given = _values(left)
+        left_values = _values(left)
     except DividesByZero:
         return ("wrong", "undefined") if _claimed(pair, text) else ("not read", "")
     except NotRead:
         return "not read", ""
     try:
-        said = _values(right)
+        right_values = _values(right)
     except NotRead:
         return "not read", ""
     about = pair.sign.kind == "about"
-    if any(_equal(one, other, pair, about) for one in given for other in said):
+    if any(_equal(one, other, pair, about) for one in left_values for other in right_values):
         return "right", ""
     # `2 + 3 = 5 * 2 = 10` is no equation for a mathematician, and every calculation in it is right.
-    if pair.goes_on and calculates[1] and _begins_with(right, given):
+    if pair.goes_on and calculates[1] and _begins_with(right, left_values):
         return "right", ""
-    if not _is_plain(pair, calculates) or _may_be_rounded(given, said, pair, text) or not _claimed(pair, text):
+    if not _is_plain(pair, calculates) or _may_be_rounded(left_values, right_values, pair, text) or not _claimed(pair,
+                                                                                                                 text):
         return "not read", ""
-    computed, shown = (given[0], right) if calculates[0] else (said[0], left)
+    computed, shown = (left_values[0], right) if calculates[0] else (right_values[0], left)
     return "wrong", _spelled(computed, shown)
 
 
@@ -145,20 +146,20 @@ def _last_place(text: str) -> Fraction:
     return Fraction(10) ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
 
 
-def _equal(given: Fraction, said: Fraction, pair: Pair, about: bool) -> bool:
+def _equal(computed: Fraction, written_value: Fraction, pair: Pair, about: bool) -> bool:
     """Whether two values agree within the digits that are shown, rounded or cut off."""
-    gap = abs(given - said)
+    gap = abs(computed - written_value)
     if gap == 0:
         return True
     slack = Fraction(0)
-    for side, value in ((pair.left, given), (pair.right, said)):
+    for side, value in ((pair.left, computed), (pair.right, written_value)):
         single = _number(side.tokens)
         if single is not None:
-            place, written = _last_place(single.text), Fraction(single.text)
-            if place < 1 or about or side.cut_off:
+            last_place, written = _last_place(single.text), Fraction(single.text)
+            if last_place < 1 or about or side.cut_off:
                 # A percent sign or `cents` scales what is shown.
-                slack += place * (abs(value / written) if written else 1)
-            if place <= Fraction(1, 10 ** _PLACES_OF_A_FLOAT):
+                slack += last_place * (abs(value / written) if written else 1)
+            if last_place <= Fraction(1, 10 ** _PLACES_OF_A_FLOAT):
                 slack += abs(value) * Fraction(1, 10 ** (_PLACES_OF_A_FLOAT - 1))
             continue
         for token in side.tokens:
@@ -168,13 +169,13 @@ def _equal(given: Fraction, said: Fraction, pair: Pair, about: bool) -> bool:
     return gap < slack
 
 
-def _begins_with(right: Side, given: Sequence[Fraction]) -> bool:
+def _begins_with(right: Side, left_values: Sequence[Fraction]) -> bool:
     first = right.tokens[0]
     if first.kind != "number":
         return False
-    place = _last_place(first.text)
-    return any(abs(value - Fraction(first.text)) < place if place < 1 else value == Fraction(first.text)
-               for value in given)
+    last_place = _last_place(first.text)
+    return any(abs(value - Fraction(first.text)) < last_place if last_place < 1 else value == Fraction(first.text)
+               for value in left_values)
 
 
 def _is_plain(pair: Pair, calculates: tuple[bool, bool]) -> bool:
@@ -208,12 +209,12 @@ def _is_range(pair: Pair, right_calculates: bool) -> bool:
     return (low < high and (right_calculates or not pair.right.alone)) or (1900 <= low < 2100 and high < 100)
 
 
-def _may_be_rounded(given: Sequence[Fraction], said: Sequence[Fraction], pair: Pair, text: str) -> bool:
+def _may_be_rounded(left_values: Sequence[Fraction], right_values: Sequence[Fraction], pair: Pair, text: str) -> bool:
     """Whether a quotient may stand there without its fraction, because a word around it says so."""
     single = _number(pair.right.tokens)
     if single is None or not any(token.text in "/:" or token.kind == "frac" for token in pair.left.tokens):
         return False
-    near = any(abs(one - other) < 1 for one in given for other in said)
+    near = any(abs(value - other) < 1 for value in left_values for other in right_values)
     return near and bool(words.ROUNDED.search(_before(pair, text) + " " + _after(pair, text)))
 
 
@@ -230,14 +231,14 @@ def _claimed(pair: Pair, text: str) -> bool:
 
 def _before(pair: Pair, text: str) -> str:
     """The sentence up to an equation."""
-    said = text[max(pair.left.start - _CONTEXT, 0):pair.left.start]
-    return re.split(r"\n|[.!?]\s|;\s", said)[-1]
+    text_before = text[max(pair.left.start - _CONTEXT, 0):pair.left.start]
+    return re.split(r"\n|[.!?]\s|;\s", text_before)[-1]
 
 
 def _after(pair: Pair, text: str) -> str:
     """The rest of its sentence, and the beginning of the next one."""
-    said = text[pair.right.end:pair.right.end + _CONTEXT]
-    parts = re.split(r"(?<=[.!?])\s|\n", said, maxsplit=2)
+    text_after = text[pair.right.end:pair.right.end + _CONTEXT]
+    parts = re.split(r"(?<=[.!?])\s|\n", text_after, maxsplit=2)
     return " ".join([parts[0], *(part[:40] for part in parts[1:2])])
 
 

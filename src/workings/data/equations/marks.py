@@ -25,7 +25,7 @@ def mark(tokens: Sequence[Token], text: str) -> list[Token]:
         operand = before is not None and ends_operand(before)
         if token.kind == "break" and operand:
             # A chain goes on where the next line begins with an equals sign.
-            behind = next((place for place in range(at, len(tokens)) if tokens[place].kind != "break"), at)
+            behind = next((index for index in range(at, len(tokens)) if tokens[index].kind != "break"), at)
             if tokens[behind].kind in ("equals", "about"):
                 at = behind
                 continue
@@ -68,8 +68,8 @@ def _word(tokens: Sequence[Token], at: int, expression: list[Token], text: str) 
         # A letter right behind a number is a variable.
         if before.end == token.start and text[token.start] not in "\\¢" and token.text not in words.UNITS_STUCK:
             return 0
-        if (made := _changed(token)) is not None:
-            expression.append(made)
+        if (change := _changed(token)) is not None:
+            expression.append(change)
             return at + 1
         if taken := _operation(tokens, at, expression):
             return taken

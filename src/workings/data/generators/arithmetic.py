@@ -22,12 +22,12 @@ def _digits(number: int) -> list[int]:
 def _added(draw: Draw, words: str) -> Problem:
     a, b = draw.integer(100, 999), draw.integer(100, 999)
     steps, carry, carries = [], 0, 0
-    for place, x, y in zip(_PLACES, _digits(a), _digits(b), strict=True):
+    for place_name, x, y in zip(_PLACES, _digits(a), _digits(b), strict=True):
         total = x + y + carry
         spelled = f"{x}+{y}" + (f"+{carry}" if carry else "")
         carry = total // 10
         carries += carry
-        steps.append(f"{place}: {spelled}={total}, write {total % 10} carry {carry}")
+        steps.append(f"{place_name}: {spelled}={total}, write {total % 10} carry {carry}")
     steps.append(f"{a}+{b}={a + b}")
     # `a+b` and `b+a` are one problem, which must not be trained in one order and asked in the other.
     return Problem(prompt=words.format(a=a, b=b), steps=tuple(steps), answer=str(a + b), key=("add", *sorted((a, b))),
@@ -38,13 +38,13 @@ def _subtracted(draw: Draw, words: str) -> Problem:
     # The larger one first, so that the difference is never negative.
     a, b = sorted((draw.integer(100, 999), draw.integer(100, 999)), reverse=True)
     steps, borrow, borrows = [], 0, 0
-    for place, x, y in zip(_PLACES, _digits(a), _digits(b), strict=True):
+    for place_name, x, y in zip(_PLACES, _digits(a), _digits(b), strict=True):
         top = x - borrow
         taken = f"{x}-{borrow}={top}, " if borrow else ""
         borrow = int(top < y)
         borrows += borrow
         lent = f"borrow 10, {top + 10}-{y}={top + 10 - y}" if borrow else f"{top}-{y}={top - y}"
-        steps.append(f"{place}: {taken}{lent}")
+        steps.append(f"{place_name}: {taken}{lent}")
     steps.append(f"{a}-{b}={a - b}")
     return Problem(prompt=words.format(a=a, b=b), steps=tuple(steps), answer=str(a - b), key=("subtract", a, b),
                    category="subtraction", difficulty=_level(borrows), section=_section(borrows, 0 in _digits(a)))

@@ -43,7 +43,7 @@ def make(kinds: Sequence[str], n_train: int, n_items: int, seed: int) -> tuple[l
     if n_train < 0 or n_items < 0 or n_train + n_items == 0:
         raise RequestError(f"{n_train} traces and {n_items} items", "at least one of either")
     trained = _drawn(kinds, n_train, seed, asked=False)
-    asked = _drawn(kinds, n_items, seed, asked=True)
+    evaluation_problems = _drawn(kinds, n_items, seed, asked=True)
     source = f"workings:{'+'.join(kinds)} version {VERSION} seed {seed}"
     traces = [Trace(id=f"{kind}-{number:06d}", prompt=problem.prompt, steps=problem.steps, answer=problem.answer,
                     section=problem.section, category=f"{kind}/{problem.category}", difficulty=problem.difficulty,
@@ -51,7 +51,7 @@ def make(kinds: Sequence[str], n_train: int, n_items: int, seed: int) -> tuple[l
               for number, (kind, problem) in enumerate(trained)]
     items = [ItemRecord(id=f"{kind}-item-{number:06d}", prompt=problem.prompt, expected_answer=problem.answer,
                         section=problem.section, category=f"{kind}/{problem.category}", difficulty=problem.difficulty)
-             for number, (kind, problem) in enumerate(asked)]
+             for number, (kind, problem) in enumerate(evaluation_problems)]
     return traces, items
 
 

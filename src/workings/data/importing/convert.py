@@ -40,8 +40,8 @@ def converted(parts: TraceParts | PairParts, metadata: dict[str, Any], fallback_
         if strip:
             _take_annotations(own, metadata)
     if parts.history:
-        own["history"] = [{"role": role, "content": said} for role, said in parts.history]
-    record = metadata | own | {name: said for name, said in labels.items() if said}
+        own["history"] = [{"role": role, "content": text} for role, text in parts.history]
+    record = metadata | own | {name: text for name, text in labels.items() if text}
     # One rule for what a trace or a pair is: that of reading it back.
     return pair_from_json(record) if isinstance(parts, PairParts) else trace_from_json(record)
 

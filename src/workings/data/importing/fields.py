@@ -64,14 +64,14 @@ def optional(record: Mapping[str, Any], key: str) -> str:
 
 def one_of(record: Mapping[str, Any], keys: tuple[str, ...]) -> str:
     """The key that the record has; where it has several, their values are equal."""
-    there = [key for key in keys if record.get(key) is not None]
-    if not there:
+    present = [key for key in keys if record.get(key) is not None]
+    if not present:
         raise ValueError(f"{' or '.join(f'`{key}`' for key in keys)} is missing; the record has {keys_of(record)}")
     # Two spellings with different texts: taking either would be a guess about what to train on.
-    if any(record[key] != record[there[0]] for key in there):
+    if any(record[key] != record[present[0]] for key in present):
         what = "answers" if "answer" in keys else "questions"
-        raise ValueError(f"two {what}: {' and '.join(f'`{key}`' for key in there)} differ")
-    return there[0]
+        raise ValueError(f"two {what}: {' and '.join(f'`{key}`' for key in present)} differ")
+    return present[0]
 
 
 def turns(record: Mapping[str, Any], key: str, names: tuple[str, str] = OPENAI) -> list[Turn]:
@@ -94,43 +94,43 @@ def turn_of(turn: object, names: tuple[str, str], where: str) -> Turn:
     if role is None or turn.get("tool_calls"):
         raise ValueError(f"a turn of a tool: role {turn[role_key]!r}; only system, user and assistant are read")
     content = turn.get(text_key)
-    said, thought = _parts(content, where) if isinstance(content, list) else (text(turn, text_key), "")
+    content_text, thought = _parts(content, where) if isinstance(content, list) else (text(turn, text_key), "")
     beside = next((reasoning for key in REASONING_KEYS if (reasoning := optional(turn, key))), "")
     # Two texts, either of which could be what the model thought: taking one would be a guess.
     if thought and beside and lines_of(thought) != lines_of(beside):
         raise ValueError(f"two different reasonings in {where}: a part of its content, and a field beside it")
-    return role, said, lines_of(thought or beside)
+    return role, content_text, lines_of(thought or beside)
 
 
 def _parts(content: Sequence[object], where: str) -> tuple[str, str]:
     """Text and reasoning of a turn's content parts, as multimodal chats and reasoning models write them."""
-    said, thought = "", []
+    content_text, thought = "", []
     for part in content:
         if not isinstance(part, dict):
             raise ValueError(f"a part of the content of {where} must be an object, not {kind_of(part)}")
         kind = part.get("type")
         refuse_media(part, where, kind)
         if kind in _TEXT_PARTS:
-            said += _part_text(part, _TEXT_KEYS)
+            content_text += _part_text(part, _TEXT_KEYS)
         elif kind in _REASONING_PARTS:
             # What is thought behind a text belongs to no place of a trace, whose steps come first.
-            if said.strip():
+            if content_text.strip():
                 raise ValueError(f"reasoning behind a text in {where}: which part is the answer is not clear")
             thought.append(_part_text(part, (*_TEXT_KEYS, *_REASONING_PARTS)))
         else:
             raise ValueError(f"something else than text and reasoning in {where}: a part of type {kind!r}")
-    return said, "\n".join(thought)
+    return content_text, "\n".join(thought)
 
 
 def _part_text(part: Mapping[str, Any], keys: tuple[str, ...]) -> str:
-    there = [key for key in keys if part.get(key) is not None]
-    if not there:
+    present = [key for key in keys if part.get(key) is not None]
+    if not present:
         raise ValueError(f"a part of type {part['type']!r} has no {' or '.join(f'`{key}`' for key in keys)}; it has "
                          f"{keys_of(part)}")
-    if any(part[key] != part[there[0]] for key in there):
-        raise ValueError(f"a part of type {part['type']!r} has two texts: {' and '.join(f'`{key}`' for key in there)} "
+    if any(part[key] != part[present[0]] for key in present):
+        raise ValueError(f"a part of type {part['type']!r} has two texts: {' and '.join(map('`{}`'.format, present))} "
                          "differ")
-    return text(part, there[0])
+    return text(part, present[0])
 
 
 def system_turn(record: Mapping[str, Any]) -> list[Turn]:
@@ -143,10 +143,10 @@ def alpaca_prompt(record: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]
     """Prompt and earlier turns of `instruction`, `input`, `system` and `history` as pairs of texts."""
     extra, pairs = optional(record, "input"), record.get("history") or []
     if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 and
-                                              all(isinstance(said, str) for said in pair) for pair in pairs):
+                                              all(isinstance(turn_text, str) for turn_text in pair) for pair in pairs):
         raise ValueError("`history` must be a list of pairs of texts")
     instruction, system = text(record, "instruction"), optional(record, "system")
-    earlier = [turn for asked, answered in pairs for turn in (("user", asked), ("assistant", answered))]
+    earlier = [turn for question, answered in pairs for turn in (("user", question), ("assistant", answered))]
     return (f"{instruction}\n\n{extra}" if extra.strip() else instruction,
             [*([("system", system)] if system else []), *earlier])
 
@@ -180,4 +180,4 @@ def exchange(conversation: Sequence[Turn]) -> Exchange:
         raise ValueError(f"turns must alternate user, assistant; they are {', '.join(spoken[:12])}")
     *earlier, (_, prompt, _), (_, completion, beside) = conversation
     left_out = sum(bool(thought) for _, _, thought in earlier)
-    return Exchange([(role, said) for role, said, _ in earlier], prompt, completion, beside, left_out)
+    return Exchange([(role, turn_text) for role, turn_text, _ in earlier], prompt, completion, beside, left_out)

@@ -62,8 +62,8 @@ def _prompt_completion(record: Mapping[str, Any]) -> TraceParts:
 
 def _question_answer(record: Mapping[str, Any]) -> TraceParts:
     """A question and one text with its answer, under any of their usual keys."""
-    asked, told = fields.one_of(record, _QUESTIONS), fields.one_of(record, _ANSWERS)
-    return _asked_and_told(record, fields.text(record, asked), told, {asked})
+    question_key, answer_key = fields.one_of(record, _QUESTIONS), fields.one_of(record, _ANSWERS)
+    return _asked_and_told(record, fields.text(record, question_key), answer_key, {question_key})
 
 
 def _alpaca(record: Mapping[str, Any]) -> TraceParts:
@@ -74,14 +74,16 @@ def _alpaca(record: Mapping[str, Any]) -> TraceParts:
 
 def _tagged(record: Mapping[str, Any]) -> TraceParts:
     """A question, and one text with `<think>` or `<reasoning>` and `<answer>` tags."""
-    asked, told = fields.one_of(record, _QUESTIONS), fields.one_of(record, _TAGGED)
-    steps, answer = split_tagged(fields.text(record, told))
-    return TraceParts(prompt=fields.text(record, asked), steps=steps, answer=answer, used=frozenset({asked, told}))
+    question_key, answer_key = fields.one_of(record, _QUESTIONS), fields.one_of(record, _TAGGED)
+    steps, answer = split_tagged(fields.text(record, answer_key))
+    return TraceParts(prompt=fields.text(record, question_key), steps=steps, answer=answer,
+                      used=frozenset({question_key, answer_key}))
 
 
 def _traces(record: Mapping[str, Any]) -> TraceParts:
     """`prompt` or `question`; `steps` as texts or as `{type, content}`; `answer` or `final_answer`; `metadata`."""
-    asked, told = fields.one_of(record, ("prompt", "question")), fields.one_of(record, ("answer", "final_answer"))
+    question_key, answer_key = fields.one_of(record, ("prompt", "question")), fields.one_of(record,
+                                                                                            ("answer", "final_answer"))
     if "steps" not in record:
         raise ValueError(f"`steps` is missing; the record has {fields.keys_of(record)}")
     steps, kinds = _steps(record["steps"])
@@ -90,9 +92,10 @@ def _traces(record: Mapping[str, Any]) -> TraceParts:
         raise ValueError(f"`metadata` must be an object, not {kind_of(own)}")
     earlier = fields.turns(record, "history") if record.get("history") else []
     # Where both spellings of the answer are there they are equal, and the second is no metadata either.
-    used = {asked, told, "steps", "history", "metadata"} | {key for key in ("answer", "final_answer") if key in record}
-    return TraceParts(prompt=fields.text(record, asked), steps=steps, answer=fields.text(record, told),
-                      history=[(role, said) for role, said, _ in earlier],
+    used = {question_key, answer_key, "steps", "history", "metadata"} | {key for key in ("answer", "final_answer")
+                                                                         if key in record}
+    return TraceParts(prompt=fields.text(record, question_key), steps=steps, answer=fields.text(record, answer_key),
+                      history=[(role, turn_text) for role, turn_text, _ in earlier],
                       reasoning_left_out=sum(bool(thought) for _, _, thought in earlier), used=frozenset(used),
                       metadata=own | ({"step_types": kinds} if any(kinds) else {}))
 
@@ -127,13 +130,13 @@ def _steps(steps: object) -> tuple[list[str], list[str]]:
     return texts, kinds
 
 
-def _asked_and_told(record: Mapping[str, Any], prompt: str, told: str, used: AbstractSet[str]) -> TraceParts:
+def _asked_and_told(record: Mapping[str, Any], prompt: str, answer_key: str, used: AbstractSet[str]) -> TraceParts:
     """A prompt, and the text of a key in any notation; reasoning may stand in a field beside it."""
-    said = fields.text(record, told)
+    answer_text = fields.text(record, answer_key)
     # Of a record, unlike of a turn, such a key may say anything (a flag, a level), and is metadata then.
     key = next((key for key in fields.REASONING_KEYS if isinstance(record.get(key), str) and record[key].strip()), "")
-    steps, answer = (lines_of(record[key]), said.strip()) if key else split_any(said)
-    return TraceParts(prompt=prompt, steps=steps, answer=answer, used=frozenset({*used, told, key}))
+    steps, answer = (lines_of(record[key]), answer_text.strip()) if key else split_any(answer_text)
+    return TraceParts(prompt=prompt, steps=steps, answer=answer, used=frozenset({*used, answer_key, key}))
 
 
 def _conversation(conversation: Sequence[Turn], used: set[str]) -> TraceParts:

@@ -34,11 +34,11 @@ def looks_like(record: Mapping[str, Any], but: str = "") -> str:
     return ""
 
 
-def advice(record: Mapping[str, Any], keys: KeyMap, asked: str) -> str:
+def advice(record: Mapping[str, Any], keys: KeyMap, requested_format: str) -> str:
     """The option to type instead, if the first record of a file is not of the requested format."""
     if mended := keys.mended(record):
         return mended
-    if hint := looks_like(keys.renamed(record), asked):
+    if hint := looks_like(keys.renamed(record), requested_format):
         return f"these keys look like format {hint}: --format {hint}"
     return f"--map says what the keys are called here, as in --map prompt=KEY; the record has {keys_of(record)}"
 

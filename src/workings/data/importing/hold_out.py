@@ -68,9 +68,9 @@ class HeldOut:
 
     def text(self) -> list[str]:
         """Lines for people."""
-        kept = "; ".join(f"{name}: {_counts(counts)}" for name, counts in self.strata.items())
+        label_counts = "; ".join(f"{name}: {_counts(counts)}" for name, counts in self.strata.items())
         lines = [f"{self.items} held out as evaluation items in {self.path} (seed {self.seed}), with the shares that "
-                 f"the file has of {kept}"]
+                 f"the file has of {label_counts}"]
         if self.left_out:
             lines.append(f"{self.left_out} traces that repeat a held-out question or are like it are left out (see "
                          f"{self.left_out_path})")
@@ -119,8 +119,8 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
     return HeldOut(
         items=len(items), path=item_path(out), sha256=file_digest(item_path(out)), seed=seed,
         strata={name: {value.strip(): count for value, count in sorted(
-            Counter(candidates.rows[at][0][place] for at in held).items())}
-                for place, name in enumerate(candidates.fields)},
+            Counter(candidates.rows[at][0][index] for at in held).items())}
+                for index, name in enumerate(candidates.fields)},
         left_out=len(like), left_out_path=left_out_path if like else None,
         long_answers=sum(len(item["expected_answer"]) > _LONG_ANSWER for item in items))
 
@@ -144,11 +144,11 @@ class _Candidates:
             # An item is one question: a conversation would lose the turns before it.
             if not trace.history:
                 rows[at] = (tuple(_label(trace, name) for name in STRATA), len(trace.steps), question)
-        values = [{labels[place] for labels, _, _ in rows.values()} for place in range(len(STRATA))]
-        used = [place for place, several in enumerate(values) if 2 <= len(several) <= _MAX_VALUES]
-        self.fields = (*(STRATA[place] for place in used), "number of steps")
+        values = [{labels[index] for labels, _, _ in rows.values()} for index in range(len(STRATA))]
+        used = [index for index, several in enumerate(values) if 2 <= len(several) <= _MAX_VALUES]
+        self.fields = (*(STRATA[index] for index in used), "number of steps")
         # Filled up, so that numbers of steps sort as numbers.
-        self.rows = {at: ((*(labels[place] for place in used), f"{steps:>4}"), question)
+        self.rows = {at: ((*(labels[index] for index in used), f"{steps:>4}"), question)
                      for at, (labels, steps, question) in rows.items()}
 
     def choose(self, n: int, seed: int) -> set[int]:
@@ -186,8 +186,8 @@ class _Near:
 
     def like(self, trace: Trace) -> str:
         """The held-out question that one of a trace's questions resembles, in words; empty without one."""
-        asked = (trace.prompt, *earlier_texts(trace, "user"))
-        return next((neighbor for prompt in asked if (neighbor := self._like(words(prompt)))), "")
+        trace_questions = (trace.prompt, *earlier_texts(trace, "user"))
+        return next((neighbor for prompt in trace_questions if (neighbor := self._like(words(prompt)))), "")
 
     def _like(self, spelled: list[str]) -> str:
         own, same = _passages(spelled), numbers(spelled)
@@ -207,7 +207,7 @@ def _passages(spelled: Sequence[str]) -> set[tuple[str, ...]]:
 
 
 def _item(trace: Trace) -> dict[str, Any]:
-    labels = {name: said for name in LABELS if (said := getattr(trace, name))}
+    labels = {name: label for name in LABELS if (label := getattr(trace, name))}
     return {"id": trace.id, "prompt": trace.prompt, "expected_answer": final_answer(trace.answer), **labels}
 
 

@@ -18,13 +18,14 @@ def parse_map(texts: Sequence[str]) -> dict[str, str]:
     """
     keys: dict[str, str] = {}
     for pair in (pair for text in texts for pair in text.split(",")):
-        wanted, mark, there = (part.strip() for part in pair.partition("="))
-        if not (wanted and mark and there):
+        format_key, mark, file_key = (part.strip() for part in pair.partition("="))
+        if not (format_key and mark and file_key):
             raise RequestError(f"--map {pair}", "KEY=KEY: the format's key, then the file's", _EXAMPLE)
-        if wanted in keys:
-            raise RequestError(f"--map {wanted}={keys[wanted]} and {wanted}={there}", "each key of the format once",
+        if format_key in keys:
+            raise RequestError(f"--map {format_key}={keys[format_key]} and {format_key}={file_key}",
+                               "each key of the format once",
                                _EXAMPLE)
-        keys[wanted] = there
+        keys[format_key] = file_key
     return keys
 
 
@@ -40,31 +41,32 @@ class KeyMap:
         """The record under the format's keys; a value that stood there already is kept as `original_KEY`."""
         # For the message of `refuse_unseen` alone.
         self._first = self._first or record
-        values = {wanted: value for wanted, there in self._keys.items()
+        values = {format_key: value for format_key, file_key in self._keys.items()
                   # Null counts as missing: a row of a table has every column.
-                  if (value := _value_at(record, there)) is not None}
-        for wanted in values:
-            self._unseen.pop(wanted, None)
+                  if (value := _value_at(record, file_key)) is not None}
+        for format_key in values:
+            self._unseen.pop(format_key, None)
         moved = set(self._keys.values())
-        kept = {f"original_{key}" if key in values else key: value for key, value in record.items()
+        other_values = {f"original_{key}" if key in values else key: value for key, value in record.items()
                 if key not in moved}
-        return kept | values
+        return other_values | values
 
     def missing(self, record: Mapping[str, Any]) -> str:
         """A sentence about a key of the map that the record does not have; empty if it has all."""
-        return next((f"`{there}` (--map {wanted}={there}) is missing; the record has {keys_of(record)}"
-                     for wanted, there in self._keys.items() if _value_at(record, there) is None), "")
+        return next((f"`{file_key}` (--map {format_key}={file_key}) is missing; the record has {keys_of(record)}"
+                     for format_key, file_key in self._keys.items() if _value_at(record, file_key) is None), "")
 
     def mended(self, record: Mapping[str, Any]) -> str:
         """The first pair that the record has no key for, with the key that was probably meant; empty: none."""
-        return next((f"--map {wanted}={near[0]}" for wanted, there in self._keys.items()
-                     if _value_at(record, there) is None and (near := difflib.get_close_matches(there, record, n=1))),
+        return next((f"--map {format_key}={near[0]}" for format_key, file_key in self._keys.items()
+                     if _value_at(record, file_key) is None and (near := difflib.get_close_matches(file_key, record,
+                                                                                                   n=1))),
                     "")
 
     def refuse_unseen(self) -> None:
         """Raise `RequestError` for a key of the map that no record had."""
-        for wanted, there in self._unseen.items():
-            raise RequestError(f"--map {wanted}={there}: no record has `{there}`",
+        for format_key, file_key in self._unseen.items():
+            raise RequestError(f"--map {format_key}={file_key}: no record has `{file_key}`",
                                f"a key of the file; its first record has {keys_of(self._first)}",
                                self.mended(self._first))
 

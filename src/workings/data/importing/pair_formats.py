@@ -36,8 +36,8 @@ def _explicit(record: Mapping[str, Any]) -> PairParts:
     Source: TRL, "Dataset formats and types", preference with an explicit prompt.
     """
     if any(isinstance(record.get(key), list) for key in ("prompt", *_COMPLETIONS)):
-        asked = fields.turns(record, "prompt")
-        return _pair(*([*asked, *fields.turns(record, key)] for key in ("chosen", "rejected")),
+        prompt_turns = fields.turns(record, "prompt")
+        return _pair(*([*prompt_turns, *fields.turns(record, key)] for key in ("chosen", "rejected")),
                      used=_COMPLETIONS | {"prompt"})
     return PairParts(prompt=fields.text(record, "prompt"), chosen=fields.text(record, "chosen").strip(),
                      rejected=fields.text(record, "rejected").strip(), used=_COMPLETIONS | {"prompt"})
@@ -82,7 +82,7 @@ def _dialogue(text: str, key: str) -> list[Turn]:
         raise ValueError(f"`{key}` does not begin with `Human:`, so it is not a dialogue")
     roles = {"Human": "user", "Assistant": "assistant"}
     # The pattern has a group, so `split` gives speakers and texts in turn.
-    return [(roles[role], said.strip(), ()) for role, said in zip(spoken[::2], spoken[1::2], strict=True)]
+    return [(roles[role], turn_text.strip(), ()) for role, turn_text in zip(spoken[::2], spoken[1::2], strict=True)]
 
 
 def _ultrafeedback(record: Mapping[str, Any]) -> PairParts:
@@ -109,21 +109,21 @@ def _ultrafeedback(record: Mapping[str, Any]) -> PairParts:
 
 def _best_and_worst(record: Mapping[str, Any]) -> PairParts:
     completions = record["completions"]
-    if not isinstance(completions, list) or not all(isinstance(each, dict) for each in completions):
+    if not isinstance(completions, list) or not all(isinstance(completion, dict) for completion in completions):
         raise ValueError("`completions` must be a list of objects")
     if len(completions) < 2:
         raise ValueError(f"{len(completions)} completions, and a pair has two")
-    known = [name for name in SCORES if all(each.get(name) is not None for each in completions)]
-    if not known:
+    score_keys = [name for name in SCORES if all(completion.get(name) is not None for completion in completions)]
+    if not score_keys:
         raise ValueError(f"no score that all completions have: {' or '.join(SCORES)}")
-    scores = {name: [_score(each, name) for each in completions] for name in known}
-    first = scores[known[0]]
+    scores = {name: [_score(completion, name) for completion in completions] for name in score_keys}
+    first = scores[score_keys[0]]
     best, worst = first.index(max(first)), first.index(min(first))
     if best == worst:
-        raise ValueError(f"all completions have {known[0]} {first[0]:g}: nothing is preferred")
+        raise ValueError(f"all completions have {score_keys[0]} {first[0]:g}: nothing is preferred")
     # Two scores that disagree about which is better: taking either would be a guess.
-    if wrong := [name for name in known if scores[name][best] < scores[name][worst]]:
-        raise ValueError(f"{known[0]} and {wrong[0]} disagree about which completion is better")
+    if wrong := [name for name in score_keys if scores[name][best] < scores[name][worst]]:
+        raise ValueError(f"{score_keys[0]} and {wrong[0]} disagree about which completion is better")
     metadata = {f"score_{side}": first[at] for side, at in (("chosen", best), ("rejected", worst))}
     metadata |= {f"model_{side}": completions[at]["model"] for side, at in (("chosen", best), ("rejected", worst))
                  if isinstance(completions[at].get("model"), str)}
@@ -144,14 +144,16 @@ def _llamafactory(record: Mapping[str, Any]) -> PairParts:
                          rejected=fields.text(record, "rejected").strip(), used=ALPACA | _COMPLETIONS)
     if "instruction" in record:
         raise ValueError("`conversations` and `instruction` in one record: which of them is asked is not clear")
-    asked = [*fields.system_turn(record), *fields.turns(record, "conversations", SHAREGPT)]
-    return _pair(*([*asked, fields.turn_of(record.get(key), SHAREGPT, f"`{key}`")] for key in ("chosen", "rejected")),
+    prompt_turns = [*fields.system_turn(record), *fields.turns(record, "conversations", SHAREGPT)]
+    return _pair(*([*prompt_turns, fields.turn_of(record.get(key), SHAREGPT, f"`{key}`")] for key in ("chosen",
+                                                                                                      "rejected")),
                  used=_COMPLETIONS | {"conversations", "system"})
 
 
 def _preferences(record: Mapping[str, Any]) -> PairParts:
     """The form that everything else reads (`workings.data.preferences`): `prompt`, `chosen`, `rejected`, `history`."""
-    history = [(role, said) for role, said, _ in fields.turns(record, "history")] if record.get("history") else []
+    history = [(role, turn_text) for role, turn_text, _ in fields.turns(record,
+                                                                        "history")] if record.get("history") else []
     return PairParts(prompt=fields.text(record, "prompt"), chosen=fields.text(record, "chosen").strip(),
                      rejected=fields.text(record, "rejected").strip(), history=history,
                      used=_COMPLETIONS | {"prompt", "history"})

@@ -209,8 +209,8 @@ class _Importer:
                 for each in taken:
                     self._reject(rejects, _unreadable(each, str(error)), each.value)
         for half in self._waiting.left():
-            told = "right" if half.verdict.right else "wrong"
-            self._reject(rejects, _unreadable(half.record, f"a {told} completion, and none of its prompt with the "
+            verdict = "right" if half.verdict.right else "wrong"
+            self._reject(rejects, _unreadable(half.record, f"a {verdict} completion, and none of its prompt with the "
                                                            "other verdict is left to pair it with"))
         if not self.read:
             raise RequestError(f"{self._source.name} holds no record", "at least one record")
@@ -247,11 +247,11 @@ class _Importer:
         self.written += 1
 
     def _reject(self, rejects: BinaryIO, bad: Unreadable, value: object = None) -> None:
-        place = f"{self._source.name}:{bad.number}"
+        location = f"{self._source.name}:{bad.number}"
         # Where records were read already the format is right, and the bad one is an exception among them.
         strange = value if isinstance(value, dict) and not self.written and not self.reasons else None
         if self._request.on_error == "fail":
-            raise RequestError(f"{place}: {bad.reason}", f"a record of format {self._request.format}",
+            raise RequestError(f"{location}: {bad.reason}", f"a record of format {self._request.format}",
                                advice(strange, self._keys, self._request.format) if strange else
                                "--on-error skip writes such records to a file beside")
         if strange:

@@ -87,12 +87,12 @@ class Waiting:
         Each completion is in one pair at most.
         """
         other = half.verdict
-        asked = (*other.history, other.prompt)
+        questions = (*other.history, other.prompt)
         # Of the two queues of a prompt one is always empty, so a record costs one look however many wait.
-        waiting = self._halves.get((*asked, not other.right))
+        waiting = self._halves.get((*questions, not other.right))
         if waiting:
             return waiting.popleft()
-        self._halves.setdefault((*asked, other.right), deque()).append(half)
+        self._halves.setdefault((*questions, other.right), deque()).append(half)
         return None
 
     def left(self) -> Iterator[Half]:

@@ -65,8 +65,8 @@ def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
     if not path.is_file():
         # Beside it in the folder of this name lie its baselines for other items: the file's name is the items' digest.
         others = sorted(path.parent.glob("*.json")) if path.parent.is_dir() else []
-        known = f"; there are {len(others)} for other items" if others else ""
-        raise RequestError(f"--baseline {name}: none for items {items_digest[:16]}… in {folder}{known}",
+        hint = f"; there are {len(others)} for other items" if others else ""
+        raise RequestError(f"--baseline {name}: none for items {items_digest[:16]}… in {folder}{hint}",
                            "a baseline on the same items", f"workings baseline set {name} RUN")
     value = loads(path.read_bytes())
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:

@@ -158,8 +158,8 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_with
     side_a = ComparedSide(name=name_a, path=str(a.path), cell=cell(results_a))
     side_b = ComparedSide(name=name_b, path=str(b.path), cell=cell(results_b))
     warnings = [record.warning for record in (a, b) if record.warning]
-    if said := steps_versions((a.config, b.config)):
-        unknown.append(f"{said}, so their step validity is not comparable")
+    if version_remark := steps_versions((a.config, b.config)):
+        unknown.append(f"{version_remark}, so their step validity is not comparable")
     return Comparison(
         verdict=verdict, warnings=warnings,
         # In the sentence, because no run may be called better than error messages without it.

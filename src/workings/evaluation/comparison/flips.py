@@ -40,7 +40,7 @@ def count_flips(pairs: Pairs) -> list[Flips]:
     groups: dict[str, list[tuple[bool, bool]]] = {}
     for a, b in pairs:
         groups.setdefault(a.section, []).append((a.score == 1.0, b.score == 1.0))
-    everything = [each for group in groups.values() for each in group]
+    everything = [item for group in groups.values() for item in group]
     sections = sorted(groups.items()) if len(groups) > 1 else []
     return [_count(name, group) for name, group in [(OVERALL_ROW, everything), *sections]]
 

@@ -87,9 +87,9 @@ class GateResult:
                   "fail": f"it dropped by more than {self.max_drop:g}",
                   "inconclusive": f"whether it dropped by more than {self.max_drop:g} stays open"}[self.verdict]
         more = f"; about {self.needed} items would settle it" if self.needed else ""
-        said = (f"{self.verdict}: {self.metric} of {self.run} changed by {self.change:+.4f}{lower} against baseline "
+        text = (f"{self.verdict}: {self.metric} of {self.run} changed by {self.change:+.4f}{lower} against baseline "
                 f"{self.baseline} on {self.n} items ({interval}); {reason}{more}.")
-        return f"{said} {self.warning}".rstrip()
+        return f"{text} {self.warning}".rstrip()
 
     def to_json(self) -> dict[str, Any]:
         """The answer of ``gate --json``; what does not exist is left out."""
@@ -121,18 +121,18 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
     if metric not in COUNT_METRICS and max_drop >= 1:
         raise RequestError(f"--max-drop {max_drop:g} of {metric}, which is a share and never drops by that much",
                            "a share below 1: 0.02 for two points", f"--max-drop {max_drop / 100:g}")
-    record, kept = _matching(run, baseline, folder)
-    different, notes, _ = compare_configs(kept.config, record.config)
-    if metric == "step_validity" and (said := steps_versions((kept.config, record.config))):
-        different.append(said)
+    record, baseline_record = _matching(run, baseline, folder)
+    different, notes, _ = compare_configs(baseline_record.config, record.config)
+    if metric == "step_validity" and (version_remark := steps_versions((baseline_record.config, record.config))):
+        different.append(version_remark)
     if different:
         raise RequestError(f"{run} and baseline {baseline}: {'; '.join(different)}", "the same way of evaluating",
                            f"workings baseline set {baseline} {run}")
     # Equal digests of the items are not enough: a baseline is a file that anybody can edit.
     by_id = {result.id: result for result in record.results()}
-    if by_id.keys() != {result.id for result in kept.results}:
+    if by_id.keys() != {result.id for result in baseline_record.results}:
         raise RequestError(f"{run} and baseline {baseline} hold other items", "the same items")
-    before, after, clusters = paired_metric([(result, by_id[result.id]) for result in kept.results], metric)
+    before, after, clusters = paired_metric([(result, by_id[result.id]) for result in baseline_record.results], metric)
     if len(before) < len(by_id):
         notes.append(f"{len(by_id) - len(before)} of {len(by_id)} items have no {metric} on one of the sides")
     # The sides change places, so that one rule decides for all metrics.

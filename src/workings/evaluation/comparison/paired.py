@@ -69,10 +69,10 @@ def steps_versions(configs: Iterable[dict[str, Any]]) -> str:
     Empty where one version checked all of them.
     """
     # Records name it since version 2; a baseline may have been kept before it held it.
-    known = {str(config["steps"]["version"]) if "steps" in config else "1" if "schema" in config else "unknown"
+    versions = {str(config["steps"]["version"]) if "steps" in config else "1" if "schema" in config else "unknown"
              for config in configs}
-    return "" if known != {"unknown"} and len(known) == 1 else (
-        f"equations were checked by versions {' and '.join(sorted(known))} of the checker")
+    return "" if versions != {"unknown"} and len(versions) == 1 else (
+        f"equations were checked by versions {' and '.join(sorted(versions))} of the checker")
 
 
 def _value(config: dict[str, Any], section: str, key: str) -> Any:

@@ -52,13 +52,13 @@ class Ranking:
         leader = self.comparisons[0]
         name, count = leader.name_b, len(self.comparisons)
         cell = cell_text(leader.b.cell) if leader.b is not None else ""
-        said = (f"{name} reaches {cell} and is better than each of the other {count} runs (Holm's adjustment)."
+        text = (f"{name} reaches {cell} and is better than each of the other {count} runs (Holm's adjustment)."
                 if self.best else
                 f"{name} reaches the most, {cell}, but is not shown to be better than each of the other {count} runs; "
                 "no best one is named.")
         # The leader's stands in each comparison.
         warnings = dict.fromkeys(warning for comparison in self.comparisons for warning in comparison.warnings)
-        return " ".join([said, *warnings])
+        return " ".join([text, *warnings])
 
     def text(self) -> str:
         """The table for the terminal."""

@@ -102,12 +102,13 @@ class SeedsComparison:
                   "equivalent": "the methods are equivalent",
                   "inconclusive": "which method is better stays open",
                   "no claim": f"nothing is claimed about the method: {self.method_interval}"}[self.method_verdict]
-        said = (f"On the same {gap.n} items {len(self.b.names)} runs of B reach {percent(self.b.mean)} on average "
+        text = (f"On the same {gap.n} items {len(self.b.names)} runs of B reach {percent(self.b.mean)} on average "
                 f"and {len(self.a.names)} of A {percent(self.a.mean)}, a difference of {points(gap.delta)} points"
                 f"{interval}; these runs: {self.verdict}; {method}.")
-        within = [f"Over {units} {equivalence_text(each)}." for units, each in
-                  (("items", self.equivalence), ("seeds", self.method_equivalence)) if isinstance(each, Equivalence)]
-        return " ".join([said, *within, *self.warnings])
+        within = [f"Over {units} {equivalence_text(equivalence)}." for units, equivalence in
+                  (("items", self.equivalence), ("seeds", self.method_equivalence)) if isinstance(equivalence,
+                                                                                                  Equivalence)]
+        return " ".join([text, *within, *self.warnings])
 
     def to_json(self) -> dict[str, Any]:
         """The answer of ``compare --json`` with several seeds; what does not exist is left out."""
@@ -116,9 +117,9 @@ class SeedsComparison:
                   **self.difference.to_json()}
         if isinstance(self.method_interval, Interval):
             record |= {"method_ci_low": self.method_interval.low, "method_ci_high": self.method_interval.high}
-        return record | {name: equivalence_json(each) for name, each in (
+        return record | {name: equivalence_json(equivalence) for name, equivalence in (
             ("equivalence", self.equivalence), ("method_equivalence", self.method_equivalence))
-            if isinstance(each, Equivalence)}
+            if isinstance(equivalence, Equivalence)}
 
 
 def _shown(equivalence: Equivalence | str | None) -> bool:
@@ -187,8 +188,9 @@ def _refuse_repeated(side: Sequence[EvaluationRecord]) -> None:
         model = record.config["made_from"]
         same: dict[object, str] = {model if isinstance(model, str) else record.root: "one run twice"}
         if record.run is not None:
-            made = RunRecord.open(record.run).manifest
-            same[made.config_digest, *sorted(made.data_digests.items())] = f"one recipe with seed {made.seed} twice"
+            manifest = RunRecord.open(record.run).manifest
+            same[manifest.config_digest,
+                 *sorted(manifest.data_digests.items())] = f"one recipe with seed {manifest.seed} twice"
         for key, what in same.items():
             if key in seen:
                 raise RequestError(f"{seen[key].path} and {record.path} on one side: {what}",

@@ -112,12 +112,12 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
     The share of experiments with any false alarm stays at 5 % whichever of the differences are real (Holm, 1979).
     """
-    known = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
+    sorted_p_values = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
     adjusted: list[float | None] = [None] * len(p_values)
     running = 0.0
-    for rank, (p, index) in enumerate(known):
+    for rank, (p, index) in enumerate(sorted_p_values):
         # A larger p value must not become the smaller one by its smaller factor.
-        running = max(running, min(1.0, (len(known) - rank) * p))
+        running = max(running, min(1.0, (len(sorted_p_values) - rank) * p))
         adjusted[index] = running
     return adjusted
 

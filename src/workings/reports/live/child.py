@@ -43,8 +43,8 @@ class WandbLike:
     def end(self, status: str) -> None:
         """The run ended."""
         # trackio has no exit code. Without one wandb would show a run that failed as finished.
-        told = {"exit_code": {"complete": 0, "failed": 1}.get(status, 130)} if self._name == "wandb" else {}
-        self._library.finish(**told)
+        exit_options = {"exit_code": {"complete": 0, "failed": 1}.get(status, 130)} if self._name == "wandb" else {}
+        self._library.finish(**exit_options)
 
 
 class Mlflow:
@@ -56,8 +56,9 @@ class Mlflow:
 
         self._client = MlflowClient(tracking_uri=os.environ["MLFLOW_TRACKING_URI"])
         experiment = self._client.get_experiment_by_name(first["project"])
-        place = experiment.experiment_id if experiment is not None else self._client.create_experiment(first["project"])
-        self._run = self._client.create_run(place, run_name=first["name"]).info.run_id
+        experiment_id = (experiment.experiment_id if experiment is not None
+                         else self._client.create_experiment(first["project"]))
+        self._run = self._client.create_run(experiment_id, run_name=first["name"]).info.run_id
         params = [Param(key, str(value)[:6_000]) for key, value in first["config"].items()]
         for start in range(0, len(params), 100):  # the server takes no more in one call
             self._client.log_batch(self._run, params=params[start:start + 100])

@@ -130,9 +130,9 @@ def router(site: Site) -> APIRouter:
     def export(run: Names, within: Within = "") -> Response:
         runs = two(site, run)
         # The report is written to a file, atomically; read back, it needs no place in the runs' folder.
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory() as temporary:
             comparison = compared(site, run, _points(within))[1]
-            page = write_report(Path(place) / "report.html", runs, comparison).read_bytes()
+            page = write_report(Path(temporary) / "report.html", runs, comparison).read_bytes()
         return Response(page, media_type="text/html",
                         headers={"content-disposition": 'attachment; filename="comparison.html"'})
 

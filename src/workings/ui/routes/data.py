@@ -42,17 +42,17 @@ def _asked(words: tuple[str, ...], cwd: Path, stamp: Stamp) -> dict[str, Any]:
     return ask(list(words), cwd)
 
 
-def _stamp(places: Iterable[Path]) -> Stamp:
+def _stamp(paths: Iterable[Path]) -> Stamp:
     """Stamp of these files, and of the files in folders among them, as they are now."""
-    files = (file for place in places for file in (sorted(place.iterdir()) if place.is_dir() else [place])
+    files = (file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])
              if file.is_file())
     return tuple((str(file), (state := file.stat()).st_mtime_ns, state.st_size) for file in files)
 
 
-def _loaded(site: Site, place: str, overrides: list[str]) -> LoadedRecipe:
-    loaded = load_recipe(place, overrides)
+def _loaded(site: Site, recipe: str, overrides: list[str]) -> LoadedRecipe:
+    loaded = load_recipe(recipe, overrides)
     # The command runs in the folder, where it finds the files that a shipped recipe names.
-    return loaded if Path(place).is_file() else replace(loaded, base=site.folder.root)
+    return loaded if Path(recipe).is_file() else replace(loaded, base=site.folder.root)
 
 
 def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[str]) -> DataAnswer:

@@ -73,11 +73,12 @@ def what_fits(method: str, length: int) -> Fits:
     for cell in matrix_cells(list(published()), [method], length, machines):
         target = targets()[cell.target]
         shown = FitsCell(target=cell.target, why=cell.why)
-        if (said := cell.verdict) is not None:
+        if (verdict := cell.verdict) is not None:
             plan = {"recipe": BASE_RECIPE, "target": cell.target,
                     "overrides": "\n".join(cell_overrides(cell.model, method, length, target))}
-            shown = FitsCell(target=cell.target, fits=said.fits, marginal=said.marginal, peak_bytes=said.peak_bytes,
-                             limit_bytes=said.limit_bytes, source=said.source, plan="/plan?" + urlencode(plan))
+            shown = FitsCell(target=cell.target, fits=verdict.fits, marginal=verdict.marginal,
+                             peak_bytes=verdict.peak_bytes,
+                             limit_bytes=verdict.limit_bytes, source=verdict.source, plan="/plan?" + urlencode(plan))
         models.setdefault(cell.model, []).append(shown)
     return Fits(method=method, length=length, models=models,
                 machines=[row for row in catalog() if row.maker != PLATFORM_TITLES["cpu"]])
@@ -85,9 +86,9 @@ def what_fits(method: str, length: int) -> Fits:
 
 def started(site: Site, recipe: str, chosen: list[str], overrides: list[str]) -> list[Job]:
     """One `workings plan` a target."""
-    place = recipe_argument(site.folder, recipe)
+    recipe_path = recipe_argument(site.folder, recipe)
     # One child a target: they work at the same time, and one that fails hides no other.
-    return [site.jobs.start("plan", [place, *overrides, "--on", target], subject=f"{recipe} on {target}")
+    return [site.jobs.start("plan", [recipe_path, *overrides, "--on", target], subject=f"{recipe} on {target}")
             for target in target_names(chosen)]
 
 

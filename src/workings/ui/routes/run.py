@@ -60,8 +60,8 @@ def router(site: Site, tabs: Mapping[str, Tab] = TABS) -> APIRouter:
     @routes.get("/export/run/{name:path}", include_in_schema=False)
     def export_run(name: str) -> Response:
         run = site.folder.path(name)
-        with tempfile.TemporaryDirectory() as place:
-            page = write_report(Path(place) / "report.html", [run]).read_bytes()
+        with tempfile.TemporaryDirectory() as temporary:
+            page = write_report(Path(temporary) / "report.html", [run]).read_bytes()
         return Response(page, media_type="text/html", headers={
             "content-disposition": f'attachment; filename="{_file_name(name)}.html"'})
 
@@ -119,8 +119,8 @@ def _page(site: Site, tabs: Mapping[str, Tab], name: str, wanted: Any) -> HTMLRe
     # A link may name a tab that this run does not have; the first one is shown instead of an error.
     key = wanted.tab if wanted.tab in shown else next(iter(shown))
     values = shown[key].values(site, run, wanted)
-    told = commands([bare_view(run.path)]) if run.sealed and run.trained else []
-    return site.html("run.html.jinja", page="runs", row=run.row, detail=run.detail, tab=key, told=told,
+    command_lines = commands([bare_view(run.path)]) if run.sealed and run.trained else []
+    return site.html("run.html.jinja", page="runs", row=run.row, detail=run.detail, tab=key, told=command_lines,
                      instead=_instead_of_loss(site, run.path), sealed=run.sealed,
                      tabs={key: tab.title for key, tab in shown.items()}, **values)
 

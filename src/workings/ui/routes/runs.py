@@ -44,8 +44,8 @@ class ListQuery(BaseModel):
 
     def address(self, **changes: Any) -> str:
         """The address of the list with some of these changed; what is not asked for is left out."""
-        said = self.model_copy(update=changes).model_dump(exclude_defaults=True)
-        return f"/?{urlencode(said, doseq=True)}" if said else "/"
+        parameters = self.model_copy(update=changes).model_dump(exclude_defaults=True)
+        return f"/?{urlencode(parameters, doseq=True)}" if parameters else "/"
 
 
 def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> RunList:
@@ -68,8 +68,9 @@ def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> Ru
 
 def _differing(settings: list[dict[str, str]]) -> list[str]:
     """Keys that do not have one value in all recipes; a key that a recipe lacks is another value."""
-    keys = dict.fromkeys(key for each in settings for key in each if key != "name")  # the list has it as the recipe
-    return [key for key in keys if len({each.get(key) for each in settings}) > 1]
+    keys = dict.fromkeys(key for setting in settings for key in setting
+                         if key != "name")  # the list has it as the recipe
+    return [key for key in keys if len({setting.get(key) for setting in settings}) > 1]
 
 
 def _key(row: RunRow, sort: str) -> Any:

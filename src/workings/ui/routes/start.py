@@ -43,34 +43,34 @@ def verbs(site: Site) -> dict[str, Callable[..., Job]]:
 
     def train(recipe: Text, out: Text, overrides: Text = "", smoke: Flag = False, resume: Flag = False) -> Job:
         """Train a recipe into a new run of this folder, or go on with an unfinished one."""
-        place = str(site.folder.inside(out)) if resume else new_place(site.folder, out)
+        run_path = str(site.folder.inside(out)) if resume else new_place(site.folder, out)
         chosen, words = recipe_argument(site.folder, recipe), override_words(overrides)
         # What is wrong with it is said on the form, not by a command that fails a moment later.
         load_recipe(chosen, words)
         flags = (["--smoke"] if smoke else []) + (["--resume"] if resume else [])
-        return site.jobs.start("train", [chosen, *words, "--out", place, *flags], subject=out)
+        return site.jobs.start("train", [chosen, *words, "--out", run_path, *flags], subject=out)
 
     def evaluate(run: Text, items: Text, name: Text) -> Job:
         """Evaluate a run on items: a shipped name, or a file inside the folder."""
-        place = site.folder.path(run)
+        run_path = site.folder.path(run)
         chosen = items if items == "eval" else str(site.folder.inside(items))
         if items.startswith("-") or (items != "eval" and not site.folder.inside(items).is_file()):
             raise RequestError(f"items {items}", "`eval`, or a file of items in this folder", "eval")
         out = new_place(site.folder, f"{run}/eval/{name}")
-        return site.jobs.start("eval", [str(place), "--items", chosen, "--out", out], subject=run)
+        return site.jobs.start("eval", [str(run_path), "--items", chosen, "--out", out], subject=run)
 
     def verify(run: Text) -> Job:
         """Verify a run."""
-        place = site.folder.path(run)
-        return site.jobs.start("verify", [str(place)], subject=run, stamp=site.verified.stamp(place))
+        run_path = site.folder.path(run)
+        return site.jobs.start("verify", [str(run_path)], subject=run, stamp=site.verified.stamp(run_path))
 
     def replay(run: Text) -> Job:
         """Replay steps of a run; sealed in it under the next name that is free."""
-        place = site.folder.path(run)
+        run_path = site.folder.path(run)
         # Among one name more than are taken, at least one is free.
-        taken = {entry.name for entry in (place / FOLDER).glob("*")}
+        taken = {entry.name for entry in (run_path / FOLDER).glob("*")}
         name = next(name for number in range(1, len(taken) + 2) if (name := f"from-page-{number}") not in taken)
-        return site.jobs.start("replay", [str(place), "--name", name], subject=run)
+        return site.jobs.start("replay", [str(run_path), "--name", name], subject=run)
 
     return {"quickstart": quickstart, "train": train, "eval": evaluate, "verify": verify, "replay": replay}
 

@@ -17,7 +17,8 @@ def run_machine(site: Site, name: str) -> MachineCurves:
 def _values(site: Site, run: OpenedRun, query: NoQuery) -> Mapping[str, Any]:
     figures = machine_use(site.folder, run.path).figures
     return {"bar": memory_bar(run.detail.memory),
-            "machine": [(each.title, figure) for each in figures if (figure := drawn(each)) is not None]}
+            "machine": [(curve_figure.title, figure) for curve_figure in figures
+                        if (figure := drawn(curve_figure)) is not None]}
 
 
 TAB = Tab(key="device", title="Device and memory", position=20, shown=lambda run: run.trained, values=_values,

@@ -30,9 +30,9 @@ def run_items(site: Site, name: str, unit: str = "", q: str = "", result: Result
 
 def values(site: Site, run: OpenedRun, query: ItemsQuery) -> dict[str, Any]:
     """A page of items, and what was searched for."""
-    wanted = {name: getattr(query, name) for name in ItemsQuery.model_fields}
-    return {"answers": run_items(site, run.name, **wanted)} | {
-        name: value for name, value in wanted.items() if name != "page"}
+    parameters = {name: getattr(query, name) for name in ItemsQuery.model_fields}
+    return {"answers": run_items(site, run.name, **parameters)} | {
+        name: value for name, value in parameters.items() if name != "page"}
 
 
 TAB = Tab(key="items", title="Items", position=50, query=ItemsQuery, values=values, answer=run_items,

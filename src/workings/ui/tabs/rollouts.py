@@ -48,16 +48,16 @@ def around(site: Site, name: str, steps: list[int], step: int) -> Rollouts:
     """The rollouts before and after one."""
     return Rollouts(run=name, first=steps[0], last=steps[-1], count=len(steps),
                     teacher=_teacher(site, site.folder.path(name)),
-                    before=max((each for each in steps if each < step), default=None),
-                    after=min((each for each in steps if each > step), default=None))
+                    before=max((other_step for other_step in steps if other_step < step), default=None),
+                    after=min((other_step for other_step in steps if other_step > step), default=None))
 
 
 def _teacher(site: Site, run: Path) -> str:
     """The name of the run or model that a run learns from; empty where it has none."""
     if not (run / TEACHER).is_file():
         return ""
-    said = site.folder.object(run / TEACHER)
-    return str(said.get("run") or said.get("id") or "a teacher that was not named")
+    teacher = site.folder.object(run / TEACHER)
+    return str(teacher.get("run") or teacher.get("id") or "a teacher that was not named")
 
 
 def _first_update(site: Site, name: str, step: int) -> int:
@@ -70,10 +70,10 @@ def _first_update(site: Site, name: str, step: int) -> int:
 
 def values(site: Site, run: OpenedRun, query: RolloutsQuery) -> dict[str, Any]:
     """A page of groups or a prompt's history; a rollout that cannot be read is a sentence, and the others stay."""
-    wanted = {name: getattr(query, name) for name in RolloutsQuery.model_fields}
+    parameters = {name: getattr(query, name) for name in RolloutsQuery.model_fields}
     shown = {"wanted": query, "problem": "", "figure": None}
     try:
-        answer = run_rollouts(site, run.name, **wanted)
+        answer = run_rollouts(site, run.name, **parameters)
     except RecordError as error:
         steps = rollout_steps(run.path)
         return shown | {"drawn": around(site, run.name, steps, query.step or steps[-1]), "problem": str(error)}
@@ -88,9 +88,9 @@ def _figure(history: PromptHistory) -> Drawn | None:
         return None
     curves = [Curve(name=name, color=color, style="dots", points=[(float(turn.step), read(turn)) for turn in turns])
               for color, (name, read) in enumerate(_LINES)]
-    said = "; ".join(f"{curve.name}: {curve.points[0][1]:.3g} at update {turns[0].step}, {curve.points[-1][1]:.3g} at "
+    alt = "; ".join(f"{curve.name}: {curve.points[0][1]:.3g} at update {turns[0].step}, {curve.points[-1][1]:.3g} at "
                      f"update {turns[-1].step}" for curve in curves)
-    chart = LineChart(title="Rewards of this prompt", description=said, curves=curves, x_label="update",
+    chart = LineChart(title="Rewards of this prompt", description=alt, curves=curves, x_label="update",
                       y_label="reward")
     return Drawn(wide=draw_line_chart(chart, WIDE, 240), narrow=draw_line_chart(chart, NARROW, 220),
                  key=[key_entry(curve.name, curve.color, "mark") for curve in curves],

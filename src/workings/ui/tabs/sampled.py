@@ -20,9 +20,9 @@ def run_sampled(site: Site, name: str, solved: Solved = "", fate: str = "", pair
 
 def values(site: Site, run: OpenedRun, query: Wanted) -> dict[str, Any]:
     """A page of prompts; samples that cannot be read are a sentence, and the other tabs stay."""
-    wanted = {name: getattr(query, name) for name in Wanted.model_fields}
+    parameters = {name: getattr(query, name) for name in Wanted.model_fields}
     try:
-        return {"wanted": query, "sampled": run_sampled(site, run.name, **wanted), "problem": ""}
+        return {"wanted": query, "sampled": run_sampled(site, run.name, **parameters), "problem": ""}
     except RecordError as error:
         return {"wanted": query, "sampled": None, "problem": str(error)}
 

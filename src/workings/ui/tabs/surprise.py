@@ -28,8 +28,10 @@ def surprising(site: Site, name: str) -> Surprising:
     jobs = site.jobs.about(COMMAND, name, 1)
     if not jobs:
         return Surprising()
-    said = [value for _, line in site.jobs.lines(jobs[0].id, 0) if (value := json_object(line)) and "tokens" in value]
-    return Surprising(state=jobs[0].state, found=said[-1] if said else {}, problem="" if said else _problem(jobs[0]))
+    answers = [value for _, line in site.jobs.lines(jobs[0].id, 0) if (value := json_object(line))
+               and "tokens" in value]
+    return Surprising(state=jobs[0].state, found=answers[-1] if answers else {}, problem="" if answers
+                      else _problem(jobs[0]))
 
 
 def _problem(job: Job) -> str:
@@ -37,9 +39,9 @@ def _problem(job: Job) -> str:
 
 
 def _values(site: Site, run: OpenedRun, query: NoQuery) -> Mapping[str, Any]:
-    asked = surprising(site, run.row.name)
-    found = asked.found
-    return {"surprise": asked, "shaded": shaded(SurprisePage(
+    answer = surprising(site, run.row.name)
+    found = answer.found
+    return {"surprise": answer, "shaded": shaded(SurprisePage(
         title="", sentence="", command="", tokens=[
             ShadedToken.from_loss(str(token["text"]),
                                   token.get("loss")) for token in found["tokens"]])) if found else ""}
