@@ -106,7 +106,7 @@ def rewarded_run(final: Path, **changes: Any) -> Path:
                 tokenizer=synthetic.tokenizer(), stop_ids=synthetic.template().stop_ids, seed=7),
             load_rollout=lambda step: None,
             save_rollout=lambda rollout: writer.write_rollout(rollout.step, rollout_json.to_json(rollout)),
-            stall_detector=StallDetector.of(algorithm, []))
+            stall_detector=StallDetector.from_lines(algorithm, []))
         position = Position()
         for step in range(1, STEPS + 1):
             prepared = experience.next_batch(None, position, step)

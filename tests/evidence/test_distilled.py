@@ -53,7 +53,7 @@ def another_log_prob_thoroughly(run: Path) -> None:
     algorithm: Any = recipe.algorithm
 
     def follow(logged: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        batch = batch_of(rollout, 0, RolloutShape.of(recipe, algorithm, fsdp=1, pad_id=0), algorithm)
+        batch = batch_of(rollout, 0, RolloutShape.from_recipe(recipe, algorithm, fsdp=1, pad_id=0), algorithm)
         logged[0] |= arithmetic.rollout_metrics(rollout, ()) | {"batch_digest": digest_of(batch)}
         return logged
     reseal.edit_lines(run / "train/metrics.jsonl", follow)

@@ -63,7 +63,7 @@ def one_row_more_and_its_count(unit: Path) -> None:
     rows = predictions(unit)
     by_prompt = [[row for row in rows if row["id"] == f"i{number}"] for number in range(8)]
     config = json.loads((unit / "eval_config.json").read_bytes())
-    found = select(by_prompt, Selection(most_per_prompt=2), SampleOrigin.of(config))
+    found = select(by_prompt, Selection(most_per_prompt=2), SampleOrigin.from_config(config))
     (unit / "kept.jsonl").write_bytes(traces_bytes(found.traces))
     edit_counts(unit, lambda counts: counts.update(json.loads(json.dumps(found.counts.to_json()))))
 

@@ -152,7 +152,7 @@ def test_what_the_search_leaves_out_is_said(no_compiler):
     assert any("not searched: fewer completions an update" in reason for reason in found.reasons)
 
 
-@pytest.mark.parametrize("name", [name for name in shipped_recipes() if load_recipe(name).recipe.learns_from_rewards
+@pytest.mark.parametrize("name", [name for name in shipped_recipes() if load_recipe(name).recipe.uses_rewards
                                   and not name.startswith("quickstart")])
 def test_shipped_recipes_that_learn_from_rewards(no_compiler, name):
     target = {"v5e8": "v5e-8"}.get(name.rpartition("-")[2], name.rpartition("-")[2])

@@ -305,7 +305,7 @@ def test_a_short_run_learns_and_its_rate_is_said(overrides, rate, said):
     asked = Keywords(model="Qwen/Qwen3-0.6B", data=ROWS, steps=1, overrides=overrides)
     with keyword_recipe(asked) as loaded:
         training = loaded.recipe.training
-    assert Schedule.of(training).at(1) == pytest.approx(rate)
+    assert Schedule.from_config(training).at(1) == pytest.approx(rate)
     assert rate_text(training) == said
 
 

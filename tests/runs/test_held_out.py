@@ -6,11 +6,11 @@ from tests.runs import rewarded
 from tests.runs.runs_helpers import write_recipe
 from workings.config.load import load_recipe
 from workings.errors import RequestError
+from workings.evaluation.comparison.held_out_change import BEFORE, held_out_change
 from workings.record import jsonl
 from workings.record.layout import EVENTS, LOG
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord
-from workings.runs.held_out_change import BEFORE, held_out_change
 from workings.runs.train import train
 from workings.runs.train_result import LoopSettings
 from workings.scoring.items import Item
@@ -127,6 +127,6 @@ def test_none_are_watched_where_nobody_wants_it(tmp_path):
             """Its items."""
 
             items = ITEMS
-    assert LoopSettings.of(Setup).held_out_items == 0
+    assert LoopSettings.from_setup(Setup).held_out_items == 0
     Setup.recipe = load_recipe(str(tmp_path / "recipe.yaml"), ["evaluation.watch=64"]).recipe
-    assert LoopSettings.of(Setup).held_out_items == 20
+    assert LoopSettings.from_setup(Setup).held_out_items == 20

@@ -1,7 +1,6 @@
 """What became of the pairs over a run, from its log."""
 
 import pytest
-
 from workings.runs.preference_change import preference_change
 
 

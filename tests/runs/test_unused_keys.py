@@ -83,7 +83,7 @@ def test_refused_is_what_a_run_does_not_read(recipe, read, schedule, items, trac
     keys = {key: place for key, place in keys_of(asked).items() if not key.startswith(FOR_THE_ENGINE)}
     assert len(keys) > 30
     read.clear()
-    LoopSettings.of(prepare(replace(loaded, recipe=asked)))
+    LoopSettings.from_setup(prepare(replace(loaded, recipe=asked)))
     unread = {key for key, place in keys.items() if place not in read}
     unread -= {"data.buckets"}  # an empty list is allowed with packing: it takes back those of a recipe
     unread -= {"algorithm.name", "rewards"}  # the name of a variant, and an empty list, which takes back one as well

@@ -55,4 +55,4 @@ def test_steps_outside_the_run(step):
 
 def test_a_constant_schedule_has_no_end_value():
     config = TrainingConfig(steps=3, learning_rate=0.1, schedule="constant", final_share=0.5)
-    assert Schedule.of(config).at(3) == 0.1
+    assert Schedule.from_config(config).at(3) == 0.1

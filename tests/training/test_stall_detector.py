@@ -26,7 +26,7 @@ def of(*rewards: float, stop: int | None = 1) -> Rollout:
     (of(1.0, 0.0, stop=None), "every completion was cut off at algorithm.max_new_tokens (256)"),
 ])
 def test_nothing_to_learn_for_some_rollouts_in_a_row(rollout, said) -> None:
-    detector = StallDetector.of(ALGORITHM, [])
+    detector = StallDetector.from_lines(ALGORITHM, [])
     detector.check_rollout(rollout)
     detector.check_rollout(of(1.0, 0.0))  # one that can be learned from begins the count anew
     detector.check_rollout(rollout)
@@ -38,7 +38,7 @@ def test_nothing_to_learn_for_some_rollouts_in_a_row(rollout, said) -> None:
 
 
 def test_weights_that_do_not_change() -> None:
-    detector = StallDetector.of(ALGORITHM, [])
+    detector = StallDetector.from_lines(ALGORITHM, [])
     still = replace(CHANGED, share_of_weights_changed=0.0)
     for result in (still, still, CHANGED, still, still):
         detector.check_update(1, {}, result)
@@ -47,7 +47,7 @@ def test_weights_that_do_not_change() -> None:
 
 
 def test_samples_of_another_model() -> None:
-    detector = StallDetector.of(ALGORITHM, [])
+    detector = StallDetector.from_lines(ALGORITHM, [])
     detector.check_update(1, {"mismatch": 0.049}, CHANGED)
     with pytest.raises(TrainingFailed, match=r"disagree by 0\.0501 nats per token"):
         detector.check_update(2, {"mismatch": 0.0501}, CHANGED)
@@ -56,19 +56,19 @@ def test_samples_of_another_model() -> None:
 def test_no_group_to_learn_from() -> None:
     left_out = replace(TWO, groups=tuple(replace(group, kept=False) for group in TWO.groups), trainer_log_probs=())
     with pytest.raises(TrainingFailed, match="of 2 groups that were sampled for update 1 none"):
-        StallDetector.of(ALGORITHM, []).check_rollout(left_out)
+        StallDetector.from_lines(ALGORITHM, []).check_rollout(left_out)
 
 
 def test_a_resumed_run_counts_on() -> None:
     lines = [{"groups_without_spread": 1, "truncated": 0.5, "share_of_weights_changed": 0.0}] * 2
-    detector = StallDetector.of(ALGORITHM, lines)
+    detector = StallDetector.from_lines(ALGORITHM, lines)
     assert (detector.equal_reward_rollouts, detector.truncated_rollouts, detector.unchanged_updates) == (2, 0, 2)
     with pytest.raises(TrainingFailed, match="3 rollouts in a row"):
         detector.check_rollout(of(0.0, 0.0))
 
 
 def test_a_teacher_judges_completions_that_are_alike_and_that_do_not_end() -> None:
-    detector = StallDetector.of(Distill(name="distill", teacher="nobody", patience=1), [])
+    detector = StallDetector.from_lines(Distill(name="distill", teacher="nobody", patience=1), [])
     for _ in range(3):
         detector.check_rollout(of(0.0, 0.0, stop=None))
     with pytest.raises(TrainingFailed, match="1 updates in a row changed no weight"):

@@ -159,9 +159,9 @@ def preview_command(
 
     loaded, entries, tokenizer, template = _open_recipe(recipe, overrides or [])
     resolved = loaded.recipe
-    built: Any = (build_pair_rows if resolved.learns_from_pairs else build_rows)(entries, tokenizer, template,
+    built: Any = (build_pair_rows if resolved.uses_pairs else build_rows)(entries, tokenizer, template,
                                                                                  resolved.data)
-    rows = built.rows if resolved.learns_from_pairs else built
+    rows = built.rows if resolved.uses_pairs else built
     batches = Batches(built, seed=resolved.seed, rows_per_micro_batch=resolved.batch.micro_batch,
                       accumulation=resolved.batch.accumulation, data_config=resolved.data)
     summary = summarize(rows, batches, entries, resolved.data.learn)
@@ -216,7 +216,7 @@ def _open_recipe(name: str, overrides: list[str]) -> Any:
 
     loaded = load_recipe(name, overrides)
     data = find_data(loaded)
-    entries = data.pairs if loaded.recipe.learns_from_pairs else data.traces
+    entries = data.pairs if loaded.recipe.uses_pairs else data.traces
     # The tokenizer's files suffice; tensors would be gigabytes to download for a look at a row.
     tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), entries)
     return loaded, entries, tokenizer, ChatTemplate.for_config(loaded.recipe.data.template, tokenizer,

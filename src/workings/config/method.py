@@ -20,6 +20,11 @@ class FullConfig(Section):
     name: Literal["full"]
     """All weights."""
 
+    @property
+    def trains_all_weights(self) -> bool:
+        """True: there are no adapters."""
+        return True
+
 
 class AdapterFields(Section):
     """Keys of adapters."""
@@ -34,6 +39,11 @@ class AdapterFields(Section):
     """Projections that get an adapter, by Hugging Face's names: of this project's families those of the default, Qwen
     3.5's `in_proj_qkv`, `in_proj_z` and `out_proj` in layers with a state, and GPT-2's `c_attn`, `c_proj` and `c_fc`;
     of a model with `model.proven: false` its linear layers."""
+
+    @property
+    def trains_all_weights(self) -> bool:
+        """False: the weights below the adapters are frozen."""
+        return False
 
 
 class LoraConfig(AdapterFields):

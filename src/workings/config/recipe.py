@@ -153,7 +153,7 @@ class Recipe(Section):
     @model_validator(mode="after")
     def earlier_turns_are_learned_by_imitation(self) -> Self:
         """Refuses training on earlier turns except by imitation."""
-        if self.data.learn == "all" and (self.learns_from_pairs or self.uses_rollouts):
+        if self.data.learn == "all" and (self.uses_pairs or self.uses_rollouts):
             raise refused(f"data.learn: all with algorithm.name: {self.algorithm.name}",
                           "last: only completions are trained on, not the turns before them", "data.learn=last")
         return self
@@ -161,7 +161,7 @@ class Recipe(Section):
     @model_validator(mode="after")
     def pairs_stand_side_by_side(self) -> Self:
         """Checks that both rows of a pair are in one micro batch, each in a sequence of its own."""
-        if not self.learns_from_pairs:
+        if not self.uses_pairs:
             return self
         name, rows, packing = self.algorithm.name, self.batch.micro_batch, self.data.packing
         if rows % 2:
@@ -173,7 +173,7 @@ class Recipe(Section):
         return self
 
     @property
-    def learns_from_pairs(self) -> bool:
+    def uses_pairs(self) -> bool:
         """Whether the data are preference pairs."""
         return isinstance(self.algorithm, Dpo)
 
@@ -183,7 +183,7 @@ class Recipe(Section):
         return isinstance(self.algorithm, RolloutAlgorithm)
 
     @property
-    def learns_from_rewards(self) -> bool:
+    def uses_rewards(self) -> bool:
         """Whether completions are sampled and rewarded."""
         return isinstance(self.algorithm, RewardAlgorithm)
 

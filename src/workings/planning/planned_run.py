@@ -93,7 +93,7 @@ def programs_of(recipe: Recipe, fsdp: int) -> ProgramShapes:
         if algorithm.updates > 1:
             # The first update computes the log probabilities of the completions itself; later ones need them before.
             programs["log_probs"] = step
-    if recipe.learns_from_pairs:
+    if recipe.uses_pairs:
         # The reference computes log probabilities of the same batches before the first step, beside the whole state.
         programs["log_probs"] = step
     if evaluation.traces != "none":

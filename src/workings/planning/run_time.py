@@ -216,7 +216,7 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, held_out: int
         checkpoint_every_seconds=every * (step + sampling * rollouts / steps), evaluation_seconds=evaluation,
         rollout_sampling_seconds=sampling, rollouts=rollouts,
         # A third of a step, because backward costs about twice as much as forward.
-        reference_seconds=steps * step / 3 if recipe.learns_from_pairs else 0.0, teacher_seconds=teaching,
+        reference_seconds=steps * step / 3 if recipe.uses_pairs else 0.0, teacher_seconds=teaching,
         not_counted=("reading data and weights, compiling", *missing))
 
 

@@ -44,7 +44,7 @@ def _all_devices(recipe: Recipe, target: Target) -> Words:
         return {"mesh.fsdp": "auto"}
     # Accumulation is given up before rows are: it keeps a second copy of the gradients.
     fewer = gcd(batch.accumulation, more)
-    if recipe.learns_from_pairs and batch.micro_batch * fewer // more % 2:
+    if recipe.uses_pairs and batch.micro_batch * fewer // more % 2:
         return {"mesh.fsdp": "auto"}
     return {"mesh.fsdp": "auto", "batch.accumulation": batch.accumulation // fewer,
             "batch.micro_batch": batch.micro_batch * fewer // more}
@@ -69,7 +69,7 @@ def _micro_batch(recipe: Recipe, target: Target) -> Words:
     """The global batch stays: half the rows at a time, twice as often."""
     rows = recipe.batch.micro_batch
     # Half of it holds whole pairs, too.
-    if rows % (4 if recipe.learns_from_pairs else 2):
+    if rows % (4 if recipe.uses_pairs else 2):
         return {}
     return {"batch.micro_batch": rows // 2, "batch.accumulation": recipe.batch.accumulation * 2}
 

@@ -109,7 +109,7 @@ def delta_figure(comparison: Comparison) -> Drawn | None:
 def loss_figures(views: Sequence[RunView]) -> list[LossFigure]:
     """Training loss and evaluation loss, as far as the runs have them."""
     figures = []
-    trained = [view for view in views if len(view.train_loss) > 1 and not view.learns_from_rewards]
+    trained = [view for view in views if len(view.train_loss) > 1 and not view.uses_rewards]
     if trained:
         # One span for all runs, so that their curves are smoothed alike.
         span = max(1, max(len(view.train_loss) for view in trained) // SMOOTHING_SHARE)

@@ -37,7 +37,7 @@ class RunView:
     """Lines of its log."""
 
     @property
-    def learns_from_rewards(self) -> bool:
+    def uses_rewards(self) -> bool:
         """Whether it learned from rewards or from pairs; the loss in its log is then an objective's value."""
         return bool(self.lines and logged(self.lines[0]))
 

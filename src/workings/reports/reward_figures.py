@@ -62,7 +62,7 @@ def reward_figures(views: Sequence[RunView]) -> list[LossFigure]:
     One run has all lines of a figure; of several runs each has its first line only.
     """
     curves = [(view, [(float(line["step"]), numbers(line)) for line in view.lines])
-             for view in views if view.learns_from_rewards]
+             for view in views if view.uses_rewards]
     figures = []
     for panel in (panel for panel in PANELS if panel.key in REPORTED_PANELS):
         lines = _lines(panel, curves)

@@ -146,7 +146,7 @@ class RolloutShape:
     pad_id: int
 
     @classmethod
-    def of(cls, recipe: Recipe, algorithm: RolloutAlgorithm, *, fsdp: int, pad_id: int) -> "RolloutShape":
+    def from_recipe(cls, recipe: Recipe, algorithm: RolloutAlgorithm, *, fsdp: int, pad_id: int) -> "RolloutShape":
         """The sizes of a recipe with its algorithm; ``fsdp``: number of devices that share its rows."""
         return cls(micro_batches=recipe.batch.accumulation, rows=recipe.batch.micro_batch * fsdp, pad_id=pad_id,
                    updates=algorithm.updates, buckets=bucket_lengths(recipe.data, recipe.data.max_length))

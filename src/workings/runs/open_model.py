@@ -139,7 +139,7 @@ class SealedRun:
 
     def find_weights(self, model: FromPretrained, try_next: str, *, tensors: bool = True) -> Path:
         """The weights that training started from: where the recipe named them, near the run, or on the Hub."""
-        adapters = self.loaded.recipe.method.name != "full"
+        adapters = not self.loaded.recipe.method.trains_all_weights
         return recorded_weights(self.run, model, try_next, adapters=adapters, tensors=tensors).folder
 
     def recorded_weights(self, given: Path | None) -> Weights:
@@ -273,7 +273,7 @@ def _weights_below_adapters(sealed: SealedRun) -> Path | None:
         RecordError: the weights found there are not those that the run was trained on.
     """
     run, recipe = sealed.run, sealed.loaded.recipe
-    if recipe.method.name == "full" or not isinstance(recipe.model, FromPretrained):
+    if recipe.method.trains_all_weights or not isinstance(recipe.model, FromPretrained):
         return None
     directory = sealed.find_weights(recipe.model,
                                     f"type it in the folder that {recipe.model.id} is relative to")

@@ -94,7 +94,7 @@ class ParityCase:
         New adapters are random, and each engine has its own random numbers: both then start from a checkpoint of the
         initializing engine.
         """
-        if self.request.method.name == "full":
+        if self.request.method.trains_all_weights:
             return engine.load(self.weights)
         fresh = self.folder / f"fresh-{optimizer.name}"
         if not fresh.exists():
@@ -157,7 +157,7 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: s
     for _ in range(recipe.training.steps):
         batch, position = batches.at(position)
         chosen.append(batch)
-    schedule = Schedule.of(recipe.training)
+    schedule = Schedule.from_config(recipe.training)
     request = EngineRequest.of(recipe, shape)
     start = folder / "start"
     if weights.directory is None and not start.exists():

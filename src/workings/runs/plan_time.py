@@ -53,7 +53,7 @@ def with_steps(loaded: LoadedRecipe, fsdp: int) -> LoadedRecipe:
     recipe = loaded.recipe
     if recipe.training.steps:  # first, because counting reads the whole file
         return loaded
-    rows = count_rows(loaded) * (2 if recipe.learns_from_pairs else 1)
+    rows = count_rows(loaded) * (2 if recipe.uses_pairs else 1)
     if not rows:
         return loaded
     steps = ceil(recipe.training.epochs * rows / (recipe.batch.micro_batch * recipe.batch.accumulation * fsdp))
@@ -75,7 +75,7 @@ def count_rows(loaded: LoadedRecipe) -> int:
 def count_pairs(loaded: LoadedRecipe) -> int:
     """Number of preference pairs of the recipe; 0 without pairs, or if they are not on this machine."""
     path = loaded.path(loaded.recipe.data.traces)
-    return _lines(path) if loaded.recipe.learns_from_pairs and path.is_file() else 0
+    return _lines(path) if loaded.recipe.uses_pairs and path.is_file() else 0
 
 
 def _lines(path: Path) -> int:

@@ -110,7 +110,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         loaded=loaded, data=resolved.data, weights=resolved.weights, tokenizer=resolved.tokenizer,
         template=resolved.template, shape=resolved.shape, training_data=training_data, registered=registered,
         engine=engine, device=device, device_check=device_check, held_out=held_out,
-        schedule=Schedule.of(loaded.recipe.training), request=request, longest_batch=longest, program=program,
+        schedule=Schedule.from_config(loaded.recipe.training), request=request, longest_batch=longest, program=program,
         inspection=inspections[program], verdict=memory_verdict(inspections[program], device))
 
 

@@ -106,7 +106,7 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
         RewardError: a reward failed, or did not return numbers.
     """
     loaded = load_recipe(recipe, overrides)
-    if not loaded.recipe.learns_from_rewards:
+    if not loaded.recipe.uses_rewards:
         raise RequestError(f"algorithm.name: {loaded.recipe.algorithm.name}, which has no rewards to check",
                            "an algorithm that learns from rewards",
                            "algorithm='{name: grpo}' rewards='[{scorer: answer}]'")

@@ -136,7 +136,7 @@ def _prepared(loaded: LoadedRecipe, smoke: Smoke | None) -> tuple[TrainSetup, Lo
         loaded = smoke.shrink(loaded)
     data = find_data(loaded)
     setup = prepare(loaded, smoke.truncate(data) if smoke is not None else data)
-    return setup, LoopSettings.of(setup)
+    return setup, LoopSettings.from_setup(setup)
 
 
 def _manifest_facts(setup: TrainSetup, processes: ProcessGroup, smoke: Smoke | None) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class LoopSettings:
     """Number of items that are answered and scored at each evaluation."""
 
     @classmethod
-    def of(cls, setup: TrainSetup) -> "LoopSettings":
+    def from_setup(cls, setup: TrainSetup) -> "LoopSettings":
         """The settings that the recipe's sections `checkpoint` and `evaluation` give for this run."""
         recipe, items = setup.recipe, setup.data.items
         settings = cls(name=recipe.name, save_every=recipe.checkpoint.every_steps,

@@ -31,7 +31,7 @@ class SampleOrigin:
     """Digest of the model: the root of its run, or one over its weights."""
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> "SampleOrigin":
+    def from_config(cls, config: Mapping[str, Any]) -> "SampleOrigin":
         """The origin in a unit's ``eval_config.json``."""
         model, root = config["model"], config["made_from"]
         name = model.get("run") or model.get("id") or "a model that was not described"

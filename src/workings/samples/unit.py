@@ -36,7 +36,7 @@ def selection_files(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], c
     Raises:
         RequestError: balanced by difficulty, and an item names none.
     """
-    origin = SampleOrigin.of(config)
+    origin = SampleOrigin.from_config(config)
     selected = select(read(), selection, origin)
     # `verify` makes these bytes again and compares them, so they must not depend on time or machine.
     files = {KEPT: traces_bytes(selected.traces)}

@@ -18,7 +18,7 @@ class Schedule:
     final_share: float
 
     @classmethod
-    def of(cls, config: TrainingConfig) -> "Schedule":
+    def from_config(cls, config: TrainingConfig) -> "Schedule":
         """The schedule that a recipe asks for; ``constant`` has no end value."""
         kind = config.schedule
         return cls(kind=kind, peak=config.learning_rate, steps=config.steps, warmup_steps=config.warmup_steps,

@@ -26,7 +26,7 @@ class StallDetector:
     """Updates in a row that changed no weight."""
 
     @classmethod
-    def of(cls, algorithm: RolloutAlgorithm, lines: Sequence[Mapping[str, Any]]) -> "StallDetector":
+    def from_lines(cls, algorithm: RolloutAlgorithm, lines: Sequence[Mapping[str, Any]]) -> "StallDetector":
         """The detector after these metrics lines."""
         detector = cls(algorithm)
         for line in lines:

@@ -111,7 +111,7 @@ def _prompts(file: BinaryIO) -> Iterator[tuple[int, list[Row]]]:
 def _outline(unit: Path) -> UnitOutline:
     try:
         config, record = (read_json(unit / name) for name in (EVALUATION_CONFIG, SELECTION))
-        origin, selection = SampleOrigin.of(config), Selection(**record["selection"])
+        origin, selection = SampleOrigin.from_config(config), Selection(**record["selection"])
         pairs_config = record["pairs"]
         rule = None if "absent" in pairs_config else PairRule(rule=pairs_config["rule"],
                                                               most_per_prompt=pairs_config["most_per_prompt"])

@@ -177,7 +177,7 @@ def _prompt(reader: SampleReader, unit: Path, outline: UnitOutline, prompt: Prom
     rows = reader.rows(unit, prompt)
     samples = {row["sample"]: _sample(row, fate, most) for row, fate in zip(rows, prompt.fates, strict=True)}
     # Of all samples, also those that are not shown: a pair may have one of each.
-    made = make_pairs([rows], outline.pair_rule, SampleOrigin.of(outline.config)) if outline.pair_rule else ()
+    made = make_pairs([rows], outline.pair_rule, SampleOrigin.from_config(outline.config)) if outline.pair_rule else ()
     pairs = [DrawnPair(**{side: samples[pair.metadata[f"{side}_sample"]] for side in ("chosen", "rejected")})
              for pair in made]
     shown = list(samples.values())[part.start:part.stop]

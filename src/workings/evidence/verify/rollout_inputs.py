@@ -101,7 +101,7 @@ def _read(unit: Unit) -> RolloutInputs:
         settings = RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning,
                                   max_new_tokens=algorithm.max_new_tokens,
                                   steps_version=_steps_version(unit),
-                                  extraction_version=_extraction_version(unit)) if recipe.learns_from_rewards else None
+                                  extraction_version=_extraction_version(unit)) if recipe.uses_rewards else None
     except RequestError as error:
         raise RecordError(f"config_snapshot cannot be read: {error.given[:120]}") from None
     fsdp = unit.manifest.mesh.get("fsdp", 1)
@@ -116,7 +116,7 @@ def _read(unit: Unit) -> RolloutInputs:
         raise RecordError(f"{unit.tree_path(odd[0])}: not the name of a rollout")
     # Padding is in no digest, so that its id need not be known.
     return RolloutInputs(recipe=recipe, algorithm=algorithm, prompts=prompt_set,
-                   shape=RolloutShape.of(recipe, algorithm, fsdp=fsdp, pad_id=0), settings=settings,
+                   shape=RolloutShape.from_recipe(recipe, algorithm, fsdp=fsdp, pad_id=0), settings=settings,
                    steps=tuple(sorted(step for step, _ in steps if step is not None)))
 
 

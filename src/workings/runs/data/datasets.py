@@ -67,7 +67,7 @@ def find_data(loaded: LoadedRecipe) -> RunData:
     prompts_are_items = recipe.uses_rollouts and holds_items(names[0], loaded.base)
     # Generated in one call, in which no pair of numbers is in both training and evaluation.
     generated = addition.make(ADDITION_TRACES, ADDITION_ITEMS, recipe.seed) if ADDITION in names else ([], [])
-    pairs = _pairs(loaded, names[0], digests) if recipe.learns_from_pairs else []
+    pairs = _pairs(loaded, names[0], digests) if recipe.uses_pairs else []
     traces = [] if prompts_are_items or pairs else _traces(loaded, names[0], generated[0], "traces", digests)
     held_out = [] if names[1] == "none" else _traces(
         loaded, names[1], addition.held_out_traces(generated[1], recipe.seed), "evaluation_traces", digests)

@@ -108,7 +108,7 @@ def _of_run(path: Path, algorithm: TeacherAlgorithm, engine: str) -> Teacher:
 
 def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherAlgorithm, engine: str) -> Base | None:
     """The model below a run's adapters; None if it has none."""
-    if recipe.method.name == "full":
+    if recipe.method.trains_all_weights:
         return None
     model, recorded = recipe.model, run.manifest.weight_digests
     if isinstance(model, FromPretrained):

@@ -89,7 +89,7 @@ class PairData(TraceData):
         if not isinstance(engine, LikelihoodEngine):
             raise RequestError(f"{name} with engine {engine.name}", "an engine that computes log probabilities",
                                "engine=jax")
-        if self.recipe.method.name != "full" and not isinstance(engine, AdapterEngine):
+        if not self.recipe.method.trains_all_weights and not isinstance(engine, AdapterEngine):
             raise RequestError(f"{name} with adapters of engine {engine.name}", "an engine that switches them off",
                                "method.name=full, or engine=jax")
 
@@ -128,7 +128,7 @@ class PairData(TraceData):
     def reference(self, engine: Engine, state: State) -> State:
         """The model before training: ``state`` itself, or the weights below its adapters."""
         self.check(engine)
-        if self.recipe.method.name == "full":
+        if self.recipe.method.trains_all_weights:
             return state
         assert isinstance(engine, AdapterEngine)  # `check` has refused others
         return engine.without_adapters(state)
@@ -146,7 +146,7 @@ def read_row_data(resolved: ResolvedRun) -> Callable[[int], TraceData]:
     data, settings = resolved.data, (resolved.tokenizer, resolved.template, resolved.recipe.data)
 
     def make() -> RowSet:
-        if resolved.recipe.learns_from_pairs:
+        if resolved.recipe.uses_pairs:
             return build_pair_rows(data.pairs, *settings).rows
         return build_rows(data.traces, *settings)
 
@@ -160,10 +160,10 @@ def read_row_data(resolved: ResolvedRun) -> Callable[[int], TraceData]:
 
 def row_data(recipe: Recipe, rows: RowSet, fsdp: int) -> TraceData:
     """Rows in a recipe's batches; ``fsdp``: number of devices over which rows are split."""
-    batches = Batches(PairRows(rows) if recipe.learns_from_pairs else rows, seed=recipe.seed,
+    batches = Batches(PairRows(rows) if recipe.uses_pairs else rows, seed=recipe.seed,
                       rows_per_micro_batch=recipe.batch.micro_batch * fsdp, accumulation=recipe.batch.accumulation,
                       data_config=recipe.data)
     steps = recipe.training.steps or batches.steps_in(recipe.training.epochs)
-    if recipe.learns_from_pairs:
+    if recipe.uses_pairs:
         return PairData(rows=rows, batches=batches, steps=steps, recipe=recipe)
     return TraceData(rows=rows, batches=batches, steps=steps)

@@ -151,7 +151,7 @@ class PromptData:
     @property
     def _reference_is_below_adapters(self) -> bool:
         """Whether the reference is the model below the adapters."""
-        return self._has_first_model and self.resolved.recipe.method.name != "full"
+        return self._has_first_model and not self.resolved.recipe.method.trains_all_weights
 
     @property
     def _has_first_model(self) -> bool:
@@ -207,7 +207,7 @@ def _rollouts(data: PromptData, engine: Engine, writer: RunWriter) -> Iterator[E
             data.rollout_sampler(engine, rewarder, teacher), load_rollout=load_rollout,
             save_rollout=lambda rollout: writer.write_rollout(rollout.step, rollout_json.to_json(rollout)),
             # On a resume these are the lines up to the checkpoint: `resume_run` has removed later ones.
-            stall_detector=StallDetector.of(data.algorithm, writer.metrics()))
+            stall_detector=StallDetector.from_lines(data.algorithm, writer.metrics()))
 
 
 def reward_settings(loaded: LoadedRecipe) -> RewardSettings:
@@ -262,8 +262,8 @@ def prompt_data(resolved: ResolvedRun, prompts: PromptSet, fsdp: int, teacher: T
     assert isinstance(algorithm, RolloutAlgorithm)  # no other recipe has prompts
     recipe.require_complete_groups(fsdp)
     return PromptData(resolved=resolved, algorithm=algorithm, prompts=prompts, teacher=teacher,
-                      rewards=reward_settings(resolved.loaded) if recipe.learns_from_rewards else None,
-                      shape=RolloutShape.of(recipe, algorithm, fsdp=fsdp, pad_id=resolved.tokenizer.pad_id))
+                      rewards=reward_settings(resolved.loaded) if recipe.uses_rewards else None,
+                      shape=RolloutShape.from_recipe(recipe, algorithm, fsdp=fsdp, pad_id=resolved.tokenizer.pad_id))
 
 
 def inspections_with_frozen_models(data: TrainingData, request: EngineRequest, device: DeviceFacts,

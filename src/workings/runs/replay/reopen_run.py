@@ -116,7 +116,7 @@ class ReopenedRun(ResolvedRun):
 
         def compute(state: State, position: Position) -> LogProbs:
             engine = self.engine
-            reference = self._first_weights if self.recipe.method.name == "full" else data.reference(engine, state)
+            reference = self._first_weights if self.recipe.method.trains_all_weights else data.reference(engine, state)
             assert isinstance(engine, LikelihoodEngine)  # the run was trained by one
             return log_probs_by_row(engine, reference, data.batches, position)
 
@@ -235,7 +235,7 @@ def _recorded_rows(sealed: SealedRun, data: RunData) -> RowSet:
     index = {row["id"]: row for row in jsonl.read(run.path / ROWS)[0]}
     known = set(index)
     settings = sealed.tokenizer, sealed.template, sealed.loaded.recipe.data
-    if sealed.loaded.recipe.learns_from_pairs:
+    if sealed.loaded.recipe.uses_pairs:
         known = set(pair_ids(list(index)))
         rows = build_pair_rows([pair for pair in data.pairs if pair.id in known], *settings).rows
     else:

@@ -231,7 +231,7 @@ def _plan(opened: ReopenedRun, source: BatchSource, step_range: StepRange,
     checkpoint = opened.checkpoint(step_range.start) if step_range.start else None
     return ReplayPlan(
         engine=opened.engine, source=source,
-        schedule=Schedule.of(opened.recipe.training), start=_initial_state(opened, checkpoint),
+        schedule=Schedule.from_config(opened.recipe.training), start=_initial_state(opened, checkpoint),
         position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position(), lines=[*lines])
 
 
@@ -262,7 +262,7 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: _
               say: Say) -> dict[str, Facts]:
     exact = criteria.mode == "bitwise"
     more: dict[str, tuple[str, BatchSource]] = {}
-    if opened.recipe.learns_from_rewards:
+    if opened.recipe.uses_rewards:
         changes = {"reward": ("one reward flipped", with_another_reward),
                    "advantage": ("one advantage moved", with_another_advantage)}
         more = {name: (words, opened.source(opened.recipe.seed, exact=exact, change=change))

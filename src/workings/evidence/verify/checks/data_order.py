@@ -171,7 +171,7 @@ def visible(text: str) -> str:
     return "".join(letter for letter in normalized if unicodedata.category(letter) not in ("Cf", "Mn", "Me"))
 
 
-def learns_from_pairs(unit: Unit) -> bool:
+def uses_pairs(unit: Unit) -> bool:
     """Whether the recorded recipe trains on preference pairs."""
     algorithm = unit.manifest.config_snapshot.get("algorithm")
     return isinstance(algorithm, dict) and algorithm.get("name") == "dpo"
@@ -286,7 +286,7 @@ def _batches(unit: Unit) -> "Batches":
     devices = mesh.get("fsdp", 1)
     if any(type(value) is not int or value < 1 for value in (micro_batch, accumulation, devices)):
         raise RecordError("config_snapshot: micro_batch, accumulation and fsdp are no counts")
-    if learns_from_pairs(unit) and (data_config.packing != "none" or micro_batch % 2):
+    if uses_pairs(unit) and (data_config.packing != "none" or micro_batch % 2):
         raise RecordError("config_snapshot: pairs that are packed, or micro batches of half a pair")
     # Checked before planning: an invented batch size would plan other batches, and blame every step for it.
     if micro_batch * accumulation * devices != unit.manifest.global_batch:
@@ -302,7 +302,7 @@ def _batches(unit: Unit) -> "Batches":
     # Lengths without memory: a view of one zero, as long as the row says.
     rows = tuple(Row(row["id"], np.broadcast_to(zero, (row["tokens"],)), zero, "") for row in kept)
     row_set = RowSet(rows, (), 0, data_config.max_length)
-    return Batches(PairRows(row_set) if learns_from_pairs(unit) else row_set, seed=unit.manifest.seed,
+    return Batches(PairRows(row_set) if uses_pairs(unit) else row_set, seed=unit.manifest.seed,
                    rows_per_micro_batch=micro_batch * devices, accumulation=accumulation, data_config=data_config)
 
 

@@ -14,9 +14,9 @@ from workings.errors import RecordError
 from workings.evidence.verify.checks.data_order import (
     batches_of,
     kept_rows,
-    learns_from_pairs,
     only_if_few_sequences,
     planned_steps,
+    uses_pairs,
 )
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from
@@ -33,7 +33,7 @@ FIRST_STEP_TOLERANCE = 1e-4
 
 
 @check("consistency.pairs", level=1, title="rows are pairs: a chosen and a rejected one of the same prompt",
-       units=every_run, when=learns_from_pairs, precondition=only_if_few_sequences,
+       units=every_run, when=uses_pairs, precondition=only_if_few_sequences,
        example="a pair with the same completion on both sides")
 def pairs(unit: Unit) -> Iterator[CheckFinding]:
     """Ids side by side; the same question and as many tokens of prompt; two completions that differ."""
@@ -51,7 +51,7 @@ def pairs(unit: Unit) -> Iterator[CheckFinding]:
 
 
 @check("consistency.reference", level=1, title="the reference was asked about the rows that were learned from",
-       units=every_run, when=learns_from_pairs, precondition=only_if_few_sequences,
+       units=every_run, when=uses_pairs, precondition=only_if_few_sequences,
        example="a row that the reference said nothing of")
 def reference(unit: Unit) -> Iterator[CheckFinding]:
     """One log probability for each row of the first epoch, as far as the planned steps reach; none above 0."""
@@ -72,7 +72,7 @@ def reference(unit: Unit) -> Iterator[CheckFinding]:
 
 
 @check("consistency.preferences", level=1, title="accuracies are shares of pairs, margins differences of rewards",
-       units=every_run, when=learns_from_pairs, precondition=only_if_few_sequences,
+       units=every_run, when=uses_pairs, precondition=only_if_few_sequences,
        example="an accuracy that is no share of the step's pairs")
 def preferences(unit: Unit) -> Iterator[CheckFinding]:
     """Accuracy and margin of each step against pairs and rewards; the loss is none that its mean margin forbids."""
@@ -94,7 +94,7 @@ def preferences(unit: Unit) -> Iterator[CheckFinding]:
 
 
 @check("recompute.implied_rewards", level=2, title="implied rewards follow from log probabilities and reference",
-       units=every_run, when=learns_from_pairs, precondition=only_if_few_sequences,
+       units=every_run, when=uses_pairs, precondition=only_if_few_sequences,
        example="another beta in the recipe than the rewards follow from")
 def implied_rewards(unit: Unit) -> Iterator[CheckFinding]:
     """Log probability minus reward over beta is what the reference said; the first rewards are 0."""

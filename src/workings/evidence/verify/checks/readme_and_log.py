@@ -12,7 +12,7 @@ from typing import Any
 from workings.config.load import GIVEN, check_recipe
 from workings.errors import RequestError
 from workings.evidence.run_readme import command_again, run_readme
-from workings.evidence.verify.checks.data_order import batches_of, has_few_sequences, kept_rows, learns_from_pairs
+from workings.evidence.verify.checks.data_order import batches_of, has_few_sequences, kept_rows, uses_pairs
 from workings.evidence.verify.checks.schemas import MAX_README_BYTES
 from workings.evidence.verify.checks.tensors import recorded_shape
 from workings.evidence.verify.record import Unit
@@ -158,7 +158,7 @@ def _readme_lines(unit: Unit, recorded_lines: list[str]) -> list[str]:
     words, measured = unit.json_object(OVERRIDES), unit.json(MEASURED) if unit.has(MEASURED) else None
     rewards = [row["reward"] for row in unit.metrics if "reward" in row]
     result: tuple[float, float] | str | None = (rewards[0], rewards[-1]) if rewards else None
-    if learns_from_pairs(unit):
+    if uses_pairs(unit):
         result = UNKNOWN
     # Earlier versions did not write down where the recipe stood.
     command = UNKNOWN if words.get("base", UNKNOWN) == UNKNOWN else command_again(
@@ -198,7 +198,7 @@ def _data_sentence(unit: Unit) -> str:
     sentence = (f"{len(kept):,} rows, {dropped:,} dropped, {supervised:,} supervised tokens an epoch"
                 f"{f' in {turns:,} turns of the assistant' if turns > len(kept) else ''}, "
                 f"{batches_of(unit).padding_share():.1%} padding in epoch 0")
-    return f"{len(kept) // 2:,} pairs: {sentence}" if learns_from_pairs(unit) else sentence
+    return f"{len(kept) // 2:,} pairs: {sentence}" if uses_pairs(unit) else sentence
 
 
 def _same_subject(generated: str, lines: list[str]) -> str | None:

@@ -8,7 +8,7 @@ from workings.evidence.replay.comparison import SCHEMA, compare_replay, is_outsi
 from workings.evidence.replay.conditions import PACKAGE, conditions, conditions_of_run, differing_conditions, on_cpu
 from workings.evidence.replay.coverage import is_enough, sentences
 from workings.evidence.replay.tolerance import BITWISE, tolerance_for
-from workings.evidence.verify.checks.data_order import learns_from_pairs
+from workings.evidence.verify.checks.data_order import uses_pairs
 from workings.evidence.verify.checks.teacher_top_tokens import distills_traces
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import (
@@ -214,7 +214,7 @@ def _expected_controls(run: Unit) -> frozenset[str]:
         return CONTROLS_OF_REWARDS
     if uses_rollouts(run) or distills_traces(run):
         return CONTROLS_OF_A_TEACHER
-    return CONTROLS_OF_PAIRS if learns_from_pairs(run) else CONTROLS
+    return CONTROLS_OF_PAIRS if uses_pairs(run) else CONTROLS
 
 
 def _line_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from workings.evidence.verify.checks.data_order import learns_from_pairs
+from workings.evidence.verify.checks.data_order import uses_pairs
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from, only_if_written_by_train, same_json
 from workings.evidence.verify.result import CheckFinding
@@ -28,7 +28,7 @@ def facts(unit: Unit) -> Iterator[CheckFinding]:
         seen = unit.json_object(DEVICE_CHECKS).get(PROCESSES, recorded[PROCESSES])
         problems += [] if same_json(seen, recorded[PROCESSES]) else [
             f"{MANIFEST} says {recorded[PROCESSES]} processes, {DEVICE_CHECKS} {seen}"]
-    if learns_from_pairs(unit):
+    if uses_pairs(unit):
         from workings.evaluation.comparison.preference_change import preference_change
 
         compared.append(PREFERENCES)

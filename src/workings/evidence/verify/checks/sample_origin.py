@@ -89,6 +89,6 @@ def _kept_samples(record: Record) -> dict[str, set[bytes]]:
     kept: dict[str, set[bytes]] = {}
     for unit in record.samples:
         rows = [*unit.lines(KEPT), *(unit.lines(PAIRS) if unit.has(PAIRS) else [])]
-        origin = SampleOrigin.of(unit.json(EVALUATION_CONFIG))
+        origin = SampleOrigin.from_config(unit.json(EVALUATION_CONFIG))
         kept.setdefault(origin.drawn_from, set()).update(line(row) for row in rows)
     return kept

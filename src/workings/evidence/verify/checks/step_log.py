@@ -90,7 +90,7 @@ def learning_rate(unit: Unit) -> Iterator[CheckFinding]:
         yield not_checked("the recipe's snapshot names no learning rate", unit)
         return
     try:
-        schedule = Schedule.of(TrainingConfig.model_validate(training))
+        schedule = Schedule.from_config(TrainingConfig.model_validate(training))
     except ValidationError as error:
         raise RecordError(f"config_snapshot: training cannot be read ({str(error)[:80]})") from None
     problems = []
