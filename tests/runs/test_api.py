@@ -331,3 +331,10 @@ def test_a_model_that_is_an_object_and_a_method_that_does_not_exist_are_named(ke
         workings.train(data=ROWS, **keywords)
     assert given in wrong.value.given
     assert advice in wrong.value.try_next
+
+
+def test_items_are_rows_for_an_evaluation_outside_of_the_run_too(tmp_path):
+    with pytest.raises(RequestError, match="one of the two"):
+        workings.Run(path=tmp_path).evaluate([{"prompt": "1+1?", "expected_answer": 2}], "a", out=tmp_path / "b")
+    with pytest.raises(RequestError, match="a sealed run directory"):
+        workings.evaluate(tmp_path, [{"prompt": "1+1?", "expected_answer": 2}], tmp_path / "b")

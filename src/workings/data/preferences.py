@@ -55,9 +55,18 @@ def iterate_pairs(path: Path) -> Iterator[PreferencePair]:
     if not path.is_file():
         raise RequestError(f"preference pairs: {no_file(path)}", "a file of pairs, one JSON object a line",
                            "workings data import --format preferences FILE --out pairs.jsonl")
-    yield from iterate_lines(path, pair_from_json, lambda wrong: RequestError(
+    yield from iterate_lines(path, pair_from_json, lambda wrong: _no_pair(path, wrong))
+
+
+def _no_pair(path: Path, wrong: str) -> RequestError:
+    # Imported for an error alone: the importer knows pairs.
+    from workings.data.importing.hints import how_to_import
+
+    # A first line that is none says that the file holds something else.
+    return RequestError(
         wrong, "one pair a line: id, prompt, chosen, rejected",
-        f"workings data import --format preferences {path} --out pairs.jsonl --on-error skip"))
+        how_to_import(path, "pairs.jsonl") if wrong.startswith(f"{path}:1:") else
+        f"workings data import --format preferences {path} --out pairs.jsonl --on-error skip")
 
 
 def read_pairs(path: Path) -> list[PreferencePair]:

@@ -66,6 +66,10 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
     machine = find_machine(on, loaded.recipe.device)
     # `auto` is decided here, for Kaggle's machine and not for this one.
     loaded = with_engine(loaded, machine.platform)
+    if isinstance(loaded.recipe.model, FromPretrained) and loaded.path(loaded.recipe.model.id).is_dir():
+        raise RequestError(f"model.id: {loaded.recipe.model.id}, a folder of this machine",
+                           "a Hub id, or the path below /kaggle/input of a model that is attached to the notebook",
+                           "model.id=google/gemma-2b")
     data = data_files(loaded)
     with tempfile.TemporaryDirectory(prefix="workings-kaggle-") as folder:
         built = wheel or build_wheel(Path(folder))

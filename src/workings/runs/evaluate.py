@@ -20,6 +20,7 @@ from workings.record.layout import PROMPTS, ROWS
 from workings.record.progress import slow_operation
 from workings.runs.data.datasets import read_questions
 from workings.runs.open_model import AS_RECORDED, WeightsRequest, open_run, open_untrained, open_weights
+from workings.runs.python_api.python_rows import Rows, items_file
 from workings.scoring.items import Item
 
 
@@ -120,14 +121,14 @@ def free_unit(run: Path, name: str) -> Path:
     return next(path for each in names if not (path := run / "eval" / each).exists())
 
 
-def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, settings: EvaluationSettings | None = None,
+def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: EvaluationSettings | None = None,
                  device: str = AS_RECORDED, progress: Callable[[int, int], None] | None = None,
                  on_trained_items: Callable[[list[str]], None] | None = None) -> Scorecard:
     """Evaluates a run's last checkpoint on items and seals the evaluation at ``out``.
 
     Args:
         run: a sealed run directory.
-        items: JSON lines with id, prompt and expected_answer; or traces, whose answers are then expected.
+        items: JSON lines with id, prompt and expected_answer; or traces, whose answers are then expected; or rows.
         out: directory to make for the evaluation.
         settings: decoding, extraction and scoring; greedy and with the built-in scorer by default.
         device: where to generate; by default the device of the run's recipe.
@@ -140,7 +141,8 @@ def evaluate_run(run: str | Path, items: str | Path, out: str | Path, *, setting
         RecordError: the run has no intact checkpoint.
     """
     # First, because a bad line is found at once, and to open a model may take minutes.
-    questions = read_questions(Path(items))
+    with items_file(items) as file:
+        questions = read_questions(file)
     trained = find_trained_items(Path(run), questions, Path(out))
     if trained and on_trained_items is not None:
         on_trained_items(trained)

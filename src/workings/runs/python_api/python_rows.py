@@ -1,8 +1,10 @@
 """Rows given in Python: they become files that runs read, and the run keeps them with their digests."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from workings.data.importing.hints import looks_like
@@ -113,3 +115,19 @@ def write_given_items(data: Any, out: Path) -> None:
                                f"add or rename {' and '.join(sorted(missing))}")
         lines.append(json.dumps(item, ensure_ascii=False))
     atomic.write_text(out, "".join(f"{line}\n" for line in lines))
+
+
+@contextmanager
+def items_file(items: Rows, name: str = "given") -> Iterator[Path]:
+    """A file of items: the one that was named, or rows that were given, as long as the context lasts.
+
+    Raises:
+        RequestError: rows that are not items.
+    """
+    if isinstance(items, str | Path):
+        yield Path(items)
+        return
+    with TemporaryDirectory(prefix="workings-") as folder:
+        file = Path(folder, f"{name}.jsonl")
+        write_given_items(items, file)
+        yield file

@@ -7,7 +7,6 @@ from html import escape
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from workings.config.load import check_recipe
@@ -16,7 +15,7 @@ from workings.evaluation.settings import settings_of
 from workings.record import reader
 from workings.record.layout import RECIPE
 from workings.runs.evaluate import ask, evaluate_run, free_unit
-from workings.runs.python_api.python_rows import Rows, write_given_items
+from workings.runs.python_api.python_rows import Rows, items_file
 from workings.runs.python_api.python_words import in_python_words
 
 if TYPE_CHECKING:
@@ -98,25 +97,25 @@ class Run:
         return ask(self.path, question, max_new_tokens=max_new_tokens).text
 
     @in_python_words
-    def evaluate(self, items: Rows, name: str = "") -> "Scorecard":
+    def evaluate(self, items: Rows, name: str = "", *, out: str | Path | None = None) -> "Scorecard":
         """Evaluates the trained model on items and seals the evaluation in the run.
 
         Args:
             items: a file, or rows with `prompt` and `expected_answer`.
             name: name of the evaluation; by default the file's, or `given`, or with the next free number.
+            out: a folder outside of the run, to be made, in which the evaluation is sealed instead.
 
         Raises:
             RequestError: invalid items, or an evaluation of the given name exists.
         """
+        if name and out is not None:
+            raise RequestError(f"name={name!r} and out={str(out)!r}", "one of the two", "leave name out")
         settings = settings_of(check_recipe(dict(self.record.manifest.config_snapshot), str(self.path)))
         # The default seed of `workings eval`: both give the same answers.
         settings = replace(settings, seed=0)
-        if isinstance(items, str | Path):
-            return evaluate_run(self.path, Path(items), self._unit(name, Path(items).stem), settings=settings)
-        with TemporaryDirectory(prefix="workings-") as folder:
-            file = Path(folder, "given.jsonl")
-            write_given_items(items, file)
-            return evaluate_run(self.path, file, self._unit(name, "given"), settings=settings)
+        with items_file(items) as file:
+            unit = Path(out) if out is not None else self._unit(name, file.stem)
+            return evaluate_run(self.path, file, unit, settings=settings)
 
     def _unit(self, name: str, default: str) -> Path:
         """Path of a new evaluation."""

@@ -12,7 +12,7 @@ from workings.data.generators import addition
 from workings.data.generators.base import ItemRecord, write_items
 from workings.data.manifest import write_manifest
 from workings.data.traces import completion_text, write_traces
-from workings.errors import RecordError, RequestError
+from workings.errors import Interrupted, RecordError, RequestError
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evidence.verify import verify
 from workings.models.tokenizer_training import train_tokenizer
@@ -145,12 +145,15 @@ def _recipe(name: str, seed: int, reasoning: str, overrides: Sequence[str]) -> L
 
 
 def run_recipe(out: Path, name: str, recipe: LoadedRecipe) -> TrainAndEvaluateResult:
-    """Trains and evaluates a recipe below ``out``. Raises `RecordError` if training did not complete."""
+    """Trains and evaluates a recipe below ``out``. Raises `Interrupted` or `RecordError`."""
     # As a file: the record of each run then names a recipe that can be repeated.
     path = out / "recipes" / f"{name}.yaml"
     path.parent.mkdir(exist_ok=True)
     atomic.write_text(path, recipe.written())
     result = train_and_evaluate(str(path), out / "runs" / name)
+    if result.training.status == "interrupted":
+        raise Interrupted(f"stopped while {name} was trained; what is finished lies in {out}. It begins anew: "
+                          "the same command with another --out")
     if result.training.status != "complete":
         raise RecordError(f"{name}: {result.training.status}: {result.training.reason}")
     return result
