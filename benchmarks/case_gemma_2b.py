@@ -74,7 +74,7 @@ def compile_case(optimizer: str, state: str, dtype: str) -> dict[str, Any]:
         value, grads = jax.value_and_grad(loss)(params)
         updates, new = rule.update(grads, moments, params)
         new = jax.tree.map(lambda a, b: a.astype(b.dtype), new, moments)
-        return optax.update_tensors(params, updates), new, value
+        return optax.apply_updates(params, updates), new, value
 
     sizes = {name: sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
              for name, tree in (("parameters_bytes", params), ("moments_bytes", moments))}

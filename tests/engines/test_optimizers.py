@@ -165,7 +165,7 @@ def test_muon_equals_optax_over_five_steps(adjust_lr: str, consistent_rms: float
         state = oracle.init(values)
         for grads in gradients:
             updates, state = update(grads, state, values)
-            values = optax.update_tensors(values, updates)
+            values = optax.apply_updates(values, updates)
         theirs |= {name: x for name, x in values.items() if name.startswith(part)}
     optimizer = Muon(MuonConfig(name="muon", weight_decay=0.1, adjust_lr=adjust_lr), jnp.float32)
     ours, moments = muon_steps(optimizer, dict(start), gradients, 3e-2)

@@ -53,10 +53,10 @@ def test_places_lead_back_to_positions() -> None:
     assert found is not None
     assert found.size == (10, 9)
     kept = np.flatnonzero(ids.reshape(-1))
-    assert (found.positions[found.places[kept]].numpy() == kept).all()
+    assert (found.positions[found.slots[kept]].numpy() == kept).all()
     assert len(found.spare) == 90 - len(kept)
     assert sorted(found.padding.tolist() + kept.tolist()) == list(range(ids.size))
-    assert ids.reshape(-1)[found.positions[found.places[kept]]].tolist() == ids.reshape(-1)[kept].tolist()
+    assert ids.reshape(-1)[found.positions[found.slots[kept]]].tolist() == ids.reshape(-1)[kept].tolist()
 
 
 @pytest.mark.parametrize("ids", [[[1] * 12], [[1] * 9 + [2, 3, 4]], [[1] * 6 + [2] * 6, [1] * 12]], ids=str)

@@ -84,14 +84,14 @@ class TensorFile:
             # In another kind of file these eight bytes may be any number, so it is checked before it is used.
             length = int.from_bytes(file.read(8), "little")
             if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
-                raise RecordError(f"{path.name} is cut short or is no safetensors file ({size} bytes)")
+                raise RecordError(f"{path.name} is cut short or is not a safetensors file ({size} bytes)")
             try:
                 header = parse_object(file.read(length), path.name)
             except RequestError as error:
                 raise RecordError(f"{path.name} has a damaged header ({error.given})") from None
         self.metadata: dict[str, str] = header.pop("__metadata__", {})
         if not isinstance(self.metadata, dict) or not all(isinstance(text, str) for text in self.metadata.values()):
-            raise RecordError(f"{path.name} has a damaged header (metadata that are no texts)")
+            raise RecordError(f"{path.name} has a damaged header (metadata that are not texts)")
         if broken := next((name for name, entry in header.items() if not _is_entry(entry)), ""):
             raise RecordError(f"{path.name} has a damaged header ({broken[:80]}: {str(header[broken])[:80]})")
         self._entries: dict[str, dict[str, Any]] = header

@@ -54,7 +54,7 @@ class WeightFiles:
     def _find(self) -> dict[str, TensorFile]:
         index = self.directory / INDEX
         # Hugging Face writes an index only where weights are too large for one file.
-        parts = sorted(set(_places(index).values())) if index.exists() else ["model.safetensors"]
+        parts = sorted(set(_index_file_names(index).values())) if index.exists() else ["model.safetensors"]
         missing = [part for part in parts if not (self.directory / part).is_file()]
         if missing:
             raise RequestError(f"{self.directory} without {', '.join(missing)}",
@@ -76,10 +76,10 @@ class WeightFiles:
     def _check_index(self) -> None:
         """Raise `RequestError` for an index without a needed tensor: other libraries would give it random weights."""
         index = self.directory / INDEX
-        places = _places(index) if index.exists() and self._names else {}
-        for stored in self._names.values() if places else ():
-            if places.get(stored) != self._where[stored].path.name:
-                raise RequestError(f"{index}: {stored} in {places.get(stored, 'no file')}, while it stands in "
+        file_names = _index_file_names(index) if index.exists() and self._names else {}
+        for stored in self._names.values() if file_names else ():
+            if file_names.get(stored) != self._where[stored].path.name:
+                raise RequestError(f"{index}: {stored} in {file_names.get(stored, 'no file')}, while it stands in "
                                    f"{self._where[stored].path.name}", "the index of these very files",
                                    "download the directory again, whole")
 
@@ -111,17 +111,17 @@ class WeightFiles:
         return {name: file for name, file in self._where.items() if name not in needed}
 
 
-def _places(index: Path) -> dict[str, str]:
+def _index_file_names(index: Path) -> dict[str, str]:
     """File name of each tensor of an index."""
     found = read_object(index).get("weight_map")
-    places: dict[str, Any] = found if isinstance(found, dict) else {}
-    names = list(places.values())
+    file_names: dict[str, Any] = found if isinstance(found, dict) else {}
+    names = list(file_names.values())
     if not names or not all(isinstance(name, str) and name == Path(name).name
                             and 0 < len(name.encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES for name in names):
         raise RequestError(f"{index}: weight_map {str(found)[:80]}",
                            "a JSON object: name of a tensor -> name of a file in this folder",
                            "download the file again")
-    return places
+    return file_names
 
 
 def read_shape(directory: Path, *, proven: bool = True) -> ModelShape:

@@ -33,7 +33,7 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
     if local.is_dir():
         return local, LOCAL
     # Most often a path that was mistyped, or that begins at another folder than was meant.
-    absent = f"{name}, which is no folder here"
+    absent = f"{name}, which is not a folder here"
     try:
         # Here and not above: a local directory needs neither the package nor the time to import it.
         from huggingface_hub import snapshot_download

@@ -36,29 +36,29 @@ def keep_programs() -> None:
     if asked["jax_compilation_cache_dir"] is not None or not asked["jax_enable_compilation_cache"]:
         return
     # A program may use instructions that another CPU lacks, and machines may share a home on a network.
-    place = cache_directory() / "programs" / sha256(cpu_features().encode()).hexdigest()[:16]
+    folder = cache_directory() / "programs" / sha256(cpu_features().encode()).hexdigest()[:16]
     try:
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         # A folder that was there before keeps its mode, so owner and mode are looked at and not assumed.
-        facts = place.stat()
-    except OSError:  # no such place, or a full disk: every run compiles
+        status = folder.stat()
+    except OSError:  # the folder cannot be made, or a full disk: every run compiles
         return
-    if os.name == "posix" and (facts.st_uid != os.geteuid() or facts.st_mode & 0o022):
-        raise RequestError(f"{place}, whose programs would be run and which others can write to",
+    if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
+        raise RequestError(f"{folder}, whose programs would be run and which others can write to",
                            "a folder of your own that nobody else can write to",
-                           f"chmod 700 {place}, or WORKINGS_CACHE=<another folder>")
-    _drop_oldest(place)
-    jax.config.update("jax_compilation_cache_dir", str(place))
+                           f"chmod 700 {folder}, or WORKINGS_CACHE=<another folder>")
+    _drop_oldest(folder)
+    jax.config.update("jax_compilation_cache_dir", str(folder))
     # By default JAX keeps only programs that took a second to compile; most of a small model's take less.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-def _drop_oldest(place: Path) -> None:
+def _drop_oldest(folder: Path) -> None:
     # JAX's own limit is not used: a process that is killed between its two files stops JAX's evictions.
     left = MAX_BYTES
     with suppress(FileNotFoundError):  # another run drops them at the same time
-        for file in sorted(place.glob("*-cache"), key=lambda file: file.stat().st_mtime, reverse=True):
+        for file in sorted(folder.glob("*-cache"), key=lambda file: file.stat().st_mtime, reverse=True):
             left -= file.stat().st_size
             if left < 0:
                 file.unlink()

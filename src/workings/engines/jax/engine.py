@@ -124,7 +124,7 @@ class JaxEngine(JaxPlanning):
 
     def _first_params(self, weights: Path | None, seed: int) -> Any:
         """Initial parameters: weights from a directory or random ones from the seed, and new adapters."""
-        # Jitted with the places of its outputs, so weights come out split instead of being moved afterwards.
+        # Jitted with the shardings of its outputs, so weights come out split instead of being moved afterwards.
         make = jax.jit(partial(initial_params, self.spec), out_shardings=self._shardings["params"])
         if weights is None:
             return make(np.uint32(seed))
@@ -144,8 +144,8 @@ class JaxEngine(JaxPlanning):
         # One process can hand NumPy arrays to the compiled program, which splits them as it was compiled for.
         if jax.process_count() == 1:
             return arrays
-        place = self.layout.batch()
-        return {name: jax.make_array_from_callback(x.shape, place, x.__getitem__) for name, x in arrays.items()}
+        sharding = self.layout.batch()
+        return {name: jax.make_array_from_callback(x.shape, sharding, x.__getitem__) for name, x in arrays.items()}
 
     def compiled_step(self, batch: Batch, more: dict[str, np.ndarray] | None = None) -> Any:
         """The executable (`jax.stages.Compiled`) that `step` runs for batches of this shape.
@@ -209,9 +209,9 @@ class JaxEngine(JaxPlanning):
         require_adapters(self.request.method)
         params = flatten_params(state["params"])
         # An adapter whose scale is zero adds nothing, and the scale is one number a layer.
-        name, place = f"layers.{SCALE}", flatten_params(self._shardings["params"])[f"layers.{SCALE}"]
-        none = jax.jit(jnp.zeros_like, out_shardings=place)(params[name])
-        return {"params": unflatten_params(params | {name: none}), "step": state["step"]}
+        name, sharding = f"layers.{SCALE}", flatten_params(self._shardings["params"])[f"layers.{SCALE}"]
+        zero = jax.jit(jnp.zeros_like, out_shardings=sharding)(params[name])
+        return {"params": unflatten_params(params | {name: zero}), "step": state["step"]}
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch, for comparisons of engines."""
@@ -221,8 +221,8 @@ class JaxEngine(JaxPlanning):
         """Run a program of parameters and a batch, compiled once for each shape; its results are on every device."""
         key = name, batch.tokens.shape
         if key not in self._forward:
-            places = dict.fromkeys(ROWS, self.layout.batch())
-            self._forward[key] = jax.jit(make(self.spec), in_shardings=(self._shardings["params"], places),
+            batch_shardings = dict.fromkeys(ROWS, self.layout.batch())
+            self._forward[key] = jax.jit(make(self.spec), in_shardings=(self._shardings["params"], batch_shardings),
                                          out_shardings=self.layout.replicated())
         # On a CPU with unstacked layers this creates the stacks, a copy of the weights that lives until the next step.
         return self._forward[key](state["params"], self._arrays(batch))

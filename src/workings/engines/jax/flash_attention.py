@@ -103,6 +103,6 @@ def _run(layout: Layout, heads_axis: str | None, q: jax.Array, k: jax.Array, v: 
 
     split = P(FSDP, heads_axis)
     # The kernel carries arrays about its mask's blocks, which are split as the heads are.
-    places = kernel.manual_sharding_spec(layout.sharding(heads_axis, None))
-    return jax.shard_map(rows, mesh=layout.mesh, in_specs=(places, split, split, split, P(FSDP)), out_specs=split,
+    sharding = kernel.manual_sharding_spec(layout.sharding(heads_axis, None))
+    return jax.shard_map(rows, mesh=layout.mesh, in_specs=(sharding, split, split, split, P(FSDP)), out_specs=split,
                          check_vma=False)(kernel, q, k, v, segment_ids)

@@ -47,7 +47,7 @@ def compiler_environment(target: CompileTarget) -> dict[str, str]:
                 "TPU_WORKER_HOSTNAMES": "localhost", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
     if isinstance(target, CudaTarget):
         # The assembler of the wheel comes first: newer toolkits do not support the oldest GPUs.
-        assembler = [str(Path(place) / "nvidia" / "cuda_nvcc" / "bin") for place in site.getsitepackages()]
+        assembler = [str(Path(folder) / "nvidia" / "cuda_nvcc" / "bin") for folder in site.getsitepackages()]
         return {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
                 "PATH": os.pathsep.join([*assembler, os.environ.get("PATH", "")])}
     return {}

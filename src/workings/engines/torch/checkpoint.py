@@ -140,9 +140,9 @@ def load_weights(spec: TorchSpec, model: nn.Module, directory: Path) -> None:
     Raises:
         RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
     """
-    files, places = model_weights(directory, spec.shape), base_weights(model)
+    files, weights = model_weights(directory, spec.shape), base_weights(model)
     for name in tensor_shapes(spec.shape):
-        store_weight(places[name], to_tensor(files.read(name)))
+        store_weight(weights[name], to_tensor(files.read(name)))
 
 
 def export(spec: TorchSpec, state: State, directory: Path) -> None:

@@ -69,11 +69,11 @@ def add_rows(gradient_VD: Tensor, tokens: Tensor, rows_TD: Tensor) -> Tensor:
     sorted_tokens = tokens[order]
     new = torch.ones_like(sorted_tokens)
     new[1:] = (sorted_tokens[1:] != sorted_tokens[:-1]).to(new.dtype)
-    place = torch.cumsum(new, 0) - 1
-    # Room for as many places as tokens: the host would have to wait for the device to learn how many differ.
-    summed = torch.ops.aten.embedding_dense_backward(rows_TD[order], place, tokens.shape[0], -1, False)
+    index = torch.cumsum(new, 0) - 1
+    # As many entries as tokens: the host would have to wait for the device to learn how many tokens differ.
+    summed = torch.ops.aten.embedding_dense_backward(rows_TD[order], index, tokens.shape[0], -1, False)
     # Places beyond the number of different tokens hold zeros, which are added to row 0.
-    target = torch.zeros_like(tokens).scatter_(0, place, sorted_tokens)
+    target = torch.zeros_like(tokens).scatter_(0, index, sorted_tokens)
     return gradient_VD.index_add_(0, target, summed)
 
 

@@ -125,8 +125,8 @@ class TorchEngine(TorchPlanning):
         # Formats are the same in all processes, so none has to be asked.
         with torch.device("meta"):
             state = empty_state(replace(self.spec, device=torch.device("meta"), mesh=ProcessMesh()))
-        held = [*state.model.parameters(), *(place.codes for place in base_weights(state.model).values()
-                                             if isinstance(place, FrozenLinear))]
+        held = [*state.model.parameters(), *(weight.codes for weight in base_weights(state.model).values()
+                                             if isinstance(weight, FrozenLinear))]
         trained = _formats(state.trained.values())
         moments = _formats(x for tree in state.moments.values() for x in tree.values())
         return {"parameters": _formats(held), "compute": dtype_name(self.spec.compute_dtype), "moments": moments,

@@ -99,7 +99,7 @@ def difference_from_cpu(device: torch.device) -> str:
     """
     random = torch.Generator().manual_seed(0)
     weight, x = torch.randn(96, BLOCK, generator=random), torch.randn(16, BLOCK, generator=random)
-    cpu, there = (_tried(weight, x, place) for place in (torch.device("cpu"), device))
+    cpu, there = (_tried(weight, x, tested) for tested in (torch.device("cpu"), device))
     rounding, off = (float((of["values"] - weight).abs().mean()) for of in (cpu, there))
     if not off < 1.1 * rounding:
         raise DeviceError(f"a matrix that is stored in four bits on {device} comes back off by {off:.3g} on average",

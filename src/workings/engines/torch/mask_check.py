@@ -173,23 +173,23 @@ def _check(spec: TorchSpec, model: PreTrainedModel) -> MaskCheck:
     draw = torch.Generator().manual_seed(0)
     half, vocabulary = POSITIONS, spec.shape.vocab_size
     one, other = (torch.randint(0, vocabulary, (1, 2 * half), generator=draw).to(spec.device) for _ in range(2))
-    places = torch.arange(2 * half, device=spec.device)[None]
+    positions = torch.arange(2 * half, device=spec.device)[None]
 
-    hidden = hidden_states(model, one, places, AttentionMask())
+    hidden = hidden_states(model, one, positions, AttentionMask())
     # Other tokens behind the first half, which must not change it.
-    changed = hidden_states(model, torch.cat([one[:, :half], other[:, half:]], 1), places, AttentionMask())
-    segments, restarted = places // half + 1, places % half
+    changed = hidden_states(model, torch.cat([one[:, :half], other[:, half:]], 1), positions, AttentionMask())
+    segments, restarted = positions // half + 1, positions % half
     # Other tokens in the segment before; its neighbour starts at position 0 and must not notice.
     packed, repacked = (hidden_states(model, tokens, restarted, AttentionMask(segment_ids=segments))[:, half:]
                         for tokens in (one, torch.cat([other[:, :half], one[:, half:]], 1)))
     # And the same row by transformers alone, which neither our mask nor our attention function takes part in.
     logits = final_logits(model, hidden, spec.shape.final_softcap)
     with _own_attention(model):
-        reference = model(input_ids=one, position_ids=places, use_cache=False).logits.float()
+        reference = model(input_ids=one, position_ids=positions, use_cache=False).logits.float()
     return MaskCheck(
         later=difference(changed[:, :half], hidden[:, :half]), segments=difference(repacked, packed),
         reference=difference(logits, reference),
-        cache=difference(_with_cache(spec, model, one, places), hidden[:, half]),
+        cache=difference(_with_cache(spec, model, one, positions), hidden[:, half]),
         tolerance=TOLERANCE[spec.compute_dtype])
 
 
@@ -198,17 +198,17 @@ def difference(computed: Tensor, expected: Tensor) -> float:
     return float((computed.float() - expected.float()).abs().max() / expected.float().abs().max().clamp_min(1e-30))
 
 
-def _with_cache(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, places: Tensor) -> Tensor:
+def _with_cache(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, positions: Tensor) -> Tensor:
     """``[B, D]`` hidden state of the token after the first half, which lies in a cache, with padding behind it."""
     was_training = model.training
     model.eval()  # gradient checkpointing, where it is on, would drop the cache
     try:
         # A state has no slots that a mask could leave out: such models are asked prompts of one length at a time.
         padded = POSITIONS if has_linear_state(model) else POSITIONS + PADDING
-        cache, position = empty_cache(spec.shape, model), places[:, POSITIONS:POSITIONS + 1]
-        hidden_states(model, tokens[:, :padded], places[:, :padded], AttentionMask(), cache)
-        slots = torch.cat([places[:, :padded], position], 1)
-        seen = torch.cat([places[:, :padded] < POSITIONS, torch.ones_like(position, dtype=torch.bool)], 1)
+        cache, position = empty_cache(spec.shape, model), positions[:, POSITIONS:POSITIONS + 1]
+        hidden_states(model, tokens[:, :padded], positions[:, :padded], AttentionMask(), cache)
+        slots = torch.cat([positions[:, :padded], position], 1)
+        seen = torch.cat([positions[:, :padded] < POSITIONS, torch.ones_like(position, dtype=torch.bool)], 1)
         visible = AttentionMask(distance=(position - slots)[:, None], seen=seen)
         return hidden_states(model, tokens[:, POSITIONS:POSITIONS + 1], position, visible, cache)[:, -1]
     finally:

@@ -196,15 +196,15 @@ class TunixEngine:
         convert = jax.jit(partial(to_tunix, shape=self.request.shape))
         moments = {theirs: convert(unflatten_params(ours["moments"][slot])) for slot, theirs in SLOTS.items()}
 
-        def value(place: Place, kept: Any) -> jax.Array:
-            slot = next((name for name in SLOTS.values() if name in place), None)
+        def value(path: Place, kept: Any) -> jax.Array:
+            slot = next((name for name in SLOTS.values() if name in path), None)
             if slot:
-                return moments[slot][place[place.index(slot) + 1:]]
+                return moments[slot][path[path.index(slot) + 1:]]
             # Copies: no two leaves may share memory, the step donates them.
-            return jnp.zeros((), kept.dtype) if "hyperparams" in place else jnp.array(ours["step"], kept.dtype)
+            return jnp.zeros((), kept.dtype) if "hyperparams" in path else jnp.array(ours["step"], kept.dtype)
 
         there = nnx.to_flat_state(self._optimizer_state)
-        optimizer = nnx.from_flat_state([(place, x.replace(value(place, x.get_value()))) for place, x in there])
+        optimizer = nnx.from_flat_state([(path, x.replace(value(path, x.get_value()))) for path, x in there])
         return {"model": filled(self._model_state, convert(ours["params"])), "optimizer": optimizer,
                 "step": int(ours["step"])}
 
@@ -212,11 +212,11 @@ class TunixEngine:
         """Tunix's state as the JAX engine's."""
         convert = jax.jit(partial(from_tunix, shape=self.request.shape))
         moments: dict[str, dict[Place, jax.Array]] = {name: {} for name in SLOTS.values()}
-        for place, x in nnx.to_flat_state(state["optimizer"]):
+        for path, x in nnx.to_flat_state(state["optimizer"]):
             for name in SLOTS.values():
                 # What follows a moment's name is the path of its weight, so one conversion serves weights and moments.
-                if name in place:
-                    moments[name][place[place.index(name) + 1:]] = x.get_value()
-        model = {place: x.get_value() for place, x in nnx.to_flat_state(state["model"])}
+                if name in path:
+                    moments[name][path[path.index(name) + 1:]] = x.get_value()
+        model = {path: x.get_value() for path, x in nnx.to_flat_state(state["model"])}
         return {"params": convert(model), "step": jnp.int32(state["step"]),
                 "moments": {slot: flatten_params(convert(moments[name])) for slot, name in SLOTS.items()}}

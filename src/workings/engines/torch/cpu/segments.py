@@ -36,25 +36,25 @@ class Segments:
     size: tuple[int, int]
     """M, L."""
     positions: Tensor
-    """``[M L]`` int64: the position, in the flattened rows, that each place takes; spare places repeat the last one."""
-    places: Tensor
-    """``[B S]`` int64: the place that each position is taken to; 0 for padding."""
+    """``[M L]`` int64: the position, in the flattened rows, that each slot takes; spare slots repeat the last one."""
+    slots: Tensor
+    """``[B S]`` int64: the slot that each position is taken to; 0 for padding."""
     spare: Tensor
-    """int64: places behind the end of their segment. Their keys are after every query that counts."""
+    """int64: slots behind the end of their segment. Their keys are after every query that counts."""
     padding: Tensor
     """int64: positions of no segment."""
 
     def split(self, x_BNSH: Tensor) -> Tensor:
         """``[M, N, L, H]`` of ``[B, N, S, H]``."""
         heads, head = x_BNSH.shape[1], x_BNSH.shape[3]
-        flat = _Moved.apply(x_BNSH.transpose(1, 2).reshape(-1, heads * head), self.positions, self.places, self.padding)
+        flat = _Moved.apply(x_BNSH.transpose(1, 2).reshape(-1, heads * head), self.positions, self.slots, self.padding)
         split: Tensor = flat.view(*self.size, heads, head).transpose(1, 2)
         return split
 
     def merge(self, x_MNLH: Tensor, rows: int) -> Tensor:
         """``[B, N, S, H]``; anything finite at padding."""
         heads, head = x_MNLH.shape[1], x_MNLH.shape[3]
-        flat = _Moved.apply(x_MNLH.transpose(1, 2).reshape(-1, heads * head), self.places, self.positions, self.spare)
+        flat = _Moved.apply(x_MNLH.transpose(1, 2).reshape(-1, heads * head), self.slots, self.positions, self.spare)
         merged: Tensor = flat.view(rows, -1, heads, head).transpose(1, 2)
         return merged
 
@@ -73,12 +73,12 @@ def find_segments(segment_ids: np.ndarray) -> Segments | None:
     # Scores are counted: M squares of the longest segment against B squares of a row.
     if 2 * len(first) * longest**2 > rows * length**2:
         return None
-    place = np.arange(longest)
+    slot = np.arange(longest)
     at = np.arange(rows * length)
-    # Padding takes place 0, which exists; its output is read by nobody and its gradient is set to zero.
-    places = np.where(real, number * longest + at - first[number], 0)
-    # A spare place repeats its segment's last position, so what it computes stays finite.
-    positions = first[:, None] + np.minimum(place, lengths[:, None] - 1)
-    indices = (positions.reshape(-1), places, np.flatnonzero((place >= lengths[:, None]).reshape(-1)),
+    # Padding takes slot 0, which exists; its output is read by nobody and its gradient is set to zero.
+    slots = np.where(real, number * longest + at - first[number], 0)
+    # A spare slot repeats its segment's last position, so what it computes stays finite.
+    positions = first[:, None] + np.minimum(slot, lengths[:, None] - 1)
+    indices = (positions.reshape(-1), slots, np.flatnonzero((slot >= lengths[:, None]).reshape(-1)),
                np.flatnonzero(~real))
     return Segments((len(first), longest), *(torch.from_numpy(x) for x in indices))

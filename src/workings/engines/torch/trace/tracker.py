@@ -1,6 +1,6 @@
 """Follows every storage through a program of fake (or real) tensors.
 
-Two things would make a plain count wrong. Autograd adds gradients in place where nobody else holds the first, but not
+Two things would make a plain count wrong. Autograd adds gradients in address where nobody else holds the first, but not
 while any dispatch mode watches: `LiveStorages` does it instead, or every tied embedding would seem to need a second
 gradient. And some kernels take memory that no tensor stands for: `workspace.py` declares it.
 """
@@ -135,28 +135,28 @@ class LiveStorages(TorchDispatchMode):
 
     def _storage_seen(self, storage: torch.UntypedStorage, category: str, name: str) -> None:
         # An address serves one storage after another, hence the number that is never used twice.
-        place, size = storage._cdata, storage.nbytes()
-        if place in self._keys:
-            if self._sizes[place] == size:
+        address, size = storage._cdata, storage.nbytes()
+        if address in self._keys:
+            if self._sizes[address] == size:
                 return
-            self._gone(place)  # resized: the old piece is given back
+            self._gone(address)  # resized: the old piece is given back
         if size == 0:
             return
         self._count += 1
-        self._keys[place], self._sizes[place] = self._count, size
-        self._watched[place] = weakref.ref(storage, self._farewell(place, self._count))
+        self._keys[address], self._sizes[address] = self._count, size
+        self._watched[address] = weakref.ref(storage, self._farewell(address, self._count))
         self.log.events.append(Event(self._count, size, category, name))
 
-    def _farewell(self, place: int, key: int) -> Callable[[Any], None]:
+    def _farewell(self, address: int, key: int) -> Callable[[Any], None]:
         def gone(_: Any) -> None:
             # By now the address may belong to a newer storage.
-            if self._keys.get(place) == key:
-                self._gone(place)
+            if self._keys.get(address) == key:
+                self._gone(address)
         return gone
 
-    def _gone(self, place: int) -> None:
-        self.log.events.append(Event(self._keys.pop(place), -self._sizes.pop(place)))
-        self._watched.pop(place)
+    def _gone(self, address: int) -> None:
+        self.log.events.append(Event(self._keys.pop(address), -self._sizes.pop(address)))
+        self._watched.pop(address)
 
 
 def _storage(x: Tensor) -> torch.UntypedStorage:

@@ -31,7 +31,7 @@ def kernel_problem(device: torch.device) -> str:
         return "it has no bf16"
     for name, compute in CASES.items():
         try:
-            here, there = (compute(place) for place in (torch.device("cpu"), device))
+            here, there = (compute(tested) for tested in (torch.device("cpu"), device))
         except Exception as error:  # noqa: BLE001 - Triton, its C compiler and the driver raise what they like
             return f"{name}: {first_line(error)}"
         apart = max(float((a - b.cpu()).abs().max() / a.abs().max()) for a, b in zip(here, there, strict=True))
