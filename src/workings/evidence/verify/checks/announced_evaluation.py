@@ -68,7 +68,7 @@ def announced(unit: Unit) -> Iterator[CheckFinding]:
 @check("consistency.answers", level=1, title="every line of an evaluation is one that could have been written",
        units=every_evaluation, example="a completion of more tokens than were asked for")
 def answers(unit: Unit) -> Iterator[CheckFinding]:
-    """Cut off where the limit was reached, empty where nothing was written, no completion missing that was drawn."""
+    """Truncated exactly at the limit, empty exactly without text, and no completion of the model missing."""
     config = unit.json_object(EVALUATION_CONFIG)
     generated = config.get("source") == {"kind": "generated"}
     limit = _part(config, "decoding").get("max_new_tokens")

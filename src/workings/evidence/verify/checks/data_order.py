@@ -80,7 +80,7 @@ def rows(unit: Unit) -> Iterator[CheckFinding]:
        units=every_run, when=trains_on_rows, precondition=only_if_few_sequences,
        example="another seed in recipe and manifest, over the batches of the old one")
 def order(unit: Unit) -> Iterator[CheckFinding]:
-    """Plan the epochs again from ids, lengths and seed, and compare each step's batch digest."""
+    """Batch digest of each step against the epochs, planned again from ids, lengths and seed."""
     problems = [f"step {line.get('step')}: another batch than seed and row index imply"
                 for line, planned in planned_steps(unit) if planned.digest != line.get("batch_digest")]
     epoch = planned_steps(unit)[-1][1].at.epoch if unit.metrics else 0

@@ -28,7 +28,7 @@ from workings.record.seal import refuse_same_but_for_case
 @record_check("integrity.names", level=0, title="no hidden, linked, special or oddly named files and no empty folders",
               example="a file that is a link to a secret of whoever verifies")
 def names(record: Record) -> Iterator[CheckFinding]:
-    """Names that would hide something, lead elsewhere, or be another file on another system."""
+    """Names that could hide a file, lead elsewhere, or mean another file on another system."""
     # No sum can list an empty folder, so somebody could add one, or take one away, without a trace.
     filled = {parent.as_posix() for entry in record.tree.entries if entry.kind != "folder"
               for parent in PurePosixPath(entry.name).parents}

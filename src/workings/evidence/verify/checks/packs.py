@@ -83,7 +83,7 @@ def by_digest(pack: Unit) -> Iterator[CheckFinding]:
 @check("consistency.pack", level=1, title="a pack's README and recipes are those of its records", units=every_pack,
        example="another command to train a run again, in the README of a pack")
 def texts(pack: Unit) -> Iterator[CheckFinding]:
-    """The README written again, where it is of the form that this version writes; each recipe against its run's."""
+    """The README, generated again if it is of this version's form; each recipe against that of its run."""
     runs = _runs_in(pack)
     recipes = {f"{RECIPES}/{path.rpartition('/')[2]}.yaml": run for path, run in runs.items()}
     packed_recipes = {name for name in pack.files if name.startswith(f"{RECIPES}/")}
@@ -123,7 +123,7 @@ def claims(pack: Unit) -> Iterator[CheckFinding]:
 @check("recompute.model_cards", level=2, title="model cards, made again from the record, are those in the pack",
        units=every_pack, example="a number hidden in a model card")
 def cards(pack: Unit) -> Iterator[CheckFinding]:
-    """Byte for byte, where they are of the form that this version writes."""
+    """The cards, generated again byte for byte, if they are of this version's form."""
     form = pack.json(PACK).get("model_cards")
     if form != FORM:
         yield not_checked(f"cards of form {shown(str(form))}, this version writes {FORM}", pack, blocking=False)

@@ -21,7 +21,7 @@ PEAK_SLACK = 0.02
 @check("consistency.plan", level=1, title="prediction, measurement and manifest agree; a forced run says so",
        units=every_run, example="a smaller predicted peak in the plan than in the manifest")
 def plan(unit: Unit) -> Iterator[CheckFinding]:
-    """The predicted peak is the same everywhere, a verdict of no was forced, memory that ran out is an event."""
+    """The predicted peak in all files; a forced run against its verdict; memory that ran out against the events."""
     if not unit.has(PLAN):
         yield not_checked(f"no {PLAN}", unit, blocking=False)
         return

@@ -70,7 +70,7 @@ def texts(unit: Unit) -> Iterator[CheckFinding]:
 @check("consistency.readme", level=1, title="the README is the one that manifest, plan and rows give", units=every_run,
        precondition=only_if_written_by_train, example="a lower loss in the README")
 def readme(unit: Unit) -> Iterator[CheckFinding]:
-    """Made again and compared; lines that it has beside those are named."""
+    """The generated README against the recorded one; other lines are named."""
     lines = unit.read(README, MAX_README_BYTES).decode("utf-8", errors="replace").splitlines()
     expected = _readme_lines(unit, lines)
     problems = [f"{README} says {recorded[:80]!r}, the record {generated.replace(UNKNOWN, '…')[:80]!r}"
@@ -89,7 +89,7 @@ def readme(unit: Unit) -> Iterator[CheckFinding]:
 @check("consistency.log", level=1, title="the training log's lines of steps are those of the metrics", units=every_run,
        precondition=only_if_written_by_train, example="a lower loss in a line of the training log")
 def log(unit: Unit) -> Iterator[CheckFinding]:
-    """Loss, rate and evaluation loss of every line of a step; what was announced before the first."""
+    """Loss, rate and evaluation loss of every step's line; the lines before the first step."""
     lines = unit.read(LOG, MAX_LOG_BYTES).decode("utf-8", errors="replace").splitlines()
     rows = {row["step"]: row for row in unit.metrics}
     problems = [problem for line in lines if line.startswith("step ")

@@ -21,7 +21,7 @@ MAX_RECIPE_BYTES = 1 << 18
        units=every_run, precondition=only_if_written_by_train,
        example="another optimizer in the recipe that ran than in the recipe as written")
 def recipe(unit: Unit) -> Iterator[CheckFinding]:
-    """Read and resolved again; what was left to a default is compared where the version is this one."""
+    """The recipe, read and resolved again; defaults are compared only for a record of this version."""
     if unit.manifest.facts.get("smoke") is True:
         yield not_checked("a smoke run: its recipe was made small", unit, blocking=False)
         return

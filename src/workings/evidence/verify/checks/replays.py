@@ -31,14 +31,14 @@ from workings.record.number_text import percent
 from workings.record.values import is_absent
 
 CONTROLS = frozenset({"seed", "learning_rate", "rows", "checkpoint"})
-CONTROLS_OF_REWARDS, CONTROLS_OF_A_TEACHER = CONTROLS | {"reward", "advantage"}, CONTROLS | {"teacher"}
-"""Of a run that learned from rewards, and of one that learned from a teacher."""
-CONTROLS_OF_PAIRS = CONTROLS | {"pair", "reference"}
-"""Of a run that learned from preference pairs."""
+REWARD_CONTROLS, TEACHER_CONTROLS = CONTROLS | {"reward", "advantage"}, CONTROLS | {"teacher"}
+"""Controls of a run with rewards, and of one with distillation."""
+PAIR_CONTROLS = CONTROLS | {"pair", "reference"}
+"""Controls of a run with preference pairs."""
 COVERAGE = "replay.coverage"
-"""The check that says what was taken again, and what that would have missed: of interest whatever its verdict."""
+"""Id of the check that names the recomputed parts, and what that would have missed: shown whatever its verdict."""
 OWN_MACHINE = ("cpu_model", "architecture", "usable_cores", "threads", "variables")
-"""Conditions that the environment of a replay tells by itself."""
+"""Conditions that are in the environment file of a replay."""
 
 
 def only_if_replayed(unit: Unit) -> CheckFinding | None:
@@ -93,11 +93,11 @@ def steps(unit: Unit) -> Iterator[CheckFinding]:
     facts = _replay_of(unit)
     # Controls and completions have checks of their own; left in, one of them would decide this check too.
     verdict, reasons = compare_replay(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
-    told = replay_sentence(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
+    text = replay_sentence(facts | {"controls": {}, "predictions": {"absent": "judged apart"}})
     if verdict == "inconclusive":
         yield not_checked(join_first(reasons), unit)
     else:
-        yield passed(told, unit) if verdict == "passed" else failed(told, unit)
+        yield passed(text, unit) if verdict == "passed" else failed(text, unit)
 
 
 @check("replay.controls", level=3, title="another seed, learning rate, row or checkpoint does not come out the same",
@@ -134,16 +134,16 @@ def predictions(record: Record) -> Iterator[CheckFinding]:
        units=every_run, precondition=only_if_replayed,
        example="a run that is true up to the steps that were taken again, and another one's from there on")
 def coverage(unit: Unit) -> Iterator[CheckFinding]:
-    """How many steps and answers the seed drew, against how many the confidence that was asked for needs."""
+    """Number of recomputed steps and answers, against the number that the requested confidence needs."""
     facts = _replay_of(unit)
-    drawn = facts.get("coverage")
-    if drawn is None:
+    selection = facts.get("coverage")
+    if selection is None:
         yield not_checked("what was taken again was not drawn", unit, blocking=False)
         return
-    text = "; ".join(sentences(drawn))
-    confidence = drawn.get("confidence")
+    text = "; ".join(sentences(selection))
+    confidence = selection.get("confidence")
     # Where nobody asked for a confidence, nothing is missing; it is still not said to be enough.
-    if confidence is None or not is_enough(drawn, confidence):
+    if confidence is None or not is_enough(selection, confidence):
         yield not_checked(text, unit, blocking=confidence is not None)
     else:
         yield passed(text, unit)
@@ -192,7 +192,7 @@ def _replay(unit: Unit) -> dict[str, Any] | CheckFinding | RecordError:
 
 
 def _conclusion_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
-    """What the replay concludes against what follows from its numbers."""
+    """Problems of the conclusion, compared with the one that follows from the numbers."""
     verdict, reasons = compare_replay(dict(facts))
     problems = []
     if (facts["verdict"], facts["reasons"]) != (verdict, reasons):
@@ -211,14 +211,14 @@ def _conclusion_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
 
 def _expected_controls(run: Unit) -> frozenset[str]:
     if has_rewards(run):
-        return CONTROLS_OF_REWARDS
+        return REWARD_CONTROLS
     if uses_rollouts(run) or distills_traces(run):
-        return CONTROLS_OF_A_TEACHER
-    return CONTROLS_OF_PAIRS if uses_pairs(run) else CONTROLS
+        return TEACHER_CONTROLS
+    return PAIR_CONTROLS if uses_pairs(run) else CONTROLS
 
 
 def _line_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
-    """The recorded side of every step is the run's own log."""
+    """Problems of the recorded numbers of every step, compared with the run's own log."""
     problems: list[str] = []
     for number, line in enumerate(facts["lines"], start=int(facts["from_step"])):
         # A negative number would silently read the log from its end.
@@ -238,22 +238,24 @@ def _line_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
 
 
 def _condition_problems(facts: Mapping[str, Any], unit: Unit) -> list[str]:
-    """Conditions, mode and tolerance against both environments and this version's tolerances."""
+    """Problems of conditions, mode and tolerance, compared with both environments and this version's tolerances."""
     run = unit.parent
     assert run is not None  # the caller has checked it
-    there, here = facts["conditions"]["recorded"], facts["conditions"]["here"]
-    packages = [name.removeprefix(PACKAGE) for name in there if name.startswith(PACKAGE)]
+    recorded, current = facts["conditions"]["recorded"], facts["conditions"]["here"]
+    packages = [name.removeprefix(PACKAGE) for name in recorded if name.startswith(PACKAGE)]
     problems = []
-    if there != conditions_of_run(run.manifest, run.json(ENVIRONMENT), packages):
+    if recorded != conditions_of_run(run.manifest, run.json(ENVIRONMENT), packages):
         problems.append("the recorded conditions are not those of the run")
-    own = conditions(unit.json(REPLAY_ENVIRONMENT), engine="", code="", device="", mesh={}, packages=packages)
-    problems += [f"{name} is {str(here.get(name))[:40]!r}, {REPLAY_ENVIRONMENT} says {own[name][:40]!r}"
-                 for name in (*OWN_MACHINE, *(PACKAGE + name for name in packages)) if here.get(name) != own[name]]
-    names = differing_conditions(there, here)
-    bitwise = not names and on_cpu(there)
+    from_environment = conditions(unit.json(REPLAY_ENVIRONMENT), engine="", code="", device="", mesh={},
+                                  packages=packages)
+    problems += [f"{name} is {str(current.get(name))[:40]!r}, {REPLAY_ENVIRONMENT} says {from_environment[name][:40]!r}"
+                 for name in (*OWN_MACHINE, *(PACKAGE + name for name in packages))
+                 if current.get(name) != from_environment[name]]
+    names = differing_conditions(recorded, current)
+    bitwise = not names and on_cpu(recorded)
     if names != facts["conditions"]["differing"] or facts["mode"] != ("bitwise" if bitwise else "tolerance"):
         problems.append(f"judged as {str(facts['mode'])[:20]}, the conditions ask for another way")
-    allowed = BITWISE if bitwise else tolerance_for(run.manifest.actual_dtypes, there, here)
+    allowed = BITWISE if bitwise else tolerance_for(run.manifest.actual_dtypes, recorded, current)
     if allowed is None:
         return [*problems, "no tolerance was measured for this number format"]
     limits = allowed.to_json()
@@ -266,7 +268,7 @@ def _condition_problems(facts: Mapping[str, Any], unit: Unit) -> list[str]:
 
 
 def _prediction_problems(facts: Mapping[str, Any], unit: Unit) -> list[str]:
-    """Completions counted again against the run's own evaluations."""
+    """Problems of the counted completions, compared with the run's own evaluations."""
     stated = facts["predictions"]
     if is_absent(stated):
         return [f"{PREDICTIONS} is there, {REPLAY} has none"] if unit.has(PREDICTIONS) else []
@@ -276,23 +278,23 @@ def _prediction_problems(facts: Mapping[str, Any], unit: Unit) -> list[str]:
     rows = unit.lines(PREDICTIONS)
     same = 0
     answers: dict[tuple[str, str, int], Mapping[str, Any]] = {}
-    drawn = {f"{SAMPLED}/{other.root}": other for other in unit.record.samples}
+    samples_by_name = {f"{SAMPLED}/{other.root}": other for other in unit.record.samples}
     for name in {str(row["unit"]) for row in rows}:
-        evaluation = drawn.get(name) or evaluations.get(run.tree_path(name))
+        evaluation = samples_by_name.get(name) or evaluations.get(run.tree_path(name))
         if evaluation is None and name.startswith(f"{SAMPLED}/"):
             continue  # samples stand outside of the run, and need not be here: what the replay says of them counts
         if evaluation is None:
             return [f"evaluation {name[:60]!r} is not in the run"]
         answers |= {(name, row["id"], row["sample"]): row for row in evaluation.lines(PREDICTIONS)}
     for row in rows:
-        before = answers.get((row["unit"], row["id"], row["sample"]))
-        if before is None and row["unit"] not in drawn and row["unit"].startswith(f"{SAMPLED}/"):
+        recorded = answers.get((row["unit"], row["id"], row["sample"]))
+        if recorded is None and row["unit"] not in samples_by_name and row["unit"].startswith(f"{SAMPLED}/"):
             same += row["same"] is True
             continue
-        if before is None:
+        if recorded is None:
             return [f"{str(row['id'])[:60]}: the evaluation has no such item"]
-        equal = (bytes_digest(row["completion"].encode("utf-8")) == before["completion_sha256"]
-                 if "completion_sha256" in before else row["completion"] == before["completion"])
+        equal = (bytes_digest(row["completion"].encode("utf-8")) == recorded["completion_sha256"]
+                 if "completion_sha256" in recorded else row["completion"] == recorded["completion"])
         same += equal
     # A completion that comes out the same could otherwise be counted again and again until the share suffices.
     if len({(row["unit"], row["id"], row["sample"]) for row in rows}) != len(rows):

@@ -21,7 +21,7 @@ MAX_RUNS = 4
        # The page is drawn without the limits that hostile files are read with.
        unless_failed="not drawn again: other checks failed")
 def report(pack: Unit) -> Iterator[CheckFinding]:
-    """Drawn again, words, tables and curves, to the byte; a page of another version is named, and not called wrong."""
+    """The page, generated again, byte for byte; a page of another version is not compared."""
     if not pack.has(REPORT):
         return
     if pack.record.report is None or not isinstance(pack.record.tree, FolderTree):

@@ -42,7 +42,7 @@ CALL_SECONDS = 20.0
 @check("consistency.prompts", level=1, title="prompts and rewards are those that the manifest names", units=every_run,
        when=uses_rollouts, example="a reward of another weight than the recipe gives it")
 def prompts(unit: Unit) -> Iterator[CheckFinding]:
-    """Their digests; the rewards are those of the recipe, with their weights and limits."""
+    """Digests of prompts and rewards; the rewards against those of the recipe, with their weights and limits."""
     from workings.data.rows import prompt_digest
     inputs = rollout_inputs_of(unit)
     digests = unit.manifest.data_digests

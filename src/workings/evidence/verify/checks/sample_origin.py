@@ -20,7 +20,7 @@ from workings.record.untrusted_files import parsed_bytes, refuse_too_large
 @check("consistency.drawn_from", level=1, title="what a run learned of samples was drawn and kept where it says",
        units=every_run, example="an answer among what was learned that the samples do not hold")
 def drawn_from(unit: Unit) -> Iterator[CheckFinding]:
-    """The file that it learned from, against the samples that were kept and the run that drew them."""
+    """The training file against the kept samples and the run that they are from."""
     recorded_counts = unit.manifest.facts.get(DRAWN_FROM)
     rows = _training_file(unit) if recorded_counts is not None or unit.record.samples else None
     if rows is None:

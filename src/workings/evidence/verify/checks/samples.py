@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @check("consistency.seeds", level=1, title="every completion was drawn from the seed that its item and number imply",
        units=every_evaluation, example="a bad draw left out")
 def seeds(unit: Unit) -> Iterator[CheckFinding]:
-    """As many completions of each item as were asked for, numbered in order; a seed where something was drawn."""
+    """Number and order of the completions of each item, and the seed of every sampled one."""
     from workings.evaluation.generate import sample_seed
     config, rows, problems = unit.json(EVALUATION_CONFIG), unit.lines(PREDICTIONS), []
     decoding = config.get("decoding") if isinstance(config, dict) else None
@@ -53,7 +53,7 @@ def seeds(unit: Unit) -> Iterator[CheckFinding]:
 @check("consistency.selection", level=1, title="counts of samples and prompts are those of the predictions",
        units=lambda record: record.samples, example="fewer prompts that were never solved than the predictions show")
 def selection(unit: Unit) -> Iterator[CheckFinding]:
-    """Prompts solved never, sometimes, always; samples kept and left out; pairs; a unit that stands in no run."""
+    """Prompts solved never, sometimes, always; samples kept and left out; pairs; that the unit is in no run."""
     recorded, rows = unit.json(SELECTION), unit.lines(PREDICTIONS)
     counts, scores = recorded["counts"], {(str(row["id"]), row["sample"]): row["score"] for row in rows}
     by_prompt = [[row["score"] == 1 for row in group] for _, group in groupby(rows, key=lambda row: row["id"])]

@@ -20,7 +20,7 @@ from workings.training.schedule import Schedule
 @check("consistency.steps", level=1, title="steps are 1, 2, 3, … without a gap, and resumes are explained",
        units=every_run, example="a step left out of the log")
 def steps(unit: Unit) -> Iterator[CheckFinding]:
-    """One line a step, as many as were completed; each resume of the manifest is an event."""
+    """Numbers of the steps against the completed ones; resumes of the manifest against the events."""
     manifest, numbers = unit.manifest, [row.get("step") for row in unit.metrics]
     problems = []
     # A smoothed curve or a step that was taken out shows as a gap, because the numbers start at 1 and never skip.

@@ -20,7 +20,7 @@ from workings.record.layout import TEACHER
 @check("consistency.teacher", level=1, title="the teacher is the one that the manifest names", units=every_run,
        example="another root digest of the teacher")
 def teacher(unit: Unit) -> Iterator[CheckFinding]:
-    """Its digest; its precision is the recipe's; whether it is the run of its name that is verified as well."""
+    """Digest and precision of the teacher; its root, if a run of its name is verified as well."""
     if not distills_traces(unit) and (not uses_rollouts(unit) or has_rewards(unit)):
         return
     recorded_digest, facts = unit.manifest.data_digests.get("teacher"), unit.json(TEACHER)

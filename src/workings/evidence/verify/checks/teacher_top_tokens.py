@@ -47,7 +47,7 @@ def distills_traces(unit: Unit) -> bool:
        units=every_run, when=distills_traces, precondition=only_if_few_sequences,
        example="two probabilities of a position that are larger than 1 together")
 def top_tokens(unit: Unit) -> Iterator[CheckFinding]:
-    """As many positions as the planned rows learn; different tokens of the vocabulary, in order; sums of at most 1."""
+    """Number of positions of the planned rows; different tokens of the vocabulary, in order; sums of at most 1."""
     if not unit.metrics:  # the run ended before the teacher's tokens were complete, and before any step
         return
     summaries = _row_summaries(unit)
