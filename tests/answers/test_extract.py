@@ -5,7 +5,7 @@ import time
 import pytest
 
 from workings.answers.extract import RULES, Extraction, check_rules, extract
-from workings.answers.final_number import _NO_NUMBER
+from workings.answers.numbers_in_sentence import NO_NUMBER
 from workings.answers.sentences import without_reason
 from workings.errors import RequestError
 
@@ -87,6 +87,6 @@ def test_rules_stay_linear(piece: str) -> None:
 def test_long_lines_are_read_in_proportion_to_their_length(piece: str) -> None:
     """Not in the square or the cube of it: each of these took hours once."""
     line = piece * (40_000 // len(piece)) + " 7x"
-    masked = _NO_NUMBER.sub("", line)
+    masked = NO_NUMBER.sub("", line)
     assert len(masked) <= len(line)
     assert without_reason(line).strip() in line

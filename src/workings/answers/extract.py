@@ -8,6 +8,7 @@ the expected answer (`answer_kind`), never at the answer itself.
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from workings.answers.boxes import last_boxes
 from workings.answers.choices import TRUTHS, choice_in, option_said, stated_in, truth_in
 from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.final_number import final_number, sentence_number
@@ -116,50 +117,8 @@ def _is_last(behind: str) -> bool:
 
 def boxed(text: AfterThinking, kind: Kind) -> str | None:
     r"""Content of the last ``\boxed{…}`` or ``\fbox{…}`` that is closed; of several side by side, all of them."""
-    boxes = list(_boxes(text.text))
-    if not boxes:
-        return None
-    start, _, content = boxes[-1]
-    parts = [content]
-    for before in reversed(boxes[:-1]):
-        # "x = \boxed{2} or x = \boxed{3}": both are the answer.
-        if not re.fullmatch(r"[\s$\\()]*(?:,|and|or|;)[\s$\\()]*(?:and"
-                            r"|or)?[\s$\\()]*(?:[a-zA-Z]\s*=\s*)?", text.text[before[1]:start][:60]):
-            break
-        parts.insert(0, before[2])
-        start = before[0]
-    return _meant_in_box(", ".join(parts), kind)
-
-
-_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
-
-
-def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
-    """Start, end and content of the last boxes, in order."""
-    marks = list(_BOX.finditer(text))[-LOOKED_AT:]
-    for index, match in enumerate(marks):
-        # A box ends before the next one begins; where it does not, it holds that one, which is the answer.
-        limit = marks[index + 1].start() if index + 1 < len(marks) else len(text)
-        if text[match.end():match.end() + 1] != "{":
-            content = text[match.end():match.end() + 100].split(maxsplit=1)[:1]
-            if content and content[0].strip("$."):
-                yield match.start(), match.end() + len(content[0]), content[0].strip("$.")
-            continue
-        end = _brace_end(text, match.end(), limit)
-        if end >= 0 and text[match.end() + 1:end].strip():
-            yield match.start(), end + 1, text[match.end() + 1:end]
-
-
-def _brace_end(text: str, start: int, limit: int) -> int:
-    """Place of the brace that closes the one at ``start``, before ``limit``; or -1."""
-    # Braces are counted, because a fraction inside of the box has braces of its own and a pattern cannot pair them.
-    depth = 0
-    for index in range(start, limit):
-        character = text[index]
-        depth += (character == "{") - (character == "}")
-        if depth == 0:
-            return index
-    return -1
+    content = last_boxes(text.text)
+    return None if content is None else _meant_in_box(content, kind)
 
 
 _ANNOUNCED = re.compile(r"(?:\b|_)(?:answer|option|choice|antwort|respuesta|resposta|risposta|réponse)\b",
@@ -380,9 +339,8 @@ def _is_answer(text: str, kind: Kind) -> bool:
 
 def _meant(segment: str, kind: Kind) -> str | None:
     """What a marked text means as an answer of this kind: the text itself where nothing in it is plainer."""
-    boxes = [content for _, _, content in _boxes(segment)]
-    if boxes and segment.count("\\box") == 1:
-        return _meant_in_box(boxes[-1], kind)
+    if segment.count("\\box") == 1 and (content := last_boxes(segment)) is not None:
+        return _meant_in_box(content, kind)
     tidy = _tidy(segment)
     if kind == "number":
         if parse_number(tidy) is not None or parse_words(tidy) is not None:

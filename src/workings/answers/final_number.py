@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from workings.answers.arithmetic_before_equals import ends_with_arithmetic
-from workings.answers.circumstantial_numbers import is_circumstance
 from workings.answers.latex import plain, spaced_digits
 from workings.answers.main_clause import VERBS_OF_RESULT, last_clause, main_clause, without_lead
 from workings.answers.numbers import CURRENCY, decimal_points, equal_numbers, in_two_units, names_a_value, parse_number
+from workings.answers.numbers_in_sentence import numbers_in
 from workings.answers.question import (
-    ELLIPTIC,
     NumberAt,
     answers_before,
     asked_for,
@@ -32,36 +31,13 @@ from workings.answers.spelled_out_number import spelled_out_number
 from workings.answers.stated_numbers import VERBS_OF_THE_PAST, is_stated
 from workings.answers.states_a_result import (
     asks_back,
-    is_bound,
     is_failure,
-    is_name,
     is_needed,
     is_question,
     states_no_result,
     supposes_or_plans,
 )
-from workings.answers.units import read_unit
 
-_NUMBER = re.compile(
-    rf"(?:(?<![\w)\].])-\s?)?(?P<currency>{CURRENCY}\s?-?)?"
-    r"(?:(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<!\d)\.\d+)(?: \d+/\d+"
-    r"|\s?/\s?\d+(?!\d|\.\d))?"
-    r"(?(currency)(?:(?:[kKmMbB]|[mb]n)(?!\w))?)"
-    r"(?:\s?(?:%|percent\b|per cent\b)|\s?°[CF]?(?![A-Za-z]))?(?:\s(?:hundred|thousand|million|billion|trillion)\b)?")
-_SCIENTIFIC = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3}(?!\w)"
-                         r"|\s?[*×·]\s?10\s?\^\s?(?:\{[+-]?\d{1,3}\}|[+-]?\d{1,3}(?!\d)))(?!\s*[-+*/·×÷^(]\s*\(?[\d\w])")
-# Addresses, paths, mail, times, dates, versions, names with digits: no numbers.
-# Each begins where a run of its characters does, and what could go on for ever is bounded: looked for again from every
-# character, a line of nothing but letters or digits would take the square or the cube of its length.
-_NO_NUMBER = re.compile(
-    r"(?<!\S)\S*(?:://|@|www\.)\S*|(?<![^\W\d])[^\W\d](?:\w*?\d|[-\w./…]{0,200}?[-_./…]\d)\S*"
-    r"|\b(?=[0-9a-f]++\b)[0-9a-f]*(?:\d[a-f]|[a-f]\d)[0-9a-f]{4,}\b"
-    r"|(?<!\d)\d+(?:\s?:\s?\d+)+|\b\d{4}-\d\d?-\d\d?\b|\b\d{1,2}/\d{1,2}/\d{2,4}\b|(?<!\d)\d+(?:\.\d+){2,}(?::\d+)?|…\d+"
-    r"|\bFile \"[^\"\n]{1,200}\", line \d+|\bid ?[=:] ?\d+|(?<!\S)\+\d{1,3}[ -]\d[\d -]{5,20}"
-    r"|\b\d+ ?(?P<unit>years?|months?|weeks?|days?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|feet|foot|ft|pounds?|lbs?"
-    r"|met(?:er|re)s?)(?:, | and | )\d+ ?(?!(?P=unit)\b)(?:months?|weeks?|days?|hours?|m(?:in(?:ute)?s?)?"
-    r"|s(?:ec(?:ond)?s?)?|inch(?:es)?|ounces?|oz|centimet(?:er|re)s?|cm)\b",
-    re.IGNORECASE)
 _MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
 # Of "on 15 April 1912" a number is the year.
 # "2 out of 5" is a number where a share is asked for.
@@ -70,18 +46,6 @@ _OUT_OF = re.compile(r"(?<![\d./])(\d{1,6}) (?:out of|in) (\d{1,6})(?![\d./%])")
 _DAY = re.compile(rf"\b(?:\d\d?(?:st|nd|rd|th)?(?: of)? {_MONTH}[.,]? |{_MONTH}\.? \d\d?(?:st|nd|rd|th)?, )"
                   r"(?=\d{4}\b)", re.IGNORECASE)
 _IMPLIES = re.compile(r"\\(?:implies|Rightarrow|Longrightarrow|Leftrightarrow|iff|longrightarrow)(?![a-zA-Z])")
-_OPERATOR = r"[-+*/·×÷^]"
-_ALGEBRA_BEHIND = re.compile(
-    rf"\s?(?:[\^_√π∞∈≤≥<>±]|\+(?![\s\d])|(?:choose|mod|times) \d"
-    rf"|(?:minus|plus|divided by|multiplied by)\b|\*\*\s?\d|!\w|!\s*{_OPERATOR}|(?:sqrt|pi)\b|\\[a-zA-Z])"
-    rf"|\s*{_OPERATOR}\s*\(?(?:[^\W\d_](?![^\W_])"
-    rf"|[√π∞]|\\[a-zA-Z]|\(|\d|{CURRENCY}\s?\d)"
-    rf"|(?:\s?,\s?-?\d+(?:\.\d+)?){{1,9}}\s?[)\]}}]")
-_ALGEBRA_BEFORE = re.compile(
-    rf"(?:[\^_√π{{∞≤≥<>±≠∈·×÷]\s?\(?|\b(?:choose|mod)\s|(?:\bsqrt|\blog|\bln|\\[a-zA-Z]+)(?:_\d{{1,3}})?\s?[({{]?"
-    rf"|(?:(?<![^\W\d_])[^\W\d_]|\d(?:!|[^\W\d_])?|[)}}π])\s*{_OPERATOR}\s*\(?"
-    rf"|[(\[{{](?:\s?-?\d+(?:\.\d+)?\s?,){{1,9}}\s?)$")
-_ATTACHED = re.compile(r"[^\W\d_]+")
 # "Answer - 24" is no negative number.
 _DASHED = re.compile(r"(?<=answer|result) - |(?<=total) - ", re.IGNORECASE)
 # "11 males — 5 more females" says no -5.
@@ -92,15 +56,10 @@ _BELOW_ZERO = re.compile(r"(?<![-−\d.])(\d+(?:\.\d+)?(?:\s?°[CF]?|\sdegrees?(
                          r"\sbelow zero\b", re.IGNORECASE)
 _LED_IN = re.compile(r"^(?:=>|->|[⇒→∴:]|\s)+")
 _UNKNOWN = r"[^\W\d_](?:_\{?\w{1,3}\}?)?"
-_ORDINALS = frozenset(("st", "nd", "rd", "th", "am", "pm"))
 _JOINED = re.compile(r"^(?!\s?(?:is|are|was|were|equals?)\b)"
                      r"[^\W\d]*(?:\s?[^\W\d_]+){0,2}\s*(?:,?\s?(?:or|and|to|through)\s(?:(?!\w+ing\b|ha[sd]\b|have\b)[^\W\d_]+\s)?"
                      r"|[–-]\s*|,\s*"
                      r"|,\s(?!(?:total|sum|answer|so|[a-z]+ing)\b)(?:for\s)?[^\W\d_]+:?\s)$", re.IGNORECASE)
-_NOT = re.compile(r"\b(?:not|never|isn't|isn’t|rather than|instead of|than just|no "
-                  r"longer)\s+(?:\w+\s)?$|\b(?:incorrect|wrong):\s+$", re.IGNORECASE)
-_DENIED_BEHIND = re.compile(r"\s(?:is|are|was|were|would be)\s(?:not|wrong|incorrect|false|impossible|too)\b"
-                            r"|\s(?:isn|aren)['’]t\b", re.IGNORECASE)
 _SECOND_CLAUSE = re.compile(rf"\s(?:and|while|whereas)\s(?!(?:then |now |still )?(?:{VERBS_OF_RESULT}|[a-z]+ed)\b)")
 _SECOND_VERB = re.compile(rf"[^=,]{{0,40}},?\s(?:and|while|whereas)\s(?:{VERBS_OF_THE_PAST})\b")
 _OPERAND = re.compile(r"(?:(?!\s(?:and|or)\s)[^=≈,;:.])*[=≈]")
@@ -110,8 +69,6 @@ _BREAKDOWN = re.compile(r"\s\([^()]*\)|:\s.*", re.DOTALL)
 _WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i)['’]d\b", re.IGNORECASE)
 # "plus $5 for Monday: $110": what all of it comes to.
 _SUMMED_UP = re.compile(r"[^\W\d_]:\s\W{0,3}$")
-# "27 puppies, 18 of which are black", "5 now, but 9 before": what is said more about the first number, or what was.
-_DETAIL = re.compile(r"\s(?:[^\W\d_]+\s){0,2}(?:of (?:which|whom)\b|(?:before|previously|originally|at first)\W*$)")
 # "$2,088 over the 4 weeks, or $522 per week": a rate is no other unit of the same.
 _RATE_BEHIND = re.compile(r"\W{0,3}(?:per|each|every|an?)\b", re.IGNORECASE)
 # What stands around the number of which a part is taken, up to the verb.
@@ -170,7 +127,7 @@ def _from_the_end(text: str, question: str, truncated: bool) -> Iterator[tuple[s
 
 def _in_measure(sentence: str, measure: str) -> str:
     """The last number of a sentence in a measure, in brackets too; empty where there is none."""
-    numbers = [number.text for number in _numbers(_prepared(sentence), elliptic=True)[0]]
+    numbers = [number.text for number in numbers_in(_prepared(sentence), elliptic=True)[0]]
     return next((text for text in reversed(numbers) if (read := parse_number(text)) and read.unit.measure == measure),
                 "")
 
@@ -188,14 +145,14 @@ def _asked_for(sentence: str, question: str, said: str | None) -> str | None:
     if "=" in sentence and (clause := last_clause(sentence)) and "=" not in clause:  # "a / b = 12, so it fills 12 …"
         sentence = clause
     sentence = _prepared(sentence)
-    if said and (average := average_asked(sentence, _numbers(sentence)[0], question)):
+    if said and (average := average_asked(sentence, numbers_in(sentence)[0], question)):
         return average
     if not question or (said and ("=" in sentence or in_two_units(said))):
         return said
     if states_no_result(sentence) or supposes_or_plans(sentence):
         return said
     # What an equals sign follows is an operand of what stands behind it; a number in brackets says one again.
-    numbers = [number for number in _numbers(sentence, elliptic=True)[0] if not (
+    numbers = [number for number in numbers_in(sentence, elliptic=True)[0] if not (
         _OPERAND.match(sentence, number.end) or (sentence[:number.start].endswith("(") and sentence.startswith(
             ")", number.end)) or (sentence.startswith(" and ", number.end) and _OPERAND_OF.search(
                 sentence[:number.start][-60:])))]
@@ -255,10 +212,10 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
     """
     if states_no_result(sentence):
         return None, True
-    sentence = main_clause(_prepared(sentence), lambda part: bool(_numbers(part, first=True)[0]))
+    sentence = main_clause(_prepared(sentence), lambda part: bool(numbers_in(part, first=True)[0]))
     if supposes_or_plans(sentence):
         return None, True
-    numbers, algebra = _numbers(sentence)
+    numbers, algebra = numbers_in(sentence)
     if not numbers:
         return None, algebra
     at = max(sentence.rfind("="), sentence.rfind("≈"))
@@ -320,66 +277,6 @@ def _right_side(sentence: str, at: int, numbers: list[NumberAt]) -> tuple[str | 
             r"=[\s*$]*$", sentence[:exact.start]):
         return sentence[exact.start:behind[0].end], True  # "= 1/6 ≈ 0.167": both are said
     return behind[0].text, True
-
-
-def _numbers(sentence: str, *, first: bool = False, elliptic: bool = False) -> tuple[list[NumberAt], bool]:
-    """The numbers of a sentence that are values of their own, and whether there are expressions; or only ``first``.
-
-    Elliptically the number of "Ann has 5 pens and Ben 7" is one as well, and no name.
-    """
-    masked = _NO_NUMBER.sub(lambda name: "\0" * len(name.group()), sentence)
-    numbers: list[NumberAt] = []
-    algebra = False
-    for match in _SCIENTIFIC.finditer(sentence):
-        before = sentence[max(0, match.start() - 60):match.start()].replace("**", "")
-        if not re.search(r"[-+*/·×÷^(]\s*$", before) and not _NOT.search(before):
-            numbers.append(NumberAt(match.group().strip(), match.start(), match.end(),
-                                     is_circumstance(before, numbers)))
-        masked = masked[:match.start()] + "\0" * len(match.group()) + masked[match.end():]
-    for match in _NUMBER.finditer(masked):
-        if first and numbers:
-            break
-        start, end = match.start(), match.end()
-        before = masked[max(0, start - 60):start].replace("**", "")
-        if before[-1:].isalpha() or before[-1:] in ("\0", "_", "\\", "#"):
-            continue
-        if "," in match.group() and masked[end:end + 1].isdecimal():  # "1,0000" is no number
-            algebra = True
-            continue
-        end, unit = _unit_end(masked, end)
-        plainly = match.group()[-1].isdigit() and match.group()[0].isdigit() and not unit
-        if end < 0 or masked[end:end + 1] == "\0" or is_bound(before) or (
-                plainly and is_name(before) and not (elliptic and numbers and ELLIPTIC.search(before))):
-            algebra = True
-            continue
-        if _ALGEBRA_BEHIND.match(masked[end:end + 40]) or _ALGEBRA_BEFORE.search(sentence[max(0, start - 60):start]):
-            # An operand: what it is part of counts, where that is worked out behind an equals sign.
-            algebra = True
-            continue
-        if _NOT.search(before) or _DENIED_BEHIND.match(masked, end):
-            continue
-        numbers.append(NumberAt(sentence[start:end].strip() if unit else match.group().strip(), start, end,
-                                is_circumstance(before, numbers) or _DETAIL.match(masked, end) is not None))
-    return sorted(numbers, key=lambda number: number.start), algebra
-
-
-def _unit_end(text: str, end: int) -> tuple[int, bool]:
-    """Where the unit behind a number ends; -1 where the letter behind it is no unit, so that it is an expression."""
-    attached = _ATTACHED.match(text, end)
-    if attached is None:
-        spaced = re.compile(r"\s(?:square |cubic |sq\.? )?[^\W\d_]+(?:\^[23]|/[^\W\d_]+(?:\^2)?| per "
-                            r"[^\W\d_]+)?").match(text, end)
-        # "costs $5 in all" are no inches.
-        inches = spaced is not None and spaced.group() == " in" and text[spaced.end():spaced.end() + 1] == " "
-        unit = read_unit(spaced.group()) if spaced and not inches else None
-        return (spaced.end(), True) if spaced and unit is not None and unit.measure and not unit.words else (end, False)
-    if attached.group().casefold() in _ORDINALS:
-        return attached.end(), False
-    rest = re.compile(r"[^\W\d_]+(?:\^[23]|/[^\W\d_]+)?").match(text, end)
-    unit = read_unit(rest.group()) if rest else None
-    if rest is None or unit is None or not unit.measure:
-        return -1, False
-    return rest.end(), True
 
 
 def _chosen(numbers: list[NumberAt]) -> NumberAt | None:
