@@ -59,7 +59,8 @@ _WITHOUT_WEIGHT = frozenset((
     "a", "an", "the", "indeed"))
 # What neither asserts an option nor tells it apart from the others.
 _NOT_CHOSEN = re.compile(r"\b(?:not|never|no|none|neither|nor|cannot|would|might|may|could|whether|unlike|wrong"
-                         r"|incorrect|false|except|than|instead|but|although|while|whereas|or)\b|n['’]t\b|\?",
+                         r"|incorrect|false|except|than|instead|but|although|while|whereas|or|opposite|ruled? out"
+                         r"|eliminat\w{1,4}|exclud\w{1,4})\b|n['’]t\b|\?",
                          re.IGNORECASE)
 _DENIED = re.compile(r"(?:\b(?:not|never|hard to|whether|if)|n['’]t)\s(?:\w+\s){0,3}$", re.IGNORECASE)
 
@@ -97,14 +98,16 @@ def option_of(letter: str, question: str) -> str:
 def option_said(text: str, question: str) -> str | None:
     """The letter of the option whose text alone answers: as the first line, or in the last sentence; else None.
 
-    Only where no other sentence says the text of another option, unless the last one is a conclusion.
+    Only where the last sentence is a conclusion, or says a third of the question's words and no other sentence the
+    text of another option.
 
     >>> option_said("Iron rusts, so the planet is Mars.", "Which planet is red? A) Venus B) Mars")
     'B'
     """
-    lines, stem = last_lines(text), f" {_words_of(_OPTION.split(question, maxsplit=1)[0])} "
+    lines, stem = last_lines(text), _OPTION.split(question, maxsplit=1)[0]
+    asked, words_of_stem = set(telling_words(stem)), f" {_words_of(stem)} "
     options = {letter: words for letter, option in _options(question).items() if re.search(
-        "[a-z]{3}", words := _words_of(option.removeprefix("It "))) and f" {words} " not in stem}
+        "[a-z]{3}", words := _words_of(option.removeprefix("It "))) and f" {words} " not in words_of_stem}
     if lines and "?" not in lines[0] and not any(is_conclusion(line) or corrects(line) for line in lines[1:]):
         for letter, words in options.items():
             if _words_of(lines[0]) in (words, f"{words} {letter.casefold()}"):
@@ -113,8 +116,9 @@ def option_said(text: str, question: str) -> str | None:
     said = [_options_in(sentence, options) for sentence in told]
     if not said or len(said[-1]) != 1 or _NOT_CHOSEN.search(told[-1]):
         return None
-    others = set().union(*said) - said[-1]
-    return None if others and not is_conclusion(told[-1]) else next(iter(said[-1]))
+    answers = is_conclusion(told[-1]) or (
+        set().union(*said) == said[-1] and 3 * len(asked & set(telling_words(told[-1]))) >= len(asked))
+    return next(iter(said[-1])) if answers else None
 
 
 def _options_in(sentence: str, options: dict[str, str]) -> set[str]:

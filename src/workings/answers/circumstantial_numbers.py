@@ -29,7 +29,7 @@ _PARTICIPLE = re.compile(r",\s+(?:\w+ly\s+)?(?!leaving|making|giving|total|yield
 
 
 def is_circumstance(before: str, earlier: Sequence[NumberAt]) -> bool:
-    """Of a number behind this text; ``earlier``: the numbers of the sentence before it."""
+    """Whether the number behind this text is a circumstance; ``earlier``: the numbers of the sentence before it."""
     # Each of the patterns asks for a word with white space behind it; a line of nothing but numbers has none.
     if not before[-1:].isspace() or not any(map(str.isalpha, before)):
         return False

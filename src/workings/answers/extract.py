@@ -28,7 +28,7 @@ from workings.answers.sentences import (
     up_to_bold,
     without_markup,
 )
-from workings.answers.thinking import AfterThinking, said
+from workings.answers.thinking import AfterThinking, text_after_thinking
 from workings.errors import RequestError
 
 EXTRACTION_VERSION = 2
@@ -297,7 +297,7 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
     plainer = _EMOJI.sub("", _CALCULATOR.sub("", _without_drawings(text)))
     if kind == "number":
         plainer = with_decimal_points(plainer)
-    spoken = said(whole_fractions(plainer), truncated=truncated, question=question)
+    spoken = text_after_thinking(whole_fractions(plainer), truncated=truncated, question=question)
     for name in rules or DEFAULT_RULES[kind]:
         answer = RULES[name](spoken, kind)
         if answer is not None and answer.strip():

@@ -1,4 +1,4 @@
-"""Which number a sentence says: not the operand, not the one of "for 2 weeks", not a digit of a name.
+"""The number that a sentence says: not the operand, not the one of "for 2 weeks", not a digit of a name.
 
 A sentence that says an expression (`4x + 7`), a pair or a choice between numbers says none.
 """
@@ -39,10 +39,10 @@ from workings.answers.states_a_result import (
 )
 
 _MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
-# Of "on 15 April 1912" a number is the year.
 # "2 out of 5" is a number where a share is asked for.
 _SHARE = re.compile(r"\b(?:probability|chance|fraction|proportion)\b", re.IGNORECASE)
 _OUT_OF = re.compile(r"(?<![\d./])(\d{1,6}) (?:out of|in) (\d{1,6})(?![\d./%])")
+# Of "on 15 April 1912" a number is the year.
 _DAY = re.compile(rf"\b(?:\d\d?(?:st|nd|rd|th)?(?: of)? {_MONTH}[.,]? |{_MONTH}\.? \d\d?(?:st|nd|rd|th)?, )"
                   r"(?=\d{4}\b)", re.IGNORECASE)
 _IMPLIES = re.compile(r"\\(?:implies|Rightarrow|Longrightarrow|Leftrightarrow|iff|longrightarrow)(?![a-zA-Z])")
@@ -139,7 +139,7 @@ def _whole_sentences(text: str) -> str:
 
 
 def _asked_for(sentence: str, question: str, said: str | None) -> str | None:
-    """Of several numbers that a sentence says the one that the question asks for, else the one that it says."""
+    """The number that the question asks for, of several in a sentence; else the one that the sentence says."""
     if said and (year := year_asked(sentence, said, question)):
         return year
     if "=" in sentence and (clause := last_clause(sentence)) and "=" not in clause:  # "a / b = 12, so it fills 12 …"

@@ -60,7 +60,7 @@ def spaced_digits(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Without delimiters, text commands and commands for space; fractions of plain parts as ``a/b``."""
+    """A text without delimiters, text commands and commands for space; fractions of plain parts as ``a/b``."""
     text = _DELIMITERS.sub(" ", signs(text))
     for _ in range(2):  # a text may stand within a text
         text = _TEXT.sub(r" \1", text)

@@ -1,4 +1,4 @@
-"""Which entry of a list its question asks for: "Tom 10, Ann 20", lines of "- Ann: 20", rows of a table of two columns.
+"""The entry of a list that its question asks for: "Tom 10, Ann 20", lines "- Ann: 20", rows of two columns.
 
 An entry is a name and its number. The one is asked for whose name says clearly more of the question than the others.
 """

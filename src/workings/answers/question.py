@@ -1,4 +1,4 @@
-"""Which of several numbers of a sentence its question asks for: the one whose clause says the most of its words.
+"""The number that a question asks for, of several in a sentence: the one whose clause says the most of its words.
 
 "The winner received 60 votes and the loser received 20 votes" says two numbers. Asked for the votes of the loser, a
 reader takes the one whose clause speaks of the loser. Where two clauses say as much of the question, none is chosen.
@@ -118,7 +118,7 @@ def read_question(question: str) -> ParsedQuestion:
 
 
 def asked_for(sentence: str, numbers: Sequence[NumberAt], question: str, said: str | None) -> str | None:
-    """Of several numbers of a sentence the one that its question asks for; ``said`` where the question decides nothing.
+    """The number that a question asks for, of several in a sentence; ``said`` where the question decides nothing.
 
     A number is asked for the more, the more of the question's words its clause says and the fewer others; if it is of
     the kind that is asked for, and not given by the question; and the said one more than the others.
@@ -269,14 +269,14 @@ def is_in_another(said: str | None, measure: str) -> bool:
 
 
 def year_asked(sentence: str, said: str, question: str) -> str:
-    """Where a question asks for a year and a sentence says another number, the first year in it; else empty."""
+    """The first year of a sentence that says another number, where a question asks for a year; else empty."""
     if not _YEAR_ASKED.search(question[-MAX_QUESTION:]) or _YEAR.search(said):
         return ""
     return next((year[0] for year in _YEAR.finditer(sentence) if year[0] not in question), "")
 
 
 def average_asked(sentence: str, numbers: Sequence[NumberAt], question: str) -> str:
-    """Where a question asks for an average and a sentence adds one ("…, an average of 3.5"), that one; else empty."""
+    """The average that a sentence adds ("…, an average of 3.5"), where a question asks for one; else empty."""
     asked = read_question(question[-MAX_QUESTION:])
     average = _AVERAGE.search(sentence) if _MEAN & (asked.counted | asked.other) else None
     return next((number.text for number in numbers if number.end > average.end()), "") if average else ""

@@ -228,7 +228,7 @@ def _as_interval(text: str) -> str:
 
 
 def _spelt_alike(given: str, expected: str) -> tuple[str, str]:
-    """Both, with two signs as two values, bounds as an interval where one is one, chains as lists, spans in words."""
+    """Both texts: two signs as two values, bounds as an interval where one is one, chains as lists, spans in words."""
     given, expected = (_both_signs(_MEMBER.sub("", text.strip())) for text in (given, expected))
     if expected[:1] in ("(", "["):
         given = _as_interval(given)
@@ -287,9 +287,9 @@ def value_of(given: str, expected: str) -> str:
     left, equals, right = exact.rpartition("=")
     # "x^2 + 3x = x(x + 3)" is the same in other words where one side is a product and the other a sum.
     rewritten = (_FACTORS.fullmatch(normal_form(left)) is None) != (_FACTORS.fullmatch(normal_form(right)) is None)
-    # So is a sum of as many terms or fewer, of the same letters: "2x + 3x - 4 = 5x - 4".
+    # So is a sum of fewer terms, of the same letters: "2x + 3x - 4 = 5x - 4".
     letters, others = (set(_LETTER.findall(side)) for side in (left, right))
-    simplified = letters == others != set() and len(_TERM.findall(left)) >= len(_TERM.findall(right)) > 1
+    simplified = letters == others != set() and len(_TERM.findall(left)) > len(_TERM.findall(right)) > 1
     return right if equals and (names_a_value(plain(left)) or rewritten or simplified) else given
 
 
@@ -340,7 +340,7 @@ def _seconds(text: str) -> Fraction:
 
 
 def _unpaired(text: str) -> str:
-    """Without one pair of brackets around it: "(Paris)" is Paris; a pair of numbers keeps its brackets."""
+    """A text without one pair of brackets around it: "(Paris)" is Paris; a pair of numbers keeps its brackets."""
     if len(text) > 2 and _PAIRS.get(text[0]) == text[-1] and not re.search(r"[,;(\[{]", text[1:-1]):
         return text[1:-1]
     return text

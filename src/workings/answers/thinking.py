@@ -1,4 +1,4 @@
-"""What a completion says, without what it thinks: an answer in the thinking is none."""
+"""The part of a completion behind its thinking: an answer in the thinking is none."""
 
 import re
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _CONTROL = re.compile(r"<\|\w{2,30}\|>|\[END FINAL RESPONSE\]|</?(?:conclusion|r
 # Tokens that end a text or a turn: what follows belongs to another conversation.
 _ENDED = (r"<(?:\|(?:endoftext|end_of_text|im_end|eot_id|eot|end_of_turn|return)\|"
           r"|eos|/s|end_of_turn|turn\||｜end▁of▁sentence｜)>")
-_BEFORE_END = re.compile(rf"(?:\s*+{_ENDED})*+(?P<said>.*?)(?P<end>{_ENDED}|\Z)", re.DOTALL)
+_BEFORE_END = re.compile(rf"(?:\s*+{_ENDED})*+(?P<text>.*?)(?P<end>{_ENDED}|\Z)", re.DOTALL)
 _NEXT_QUESTION = re.compile(r"\n\s*(?:###\s*(?:question|problem|instruction|input)\b"
                             r"|(?:question|q|problem|human|user|instruction)\s*\d{0,4}\s*:)", re.IGNORECASE)
 SHORT = 100
@@ -45,14 +45,14 @@ class AfterThinking:
     """What it answers, or "" where nobody knows."""
 
 
-def said(text: str, *, truncated: bool = False, question: str = "") -> AfterThinking:
-    """What stands behind the end of the thinking; where nothing does, what stands outside of it.
+def text_after_thinking(text: str, *, truncated: bool = False, question: str = "") -> AfterThinking:
+    """The text behind the end of the thinking; where nothing stands there, the text outside of it.
 
     Thinking that was never ended is no answer. ``<reasoning>`` without its end is left out up to ``<answer>``. A token
     that ends the text or the turn ends what is said, and nothing before it was cut off.
     """
     if (before_end := _BEFORE_END.match(text)) is not None:
-        text, truncated = before_end["said"], truncated and not before_end["end"]
+        text, truncated = before_end["text"], truncated and not before_end["end"]
     outside: list[str] = []
     start, thinking, ended = 0, False, False
     for mark in _MARK.finditer(text):
@@ -79,7 +79,7 @@ def said(text: str, *, truncated: bool = False, question: str = "") -> AfterThin
 
 
 def _before_next_question(text: str) -> str:
-    """Without the questions with which a model that was not tuned goes on behind its answer."""
+    """Cuts off the questions with which a model that was not tuned goes on behind its answer."""
     answered = _ANSWERED.search(text)
     mark = _NEXT_QUESTION.search(text, answered.end()) if answered else None
     # A short line and then a question: "Au", and "Q: What is the chemical symbol for silver?"

@@ -16,7 +16,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
 
 
 def read_lines_at(path: Path) -> Iterator[tuple[int, int, dict[str, Any] | str]]:
-    """As `read_lines`, with the byte offset of each line in between."""
+    """Yields what `read_lines` does, with the byte offset of each line in between."""
     with path.open("rb") as file:
         number, offset = 0, 0
         while line := file.readline(MAX_LINE_BYTES):

@@ -123,7 +123,7 @@ def exact(given: str, item: Item) -> float:
 
 @register("math", "1", libraries_version)
 def math(given: str, item: Item) -> float:
-    """As `answer`; where that finds no equality, math-verify is asked whether two formulas are the same.
+    """Judges as `answer` does; where that finds no equality, math-verify is asked whether two formulas are the same.
 
     Raises:
         TimeoutError: math-verify took too long over one answer.
