@@ -24,7 +24,7 @@ def change(first, last, rewards, before=None, items=ITEMS):
     lines[0] |= {"held_out_right": first}
     lines[-1] |= {"held_out_right": last}
     events = [] if before is None else [{"kind": "other"}, {"kind": BEFORE, "held_out_right": before}]
-    return held_out_change(items, lines, events)
+    return held_out_change([item.cluster for item in items], lines, events)
 
 
 def test_a_reward_that_rises_alone_is_said():
@@ -60,8 +60,8 @@ def test_items_of_one_cluster_count_once():
 
 
 def test_nothing_is_said_of_one_look():
-    assert held_out_change(ITEMS, [{"step": 1, "reward": 0.5, "held_out_right": "1" * 20}], []) is None
-    assert held_out_change(ITEMS, [], [{"kind": BEFORE, "held_out_right": "1" * 20}]) is None
+    assert held_out_change([], [{"step": 1, "reward": 0.5, "held_out_right": "1" * 20}], []) is None
+    assert held_out_change([], [], [{"kind": BEFORE, "held_out_right": "1" * 20}]) is None
 
 
 @pytest.mark.parametrize("word", ["evaluation.watch=3", "evaluation.watch=0"])

@@ -49,6 +49,6 @@ def _check(name: object) -> object:
     # In this order, so that a name of ours costs no look at the entry points.
     if name not in FAMILIES and name not in (known := known_families()):
         # pydantic's words for a `Literal`, in whose place this annotation stands.
-        *others, last = (f"'{each}'" for each in known)
+        *others, last = (f"'{family}'" for family in known)
         raise ValueError(f"Input should be {', '.join(others)} or {last}")
     return name

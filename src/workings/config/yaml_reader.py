@@ -75,16 +75,16 @@ def key_lines(text: str) -> dict[tuple[str, ...], int]:
     """
     lines: dict[tuple[str, ...], int] = {}
 
-    def walk(node: Any, place: tuple[str, ...]) -> None:
+    def walk(node: Any, location: tuple[str, ...]) -> None:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
-                inner = (*place, str(key.value))
+                inner = (*location, str(key.value))
                 lines[inner] = key.start_mark.line + 1
                 walk(value, inner)
         elif isinstance(node, yaml.SequenceNode):
             for number, value in enumerate(node.value):
-                lines[(*place, str(number))] = value.start_mark.line + 1
-                walk(value, (*place, str(number)))
+                lines[(*location, str(number))] = value.start_mark.line + 1
+                walk(value, (*location, str(number)))
 
     # The text once more, and only for a message: values do not know the lines that they came from.
     walk(yaml.compose(text, Loader=_Reader), ())

@@ -273,8 +273,8 @@ class Attempt:
         """The change of the held-out score, from the files: another process wrote the first lines of a resumed run."""
         if not self.settings.held_out_items:
             return None
-        asked = self.setup.data.items[:self.settings.held_out_items]
-        return held_out_change([item.cluster for item in asked], self.start.writer.metrics(),
+        items = self.setup.data.items[:self.settings.held_out_items]
+        return held_out_change([item.cluster for item in items], self.start.writer.metrics(),
                                jsonl.read(self.start.writer.path(EVENTS))[0])
 
     def _preference_change(self) -> PreferenceChange | None:

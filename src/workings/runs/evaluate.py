@@ -118,7 +118,7 @@ def free_unit(run: Path, name: str) -> Path:
     so that it is resumed.
     """
     names = (name if number == 1 else f"{name}-{number}" for number in count(1))
-    return next(path for each in names if not (path := run / "eval" / each).exists())
+    return next(path for candidate in names if not (path := run / "eval" / candidate).exists())
 
 
 def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: EvaluationSettings | None = None,

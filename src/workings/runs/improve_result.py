@@ -86,11 +86,11 @@ class ImproveResult:
         """Keys of `improve --json`."""
         compared = self.comparison.to_json()
         values: dict[str, Any] = {
-            "accuracies": [each.overall["mean"] for each in self.rounds], "verdict": compared["verdict"],
+            "accuracies": [round_.overall["mean"] for round_ in self.rounds], "verdict": compared["verdict"],
             **{key: compared[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "p_value", "items")
                if key in compared},
-            "seconds": round(self.seconds, 1), "runs": [str(each.run) for each in self.rounds],
-            "rounds": [each.to_json() for each in self.rounds], "stopped": self.stopped, "sentence": self.sentence,
+            "seconds": round(self.seconds, 1), "runs": [str(round_.run) for round_ in self.rounds],
+            "rounds": [round_.to_json() for round_ in self.rounds], "stopped": self.stopped, "sentence": self.sentence,
             "page": str(self.out / PAGE)}
         if self.control is not None and self.against_control is not None:
             values |= {"control": str(self.control),
@@ -144,8 +144,8 @@ class ImproveResult:
     @property
     def page(self) -> RoundsPage:
         """Contents of the page."""
-        rows = [_row(str(each.number) if each.number else "start", each.overall, each.counts,
-                     each.against_before) for each in self.rounds]
+        rows = [_row(str(round_.number) if round_.number else "start", round_.overall, round_.counts,
+                     round_.against_before) for round_ in self.rounds]
         if self.control is not None:
             rows.append(_row("control", dict(read_scorecard(self.control)["overall"]), {}, None))
         return RoundsPage(title=RunRecord.open(self.rounds[0].run).manifest.recipe, sentence=self.sentence,
@@ -188,11 +188,11 @@ def contradictions(folder: Path) -> list[str]:
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RequestError) as error:
         return [f"not what `workings improve` writes ({type(error).__name__}: {str(error)[:120]})"]
     page = folder / PAGE
-    # Only where the numbers agree, and of this version alone: an earlier one may have drawn it otherwise.
-    ours_drew_it = RunRecord.open(result.rounds[-1].run).manifest.workings_version == version("workings")
-    drawn = read_plain(page).decode("utf-8", "replace") if page.is_file() and ours_drew_it else ""
-    if drawn and not problems and drawn != rounds_page(result.page):
-        problems.append(f"{PAGE} is not the page that this version draws of these rounds")
+    # Only if the numbers agree, and only for this version: the page of an earlier version may differ.
+    is_our_version = RunRecord.open(result.rounds[-1].run).manifest.workings_version == version("workings")
+    recorded_page = read_plain(page).decode("utf-8", "replace") if page.is_file() and is_our_version else ""
+    if recorded_page and not problems and recorded_page != rounds_page(result.page):
+        problems.append(f"{PAGE} is not the page that this version makes of these rounds")
     return problems
 
 
@@ -217,14 +217,14 @@ def _request_problems(folder: Path, request: Mapping[str, Any], result: ImproveR
     problems = []
     if request["rounds"] < len(result.rounds) - 1:
         problems.append(f"{REQUEST}: rounds {request['rounds']}, and {len(result.rounds) - 1} were made")
-    for each in result.rounds[1:]:
-        if each.samples is None:
+    for round_ in result.rounds[1:]:
+        if round_.samples is None:
             continue
-        decoding = _object(each.samples / EVALUATION_CONFIG)["decoding"]
-        selection = _object(each.samples / SELECTION)["selection"]
-        problems += [f"{REQUEST}: {key} {_short(request[key])}, round {each.number} has {_short(drawn)}"
-                     for key, drawn in (("temperature", decoding["temperature"]), ("samples", decoding["samples"]),
-                                        ("selection", selection)) if request[key] != drawn]
+        decoding = _object(round_.samples / EVALUATION_CONFIG)["decoding"]
+        selection = _object(round_.samples / SELECTION)["selection"]
+        problems += [f"{REQUEST}: {key} {_short(request[key])}, round {round_.number} has {_short(value)}"
+                     for key, value in (("temperature", decoding["temperature"]), ("samples", decoding["samples"]),
+                                        ("selection", selection)) if request[key] != value]
     # Each round has data of its own, and where a vocabulary was trained the later ones take that of the start.
     start = RunRecord.open(result.rounds[0].run).manifest.config_snapshot
     problems += [f"{REQUEST}: recipe.{key} {_short(value)}, the start has {_short(start.get(key))}"
@@ -243,10 +243,10 @@ def _object(path: Path) -> dict[str, Any]:
 def _without_folders(value: Any) -> Any:
     """A value with the names of runs, samples and pages alone: a folder may have been moved."""
     if isinstance(value, Mapping):
-        return {key: Path(each).name if key in ("run", "unit", "control", "page") and isinstance(each, str)
-                else _without_folders(each) for key, each in value.items()}
+        return {key: Path(inner).name if key in ("run", "unit", "control", "page") and isinstance(inner, str)
+                else _without_folders(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_folders(each) for each in value]
+        return [_without_folders(inner) for inner in value]
     return Path(value).name if isinstance(value, str) and "/" in value and " " not in value else value
 
 

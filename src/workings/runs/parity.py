@@ -244,9 +244,9 @@ def gradients(case: ParityCase, name: str) -> dict[str, np.ndarray]:
     engine = case.engine(name, optimizer=optimizer)
     # The learning rate changes the weights and not the first moment, so any small one will do.
     state, _ = engine.step(case.initial_state(engine, optimizer), case.batches[0], 1e-6)
-    with tempfile.TemporaryDirectory(dir=case.folder) as place:
-        engine.save(state, Path(place))
-        file = TensorFile(Path(place) / "optimizer.safetensors")
+    with tempfile.TemporaryDirectory(dir=case.folder) as temporary:
+        engine.save(state, Path(temporary))
+        file = TensorFile(Path(temporary) / "optimizer.safetensors")
         return {key.removeprefix("exp_avg."): np.array(file.read(key)) for key in file.names()
                 if key.startswith("exp_avg.")}
 

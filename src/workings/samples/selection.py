@@ -145,7 +145,7 @@ def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection,
     counts = Counts(
         prompts=solved.total(), **{name: solved[name] for name in ("never", "sometimes", "always")},
         with_kept=len({sample.prompt_id for sample, _ in kept}), samples=len(kept) + len(left_out), kept=len(kept),
-        left_out=Counter(one.reason for one in left_out),
+        left_out=Counter(sample.reason for sample in left_out),
         classes={kind: {"found": kinds[kind], "kept": now[kind]} for kind in kinds if kind})
     return Selected(traces=tuple(trace_of(sample, origin) for sample, _ in kept), left_out=tuple(left_out),
                     counts=counts)
@@ -229,12 +229,12 @@ def _left_out(sample: Candidate, reason: str) -> LeftOut:
     return LeftOut(prompt_id=sample.prompt_id, number=sample.number, reason=reason)
 
 
-def similarity(one: str, other: str) -> float:
+def similarity(text: str, other: str) -> float:
     """Similarity of two texts from 0 to 1: the share of three-word passages in common (Jaccard).
 
     Case, white space and punctuation do not count; numbers do.
     """
-    a, b = _passages(one), _passages(other)
+    a, b = _passages(text), _passages(other)
     # Two texts without any word cannot be told apart.
     return len(a & b) / len(a | b) if a | b else 1.0
 

@@ -28,7 +28,7 @@ def in_python_words(function: Callable[P, R]) -> Callable[P, R]:
             RequestError.__init__(error, *map(python_words, (error.given, error.expected, error.try_next)))
             raise
         except WorkingsError as error:
-            error.args = tuple(python_words(each) if isinstance(each, str) else each for each in error.args)
+            error.args = tuple(python_words(part) if isinstance(part, str) else part for part in error.args)
             raise
     return call
 

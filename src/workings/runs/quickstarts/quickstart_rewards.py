@@ -112,7 +112,7 @@ class RewardsQuickstartResult:
             "delta_ci_high": compared["delta_ci_high"], "verdict": compared["verdict"],
             "against": {name: {key: comparison[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "p_value",
                                                                 "mcnemar_p", "verdict") if key in comparison}
-                        for name, comparison in ((name, each.to_json()) for name, each in self.against.items())},
+                        for name, comparison in ((name, pair.to_json()) for name, pair in self.against.items())},
             "sentence": self.sentence, "report": str(self.out / "report.html")}
 
     @property

@@ -44,12 +44,12 @@ def ask_again(opened: ReopenedRun, units: Sequence[RecordedEvaluation], selectio
                                        by_batch=by_batch)]
 
 
-def counted(lines: list[dict[str, Any]], asked: int) -> Facts:
-    """Numbers of repeated and of equal completions, or why there are none; ``asked``: requested items of each unit."""
+def counted(lines: list[dict[str, Any]], requested: int) -> Facts:
+    """Numbers of repeated and of equal completions, or why there are none; ``requested``: items per unit."""
     if lines:
         return {"units": sorted({line["unit"] for line in lines}), "asked": len(lines),
                 "same": sum(line["same"] for line in lines)}
-    if not asked:
+    if not requested:
         return {"absent": "none were asked for"}
     return {"absent": "the run has no evaluation of its last checkpoint that it generated itself"}
 
