@@ -117,7 +117,7 @@ def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) 
     full = full[np.argsort(full[:, -1])]
     # Longest first, so that the first sequence of each leftover batch is its longest and decides its length.
     over = np.concatenate(left[::-1])
-    # -1 is no sequence; `EpochPlan` makes an empty one of it.
+    # -1 is not a sequence; `EpochPlan` makes an empty one of it.
     last = np.pad(over, (0, -len(over) % size), constant_values=-1).reshape(-1, size)
     members = np.concatenate([full, last])
     # The first sequence of a batch is never an empty one, and decides its length.

@@ -125,7 +125,7 @@ def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
         # SentencePiece spells a space before a word as U+2581.
         if spelling.startswith("▁") and not text.startswith(" "):
             text = f" {text}"  # some decoders take the space at the beginning of a text away
-        # U+FFFD stands for bytes that are no whole character by themselves.
+        # U+FFFD stands for bytes that are not a whole character by themselves.
         elif not text or "\ufffd" in text:
             text = spelling
         for hidden, visible in _VISIBLE.items():

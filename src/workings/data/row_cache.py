@@ -33,7 +33,7 @@ MIN_CACHED_ROWS = 10_000
 MAX_CACHED_SETS = 4
 """Row sets kept; the ones that were used longest ago go first."""
 FACTS, REST, INDEX = "facts.json", "rest.json", "index.jsonl"
-"""Digests of the other files; what is no array; `RowSet.index_bytes`."""
+"""Files of the digests of all others, of values that are not arrays, and of `RowSet.index_bytes`."""
 ARRAYS = ("tokens", "masks", "starts", "prompt_digests", "earlier_digests", "earlier_starts")
 CACHE_FILES = (REST, INDEX, *(f"{name}.npy" for name in ARRAYS))
 CODE_MODULES = (traces, preferences, encode, rows, pair_rows, chat, tokenizer, canonical, redact)

@@ -73,7 +73,7 @@ def _no_trace(path: Path, wrong: str) -> RequestError:
     # Imported for an error alone: the importer knows traces.
     from workings.data.importing.hints import how_to_import
 
-    # A first line that is none says that the file holds something else.
+    # An invalid first line shows that the file holds something else.
     return RequestError(
         wrong, "one trace a line: id, prompt, steps, answer",
         how_to_import(path, "traces.jsonl") if wrong.startswith(f"{path}:1:") else

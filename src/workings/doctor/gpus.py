@@ -89,7 +89,7 @@ def _wheel(wheel: Mapping[str, Any], driver: Driver) -> Iterator[Finding]:
         f"CUDA {wheel['cuda']}: {' '.join(wheel['architectures'])}" if wheel["cuda"] else "the CPU only")
     code, ptx = compiled_for(wheel["architectures"])
     strange = [card for card in driver.cards if not runs_on(code, card.capability, ptx)]
-    # A wheel for the CPU is no mistake where the other engine is used, so it is worth a note only.
+    # A wheel for the CPU is not a mistake where the other engine is used, so it is worth a note only.
     if not wheel["cuda"]:
         yield Finding(id="wheel.torch", judgement="note", what=built, mend=SETUP_COMMAND,
                       why="engine: torch cannot use the card with it")

@@ -104,7 +104,7 @@ def commands_for(build: Build) -> tuple[tuple[str, ...], ...]:
         # is named again, so that pip keeps it instead of the build for another CUDA that PyPI has.
         (python, "-m", "pip", "install", f"torch=={build.torch}", "--index-url", build.index),
         (python, "-m", "pip", "install", f"torch=={build.torch}", f"{_own_source()}[torch,hub]"),
-        # An import is no proof: a wheel without code for the card fails at its first kernel only.
+        # An import is not proof: a wheel without code for the card fails at its first kernel only.
         (python, "-P", str(wheel_program()), "--kernel", KERNEL_CHECK),
     )
 

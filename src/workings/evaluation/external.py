@@ -97,7 +97,7 @@ class ExternalPredictions:
                 self.problems.add("unreadable lines", f"line {number}: {record}")
                 continue
             name = record.get("id")
-            # A number and its text are one id. In Python a bool is an int as well, but it is no id.
+            # A number and its text are one id. In Python a bool is an int as well, but it is not an id.
             name = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
             if not isinstance(name, str):
                 self.problems.add("lines without an id", f"line {number}")

@@ -37,7 +37,7 @@ class HarnessLog:
         """Find out what the log holds.
 
         Raises:
-            RequestError: it is no such log, or holds several filters or metrics and it is not said which one counts.
+            RequestError: it is not such a log, or holds several filters or metrics and it is not said which one counts.
         """
         filters: dict[str, int] = {}
         metrics: dict[str, int] = {}

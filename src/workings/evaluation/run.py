@@ -112,7 +112,7 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
     errors with a score of 0.
 
     Raises:
-        RequestError: the file is missing or answers none of the items, or as `evaluate`.
+        RequestError: the file is missing or does not answer any item, or as `evaluate`.
     """
     settings = settings or EvaluationSettings()
     _need_items(items)

@@ -41,7 +41,7 @@ class EvaluationSummary:
                 self._errors.setdefault(str(sample["error"]).split(":", 1)[0], []).append(result.id)
             if "second_opinion" in sample:
                 self._opinions[sample["second_opinion"]] += 1
-                # An opinion that stayed undecided is no disagreement.
+                # An opinion that stayed undecided is not a disagreement.
                 if sample["second_opinion"] == ("wrong" if sample["score"] == 1.0 else "right"):
                     self._disagreements.append(result.id)
         shown = self._samples["right" if result.score == 1.0 else "wrong"]

@@ -196,7 +196,7 @@ def _pages(contents: Contents, documents: dict[str, bytes]) -> tuple[list[str], 
     """Add the report and, of two sides with evaluations, the comparison. Both name places of the pack only."""
     path_of = {**{unit_path: run.path for unit_path, run in contents.runs.items()}, **contents.evaluations}
     unit_paths = {unit_path: path_of[unit_path] for unit_path in contents.order}
-    # Samples were drawn to learn from; they are no result, and stand in a chain between two runs that have one.
+    # Samples were drawn to learn from; they are not results, and stand in a chain between two runs that have one.
     sides = [unit_path for unit_path, path in unit_paths.items()
              if any(unit_kind(summary.parent) != SAMPLED for summary in path.glob(f"**/{EVALUATION_SUMMARY}"))]
     # Links give the runs the places that they have in the pack, and relative paths then are the pack's own: no path of

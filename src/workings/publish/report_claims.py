@@ -12,7 +12,7 @@ from workings.evidence.pack.form import COMPARISON, REPORT
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, MEASURED, METRICS
 from workings.reports.run_table import MEASURES
 
-# The confidence level stands in every interval's text and is no result.
+# The confidence level stands in every interval's text and is not a result.
 CONFIDENCE_TEXT = "95"
 # In the order in which the sentence says them: numbers are matched with values from left to right.
 _SENTENCE = ("b/accuracy", "b/ci_low", "b/ci_high", "a/accuracy", "a/ci_low", "a/ci_high", "items", "delta",

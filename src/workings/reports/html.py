@@ -158,7 +158,7 @@ def _names(comparison: Comparison | None) -> list[str]:
 def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:
     """The comparison's four figures as tiles: both accuracies, their difference, the items.
 
-    None of evaluations that are not comparable.
+    None for evaluations that are not comparable.
     """
     if comparison is None or comparison.a is None or comparison.b is None or comparison.difference is None:
         return []

@@ -93,7 +93,7 @@ def learned_from(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
 def _of_objective(manifest: RunManifest) -> str:
     algorithm = manifest.config_snapshot.get("algorithm")
     name = algorithm.get("name", "sft") if isinstance(algorithm, dict) else "sft"
-    # It stands in a row with losses of traces, and is none.
+    # It is in a row with losses of traces, and is not such a loss.
     return "" if name == "sft" else f" (value of the objective of {name})"
 
 

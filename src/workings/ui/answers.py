@@ -98,7 +98,7 @@ def unit_path(run: Path, name: str) -> tuple[str, Path]:
     """The evaluation that is meant: by name, else the one called `items`, else the first.
 
     Raises:
-        RequestError: the run has none, or none of that name.
+        RequestError: the run has no evaluation, or not one of that name.
     """
     units = units_of(run)
     if not units or (name and name not in units):
@@ -110,7 +110,7 @@ def unit_path(run: Path, name: str) -> tuple[str, Path]:
 
 
 def read_answers(folder: Folder, unit: Path) -> list[Answer]:
-    """All completions of an evaluation. Raises `RecordError` for lines that are none of ours."""
+    """All completions of an evaluation. Raises `RecordError` for lines that are not scored predictions."""
     path = unit / PREDICTIONS
     if not path.is_file():
         raise RecordError(f"{path.name} is missing")

@@ -21,10 +21,10 @@ class RecipeField(BaseModel):
 
 
 def recipe_fields(recipe: str) -> dict[str, list[RecipeField]]:
-    """Keys of a recipe with their values, by section. Raises `RequestError` for a recipe that is none."""
+    """Keys of a recipe with their values, by section. Raises `RequestError` for an invalid recipe."""
     sections: dict[str, list[RecipeField]] = {}
     for key, value in leaves(load_recipe(recipe).resolved()):
-        # A list is written in the recipe itself: a field of one line is no place for it.
+        # A list is written in the recipe itself: a field of one line is not a place for it.
         if not isinstance(value, list):
             section, _, rest = key.partition(".")
             sections.setdefault(section if rest else "recipe", []).append(_field(key, value))

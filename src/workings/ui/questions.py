@@ -76,7 +76,7 @@ def add_item(folder: Path, prompt: str, expected: str) -> str:
     """Add a question with its right answer to the folder's `QUESTION_ITEMS_FILE`; its id.
 
     Raises:
-        RequestError: it is no item, or stands there already.
+        RequestError: it is not an item, or stands there already.
         RecordError: the file that is there cannot be read.
         StorageError: it cannot be written.
     """
@@ -106,7 +106,7 @@ def _answer(value: dict[str, Any]) -> AskedAnswer:
 
 
 def json_object(line: str | bytes) -> dict[str, Any] | None:
-    """The JSON object of a line; None where it is none."""
+    """The JSON object of a line; None if it is not an object."""
     try:
         value = json.loads(line)
     except ValueError:

@@ -13,7 +13,7 @@ from workings.ui.folder import Folder
 
 # The form lists them in one menu.
 RECIPES = 500
-# The first character is no dash, so that a command cannot take the name for an option, and no dot, which would hide it.
+# The first character is neither a dash, which would make the name an option, nor a dot, which would hide the run.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}")
 _WORD = re.compile(r"[a-z][a-z0-9_.]*=[^\0\n]{1,500}")
 

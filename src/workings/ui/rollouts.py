@@ -170,7 +170,7 @@ def prompt_history(reader: RolloutReader, run: Path, prompt: str, *, page: int) 
 
 
 def paged(rows: Sequence[T], page: int, size: int) -> tuple[Sequence[T], int]:
-    """One page of so many, from 1, and how many pages there are. Raises `RequestError` for a page that is none."""
+    """One page of the rows, from 1, and the number of pages. Raises `RequestError` for a page that does not exist."""
     pages = max(1, -(-len(rows) // size))
     if not 1 <= page <= pages:
         raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")

@@ -111,7 +111,7 @@ def read_rounds(site: Site, name: str) -> Rounds:
 
 
 def rounds_here(site: Site) -> Rounds | None:
-    """Rounds of the page's own folder; None where it is no improvement, or a damaged one: its own page says what."""
+    """Rounds of the page's own folder; None if it is not an improvement, or a damaged one."""
     if site.folder.root not in improvements(site.folder):
         return None
     try:

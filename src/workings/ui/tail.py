@@ -14,7 +14,7 @@ from workings.record.untrusted_files import open_plain, parsed_bytes
 BLOCK_BYTES = 4 << 20
 """Read at a time: parsing takes several times as much beside what comes of it."""
 MAX_LINE_BYTES = 32 << 20
-"""A longer line is no log's."""
+"""A longer line does not belong to a log."""
 
 
 class Tail:
@@ -48,7 +48,7 @@ class Tail:
         The list does not change: lines that come later stand in another one.
 
         Raises:
-            RecordError: it is no plain file, or would fill the memory.
+            RecordError: it is not a plain file, or would fill the memory.
         """
         with self._lock:
             if not os.path.lexists(self.path):

@@ -35,7 +35,7 @@ def mentions(steps: Sequence[str], answer: Fraction) -> bool:
 
 
 def ends_elsewhere(steps: Sequence[str], answer: Fraction) -> bool:
-    """Whether the last step ends in the result of a calculation that is no part of an answer that no step mentions.
+    """Whether the last step ends in the result of a calculation that is not part of an answer that no step mentions.
 
     Where a sum is worked out column by column, the last result is the beginning of the answer.
     """

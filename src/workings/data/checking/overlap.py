@@ -4,7 +4,7 @@ Texts are compared as words. Case, white space and punctuation do not count; num
 
 Near duplicates have much of their wording and exactly the same numbers in common. Problems of one template differ in
 their numbers alone; they are other problems, not duplicates, so texts are compared within groups of equal numbers only.
-The more numbers agree, the less of the wording has to: five equal numbers are no chance. Without numbers the words tell
+The more numbers agree, the less of the wording has to: five equal numbers are not chance. Without numbers words tell
 two questions of one template apart: where one text has all words of the other, half of the wording is enough. Small
 groups are compared text by text, large ones by MinHash with banding (Broder 1997), whose candidates are then compared
 exactly.
@@ -42,7 +42,7 @@ NGRAM = 13
 """Words of a passage that is taken for copied (Brown et al., 2020, use 13)."""
 SHORTEST_QUESTION = 4
 """Words and signs of a question that is looked for within longer texts; shorter ones are asked everywhere."""
-# Of marks that are no words: bold, tags, and a star that closes a stretch; `3 * 4 < 13` has signs, which are words.
+# Of marks that are not words: bold, tags, and a star that closes a stretch; `3 * 4 < 13` has signs, which are words.
 _END = re.compile(r"[.?!:;](?=\s|[\"'”’)*\]<]|$)|[\n\"“”]|\*\*|</?[a-z|][^<>\n]{0,40}>|(?<=[^\s*])\*(?! ?[\w(])|$",
                   re.IGNORECASE)
 _SHINGLE = 3

@@ -75,8 +75,8 @@ def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
     # Two empty steps in a row are named as empty already.
     if any(step.strip() for step in again):
         yield "repeated_step", shown(again)
-    # The steps as one text: what a later line takes back ("that is wrong") is no mistake of the trace. Most answers of
-    # conversations hold their calculation themselves.
+    # The steps as one text: what a later line takes back ("that is wrong") is not a mistake of the trace. Most answers
+    # of conversations contain their calculation.
     if wrong := [equation for text in ("\n".join(trace.steps), trace.answer,
                                        *_calculations(trace.metadata.get("calculations")))
                  for equation in wrong_equations(text)]:

@@ -111,7 +111,7 @@ def _judge(pair: Pair, text: str) -> tuple[Verdict, str] | None:
     about = pair.sign.kind == "about"
     if any(_equal(one, other, pair, about) for one in left_values for other in right_values):
         return "right", ""
-    # `2 + 3 = 5 * 2 = 10` is no equation for a mathematician, and every calculation in it is right.
+    # `2 + 3 = 5 * 2 = 10` is not an equation for a mathematician, and every calculation in it is right.
     if pair.goes_on and calculates[1] and _begins_with(right, left_values):
         return "right", ""
     if not _is_plain(pair, calculates) or _may_be_rounded(left_values, right_values, pair, text) or not _claimed(pair,

@@ -80,7 +80,7 @@ def _word(tokens: Sequence[Token], at: int, expression: list[Token], text: str) 
 
 
 def _operation(tokens: Sequence[Token], at: int, expression: list[Token]) -> int:
-    """Append the operation or the equals sign that words stand for; where to go on, or 0 where they are none."""
+    """Appends the operation or the equals sign that words stand for; the index behind them, or 0 for other words."""
     token, before = tokens[at], expression[-1]
     following = [one.text for one in tokens[at:at + 3]]
     if following == ["is", "equal", "to"]:

@@ -270,7 +270,7 @@ def _binomial(top: Fraction, bottom: Fraction) -> Fraction:
 
 
 def _root(value: Fraction) -> Fraction:
-    """The square root of a square; of anything else it is no fraction."""
+    """The square root of a square; of anything else it is not a fraction."""
     if value < 0:
         raise NotRead
     # Fractions are reduced, so that one is a square where its top and its bottom are.

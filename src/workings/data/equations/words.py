@@ -25,7 +25,7 @@ NO_UNITS = _listed("""
     pmod r rem remainder she since so squared subtract than that the their then there these they third thirds this
     those though times to twice two until using was we were what when where which while who will with would you
     your""")
-"""Words that are no unit of a number before them."""
+"""Words that are not the unit of a number before them."""
 
 CHANGES_WHAT_FOLLOWS = _listed("""
     abs add adding adds average by ceil cos decrease decreased divide divided dividing double doubled doubling exp
@@ -40,7 +40,7 @@ MAY_COME_BEFORE = re.compile(
     r"result|answer|value|speed|age|score|time|length|difference|product|quotient|sale|pay|bill|fee|charge|balance|"
     r"count|average|rate|change|payment)s?\s+of|\b(?:comes?|came|amounts?|adds?\s+up|equal|equals|leads?|sums?)\s+to"
     r"|[,;.:]\s+(?:and|or)|=\s*\$?-?\d[\d,.]*%?(?:\s+[a-z]+)?\s+and)\s*$")
-"""Endings of what stands before an expression that look like one of those and are none."""
+"""Endings of the text before an expression that look like one of those and are not."""
 
 CHANGES_WHAT_PRECEDES = _listed("""
     am base bmod choose factorial fewer greater halves less minus mod modulo more o'clock o’clock over plus pm pmod

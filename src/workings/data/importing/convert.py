@@ -68,7 +68,7 @@ def metadata_of(record: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
 def _label(metadata: dict[str, Any], name: str) -> str:
     """A label out of the metadata; numbers are common ids and levels, so whole ones are taken as text."""
     value = metadata.pop(name, "")
-    # In Python true is an int, and it is no label.
+    # In Python true is an int, and it is not a label.
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise ValueError(f"`{name}` must be a text, not {kind_of(value)}")
     return str(value)

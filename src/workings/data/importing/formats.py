@@ -91,7 +91,7 @@ def _traces(record: Mapping[str, Any]) -> TraceParts:
     if not isinstance(own, dict):
         raise ValueError(f"`metadata` must be an object, not {kind_of(own)}")
     earlier = fields.turns(record, "history") if record.get("history") else []
-    # Where both spellings of the answer are there they are equal, and the second is no metadata either.
+    # Where both spellings of the answer are there they are equal, and the second is not metadata either.
     used = {question_key, answer_key, "steps", "history", "metadata"} | {key for key in ("answer", "final_answer")
                                                                          if key in record}
     return TraceParts(prompt=fields.text(record, question_key), steps=steps, answer=fields.text(record, answer_key),

@@ -213,7 +213,7 @@ def _item(trace: Trace) -> dict[str, Any]:
 
 def _label(trace: Trace, name: str) -> str:
     value = getattr(trace, name) if name in LABELS else trace.metadata.get(name, "")
-    # Floats and lists are no labels; a field of them has one value here, and is not used.
+    # Floats and lists are not labels; a field of them has one value here, and is not used.
     return str(value) if isinstance(value, str | int) else ""
 
 

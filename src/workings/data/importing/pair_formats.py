@@ -186,7 +186,7 @@ def _score(record: Mapping[str, Any], key: str) -> float:
     value = record.get(key)
     if value is None:
         raise ValueError(f"`{key}` is missing; the record has {fields.keys_of(record)}")
-    # In Python true is a number, and it is no score. Bounds also keep away what is no finite number.
+    # In Python true is a number, and it is not a score. Bounds also keep away what is not a finite number.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e9 < value < 1e9:
         raise ValueError(f"`{key}` must be a number, not {kind_of(value)}")
     return float(value)

@@ -36,7 +36,7 @@ class RunListeners:
 
     def step(self, line: Mapping[str, Any]) -> None:
         """Hand over a step's line; it is not waited for."""
-        # Not before: a run whose plan does not fit is none that anybody wants in a tracker.
+        # Not before: nobody wants a run in a tracker whose plan does not fit.
         if len(self._trackers) < len(self._names):
             self._trackers = [Tracker(name, self._first, self._say) for name in self._names]
         for tracker in self._trackers:
@@ -83,7 +83,7 @@ def send_alert(url: str, text: str, values: Mapping[str, Any], say: Callable[[st
     try:
         with urllib.request.urlopen(request, timeout=ALERT_SECONDS):  # noqa: S310 - checked
             return True
-    # The library raises each of these for an answer or a connection that is none.
+    # The library raises each of these for an invalid answer or a failed connection.
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = f"it answered {error.code}" if isinstance(error, urllib.error.HTTPError) else type(error).__name__
         say(f"the alert to {urlsplit(url).hostname} was not taken: {reason}")

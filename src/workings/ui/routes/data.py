@@ -67,14 +67,14 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
     if check:
         data, items = loaded.recipe.data, loaded.recipe.evaluation.items
         traces = loaded.path(data.traces)
-        # A recipe may name a file beside itself or a shipped set; what is no file is passed on as a name.
+        # A recipe may name a file beside itself or a shipped set; what is not a file is passed on as a name.
         words = ["data", "check", str(traces) if traces.exists() else data.traces]
         if items != "none":
             words += ["--against", str(loaded.path(items)) if loaded.path(items).exists() else items]
         commands.append(" ".join(["workings", *words]))
         try:
             look = _asked(tuple(words), site.folder.root, stamp)
-        except RequestError as error:  # made data, such as `addition`, is no file that could be checked
+        except RequestError as error:  # made data, such as `addition`, is not a file that could be checked
             return DataAnswer(recipe=recipe, commands=commands, preview=preview, check={}, check_problem=str(error))
     return DataAnswer(recipe=recipe, commands=commands, preview=preview, check=look)
 

@@ -161,7 +161,7 @@ def _ask_the_model(site: Site, routes: APIRouter) -> None:
     def surprise_json(name: str, row: Annotated[str, Form(max_length=200)] = "") -> Job:
         """Ask a run how surprising it finds each token of one of its rows; look at the job for the answer."""
         run = site.folder.path(name)
-        # In one word, so that an id that begins with a dash is no option.
+        # In one word, so that an id that begins with a dash is not an option.
         return site.jobs.start("data surprise", [*([f"--row={row}"] if row else []), "--", str(run)],
                                subject=site.folder.name(run))
 
