@@ -18,6 +18,7 @@ from workings.evidence.verify.load import load
 from workings.record.attempts import line_digest
 from workings.record.canonical import line
 from workings.record.digest import json_digest
+from workings.record.pace import pace
 from workings.scoring.items import item_from_json, items_digest
 
 Files = dict[str, bytes]
@@ -174,7 +175,7 @@ TEXTS: dict[str, tuple[Lie, str]] = {
     "README: command": (text(README, "--out ../a-again", "--out ../a-again training.steps=1"), "consistency.readme"),
     "README: another name": (text(README, "# Run a", "# Run best"), "consistency.readme"),
     "README: a sentence more": (text(README, "Verify it", "It is 98 % right.\n\nVerify it"), SAID),
-    "README: nothing": (add(README, b"\n"), SAID),
+    "README: nothing": (add(README, b"\n"), "consistency.readme"),
     "log: loss": (text(LOG, "step 5/12  loss 5.6", "step 5/12  loss 1.6"), "consistency.log"),
     "log: rate": (text(LOG, "lr 0.35", "lr 0.5"), "consistency.log"),
     "log: evaluation loss": (text(LOG, "evaluation loss 5.3", "evaluation loss 0.3"), "consistency.log"),
@@ -412,6 +413,14 @@ def told(files: Files, lie: Lie) -> tuple[list[str], list[str]]:
     return sorted(check.id for check in found.checks if check.verdict == "failed"), marked
 
 
+def _log_with_the_pace_of(log: str, lines: list[dict[str, Any]]) -> str:
+    """A training log whose lines of steps tell the pace that these metrics give."""
+    def told(match: re.Match[str]) -> str:
+        now = pace(lines[:int(match[2])], len(lines))
+        return match[1] + ("" if now is None else f"  {now.rate_text}  {now.left_text}")
+    return re.sub(r"(?m)^(step (\d+)/.*?  lr \S+).*$", told, log)
+
+
 def another_seed_told_everywhere(files: Files) -> None:
     """Another seed in every file, and batches, counts, places and digests made again as it gives them.
 
@@ -433,6 +442,7 @@ def another_seed_told_everywhere(files: Files) -> None:
     text(README, f"{before:,} supervised tokens;", f"{sums['supervised_tokens']:,} supervised tokens;")(files)
     padding = batches_of(unit).padding_share()
     put(MANIFEST, "facts.padding_share_of_first_epoch", padding)(files)
+    files[LOG] = _log_with_the_pace_of(files[LOG].decode(), lines).encode()
     for name in (README, LOG):
         files[name] = re.sub(rb"[\d.]+% padding", f"{padding:.1%} padding".encode(), files[name])
     for folder in (LAST, RUN + "checkpoints/step_000009/"):

@@ -83,8 +83,10 @@ def test_a_file_that_nobody_knows_is_named(record: dict[str, bytes]) -> None:
     (b"- Trained on 2,652", b"- Trained on 9,652", "failed"),
     (b"12 of 12 steps", b"12 of 13 steps", "failed"),
     (b"--out ../a-again", b"--out ../a-again training.steps=3", "failed"),
-    (b"    workings verify .", b"    workings verify . # not needed", "not_checked"),
-    (b"- Made by", b"The best model that there is.\n- Made by", "not_checked"),
+    (b"    workings verify .", b"    workings verify . # not needed", "failed"),
+    (b"- Made by", b"The best model that there is.\n- Made by", "failed"),
+    (b"Verify it, offline", b"Verify it", "failed"),
+    (b"    sha256sum -c SHA256SUMS\n", b"", "failed"),
 ])
 def test_a_readme_is_made_again(record: dict[str, bytes], line: bytes, lie: bytes, verdict: str) -> None:
     assert line in record["a/README.md"]

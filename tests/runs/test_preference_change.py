@@ -1,7 +1,8 @@
 """What became of the pairs over a run, from its log."""
 
 import pytest
-from workings.runs.preference_change import preference_change
+
+from workings.evaluation.comparison.preference_change import preference_change
 
 
 def test_the_last_tenth_is_compared_with_the_first() -> None:

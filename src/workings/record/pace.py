@@ -1,11 +1,19 @@
-"""Speed of a run and time that is left, from its last steps; used by the terminal and the page."""
+"""Speed of a run and time that is left, from its last steps, and which steps have a line in its log.
+
+Used by the terminal, the page and `verify`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
+
+from workings.record.number_text import duration
 
 WINDOW = 20
 """Last steps that are averaged: after a resume, or beside other work, a run may have another speed."""
+LINES_PER_RUN = 40
+"""Number of progress lines in a run's log, so that any log is read in a minute."""
 MIN_STEPS = 2
 """Steps after the first one of an attempt, which compiles, from which on there is a pace."""
 
@@ -18,6 +26,16 @@ class Pace:
     """Tokens without padding, over all devices."""
     seconds_left: float
     """Time of the remaining steps, without evaluations and checkpoints."""
+
+    @property
+    def rate_text(self) -> str:
+        """Tokens a second, for people."""
+        return f"{self.tokens_per_second:,.0f} tokens/s"
+
+    @property
+    def left_text(self) -> str:
+        """The time for the steps that are left, for people."""
+        return f"{duration(ceil(self.seconds_left))} left"
 
 
 def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> Pace | None:
@@ -34,3 +52,14 @@ def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> P
         return None
     return Pace(tokens_per_second=sum(int(line["tokens"]) for line in recent) / seconds,
                 seconds_left=seconds / len(recent) * (steps - int(recent[-1]["step"])))
+
+
+def has_log_line(line: Mapping[str, Any], steps: int) -> bool:
+    """Whether the run's log has a line of a step.
+
+    Args:
+        line: of the step, from `train/metrics.jsonl`.
+        steps: number of the last step.
+    """
+    step = int(line["step"])
+    return step % max(1, steps // LINES_PER_RUN) == 0 or step in (1, steps) or "evaluation_loss" in line

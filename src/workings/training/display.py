@@ -5,7 +5,6 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from math import ceil
 from typing import Any
 
 from rich.console import Console
@@ -13,13 +12,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
 from workings.record.memory_use import memory_use
-from workings.record.number_text import duration
-from workings.record.pace import WINDOW, pace
+from workings.record.pace import WINDOW, has_log_line, pace
 from workings.record.progress import report_progress_to, slow_operation
 from workings.training.loop import Progress
 
-LINES_PER_RUN = 40
-"""Number of progress lines in a run's log, so that any log is read in a minute."""
 WIDE = 110
 """Characters of a terminal from which on the bar has its full width."""
 LOG_WIDTH = 120
@@ -44,7 +40,6 @@ class Display:
         self._steps = steps
         self._log = log
         self._planned = planned
-        self._every = max(1, steps // LINES_PER_RUN)
         self._lines: deque[dict[str, Any]] = deque(maxlen=WINDOW)
         self._first = start.step + 1
         self._console = Console(stderr=True)
@@ -96,8 +91,8 @@ class Display:
         self._first_step.close()
         self._lines.append(line)
         now = pace(list(self._lines), self._steps, first=self._first)
-        rate = "" if now is None else f"  {now.tokens_per_second:,.0f} tokens/s"
-        left = "" if now is None else f"  {duration(ceil(now.seconds_left))} left"
+        rate = "" if now is None else f"  {now.rate_text}"
+        left = "" if now is None else f"  {now.left_text}"
         # With rewards the loss says next to nothing: advantages of a group add up to zero. With a teacher it says
         # little from the second update of a rollout on.
         goal = next((f"{name} {line[name]:.3f}" for name in ("reward", "kl_teacher") if name in line),
@@ -105,7 +100,7 @@ class Display:
         gauge = memory_use(self._planned, line).gauge()
         self._bar.update(self._task, completed=progress.step,
                          facts=fitting([goal, rate, left, f"  {gauge}" if gauge else ""], self._room))
-        if progress.step % self._every == 0 or progress.step in (1, self._steps) or "evaluation_loss" in line:
+        if has_log_line(line, self._steps):
             seen = f"  evaluation loss {line['evaluation_loss']:.4f}" if "evaluation_loss" in line else ""
             self.say(f"step {progress.step}/{self._steps}  {goal}{seen}  lr {line['learning_rate']:.3g}{rate}{left}")
 

@@ -6,6 +6,7 @@ A check is a generator of findings about one unit, or about the whole record; an
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import wraps
+from importlib.metadata import version
 from typing import Any
 
 from workings.errors import RecordError
@@ -133,6 +134,11 @@ def every_pack(record: Record) -> Iterable[Unit]:
 def only_if_written_by_train(unit: Unit) -> CheckFinding | None:
     """Precondition of checks that need more than the recorder alone writes."""
     return None if unit.written_by_train else not_checked("not written by `workings train`", unit, blocking=False)
+
+
+def written_by_this_version(unit: Unit) -> bool:
+    """Whether `workings train` of this very version wrote a run, so that what it generates is generated again."""
+    return unit.written_by_train and unit.manifest.workings_version == version("workings")
 
 
 def passed(text: str, unit: Unit | None = None) -> CheckFinding:

@@ -8,6 +8,7 @@ from typing import Any
 from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
 from workings.errors import RecordError, RequestError
+from workings.evidence.verify.checks.evaluation_facts import stated_problems
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import (
     check,
@@ -68,12 +69,13 @@ def announced(unit: Unit) -> Iterator[CheckFinding]:
 @check("consistency.answers", level=1, title="every line of an evaluation is one that could have been written",
        units=every_evaluation, example="a completion of more tokens than were asked for")
 def answers(unit: Unit) -> Iterator[CheckFinding]:
-    """Truncated exactly at the limit, empty exactly without text, and no completion of the model missing."""
+    """Truncated exactly at the limit, empty exactly without text, no completion of the model missing; settings."""
     config = unit.json_object(EVALUATION_CONFIG)
     generated = config.get("source") == {"kind": "generated"}
     limit = _part(config, "decoding").get("max_new_tokens")
     problems = [f"{str(row.get('id'))[:60]}: {problem}" for row in unit.lines(PREDICTIONS)
                 for problem in _line_problems(row, generated, limit)]
+    problems += stated_problems(unit, config)
     if generated and unit.json_object(EVALUATION_SUMMARY).get("problems"):
         problems.append(f"{EVALUATION_SUMMARY} names problems of a file of predictions, and there is none")
     yield finding_from(problems, f"{len(unit.lines(PREDICTIONS))} lines", unit)

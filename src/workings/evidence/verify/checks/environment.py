@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
+from workings.evidence.verify.checks.machine_facts import doctor_problems
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import (
     check,
@@ -79,6 +80,7 @@ def machine(unit: Unit) -> Iterator[CheckFinding]:
         problems.append(f"hardware is {manifest.hardware[:40]!r}, the device {device.count} x {device.kind[:40]}")
     if isinstance(manifest.vram, int) and manifest.vram != limit:
         problems.append(f"vram is {manifest.vram}, memory_limit_bytes {limit}")
+    problems += doctor_problems(unit)
     problems += _host_problems(unit, host if isinstance(host, dict) else {})
     yield finding_from(problems, f"{manifest.hardware}, {limit:,} bytes", unit)
 

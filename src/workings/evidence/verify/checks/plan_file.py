@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from workings.errors import RecordError
+from workings.evidence.verify.checks.plan_parts import part_problems
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from, not_checked, same_json
 from workings.evidence.verify.result import CheckFinding
@@ -100,7 +101,7 @@ def _plan_problems(unit: Unit, plan: dict[str, Any]) -> list[str]:
     names |= {group for group, members in PART_GROUPS if names & set(members)}
     if parts and not any(name in culprit for name in names):
         problems.append(f"{PLAN}: the culprit is none of its parts")
-    return problems + _batch_problems(unit, batch)
+    return problems + part_problems(unit, plan) + _batch_problems(unit, batch)
 
 
 def _batch_problems(unit: Unit, batch: Any) -> list[str]:

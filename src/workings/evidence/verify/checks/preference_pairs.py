@@ -18,6 +18,7 @@ from workings.evidence.verify.checks.data_order import (
     planned_steps,
     uses_pairs,
 )
+from workings.evidence.verify.checks.pair_margins import margin_problems
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from
 from workings.evidence.verify.result import CheckFinding
@@ -75,7 +76,7 @@ def reference(unit: Unit) -> Iterator[CheckFinding]:
        units=every_run, when=uses_pairs, precondition=only_if_few_sequences,
        example="an accuracy that is no share of the step's pairs")
 def preferences(unit: Unit) -> Iterator[CheckFinding]:
-    """Accuracy and margin of each step against pairs and rewards; the loss is none that its mean margin forbids."""
+    """Accuracy and margin of each step against pairs and rewards; the loss is none that margin and accuracy forbid."""
     algorithm, problems, count = _algorithm(unit), [], 0
     for line, ids in _steps(unit):
         count += 1
@@ -90,6 +91,9 @@ def preferences(unit: Unit) -> Iterator[CheckFinding]:
         least = _least_loss(algorithm, numbers["margin"])
         if numbers["loss"] < least - TOLERANCE * (1 + algorithm.beta * _scale(numbers)):
             problems.append(f"{subject}: loss {numbers['loss']:g}, with this margin it is at least {least:g}")
+        elif not problems:
+            problems += [f"{subject}: {problem}" for problem in margin_problems(
+                algorithm, numbers, size, TOLERANCE * (1 + algorithm.beta * _scale(numbers)))]
     yield finding_from(problems, f"{count} steps", unit)
 
 

@@ -6,6 +6,7 @@ reported as not checked.
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from workings.config.load import GIVEN, check_recipe
 from workings.errors import RequestError
 from workings.evidence.run_readme import command_again, run_readme
 from workings.evidence.verify.checks.data_order import batches_of, has_few_sequences, kept_rows, uses_pairs
+from workings.evidence.verify.checks.log_lines import log_line_problems, pairs_change_sentence
 from workings.evidence.verify.checks.schemas import MAX_README_BYTES
 from workings.evidence.verify.checks.tensors import recorded_shape
 from workings.evidence.verify.record import Unit
@@ -25,13 +27,14 @@ from workings.evidence.verify.registry import (
     not_checked,
     only_if_written_by_train,
     passed,
+    written_by_this_version,
 )
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.rollout_inputs import uses_rollouts
+from workings.evidence.verify.rollout_inputs import rollout_inputs_of, uses_rollouts
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
 from workings.planning.preflight import preflight_lines
-from workings.record.layout import ENVIRONMENT, ENVIRONMENT_TEXT, LOG, MEASURED, OVERRIDES, PLAN, README, ROWS
+from workings.record.layout import ENVIRONMENT, ENVIRONMENT_TEXT, LOG, MEASURED, OVERRIDES, PLAN, PROMPTS, README, ROWS
 from workings.record.memory_use import memory_sentence
 from workings.record.values import Absent, text_view
 
@@ -77,6 +80,8 @@ def readme(unit: Unit) -> Iterator[CheckFinding]:
                 for generated in expected if (recorded := _same_subject(generated, lines)) is not None
                 and not _agrees(recorded, generated)]
     other_lines = [line for line in lines if line and not any(_agrees(line, generated) for generated in expected)]
+    if not problems and written_by_this_version(unit):
+        problems = _exact_problems(lines, expected)
     if problems:
         yield failed(join_first(problems), unit)
     elif other_lines or any(UNKNOWN in generated for generated in expected) or len(lines) < len(expected):
@@ -86,23 +91,37 @@ def readme(unit: Unit) -> Iterator[CheckFinding]:
         yield passed(f"{len(lines)} lines, made again", unit)
 
 
+def _exact_problems(there: list[str], expected: list[str]) -> list[str]:
+    """The first line that is missing, changed or added, of a README that this version generates."""
+    theirs, ours = ([line for line in lines if line.strip()] for lines in (there, expected))
+    for one, other in zip_longest(theirs, ours):
+        if one is None:
+            return [f"{README} lacks {other.replace(UNKNOWN, '…')[:80]!r}"]
+        if other is None or not _agrees(one, other):
+            return [f"{README} has a line that this version does not write: {one[:80]!r}"]
+    return []
+
+
 @check("consistency.log", level=1, title="the training log's lines of steps are those of the metrics", units=every_run,
        precondition=only_if_written_by_train, example="a lower loss in a line of the training log")
 def log(unit: Unit) -> Iterator[CheckFinding]:
-    """Loss, rate and evaluation loss of every step's line; the lines before the first step."""
+    """Loss, rate, evaluation loss and pace of every step's line; the lines before the first step; no other lines."""
     lines = unit.read(LOG, MAX_LOG_BYTES).decode("utf-8", errors="replace").splitlines()
     rows = {row["step"]: row for row in unit.metrics}
     problems = [problem for line in lines if line.startswith("step ")
                 for problem in _step_problems(line, rows, unit.manifest.planned_steps)]
     announced = _announced(unit)
     # Every attempt of a resumed run has announced itself, and its devices need not be those of the last.
-    for line in lines if not unit.manifest.resumes else []:
+    begins = [number for number, line in enumerate(lines) if line.startswith("device ")]
+    for line in lines[begins[-1]:] if begins else lines:
         subject = line[:11]
         # Earlier versions had other words for the data, without the digest of the rows.
-        if subject.startswith("data") and "; rows " not in line:
+        if subject.startswith("data") and "; rows " not in line and not uses_rollouts(unit):
             continue
         if subject in announced and not _agrees(line, announced[subject]):
             problems.append(f"{LOG} says {line[:80]!r}, the record {announced[subject][:80]!r}")
+    if written_by_this_version(unit):
+        problems += log_line_problems(unit, lines, announced)
     count = sum(line.startswith("step ") for line in lines)
     if unit.manifest.completed_steps and not count:
         problems.append(f"{LOG} tells of no step")
@@ -141,14 +160,14 @@ def _announced(unit: Unit) -> dict[str, str]:
     lines = preflight_lines(
         recipe=recipe, shape=shape, parameters=manifest.parameters, model_id=manifest.model_id,
         revision=UNKNOWN if isinstance(revision, Absent) else revision, data=_data_sentence(unit),
-        data_digests={name: manifest.data_digests[name] for name in ("rows", "teacher")
+        data_digests={name: manifest.data_digests[name] for name in ("rows", "prompts", "rewards", "teacher")
                       if name in manifest.data_digests},
         memory=str(plan["reasons"][0]), out=Path(UNKNOWN),
         device=DeviceFacts(platform=device.platform, kind=device.kind, count=device.count, reason=device.reason,
                            memory_limit_bytes=manifest.memory_limit_bytes, versions={}, mesh=dict(manifest.mesh),
                            memory_limit_source=manifest.memory_limit_source))
-    # No file has all versions.
-    checked = ("device", "model", "dtypes", "mesh", "batch", "memory", *(() if uses_rollouts(unit) else ("data",)))
+    # No file has all versions, and only the run's folder says where it was written.
+    checked = ("device", "model", "dtypes", "mesh", "batch", "rate", "data", "memory")
     # The first word of such a line is filled up to eleven characters.
     return {line[:11]: line for line in lines if line.split()[0] in checked}
 
@@ -159,7 +178,7 @@ def _readme_lines(unit: Unit, recorded_lines: list[str]) -> list[str]:
     rewards = [row["reward"] for row in unit.metrics if "reward" in row]
     result: tuple[float, float] | str | None = (rewards[0], rewards[-1]) if rewards else None
     if uses_pairs(unit):
-        result = UNKNOWN
+        result = pairs_change_sentence(unit) or None
     # Earlier versions did not write down where the recipe stood.
     command = UNKNOWN if words.get("base", UNKNOWN) == UNKNOWN else command_again(
         {**words, "origin": _origin(unit, words)}, manifest)
@@ -188,8 +207,10 @@ def _origin(unit: Unit, words: Mapping[str, Any]) -> str:
 
 
 def _data_sentence(unit: Unit) -> str:
-    """The sentence of `TraceData.sentence`; `UNKNOWN` for a run with rollouts."""
-    if uses_rollouts(unit) or not has_few_sequences(unit):
+    """The sentence of the training data; `UNKNOWN` where it would take too long to compute."""
+    if uses_rollouts(unit):
+        return _prompts_sentence(unit)
+    if not has_few_sequences(unit):
         return UNKNOWN
     kept = kept_rows(unit)
     dropped = sum(row.get("status") == "dropped" for row in unit.lines(ROWS))
@@ -199,6 +220,15 @@ def _data_sentence(unit: Unit) -> str:
                 f"{f' in {turns:,} turns of the assistant' if turns > len(kept) else ''}, "
                 f"{batches_of(unit).padding_share():.1%} padding in epoch 0")
     return f"{len(kept) // 2:,} pairs: {sentence}" if uses_pairs(unit) else sentence
+
+
+def _prompts_sentence(unit: Unit) -> str:
+    """Prompts, dropped ones, and the number of completions of each in a rollout."""
+    rows, inputs = unit.lines(PROMPTS), rollout_inputs_of(unit)
+    dropped = sum(row.get("status") == "dropped" for row in rows)
+    group = inputs.algorithm.group
+    return (f"{len(rows) - dropped:,} prompts, {dropped:,} dropped; a rollout samples {group} completions of each of "
+            f"{inputs.shape.completions // group:,}")
 
 
 def _same_subject(generated: str, lines: list[str]) -> str | None:
@@ -211,6 +241,7 @@ def _agrees(recorded: str, generated: str) -> bool:
     """Whether a line equals the generated one, apart from its placeholders."""
     # Earlier versions wrote the data without the tokens of an epoch.
     parts = [re.escape(part) for part in generated.replace(f"; {UNKNOWN}", UNKNOWN).split(UNKNOWN)]
-    pattern = ".*".join(parts)
+    # Development versions of 0.1.0 had another word for the same.
+    pattern = ".*".join(parts).replace("a\\ rollout\\ samples", r"a\ rollout\ (?:samples|draws)")
     pattern = re.sub(r",\\ [\d,]+\\ supervised\\ tokens\\ an\\ epoch", lambda match: f"(?:{match.group(0)})?", pattern)
     return re.fullmatch(pattern, recorded) is not None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from workings.evidence.verify.checks.update_metrics import bound_problems, objective_problems
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from
 from workings.evidence.verify.result import CheckFinding
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from workings.record.metrics import StepMetrics
     from workings.rollouts.rollout import Group, Rollout
 
-CLOSE = 1e-6
-"""Relative difference that a mean in the log may have from the one that is computed again."""
+CLOSE = 1e-9
+"""Relative difference that a mean in the log may have from the one that is computed again, by the same function."""
 POSITION_BYTES = 60
 """Largest memory of a position of a batch."""
 
@@ -45,11 +46,11 @@ def batches(unit: Unit) -> Iterator[CheckFinding]:
 @check("consistency.rollout_metrics", level=1, title="the log says of the rollouts what they are", units=every_run,
        when=uses_rollouts, example="a better mean reward in the log than the rollouts have")
 def metrics(unit: Unit) -> Iterator[CheckFinding]:
-    """Rewards, groups, lengths, ends, the divergence from a teacher, and how far sampler and trainer disagree."""
+    """Rewards, groups, lengths, ends, the divergence from a teacher, how far sampler and trainer disagree, the loss."""
     findings = _findings_of(unit)
-    yield finding_from(findings.metrics + _held_out_problems(unit),
-                       f"{findings.numbers:,} numbers of {findings.rollouts} rollouts",
-                       unit)
+    bounds = [problem for line in unit.metrics for problem in bound_problems(line)]
+    yield finding_from(findings.metrics + bounds + _held_out_problems(unit),
+                       f"{findings.numbers:,} numbers of {findings.rollouts} rollouts", unit)
 
 
 @dataclass(kw_only=True)
@@ -71,7 +72,7 @@ def _findings_of(unit: Unit) -> _Findings:
 def _examine(unit: Unit) -> _Findings:
     inputs, position = rollout_inputs_of(unit), None
     findings = _Findings(sampling=_step_problems(unit, inputs), rollouts=len(inputs.steps))
-    in_order = not findings.sampling
+    in_order, names = not findings.sampling, set[str]()
     steps, lines = {line.step: line for line in unit.steps}, {row["step"]: row for row in unit.metrics}
     for rollout in rollouts_of(unit):
         # The first rollout begins at the default position: epoch 0, prompt 0.
@@ -81,19 +82,27 @@ def _examine(unit: Unit) -> _Findings:
         position = rollout.after
         findings.sampling += _sampling_problems(inputs, rollout)
         findings.completions += len(rollout.all_samples)
-        findings.batches += _batch_problems(unit, inputs, rollout, steps)
-        problems, count = _metric_problems(inputs, rollout, lines)
+        wrong_batches, wrong_numbers = _batch_problems(unit, inputs, rollout, steps, lines)
+        findings.batches += wrong_batches
+        findings.metrics += wrong_numbers
+        compared, problems = _metric_problems(inputs, rollout, lines)
         findings.metrics += problems
-        findings.numbers += count
+        findings.numbers += len(compared)
+        names |= compared
+    findings.metrics += _later_update_problems(inputs, lines, names)
     findings.batches += [f"step {step}: no rollout" for step in steps]
     return findings
 
 
-def _batch_problems(unit: Unit, inputs: RolloutInputs, rollout: "Rollout",
-                    steps: "dict[int, StepMetrics]") -> list[str]:
-    """Problems of the updates that were trained on a rollout; their lines are removed from ``steps``."""
+def _batch_problems(unit: Unit, inputs: RolloutInputs, rollout: "Rollout", steps: "dict[int, StepMetrics]",
+                    lines: dict[Any, dict[str, Any]]) -> tuple[list[str], list[str]]:
+    """Problems of the batches that were trained on a rollout, and of the numbers of their updates.
+
+    The updates' lines are removed from ``steps``; ``lines`` has them as the log has.
+    """
     from workings.rollouts.rollout import batch_of, digest_of
-    problems = []
+    problems: list[str] = []
+    numbers: list[str] = []
     longest = max((len(prompt.tokens) + len(sample.tokens_with_stop) for prompt, sample in rollout.trained_samples),
                   default=1)
     for part in range(min(inputs.shape.updates, len(steps))):
@@ -106,20 +115,28 @@ def _batch_problems(unit: Unit, inputs: RolloutInputs, rollout: "Rollout",
         expected = (digest_of(batch), batch.real_tokens, batch.supervised_tokens)
         if expected != (line.batch_digest, line.tokens, line.supervised_tokens):
             problems.append(f"step {line.step}: another batch than its rollout implies")
-    return problems
+        else:
+            numbers += objective_problems(inputs, rollout, batch, lines[line.step])
+    return problems, numbers
 
 
-def _metric_problems(inputs: RolloutInputs, rollout: "Rollout", lines: dict[Any, dict[str, Any]]) -> tuple[list[str],
-                                                                                                           int]:
-    """Differences between the log's line and a rollout, and how many numbers were compared."""
+def _metric_problems(inputs: RolloutInputs, rollout: "Rollout",
+                     lines: dict[Any, dict[str, Any]]) -> tuple[set[str], list[str]]:
+    """Names of the numbers that were compared, and differences between the log's line and a rollout."""
     from workings.rollouts.arithmetic import mismatch, rollout_metrics
     line = lines.get(rollout.step)
     if line is None:  # the step was not completed
-        return [], 0
+        return set(), []
     values = rollout_metrics(rollout, inputs.reward_names) | mismatch(rollout)
-    return [f"step {rollout.step}: {name} is {str(line.get(name))[:20]}, the rollout gives {value:g}"
-            for name, value in values.items() if not isinstance(logged := line.get(name), int | float)
-            or not math.isclose(logged, value, rel_tol=CLOSE, abs_tol=1e-9)], len(values)
+    return {*values}, [f"step {rollout.step}: {name} is {str(line.get(name))[:20]}, the rollout gives {value:g}"
+                       for name, value in values.items() if not isinstance(logged := line.get(name), int | float)
+                       or not math.isclose(logged, value, rel_tol=CLOSE, abs_tol=1e-12)]
+
+
+def _later_update_problems(inputs: RolloutInputs, lines: dict[Any, dict[str, Any]], names: set[str]) -> list[str]:
+    """Numbers of a rollout in the line of an update that had none of its own."""
+    return [f"step {step}: {', '.join(sorted(names & line.keys()))[:80]}, and no rollout was sampled for it"
+            for step, line in lines.items() if step not in inputs.steps and names & line.keys()]
 
 
 def _held_out_problems(unit: Unit) -> list[str]:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from workings.errors import RecordError
+from workings.evidence.verify.checks.machine_facts import load_problems, resident_problems
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import (
     check,
@@ -122,7 +123,7 @@ def engine(unit: Unit) -> Iterator[CheckFinding]:
 @check("consistency.time_and_memory", level=1, title="times are in order, memory is plausible", units=every_run,
        example="a run that finished before it started")
 def time_and_memory(unit: Unit) -> Iterator[CheckFinding]:
-    """Clocks in order, steps not longer than the run, peak not above the limit and equal to the log's."""
+    """Clocks in order, steps not longer than the run, the machine load within it; peak of limit, log, process."""
     manifest = unit.manifest
     start, end = moment(manifest.started_at), moment(manifest.finished_at)
     problems = []
@@ -141,6 +142,7 @@ def time_and_memory(unit: Unit) -> Iterator[CheckFinding]:
     problems += _memory_problems(unit)
     if unit.written_by_train:
         problems += _date_problems(unit, start, end, moments)
+        problems += [*load_problems(unit, start, end), *resident_problems(unit)]
         if not math.isclose(seconds, manifest.training_seconds, rel_tol=1e-6, abs_tol=1e-9):
             problems.append(f"training_seconds {manifest.training_seconds}, the log adds up to {seconds}")
     yield finding_from(problems, f"{seconds:.1f} s of steps, {manifest.started_at} to {manifest.finished_at}", unit)

@@ -73,18 +73,31 @@ _MANIFEST = (
 )
 _METRICS = (
     checked("step", "consistency.steps", "the lines before and after"),
-    partly("loss", "consistency.log", "first and last in the manifest, some in the training log; " + REPLAYED),
+    partly("loss", "consistency.log",
+           "first and last in the manifest, some in the training log; rollouts and margins bound it; " + REPLAYED),
     checked("learning_rate", "consistency.learning_rate", "peak, warm-up, schedule and steps of the recipe"),
     unchecked("grad_norm share_of_weights_changed", REPLAYED),
     checked("tokens supervised_tokens positions", "consistency.tokens", "the rows of the step's batch"),
     checked("batch_digest", "consistency.order", "seed and row index"),
-    partly("seconds", "consistency.time_and_memory", "their sum, and the time between start and end"),
-    partly("memory_bytes", "consistency.time_and_memory", "it never falls, and is at most the manifest's peak"),
+    partly("seconds", "consistency.time_and_memory",
+           "their sum, the time between start and end, the pace in the training log"),
+    partly("memory_bytes", "consistency.time_and_memory",
+           "it never falls, is at most the manifest's peak, and at least what the process held before"),
     checked("memory_source", "consistency.machine", "the manifest"),
     checked("evaluation_loss", "consistency.log", "the training log", optional=True),
     partly("evaluation_supervised_tokens", "consistency.tokens", "the other lines", optional=True),
     checked("teacher_mass teacher_entropy", "recompute.top_tokens", "what the teacher said", optional=True),
     partly("reward kl_teacher", "consistency.log", "the rollouts; the training log", optional=True),
+    checked("mismatch mismatch_most mismatch_ratio reward_deviation completions completion_tokens "
+            "completion_tokens_least completion_tokens_most truncated empty groups_all_wrong groups_mixed "
+            "groups_all_right groups_without_spread groups_left_out",
+            "consistency.rollout_metrics", "the rollouts", optional=True),
+    partly("reward_*", "consistency.rollout_metrics", "the rollouts, for the rewards of the recipe", optional=True),
+    partly("entropy clip_fraction kl_behavior kl_reference", "consistency.rollout_metrics",
+           "the recorded log probabilities, where a rollout has one update", optional=True),
+    partly("drawing_seconds", "consistency.rollout_metrics", "it is at most the step's seconds", optional=True),
+    partly("accuracy margin chosen_* rejected_*", "consistency.preferences",
+           "the pairs, each other, what the reference said; " + REPLAYED, optional=True),
     unchecked("*", REPLAYED),
 )
 _PLAN = (
@@ -96,8 +109,10 @@ _PLAN = (
     partly("available_bytes", "consistency.plan", "the measurement" + ALIKE),
     checked("batch.*", "consistency.plan", "the measurement, the recipe"),
     partly("program peaks.*", "consistency.plan", "the peak is the largest, that of the program"),
-    partly("reasons.*", "consistency.plan", "peak and limit stand in the first; the others are words"),
-    partly("culprit", "consistency.plan", "the parts"),
+    partly("reasons.*", "consistency.plan", "peak and limit stand in the first, one is the culprit; others are words"),
+    partly("culprit", "consistency.plan", "the largest of the parts"),
+    partly("parts.* breakdown.*", "consistency.plan", "they add up to the peak, and give the culprit"),
+    partly("target", "consistency.plan", "the run's device, by its name in the catalog"),
     unchecked("*", "what the compiler said, or a formula; `workings plan` with the same versions says it again"),
 )
 _CHECKPOINT = {
@@ -166,7 +181,12 @@ _RUN: Rows = {
         partly("devices.*", "consistency.device", "their number and platform"),
         unchecked("*", "what a kernel gave on that day"),
     ),
-    "env/doctor.json": (unchecked("*", "what was found on that day, in words"),),
+    "env/doctor.json": (
+        checked("problems", "consistency.machine", "the findings that are problems"),
+        partly("findings.*.judgement findings.*.what", "consistency.machine",
+               "the number of problems; the finding about accelerators is held against the device"),
+        unchecked("*", "what was found on that day, in words"),
+    ),
     "env/*": (unchecked("*", "what the engine said of its surroundings"),),
     "plan/plan.json": _PLAN,
     "plan/measured.json": (
@@ -212,10 +232,15 @@ _RUN: Rows = {
     ),
     "train/training_log.txt": (
         checked("steps", "consistency.log",
-                "the metrics; what was announced before the first: manifest, shape and recipe"),
-        unchecked("other lines", "samples, rates and words for people"),
+                "the metrics, with the pace; what was announced before the first: manifest, shape and recipe"),
+        partly("other lines", "consistency.log",
+               "their forms; versions, doctor, pairs, held-out items and last samples; the others are words"),
     ),
-    "train/machine.jsonl": (unchecked("*", "what the machine said of itself at that moment"),),
+    "train/machine.jsonl": (
+        partly("step time host_memory_used_bytes", "consistency.time_and_memory",
+               "steps and times of the run, memory of the machine"),
+        unchecked("*", "what the machine said of itself at that moment"),
+    ),
     "train/rollouts/*.json": (partly("*", "consistency.rollouts", "seed, prompts, log and rewards; " + REPLAYED),),
     "train/top_tokens/*.safetensors": (
         checked("header", "consistency.top_tokens", "the rows, the recipe, the model's vocabulary"),

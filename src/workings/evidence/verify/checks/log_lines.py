@@ -1,0 +1,283 @@
+"""Lines of a training log beside the numbers of its steps: the forms that `workings train` writes, and their sources.
+
+A log has one part for each attempt at the run. Of earlier attempts, which were killed, the forms and the pace of the
+steps that still count are looked at; the last one is compared with plan, environment, metrics and manifest.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from workings.errors import RecordError
+from workings.evaluation.comparison.preference_change import preference_change
+from workings.evidence.verify.record import Unit
+from workings.models.unproven import unproven_sentence
+from workings.record.layout import (
+    DOCTOR,
+    ENVIRONMENT,
+    EVALUATION_CONFIG,
+    LOG,
+    OVERRIDES,
+    PREDICTIONS,
+    RECIPE_EVALUATION,
+)
+from workings.record.manifest import LEFT_ASIDE
+from workings.record.pace import WINDOW, Pace, has_log_line, pace
+from workings.record.redact import REDACTED
+
+STEP, SAMPLE = "step ", "sample after step "
+PREAMBLE = ("device     ", "engine     ", "model      ", "not proven ", "dtypes     ", "mesh       ", "batch      ",
+            "rate       ", "data       ", "memory     ", "writing    ", "leak       ", "left aside ", "doctor     ",
+            "renamed    ", "chosen     ", "resume     ", "curves     ")
+"""Beginnings of the lines before the first step, in their order."""
+ONCE = tuple(begin for begin in PREAMBLE if begin not in (
+    "not proven ", "leak       ", "left aside ", "doctor     ", "renamed    ", "chosen     ", "resume     "))
+"""Those that every attempt has once."""
+BODY = (STEP, SAMPLE, "tensorboard files ", "the load of the machine is not recorded any more: ")
+ENDS = ("held out   ", "pairs      ")
+_CURVES = re.compile(r"curves     (?:no files for TensorBoard: .+|(?P<folder>.+) \(TensorBoard\))")
+_RESUME = re.compile(r"resume     after step (\d{1,12})")
+_SAMPLE = re.compile(r"sample after step (\d{1,12}): .+ -> .+ \(\w+\)")
+_NUMBER = re.compile(r"step (\d{1,12})/")
+BACKENDS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "rocm": "gpu", "tpu": "tpu"}
+"""First words of what a library calls its devices -> platform."""
+MAX_SAMPLE_TOKENS = 128
+"""Longest answer of which it is expected that rounding decides between no two tokens of it."""
+LAST_BITS = 1e-12
+"""Relative difference between two orders of adding up the same seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Attempt:
+    """The lines of one attempt at the run."""
+
+    lines: tuple[str, ...]
+    start: int
+    """Step after which it went on; 0 for one that began."""
+    valid: int
+    """Last of its steps that counts: later ones were taken again by the next attempt."""
+    is_last: bool
+
+    def with_beginning(self, begin: str) -> list[str]:
+        """Its lines that begin so."""
+        return [line for line in self.lines if line.startswith(begin)]
+
+
+def log_line_problems(unit: Unit, lines: Sequence[str], announced: Mapping[str, str]) -> list[str]:
+    """What lines say that no attempt at this run would have written.
+
+    Args:
+        unit: a run that this version wrote.
+        lines: of its log.
+        announced: lines before the first step that follow from the record, by their first eleven characters.
+    """
+    attempts = _attempts(unit, lines)
+    problems = []
+    if len(attempts) > unit.manifest.resumes + 1:
+        problems.append(f"{LOG} tells of {len(attempts)} attempts, the manifest of {unit.manifest.resumes} resumes")
+    resumes = sum(line.startswith("resume     ") for line in lines)
+    if resumes > unit.manifest.resumes:
+        problems.append(f"{LOG} tells of {resumes} resumes, the manifest of {unit.manifest.resumes}")
+    for attempt in attempts:
+        problems += _form_problems(attempt)
+        problems += _pace_problems(unit, attempt)
+    if attempts:
+        problems += _expected_problems(unit, attempts[-1], announced)
+        problems += _sample_problems(unit, attempts[-1])
+    return problems
+
+
+def engine_line_problems(unit: Unit, line: str) -> Iterator[str]:
+    """Versions in the line of the engine against the packages of the environment and the platform."""
+    packages = unit.json_object(ENVIRONMENT).get("packages")
+    name, _, versions = line.removeprefix("engine     ").partition("  ")
+    if name != unit.manifest.engine:
+        yield f"{LOG} has engine {name[:40]!r}, the manifest {unit.manifest.engine!r}"
+    for library, _, version in (part.partition(" ") for part in versions.split(", ")):
+        if isinstance(packages, dict) and library in packages and packages[library] != version:
+            yield f"{LOG} has {library[:40]} {version[:40]}, {ENVIRONMENT} {str(packages[library])[:40]}"
+        if library == "backend" and not backend_agrees(version, unit.manifest.actual_device.platform):
+            yield f"{LOG} has backend {version[:40]!r}, the run took place on {unit.manifest.actual_device.platform}"
+
+
+def backend_agrees(backend: str, platform: str) -> bool:
+    """Whether what a library calls its devices is of a platform; a word that is not known is."""
+    word = re.split(r"[\s:.\d]", backend.strip().lower(), maxsplit=1)[0]
+    return BACKENDS.get(word, platform) == platform
+
+
+def _attempts(unit: Unit, lines: Sequence[str]) -> list[_Attempt]:
+    """The attempts, each of which begins with its device."""
+    parts: list[list[str]] = []
+    for line in lines:
+        if line.startswith(PREAMBLE[0]) or not parts:
+            parts.append([])
+        parts[-1].append(line)
+    starts = [next((int(match.group(1)) for line in part if (match := _RESUME.fullmatch(line))), 0) for part in parts]
+    return [_Attempt(lines=tuple(part), start=start, is_last=number == len(parts) - 1,
+                     valid=min([*starts[number + 1:], unit.manifest.completed_steps]))
+            for number, (part, start) in enumerate(zip(parts, starts, strict=True))]
+
+
+def _form_problems(attempt: _Attempt) -> list[str]:
+    """Lines of no known form, in another order than they are written in, or twice."""
+    # The last line of an attempt that was killed may be torn.
+    lines = attempt.lines if attempt.is_last else attempt.lines[:-1]
+    ranks = [_rank(line) for line in lines]
+    problems = [f"{LOG} has a line that no run writes: {line[:60]!r}"
+                for line, rank in zip(lines, ranks, strict=True) if rank is None]
+    known = [rank for rank in ranks if rank is not None]
+    if known != sorted(known):
+        problems.append(f"{LOG}: lines in another order than they are written in")
+    for begin in (*ONCE, *ENDS) if attempt.is_last else ():
+        if (count := len(attempt.with_beginning(begin))) > 1 or (begin in ONCE and not count):
+            problems.append(f"{LOG} has {count} lines that begin with {begin.strip()!r}")
+    steps = [int(match.group(1)) for line in lines if (match := _NUMBER.match(line))]
+    if any(after <= before for before, after in zip([attempt.start, *steps], steps, strict=False)):
+        problems.append(f"{LOG}: steps in another order than they were taken in")
+    return problems
+
+
+def _rank(line: str) -> int | None:
+    """Place of a line in the order of an attempt; None for one of no known form."""
+    for rank, begin in enumerate(PREAMBLE):
+        if line.startswith(begin):
+            return rank
+    if line.startswith(BODY):
+        return len(PREAMBLE)
+    return next((len(PREAMBLE) + 1 + number for number, begin in enumerate(ENDS) if line.startswith(begin)), None)
+
+
+def _pace_problems(unit: Unit, attempt: _Attempt) -> list[str]:
+    """Tokens a second and time left, from the seconds of the last steps; steps that the run does not have."""
+    rows, planned, problems = {row["step"]: row for row in unit.metrics}, unit.manifest.planned_steps, []
+    first = attempt.start + 1
+    shown = {}
+    for line in attempt.with_beginning(STEP):
+        match = _NUMBER.match(line)
+        step = int(match.group(1)) if match else 0
+        shown[step] = line
+        if step > attempt.valid and attempt.is_last:
+            problems.append(f"{LOG} has step {step}, {unit.manifest.completed_steps} were completed")
+        recent = [rows.get(number) for number in range(max(first, step - WINDOW + 1), step + 1)]
+        if first <= step <= attempt.valid and None not in recent:
+            now = pace([row for row in recent if row is not None], planned, first=first)
+            there = line.partition("  lr ")[2].partition("  ")[2]
+            if there not in _pace_texts(now):
+                problems.append(f"{LOG}, step {step}: {there[:60] or 'no pace'!r}, the seconds of its steps give "
+                                f"{_pace_texts(now)[0] or 'none'!r}")
+    # A step that failed may have been counted before its line was written.
+    if attempt.is_last and unit.manifest.status != "failed":
+        problems += [f"{LOG} has no line of step {number}" for number, row in rows.items()
+                     if first <= number <= attempt.valid and has_log_line(row, planned) and number not in shown]
+    return problems
+
+
+def _pace_texts(now: Pace | None) -> list[str]:
+    """The pace as the log has it, rounded in either way where the last bits decide."""
+    if now is None:
+        return [""]
+    paces = [Pace(tokens_per_second=now.tokens_per_second * factor, seconds_left=now.seconds_left / factor)
+             for factor in (1.0, 1 - LAST_BITS, 1 + LAST_BITS)]
+    return [f"{each.rate_text}  {each.left_text}" for each in paces]
+
+
+def _expected_problems(unit: Unit, attempt: _Attempt, announced: Mapping[str, str]) -> list[str]:
+    """Lines of the last attempt that follow from the record, whole."""
+    manifest, facts, words = unit.manifest, unit.manifest.facts, unit.json_object(OVERRIDES)
+    doctor = unit.json_object(DOCTOR) if unit.has(DOCTOR) else {}
+    expected = {
+        "doctor     ": [f"doctor     {finding.get('what')}; {finding.get('why')}; try: {finding.get('mend', '')}"
+                        for finding in doctor.get("findings") or () if finding.get("judgement") == "problem"],
+        **{f"{name}    " if name == "renamed" else f"{name}     ": [
+            f"{name:<10} {note}" for note in words.get(name) or ()] for name in ("renamed", "chosen") if name in words},
+        "pairs      ": _pairs_lines(unit)}
+    if "sentence" in (held_out := facts.get("held_out") or {"sentence": ""}):
+        expected["held out   "] = [f"held out   {held_out['sentence']}"] if held_out["sentence"] else []
+    problems = []
+    for begin, lines in expected.items():
+        if attempt.with_beginning(begin) != lines:
+            problems.append(f"{LOG} says {str(attempt.with_beginning(begin))[:80]}, the record {str(lines)[:80]}")
+    for line in attempt.lines:
+        if line.startswith("engine     "):
+            problems += engine_line_problems(unit, line)
+        if line.startswith("writing    ") and PurePath(line[11:]).name != manifest.name:
+            problems.append(f"{LOG} says {line[:60]!r}, the run is {manifest.name[:40]!r}")
+        if line.startswith("curves     ") and ((match := _CURVES.fullmatch(line)) is None or (
+                match["folder"] and PurePath(match["folder"]).name != manifest.name)):
+            problems.append(f"{LOG} says {line[:60]!r}, the run is {manifest.name[:40]!r}")
+        if line.startswith("not proven ") and line[11:] != unproven_sentence(manifest.architecture):
+            problems.append(f"{LOG} says {line[:60]!r}")
+        if line.startswith("left aside ") and LEFT_ASIDE not in facts:
+            problems.append(f"{LOG} says {line[:60]!r}, the manifest names nothing that was left aside")
+    missing = [begin for begin in announced if not attempt.with_beginning(begin)]
+    return problems + [f"{LOG} has no line of {begin.strip()!r}" for begin in missing if begin not in ONCE]
+
+
+def _pairs_lines(unit: Unit) -> list[str]:
+    """The line about preference pairs, where the run learned from them."""
+    change = pairs_change_sentence(unit)
+    return [f"pairs      {change}"] if change else []
+
+
+def pairs_change_sentence(unit: Unit) -> str:
+    """What became of the preference pairs, from the metrics; empty without pairs, or without two steps."""
+    algorithm = unit.manifest.config_snapshot.get("algorithm")
+    if not isinstance(algorithm, dict) or algorithm.get("name") != "dpo":
+        return ""
+    beta = algorithm.get("beta")
+    if not isinstance(beta, int | float) or not beta > 0:
+        raise RecordError("config_snapshot: algorithm.beta is no number above 0")
+    change = preference_change(unit.metrics, beta)
+    return change.sentence if change is not None else ""
+
+
+def _sample_problems(unit: Unit, attempt: _Attempt) -> list[str]:
+    """Samples of a step at which none was due, or of more questions than the recipe asks."""
+    section: Any = unit.manifest.config_snapshot.get("evaluation")
+    section = section if isinstance(section, dict) else {}
+    every, most = section.get("every_steps"), section.get("samples")
+    problems: list[str] = []
+    counts: dict[int, int] = {}
+    for line in attempt.with_beginning(SAMPLE):
+        match = _SAMPLE.fullmatch(line)
+        step = int(match.group(1)) if match else 0
+        counts[step] = counts.get(step, 0) + 1
+        # A step that could not be counted may have been looked at.
+        last = unit.manifest.completed_steps + (unit.manifest.status == "failed")
+        if match is None or not attempt.start < step <= last or (
+                isinstance(every, int) and every > 0 and step % every and step != unit.manifest.planned_steps):
+            problems.append(f"{LOG}: no sample was due: {line[:60]!r}")
+    problems += [f"{LOG} has {count} samples after step {step}, the recipe asks for {most}"
+                 for step, count in counts.items() if isinstance(most, int) and count > most]
+    expected = _last_samples(unit, counts.get(unit.manifest.planned_steps, 0))
+    there = attempt.with_beginning(f"{SAMPLE}{unit.manifest.planned_steps}: ")
+    if expected and there != expected:
+        problems.append(f"{LOG} says {str(there)[:120]}, the evaluation has {str(expected)[:120]}")
+    return problems
+
+
+def _last_samples(unit: Unit, count: int) -> list[str]:
+    """The samples after the last step as the evaluation's answers give them; none where the two may differ.
+
+    Both are greedy answers of the same weights, in batches of other sizes: in float32 on a CPU rounding does not decide
+    between two tokens.
+    """
+    formats = {unit.manifest.actual_dtypes.get(name) for name in ("parameters", "compute")}
+    evaluation = next((inner for inner in unit.record.evaluations if inner.parent is unit
+                       and inner.path == unit.tree_path(RECIPE_EVALUATION)), None)
+    if evaluation is None or formats != {"float32"} or unit.manifest.actual_device.platform != "cpu" or (
+            unit.manifest.status != "complete"):
+        return []
+    decoding = evaluation.json_object(EVALUATION_CONFIG).get("decoding")
+    if not isinstance(decoding, dict) or decoding.get("temperature") != 0 or decoding.get("samples") != 1:
+        return []
+    rows = evaluation.lines(PREDICTIONS)[:count]
+    if any(type(row.get("completion_tokens")) is not int or row["completion_tokens"] > MAX_SAMPLE_TOKENS
+           for row in rows):
+        return []
+    lines = [f"{SAMPLE}{unit.manifest.planned_steps}: {row.get('prompt')!r} -> {row.get('completion')!r} "
+             f"({row.get('finish_reason')})" for row in rows]
+    return [] if any(REDACTED in line for line in lines) else lines

@@ -1,0 +1,117 @@
+"""What the machine said of itself: findings of the doctor, its load during the training, and memory of the process."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+from workings.evidence.verify.record import Unit
+from workings.hardware.memory import PROCESS_PEAK
+from workings.record.layout import DOCTOR, ENVIRONMENT, MACHINE, MEASURED
+
+JUDGEMENTS = ("fine", "note", "problem", "not checked")
+NO_ACCELERATOR = "no accelerator: runs take the CPU"
+HARDWARE = "hardware"
+"""Id of the finding about accelerators."""
+RESIDENT_SLACK = 0.1
+"""Share by which what a process holds and its highest peak may differ: the kernel counts them apart, and of many
+processors late."""
+CLOCK_SLACK = timedelta(seconds=5)
+"""How far a machine's clock may be set back while it runs."""
+MOMENT_SLACK = 1.0
+"""Seconds by which a line may be written before or after the step that it names."""
+
+
+def doctor_problems(unit: Unit) -> list[str]:
+    """Number of problems against the findings, and the finding about accelerators against the run's device."""
+    if not unit.has(DOCTOR):
+        return []
+    doctor = unit.json_object(DOCTOR)
+    findings = [finding for finding in doctor.get("findings") or () if isinstance(finding, dict)]
+    problems = [f"{DOCTOR}: a finding is judged {str(finding.get('judgement'))[:20]!r}" for finding in findings
+                if finding.get("judgement") not in JUDGEMENTS]
+    count = sum(finding.get("judgement") == "problem" for finding in findings)
+    if "problems" in doctor and (type(doctor["problems"]) is not int or doctor["problems"] != count):
+        problems.append(f"{DOCTOR} counts {str(doctor['problems'])[:20]} problems, {count} of its findings are some")
+    device = unit.manifest.actual_device
+    for finding in findings:
+        what = str(finding.get("what"))
+        if finding.get("id") != HARDWARE:
+            continue
+        seen = {part.split(" at ", 1)[0].lower() for part in what.split(", ") if " at " in part}
+        if what != NO_ACCELERATOR and (not seen or seen - {"gpu", "tpu"}):
+            problems.append(f"{DOCTOR} found {what[:60]!r}, which is no accelerator and not none")
+        elif device.platform != "cpu" and device.platform not in seen:
+            problems.append(f"{DOCTOR} found {what[:60]!r}, the run took place on {device.platform}")
+        elif seen and "shows no accelerator" in device.reason:
+            problems.append(f"{DOCTOR} found {what[:60]!r}, the device was chosen because there is none")
+    return problems
+
+
+def load_problems(unit: Unit, start: datetime, end: datetime) -> Iterator[str]:
+    """Lines of the machine's load: within the run and in order, of steps that it took, of memory that the machine has.
+
+    Args:
+        unit: the run.
+        start: of the first attempt.
+        end: of the last one.
+    """
+    from workings.evidence.verify.checks.run_consistency import moment
+    if not unit.has(MACHINE):
+        return
+    manifest, rows = unit.manifest, unit.lines(MACHINE)
+    times = [moment(str(row.get("time"))) for row in rows]
+    steps: list[Any] = [row.get("step") for row in rows]
+    if not all(type(step) is int and 0 <= step <= manifest.planned_steps for step in steps):
+        yield f"{MACHINE}: a step that the run does not have"
+        return
+    if any(not start - CLOCK_SLACK <= time <= end + CLOCK_SLACK for time in times):
+        yield f"{MACHINE}: a time before the run began or after it ended"
+    if any(after < before - CLOCK_SLACK for before, after in pairwise(times)):
+        yield f"{MACHINE}: times in another order"
+    memory = _host_memory(unit)
+    used = [row["host_memory_used_bytes"] for row in rows if "host_memory_used_bytes" in row]
+    # An attempt that was killed took steps that another one took again, perhaps on another machine.
+    if manifest.resumes:
+        return
+    cards = sorted({name.split(".")[1] for row in rows for name in row if name.startswith("gpu.")})
+    doctor = unit.json_object(DOCTOR) if unit.has(DOCTOR) else {}
+    if cards and any(isinstance(finding, dict) and finding.get("what") == NO_ACCELERATOR
+                     for finding in doctor.get("findings") or ()):
+        yield f"{MACHINE} has {len(cards)} cards, and {DOCTOR} found no accelerator"
+    if memory and any(not isinstance(size, int | float) or size > memory for size in used):
+        yield f"{MACHINE}: {max(used):,} bytes of the host's memory used, the machine has {memory:,}"
+    if any(after < before for before, after in pairwise(steps)) or max(steps, default=0) > manifest.completed_steps:
+        yield f"{MACHINE}: steps in another order, or more than the {manifest.completed_steps} that were completed"
+        return
+    yield from _seconds_problems(unit, times, steps)
+
+
+def _seconds_problems(unit: Unit, times: list[datetime], steps: list[Any]) -> Iterator[str]:
+    """Steps that began and ended between two lines of the machine's load took no longer than there is between them."""
+    for (before, after), (first, last) in zip(pairwise(times), pairwise(steps), strict=True):
+        # The step after the one that was named may have begun before the line was written.
+        taken = sum(step.seconds for step in unit.steps[first + 1:last])
+        there = (after - before).total_seconds()
+        if taken > there + MOMENT_SLACK:
+            yield f"steps {first + 2} to {last} took {taken:.1f} s, {MACHINE} has {there:.1f} s for them"
+            return
+
+
+def resident_problems(unit: Unit) -> list[str]:
+    """Memory in the lines of steps against what the process held before the first one: a peak never falls."""
+    if not unit.has(MEASURED) or unit.manifest.resumes:
+        return []
+    measured = unit.json_object(MEASURED)
+    floor = max((size for name in ("resident_before_bytes", "peak_before_bytes")
+                 if type(size := measured.get(name)) is int), default=0) * (1 - RESIDENT_SLACK)
+    return [f"step {step.step}: a peak of {step.memory_bytes:,} bytes, the process held {floor:,.0f} before the first"
+            for step in unit.steps if isinstance(step.memory_bytes, int) and step.memory_source == PROCESS_PEAK
+            and step.memory_bytes < floor]
+
+
+def _host_memory(unit: Unit) -> int:
+    """Bytes of memory of the machine; 0 where the environment does not say it."""
+    machine = unit.json_object(ENVIRONMENT).get("machine") if unit.has(ENVIRONMENT) else None
+    size = machine.get("memory_bytes") if isinstance(machine, dict) else None
+    return size if type(size) is int else 0
