@@ -1,0 +1,224 @@
+"""Lines of logs, parts of plans, findings, loads and settings that the rest of a real record contradicts.
+
+The record is read from memory, and only the functions at hand look at it.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.evidence import walk
+from tests.evidence.trained import score_here, trained_files
+from workings.evidence.verify.checks.evaluation_facts import stated_problems
+from workings.evidence.verify.checks.log_lines import backend_agrees, log_line_problems
+from workings.evidence.verify.checks.machine_facts import doctor_problems, load_problems, resident_problems
+from workings.evidence.verify.checks.plan_parts import part_problems
+from workings.evidence.verify.checks.run_consistency import moment
+from workings.evidence.verify.record import Unit, load
+from workings.hardware.memory import PROCESS_PEAK
+from workings.record.canonical import line
+
+RUN = "a/"
+LOG, PLAN, DOCTOR, METRICS = "train/training_log.txt", "plan/plan.json", "env/doctor.json", "train/metrics.jsonl"
+MACHINE, MANIFEST, ASKED = "train/machine.jsonl", "run_manifest.json", "eval/items/eval_config.json"
+MEASURED = "plan/measured.json"
+Files = dict[str, bytes]
+LARGEST = "largest part: activations, 10.5 MiB, 81 % of the peak (by proportion)"
+COMPILED = {
+    "breakdown": {"aliased": 238852, "arguments": 314636, "code": 0, "compiler_peak": 325256, "outputs": 249416,
+                  "sum": 13725204, "temporaries": 13400004},
+    "culprit": LARGEST, "peak_bytes": 13725204, "program": "step", "source": "compiled", "target": "cpu",
+    "parts": [{"certainty": certainty, "name": name, "size_bytes": size} for certainty, name, size in (
+        ("by proportion", "activations of the layer at hand", 5863617),
+        ("by proportion", "activations kept for backward", 5187045), ("by proportion", "attention scores", 2255237),
+        ("exact", "moments", 159232), ("exact", "gradients", 79616), ("exact", "parameters", 79616),
+        ("exact", "batch", 71680), ("by proportion", "head gradient in fp32", 29159))],
+    "reasons": ["fits: 13.1 MiB of 23.54 GiB a device (compiled; limit from machine (/proc/meminfo))", LARGEST]}
+"""Contents of a plan that adds up."""
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    with pytest.MonkeyPatch.context() as patch:
+        score_here(patch)
+        files = trained_files(tmp_path_factory.mktemp("trained"))
+    # The plan of an engine of this project, as its compiler has it.
+    manifest = json.loads(files[RUN + MANIFEST])
+    manifest["engine_distribution"]["name"] = "workings"
+    measured = json.loads(files[RUN + MEASURED]) | {"peak_before_bytes": 500_000, "resident_before_bytes": 500_000}
+    rows = [json.loads(text) | {"memory_bytes": 600_000, "memory_source": PROCESS_PEAK}
+            for text in files[RUN + METRICS].splitlines()]
+    return files | {RUN + MANIFEST: line(manifest), RUN + PLAN: line(COMPILED), RUN + MEASURED: line(measured),
+                    RUN + METRICS: b"".join(map(line, rows))}
+
+
+def unit_of(files: Files, kind: str = "run") -> Unit:
+    """The run in the files, or the evaluation in it."""
+    return next(unit for unit in load(walk.MemoryTree(files)).units if unit.kind == kind)
+
+
+def log_problems(unit: Unit) -> list[str]:
+    return log_line_problems(unit, unit.read(LOG).decode().splitlines(), {})
+
+
+def found_in_load(unit: Unit) -> list[str]:
+    return list(load_problems(unit, moment(unit.manifest.started_at), moment(unit.manifest.finished_at)))
+
+
+def replaced(pattern: str, new: str) -> Callable[[Files], None]:
+    """The first match of a pattern in the training log, replaced."""
+    def lie(files: Files) -> None:
+        text = files[RUN + LOG].decode()
+        assert re.search(pattern, text, re.MULTILINE), pattern
+        files[RUN + LOG] = re.sub(pattern, new, text, count=1, flags=re.MULTILINE).encode()
+    return lie
+
+
+def added(text: str) -> Callable[[Files], None]:
+    """A line at the end of the training log."""
+    return lambda files: files.update({RUN + LOG: files[RUN + LOG] + text.encode() + b"\n"})
+
+
+def put(name: str, place: str, value: Any) -> Callable[[Files], None]:
+    """Another value at a dotted place of a JSON file."""
+    def lie(files: Files) -> None:
+        root = here = json.loads(files[RUN + name])
+        *way, last = place.split(".")
+        for key in way:
+            here = here[int(key) if isinstance(here, list) else key]
+        here[int(last) if isinstance(here, list) else last] = value
+        files[RUN + name] = line(root)
+    return lie
+
+
+def loads(*rows: dict[str, Any]) -> Callable[[Files], None]:
+    """A log of the machine's load, its times in seconds after the start."""
+    def lie(files: Files) -> None:
+        start = json.loads(files[RUN + MANIFEST])["started_at"]
+        files[RUN + MACHINE] = b"".join(line({"time": start, "host_memory_used_bytes": 1e9, **row}) for row in rows)
+    return lie
+
+
+LINES = {
+    "an accuracy": added("accuracy   99.0 % on 24 items"),
+    "a step more": added("step 100000/100000  loss 0.0001  lr 0.01"),
+    "another pace": replaced(r"[\d,]+ tokens/s", "9,999,999 tokens/s"),
+    "another time left": replaced(r"\S+ \S+ left$", "99 h 59 min left"),
+    "a step's line left out": replaced(r"^step 1/.*\n", ""),
+    "another version": replaced(r"numpy [\d.]+", "numpy 3.0.0"),
+    "another engine": replaced(r"^engine     \w+", "engine     other"),
+    "another backend": replaced(r"^(engine .*)$", r"\1, backend cuda 12"),
+    "another folder": replaced(r"^writing    .*$", "writing    runs/best"),
+    "curves of another run": replaced(r"^curves     .*$", "curves     runs/tensorboard/best (TensorBoard)"),
+    "a second header": added("device     gpu: NVIDIA H200, 8 used, 140.00 GiB each (asked for)"),
+    "a resume that was none": replaced(r"^curves ", "resume     after step 5\ncurves "),
+    "a finding of the doctor": replaced(r"^curves ", "doctor     all is well; it is; try: nothing\ncurves "),
+    "preference pairs": added("pairs      accuracy 100.0 %"),
+    "held-out items": added("held out   the reward rose from 0.1 to 0.9"),
+    "no batch": replaced(r"^batch .*\n", ""),
+    "another order": replaced(r"^(mesh .*\n)(batch .*\n)", r"\2\1"),
+}
+PLANS = {
+    "a larger part": put(PLAN, "parts.0.size_bytes", 10**12), "another sum": put(PLAN, "breakdown.sum", 1),
+    "other arguments": put(PLAN, "breakdown.arguments", 1), "another peak of the compiler":
+        put(PLAN, "breakdown.compiler_peak", 10**12),
+    "another culprit": put(PLAN, "culprit", "largest part: moments, 9.9 MiB, 99 % of the peak (exact)"),
+    "a reason that names no part": put(PLAN, "reasons.1", "largest part: nothing, 0.1 MiB"),
+    "another target": put(PLAN, "target", "v5e-8"), "another certainty": put(PLAN, "parts.0.certainty", "exact"),
+    "a part without a size": put(PLAN, "parts.0.size_bytes", "much"),
+}
+FINDINGS = {
+    "seven problems": put(DOCTOR, "problems", 7), "one that is counted by nobody":
+        put(DOCTOR, "findings.0.judgement", "problem"),
+    "eight cards": put(DOCTOR, "findings.0.what", "8 x NVIDIA H100 80GB, driver 570"),
+    "a word for none": put(DOCTOR, "findings.0.judgement", "perfect"),
+}
+LOADS = {
+    "a step too many": loads({"step": 10**6}), "steps that go back": loads({"step": 2}, {"step": 1}),
+    "another day": loads({"step": 1, "time": "2026-11-02T00:00:00Z"}),
+    "more memory than there is": loads({"step": 1, "host_memory_used_bytes": 1e15}),
+    "cards that the doctor did not find": loads({"step": 1, "gpu.0.percent": 99}),
+    "no number of a step": loads({"step": "first"}),
+}
+SETTINGS = {
+    "a shorter limit": put(ASKED, "limits.max_completion_chars", 3),
+    "another backend": put(ASKED, "engine.versions", {"backend": "cuda"}),
+    "another template": put(ASKED, "template.name", "plain"),
+    "no decoding": put(ASKED, "decoding", {"absent": "not recorded"}),
+    "generated from a file": put(ASKED, "source", {"kind": "generated", "file": "predictions.jsonl"}),
+}
+
+
+def problems_of(kind: str, files: Files) -> list[str]:
+    """What the functions of one kind find in the files."""
+    if kind == "settings":
+        unit = unit_of(files, "eval")
+        return list(stated_problems(unit, unit.json_object("eval_config.json")))
+    unit = unit_of(files)
+    return {
+        "lines": log_problems, "plans": lambda unit: part_problems(unit, unit.json_object(PLAN)),
+        "findings": doctor_problems, "loads": found_in_load}[kind](unit)
+
+
+LIES = {"lines": LINES, "plans": PLANS, "findings": FINDINGS, "loads": LOADS, "settings": SETTINGS}
+
+
+@pytest.mark.parametrize("kind", LIES)
+def test_the_example_says_nothing_that_its_record_contradicts(record: Files, kind: str) -> None:
+    assert problems_of(kind, dict(record)) == []
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, told in LIES.items() for name in told])
+def test_what_the_record_contradicts_is_found(record: Files, kind: str, name: str) -> None:
+    files = dict(record)
+    LIES[kind][name](files)
+    assert problems_of(kind, files)
+
+
+def test_a_load_within_the_run_passes(record: Files) -> None:
+    files = dict(record)
+    loads({"step": 0}, {"step": 3})(files)
+    assert problems_of("loads", files) == []
+
+
+def test_steps_that_took_longer_than_the_machine_says(record: Files) -> None:
+    files = dict(record)
+    rows = [json.loads(text) | {"seconds": 50.0} for text in files[RUN + METRICS].splitlines()]
+    files[RUN + METRICS] = b"".join(map(line, rows))
+    loads({"step": 1}, {"step": 9})(files)
+    assert any("s for them" in problem for problem in problems_of("loads", files))
+
+
+def test_a_process_holds_no_less_than_before_its_first_step(record: Files) -> None:
+    assert resident_problems(unit_of(dict(record))) == []
+    files = dict(record)
+    rows = [json.loads(text) for text in files[RUN + METRICS].splitlines()]
+    files[RUN + METRICS] = b"".join(line(row | {"memory_bytes": row["memory_bytes"] // 4}) for row in rows)
+    assert resident_problems(unit_of(files))
+
+
+def test_the_last_sample_is_the_answer_of_the_evaluation(record: Files) -> None:
+    files = dict(record)
+    manifest = json.loads(files[RUN + MANIFEST])
+    manifest["actual_dtypes"] = dict.fromkeys(manifest["actual_dtypes"], "float32")
+    files[RUN + MANIFEST] = line(manifest)
+    assert log_problems(unit_of(files)) == []
+    last = [text for text in files[RUN + LOG].decode().splitlines() if text.startswith("sample after step ")][-1]
+    replaced(re.escape(last), last.split(" -> ")[0].replace("\\", r"\\") + " -> 'better' (stop)")(files)
+    assert any("the evaluation has" in problem for problem in log_problems(unit_of(files)))
+
+
+def test_a_sample_that_was_not_due(record: Files) -> None:
+    files = dict(record)
+    replaced(r"^(step 1/.*\n)", r"\1sample after step 1: 'a' -> 'b' (stop)\n")(files)
+    assert any("no sample was due" in problem for problem in log_problems(unit_of(files)))
+
+
+@pytest.mark.parametrize(("backend", "platform", "agrees"), [
+    ("cpu", "cpu", True), ("cuda 12090", "gpu", True), ("cuda", "cpu", False), ("CPU", "gpu", False),
+    ("something new", "gpu", True), ("tpu v5e", "tpu", True), ("cpu", "tpu", False)])
+def test_words_for_devices(backend: str, platform: str, *, agrees: bool) -> None:
+    assert backend_agrees(backend, platform) is agrees
