@@ -222,3 +222,9 @@ def test_a_sample_that_was_not_due(record: Files) -> None:
     ("something new", "gpu", True), ("tpu v5e", "tpu", True), ("cpu", "tpu", False)])
 def test_words_for_devices(backend: str, platform: str, *, agrees: bool) -> None:
     assert backend_agrees(backend, platform) is agrees
+
+
+def test_a_recipe_that_only_this_record_made_unreadable(record: Files) -> None:
+    lie = record["a/config/recipe.yaml"] + b"favourite: blue\n"
+    found = walk.verified(walk.resealed(record | {"a/config/recipe.yaml": lie}), level=1)
+    assert {str(one.verdict) for one in found.checks if one.id == "consistency.recipe"} == {"failed"}

@@ -5,11 +5,19 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from workings.config.load import parse_recipe
+from workings.config.load import check_recipe, parse_recipe
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.checks.data_order import batches_of, has_few_sequences
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, every_run, finding_from, not_checked, only_if_written_by_train
+from workings.evidence.verify.registry import (
+    check,
+    every_run,
+    failed,
+    finding_from,
+    not_checked,
+    only_if_written_by_train,
+    written_by_this_version,
+)
 from workings.evidence.verify.result import CheckFinding
 from workings.record.layout import CONFIG, OVERRIDES, RECIPE
 
@@ -33,6 +41,10 @@ def recipe(unit: Unit) -> Iterator[CheckFinding]:
     try:
         loaded = parse_recipe(text, RECIPE, Path(), overrides)
     except RequestError as error:
+        if written_by_this_version(unit) and _reads_resolved(unit):
+            yield failed(f"{RECIPE}: this version reads the recipe that ran, and not the one as written: "
+                         f"{error.given[:120]}", unit)
+            return
         yield not_checked(f"this version does not read it: {error.given[:120]}", unit, blocking=False)
         return
     resolved, written = loaded.resolved(), loaded.recipe.model_dump(mode="json", exclude_unset=True)
@@ -51,6 +63,15 @@ def recipe(unit: Unit) -> Iterator[CheckFinding]:
                           blocking=False)
         return
     yield finding_from(problems, f"{RECIPE} and {len(overrides)} overrides", unit)
+
+
+def _reads_resolved(unit: Unit) -> bool:
+    """Whether this version reads the recipe that ran, which was made of the one as written."""
+    try:
+        check_recipe(unit.manifest.config_snapshot, "config_snapshot")
+    except RequestError:
+        return False
+    return True
 
 
 def _differences(recorded: Any, expected: Any, path: str, *, exact: bool) -> Iterator[str]:
