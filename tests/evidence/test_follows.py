@@ -17,7 +17,8 @@ from workings.evidence.verify.checks.log_lines import backend_agrees, log_line_p
 from workings.evidence.verify.checks.machine_facts import doctor_problems, load_problems, resident_problems
 from workings.evidence.verify.checks.plan_parts import part_problems
 from workings.evidence.verify.checks.run_consistency import moment
-from workings.evidence.verify.record import Unit, load
+from workings.evidence.verify.load import load
+from workings.evidence.verify.record import Unit
 from workings.hardware.memory import PROCESS_PEAK
 from workings.record.canonical import line
 
