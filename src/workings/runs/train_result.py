@@ -52,6 +52,10 @@ class LoopSettings:
         return settings
 
 
+SHARED_FIELDS = ("status", "reason", "steps", "supervised_tokens", "final_loss", "rewards")
+"""Fields of a result that process 0 sends to the other processes."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainResult:
     """A sealed run."""
@@ -72,19 +76,19 @@ class TrainResult:
 
     def shared_fields(self) -> dict[str, Any]:
         """The fields that process 0 sends to the other processes."""
-        return {name: getattr(self, name) for name in
-                ("status", "reason", "steps", "supervised_tokens", "final_loss", "rewards")}
+        return {name: getattr(self, name) for name in SHARED_FIELDS}
 
     @classmethod
     def of_worker(cls, shared: Mapping[str, Any], **own: Any) -> "TrainResult":
         """The result in a process that took part and wrote nothing.
 
         Args:
-            shared: `shared_fields` of process 0, as JSON gives them back.
+            shared: values of the last call of process 0, its `shared_fields` among them, as JSON gives them back.
             own: the other fields.
         """
-        rewards = tuple(shared["rewards"]) if shared["rewards"] else None
-        return cls(**{**shared, "rewards": rewards}, state=None, **own)
+        fields = {name: shared[name] for name in SHARED_FIELDS}
+        rewards = tuple(fields["rewards"]) if fields["rewards"] else None
+        return cls(**{**fields, "rewards": rewards}, state=None, **own)
 
     def as_json(self) -> dict[str, Any]:
         """Keys of `train --json`; a loss that does not exist is left out."""
