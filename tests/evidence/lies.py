@@ -193,7 +193,7 @@ TEXTS: dict[str, tuple[Lie, str]] = {
     "recipe: steps": (text(RECIPE, "steps: 12", "steps: 120"), "consistency.recipe"),
     "recipe: seed": (text(RECIPE, "seed: 5", "seed: 6"), "consistency.recipe"),
     "recipe: comment": (text(RECIPE, "# a unigram model", "# the best model"), SAID),
-    "recipe: another": (add(RECIPE, b"name: unigram\n"), SAID),
+    "recipe: another": (add(RECIPE, b"name: unigram\n"), "consistency.recipe"),
     "overrides: one more": (put(WORDS, "overrides", ["training.steps=3"]), "consistency.recipe"),
     "overrides: origin": (put(WORDS, "origin", "other.yaml"), "consistency.readme"),
     "overrides: base": (put(WORDS, "base", "../elsewhere"), "consistency.readme"),
