@@ -139,6 +139,7 @@ _RUN: Rows = {
         checked("overrides overrides.* renamed renamed.*", "consistency.recipe",
                 "with the recipe they give the resolved one"),
         partly("origin base files.*", "consistency.readme", "the command in the README, which is made of it"),
+        partly("chosen chosen.*", "consistency.log", "the training log" + ALIKE),
         unchecked("*", "words about a choice"),
     ),
     "config/resolved.json": (
