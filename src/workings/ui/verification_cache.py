@@ -129,7 +129,7 @@ class VerificationCache:
                     path = Path(folder, name)
                     facts = path.lstat()
                     digest.update(f"{path.relative_to(run)} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns} "
-                                  f"{facts.st_ino}\n".encode())
+                                  f"{facts.st_ino}\n".encode(errors="surrogateescape"))
                     if name == SUMS:
                         digest.update(read_plain(path))
         except (OSError, RecordError):

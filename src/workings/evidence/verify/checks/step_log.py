@@ -1,7 +1,9 @@
 """Level 1: the log of the steps agrees with itself, with the manifest and with the data."""
 
 import math
+import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,6 +17,9 @@ from workings.evidence.verify.tree import shown
 from workings.record.layout import CHECKPOINTS, METRICS, STATE
 from workings.record.values import Absent
 from workings.training.schedule import Schedule
+
+WEIGHTS_FILE = re.compile(r"/(?:adapter_)?model(?:-\d{5}-of-\d{5})?\.safetensors$")
+"""A checkpoint's file with weights, of a whole model or of adapters."""
 
 
 @check("consistency.steps", level=1, title="steps are 1, 2, 3, … without a gap, and resumes are explained",
@@ -124,6 +129,7 @@ def last_checkpoint(unit: Unit) -> Iterator[CheckFinding]:
     problems += _file_problems(unit, folders)
     if unit.written_by_train:
         problems += _kept_problems(unit, sorted(states))
+        problems += _unchanged_weights(unit, sorted(states))
         for number, state in states.items():
             problems += _state_problems(unit, number, state)
     yield finding_from(problems, f"step {last}", unit)
@@ -148,9 +154,22 @@ def _kept_problems(unit: Unit, numbers: list[int]) -> list[str]:
     every, keep = section.get("every_steps"), section.get("keep_last")
     if type(every) is not int or type(keep) is not int or every < 1 or keep < 1:
         return ["the recipe's checkpoint.every_steps or keep_last is no count"]
-    due = sorted({done, *range(every, done + 1, every)})[-keep:]
+    # One more than there are is enough to differ, and a manifest may claim any number of steps.
+    keep = min(keep, len(numbers) + 1)
+    due = sorted({done, *range(max(every, (done // every - keep) * every), done + 1, every)})[-keep:]
     return [] if numbers == due else [f"checkpoints of steps {str(numbers[:8])[1:-1]}, the recipe keeps "
                                       f"{str(due[:8])[1:-1]}"]
+
+
+def _unchanged_weights(unit: Unit, numbers: list[int]) -> list[str]:
+    """Checkpoints with the weights of an earlier one, although the log says that steps between them changed some."""
+    weights = {number: {name.rpartition("/")[2]: digest for name, digest in unit.sums.items()
+                        if name.startswith(f"{CHECKPOINTS}/step_{number:06d}/") and WEIGHTS_FILE.search(name)}
+               for number in numbers}
+    changed = {step.step for step in unit.steps if step.share_of_weights_changed > 0}
+    return [f"step_{after:06d} has the weights of step_{before:06d}, and steps between them changed weights"
+            for before, after in pairwise(numbers) if weights[before] and weights[before] == weights[after]
+            and changed & set(range(before + 1, min(after, len(unit.steps)) + 1))]
 
 
 def _state_problems(unit: Unit, number: int, state: dict[str, Any]) -> list[str]:
