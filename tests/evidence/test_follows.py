@@ -229,3 +229,9 @@ def test_a_recipe_that_only_this_record_made_unreadable(record: Files) -> None:
     lie = record["a/config/recipe.yaml"] + b"favourite: blue\n"
     found = walk.verified(walk.resealed(record | {"a/config/recipe.yaml": lie}), level=1)
     assert {str(one.verdict) for one in found.checks if one.id == "consistency.recipe"} == {"failed"}
+
+
+def test_random_weights_that_are_said_to_come_from_a_file(record: Files) -> None:
+    manifest = json.loads(record[RUN + MANIFEST]) | {"weight_digests": {"model.safetensors": "ab" * 32}}
+    found = walk.verified(walk.resealed(record | {RUN + MANIFEST: line(manifest)}), level=1)
+    assert {str(one.verdict) for one in found.checks if one.id == "consistency.model"} == {"failed"}

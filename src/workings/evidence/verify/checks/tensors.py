@@ -27,6 +27,7 @@ from workings.models.weights import is_frozen, layer_shapes, parameter_count, pr
 from workings.record.canonical import loads
 from workings.record.layout import CHECKPOINTS, MODEL_SHAPE
 from workings.record.untrusted_files import parsed_bytes
+from workings.record.values import Absent
 
 # The header is read into memory before its claims can be finding_from, so it gets a limit of its own.
 MAX_HEADER_BYTES = 16 << 20
@@ -145,6 +146,9 @@ def model(unit: Unit) -> Iterator[CheckFinding]:
                  for key in asked or () if sizes.get(key, asked[key]) != asked[key]
                  # Weights from elsewhere bring their own family.
                  and (key != "family" or source == "scratch")] if isinstance(asked, dict) else []
+    # Random weights come from the seed, and no file has them.
+    if source == "scratch" and not isinstance(manifest.weight_digests, Absent):
+        problems.append(f"random weights, and {len(manifest.weight_digests)} files of weights")
     problems += _format_problems(unit)
     yield finding_from(problems, f"{shape.family}, {count:,} parameters", unit)
 
