@@ -260,10 +260,17 @@ def _sample_problems(unit: Unit, attempt: _Attempt) -> list[str]:
 
 
 def _last_samples(unit: Unit, count: int) -> list[str]:
-    """The samples after the last step as the evaluation's answers give them; none where the two may differ.
+    """The samples after the last step as the evaluation's answers give them; none where the two may differ."""
+    lines = [f"{SAMPLE}{unit.manifest.planned_steps}: {row.get('prompt')!r} -> {row.get('completion')!r} "
+             f"({row.get('finish_reason')})" for row in final_answers(unit, count)]
+    return [] if any(REDACTED in line for line in lines) else lines
+
+
+def final_answers(unit: Unit, count: int) -> list[dict[str, Any]]:
+    """The first of the evaluation's predictions, where the last look in training must have seen the same answers.
 
     Both are greedy answers of the same weights, in batches of other sizes: in float32 on a CPU rounding does not decide
-    between two tokens.
+    between two tokens. Empty where the two may differ.
     """
     formats = {unit.manifest.actual_dtypes.get(name) for name in ("parameters", "compute")}
     evaluation = next((inner for inner in unit.record.evaluations if inner.parent is unit
@@ -278,6 +285,4 @@ def _last_samples(unit: Unit, count: int) -> list[str]:
     if any(type(row.get("completion_tokens")) is not int or row["completion_tokens"] > MAX_SAMPLE_TOKENS
            for row in rows):
         return []
-    lines = [f"{SAMPLE}{unit.manifest.planned_steps}: {row.get('prompt')!r} -> {row.get('completion')!r} "
-             f"({row.get('finish_reason')})" for row in rows]
-    return [] if any(REDACTED in line for line in lines) else lines
+    return rows

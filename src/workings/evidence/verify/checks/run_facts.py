@@ -4,10 +4,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workings.evidence.verify.checks.data_order import uses_pairs
+from workings.evidence.verify.checks.log_lines import final_answers
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from, only_if_written_by_train, same_json
 from workings.evidence.verify.result import CheckFinding
-from workings.record.layout import DEVICE_CHECKS, MANIFEST, PREDICTIONS, RECIPE_EVALUATION
+from workings.record.layout import (
+    DEVICE_CHECKS,
+    EVALUATION_CONFIG,
+    MANIFEST,
+    METRICS,
+    PREDICTIONS,
+    RECIPE_EVALUATION,
+)
+from workings.record.metrics import RIGHT, WRONG
 
 HELD_OUT, PREFERENCES, PROCESSES = "held_out", "preferences", "processes"
 """Facts that this check computes again."""
@@ -47,9 +56,30 @@ def facts(unit: Unit) -> Iterator[CheckFinding]:
         change = held_out_change(clusters if known else [str(number) for number in range(asked)], unit.metrics,
                                  unit.events)
         expected = change.facts() if change else None
+        problems += _last_look_problems(unit)
         problems += _differences(HELD_OUT, recorded.get(HELD_OUT), expected, () if known else FROM_CLUSTERS)
     if compared:
         yield finding_from(problems, f"{', '.join(compared)}, computed again", unit)
+
+
+def _last_look_problems(unit: Unit) -> list[str]:
+    """Marks of the look after the last step that the evaluation of the same weights contradicts."""
+    path = unit.tree_path(RECIPE_EVALUATION)
+    evaluation = next((other for other in unit.record.evaluations if other.path == path), None)
+    lines = [line for line in unit.metrics if "held_out_right" in line]
+    if evaluation is None or not lines or lines[-1].get("step") != unit.manifest.planned_steps:
+        return []
+    config = evaluation.json_object(EVALUATION_CONFIG)
+    # A look judges by the scorer `answer` and by all rules, whatever the recipe's evaluation does.
+    scorer, extraction = (config.get(key) or {} for key in ("scorer", "extraction"))
+    if scorer.get("name") != "answer" or extraction.get("rules") != "default":
+        return []
+    marks = str(lines[-1]["held_out_right"])
+    answers = final_answers(unit, len(marks))
+    given = "".join(RIGHT if row.get("score") == 1 else WRONG for row in answers)
+    if not answers or given == marks:
+        return []
+    return [f"{METRICS} has the marks {marks[:40]} after the last step, the evaluation's answers give {given[:40]}"]
 
 
 def _clusters(unit: Unit) -> list[str]:
