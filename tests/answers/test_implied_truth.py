@@ -17,6 +17,7 @@ EARTH = "Is the Earth bigger than Mars?"
     ("So penguins are birds that cannot fly.", "Can penguins fly?", "no"),
     ("A whale is not a fish but a mammal.", "Is a whale a fish?", "no"),
     ("15 / 4 leaves 3, so 15 is not divisible by 4.", "Is 15 divisible by 4?", "no"),
+    ("53 has no other divisors, so 53 is a prime number.", "Is 53 a prime number?", "yes"),
     ("There is no largest prime number.", "Is there a largest prime number?", "no"),
 ])
 def test_what_implies_a_truth(text: str, question: str, truth: str) -> None:
@@ -40,6 +41,7 @@ def test_what_implies_a_truth(text: str, question: str, truth: str) -> None:
     ("The Earth does not orbit the Sun.", "Does the Sun orbit the Earth?"),
     ("Gold is not heavier than lead.", "Is gold heavier than silver?"),
     ("15 is not divisible by 2.", "Is 15 divisible by 4?"),
+    ("The Titanic was supposed to reach New York.", "Did the Titanic reach New York?"),
     ("Water boils.", "Does water boil at 90 degrees at sea level?"),
 ])
 def test_what_implies_none(text: str, question: str) -> None:

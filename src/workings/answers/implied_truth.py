@@ -25,7 +25,8 @@ _HEDGES = re.compile(
     r"|think|thought|believed?|considered|says?|said|claim(?:s|ed)?|myth|misconception|wrong|false|incorrect|untrue|once"
     r"|former(?:ly)?|used to|fails?|lacks?|without|neither|nor|either|impossible|unclear|depends"
     r"|(?:not|no|never) (?:only|just|merely|necessarily|always|doubt|matter|longer|more|less|fewer)"
-    r"|far from|anything but)\b",
+    r"|far from|anything but|too|(?:meant|supposed|tr(?:y|ies|ied)|want(?:s|ed)?|plan(?:s|ned)?|expected|hoped|due"
+    r"|about|going|ready|allowed|likely) to)\b",
     re.IGNORECASE)
 _DENIAL = re.compile(r"\b(?:not|cannot|never|no)\b|n['’]t\b", re.IGNORECASE)
 _POSSESSIVE = re.compile(r"\w['’]s\b")
@@ -52,14 +53,20 @@ def implied_truth(text: str, question: str) -> str | None:
         return None
     told = [sentence for line in last_lines(text)[-MAX_SENTENCES:] for sentence in sentences(line)]
     for sentence in reversed(told[-MAX_SENTENCES:]):
-        if 3 * len(set(asked) & set(telling_words(sentence))) >= 2 * len(set(asked)):
+        if _says_most(sentence, asked):
             return _truth_of(without_reason(plain(sentence).replace("*", "")), question, asked)
         if is_conclusion(sentence) or corrects(sentence) or is_question(sentence):
             return None
     return None
 
 
+def _says_most(sentence: str, asked: list[str]) -> bool:
+    return 3 * len(set(asked) & set(telling_words(sentence))) >= 2 * len(set(asked))
+
+
 def _truth_of(sentence: str, question: str, asked: list[str]) -> str | None:
+    clause = last_clause(sentence)
+    sentence = clause if _says_most(clause, asked) else sentence
     denials = list(_DENIAL.finditer(sentence))
     if len(denials) == 1:
         at = denials[0].end()
