@@ -17,7 +17,7 @@ engine: torch
 device: cpu
 model: {{source: pretrained, id: {}}}
 tokenizer: model
-data: {{traces: addition, template: plain, reasoning: tags, max_length: 128}}
+data: {{traces: addition, template: plain, reasoning: tags, max_length: 64}}
 batch: {{micro_batch: 2}}
 training: {{steps: 2, learning_rate: 1e-3}}
 optimizer: {{name: adamw}}

@@ -56,7 +56,7 @@ def test_an_override_of_one_takes_the_place_of_the_other():
     assert "training.steps" not in str(caught.value)
     with pytest.raises(RequestError, match=r"neither training\.steps nor training\.epochs"):
         load_recipe("smoke-tiny", ["training={learning_rate: 0.1}"])
-    with pytest.raises(RequestError, match=r"training\.steps.*completions are drawn"):
+    with pytest.raises(RequestError, match=r"training\.steps.*completions are sampled"):
         load_recipe("gemma-2b-grpo-v5e8", ["training.epochs=2"])
 
 
