@@ -13,6 +13,7 @@ from tests.evidence import reseal
 from tests.runs import distilled
 from workings.config.load import check_recipe
 from workings.evidence.verify import verify
+from workings.evidence.verify.checks import update_metrics
 from workings.record.digest import json_digest
 from workings.rollouts import arithmetic, rollout_json
 from workings.rollouts.prompts import Prompt
@@ -44,7 +45,7 @@ def learned_tokens(value: dict[str, Any]) -> int:
 
 
 def another_log_prob_thoroughly(run: Path) -> None:
-    """The same by the most patient forger: the log's divergence and the batch's digest follow from the lie."""
+    """The same by the most patient forger: divergence and loss of the log, and the batch's digest, follow from it."""
     another_log_prob(run)
     rows = [json.loads(line) for line in (run / "data/prompts.jsonl").read_text().splitlines()]
     prompts = {row["id"]: Prompt.from_json(row) for row in rows}
@@ -55,8 +56,14 @@ def another_log_prob_thoroughly(run: Path) -> None:
     def follow(logged: list[dict[str, Any]]) -> list[dict[str, Any]]:
         batch = batch_of(rollout, 0, RolloutShape.from_recipe(recipe, algorithm, fsdp=1, pad_id=0), algorithm)
         logged[0] |= arithmetic.rollout_metrics(rollout, ()) | {"batch_digest": digest_of(batch)}
+        # The loss as well: the forger computes what the verifier will.
+        logged[0] |= {name: value for name, value, _ in update_metrics._expected(
+            algorithm.objective, update_metrics._log_probs(rollout, batch), batch)}
         return logged
     reseal.edit_lines(run / "train/metrics.jsonl", follow)
+    losses = [json.loads(line)["loss"] for line in (run / "train/metrics.jsonl").read_text().splitlines()]
+    reseal.edit_json(run / "run_manifest.json", lambda value: value | {
+        "first_loss": losses[0], "final_loss": losses[-1]})
 
 
 def without_the_teacher(run: Path) -> None:
