@@ -80,6 +80,11 @@ def log_line_problems(unit: Unit, lines: Sequence[str], announced: Mapping[str, 
     resumes = sum(line.startswith("resume     ") for line in lines)
     if resumes > unit.manifest.resumes:
         problems.append(f"{LOG} tells of {resumes} resumes, the manifest of {unit.manifest.resumes}")
+    # Of an earlier attempt that was killed at once the log may have no line.
+    starts = [row for row in unit.events if row.get("kind") in ("started", "resumed")]
+    start: dict[str, Any] = starts[-1] if starts else {}
+    if attempts and start.get("kind") == "resumed" and start.get("from_step") != attempts[-1].start:
+        problems.append(f"{LOG} resumes after step {attempts[-1].start}, the events after {start.get('from_step')}")
     for attempt in attempts:
         problems += _form_problems(attempt)
         problems += _pace_problems(unit, attempt)
