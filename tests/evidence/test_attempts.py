@@ -94,5 +94,5 @@ def test_each_start_names_its_own_line(named: tuple[str | None, str | None], wor
     lines = {"early": {"started_at": EARLY}, "late": {"started_at": LATE}}
     events = [{"kind": kind, "time": time} | ({} if line is None else {"attempt": line})
               for kind, time, line in zip(("started", "resumed"), (EARLY, LATE), named, strict=True)]
-    problems = "; ".join(_order_problems(SimpleNamespace(events=events), lines))
+    problems = "; ".join(_order_problems(SimpleNamespace(events=events, starts=events), lines))
     assert (words in problems) if words else not problems

@@ -16,11 +16,11 @@ from workings.evidence.verify.checks.evaluation_facts import stated_problems
 from workings.evidence.verify.checks.log_lines import backend_agrees, log_line_problems
 from workings.evidence.verify.checks.machine_facts import doctor_problems, load_problems, resident_problems
 from workings.evidence.verify.checks.plan_parts import part_problems
-from workings.evidence.verify.checks.run_consistency import moment
 from workings.evidence.verify.load import load
 from workings.evidence.verify.record import Unit
 from workings.hardware.memory import PROCESS_PEAK
 from workings.record.canonical import line
+from workings.record.values import moment
 
 RUN = "a/"
 LOG, PLAN, DOCTOR, METRICS = "train/training_log.txt", "plan/plan.json", "env/doctor.json", "train/metrics.jsonl"

@@ -4,11 +4,12 @@ A record has no nulls: an absent value says why it is absent.
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from workings.errors import RecordError
 from workings.record.digest import DIGEST_PATTERN
 
 Digest = Annotated[str, Field(pattern=f"^{DIGEST_PATTERN}$")]
@@ -43,6 +44,22 @@ def is_score(value: object) -> bool:
 def now() -> str:
     """This moment in UTC, to the millisecond: `2026-11-20T12:34:56.789Z`."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+CLOCK_SLACK = timedelta(seconds=5)
+"""Largest correction of a machine's clock during a run."""
+
+
+def moment(text: str) -> datetime:
+    """A time of a record. Raises `RecordError` for any other text, or without a time zone."""
+    try:
+        # From Python 3.11 on it reads the `Z` that records write.
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise RecordError(f"not a moment in time: {text[:40]!r}") from None
+    if moment.tzinfo is None:
+        raise RecordError(f"a moment without a time zone: {text[:40]!r}")
+    return moment
 
 
 def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -19,6 +19,7 @@ from workings.record.layout import (
     MANIFEST,
     METRICS,
     MODEL_SHAPE,
+    RECIPE_EVALUATION,
     SAMPLED,
     SEAL,
     SUMS,
@@ -38,6 +39,8 @@ STEP_BYTES = 1_500
 MAX_SEAL_BYTES = 1 << 16
 MAX_MANIFEST_BYTES = 1 << 20
 PACK_KIND = "pack"
+STARTS = ("started", "resumed")
+"""Kinds of events with which a run starts or resumes."""
 _T = TypeVar("_T")
 Replay = Callable[[Path, tuple[Path, ...]], Mapping[str, Any]]
 """Recomputes steps of a run, and samples of the units that it drew; the result is that of `workings verify --level 3`:
@@ -160,6 +163,17 @@ class Unit:
     def events(self) -> list[dict[str, Any]]:
         """Lines of `train/events.jsonl`."""
         return self.lines(EVENTS)
+
+    @property
+    def starts(self) -> list[dict[str, Any]]:
+        """The events with which it was started and resumed."""
+        return [row for row in self.events if row.get("kind") in STARTS]
+
+    @property
+    def recipe_evaluation(self) -> "Unit | None":
+        """The evaluation that its recipe asks for, in it; None where it has none."""
+        path = self.tree_path(RECIPE_EVALUATION)
+        return next((unit for unit in self.record.evaluations if unit.path == path), None)
 
     @property
     def is_run(self) -> bool:

@@ -70,16 +70,16 @@ FOUND_IN_THE_MODEL = ("tokenizer", "processing_class", "args", "peft_config")
 
 
 def refuse_unknown(words: Mapping[str, Any]) -> None:
-    """Raises `RequestError` for arguments that `workings.train` does not have, and names their counterpart.
-
-    Raises:
-        RequestError: there is one.
-    """
+    """Raises `RequestError` for arguments that `workings.train` does not have, and names their counterparts."""
+    if not words:
+        return
+    given, counterparts = [], []
     for name, value in words.items():
         plain = isinstance(value, str | int | float)
-        raise RequestError(f"{name}={value!r}" if plain else f"{name}: a {type(value).__name__}",
-                           f"arguments of workings.train: {', '.join(_ARGUMENTS)}",
-                           _counterpart(name, repr(value) if plain else "…"))
+        given.append(f"{name}={value!r}" if plain else f"{name}: a {type(value).__name__}")
+        counterparts.append(_counterpart(name, repr(value) if plain else "…"))
+    raise RequestError(", ".join(given), f"arguments of workings.train: {', '.join(_ARGUMENTS)}",
+                       "; ".join(counterparts))
 
 
 def _counterpart(name: str, value: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
 from workings.errors import RecordError, RequestError
-from workings.evidence.verify.checks.evaluation_facts import stated_problems
+from workings.evidence.verify.checks.evaluation_facts import section_of, stated_problems
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import (
     check,
@@ -72,7 +72,7 @@ def answers(unit: Unit) -> Iterator[CheckFinding]:
     """Truncated exactly at the limit, empty exactly without text, no completion of the model missing; settings."""
     config = unit.json_object(EVALUATION_CONFIG)
     generated = config.get("source") == {"kind": "generated"}
-    limit = _part(config, "decoding").get("max_new_tokens")
+    limit = section_of(config, "decoding").get("max_new_tokens")
     problems = [f"{str(row.get('id'))[:60]}: {problem}" for row in unit.lines(PREDICTIONS)
                 for problem in _line_problems(row, generated, limit)]
     problems += stated_problems(unit, config)
@@ -114,16 +114,16 @@ def _settings_problems(config: dict[str, Any], recipe: Recipe) -> list[str]:
     settings = settings_of(recipe)
     expected: list[tuple[str, Any, Any]] = [
         ("form", config.get("form"), settings.form), ("aggregate", config.get("aggregate"), settings.aggregate),
-        ("scorer", _part(config, "scorer").get("name"), settings.scorer),
+        ("scorer", section_of(config, "scorer").get("name"), settings.scorer),
         ("source", config.get("source"), {"kind": "generated"}),
-        ("template", _part(config, "template").get("name"), recipe.data.template)]
+        ("template", section_of(config, "template").get("name"), recipe.data.template)]
     decoding = config.get("decoding")
     expected += [(name, (decoding if isinstance(decoding, dict) else {}).get(name), value)
                  for name, value in settings.decoding().items()]
     # Limits and the second opinion have no key in a recipe: they are those of the version.
-    if _part(config, "software").get("workings") == version("workings"):
+    if section_of(config, "software").get("workings") == version("workings"):
         expected += [("limits", config.get("limits"), settings.limits()),
-                     ("rules", _part(config, "extraction").get("rules"), settings.extraction()["rules"])]
+                     ("rules", section_of(config, "extraction").get("rules"), settings.extraction()["rules"])]
         if not is_absent(config.get("second_opinion", {"absent": ""})):
             expected.append(("second_opinion", config["second_opinion"], "absent"))
     return [f"{EVALUATION_CONFIG}: {name} is {str(recorded)[:40]}, the recipe says {str(from_recipe)[:40]}"
@@ -133,20 +133,20 @@ def _settings_problems(config: dict[str, Any], recipe: Recipe) -> list[str]:
 def _model_problems(run: Unit, config: dict[str, Any]) -> list[str]:
     """Problems of device, versions, template and step, compared with the run."""
     manifest, device = run.manifest, run.manifest.actual_device
-    engine, model = _part(config, "engine"), config.get("model")
+    engine, model = section_of(config, "engine"), config.get("model")
     pairs = [("engine.platform", engine.get("platform"), device.platform),
              ("engine.device", engine.get("device"), device.kind),
              ("engine.devices", engine.get("devices"), device.count),
-             ("software.workings", _part(config, "software").get("workings"), manifest.workings_version)]
+             ("software.workings", section_of(config, "software").get("workings"), manifest.workings_version)]
     if isinstance(model, dict) and not is_absent(model):
         pairs += [("model.run", model.get("run"), manifest.name), ("model.step", model.get("step"),
                                                                    manifest.completed_steps)]
-    packages = _part(run.json_object(ENVIRONMENT), "packages")
+    packages = section_of(run.json_object(ENVIRONMENT), "packages")
     pairs += [(f"engine.versions.{name[:40]}", number, packages[name])
-              for name, number in _part(engine, "versions").items() if name in packages]
-    template = _template_digest(run, str(_part(config, "template").get("name")))
+              for name, number in section_of(engine, "versions").items() if name in packages]
+    template = _template_digest(run, str(section_of(config, "template").get("name")))
     if template:
-        pairs.append(("template.digest", _part(config, "template").get("digest"), template))
+        pairs.append(("template.digest", section_of(config, "template").get("digest"), template))
     return [f"{EVALUATION_CONFIG}: {name} is {str(recorded)[:40]!r}, the run's is {str(of_run)[:40]!r}"
             for name, recorded, of_run in pairs if not same_json(recorded, of_run)]
 
@@ -156,7 +156,7 @@ def _later_problems(run: Unit, config: dict[str, Any]) -> list[str]:
 
     The machine and the version may be others than those that trained.
     """
-    model, template = config.get("model"), _part(config, "template")
+    model, template = config.get("model"), section_of(config, "template")
     problems = []
     if isinstance(model, dict) and not is_absent(model):
         name, step = model.get("run"), model.get("step")
@@ -177,8 +177,8 @@ TWIN = ("model", "items", "decoding", "engine", "template")
 
 def _twin_problems(unit: Unit, config: dict[str, Any]) -> list[str]:
     """On a CPU one model answers the same items greedily with the same texts, however often it is asked."""
-    engine = _part(config, "engine")
-    if engine.get("platform") != "cpu" or _part(config, "decoding").get("temperature") != 0:
+    engine = section_of(config, "engine")
+    if engine.get("platform") != "cpu" or section_of(config, "decoding").get("temperature") != 0:
         return []
     others = [other for other in unit.record.measurements if other is not unit and other.parent is unit.parent]
     for other in others:
@@ -257,9 +257,3 @@ def _items_file_digest(unit: Unit) -> str:
         return bytes_digest(items_bytes(list(seen.values())))
     except (TypeError, ValueError, RecordError):
         return ""
-
-
-def _part(value: dict[str, Any], key: str) -> dict[str, Any]:
-    """A section; empty where it is missing or not an object."""
-    part = value.get(key)
-    return part if isinstance(part, dict) else {}

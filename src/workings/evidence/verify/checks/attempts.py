@@ -8,7 +8,6 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.verify import tree as trees
-from workings.evidence.verify.checks.run_consistency import CLOCK_SLACK, moment
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import failed, finding_from, for_each_unit, join_first, not_checked, record_check
 from workings.evidence.verify.result import CheckFinding
@@ -17,10 +16,8 @@ from workings.record import jsonl
 from workings.record.attempts import AFTER, ATTEMPT, line_digest
 from workings.record.layout import ATTEMPTS
 from workings.record.untrusted_files import parsed_bytes, refuse_too_large
-from workings.record.values import is_absent
+from workings.record.values import CLOCK_SLACK, is_absent, moment
 
-STARTS = ("started", "resumed")
-"""Kinds of events with which a run starts or resumes."""
 LISTED_BEFORE = timedelta(hours=1)
 """A start is listed just before the run's folder is made, which a slow disk may take long for."""
 
@@ -100,8 +97,8 @@ def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str,
                 for name in named if name not in lines]
     if unit.written_by_train:
         problems += _order_problems(unit, lines)
-        problems += _named_problems(unit, [(row, lines[str(row.get(ATTEMPT))]) for row in unit.events
-                                           if row.get("kind") in STARTS and str(row.get(ATTEMPT)) in lines])
+        problems += _named_problems(unit, [(row, lines[str(row.get(ATTEMPT))]) for row in unit.starts
+                                           if str(row.get(ATTEMPT)) in lines])
     # A run that went on with another batch or mesh has another recipe in its earlier lines, which its events name.
     starts = [moment(str(row.get("started_at"))) for row in listed
               if "started_at" in row and (row in same or line_digest(row) in named)]
@@ -114,7 +111,7 @@ def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str,
 
 def _order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> list[str]:
     """Problems of the order: each start is listed before it happens and after the one before; all or none are named."""
-    starts = [row for row in unit.events if row.get("kind") in STARTS]
+    starts = unit.starts
     listed = [(moment(str(row.get("time"))), moment(str(line.get("started_at")))) for row in starts
               if (line := lines.get(str(row.get(ATTEMPT))))]
     problems = [f"an event of {at} names the start that is listed at {start}" for at, start in listed

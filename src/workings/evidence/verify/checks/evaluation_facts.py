@@ -18,8 +18,8 @@ def stated_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
         unit: the evaluation.
         config: contents of its `eval_config.json`.
     """
-    source, engine = _section(config, "source"), _section(config, "engine")
-    limit = _section(config, "limits").get("max_completion_chars")
+    source, engine = section_of(config, "source"), section_of(config, "engine")
+    limit = section_of(config, "limits").get("max_completion_chars")
     if type(limit) is int:
         yield from _length_problems(unit, limit)
     if source.get("kind") == GENERATED:
@@ -27,7 +27,7 @@ def stated_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
             yield f"{EVALUATION_CONFIG}: generated, and source has {', '.join(sorted(source))[:80]}"
         yield from (f"{EVALUATION_CONFIG}: generated, and {name} is not told" for name in ("decoding", "engine")
                     if name in config and is_absent(config[name]))
-    backend, platform = _section(engine, "versions").get("backend"), engine.get("platform")
+    backend, platform = section_of(engine, "versions").get("backend"), engine.get("platform")
     if isinstance(backend, str) and isinstance(platform, str) and not backend_agrees(backend, platform):
         yield (f"{EVALUATION_CONFIG}: engine.versions.backend is {backend[:40]!r}, engine.platform {platform[:40]!r}")
     yield from _template_problems(unit, config)
@@ -46,12 +46,12 @@ def _template_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     """A run is asked in the chat template that it was trained with."""
     data = unit.parent.manifest.config_snapshot.get("data") if unit.parent is not None else None
     trained = data.get("template") if isinstance(data, dict) else None
-    name = _section(config, "template").get("name")
+    name = section_of(config, "template").get("name")
     if trained is not None and name is not None and name != trained:
         yield f"{EVALUATION_CONFIG}: template.name is {str(name)[:40]!r}, the run's is {str(trained)[:40]!r}"
 
 
-def _section(value: dict[str, Any], key: str) -> dict[str, Any]:
+def section_of(value: dict[str, Any], key: str) -> dict[str, Any]:
     """A section; empty where there is none, or where it is absent."""
     section = value.get(key)
     return section if isinstance(section, dict) and not is_absent(section) else {}

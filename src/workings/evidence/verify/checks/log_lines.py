@@ -21,7 +21,6 @@ from workings.record.layout import (
     LOG,
     OVERRIDES,
     PREDICTIONS,
-    RECIPE_EVALUATION,
 )
 from workings.record.manifest import LEFT_ASIDE
 from workings.record.pace import WINDOW, Pace, has_log_line, pace
@@ -81,8 +80,7 @@ def log_line_problems(unit: Unit, lines: Sequence[str], announced: Mapping[str, 
     if resumes > unit.manifest.resumes:
         problems.append(f"{LOG} tells of {resumes} resumes, the manifest of {unit.manifest.resumes}")
     # Of an earlier attempt that was killed at once the log may have no line.
-    starts = [row for row in unit.events if row.get("kind") in ("started", "resumed")]
-    start: dict[str, Any] = starts[-1] if starts else {}
+    start: dict[str, Any] = unit.starts[-1] if unit.starts else {}
     if attempts and start.get("kind") == "resumed" and start.get("from_step") != attempts[-1].start:
         problems.append(f"{LOG} resumes after step {attempts[-1].start}, the events after {start.get('from_step')}")
     for attempt in attempts:
@@ -278,8 +276,7 @@ def final_answers(unit: Unit, count: int) -> list[dict[str, Any]]:
     between two tokens. Empty where the two may differ.
     """
     formats = {unit.manifest.actual_dtypes.get(name) for name in ("parameters", "compute")}
-    evaluation = next((inner for inner in unit.record.evaluations if inner.parent is unit
-                       and inner.path == unit.tree_path(RECIPE_EVALUATION)), None)
+    evaluation = unit.recipe_evaluation
     if evaluation is None or formats != {"float32"} or unit.manifest.actual_device.platform != "cpu" or (
             unit.manifest.status != "complete"):
         return []

@@ -1,13 +1,14 @@
 """What the machine said of itself: findings of the doctor, its load during the training, and memory of the process."""
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
 from workings.evidence.verify.record import Unit
 from workings.hardware.memory import PROCESS_PEAK
 from workings.record.layout import DOCTOR, ENVIRONMENT, MACHINE, MEASURED
+from workings.record.values import CLOCK_SLACK, moment
 
 JUDGEMENTS = ("fine", "note", "problem", "not checked")
 NO_ACCELERATOR = "no accelerator: runs take the CPU"
@@ -16,8 +17,6 @@ HARDWARE = "hardware"
 RESIDENT_SLACK = 0.1
 """Share by which what a process holds and its highest peak may differ: the kernel counts them apart, and of many
 processors late."""
-CLOCK_SLACK = timedelta(seconds=5)
-"""How far a machine's clock may be set back while it runs."""
 MOMENT_SLACK = 1.0
 """Seconds by which a line may be written before or after the step that it names."""
 
@@ -56,7 +55,6 @@ def load_problems(unit: Unit, start: datetime, end: datetime) -> Iterator[str]:
         start: of the first attempt.
         end: of the last one.
     """
-    from workings.evidence.verify.checks.run_consistency import moment
     if not unit.has(MACHINE):
         return
     manifest, rows = unit.manifest, unit.lines(MACHINE)

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from workings.evidence.notes import NUMBER, parse_note, recorded_value
-from workings.evidence.verify.checks.run_consistency import moment
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import check, finding_from
 from workings.evidence.verify.result import CheckFinding
 from workings.record.layout import NOTE
+from workings.record.values import moment
 
 
 def notes_of(record: Record) -> list[Unit]:

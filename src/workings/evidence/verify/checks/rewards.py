@@ -1,6 +1,6 @@
 """Levels 1 and 2: prompts, rewards and advantages of a run with rollouts follow from each other.
 
-No weights are needed: the completions are in the record, and are rewarded result.
+No weights are needed: the completions are in the record, and are rewarded again.
 """
 
 from collections import Counter
@@ -115,9 +115,9 @@ class _Recomputed:
     completions: int = 0
     rewarded: int = 0
     failure: str = ""
-    """Why nothing could be rewarded result."""
+    """Why nothing could be rewarded again."""
     stopped_because: str = ""
-    """Why the rest was not rewarded result."""
+    """Why the rest was not rewarded again."""
 
 
 def _recomputed(unit: Unit) -> _Recomputed:

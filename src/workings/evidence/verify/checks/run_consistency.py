@@ -6,9 +6,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from workings.errors import RecordError
 from workings.evidence.verify.checks.machine_facts import load_problems, resident_problems
-from workings.evidence.verify.record import Record, Unit
+from workings.evidence.verify.record import STARTS, Record, Unit
 from workings.evidence.verify.registry import (
     check,
     every_evaluation,
@@ -24,7 +23,7 @@ from workings.evidence.verify.registry import (
 from workings.evidence.verify.result import CheckFinding
 from workings.record.digest import json_digest
 from workings.record.layout import CONFIG, DEVICE_CHECKS, EVALUATION_CONFIG, EVALUATION_UNITS, MANIFEST, SUMS
-from workings.record.values import Absent, is_absent
+from workings.record.values import CLOCK_SLACK, Absent, is_absent, moment
 
 PLATFORMS = {"cpu": ("cpu",), "gpu": ("gpu",), "cuda": ("gpu",), "tpu": ("tpu",), "auto": ("cpu", "gpu", "tpu")}
 """Platforms that fulfil a requested device."""
@@ -35,8 +34,6 @@ FIRST_RECORDS = datetime(2026, 11, 1, tzinfo=UTC)
 """No record of this form is older."""
 CLOCK_DIFFERENCE = timedelta(days=1)
 """Largest difference between the clocks of two machines."""
-CLOCK_SLACK = timedelta(seconds=5)
-"""Largest correction of a machine's clock during a run."""
 
 
 @check("consistency.config", level=1, title="the recipe's digest is the same everywhere", units=every_run,
@@ -189,9 +186,8 @@ def evaluated_model(unit: Unit) -> Iterator[CheckFinding]:
 
 def _failed_at_the_end(unit: Unit) -> bool:
     """Whether the events behind the last start say that the run failed; an earlier attempt may have."""
-    kinds = [str(row.get("kind")) for row in unit.events]
-    start = max((at for at, kind in enumerate(kinds) if kind in ("started", "resumed")), default=-1)
-    return "failed" in kinds[start + 1:]
+    kinds = [row.get("kind") for row in unit.events if row.get("kind") in (*STARTS, "failed")]
+    return kinds[-1:] == ["failed"]
 
 
 def _measured_problems(unit: Unit, snapshot: dict[str, Any]) -> list[str]:
@@ -246,18 +242,6 @@ def _memory_problems(unit: Unit) -> list[str]:
     if isinstance(peak, int) and logged and peak < max(logged) and not manifest.resumes:
         problems.append(f"peak of {peak:,} bytes in the manifest, {max(logged):,} in the log")
     return problems
-
-
-def moment(text: str) -> datetime:
-    """A time of a record. Raises `RecordError` for any other text, or without a time zone."""
-    try:
-        # From Python 3.11 on it reads the `Z` that records write.
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise RecordError(f"not a moment in time: {text[:40]!r}") from None
-    if moment.tzinfo is None:
-        raise RecordError(f"a moment without a time zone: {text[:40]!r}")
-    return moment
 
 
 def _short(origin: Any) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from workings.evaluation.comparison.preference_change import preference_change
 from workings.evidence.verify.checks.data_order import uses_pairs
 from workings.evidence.verify.checks.log_lines import final_answers
 from workings.evidence.verify.record import Unit
@@ -14,7 +15,6 @@ from workings.record.layout import (
     MANIFEST,
     METRICS,
     PREDICTIONS,
-    RECIPE_EVALUATION,
 )
 from workings.record.metrics import RIGHT, WRONG
 
@@ -38,8 +38,6 @@ def facts(unit: Unit) -> Iterator[CheckFinding]:
         problems += [] if same_json(seen, recorded[PROCESSES]) else [
             f"{MANIFEST} says {recorded[PROCESSES]} processes, {DEVICE_CHECKS} {seen}"]
     if uses_pairs(unit):
-        from workings.evaluation.comparison.preference_change import preference_change
-
         compared.append(PREFERENCES)
         beta = manifest.config_snapshot["algorithm"]["beta"]
         preferred = preference_change(unit.metrics, beta)
@@ -64,8 +62,7 @@ def facts(unit: Unit) -> Iterator[CheckFinding]:
 
 def _last_look_problems(unit: Unit) -> list[str]:
     """Marks of the look after the last step that the evaluation of the same weights contradicts."""
-    path = unit.tree_path(RECIPE_EVALUATION)
-    evaluation = next((other for other in unit.record.evaluations if other.path == path), None)
+    evaluation = unit.recipe_evaluation
     lines = [line for line in unit.metrics if "held_out_right" in line]
     if evaluation is None or not lines or lines[-1].get("step") != unit.manifest.planned_steps:
         return []
@@ -84,8 +81,7 @@ def _last_look_problems(unit: Unit) -> list[str]:
 
 def _clusters(unit: Unit) -> list[str]:
     """The clusters of the run's evaluation items in their order; empty where the run has no such evaluation."""
-    path = unit.tree_path(RECIPE_EVALUATION)
-    evaluation = next((other for other in unit.record.evaluations if other.path == path), None)
+    evaluation = unit.recipe_evaluation
     if evaluation is None:
         return []
     # One line for each sample of an item; the first names it.
