@@ -12,6 +12,7 @@ import pytest
 
 from tests.evidence import walk
 from tests.evidence.trained import score_here, trained_files
+from workings.evidence.verify.checks.environment import same_version
 from workings.evidence.verify.checks.evaluation_facts import stated_problems
 from workings.evidence.verify.checks.log_lines import backend_agrees, log_line_problems
 from workings.evidence.verify.checks.machine_facts import doctor_problems, load_problems, resident_problems
@@ -223,6 +224,14 @@ def test_a_sample_that_was_not_due(record: Files) -> None:
     ("something new", "gpu", True), ("tpu v5e", "tpu", True), ("cpu", "tpu", False)])
 def test_words_for_devices(backend: str, platform: str, *, agrees: bool) -> None:
     assert backend_agrees(backend, platform) is agrees
+
+
+@pytest.mark.parametrize(("one", "other", "same"), [
+    ("2.11.0", "2.11.0+cu130", True), ("2.11.0+cu130", "2.11.0", True), ("2.11.0+cpu", "2.11.0+cu130", False),
+    ("2.11.0", "2.12.0+cu130", False), ("2.11.0", "2.11.0", True), ("2.11.0", 2.11, False)])
+def test_a_package_that_names_its_build_has_the_version_without_it(one: str, other: Any, *, same: bool) -> None:
+    """PyTorch for CUDA may be installed as 2.11.0 and call itself 2.11.0+cu130."""
+    assert same_version(one, other) is same
 
 
 def test_a_recipe_that_only_this_record_made_unreadable(record: Files) -> None:

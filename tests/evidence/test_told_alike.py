@@ -61,6 +61,15 @@ def test_each_is_found_by_its_check(record: dict[str, bytes], honest: walk.Verif
     assert check in found_by(record, honest, lie)
 
 
+@pytest.mark.parametrize(("number", "found"), [("2.0.0+built.here", False), ("2.0.1+built.here", True)])
+def test_an_evaluation_whose_library_names_its_build(record: dict[str, bytes], honest: walk.Verification, number: str,
+                                                     *, found: bool) -> None:
+    def lie(files: dict[str, bytes]) -> None:
+        put("a/env/env_info.json", "packages.numpy", "2.0.0")(files)
+        put("a/eval/items/eval_config.json", "engine.versions.numpy", number)(files)
+    assert ("consistency.announced" in found_by(record, honest, lie)) is found
+
+
 def test_a_number_format_that_no_engine_of_this_project_names() -> None:
     files = walk.files_of(Path("examples/runs/quickstart/runs.zip"))
     put("runs/with-steps/run_manifest.json", "actual_dtypes.everything", "float64")(files)

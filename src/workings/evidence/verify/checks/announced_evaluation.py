@@ -8,6 +8,7 @@ from typing import Any
 from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
 from workings.errors import RecordError, RequestError
+from workings.evidence.verify.checks.environment import same_version
 from workings.evidence.verify.checks.evaluation_facts import section_of, stated_problems
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import (
@@ -143,7 +144,8 @@ def _model_problems(run: Unit, config: dict[str, Any]) -> list[str]:
                                                                    manifest.completed_steps)]
     packages = section_of(run.json_object(ENVIRONMENT), "packages")
     pairs += [(f"engine.versions.{name[:40]}", number, packages[name])
-              for name, number in section_of(engine, "versions").items() if name in packages]
+              for name, number in section_of(engine, "versions").items()
+              if name in packages and not same_version(number, packages[name])]
     template = _template_digest(run, str(section_of(config, "template").get("name")))
     if template:
         pairs.append(("template.digest", section_of(config, "template").get("digest"), template))

@@ -63,7 +63,7 @@ def machine(unit: Unit) -> Iterator[CheckFinding]:
     versions = [*(plan.get("versions") or {}).items(), ("workings", manifest.workings_version)]
     problems = [f"{name} is {str(version)[:20]} in plan or manifest, {str(packages[name])[:20]} in {ENVIRONMENT}"
                 for name, version in versions if isinstance(packages, dict)
-                and packages.get(name, version) != version]
+                and name in packages and not same_version(packages[name], version)]
     pairs = [(PLAN, "limit_bytes", limit), (MEASURED, "limit_bytes", limit), (PLAN, "devices", device.count),
              (PLAN, "mesh", dict(manifest.mesh)), (MEASURED, "measured_source", manifest.measured_peak_source),
              (PLAN, "recipe", manifest.recipe)]
@@ -83,6 +83,16 @@ def machine(unit: Unit) -> Iterator[CheckFinding]:
     problems += doctor_problems(unit)
     problems += _host_problems(unit, host if isinstance(host, dict) else {})
     yield finding_from(problems, f"{manifest.hardware}, {limit:,} bytes", unit)
+
+
+def same_version(one: Any, other: Any) -> bool:
+    """Whether two versions are the same; the build behind ``+`` counts where both name one.
+
+    Packages may be installed as 2.11.0 and call themselves 2.11.0+cu130.
+    """
+    if isinstance(one, str) and isinstance(other, str) and ("+" in one) != ("+" in other):
+        return one.partition("+")[0] == other.partition("+")[0]
+    return same_json(one, other)
 
 
 def _host_problems(unit: Unit, host: dict[str, Any]) -> list[str]:
