@@ -81,7 +81,8 @@ def _count(seen: list[int], count: int) -> None:
 
 
 def _seal(run: Path, mebibytes: int) -> None:
-    writer = RunWriter.create(run, keep_last=1)
+    writer = RunWriter.create(run)
+    writer.checkpoints.keep_last = 1
     synthetic.begin(writer)
     for step in range(1, synthetic.STEPS + 1):
         synthetic.take_step(writer, step, save_every=synthetic.STEPS + 1)

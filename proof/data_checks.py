@@ -18,7 +18,7 @@ from proof._plain_questions import QUESTIONS
 from tools.result_file import ROOT, write_result
 from workings.answers.numbers import parse_number
 from workings.data.checking.answer_follows import ends_elsewhere, mentions
-from workings.data.checking.overlap import Question, find_leaks, near_duplicates, similarity, words
+from workings.data.checking.overlap import Question, find_leaks, near_duplicates, shingles, similarity, words
 from workings.data.generators import addition, mixed
 from workings.data.importing.completion import split_hashes, take_annotations
 from workings.data.traces import Trace
@@ -139,8 +139,9 @@ def without_numbers(questions: Sequence[str], thresholds: Sequence[float]) -> di
     draw = random.Random(26)  # noqa: S311 - as above
     changed = [(text, words(change(question, draw))) for change in PLAIN_CHANGES
                for question, text in zip(questions, texts, strict=True)]
-    alike = [similarity(one, other) for one, other in changed if one != other]
-    others = [similarity(one, other) for at, one in enumerate(texts) for other in texts[:at]]
+    alike = [similarity(shingles(one), shingles(other)) for one, other in changed if one != other]
+    passages = list(map(shingles, texts))
+    others = [similarity(one, other) for at, one in enumerate(passages) for other in passages[:at]]
     return {"questions": len(texts), "changed": len(alike), "pairs_of_others": len(others),
             "by_threshold": {f"{least:g}": {"recall": sum(value >= least for value in alike) / len(alike),
                                             "others_found": sum(value >= least for value in others)}

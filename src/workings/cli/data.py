@@ -1,8 +1,11 @@
 """`workings data`: import, make, check and look at traces."""
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -53,7 +56,7 @@ def import_command(
     request = ImportRequest(format=format_name, on_error=_one_of("--on-error", on_error, ("fail", "skip")),
                             annotations=_one_of("--annotations", annotations, ("strip", "keep")), labels=labels,
                             force=force, keys=parse_map(key_map or ()), hold_out=hold_out, seed=seed)
-    with _Progress(opened.name, opened.size) as progress:
+    with _progress(opened.name, opened.size) as progress:
         result = import_records(opened, out, request, progress)
     # A wrong format rejects every record, often for a few reasons; the file of rejects has all of them.
     for reason, count in list(result.reasons.items())[:10]:
@@ -195,31 +198,17 @@ def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> Any:
     return value
 
 
-class _Progress:
+@contextmanager
+def _progress(name: str, size: int) -> Iterator[Callable[[int], None]]:
     """A bar on standard error while a large file is read; nothing where nobody watches."""
+    # In a file or a notebook's log each refresh of a bar would be a line of its own.
+    if not sys.stderr.isatty():
+        yield lambda size: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    def __init__(self, name: str, size: int) -> None:
-        self._name, self._size = name, size
-        self._bar: Any = None
-
-    def __enter__(self) -> "_Progress":
-        # In a file or a notebook's log each refresh of a bar would be a line of its own.
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._bar = Progress(TextColumn("{task.description}"), BarColumn(), DownloadColumn(),
-                                 TimeRemainingColumn(), console=Console(stderr=True))
-            # A stream may not know its size; without one the bar only shows that it moves.
-            self._task = self._bar.add_task(self._name, total=self._size or None)
-            self._bar.start()
-        return self
-
-    def __call__(self, size: int) -> None:
-        if self._bar is not None:
-            self._bar.advance(self._task, size)
-
-    def __exit__(self, *_: object) -> Literal[False]:
-        if self._bar is not None:
-            self._bar.stop()
-        return False
+    with Progress(TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn(),
+                  console=Console(stderr=True)) as bar:
+        # A stream may not know its size; without one the bar only shows that it moves.
+        yield partial(bar.advance, bar.add_task(name, total=size or None))

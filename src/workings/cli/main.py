@@ -5,6 +5,7 @@ import sys
 from _thread import interrupt_main
 from collections.abc import Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from threading import Timer, main_thread
 from types import FrameType
@@ -13,36 +14,8 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from workings.cli import (
-    ask,
-    compare,
-    data,
-    doctor,
-    eval,
-    export,
-    fetch,
-    gate,
-    improve,
-    kaggle,
-    key,
-    launch,
-    note,
-    pack,
-    parity,
-    plan,
-    quickstart,
-    recipes,
-    replay,
-    reward,
-    sample,
-    select,
-    sign,
-    track,
-    train,
-    ui,
-    verify,
-)
 from workings.cli.command_groups import COMMAND_GROUPS
+from workings.cli.gate import baseline_app
 from workings.cli.output import say_error
 from workings.cli.waiting import WaitingLine
 from workings.engines.hardware_probe import launched
@@ -141,35 +114,18 @@ def root_options(
     context.with_resource(report_progress_to(WaitingLine()))
 
 
-# `groups.py` has them in the order of a person's work.
-app.command("quickstart")(quickstart.quickstart_command)
-app.command("doctor")(doctor.doctor_command)
-app.add_typer(recipes.app, name="recipes")
-app.add_typer(data.app, name="data")
-app.add_typer(reward.app, name="reward")
-app.command("plan")(plan.plan_command)
-app.command("train")(train.train_command)
-app.command("sample")(sample.sample_command)
-app.command("select")(select.select_command)
-app.command("improve")(improve.improve_command)
-app.command("ask")(ask.ask_command)
-app.command("eval")(eval.eval_command)
-app.command("export")(export.export_command)
-app.command("compare")(compare.compare_command)
-app.add_typer(gate.baseline_app, name="baseline")
-app.command("gate")(gate.gate_command)
-app.command("verify")(verify.verify_command)
-app.command("replay")(replay.replay_command)
-app.command("parity")(parity.parity_command)
-app.command("ui")(ui.ui_command)
-app.command("track")(track.track_command)
-app.command("note")(note.note_command)
-app.add_typer(key.app, name="key")
-app.command("sign")(sign.sign_command)
-app.command("pack")(pack.pack_command)
-app.command("launch")(launch.launch_command)
-app.command("fetch")(fetch.fetch_command)
-app.command("kaggle")(kaggle.kaggle_command)
+def _add_commands() -> None:
+    """Adds the commands: the module of each has its name, and in it a function `NAME_command` or several as `app`."""
+    app.add_typer(baseline_app, name="baseline")
+    for name in (command for commands in COMMAND_GROUPS.values() for command in commands if command != "baseline"):
+        module = import_module(f"workings.cli.{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name)(getattr(module, f"{name}_command"))
+
+
+_add_commands()
 
 
 def main() -> None:

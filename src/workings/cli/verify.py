@@ -74,7 +74,7 @@ def verify_command(
     replay = _replayer(level, _Draw(steps, confidence, splice, seed), data, weights)
     verdicts = VerificationCache.here()  # the page's badges
     before = verdicts.stamps(path)
-    keys, certificates = _trusted(key or []), _authorities(authority or [])
+    keys, certificates = _trusted("--key", key or []), _trusted("--authority", authority or [])
     with slow_operation(f"checking {path}"):
         result = verify(path, level=level, expect_root=expect_root, trusted=keys, authorities=certificates,
                         progress=HashProgress(say, _size(path)), replay=replay, report=_report_again,
@@ -154,37 +154,24 @@ def _line(verdict: str, text: str) -> str:
     return painted(f"{VERDICT_MARKS[verdict]}  {text}", MEANINGS[verdict], sys.stdout)
 
 
-def _authorities(files: list[Path]) -> tuple[bytes, ...]:
-    """Certificates of time-stamp authorities that the person trusts."""
-    from workings.errors import RecordError
-    from workings.evidence.attest import timestamp
-
-    if files:
-        timestamp.require_available()
-    for file in files:
-        try:
-            timestamp.certificates(file.read_bytes())
-        except (OSError, RecordError) as error:
-            raise RequestError(f"--authority {file}: {error}", "certificates in PEM, which the authority publishes",
-                               "--authority cacert.pem") from None
-    return tuple(file.read_bytes() for file in files)
-
-
-def _trusted(files: list[Path]) -> tuple[bytes, ...]:
-    """Public keys that the person trusts."""
+def _trusted(option: str, files: Sequence[Path]) -> tuple[bytes, ...]:
+    """Public keys, or certificates of time-stamp authorities, that the person trusts."""
     if not files:
         return ()
     from workings.errors import RecordError
-    from workings.evidence.attest.keys import public_key, require_available
+    from workings.evidence.attest import keys, timestamp
 
-    require_available()
-    # Each file is read as a key at once: a typing error should not look like a record without signatures.
+    is_key = option == "--key"
+    (keys if is_key else timestamp).require_available()
+    expected = ("a public key in PEM, as `workings key new` makes" if is_key else
+                "certificates in PEM, which the authority publishes")
+    # Each file is parsed at once: a typing error should not look like a record without signatures.
     for file in files:
         try:
-            public_key(file.read_bytes())
+            (keys.public_key if is_key else timestamp.certificates)(file.read_bytes())
         except (OSError, RecordError) as error:
-            raise RequestError(f"--key {file}: {error}", "a public key in PEM, as `workings key new` makes",
-                               f"--key {file}.pub") from None
+            raise RequestError(f"{option} {file}: {error}", expected,
+                               f"--key {file}.pub" if is_key else "--authority cacert.pem") from None
     return tuple(file.read_bytes() for file in files)
 
 
@@ -216,8 +203,7 @@ class _Draw:
             raise RequestError(" ".join(words), "a share above 0", "--splice 0.1")
 
 
-def _replayer(level: int, draw: _Draw, data: Path | None,
-              weights: Path | None) -> "Replay | None":
+def _replayer(level: int, draw: _Draw, data: Path | None, weights: Path | None) -> "Replay | None":
     """Function that replays steps of a run; None below level 3, which uses no engine."""
     draw.check(level)
     # Without a replayer no engine is imported, which is what lets levels 0 to 2 run anywhere.

@@ -47,7 +47,7 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
             expected.append(error["ctx"]["expected"])
             hints.append(error["ctx"]["try_next"])
         elif error["type"] == "extra_forbidden":
-            given.append(f"{dotted}: {_short(error['input'])}  in {where}")
+            given.append(f"{dotted}: {short_repr(error['input'])}  in {where}")
             expected.append(f"no key `{dotted}`")
             hints.append(_did_you_mean(location))
         elif error["type"] == "missing":
@@ -57,7 +57,7 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
         elif error["type"] in ("union_tag_invalid", "union_tag_not_found"):
             _explain_choice(error, location, source, (given, expected, hints))
         else:
-            given.append(f"{dotted}: {_short(error['input'])}  in {where}")
+            given.append(f"{dotted}: {short_repr(error['input'])}  in {where}")
             expected.append(f"{dotted}: {_expected(error, location)}" + _described(location))
             hints.append(_near_choice(error, dotted) or _empty_section(error, location))
     if missing:
@@ -162,7 +162,8 @@ def _location(error: ErrorDetails) -> tuple[str, ...]:
     return tuple(keep)
 
 
-def _short(value: Any) -> str:
+def short_repr(value: Any) -> str:
+    """A value as Python writes it, cut after 80 characters."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "…"
 

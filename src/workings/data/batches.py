@@ -139,9 +139,9 @@ class Batches:
             self._distinct[length] = int(fitting[-(self._shape[1] // 2):].sum())
         return self._distinct[length]
 
-    def padding_share(self, epoch: int = 0) -> float:
-        """Share of an epoch's positions that are padding, from 0 to 1."""
-        return 1 - self._rows.total_tokens / self._plan(epoch).positions
+    def padding_share(self) -> float:
+        """Share of the first epoch's positions that are padding, from 0 to 1."""
+        return 1 - self._rows.total_tokens / self._plan(0).positions
 
     @staticmethod
     def digest(batch: Batch) -> str:

@@ -5,10 +5,10 @@ means the same data everywhere, and a changed generator cannot change it in sile
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Literal
 
 from workings.data.generators import addition, mixed
 from workings.data.generators.base import ItemRecord, items_bytes
@@ -45,7 +45,7 @@ class NamedSet:
 def shipped_sets() -> dict[str, SetRecipe]:
     """The recipes of all named sets, by name."""
     records = json.loads(files("workings.data").joinpath("sets.json").read_text(encoding="utf-8"))
-    return {record["name"]: _recipe(record) for record in records}
+    return {record["name"]: SetRecipe(**{**record, "kinds": tuple(record["kinds"])}) for record in records}
 
 
 def make_set(name: str) -> NamedSet:
@@ -91,7 +91,3 @@ def make_kinds(kinds: Sequence[str], n_train: int, n_items: int, seed: int) -> t
 def kind_version(kinds: Sequence[str]) -> int:
     """Version of the generator that makes these kinds."""
     return addition.VERSION if "addition" in kinds else mixed.VERSION
-
-
-def _recipe(record: Mapping[str, Any]) -> SetRecipe:
-    return SetRecipe(**{**record, "kinds": tuple(record["kinds"])})

@@ -46,9 +46,10 @@ def runs_on(architectures: Iterable[str], capability: str, ptx: Iterable[str] = 
     Code runs on cards of the same major version and of the same or a higher minor one; intermediate code is compiled by
     the driver for any newer card.
     """
-    card = _number(capability)
-    code = [_number(name) for name in architectures]
-    return any(have[0] == card[0] and have[1] <= card[1] for have in code) or any(_number(name) <= card for name in ptx)
+    card = version_number(capability)
+    code = [version_number(name) for name in architectures]
+    return any(have[0] == card[0] and have[1] <= card[1] for have in code) or any(
+        version_number(name) <= card for name in ptx)
 
 
 def compiled_for(names: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -79,7 +80,7 @@ def choose(cards: Sequence[Card], driver_cuda: str, candidates: Sequence[Build] 
     for build in candidates if candidates is not None else builds():
         # On all cards of the machine: which of them a run will use is not known here.
         without = [card for card in cards if not runs_on(build.architectures, card.capability, build.ptx)]
-        old = [card for card in cards if _major(card.driver) < build.lowest_driver]
+        old = [card for card in cards if version_number(card.driver)[0] < build.lowest_driver]
         if without:
             reasons.append(f"{build.tag}: holds no code for compute capability {without[0].capability} "
                            f"({without[0].name})")
@@ -87,7 +88,7 @@ def choose(cards: Sequence[Card], driver_cuda: str, candidates: Sequence[Build] 
             reasons.append(f"{build.tag}: CUDA {build.cuda} needs driver {build.lowest_driver} or newer, this one is "
                            f"{old[0].driver}")
         # Within a major version an older driver runs newer machine code, but its compiler does not know newer PTX.
-        elif driver_cuda and _number(driver_cuda) < _number(build.cuda) and \
+        elif driver_cuda and version_number(driver_cuda) < version_number(build.cuda) and \
                 any(not _exact(build, card) for card in cards):
             reasons.append(f"{build.tag}: the driver's CUDA {driver_cuda} is older than {build.cuda} and cannot "
                            "compile its intermediate code")
@@ -101,9 +102,6 @@ def _exact(build: Build, card: Card) -> bool:
     return runs_on(build.architectures, card.capability)
 
 
-def _number(version: str) -> tuple[int, ...]:
+def version_number(version: str) -> tuple[int, ...]:
+    """The first two parts of a version: `12.8` is (12, 8)."""
     return tuple(int(part) for part in version.split(".")[:2])
-
-
-def _major(driver: str) -> int:
-    return int(driver.split(".")[0])

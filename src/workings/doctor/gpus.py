@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from workings.doctor.builds import compiled_for, runs_on
+from workings.doctor.builds import compiled_for, runs_on, version_number
 from workings.doctor.finding import Finding
 from workings.doctor.nvidia import Card, Driver
 from workings.hardware.catalog import targets
@@ -71,7 +71,7 @@ def _card(card: Card, cuda: str) -> Iterator[Finding]:
     lowest = row.lowest_cuda if row else ""
     what = (f"{card.name}, compute capability {card.capability}, driver {card.driver} (CUDA {cuda or 'unknown'}), "
             f"{gib(card.free_bytes)} free of {gib(card.memory_bytes)}")
-    if lowest and cuda and _number(cuda) < _number(lowest):
+    if lowest and cuda and version_number(cuda) < version_number(lowest):
         yield Finding(id="driver", judgement="problem", what=f"{what}; this card needs CUDA {lowest}",
                       why="an older driver does not know this card's code", mend="update NVIDIA's driver")
     else:
@@ -96,13 +96,9 @@ def _wheel(wheel: Mapping[str, Any], driver: Driver) -> Iterator[Finding]:
     elif strange:
         yield Finding(id="wheel.torch", judgement="problem", why=why, mend=SETUP_COMMAND,
                       what=f"{built}; {strange[0].name} is sm_{strange[0].capability.replace('.', '')}")
-    elif driver.cuda and _number(driver.cuda)[0] < _number(wheel["cuda"])[0]:
+    elif driver.cuda and version_number(driver.cuda)[0] < version_number(wheel["cuda"])[0]:
         yield Finding(id="wheel.torch", judgement="problem", mend=SETUP_COMMAND,
                       what=f"{built}; the driver supports CUDA {driver.cuda}",
                       why="a driver runs wheels of its own CUDA major version and of older ones")
     else:
         yield Finding(id="wheel.torch", judgement="fine", what=built, why=why)
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from workings.doctor.finding import Finding
 from workings.hardware.catalog import targets
-from workings.hardware.huge_pages import ENABLED_FILE, with_huge_pages
+from workings.hardware.huge_pages import with_huge_pages
 from workings.hardware.memory import HostMemory, gib
 
 SPARE_CHECKPOINTS = 1
@@ -67,16 +67,14 @@ def check_host(memory: HostMemory, needs: Needs | None) -> Iterator[Finding]:
                   mend="free -h, then end what is not needed" if short else "")
 
 
-def check_pages(environment: Mapping[str, str], present: Mapping[str, str],
-                pages: Path = ENABLED_FILE) -> Iterator[Finding]:
+def check_pages(environment: Mapping[str, str], present: Mapping[str, str]) -> Iterator[Finding]:
     """Huge pages that the kernel would give to a run on this CPU and that nobody asked for.
 
     Args:
         environment: variables of this process.
         present: accelerators of this machine; with one, the CPU's memory decides nothing.
-        pages: where the kernel says what it offers.
     """
-    new_environment = with_huge_pages(environment, pages)
+    new_environment = with_huge_pages(environment)
     # Advice and no setting of ours: the variable has to stand in the environment before the process starts.
     if new_environment and not present:
         yield Finding(

@@ -12,11 +12,11 @@ from workings.engines.weight_files import model_weights
 from workings.models.json_file import read_object
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.weights import tensor_shapes
+from workings.models.weights import PEFT_PREFIX, tensor_shapes
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 ADAPTER, ADAPTER_WEIGHTS, ADAPTER_CONFIG = "adapter", "adapter_model.safetensors", "adapter_config.json"
-IN_TEXT, IN_FULL_MODEL = "base_model.model.model.", "base_model.model.model.language_model."
+IN_TEXT, IN_FULL_MODEL = f"{PEFT_PREFIX}model.", f"{PEFT_PREFIX}model.language_model."
 """Prefix of peft's names for a tensor of the text part alone, and for the same tensor of the whole model."""
 PROCESSORS = "*processor_config.json"
 """Files with the settings of image and sound processors."""

@@ -30,10 +30,9 @@ _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True, kw_only=True)
 class CachedEvaluation:
-    """An evaluation at its place, and where it came from."""
+    """An evaluation at its place."""
 
     record: EvaluationRecord
-    from_cache: bool
     note: str
     """Damage of a cached unit that had to be made again, or ""."""
 
@@ -61,11 +60,11 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
     if unit.exists():
         note = _damage(unit)
         if not note:
-            return CachedEvaluation(record=EvaluationRecord(unit), from_cache=True, note="")
+            return CachedEvaluation(record=EvaluationRecord(unit), note="")
         # The questions can be asked anew; which answers were changed cannot be known.
         shutil.rmtree(unit)
     evaluate(replace(session, state=make_state()), items, unit, settings=settings, made_from=None, facts=model)
-    return CachedEvaluation(record=EvaluationRecord(unit), from_cache=False, note=note)
+    return CachedEvaluation(record=EvaluationRecord(unit), note=note)
 
 
 def _key(session: "ModelSession", items: Sequence[Item], settings: EvaluationSettings,

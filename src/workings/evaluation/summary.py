@@ -1,5 +1,6 @@
 """``eval_summary.json`` and ``samples.md``, from the predictions as they were written."""
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -108,9 +109,5 @@ def _fenced(text: str) -> str:
     """A code fence that the text cannot close: markup in a prompt stays text."""
     # A model of single bytes may write it, and no text file holds one; the predictions have it as it is.
     text = text.replace("\0", "\N{SYMBOL FOR NULL}")
-    fence = "`" * max(3, max((len(run) for run in _runs_of(text, "`")), default=0) + 1)
+    fence = "`" * max(3, max(map(len, re.findall("`+", text)), default=0) + 1)
     return f"{fence}text\n{text}\n{fence}"
-
-
-def _runs_of(text: str, character: str) -> list[str]:
-    return "".join(c if c == character else " " for c in text).split()

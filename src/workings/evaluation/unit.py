@@ -19,7 +19,7 @@ from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.settings import recorded_version
 from workings.evaluation.suspicious import Suspicions
 from workings.record import atomic
-from workings.record.canonical import loads, read_json, record_line
+from workings.record.canonical import loads, read_json_object, record_line
 from workings.record.digest import file_digest, json_digest
 from workings.record.jsonl import Appender, cut_torn_line
 from workings.record.layout import (
@@ -52,12 +52,12 @@ class EvaluationRecord:
     @cached_property
     def config(self) -> dict[str, Any]:
         """``eval_config.json``."""
-        return _object(self.path / EVALUATION_CONFIG)
+        return read_json_object(self.path / EVALUATION_CONFIG)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
         """``eval_summary.json``."""
-        return _object(self.path / EVALUATION_SUMMARY)
+        return read_json_object(self.path / EVALUATION_SUMMARY)
 
     @cached_property
     def warning(self) -> str:
@@ -184,13 +184,6 @@ def _only(path: Path, units: Sequence[EvaluationRecord]) -> EvaluationRecord:
         return (named or list(units))[0]
     raise RequestError(f"{path}, which has {len(units)} evaluations", "one of them",
                        " or ".join(str(unit.path) for unit in units))
-
-
-def _object(path: Path) -> dict[str, Any]:
-    value = read_json(path)
-    if not isinstance(value, dict):
-        raise RecordError(f"{path} is not a JSON object")
-    return value
 
 
 def refuse_existing(out: Path) -> None:

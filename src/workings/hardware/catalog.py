@@ -10,11 +10,6 @@ from typing import Any, Literal
 
 from workings.errors import RequestError
 
-OPTIONAL_FIELDS = ("memory_gb_per_device", "usable_gib", "bandwidth_gb_s", "rates_tflops", "interconnect_gb_s",
-            "compute_capability", "lowest_cuda", "lowest_driver", "topology", "gpu_config", "accelerator_type",
-            "kaggle_session_hours")
-"""Figures that a row has, or says under ``absent`` why it has not."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Target:

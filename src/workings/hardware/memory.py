@@ -44,9 +44,9 @@ def host_memory(root: Path = Path("/")) -> HostMemory:
                       available_source=available_source)
 
 
-def resident_bytes(root: Path = Path("/")) -> int:
+def resident_bytes() -> int:
     """Memory that this process holds at this moment; 0 where the system does not say."""
-    return _statm(root)[1]
+    return _statm(Path("/"))[1]
 
 
 def peak_resident_bytes() -> int:

@@ -133,10 +133,6 @@ class ChatTemplate:
         """Text before the completion, BOS and turn marks included."""
         return self._render([*history, ("user", prompt)], True)
 
-    def full_text(self, prompt: str, completion: str, history: Turns = ()) -> str:
-        """The whole conversation as the template writes it."""
-        return self._render([*history, ("user", prompt), ("assistant", completion)], False)
-
     def completion_text(self, prompt: str, completion: str, history: Turns = ()) -> str:
         """Text that the model has to write after `prompt_text`: the completion up to and including the stop token.
 
@@ -297,7 +293,7 @@ class ChatTemplate:
     @cached_property
     def _stop_text(self) -> str:
         """The first control token after an answer. Looked up once: a vocabulary can hold thousands of them."""
-        rest, _ = self._rest(self.prompt_text("1+1?"), self.full_text("1+1?", "2"))
+        rest, _ = self._rest(self.prompt_text("1+1?"), self._render([("user", "1+1?"), ("assistant", "2")], False))
         tail = rest.partition("2")[2]
         # Of tokens that begin at the same place the longest is meant.
         tokens = [(at, -len(token), token) for token in self.tokenizer.control_tokens if (at := tail.find(token)) >= 0]

@@ -10,9 +10,9 @@ MAX_BYTES = 64 << 20
 """Largest file of settings that is read: published indexes of the largest models have some megabytes."""
 
 
-def read_object(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file. Raises `RequestError`, naming the file, for whatever else is there."""
-    return parse_object(read_bytes(path, max_bytes=max_bytes), str(path))
+    return parse_object(read_bytes(path), str(path))
 
 
 def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:

@@ -18,8 +18,6 @@ CONTROL_TOKENS = ("<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_o
 TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>", "<think>", "</think>")
 """Texts with a token of their own that `decode` keeps, for the extraction of answers."""
 _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
-MIN_VOCABULARY = len(CONTROL_TOKENS) + len(TAGS) + len(_BYTES) + 10
-"""Tokens that are always there: 278, digits included. Letters and merges come on top."""
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:

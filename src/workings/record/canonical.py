@@ -104,13 +104,21 @@ def loads(data: bytes | str) -> Any:
     return value
 
 
-def read_json(path: Path, limit: int = MAX_BYTES) -> Any:
+def read_json(path: Path) -> Any:
     """`loads` of a plain file. Raises `RecordError` as `read_plain` does, and naming the file."""
-    data = read_plain(path, limit)
+    data = read_plain(path, MAX_BYTES)
     try:
         return loads(data)
     except RecordError as error:
         raise RecordError(f"{path.name}: {error}") from None
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """`read_json` of a file that holds an object. Raises `RecordError` for other values, too."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise RecordError(f"{path} is not a JSON object")
+    return value
 
 
 def find_nulls(value: Any, where: str = "$") -> list[str]:

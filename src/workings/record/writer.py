@@ -42,7 +42,7 @@ class RunWriter:
     digest is recorded must be clean before (`workings.record.redact.cleaned`): a digest is that of what is written.
     """
 
-    def __init__(self, final: Path, lock: DirectoryLock, keep_last: int) -> None:
+    def __init__(self, final: Path, lock: DirectoryLock) -> None:
         self.final = final
         # The lock is held by whoever made this object, so nobody else creates, cuts or appends below.
         self.directory = lock.path
@@ -57,10 +57,10 @@ class RunWriter:
         # A run that goes on counts from its last line.
         rows = self.metrics()
         self._last_step = int(rows[-1]["step"]) if rows else 0
-        self.checkpoints = CheckpointStore(self.directory / CHECKPOINTS, keep_last, before_commit=self.sync)
+        self.checkpoints = CheckpointStore(self.directory / CHECKPOINTS, before_commit=self.sync)
 
     @classmethod
-    def create(cls, final: Path, keep_last: int = 2) -> "RunWriter":
+    def create(cls, final: Path) -> "RunWriter":
         """A new run.
 
         Raises:
@@ -81,10 +81,10 @@ class RunWriter:
             except FileExistsError:
                 raise RequestError(f"{final}, which another process has just begun", "one writer for each run",
                                    "another --out") from None
-            return cls(final, DirectoryLock(partial), keep_last)
+            return cls(final, DirectoryLock(partial))
 
     @classmethod
-    def reopen(cls, final: Path, keep_last: int = 2) -> "RunWriter":
+    def reopen(cls, final: Path) -> "RunWriter":
         """Go on with a run that was stopped before it was sealed. Torn lines are cut and become events.
 
         A run that was stopped while it was being sealed is sealed to the end, and there is nothing to go on with.
@@ -104,7 +104,7 @@ class RunWriter:
             # Repaired before the files are opened for appending: cutting a torn line replaces the file.
             repairs = recovery.repair(partial)
             recovery.check_metrics(partial / METRICS)
-            writer = cls(final, lock, keep_last)
+            writer = cls(final, lock)
         except BaseException:
             lock.release()
             raise
@@ -113,7 +113,7 @@ class RunWriter:
         return writer
 
     @classmethod
-    def resume(cls, final: Path, keep_last: int = 2) -> "RunWriter":
+    def resume(cls, final: Path) -> "RunWriter":
         """Go on with a run, however it stopped: unfinished (`reopen`), or sealed as interrupted or failed.
 
         A sealed run stays as it is and is renamed to `name.interrupted-1`; the new one starts from its metrics, events,
@@ -129,9 +129,9 @@ class RunWriter:
             finished = recovery.finish_sealing(final)
             lock.release()
             if not finished:
-                return cls.reopen(final, keep_last)
+                return cls.reopen(final)
         recovery.begin_from_sealed(final)
-        return cls.reopen(final, keep_last)
+        return cls.reopen(final)
 
     @property
     def resumed_from(self) -> dict[str, str] | None:

@@ -80,8 +80,8 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
         delta_caption=_delta_caption(comparison), flips=flips_table(compared), pass_rates=pass_table(compared),
         losses=[*reward_figures(views), *loss_figures(views)],
         breaks=_breaks(views), breaks_caption=CAPTION, rollouts=reward_samples(views), samples=samples,
-        samples_text=SAMPLES, names=_names(comparison), run_rows=run_rows(views),
-        scored=[view for view in views if view.evaluation], behaviour=behaviour_rows(views),
+        samples_text=SAMPLES, names=[comparison.name_a, comparison.name_b] if comparison else [],
+        run_rows=run_rows(views), scored=[view for view in views if view.evaluation], behaviour=behaviour_rows(views),
         configured=configured, same=same, different=different, equal=_equal(comparison),
         notes=[*_unproven(views), *(comparison.notes if comparison else [])], commands=commands(list(views)),
         method=METHOD)
@@ -149,10 +149,6 @@ def verdict_text(comparison: Comparison | None) -> str:
 def _unbroken(text: str) -> str:
     """Percent signs stay on the line of their number."""
     return text.replace(" %", "\u00a0%")
-
-
-def _names(comparison: Comparison | None) -> list[str]:
-    return [comparison.name_a, comparison.name_b] if comparison else []
 
 
 def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:

@@ -1,7 +1,6 @@
 """A sealed run on an MLflow server: parameters, metrics, evaluation and artifacts. The record stays the source."""
 
 import os
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ from workings.errors import RecordError, RequestError, WorkingsError
 from workings.hints import pip_install
 from workings.record.progress import slow_operation
 from workings.record.reader import RunRecord
-from workings.record.values import Absent
+from workings.record.values import Absent, moment
 from workings.reports.tracked import artifacts, numbers, scores, settings, tags
 
 BATCH = 1_000
@@ -95,4 +94,4 @@ def _log(client: Any, logged: str, run: RunRecord, path: Path, weights: bool) ->
 def _milliseconds(text: str | Absent) -> int:
     if isinstance(text, Absent):
         raise RecordError(f"the manifest has no time: {text.absent}")
-    return int(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1_000)
+    return int(moment(text).timestamp() * 1_000)

@@ -300,10 +300,7 @@ class _Steps:
                 1, round(first.completed_steps * seconds / first.training_seconds))})
         steps = loads(planned.read_bytes())["steps"]
         run = self.folder.out / "runs" / planned.stem
-        return self._train(run, [*self._same_tokenizer(), f"training.steps={steps}"])
-
-    def _same_tokenizer(self) -> list[str]:
-        return self._words(0)[1:]
+        return self._train(run, [*self._words(0)[1:], f"training.steps={steps}"])
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:

@@ -7,12 +7,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from workings.errors import RecordError, RequestError
+from workings.config.explain import short_repr
+from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.comparison.paired import difference_text
 from workings.evaluation.unit import read_scorecard
 from workings.record import atomic
-from workings.record.canonical import loads
+from workings.record.canonical import loads, read_json_object
 from workings.record.layout import EVALUATION_CONFIG, SELECTION
 from workings.record.manifest import DRAWN_FROM
 from workings.record.number_text import percent
@@ -177,11 +178,11 @@ def contradictions(folder: Path) -> list[str]:
 
     Raises `RecordError` for runs or samples that cannot be read.
     """
-    recorded, request = (_object(folder / name) for name in (RESULT, REQUEST))
+    recorded, request = (read_json_object(folder / name) for name in (RESULT, REQUEST))
     try:
         result = _made_again(folder, recorded)
         ours = result.as_json()
-        problems = [f"{key}: {_short(recorded.get(key))}, the runs and samples give {_short(value)}"
+        problems = [f"{key}: {short_repr(recorded.get(key))}, the runs and samples give {short_repr(value)}"
                     for key, value in ours.items() if _without_folders(recorded.get(key)) != _without_folders(value)]
         problems += [f"{key}: a key that `workings improve` does not write" for key in recorded if key not in ours]
         problems += _request_problems(folder, request, result)
@@ -220,24 +221,17 @@ def _request_problems(folder: Path, request: Mapping[str, Any], result: ImproveR
     for round_ in result.rounds[1:]:
         if round_.samples is None:
             continue
-        decoding = _object(round_.samples / EVALUATION_CONFIG)["decoding"]
-        selection = _object(round_.samples / SELECTION)["selection"]
-        problems += [f"{REQUEST}: {key} {_short(request[key])}, round {round_.number} has {_short(value)}"
+        decoding = read_json_object(round_.samples / EVALUATION_CONFIG)["decoding"]
+        selection = read_json_object(round_.samples / SELECTION)["selection"]
+        problems += [f"{REQUEST}: {key} {short_repr(request[key])}, round {round_.number} has {short_repr(value)}"
                      for key, value in (("temperature", decoding["temperature"]), ("samples", decoding["samples"]),
                                         ("selection", selection)) if request[key] != value]
     # Each round has data of its own, and where a vocabulary was trained the later ones take that of the start.
     start = RunRecord.open(result.rounds[0].run).manifest.config_snapshot
-    problems += [f"{REQUEST}: recipe.{key} {_short(value)}, the start has {_short(start.get(key))}"
+    problems += [f"{REQUEST}: recipe.{key} {short_repr(value)}, the start has {short_repr(start.get(key))}"
                  for key, value in request["recipe"].items() if key not in ("data", "evaluation", "name")
                  and value != start.get(key)]
     return problems
-
-
-def _object(path: Path) -> dict[str, Any]:
-    value = loads(read_plain(path))
-    if not isinstance(value, dict):
-        raise RecordError(f"{path}: not a JSON object")
-    return value
 
 
 def _without_folders(value: Any) -> Any:
@@ -248,11 +242,6 @@ def _without_folders(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_folders(inner) for inner in value]
     return Path(value).name if isinstance(value, str) and "/" in value and " " not in value else value
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"
 
 
 def write_result(result: ImproveResult) -> None:

@@ -54,7 +54,8 @@ class ScoringProcess(ChildProcess):
                                for item, text, truncated in completions])
             # The limit is on the silence between two groups of answers, not on all of them together.
             while len(done) < len(completions):
-                done += [_judgement(answer) for answer in self._next(self._settings.item_seconds)]
+                done += [Judgement(**{**answer, "wrong_steps": tuple(answer["wrong_steps"])})
+                         for answer in self._next(self._settings.item_seconds)]
         except TimeoutError:
             self._stop()
             return done, f"time limit: not scored within {self._settings.item_seconds:g} s"
@@ -75,7 +76,3 @@ class ScoringProcess(ChildProcess):
         return RequestError(f"scorer: {self._settings.scorer}",
                             "a scorer that can be loaded (an error stands above, or loading did not end)",
                             f"python {self._settings.scorer.split(':')[0]}")
-
-
-def _judgement(answer: dict[str, Any]) -> Judgement:
-    return Judgement(**{**answer, "wrong_steps": tuple(answer["wrong_steps"])})

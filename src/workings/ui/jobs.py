@@ -111,9 +111,9 @@ class Jobs:
         newest = sorted((entry.name for entry in self.place.iterdir()), reverse=True)
         return list(islice((name for name in newest if (self.place / name / "job.json").is_file()), limit))
 
-    def newly_ended(self, verb: str, limit: int = 10) -> list[Job]:
+    def newly_ended(self, verb: str) -> list[Job]:
         """Jobs of one command that have ended since the last call, among the newest ones."""
-        ended = [name for name in self._names(limit)
+        ended = [name for name in self._names(10)
                  if name not in self._given and (self.place / name / "exit.json").is_file()]
         self._given.update(ended)
         return [job for job in map(self.get, ended) if job.verb == verb]

@@ -87,11 +87,11 @@ def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, floa
     offsets = draw.integers(0, int(_PRIME), BANDS * ROWS, dtype=np.uint64)
     bands: dict[tuple[object, ...], list[int]] = {}
     groups: dict[tuple[str, ...], list[int]] = {}
-    shingles: list[frozenset[int]] = []
+    of_texts: list[frozenset[int]] = []
     for number, text in enumerate(texts):
-        own = _shingles(text)
+        own = shingles(text)
         # Also where it is empty, so that a text's number stays its index.
-        shingles.append(own)
+        of_texts.append(own)
         if not own:
             continue
         group = numbers(text)
@@ -110,16 +110,11 @@ def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, floa
                 candidates.update(members[:SMALL_GROUP])  # a crowd of equal texts is named by its first ones
                 members.append(number)
         # The sign makes the earliest win among equally similar ones.
-        alike = ((_jaccard(own, shingles[other]), -other) for other in candidates)
+        alike = ((similarity(own, of_texts[other]), -other) for other in candidates)
         best = max((pair for pair in alike if pair[0] >= least_similarity(group) or (
             not group and pair[0] >= SIMILARITY_WITHIN and _asks_the_same(text, texts[-pair[1]]))), default=None)
         if best is not None:
             yield number, -best[1], best[0]
-
-
-def similarity(one: Sequence[str], other: Sequence[str]) -> float:
-    """Share of the three-word passages of two texts (as words) that both have."""
-    return _jaccard(_shingles(one), _shingles(other))
 
 
 def least_similarity(group: Sequence[str]) -> float:
@@ -133,13 +128,15 @@ def _asks_the_same(one: Sequence[str], other: Sequence[str]) -> bool:
     return less <= more and not (more - less) & _DENIALS
 
 
-def _shingles(text: Sequence[str]) -> frozenset[int]:
+def shingles(text: Sequence[str]) -> frozenset[int]:
+    """The three-word passages of a text (as words), each by its checksum."""
     pieces = [" ".join(text[at:at + _SHINGLE]) for at in range(max(len(text) - _SHINGLE + 1, 1 if text else 0))]
     # CRC-32, because Python's own `hash` of a text differs from process to process.
     return frozenset(zlib.crc32(piece.encode()) % int(_PRIME) for piece in pieces)
 
 
-def _jaccard(a: frozenset[int], b: frozenset[int]) -> float:
+def similarity(a: frozenset[int], b: frozenset[int]) -> float:
+    """Share of the passages of two texts that both have (Jaccard)."""
     return len(a & b) / len(a | b)
 
 

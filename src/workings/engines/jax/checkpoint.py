@@ -20,12 +20,10 @@ from workings.engines.jax.step import StepSpec
 from workings.engines.safetensors_file import TensorFile, write_tensors
 from workings.engines.weight_files import model_weights
 from workings.errors import RecordError
-from workings.models.weights import layer_name, layer_shapes
+from workings.models.weights import PEFT_PREFIX, layer_name, layer_shapes
 
 MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
 STEP = "step"
-PEFT_PREFIX = "base_model.model."
-"""Prefix of Hugging Face's names in peft's files."""
 Shardings = dict[str, Any]
 
 

@@ -35,10 +35,8 @@ from workings.engines.torch.sharding import FsdpRoot, gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
 from workings.models.registry import family_of
-from workings.models.weights import LAYER_SCALAR, is_frozen, layer_shapes, projections, tensor_shapes
+from workings.models.weights import LAYER_SCALAR, PEFT_PREFIX, is_frozen, layer_shapes, projections, tensor_shapes
 
-PREFIX = "base_model.model."
-"""Prefix of peft's names before those of transformers."""
 ADAPTER_FOLDER, ADAPTER_CONFIG = "adapter", "adapter_config.json"
 
 
@@ -147,7 +145,7 @@ class RootWithoutAdapters(FsdpRoot):
 def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """Trained parameters by their names in a checkpoint: Hugging Face's, or peft's for adapters."""
     # In the model peft's names contain the name of the adapter (`default`), in its files they do not.
-    return {f"{PREFIX}{name.replace('.default.', '.')}" if "lora_" in name else name: param
+    return {f"{PEFT_PREFIX}{name.replace('.default.', '.')}" if "lora_" in name else name: param
             for name, param in model.named_parameters() if param.requires_grad}
 
 

@@ -15,7 +15,6 @@ from workings.record import atomic
 from workings.record.canonical import loads
 
 SCHEMA = "baseline/1"
-DEFAULT_FOLDER = Path("baselines")
 # What `compare_configs` and `steps_versions` look at.
 _CONFIG = ("schema", "items", "scorer", "extraction", "steps", "template", "decoding", "aggregate")
 _FIELDS = ("section", "category", "difficulty", "cluster", "error")

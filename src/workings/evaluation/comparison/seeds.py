@@ -18,7 +18,7 @@ from workings.evaluation.comparison.paired import (
     values_equivalence,
 )
 from workings.evaluation.scorecard import ItemResult
-from workings.evaluation.statistics.differences import welch
+from workings.evaluation.statistics.differences import welch_mean
 from workings.evaluation.statistics.equivalence import Equivalence, welch_equivalence
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import EvaluationRecord, find_unit
@@ -214,4 +214,4 @@ def _method_interval(a: SeedSide, b: SeedSide) -> Interval | str:
     if fewest < MIN_SEEDS:
         return f"{fewest} seed{'s' if fewest > 1 else ''} on a side, {MIN_SEEDS} are needed"
     # Nothing says that two methods vary alike from seed to seed, so variances are not pooled.
-    return welch(a.accuracies, b.accuracies)
+    return welch_mean(a.accuracies, b.accuracies).interval

@@ -91,13 +91,8 @@ def _end(above: Callable[[float], float], low: float, high: float) -> float:
     return (low + high) / 2
 
 
-def welch(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """Welch's t interval of mean(b) - mean(a), Satterthwaite's degrees of freedom; at least two values a side."""
-    return welch_mean(a, b, confidence).interval
-
-
 def welch_mean(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> MeanResult:
-    """`welch` with the p value of "there is no difference" and the standard error."""
+    """Welch's t test of mean(b) - mean(a), Satterthwaite's degrees of freedom; at least two values a side."""
     shares = [float(np.var(values, ddof=1)) / len(values) for values in (a, b)]
     difference = float(np.mean(b) - np.mean(a))
     variance = math.fsum(shares)
@@ -122,9 +117,9 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-def minimum_detectable_effect(standard_error: float, confidence: float = CONFIDENCE, power: float = POWER) -> float:
+def minimum_detectable_effect(standard_error: float) -> float:
     """Smallest true difference that a two-sided test finds with this power: ``(z_alpha + z_power) * error``."""
-    return (z_value(confidence) + NormalDist().inv_cdf(power)) * standard_error
+    return (z_value() + NormalDist().inv_cdf(POWER)) * standard_error
 
 
 def paired_error(n: int, discordant_share: float) -> float:

@@ -44,18 +44,18 @@ def two_sided_p(z: float) -> float:
     return math.erfc(abs(z) / math.sqrt(2))
 
 
-def wilson(correct: int, n: int, confidence: float = CONFIDENCE) -> Interval:
+def wilson(correct: int, n: int) -> Interval:
     """Wilson's score interval: the p for which ``|p_hat - p| <= z * sqrt(p (1 - p) / n)``.
 
     Never leaves [0, 1] and stays sensible at 0 and n correct. Averaged over p its coverage at n of 100 and more is
     95 % within 1; at single values of p it is not (Brown, Cai and DasGupta, 2001).
     """
-    low, high = _wilson(correct / n, n, z_value(confidence))
+    low, high = _wilson(correct / n, n, z_value())
     # At the ends the root is exact in theory only; rounding must not leave the ends open.
     return Interval(0.0 if correct == 0 else low, 1.0 if correct == n else high, "wilson")
 
 
-def wilson_effective(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+def wilson_effective(values: Sequence[float]) -> Interval:
     """Wilson's interval of a mean of values from 0 to 1, such as estimates of pass@k, over independent items.
 
     It is that of as many right-or-wrong items as would vary as much: ``n_eff = m (1 - m) / error**2``, never fewer
@@ -66,12 +66,12 @@ def wilson_effective(values: Sequence[float], confidence: float = CONFIDENCE) ->
     Raises:
         RequestError: fewer than 2 values.
     """
-    by_spread = t_mean(values, confidence)
+    by_spread = t_mean(values)
     n, mean = len(values), by_spread.mean
     off = sum(value != round(mean) for value in values)
     spread = by_spread.standard_error ** 2
     effective = max(n, mean * (1 - mean) / spread) if off >= _FEW_OFF and spread else n
-    low, high = _wilson(mean, effective, t_value(n - 1, confidence))
+    low, high = _wilson(mean, effective, t_value(n - 1))
     # As in `wilson`: rounding must not leave the ends open.
     return Interval(0.0 if mean == 0 else low, 1.0 if mean == 1 else high, "wilson, effective items")
 

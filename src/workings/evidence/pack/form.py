@@ -15,7 +15,6 @@ RUNS = "runs"
 """Folder whose sub-folders are the packed runs."""
 COMPARISON = "compare.json"
 REPORT = "report.html"
-NOTEBOOK_SUFFIX = "ipynb"
 LICENCES = "licences.json"
 INSIDE, BY_DIGEST = "inside", "digest"
 

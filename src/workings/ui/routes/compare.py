@@ -142,7 +142,7 @@ def router(site: Site) -> APIRouter:
         answer, comparison = compared(site, run, _points(within))
         paths = two(site, run)
         # An unfinished run has no manifest to draw from; its curves come from the log.
-        views = [view_run(path, color) for color, path in enumerate(paths) if _sealed(path)]
+        views = [view_run(path, color) for color, path in enumerate(paths) if (path / SEAL).is_file()]
         same, _ = configuration_rows([view for view in views if view.manifest is not None])
         has_delta = comparison is not None and comparison.difference is not None
         return site.html(
@@ -169,7 +169,3 @@ def _points(within: str) -> float | None:
     if points is not None and not 0 < points < 100:
         raise RequestError(f"equivalent within {within}", "percentage points above 0 and below 100")
     return points
-
-
-def _sealed(path: Path) -> bool:
-    return (path / SEAL).is_file()

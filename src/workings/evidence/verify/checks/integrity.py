@@ -90,8 +90,8 @@ def extra(record: Record) -> Iterator[CheckFinding]:
     attested = {entry.name for run in record.runs for entry in record.attest(run).values()}
     attempt_lists = {f"{run.path.rpartition('/')[0]}/{ATTEMPTS}" for run in record.runs}
     outside = [shown(entry.name) for entry in record.unowned_entries
-             if entry.kind != "folder" and not _may_be_unowned(entry.name) and entry.name not in attested
-             and entry.name not in attempt_lists]
+             if entry.kind != "folder" and entry.name != ATTEMPTS and PARTIAL_SUFFIX not in entry.name
+             and entry.name not in attested and entry.name not in attempt_lists]
     if outside:
         yield not_checked(f"outside every seal: {join_first(outside)}", blocking=False)
 
@@ -191,7 +191,3 @@ def _checkpoint_problems(unit: Unit, folder: str) -> list[str]:
         if unit.sums.get(path) != commit[file]["sha256"] or size != commit[file]["bytes"]:
             problems.append(f"{path}: differs from its commit")
     return problems
-
-
-def _may_be_unowned(name: str) -> bool:
-    return name == ATTEMPTS or PARTIAL_SUFFIX in name

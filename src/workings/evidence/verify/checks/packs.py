@@ -106,7 +106,7 @@ def texts(pack: Unit) -> Iterator[CheckFinding]:
 def claims(pack: Unit) -> Iterator[CheckFinding]:
     """Each claim's number stands where it says, and is the value it names; no number of a model card is without one."""
     stated = parse_claims(pack.json(CLAIMS))
-    texts = {name: _text(pack, name) for name in _documents(pack)}
+    texts = {name: pack.read(name, MAX_DOCUMENT_BYTES).decode("utf-8", errors="replace") for name in _documents(pack)}
     problems = [problem for claim in stated for problem in _claim_problems(pack, claim, texts)]
     bare = {name: unsourced(name, text, stated) for name, text in texts.items()}
     problems += [f"{name}: {join_first(numbers)} without a source" for name, numbers in bare.items()
@@ -230,10 +230,6 @@ def _documents(pack: Unit) -> list[str]:
     """Names of the texts whose numbers are checked."""
     return sorted(name for name in pack.files if name in (REPORT, WRITEUP)
                   or (name.startswith(CARDS + "/") and name.endswith(".md")))
-
-
-def _text(pack: Unit, name: str) -> str:
-    return pack.read(name, MAX_DOCUMENT_BYTES).decode("utf-8", errors="replace")
 
 
 def _claim_problems(pack: Unit, claim: Claim, texts: dict[str, str]) -> list[str]:

@@ -23,7 +23,14 @@ from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.weights import is_frozen, layer_shapes, parameter_count, projections, tensor_shapes
+from workings.models.weights import (
+    PEFT_PREFIX,
+    is_frozen,
+    layer_shapes,
+    parameter_count,
+    projections,
+    tensor_shapes,
+)
 from workings.record.canonical import loads
 from workings.record.layout import CHECKPOINTS, MODEL_SHAPE
 from workings.record.untrusted_files import parsed_bytes
@@ -44,7 +51,6 @@ CODES = {"fp32": "F32", "bf16": "BF16", "uint8": "U8"}
 # Written by this package and by the library itself; anything else in a header is a place to hide something.
 METADATA: tuple[dict[str, str], ...] = ({}, {"format": "pt"}, {"format": "np"}, {"format": "flax"}, {"format": "tf"})
 WEIGHTS, ADAPTERS, OPTIMIZER = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
-PEFT_PREFIX = "base_model.model."
 MASTER, STEP = "master", "step"
 MAX_LAYERS, MAX_SIZE = 10_000, 1 << 40
 _Sizes = dict[str, tuple[int, ...]]
