@@ -1,6 +1,6 @@
 """The result over items: overall and per section, category and difficulty, never a mean without its interval."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -57,11 +57,7 @@ class Cell:
         """The cell as it stands in a scorecard."""
         record: dict[str, Any] = {"n": self.n, "correct": self.correct, "errors": self.errors, "mean": self.mean,
                                   "confidence": CONFIDENCE}
-        if isinstance(self.interval, Interval):
-            return {**record, "ci_low": self.interval.low, "ci_high": self.interval.high,
-                    "method": self.interval.method}
-        missing = {"absent": self.interval}
-        return {**record, "ci_low": missing, "ci_high": missing, "method": missing}
+        return record | interval_json(self.interval)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -111,6 +107,19 @@ def cell(results: Sequence[ItemResult]) -> Cell:
     return Cell(n=len(scores), correct=sum(score == 1.0 for score in scores),
                 errors=sum(bool(result.error) for result in results), mean=sum(scores) / len(scores),
                 interval=mean_interval(scores, [result.cluster for result in results]))
+
+
+def interval_json(interval: Interval | str) -> dict[str, Any]:
+    """Both ends and the method of an interval in a record; the reason in place of each where there is none."""
+    if isinstance(interval, Interval):
+        return {"ci_low": interval.low, "ci_high": interval.high, "method": interval.method}
+    return {key: {"absent": interval} for key in ("ci_low", "ci_high", "method")}
+
+
+def recorded_interval(cell: Mapping[str, Any]) -> tuple[float, float] | tuple[None, None]:
+    """Both ends of a recorded cell's interval; None where too few items allow none."""
+    low, high = cell["ci_low"], cell["ci_high"]
+    return (low, high) if isinstance(low, int | float) and isinstance(high, int | float) else (None, None)
 
 
 def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Interval | str:

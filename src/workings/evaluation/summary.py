@@ -7,8 +7,7 @@ from typing import Any
 
 from workings.answers.extract import EXTRACTION_VERSION
 from workings.evaluation.predictions import item_result, read_predictions
-from workings.evaluation.scorecard import ItemResult, Scorecard, build_scorecard, mean_interval
-from workings.evaluation.statistics.intervals import Interval
+from workings.evaluation.scorecard import ItemResult, Scorecard, build_scorecard, interval_json, mean_interval
 
 MAX_SAMPLES_SHOWN = 12
 _RATES = ("format_ok", "truncated", "empty", "step_validity")
@@ -80,7 +79,7 @@ class EvaluationSummary:
                 continue
             values = [result.measures[name] for result in having]
             interval = mean_interval(values, [result.cluster for result in having])
-            behaviour[name] = {"n": len(values), "mean": sum(values) / len(values), **_ends(interval)}
+            behaviour[name] = {"n": len(values), "mean": sum(values) / len(values), **interval_json(interval)}
         return behaviour
 
     def _second_opinion(self) -> dict[str, Any]:
@@ -88,12 +87,6 @@ class EvaluationSummary:
             return {"absent": "not asked for"}
         return {"by": "math-verify", "judged": self._opinions.total(), "undecided": self._opinions["undecided"],
                 "disagreements": len(self._disagreements), "first": self._disagreements[:_SHOWN_IDS]}
-
-
-def _ends(interval: Interval | str) -> dict[str, Any]:
-    if isinstance(interval, Interval):
-        return {"ci_low": interval.low, "ci_high": interval.high, "method": interval.method}
-    return {"ci_low": {"absent": interval}, "ci_high": {"absent": interval}, "method": {"absent": interval}}
 
 
 def _sample_text(verdict: str, sample: dict[str, Any]) -> str:

@@ -39,7 +39,6 @@ from workings.samples.selection import Selection
 from workings.samples.unit import SampleUnit
 from workings.scoring.items import Item
 
-"""File of the request: a command only continues the same request, or one with more rounds."""
 TIMINGS_FILE = "seconds.jsonl"
 """A line for every finished part, with the seconds of the attempt that finished it."""
 TWO_RIGHT_SAMPLES = Selection(keep="correct", most_per_prompt=2)

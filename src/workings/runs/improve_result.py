@@ -11,6 +11,7 @@ from workings.config.explain import short_repr
 from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.comparison.paired import difference_text
+from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.unit import read_scorecard
 from workings.record import atomic
 from workings.record.canonical import loads, read_json_object
@@ -154,11 +155,10 @@ class ImproveResult:
 
 
 def _row(name: str, overall: Mapping[str, Any], counts: Mapping[str, Any], comparison: Comparison | None) -> RoundRow:
-    known = isinstance(overall["ci_low"], int | float)
+    low, high = recorded_interval(overall)
     difference = comparison.difference if comparison else None
     return RoundRow(
-        name=name, accuracy=overall["mean"], low=overall["ci_low"] if known else None,
-        high=overall["ci_high"] if known else None,
+        name=name, accuracy=overall["mean"], low=low, high=high,
         change=difference_text(difference, difference.p_value) if difference else "",
         # -1 stands for "not sampled", which 0 would not: for the start and the control.
         **{key: int(counts.get(key, -1)) for key in ("learned", "never", "sometimes", "always")})

@@ -52,6 +52,8 @@ class ChildProcess:
         self._cancelled = False
 
     def __enter__(self) -> Self:
+        # At once: a scorer that cannot be loaded is to be known before the first completion has cost anything.
+        self._running()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,

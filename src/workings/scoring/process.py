@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 from workings.errors import RequestError
 from workings.scoring.child_process import ChildProcess, ForeignAnswer, ending
@@ -21,11 +21,6 @@ class ScoringProcess(ChildProcess):
     def __init__(self, settings: ScoringSettings) -> None:
         super().__init__("workings.scoring.child", settings.for_scoring())
         self._settings = settings
-
-    def __enter__(self) -> Self:
-        # At once: a scorer that cannot be loaded is to be known before the first completion has cost anything.
-        self._running()
-        return self
 
     def judge(self, completions: Sequence[tuple[Item, str, bool]]) -> list[Judgement]:
         """Judgements in the order given; one that hangs or kills the process is an error of that item alone.

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -249,10 +249,6 @@ class RewardProcess(ChildProcess):
         self._names = settings.names
         versions = [reward["version"] for reward in settings.recorded()]
         super().__init__("workings.scoring.reward_child", {"settings": settings.to_json(), "versions": versions})
-
-    def __enter__(self) -> Self:
-        self._running()
-        return self
 
     def score(self, samples: Sequence[CompletionToReward]) -> list[dict[str, float]]:
         """The unweighted value of each reward by name, for each completion in the order given.

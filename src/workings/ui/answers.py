@@ -15,6 +15,7 @@ from workings.evaluation.first_wrong_step import NOT_FOUND, RIGHT, UNSCORED, WRO
 from workings.record.layout import EVALUATION_SUMMARY, PARTIAL_SUFFIX, PREDICTIONS
 from workings.scoring.steps import WrongPlace, wrong_place
 from workings.ui.folder import Folder
+from workings.ui.requests import paged
 
 # More on one page would be slow to draw: each row holds a whole prompt and a whole completion.
 ITEMS_A_PAGE = 50
@@ -157,14 +158,11 @@ def search(folder: Folder, run: Path, *, unit: str = "", text: str = "", result:
                   and (not result or _result(row) == result) and has_step(row)
                   and (not folded_text or any(folded_text in value.casefold() for value in
                                          (row.id, row.prompt, row.completion, row.gold, row.extracted)))]
-    # Rounded up, and one empty page where nothing was found, so that page 1 exists always.
-    pages = max(1, -(-len(matches) // ITEMS_A_PAGE))
-    if not 1 <= page <= pages:
-        raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")
+    shown, pages = paged(matches, page, ITEMS_A_PAGE)
     return AnswersPage(unit=name, units=list(units_of(run)), total=len(rows), found=len(matches), page=page,
                        pages=pages, sections=sorted({row.section for row in rows}),
                        rules=sorted({row.rule for row in rows}),
-                       rows=[_with_wrong_step(row) for row in matches[ITEMS_A_PAGE * (page - 1):ITEMS_A_PAGE * page]])
+                       rows=list(map(_with_wrong_step, shown)))
 
 
 def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], bool]:

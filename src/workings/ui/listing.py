@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError
+from workings.evaluation.scorecard import recorded_interval
 from workings.record.layout import (
     CONFIG,
     EVALUATION_CONFIG,
@@ -235,11 +236,8 @@ def _family(model: dict[str, Any]) -> str:
 
 def _accuracy(folder: Folder, unit: Path) -> Accuracy:
     cell = folder.object(unit / EVALUATION_SUMMARY)["scorecard"]["overall"]
-    low, high = cell["ci_low"], cell["ci_high"]
-    # Where too few items allow no interval, its ends say why instead of being numbers.
-    has_interval = isinstance(low, int | float) and isinstance(high, int | float)
-    return Accuracy(unit=unit.name, mean=float(cell["mean"]), n=int(cell["n"]),
-                    low=float(low) if has_interval else None, high=float(high) if has_interval else None)
+    low, high = recorded_interval(cell)
+    return Accuracy(unit=unit.name, mean=float(cell["mean"]), n=int(cell["n"]), low=low, high=high)
 
 
 def dtypes_text(dtypes: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from workings.errors import RecordError
 from workings.record import jsonl
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
 from workings.ui.file_cache import FileCache
-from workings.ui.rollouts import paged
+from workings.ui.requests import paged
 
 PAIRS_A_PAGE = 100
 """Pairs of one page."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from workings.config.load import shipped_recipes
 from workings.errors import RequestError
@@ -11,6 +12,7 @@ from workings.record.layout import MANIFEST, PARTIAL_SUFFIX
 from workings.record.untrusted_files import open_plain
 from workings.ui.folder import Folder
 
+T = TypeVar("T")
 # The form lists them in one menu.
 RECIPES = 500
 # The first character is neither a dash, which would make the name an option, nor a dot, which would hide the run.
@@ -77,3 +79,12 @@ def target_names(chosen: Sequence[str]) -> list[str]:
     if not chosen or (wrong := [name for name in chosen if name not in catalog]):
         raise RequestError(f"target {wrong[0] if chosen else '(none)'}", "targets of the catalog", "v5e-8")
     return list(chosen)
+
+
+def paged(rows: Sequence[T], page: int, size: int) -> tuple[Sequence[T], int]:
+    """One page of the rows, from 1, and the number of pages. Raises `RequestError` for a page that does not exist."""
+    # Rounded up, and one empty page where nothing was found, so that page 1 exists always.
+    pages = max(1, -(-len(rows) // size))
+    if not 1 <= page <= pages:
+        raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")
+    return rows[size * (page - 1):size * page], pages

@@ -1,6 +1,6 @@
 """Rollouts of a run as the page shows them: a rollout's groups a page at a time, and a prompt over the whole run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 from typing import Literal, TypeVar
@@ -13,6 +13,7 @@ from workings.record.layout import REWARDS
 from workings.reports.rollouts import mean_reward, rollout_steps, texts, visible
 from workings.rollouts.rollout import Group as DrawnGroup
 from workings.rollouts.rollout import Sample
+from workings.ui.requests import paged
 from workings.ui.rollout_reader import RolloutReader
 
 COMPLETIONS_A_PAGE = 96
@@ -167,14 +168,6 @@ def prompt_history(reader: RolloutReader, run: Path, prompt: str, *, page: int) 
                           lowest=min(turn.rewards), highest=max(turn.rewards), tokens=fmean(turn.lengths),
                           count=len(turn.rewards))
                for step, turn in turns])
-
-
-def paged(rows: Sequence[T], page: int, size: int) -> tuple[Sequence[T], int]:
-    """One page of the rows, from 1, and the number of pages. Raises `RequestError` for a page that does not exist."""
-    pages = max(1, -(-len(rows) // size))
-    if not 1 <= page <= pages:
-        raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")
-    return rows[size * (page - 1):size * page], pages
 
 
 def _weights(run: Path) -> dict[str, float]:

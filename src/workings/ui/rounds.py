@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
 from workings.evaluation.comparison.paired import difference_text
+from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.unit import read_scorecard
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, SEAL, SELECTION
 from workings.record.manifest import DRAWN_FROM
@@ -132,7 +133,7 @@ def _evaluated(run: Path) -> bool:
 
 def _round(site: Site, name: str, run: Path, before: Path | None) -> RoundShown:
     folder, overall = site.folder, read_scorecard(run)["overall"]
-    has_interval = isinstance(overall["ci_low"], int | float)
+    low, high = recorded_interval(overall)
     values: dict[str, Any] = {}
     unit = run.parent.parent / SAMPLES / f"for_round_{name}"
     if before is not None:
@@ -143,6 +144,5 @@ def _round(site: Site, name: str, run: Path, before: Path | None) -> RoundShown:
         sample_counts = folder.object(run / MANIFEST).get("facts", {}).get(DRAWN_FROM, {})
         values |= {"samples": folder.name(unit), "learned": sum(sample_counts.values()),
                    **{key: counts[key] for key in ("never", "sometimes", "always")}}
-    return RoundShown(name=name, run=folder.name(run), accuracy=overall["mean"],
-                      low=overall["ci_low"] if has_interval else None,
-                      high=overall["ci_high"] if has_interval else None, **values)
+    return RoundShown(name=name, run=folder.name(run), accuracy=overall["mean"], low=low, high=high,
+                      **values)

@@ -14,7 +14,8 @@ from workings.samples.candidates import SampleOrigin
 from workings.samples.pairs import make_pairs
 from workings.samples.selection import Selection
 from workings.ui.folder import Folder
-from workings.ui.rollouts import COMPLETIONS_A_PAGE, CUT_ALONE, MAX_CHARACTERS_SHOWN, paged
+from workings.ui.requests import paged
+from workings.ui.rollouts import COMPLETIONS_A_PAGE, CUT_ALONE, MAX_CHARACTERS_SHOWN
 from workings.ui.sample_reader import PromptOutline, SampleReader, UnitOutline
 
 Solved = Literal["", "never", "sometimes", "always"]

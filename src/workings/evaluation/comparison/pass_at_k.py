@@ -10,7 +10,7 @@ from typing import Any
 
 from workings.evaluation.comparison.paired import PairedDifference, difference_text, paired_values
 from workings.evaluation.predictions import read_predictions
-from workings.evaluation.scorecard import cluster_names, mean_interval, share_text
+from workings.evaluation.scorecard import cluster_names, interval_json, mean_interval, share_text
 from workings.evaluation.settings import pass_at_k
 from workings.evaluation.statistics.intervals import Interval, wilson_effective
 from workings.evaluation.unit import EvaluationRecord
@@ -28,7 +28,7 @@ class PassRate:
         """A bound that does not exist is left out."""
         record: dict[str, Any] = {"mean": self.mean}
         if isinstance(self.interval, Interval):
-            record |= {"ci_low": self.interval.low, "ci_high": self.interval.high, "method": self.interval.method}
+            record |= interval_json(self.interval)
         return record
 
     def text(self) -> str:

@@ -1,7 +1,7 @@
 """Reopens a sealed run for a replay: its engine, the rows it was trained on, its first weights, its checkpoints."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -14,20 +14,13 @@ from workings.data.rows import RowSet, build_rows
 from workings.data.top_tokens import TeacherTopTokens, TopTokenFiles, TopTokensOfRow
 from workings.engines.base import Engine, LikelihoodEngine, State
 from workings.errors import RecordError, RequestError
-from workings.evidence.replay.distillation_source import DistillationSource
-from workings.evidence.replay.pair_source import PairSource
 from workings.evidence.replay.rollout_source import Change, RecordedRewards, RolloutSource
+from workings.evidence.replay.row_source import RowSource
 from workings.evidence.replay.steps import BatchSource, TraceSource
 from workings.record import jsonl
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
-from workings.record.layout import (
-    PROMPTS,
-    REFERENCE_LOG_PROBS,
-    ROWS,
-    rollout_file,
-    top_tokens_file,
-)
+from workings.record.layout import PROMPTS, REFERENCE_LOG_PROBS, ROWS, rollout_file, top_tokens_file
 from workings.record.reader import RunRecord
 from workings.record.untrusted_files import read_plain
 from workings.record.values import Absent, absent
@@ -40,11 +33,13 @@ from workings.runs.data.row_data import PairData, row_data
 from workings.runs.data.teacher import LogProbFunction, Teacher
 from workings.runs.data.training_data import prompt_data
 from workings.runs.open_model import AS_RECORDED, SealedRun
-from workings.runs.resolve import (
-    ResolvedRun,
+from workings.runs.resolve import ResolvedRun
+from workings.training.distillation_experience import (
+    TopTokensFunction,
+    teacher_top_tokens_by_row,
+    with_top_tokens,
 )
-from workings.training.distillation_experience import TopTokensFunction
-from workings.training.preference_experience import log_probs_by_row
+from workings.training.preference_experience import log_probs_by_row, with_log_probs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,13 +101,11 @@ class ReopenedRun(ResolvedRun):
         source = RolloutSource(sampler=sampler, recorded=self.rollout, exact=exact)
         return source if change is None else replace(source, change=change)
 
-    def _pair_source(self, data: PairData, exact: bool) -> PairSource:
+    def _pair_source(self, data: PairData, exact: bool) -> RowSource[float]:
         """Preference pairs with their reference log probabilities: recorded ones or, for an exact replay, new ones."""
         recorded = from_lines(jsonl.read(self.run.path / REFERENCE_LOG_PROBS)[0])
         # Another seed, for a control, may begin with rows that a short run never reached.
         known = {**dict.fromkeys(data.rows.ids, 0.0), **recorded}
-        if not exact:
-            return PairSource(batches=data.batches, recorded=known)
 
         def compute(state: State, position: Position) -> LogProbs:
             engine = self.engine
@@ -120,13 +113,15 @@ class ReopenedRun(ResolvedRun):
             assert isinstance(engine, LikelihoodEngine)  # the run was trained by one
             return log_probs_by_row(engine, reference, data.batches, position)
 
-        return PairSource(batches=data.batches, recorded=known, compute=compute)
+        return RowSource(batches=data.batches, add=with_log_probs, recorded=known, compute=compute if exact else None)
 
-    def _distillation_source(self, batches: Batches, algorithm: TraceDistill) -> DistillationSource:
+    def _distillation_source(self, batches: Batches, algorithm: TraceDistill) -> BatchSource:
         """Traces with the teacher's top tokens: computed again if the teacher can be opened, else the recorded ones."""
         teacher = None if isinstance(self.teacher, Absent) else self._teacher_top_tokens
-        return DistillationSource(batches=batches, objective=algorithm.objective, recorded=self._recorded_top_tokens,
-                                  compute=teacher)
+        return RowSource(
+            batches=batches, recorded=self._recorded_top_tokens,
+            add=partial(with_top_tokens, objective=algorithm.objective),
+            compute=teacher and (lambda state, position: teacher_top_tokens_by_row(teacher, batches, position)))
 
     @cached_property
     def _recorded_top_tokens(self) -> TeacherTopTokens:

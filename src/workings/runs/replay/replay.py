@@ -24,10 +24,14 @@ from workings.evidence.replay.conditions import (
     platform,
 )
 from workings.evidence.replay.coverage import DEFAULT_TAMPERED_SHARE, share_of
-from workings.evidence.replay.distillation_source import DistillationSource, with_another_top_token
 from workings.evidence.replay.outcomes import RecordedEvaluation, compare_weights
-from workings.evidence.replay.pair_source import PairSource, with_a_pair_swapped, with_another_reference
 from workings.evidence.replay.rollout_source import with_another_advantage, with_another_reward, with_another_teacher
+from workings.evidence.replay.row_source import (
+    RowSource,
+    with_a_pair_swapped,
+    with_another_reference,
+    with_another_top_token,
+)
 from workings.evidence.replay.step_selection import StepRange, StepSelection
 from workings.evidence.replay.steps import BatchSource, InitialState, ReplayPlan, replay_steps, run_controls
 from workings.evidence.replay.tolerance import BITWISE, MEASURED_STEPS, Tolerance, number_format, tolerance_for
@@ -270,13 +274,12 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: _
     elif opened.recipe.uses_rollouts:
         more = {"teacher": ("one log probability of the teacher moved",
                             opened.source(opened.recipe.seed, exact=exact, change=with_another_teacher))}
-    elif isinstance(plan.source, PairSource):
+    elif isinstance(plan.source, RowSource):
         wrong = {"pair": ("one pair of every step swapped", with_a_pair_swapped),
                  "reference": ("one log probability of the reference moved", with_another_reference)}
+        if not opened.recipe.uses_pairs:
+            wrong = {"teacher": ("one log probability of the teacher moved", with_another_top_token)}
         more = {name: (words, replace(plan.source, change=change)) for name, (words, change) in wrong.items()}
-    elif isinstance(plan.source, DistillationSource):
-        more = {"teacher": ("one log probability of the teacher moved",
-                            replace(plan.source, change=with_another_top_token))}
     say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
                    *(words for words, _ in more.values())]))
     other_seed = opened.recipe.seed + 1

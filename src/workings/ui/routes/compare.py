@@ -20,6 +20,7 @@ from workings.reports.html import numbers_of, verdict_text, write_report
 from workings.reports.wrong_steps import CAPTION, first_wrong_steps_figure
 from workings.ui.answers import ITEMS_A_PAGE, STEP_FILTERS, AnswerPair, Change, pair, step_filter
 from workings.ui.differences import Difference, differences
+from workings.ui.requests import paged
 from workings.ui.series import Curves
 from workings.ui.site import Site
 from workings.ui.tabs.curves import run_curves
@@ -98,12 +99,8 @@ def pairs_page(site: Site, names: list[str], show: Change, page: int, wrong_step
         has_step = [step_filter(site.folder, record.path, wrong_step) for record in find_pair(*runs)]
         rows = [pair for pair in rows if any(has(row) for has, row in zip(has_step, pair, strict=True))]
     # A pair is two completions side by side, so a page holds fewer of them.
-    size = ITEMS_A_PAGE // 5
-    pages = max(1, -(-len(rows) // size))
-    if not 1 <= page <= pages:
-        raise RequestError(f"page {page}", f"a page from 1 to {pages}", "")
-    return Pairs(show=show, found=len(rows), page=page, pages=pages,
-                 rows=[pair(x, y, show) for x, y in rows[size * (page - 1):size * page]])
+    shown, pages = paged(rows, page, ITEMS_A_PAGE // 5)
+    return Pairs(show=show, found=len(rows), page=page, pages=pages, rows=[pair(x, y, show) for x, y in shown])
 
 
 def router(site: Site) -> APIRouter:

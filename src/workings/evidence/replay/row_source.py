@@ -1,46 +1,47 @@
-"""Batches of recorded preference pairs with their reference log probabilities, and wrong ones for the controls.
+"""Batches of recorded rows with the signals of their objective, and wrong ones for the controls.
 
 Shape suffixes: A accumulation, B rows, S positions.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from workings.data.batches import Batches, Position
-from workings.data.reference_log_probs import LogProbs
 from workings.engines.base import State
 from workings.evidence.replay.steps import StepInputs
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import REFERENCE
-from workings.training.preference_experience import with_log_probs
 
-BatchChange = Callable[[Batch], Batch]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairSource:
-    """Batches of pairs, which follow from the data position and the reference log probabilities."""
+class RowSource(Generic[T]):
+    """Batches of pairs or of traces with a teacher: they follow from the data position and the signals of each row."""
 
     batches: Batches
-    recorded: LogProbs
-    """Recorded log probabilities of the reference."""
-    compute: Callable[[State, Position], LogProbs] | None = None
+    add: Callable[[Batch, Sequence[Sequence[str]], Mapping[str, T]], Batch]
+    """Adds the signals of its rows to a batch, given the row ids of its sequences."""
+    recorded: Mapping[str, T]
+    """Recorded signals by row id: log probabilities of the reference, or top tokens of the teacher."""
+    compute: Callable[[State, Position], Mapping[str, T]] | None = None
     """Computes those of the rows of a batch again; None: the recorded ones are used."""
-    change: BatchChange = lambda batch: batch
+    change: Callable[[Batch], Batch] = lambda batch: batch
     """For controls: makes the batch that is used in place of the right one."""
 
     def take(self, state: State, position: Position, step: int) -> StepInputs:
-        """The batch of a step. Raises `RecordError` for a row without a recorded log probability."""
+        """The batch of a step. Raises `RecordError` for a row without a recorded signal."""
         del step
         batch, after = self.batches.at(position)
-        log_probs: Mapping[str, float] = self.recorded
+        signals = self.recorded
         # In a later epoch rows have other neighbours than when these were computed, which may change last bits.
         if self.compute is not None and position.epoch == 0:
-            log_probs = {**log_probs, **self.compute(state, position)}
-        with_reference = with_log_probs(batch, self.batches.row_ids(position), log_probs)
-        return StepInputs(batch=self.change(with_reference), after=after, digest=self.batches.digest(batch))
+            signals = {**signals, **self.compute(state, position)}
+        with_signals = self.add(batch, self.batches.row_ids(position), signals)
+        return StepInputs(batch=self.change(with_signals), after=after, digest=self.batches.digest(batch))
 
 
 def with_a_pair_swapped(batch: Batch) -> Batch:
@@ -61,3 +62,11 @@ def with_another_reference(batch: Batch) -> Batch:
     signal_ABS = batch.signals[REFERENCE].copy()
     signal_ABS[0, 0, batch.loss_mask[0, 0].argmax()] += 0.5
     return replace(batch, signals={REFERENCE: signal_ABS})
+
+
+def with_another_top_token(batch: Batch) -> Batch:
+    """The batch with half the probability of the teacher's most likely token at the first supervised position."""
+    name = next(name for name in sorted(batch.signals) if name.startswith("teacher_log_prob_"))
+    signal = batch.signals[name].copy()
+    signal.reshape(-1)[batch.loss_mask.reshape(-1).argmax()] -= 0.7
+    return replace(batch, signals={**batch.signals, name: signal})
