@@ -62,13 +62,7 @@ def measure(name: str) -> dict[str, Any]:
     import numpy as np
 
     from workings.config.model import ShapeConfig
-    from workings.config.training import (
-        AdafactorConfig,
-        AdamWConfig,
-        MemoryConfig,
-        MeshConfig,
-        PrecisionConfig,
-    )
+    from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
     from workings.engines.base import EngineRequest
     from workings.engines.registry import find_engine
     from workings.models.batch import Batch

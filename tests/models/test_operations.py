@@ -5,13 +5,7 @@ from dataclasses import replace
 import pytest
 
 from proof.chip.speed import projection_operations, step_operations
-from workings.models.operations import (
-    attention_operations,
-    outer_weights_met,
-    pairs,
-    weights_met,
-    weights_read,
-)
+from workings.models.operations import attention_operations, outer_weights_met, pairs, weights_met, weights_read
 from workings.models.shapes import published_shape
 from workings.models.weights import parameter_count
 

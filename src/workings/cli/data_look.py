@@ -159,8 +159,7 @@ def preview_command(
 
     loaded, entries, tokenizer, template = _open_recipe(recipe, overrides or [])
     resolved = loaded.recipe
-    built: Any = (build_pair_rows if resolved.uses_pairs else build_rows)(entries, tokenizer, template,
-                                                                                 resolved.data)
+    built: Any = (build_pair_rows if resolved.uses_pairs else build_rows)(entries, tokenizer, template, resolved.data)
     rows = built.rows if resolved.uses_pairs else built
     batches = Batches(built, seed=resolved.seed, rows_per_micro_batch=resolved.batch.micro_batch,
                       accumulation=resolved.batch.accumulation, data_config=resolved.data)

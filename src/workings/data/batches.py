@@ -42,8 +42,7 @@ class Position:
             RecordError: when it is not a position.
         """
         # The exact type, because JSON's `true` is an int to `isinstance`.
-        if set(record) != {"epoch", "batch"} or not all(type(value) is int and value >= 0
-                                                        for value in record.values()):
+        if set(record) != {"epoch", "batch"} or not all(type(value) is int and value >= 0 for value in record.values()):
             raise RecordError(f"data position {dict(record)!r}: epoch and batch, whole numbers, were expected")
         return cls(record["epoch"], record["batch"])
 

@@ -86,8 +86,7 @@ class FromJson(Protocol[Line]):
         """The trace or pair."""
 
 
-def iterate_lines(path: Path, from_json: FromJson[Line],
-                  bad_line: Callable[[str], RequestError]) -> Iterator[Line]:
+def iterate_lines(path: Path, from_json: FromJson[Line], bad_line: Callable[[str], RequestError]) -> Iterator[Line]:
     """The lines of a file, one after the other, in constant memory but for the set of ids.
 
     Args:

@@ -67,8 +67,7 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
     return CachedEvaluation(record=EvaluationRecord(unit), note=note)
 
 
-def _key(session: "ModelSession", items: Sequence[Item], settings: EvaluationSettings,
-         model: Mapping[str, Any]) -> str:
+def _key(session: "ModelSession", items: Sequence[Item], settings: EvaluationSettings, model: Mapping[str, Any]) -> str:
     """The first digits of the digest over all that decides the answers and how they are judged."""
     device = session.engine.describe()
     scorer, version = scorer_version(settings.scorer)

@@ -103,8 +103,7 @@ class Batch:
     def of(cls, arrays: Mapping[str, np.ndarray], divided_by: float = 0.0) -> "Batch":
         """The batch with these `arrays`; arrays with other names than `ROWS` are signals."""
         rows: dict[str, Any] = {name: arrays[name] for name in ROWS}
-        return cls(**rows, divided_by=divided_by, signals={
-            name: x for name, x in arrays.items() if name not in ROWS})
+        return cls(**rows, divided_by=divided_by, signals={name: x for name, x in arrays.items() if name not in ROWS})
 
     @classmethod
     def blank(cls, shape: tuple[int, int, int]) -> "Batch":

@@ -177,8 +177,7 @@ class ChatTemplate:
             # Templates that trim the last answer trim the earlier ones as well, and then that is what is shown.
             if text != text.strip():
                 return self._learned_earlier(turns, text.strip(), turn)
-            raise RequestError(f"turn {turn} of the assistant: {error.given}", error.expected,
-                               error.try_next) from None
+            raise RequestError(f"turn {turn} of the assistant: {error.given}", error.expected, error.try_next) from None
 
     def _rewritten(self, turn: int, at_first: str, later: str) -> RequestError:
         """Error for a turn (the assistant's first is 1) that is rendered differently later in the conversation."""

@@ -11,14 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workings.config.recipe import Recipe
-from workings.engines.base import (
-    Inspection,
-    Inspections,
-    MeshShape,
-    NotInspected,
-    PlanningEngine,
-    ProgramName,
-)
+from workings.engines.base import Inspection, Inspections, MeshShape, NotInspected, PlanningEngine, ProgramName
 from workings.engines.hardware_probe import cpu_memory
 from workings.engines.registry import find_engine, find_planning_engine, planning_engines
 from workings.errors import RequestError

@@ -4,14 +4,7 @@ from dataclasses import dataclass, replace
 
 from workings.config.algorithms import RolloutAlgorithm
 from workings.config.recipe import Recipe
-from workings.engines.base import (
-    EngineRequest,
-    GenerationShape,
-    MeshShape,
-    ProgramName,
-    ProgramShape,
-    ProgramShapes,
-)
+from workings.engines.base import EngineRequest, GenerationShape, MeshShape, ProgramName, ProgramShape, ProgramShapes
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape

@@ -125,8 +125,7 @@ def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: MeshShape
         TEACHER: with_resident(_without_moments(teacher_inspection), student_parts)}
 
 
-def estimated_teacher(teacher: EngineRequest, size: BatchShape, mesh: MeshShape,
-                     platform: str) -> Inspection:
+def estimated_teacher(teacher: EngineRequest, size: BatchShape, mesh: MeshShape, platform: str) -> Inspection:
     """The teacher's ``log_probs`` by formula, as if it were trained (see `with_teacher`)."""
     parts = forward_program_parts(teacher, "log_probs", size, *mesh, platform)
     return Inspection(peak_bytes=sum(parts.values()), source="estimated", breakdown=parts, versions=FORMULA_VERSIONS)

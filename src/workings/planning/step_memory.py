@@ -40,8 +40,7 @@ def largest_phase_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, 
     return max(phases, key=lambda parts: sum(parts.values()))
 
 
-def step_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, tp: int,
-                   platform: str) -> dict[str, int]:
+def step_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, tp: int, platform: str) -> dict[str, int]:
     """Bytes per device of a whole step by part: the exact ones, and those of the phase that needs the most."""
     return exact_parts(request, batch, fsdp, tp) | largest_phase_parts(request, batch, fsdp, tp, platform)
 

@@ -196,8 +196,7 @@ def _behaviour(heads: list[str], row: Row, comparison: dict[str, Any],
             yield from _row(cell, [pointer_to("rules", rule) for rule in rules], source, column.summary)
 
 
-def _facts(heads: list[str], row: Row, comparison: dict[str, Any],
-           columns: Sequence[Column]) -> Iterator[Claim | None]:
+def _facts(heads: list[str], row: Row, comparison: dict[str, Any], columns: Sequence[Column]) -> Iterator[Claim | None]:
     words = html.unescape(row[0][1])
     for cell, column in zip(row[1:], columns, strict=False):
         for facts, file, value in ((_FACTS, MANIFEST, column.manifest), (_MEMORY, MEASURED, column.memory)):

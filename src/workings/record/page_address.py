@@ -20,8 +20,7 @@ from workings.record.phase import process_start
 def open_page(root: Path, address: str) -> Iterator[None]:
     """Context manager that registers a page over the folder ``root`` at ``address``."""
     path = cache_directory() / "pages" / f"{os.getpid()}.json"
-    facts = {"root": str(root.resolve()), "address": address, "pid": os.getpid(),
-             "process": process_start(os.getpid())}
+    facts = {"root": str(root.resolve()), "address": address, "pid": os.getpid(), "process": process_start(os.getpid())}
     # A disk that cannot take the file keeps no page from opening.
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

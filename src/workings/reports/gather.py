@@ -159,5 +159,4 @@ def _answer(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flat(config: dict[str, Any]) -> dict[str, str]:
-    return {key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            for key, value in leaves(config)}
+    return {key: ", ".join(map(str, value)) if isinstance(value, list) else str(value) for key, value in leaves(config)}

@@ -78,8 +78,7 @@ def refusal(prepared: TrainSetup) -> DoesNotFit:
         lines.append("the compiler itself refuses this program, so that --force cannot run it")
     else:
         lines.append("--force runs it anyway")
-    return DoesNotFit("\n".join(lines), {"status": "does not fit", "steps": 0, **plan.to_json(),
-                                         "reasons": lines})
+    return DoesNotFit("\n".join(lines), {"status": "does not fit", "steps": 0, **plan.to_json(), "reasons": lines})
 
 
 def _proposal(nearest: Nearest) -> str:

@@ -20,22 +20,12 @@ from workings.models.shape import ModelShape
 from workings.models.tokenizer import Tokenizer
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
-from workings.record.layout import (
-    MANIFEST,
-    MODEL_SHAPE,
-    TOKENIZER,
-)
+from workings.record.layout import MANIFEST, MODEL_SHAPE, TOKENIZER
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
 from workings.runs.data.teacher import recorded_name
 from workings.runs.recorded_paths import recorded_base, recorded_bases, recorded_weights
-from workings.runs.resolve import (
-    RANDOM,
-    Weights,
-    differing_weights,
-    locate_weights,
-    weight_digests,
-)
+from workings.runs.resolve import RANDOM, Weights, differing_weights, locate_weights, weight_digests
 
 AS_RECORDED = "as recorded"
 """Stands for the device of the run's recipe."""
@@ -275,8 +265,7 @@ def _weights_below_adapters(sealed: SealedRun) -> Path | None:
     run, recipe = sealed.run, sealed.loaded.recipe
     if recipe.method.trains_all_weights or not isinstance(recipe.model, FromPretrained):
         return None
-    directory = sealed.find_weights(recipe.model,
-                                    f"type it in the folder that {recipe.model.id} is relative to")
+    directory = sealed.find_weights(recipe.model, f"type it in the folder that {recipe.model.id} is relative to")
     recorded = run.manifest.weight_digests
     differing = differing_weights(directory, {} if isinstance(recorded, Absent) else recorded)
     if differing:

@@ -167,8 +167,7 @@ def fetch_tensors(weights: Weights) -> None:
 def weight_digests(directory: Path) -> dict[str, str]:
     """SHA-256 of every file of weights in a directory, by name."""
     # Sorted, because a file system lists names in any order: equal weights give equal manifests.
-    return {file.name: file_digest(file) for file in sorted(directory.glob("*.safetensors"))
-            if file.is_file()}
+    return {file.name: file_digest(file) for file in sorted(directory.glob("*.safetensors")) if file.is_file()}
 
 
 def differing_weights(directory: Path, recorded: Mapping[str, str]) -> list[str]:

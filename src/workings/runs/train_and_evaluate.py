@@ -129,8 +129,7 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
         if resume and group.count == 1 and evaluation_is_missing(out):
             return _evaluated(trained_before(loaded, out, smoke))
         # Passed on at once: a variable here would keep the trained model beside the untrained one.
-        return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force,
-                                   callbacks=callbacks))
+        return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force, callbacks=callbacks))
 
 
 def _evaluated(training: TrainResult) -> TrainAndEvaluateResult:

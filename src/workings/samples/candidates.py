@@ -37,8 +37,7 @@ class SampleOrigin:
         name = model.get("run") or model.get("id") or "a model that was not described"
         # Weights without a run have no root; the digest is then one over the digests of their files.
         digest = root if isinstance(root, str) else json_digest(model.get("weights", dict(model)))
-        return cls(form=str(config["form"]), source=f"samples of {name} {digest[:16]}",
-                   drawn_from=digest)
+        return cls(form=str(config["form"]), source=f"samples of {name} {digest[:16]}", drawn_from=digest)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -49,6 +49,5 @@ def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request
     request.selection.check(items, request.settings.form)
     work = generation_job(session, items, settings=request.settings, made_from=made_from, facts=facts)
     # `finish` runs over complete predictions and before the seal, which lists its files.
-    score_and_seal(work, out, kind=SAMPLED,
-                   finish=lambda folder: write_files(folder, request.selection, request.pairs))
+    score_and_seal(work, out, kind=SAMPLED, finish=lambda folder: write_files(folder, request.selection, request.pairs))
     return SampleUnit.open(out)

@@ -146,8 +146,7 @@ class RewardSettings:
         if reward.scorer == "steps":
             return str(self.steps_version)
         if not isinstance(reward, FileReward):
-            return SHIPPED_VERSIONS.get(reward.scorer) or get_scorer(
-                reward.scorer, self.extraction_version).version
+            return SHIPPED_VERSIONS.get(reward.scorer) or get_scorer(reward.scorer, self.extraction_version).version
         path = self.path(reward)
         if not path.is_file():
             raise RequestError(f"rewards: {reward.scorer}", f"a file {path}",

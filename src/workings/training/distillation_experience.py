@@ -9,13 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from workings.data.batches import Batches, Position
-from workings.data.top_tokens import (
-    StoredTopTokens,
-    TeacherTopTokens,
-    TopTokensOfRow,
-    row_positions,
-    top_tokens_by_row,
-)
+from workings.data.top_tokens import StoredTopTokens, TeacherTopTokens, TopTokensOfRow, row_positions, top_tokens_by_row
 from workings.engines.base import State
 from workings.errors import RecordError, TrainingFailed
 from workings.models.batch import Batch

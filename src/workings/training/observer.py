@@ -66,8 +66,7 @@ class HeldOutObserver:
         # Sums and not means: batches have different numbers of supervised tokens.
         sums = [self.engine.evaluate(state, batch) for batch in self.batches]
         tokens = sum(part.supervised_tokens for part in sums)
-        return {"evaluation_loss": sum(part.loss_sum for part in sums) / tokens,
-                "evaluation_supervised_tokens": tokens}
+        return {"evaluation_loss": sum(part.loss_sum for part in sums) / tokens, "evaluation_supervised_tokens": tokens}
 
     def _log_samples(self, state: State, step: int) -> None:
         if not self.questions:

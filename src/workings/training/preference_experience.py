@@ -107,5 +107,4 @@ class PreferenceExperience(TraceExperience):
         # Signals are added here and not on the background thread: the first batch is prefetched before `prepare` has
         # the log probabilities. The digest is of the rows alone.
         prepared = super().next_batch(state, position, step)
-        return replace(prepared, batch=with_log_probs(prepared.batch, self._batches.row_ids(position),
-                                                      self._log_probs))
+        return replace(prepared, batch=with_log_probs(prepared.batch, self._batches.row_ids(position), self._log_probs))

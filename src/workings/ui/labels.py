@@ -79,6 +79,5 @@ def tags_of(text: str) -> list[str]:
     """Tags as a person types them, parted by blanks or commas. Raises `RequestError`."""
     tags = list(dict.fromkeys(text.replace(",", " ").split()))
     if len(tags) > MAX_TAGS or not all(map(_TAG.fullmatch, tags)):
-        raise RequestError(f"tags {text[:80]!r}", f"at most {MAX_TAGS} words of at most 40 characters",
-                           "baseline good")
+        raise RequestError(f"tags {text[:80]!r}", f"at most {MAX_TAGS} words of at most 40 characters", "baseline good")
     return tags

@@ -144,5 +144,4 @@ def _round(site: Site, name: str, run: Path, before: Path | None) -> RoundShown:
         sample_counts = folder.object(run / MANIFEST).get("facts", {}).get(DRAWN_FROM, {})
         values |= {"samples": folder.name(unit), "learned": sum(sample_counts.values()),
                    **{key: counts[key] for key in ("never", "sometimes", "always")}}
-    return RoundShown(name=name, run=folder.name(run), accuracy=overall["mean"], low=low, high=high,
-                      **values)
+    return RoundShown(name=name, run=folder.name(run), accuracy=overall["mean"], low=low, high=high, **values)

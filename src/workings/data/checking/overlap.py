@@ -178,8 +178,7 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
     # Every passage of every question in one dict: each passage of an entry is then one look-up, not one a question.
     passages = {tuple(text[at:at + ngram]): question.id
                 for question, text in spelled for at in range(len(text) - ngram + 1)}
-    within = _Within([(question.id, _with_ends(question.prompt)[0]) for question, text in spelled
-                      if len(text) < ngram])
+    within = _Within([(question.id, _with_ends(question.prompt)[0]) for question, text in spelled if len(text) < ngram])
     for number, entry in entries:
         asked = [entry.prompt, *earlier_texts(entry, "user")]
         spelled_here = [words(prompt) for prompt in asked]

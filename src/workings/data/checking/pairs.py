@@ -5,14 +5,7 @@ from pathlib import Path
 
 from workings.data.checking.findings import ENTIRE_FILE, CheckReport, DataFinding, excerpt, shown
 from workings.data.checking.overlap import NGRAM, Question, find_leaks, question_key, words
-from workings.data.checking.reading import (
-    TURN_MARKS,
-    Numbered,
-    RowProblems,
-    missing_labels,
-    report_of,
-    row_findings,
-)
+from workings.data.checking.reading import TURN_MARKS, Numbered, RowProblems, missing_labels, report_of, row_findings
 from workings.data.importing.sources import open_file
 from workings.data.preferences import PreferencePair
 from workings.record.number_text import percent

@@ -12,14 +12,7 @@ from workings.answers.same_answer import same_answer
 from workings.data.checking.answer_follows import ends_elsewhere, mentions
 from workings.data.checking.findings import CheckReport, DataFinding, excerpt, shown
 from workings.data.checking.overlap import NGRAM, Question, find_leaks, near_duplicates, question_words, words
-from workings.data.checking.reading import (
-    TURN_MARKS,
-    Numbered,
-    RowProblems,
-    missing_labels,
-    report_of,
-    row_findings,
-)
+from workings.data.checking.reading import TURN_MARKS, Numbered, RowProblems, missing_labels, report_of, row_findings
 from workings.data.equations.check import wrong_equations
 from workings.data.traces import Trace
 from workings.record.manifest import DRAWN_FROM

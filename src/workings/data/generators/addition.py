@@ -80,8 +80,7 @@ def worked_steps(a: int, b: int) -> tuple[str, str]:
     ones = a % 10 + b % 10
     carry = ones // 10
     tens = a // 10 + b // 10 + carry
-    return (f"{a % 10}+{b % 10}={ones}, write {ones % 10} carry {carry}",
-            f"{a // 10}+{b // 10}+{carry}={tens}")
+    return (f"{a % 10}+{b % 10}={ones}, write {ones % 10} carry {carry}", f"{a // 10}+{b // 10}+{carry}={tens}")
 
 
 def carries(a: int, b: int) -> tuple[int, int]:

@@ -3,14 +3,7 @@
 from collections.abc import Sequence
 
 from workings.data.equations.check import wrong_equations
-from workings.data.generators import (
-    arithmetic,
-    comparison,
-    geometry,
-    number_patterns,
-    unit_conversion,
-    word_problems,
-)
+from workings.data.generators import arithmetic, comparison, geometry, number_patterns, unit_conversion, word_problems
 from workings.data.generators.base import Draw, ItemRecord, Kind, Problem, rank
 from workings.data.traces import Trace
 from workings.errors import RequestError

@@ -13,8 +13,7 @@ def equal_steps(draw: Draw) -> Problem:
     """3, 7, 11, 15: what comes next?"""
     start, step = draw.integer(0, 60), draw.choice([step for step in range(-9, 16) if step])
     numbers = [start + step * index for index in range(5)]
-    shown = [f"{b}-{a}={step}" if a >= 0 else f"{b}-({a})={step}"
-             for a, b in itertools.pairwise(numbers[:4])]
+    shown = [f"{b}-{a}={step}" if a >= 0 else f"{b}-({a})={step}" for a, b in itertools.pairwise(numbers[:4])]
     last, answer = numbers[3], numbers[4]
     sign = "+" if step > 0 else "-"
     return Problem(

@@ -258,8 +258,7 @@ class _Importer:
             self.looks_like = looks_like(self._keys.renamed(strange), self._request.format)
         reason = bad.reason[:_REASON_LENGTH]
         self.reasons[reason if reason in self.reasons or len(self.reasons) < _MAX_REASONS else "other reasons"] += 1
-        line = {"file": self._source.name, "line": bad.number, "reason": bad.reason, "bytes": bad.size,
-                "raw": bad.raw}
+        line = {"file": self._source.name, "line": bad.number, "reason": bad.reason, "bytes": bad.size, "raw": bad.raw}
         rejects.write(json.dumps(line).encode() + b"\n")  # ASCII: half a surrogate pair survives as an escape
 
     def _converted(self, parts: TraceParts | PairParts, metadata: dict[str, Any], number: int

@@ -54,8 +54,7 @@ class PassAtK:
 
     def row(self) -> tuple[str, ...]:
         """Line in a table: k, A, B and their difference."""
-        return (str(self.k), self.a.text(), self.b.text(),
-                difference_text(self.difference, self.difference.p_value))
+        return (str(self.k), self.a.text(), self.b.text(), difference_text(self.difference, self.difference.p_value))
 
 
 def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[str, str]]) -> list[PassAtK]:

@@ -126,8 +126,7 @@ def _shown(equivalence: Equivalence | str | None) -> bool:
     return isinstance(equivalence, Equivalence) and equivalence.shown
 
 
-def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: float | None = None
-                  ) -> SeedsComparison:
+def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: float | None = None) -> SeedsComparison:
     """Compare several runs a side, pair by pair over items.
 
     An item's value is its mean score over a side's seeds, so that the items stay the units; runs of one side that

@@ -10,14 +10,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from workings.evaluation.statistics.intervals import (
-    CONFIDENCE,
-    Interval,
-    MeanResult,
-    t_result,
-    two_sided_p,
-    z_value,
-)
+from workings.evaluation.statistics.intervals import CONFIDENCE, Interval, MeanResult, t_result, two_sided_p, z_value
 
 POWER = 0.8
 """Share of experiments in which a difference of the minimum detectable size is found."""

@@ -49,8 +49,7 @@ def t_equivalence(differences: Sequence[float], margin: float, clusters: Sequenc
     """
     def mean(shift: float) -> MeanResult:
         shifted = [value + shift for value in differences]
-        return (clustered_t_mean(shifted, clusters, TOST_CONFIDENCE) if clusters else
-                t_mean(shifted, TOST_CONFIDENCE))
+        return (clustered_t_mean(shifted, clusters, TOST_CONFIDENCE) if clusters else t_mean(shifted, TOST_CONFIDENCE))
     return _of_means(mean, margin)
 
 

@@ -66,8 +66,7 @@ def open_envelope(data: bytes) -> OpenedEnvelope:
     statement = canonical.loads(payload)
     if not isinstance(statement, dict):
         raise RecordError("an envelope whose payload is not a JSON object")
-    return OpenedEnvelope(statement=statement, raw=value,
-                  key_ids=tuple(str(entry["keyid"]) for entry in signatures))
+    return OpenedEnvelope(statement=statement, raw=value, key_ids=tuple(str(entry["keyid"]) for entry in signatures))
 
 
 def signed_by(opened: OpenedEnvelope, key: "SSlibKey") -> bool:

@@ -105,8 +105,7 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
         raise RequestError(str(path), "a run directory, a folder of runs, or a packed .zip",
                            "the folder that `workings train` named when it ended")
     try:
-        record = load(open_tree(Path(path)), expect_root, progress, trusted, replay, authorities, report,
-                      rounds)
+        record = load(open_tree(Path(path)), expect_root, progress, trusted, replay, authorities, report, rounds)
     # Every requested check is listed all the same: an answer that left them out would look complete.
     except RecordError as error:
         not_made = [Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED,

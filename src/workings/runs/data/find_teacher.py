@@ -24,8 +24,7 @@ from workings.runs.recorded_paths import recorded_weights
 from workings.runs.resolve import RANDOM, Weights, local_folder, locate_weights, shape_by_hub_id
 
 
-def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape,
-                 bases: Sequence[Path] = ()) -> Teacher:
+def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape, bases: Sequence[Path] = ()) -> Teacher:
     """Finds the teacher of a recipe. No device is opened, and no tensor of the Hub is downloaded.
 
     Args:

@@ -15,14 +15,7 @@ import numpy as np
 from workings.config.algorithms import TeacherAlgorithm
 from workings.config.method import FULL, FullConfig, LoraConfig, QloraConfig
 from workings.config.training import MeshConfig
-from workings.engines.base import (
-    AdapterReadingEngine,
-    Engine,
-    EngineRequest,
-    LikelihoodEngine,
-    State,
-    TeachingEngine,
-)
+from workings.engines.base import AdapterReadingEngine, Engine, EngineRequest, LikelihoodEngine, State, TeachingEngine
 from workings.engines.registry import find_engine
 from workings.errors import RecordError, RequestError
 from workings.models.batch import Batch

@@ -108,8 +108,7 @@ def quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, full
     write_report(out / "report.html", list(paths.values()), comparison)
     # The result is returned only if all of its records verify.
     verify_all(list(paths.values()))
-    return QuickstartResult(out=out, runs=runs, comparison=comparison, more=more,
-                            seconds=time.perf_counter() - started)
+    return QuickstartResult(out=out, runs=runs, comparison=comparison, more=more, seconds=time.perf_counter() - started)
 
 
 def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts: int = 0,

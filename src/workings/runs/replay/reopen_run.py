@@ -34,11 +34,7 @@ from workings.runs.data.teacher import LogProbFunction, Teacher
 from workings.runs.data.training_data import prompt_data
 from workings.runs.open_model import AS_RECORDED, SealedRun
 from workings.runs.resolve import ResolvedRun
-from workings.training.distillation_experience import (
-    TopTokensFunction,
-    teacher_top_tokens_by_row,
-    with_top_tokens,
-)
+from workings.training.distillation_experience import TopTokensFunction, teacher_top_tokens_by_row, with_top_tokens
 from workings.training.preference_experience import log_probs_by_row, with_log_probs
 
 

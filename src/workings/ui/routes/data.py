@@ -44,8 +44,7 @@ def _asked(words: tuple[str, ...], cwd: Path, stamp: Stamp) -> dict[str, Any]:
 
 def _stamp(paths: Iterable[Path]) -> Stamp:
     """Stamp of these files, and of the files in folders among them, as they are now."""
-    files = (file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])
-             if file.is_file())
+    files = (file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path]) if file.is_file())
     return tuple((str(file), (state := file.stat()).st_mtime_ns, state.st_size) for file in files)
 
 

@@ -297,8 +297,7 @@ class _Scoring:
             process.__exit__(None, None, None)
 
 
-def _scored_again(unit: Unit, process: "ScoringProcess",
-                  scoring: _Scoring) -> tuple[list[str], int, list[str], str]:
+def _scored_again(unit: Unit, process: "ScoringProcess", scoring: _Scoring) -> tuple[list[str], int, list[str], str]:
     """Problems, number of scored completions, completions with a limit that was not met, and why scoring stopped."""
     by_id = {item.id: item for item in _items(unit)}
     rows, problems = [], []

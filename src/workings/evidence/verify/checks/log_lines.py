@@ -14,14 +14,7 @@ from workings.errors import RecordError
 from workings.evaluation.comparison.preference_change import preference_change
 from workings.evidence.verify.record import Unit
 from workings.models.unproven import unproven_sentence
-from workings.record.layout import (
-    DOCTOR,
-    ENVIRONMENT,
-    EVALUATION_CONFIG,
-    LOG,
-    OVERRIDES,
-    PREDICTIONS,
-)
+from workings.record.layout import DOCTOR, ENVIRONMENT, EVALUATION_CONFIG, LOG, OVERRIDES, PREDICTIONS
 from workings.record.manifest import LEFT_ASIDE
 from workings.record.pace import WINDOW, Pace, has_log_line, pace
 from workings.record.redact import REDACTED

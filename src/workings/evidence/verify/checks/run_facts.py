@@ -9,13 +9,7 @@ from workings.evidence.verify.checks.log_lines import final_answers
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from, only_if_written_by_train, same_json
 from workings.evidence.verify.result import CheckFinding
-from workings.record.layout import (
-    DEVICE_CHECKS,
-    EVALUATION_CONFIG,
-    MANIFEST,
-    METRICS,
-    PREDICTIONS,
-)
+from workings.record.layout import DEVICE_CHECKS, EVALUATION_CONFIG, MANIFEST, METRICS, PREDICTIONS
 from workings.record.metrics import RIGHT, WRONG
 
 HELD_OUT, PREFERENCES, PROCESSES = "held_out", "preferences", "processes"

@@ -6,13 +6,7 @@ from typing import Any
 from workings.errors import RecordError
 from workings.evidence.attest import envelope, keys, timestamp
 from workings.evidence.attest.envelope import ENVELOPE_NAME, PUBLIC_NAME, OpenedEnvelope
-from workings.evidence.attest.statement import (
-    BUILD_TYPE,
-    PREDICATE_TYPE,
-    STATEMENT_TYPE,
-    provenance,
-    subject_name,
-)
+from workings.evidence.attest.statement import BUILD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE, provenance, subject_name
 from workings.evidence.attest.timestamp import MAX_RESPONSE_BYTES, STAMP_NAME
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.record import Unit
@@ -38,8 +32,7 @@ def files(run: Unit) -> Iterator[CheckFinding]:
         return
     problems = []
     for name, entry in sorted(names.items()):
-        if entry.kind != "file" or not any(form.fullmatch(name) for form in (
-                ENVELOPE_NAME, PUBLIC_NAME, STAMP_NAME)):
+        if entry.kind != "file" or not any(form.fullmatch(name) for form in (ENVELOPE_NAME, PUBLIC_NAME, STAMP_NAME)):
             problems.append(f"{ATTEST}/{shown(name)}: neither an envelope nor a public key nor a time stamp")
         elif PUBLIC_NAME.fullmatch(name) and keys.is_available():
             problems += _key_problems(run, name)

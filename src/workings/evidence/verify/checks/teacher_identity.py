@@ -43,8 +43,7 @@ def _fact_problems(facts: Any, algorithm: dict[str, Any]) -> list[str]:
         return [f"{TEACHER} names no weights that its adapters stand beside"]
     digests = [*facts["weights"].values(), *base.get("weights", {}).values(),
                *([facts["root"]] if "root" in facts else []), facts.get("tokenizer")]
-    problems = [] if all(map(is_digest, digests)) else [
-        f"{TEACHER}: a digest of it is none"]
+    problems = [] if all(map(is_digest, digests)) else [f"{TEACHER}: a digest of it is none"]
     if not isinstance(facts.get("run" if "root" in facts else "id"), str):
         problems.append(f"{TEACHER} says neither which run nor which weights")
     if facts.get("precision") != algorithm.get("teacher_precision"):

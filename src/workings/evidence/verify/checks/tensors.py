@@ -23,14 +23,7 @@ from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.weights import (
-    PEFT_PREFIX,
-    is_frozen,
-    layer_shapes,
-    parameter_count,
-    projections,
-    tensor_shapes,
-)
+from workings.models.weights import PEFT_PREFIX, is_frozen, layer_shapes, parameter_count, projections, tensor_shapes
 from workings.record.canonical import loads
 from workings.record.layout import CHECKPOINTS, MODEL_SHAPE
 from workings.record.untrusted_files import parsed_bytes

@@ -46,8 +46,7 @@ def bound_problems(line: Mapping[str, Any]) -> list[str]:
     return problems
 
 
-def objective_problems(inputs: RolloutInputs, rollout: "Rollout", batch: "Batch",
-                       line: Mapping[str, Any]) -> list[str]:
+def objective_problems(inputs: RolloutInputs, rollout: "Rollout", batch: "Batch", line: Mapping[str, Any]) -> list[str]:
     """Numbers of the objective that the log has otherwise than the recorded log probabilities give them.
 
     Args:
