@@ -23,7 +23,7 @@ from tools.generated import ROOT
 from workings.config.load import shipped_recipes
 from workings.planning.inspection_cache import TIMINGS_FILE, cache_directory
 from workings.planning.shipped import FILE, shipped_plans
-from workings.record.progress import SilentListener, report_progress_to
+from workings.record.progress import ProgressListener, report_progress_to
 from workings.runs.plan import plan
 
 MACHINES = {"-v5e8": "v5e-8", "-t4": "t4", "-t4x2": "t4x2", "-rtx5090": "rtx5090", "-rtx5090-packed": "rtx5090"}
@@ -35,7 +35,7 @@ class NotCurrent(Exception):
     """A plan needs an answer that the file does not hold."""
 
 
-class Refuses(SilentListener):
+class Refuses(ProgressListener):
     """Hears that something would be compiled, and ends it before it begins."""
 
     def begins(self, what: str, usual_seconds: float | None) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tests.fork_server import ForkedChild
 from workings.data.generators import addition
-from workings.data.preferences import PreferencePair, pairs_bytes
+from workings.data.preferences import PreferencePair
+from workings.data.row_fields import lines_bytes
 from workings.data.traces import completion_text
 from workings.evidence.verify import verify
 from workings.record.layout import REFERENCE_LOG_PROBS
@@ -72,7 +73,7 @@ rewards: [{scorer: "own.py:vowels"}, {scorer: length, weight: 0.5}]
 def write_pairs(folder: Path) -> Path:
     """The same, learning from preference pairs: of each sum the right one before a wrong one."""
     traces, _ = addition.make(9, 1, seed=0)
-    (folder / "pairs.jsonl").write_bytes(pairs_bytes(PreferencePair(
+    (folder / "pairs.jsonl").write_bytes(lines_bytes(PreferencePair(
         id=trace.id, prompt=trace.prompt, chosen=completion_text(trace, "tags"),
         rejected=f"<answer>{int(trace.answer) + 1}</answer>") for trace in traces))
     path = folder / "pairs.yaml"

@@ -12,7 +12,7 @@ from workings.config.load import load_recipe
 from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings
 from workings.planning.preflight import rate_text
-from workings.record.progress import SilentListener, report_progress_to
+from workings.record.progress import ProgressListener, report_progress_to
 from workings.runs.data.datasets import find_data
 from workings.runs.evaluate import Pieces, ask
 from workings.runs.python_api.keyword_recipe import Keywords, keyword_recipe
@@ -67,7 +67,7 @@ def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, m
     pieces = []
     heard = []
 
-    class Listens(SilentListener):
+    class Listens(ProgressListener):
         def begins(self, what, usual_seconds):
             heard.append(what)
 

@@ -6,7 +6,7 @@ from tests.runs import rewarded
 from workings.errors import RequestError, RewardError
 from workings.record.canonical import loads
 from workings.record.layout import rollout_file
-from workings.record.progress import SilentListener, report_progress_to
+from workings.record.progress import ProgressListener, report_progress_to
 from workings.runs.reward_check import check_rewards
 from workings.runs.train import train
 
@@ -65,7 +65,7 @@ def test_a_reward_that_is_not_the_same_twice_is_named(recipe, name):
 def test_what_is_drawn_is_what_the_first_update_learns_from(recipe, tmp_path):
     heard = []
 
-    class Listens(SilentListener):
+    class Listens(ProgressListener):
         def begins(self, what, usual_seconds):
             heard.append(what)
 

@@ -38,6 +38,8 @@ def check_command(
     from workings.data.generate import make_named
     from workings.data.named_sets import shipped_sets
     from workings.data.open import open_items_file
+    from workings.data.row_fields import lines_bytes
+    from workings.record import atomic
 
     # Shipped sets are made and not stored, so they are written here for the check and go with it.
     with tempfile.TemporaryDirectory() as folder:
@@ -49,7 +51,7 @@ def check_command(
         pairs = holds_pairs(path)
         read, report = (_check_pairs if pairs else _check_traces)(path, questions, ngram, recipe)
         if findings is not None:
-            _write_findings(findings, report)
+            atomic.write_bytes(findings, lines_bytes(finding.to_json() for finding in report.findings))
         # The cleaned file would lie in the temporary folder and vanish with it.
         if fix and path.parent == Path(folder):
             raise RequestError(f"--fix of {file}, a shipped name", "a file, beside which the cleaned one can go",
@@ -63,16 +65,6 @@ def check_command(
     answer(report.to_json() | fixed, as_json=as_json, text="\n".join([*lines, f"{report.records} records: {verdict}"]))
     if not report.passed:
         raise typer.Exit(1)
-
-
-def _write_findings(path: Path, report: Any) -> None:
-    """Every finding as a line of JSON."""
-    import json
-
-    from workings.record import atomic
-
-    atomic.write_bytes(path, b"".join(json.dumps(finding.to_json(), ensure_ascii=False).encode() + b"\n"
-                                      for finding in report.findings))
 
 
 def _write_fixed(read: Any, report: Any, path: Path, *, ask: bool) -> dict[str, Any]:
@@ -209,17 +201,21 @@ def _print_rows(shown: Any) -> None:
 def _open_recipe(name: str, overrides: list[str]) -> Any:
     """Recipe, traces or pairs, tokenizer and template, found as a run finds them; no device is opened."""
     from workings.config.load import load_recipe
-    from workings.models.chat import ChatTemplate
     from workings.runs.data.datasets import find_data
-    from workings.runs.resolve import find_tokenizer, find_weights
 
     loaded = load_recipe(name, overrides)
     data = find_data(loaded)
     entries = data.pairs if loaded.recipe.uses_pairs else data.traces
+    return loaded, entries, *_tokenizer_and_template(loaded, entries)
+
+
+def _tokenizer_and_template(loaded: Any, entries: Any) -> Any:
+    from workings.models.chat import ChatTemplate
+    from workings.runs.resolve import find_tokenizer, find_weights
+
     # The tokenizer's files suffice; tensors would be gigabytes to download for a look at a row.
     tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), entries)
-    return loaded, entries, tokenizer, ChatTemplate.for_config(loaded.recipe.data.template, tokenizer,
-                                                               loaded.recipe.data.reasoning)
+    return tokenizer, ChatTemplate.for_config(loaded.recipe.data.template, tokenizer, loaded.recipe.data.reasoning)
 
 
 def _row_problems(recipe: str, read: Any, problems: Any) -> Any:
@@ -233,10 +229,7 @@ def _row_problems(recipe: str, read: Any, problems: Any) -> Any:
     if not recipe:
         return None
     from workings.config.load import load_recipe
-    from workings.models.chat import ChatTemplate
-    from workings.runs.resolve import find_tokenizer, find_weights
 
     loaded = load_recipe(recipe)
-    tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), [entry for _, entry in read.entries])
-    template = ChatTemplate.for_config(loaded.recipe.data.template, tokenizer, loaded.recipe.data.reasoning)
+    tokenizer, template = _tokenizer_and_template(loaded, [entry for _, entry in read.entries])
     return lambda entries: problems(entries, tokenizer, template, loaded.recipe.data)

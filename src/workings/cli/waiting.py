@@ -7,6 +7,7 @@ from collections.abc import Callable
 from math import ceil
 
 from workings.cli.output import say
+from workings.record.progress import ProgressListener
 
 FIRST_SECONDS = 2.0
 """Shorter waits are not reported."""
@@ -14,8 +15,8 @@ TERMINAL_SECONDS, LOG_SECONDS = 1.0, 15.0
 """Between two lines: on a terminal one takes the place of the other, in a file they stay."""
 
 
-class WaitingLine:
-    """A `workings.record.progress.ProgressListener` that speaks of the innermost thing that goes on.
+class WaitingLine(ProgressListener):
+    """A listener that speaks of the innermost thing that goes on.
 
     Args:
         before_first: said once, as soon as anything begins: what is known without waiting.

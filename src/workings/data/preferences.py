@@ -5,12 +5,12 @@ completions are texts as a model writes them, in whatever form they have: a pair
 reasons.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workings.data.row_fields import Labelled, iterate_lines, labels_of, lines_bytes, object_of, texts_of
+from workings.data.row_fields import Labelled, bad_line, iterate_lines, labels_of, object_of, texts_of
 from workings.errors import RequestError
 from workings.hints import no_file
 
@@ -55,18 +55,8 @@ def iterate_pairs(path: Path) -> Iterator[PreferencePair]:
     if not path.is_file():
         raise RequestError(f"preference pairs: {no_file(path)}", "a file of pairs, one JSON object a line",
                            "workings data import --format preferences FILE --out pairs.jsonl")
-    yield from iterate_lines(path, pair_from_json, lambda wrong: _no_pair(path, wrong))
-
-
-def _no_pair(path: Path, wrong: str) -> RequestError:
-    # Imported for an error alone: the importer knows pairs.
-    from workings.data.importing.hints import how_to_import
-
-    # A first line that is none says that the file holds something else.
-    return RequestError(
-        wrong, "one pair a line: id, prompt, chosen, rejected",
-        how_to_import(path, "pairs.jsonl") if wrong.startswith(f"{path}:1:") else
-        f"workings data import --format preferences {path} --out pairs.jsonl --on-error skip")
+    yield from iterate_lines(path, pair_from_json, lambda wrong: bad_line(
+        path, wrong, "one pair a line: id, prompt, chosen, rejected", "preferences", "pairs.jsonl"))
 
 
 def read_pairs(path: Path) -> list[PreferencePair]:
@@ -79,8 +69,3 @@ def read_pairs(path: Path) -> list[PreferencePair]:
     if not pairs:
         raise RequestError(f"preference pairs: {path} is empty", "at least one pair")
     return pairs
-
-
-def pairs_bytes(pairs: Iterable[PreferencePair]) -> bytes:
-    """The pairs as JSON lines, keys in a fixed order, so that equal pairs give equal bytes."""
-    return lines_bytes(pair.to_json() for pair in pairs)

@@ -86,16 +86,16 @@ class FromJson(Protocol[Line]):
         """The trace or pair."""
 
 
-def iterate_lines(path: Path, from_json: FromJson[Line], bad_line: Callable[[str], RequestError]) -> Iterator[Line]:
+def iterate_lines(path: Path, from_json: FromJson[Line], error_of: Callable[[str], RequestError]) -> Iterator[Line]:
     """The lines of a file, one after the other, in constant memory but for the set of ids.
 
     Args:
         path: an existing file.
         from_json: makes a trace or a pair of a line.
-        bad_line: the error of a line, from ``file:line: reason``.
+        error_of: makes the error of a line from ``file:line: reason``.
 
     Raises:
-        RequestError: ``bad_line``'s, when a line cannot be parsed or repeats an id.
+        RequestError: ``error_of``'s, when a line cannot be parsed or repeats an id.
     """
     seen: set[str] = set()
     with path.open("rb") as lines:
@@ -106,9 +106,19 @@ def iterate_lines(path: Path, from_json: FromJson[Line], bad_line: Callable[[str
                 if record.id in seen:
                     raise ValueError(f"id {record.id!r} stands in an earlier line already")
             except (ValueError, RecordError) as error:
-                raise bad_line(f"{path}:{number}: {error}") from None
+                raise error_of(f"{path}:{number}: {error}") from None
             seen.add(record.id)
             yield record
+
+
+def bad_line(path: Path, wrong: str, expected: str, form: str, out: str) -> RequestError:
+    """The error of a line that is no trace or no pair, with the command that converts the file into ``out``."""
+    # Imported for an error alone: the importer knows traces and pairs.
+    from workings.data.importing.hints import how_to_import
+
+    # An invalid first line shows that the file holds something else.
+    return RequestError(wrong, expected, how_to_import(path, out) if wrong.startswith(f"{path}:1:") else
+                        f"workings data import --format {form} {path} --out {out} --on-error skip")
 
 
 def lines_bytes(records: Iterable[Mapping[str, Any]]) -> bytes:

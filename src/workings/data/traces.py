@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workings.data.row_fields import Labelled, iterate_lines, labels_of, lines_bytes, object_of, texts_of
+from workings.data.row_fields import Labelled, bad_line, iterate_lines, labels_of, lines_bytes, object_of, texts_of
 from workings.errors import RequestError
 from workings.record import atomic
 
@@ -66,18 +66,8 @@ def iterate_traces(path: Path) -> Iterator[Trace]:
     if not path.is_file():
         raise RequestError(f"traces: {path}", "a file of traces, one JSON object a line",
                            "workings data make addition --out traces.jsonl")
-    yield from iterate_lines(path, trace_from_json, lambda wrong: _no_trace(path, wrong))
-
-
-def _no_trace(path: Path, wrong: str) -> RequestError:
-    # Imported for an error alone: the importer knows traces.
-    from workings.data.importing.hints import how_to_import
-
-    # An invalid first line shows that the file holds something else.
-    return RequestError(
-        wrong, "one trace a line: id, prompt, steps, answer",
-        how_to_import(path, "traces.jsonl") if wrong.startswith(f"{path}:1:") else
-        f"workings data import --format traces {path} --out traces.jsonl --on-error skip")
+    yield from iterate_lines(path, trace_from_json, lambda wrong: bad_line(
+        path, wrong, "one trace a line: id, prompt, steps, answer", "traces", "traces.jsonl"))
 
 
 def read_traces(path: Path) -> list[Trace]:

@@ -109,7 +109,7 @@ class Nearest:
     """Overrides of candidates that were compiled before it and refused."""
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON value."""
+        """Keys of `nearest` in ``plan --json``."""
         return {"overrides": list(self.overrides), "rows": self.rows, "peak_bytes": self.peak_bytes,
                 "limit_bytes": self.limit_bytes, "source": self.source, "tried": list(self.tried)}
 

@@ -99,7 +99,7 @@ class RunTime:
         return min(1.0, deadline / self.seconds)
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON value."""
+        """Keys of `time` in ``plan --json``."""
         optional: dict[str, Any] = {}
         if self.rollouts:
             optional |= {"drawing_seconds": self.rollout_sampling_seconds, "rollouts": self.rollouts}

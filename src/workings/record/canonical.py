@@ -93,13 +93,13 @@ def loads(data: bytes | str) -> Any:
         refuse_too_large(parsed_bytes(data), "its values")
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
-        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+        value = DECODER.decode(text)
     except RecursionError:
         raise RecordError(f"JSON nested deeper than {MAX_DEPTH}") from None
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError, and integers of more than 4,300 digits
         raise RecordError(f"not JSON: {str(error)[:200]}") from None
     # Fewer brackets than the limit cannot nest deeper; counting them is much faster than walking.
-    if text.count("[") + text.count("{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
+    if text.count("[") + text.count("{") > MAX_DEPTH and is_too_deep(value):
         raise RecordError(f"JSON nested deeper than {MAX_DEPTH}")
     return value
 
@@ -153,10 +153,15 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _deeper_than(value: Any, limit: int) -> bool:
+DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+"""Strict JSON: no repeated keys, no `NaN` and no `Infinity`."""
+
+
+def is_too_deep(value: Any) -> bool:
+    """Whether a value is nested deeper than `MAX_DEPTH`."""
     # Level by level instead of recursion: the value may be deep on purpose.
     level = [value]
-    for _ in range(limit):
+    for _ in range(MAX_DEPTH):
         level = [inner for item in level if isinstance(item, (dict, list))
                  for inner in (item.values() if isinstance(item, dict) else item)]
         if not level:

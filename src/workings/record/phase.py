@@ -15,7 +15,7 @@ from pathlib import Path
 from workings.hardware.machine import cache_directory
 from workings.record.canonical import line
 from workings.record.digest import bytes_digest
-from workings.record.progress import watch_progress
+from workings.record.progress import ProgressListener, watch_progress
 from workings.record.values import now
 
 
@@ -37,8 +37,8 @@ class Phase:
     """Start of the process, because its number is given to another process later."""
 
 
-class _PhaseWriter:
-    """Writes the current operation into a run's phase file (`workings.record.progress.ProgressListener`)."""
+class _PhaseWriter(ProgressListener):
+    """Writes the current operation into a run's phase file. Parts are not written: one for every batch would be."""
 
     def __init__(self, first: Phase) -> None:
         self._first = first
@@ -49,9 +49,6 @@ class _PhaseWriter:
         """Write the operation."""
         self._open.append(what)
         _write(replace(self._first, doing=what))
-
-    def reaches(self, done: int, total: int) -> None:
-        """Do nothing: it would be a write for every batch."""
 
     def ends(self) -> None:
         """Write the operation around it; between operations nothing, because the log shows how far the run is."""

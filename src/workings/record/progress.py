@@ -6,39 +6,22 @@ A command prints them on its terminal (`workings.cli.waiting`); a library call h
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Protocol
 
 
-class ProgressListener(Protocol):
-    """Receives progress reports."""
+class ProgressListener:
+    """Receives progress reports; by itself it does nothing with them."""
 
     def begins(self, what: str, usual_seconds: float | None) -> None:
         """An operation begins: a participle with its object, and how long it took the last time, if that is known."""
-        ...
 
     def reaches(self, done: int, total: int) -> None:
         """A part of the operation is done."""
-        ...
 
     def ends(self) -> None:
         """The operation is over, whether or not it succeeded."""
-        ...
 
 
-class SilentListener:
-    """A `ProgressListener` that does nothing."""
-
-    def begins(self, what: str, usual_seconds: float | None) -> None:
-        """Do nothing."""
-
-    def reaches(self, done: int, total: int) -> None:
-        """Do nothing."""
-
-    def ends(self) -> None:
-        """Do nothing."""
-
-
-_SILENT = SilentListener()
+_SILENT = ProgressListener()
 _WATCHER: ContextVar[ProgressListener] = ContextVar("watcher", default=_SILENT)
 _LISTENER: ContextVar[ProgressListener] = ContextVar("listener", default=_SILENT)
 

@@ -25,10 +25,10 @@ from workings.hardware.memory import host_memory
 from workings.models.weights import parameter_count
 from workings.planning.memory_formulas import checkpoint_bytes
 from workings.runs.resolve import find_shape
+from workings.runs.run_directory import RUNS
 from workings.runs.select_engine import with_engine
 
 BOTH = ["fp32", "bf16"]
-RUNS = Path("runs")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,10 +16,8 @@ from workings.planning.search import estimated_programs, plan_with_nearest
 from workings.runs.data.find_teacher import teacher_model
 from workings.runs.plan_time import with_deadline, with_steps, with_time
 from workings.runs.resolve import find_shape
+from workings.runs.run_directory import RUNS
 from workings.runs.select_engine import with_engine
-
-OWN_RUNS = Path("runs")
-"""Default folder of the user's runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +65,7 @@ def estimate_memory(loaded: LoadedRecipe, on: str) -> Estimate:
 
 
 def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: bool = True,
-         runs: Path = OWN_RUNS, deadline: float = 0.0) -> Plan:
+         runs: Path = RUNS, deadline: float = 0.0) -> Plan:
     """Plans a recipe's run on a target: whether it fits, and how long it takes. Downloads nothing.
 
     Args:
@@ -85,7 +83,7 @@ def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: boo
     return plan_target(load_recipe(recipe, overrides), find_target(on), nearest=nearest, runs=runs, deadline=deadline)
 
 
-def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, runs: Path = OWN_RUNS,
+def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, runs: Path = RUNS,
                 deadline: float = 0.0) -> Plan:
     """`plan` for a machine that need not be in the catalog; raises the same errors."""
     loaded = with_engine(loaded, target.platform)

@@ -6,7 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from workings.data.preferences import PreferencePair, iterate_pairs, pairs_bytes
+from workings.data.preferences import PreferencePair, iterate_pairs
+from workings.data.row_fields import lines_bytes
 from workings.data.traces import Trace, iterate_traces, traces_bytes
 from workings.errors import RequestError
 from workings.evaluation.predictions import read_predictions
@@ -43,7 +44,7 @@ def selection_files(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], c
     pairs_json: Any = NO_PAIRS
     if pairs is not None:
         preference_pairs = make_pairs(read(), pairs, origin)
-        files[PAIRS] = pairs_bytes(preference_pairs)
+        files[PAIRS] = lines_bytes(pair.to_json() for pair in preference_pairs)
         pairs_json = {**pairs.to_json(), "made": len(preference_pairs)}
     files[SELECTION] = line({"schema": SCHEMA, "selection": selection.to_json(), "counts": selected.counts.to_json(),
                              "pairs": pairs_json})

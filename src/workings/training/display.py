@@ -13,7 +13,7 @@ from rich.progress import Progress as RichProgress
 
 from workings.record.memory_use import memory_use
 from workings.record.pace import WINDOW, has_log_line, pace
-from workings.record.progress import report_progress_to, slow_operation
+from workings.record.progress import ProgressListener, report_progress_to, slow_operation
 from workings.training.loop import Progress
 
 WIDE = 110
@@ -24,7 +24,7 @@ REPEATED = re.compile(r"(?P<unit>(?:\\.|[^\\]){1,40}?)(?P=unit){3,}", re.DOTALL)
 """A piece of text at least four times in a row; an escape such as ``\\n`` is never cut in two."""
 
 
-class Display:
+class Display(ProgressListener):
     """Live progress on standard error, and the same in words to the run's log.
 
     Args:
@@ -69,7 +69,7 @@ class Display:
         self._bar.stop()
 
     def begins(self, what: str, usual_seconds: float | None) -> None:
-        """Shows the task in the bar (`workings.record.progress.ProgressListener`)."""
+        """Shows the task in the bar."""
         self._going_on.append(what)
         self._do(f"{what} …")
 

@@ -1,17 +1,17 @@
 """Shared by the checks of traces and of pairs: a tolerant reader, common findings, and the cleaned file."""
 
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from workings.data.checking.findings import CheckReport, DataFinding
 from workings.data.importing.hints import how_to_import
 from workings.data.importing.records import Unreadable
 from workings.data.importing.sources import open_file
 from workings.data.preferences import PreferencePair
+from workings.data.row_fields import lines_bytes
 from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.record import atomic
@@ -117,12 +117,8 @@ def write_clean(read: Numbered[E], report: CheckReport, path: Path) -> tuple[Pat
     stem = path.name.removesuffix(".jsonl")
     clean, left_out = path.with_name(f"{stem}.clean.jsonl"), path.with_name(f"{stem}.left_out.jsonl")
     # The positions are those of the file, bad lines included, so an unreadable line shifts nothing.
-    _write_lines(clean, (entry.to_json() for position, entry in read.entries if position not in gone))
-    _write_lines(left_out, ({"record": position + 1, "id": findings[0].id,
-                             "reasons": [finding.to_json() for finding in findings]}
-                            for position, findings in sorted(gone.items())))
+    atomic.write_bytes(clean, lines_bytes(entry.to_json() for position, entry in read.entries if position not in gone))
+    atomic.write_bytes(left_out, lines_bytes({"record": position + 1, "id": findings[0].id,
+                                              "reasons": [finding.to_json() for finding in findings]}
+                                             for position, findings in sorted(gone.items())))
     return clean, left_out
-
-
-def _write_lines(path: Path, values: Iterable[dict[str, Any]]) -> None:
-    atomic.write_bytes(path, b"".join(json.dumps(value, ensure_ascii=False).encode() + b"\n" for value in values))

@@ -6,12 +6,12 @@ same data for good, on every machine and in every version of Python. Items are J
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from workings.data.row_fields import lines_bytes
 from workings.record import atomic
 
 Choice = TypeVar("Choice")
@@ -85,7 +85,7 @@ class ItemRecord:
 def items_bytes(items: Iterable[ItemRecord]) -> bytes:
     """The items as JSON lines."""
     # Keys in the order of the fields: digests of shipped sets depend on it.
-    return b"".join(json.dumps(asdict(item), ensure_ascii=False).encode() + b"\n" for item in items)
+    return lines_bytes(map(asdict, items))
 
 
 def write_items(path: Path, items: Iterable[ItemRecord]) -> None:

@@ -3,13 +3,12 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+
+from workings.record.canonical import DECODER, MAX_DEPTH, is_too_deep
 
 MAX_RECORD_BYTES = 16 << 20
 """Longest record, in bytes. A line of 100 MB is a damaged file; reading it whole would break the promise of bounded
 memory."""
-MAX_DEPTH = 64
-"""Deepest nesting. No known format needs more than ten; more attacks the reader's stack."""
 
 
 @dataclass(frozen=True)
@@ -36,25 +35,6 @@ class Unreadable:
 Records = Iterator[SourceRecord | Unreadable]
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # `json` by itself keeps the last of two equal keys and says nothing.
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        keys = [key for key, _ in pairs]
-        # Quadratic, but only in a record that is refused.
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"key {repeated[:80]!r} is given twice")
-    return record
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
-"""Strict JSON: no repeated keys, no `NaN` and no `Infinity`."""
-
-
 def parse(text: str) -> object:
     """One JSON value.
 
@@ -73,15 +53,10 @@ def parse(text: str) -> object:
 
 
 def check_depth(value: object) -> None:
-    """Refuse what is nested deeper than `MAX_DEPTH`, level by level and without recursion.
+    """Refuse what is nested deeper than `MAX_DEPTH`.
 
     Raises:
         ValueError: when it is.
     """
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [inner for outer in level if isinstance(outer, (dict, list))
-                 for inner in (outer.values() if isinstance(outer, dict) else outer)]
-        if not level:
-            return
-    raise ValueError(f"JSON nested deeper than {MAX_DEPTH}")
+    if is_too_deep(value):
+        raise ValueError(f"JSON nested deeper than {MAX_DEPTH}")

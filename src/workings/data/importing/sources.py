@@ -13,17 +13,10 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from workings.data.importing.records import (
-    DECODER,
-    MAX_RECORD_BYTES,
-    Records,
-    SourceRecord,
-    Unreadable,
-    check_depth,
-    parse,
-)
+from workings.data.importing.records import MAX_RECORD_BYTES, Records, SourceRecord, Unreadable, check_depth, parse
 from workings.errors import RequestError
 from workings.hints import no_file, pip_install
+from workings.record.canonical import DECODER
 
 _CHUNK_BYTES = 1 << 20
 _EXCERPT_BYTES = 1000

@@ -48,7 +48,7 @@ class AnswerSelection:
     @classmethod
     def for_item_count(cls, evaluations: Sequence[AnswerPopulation], required_share: float,
                        items: int) -> "AnswerSelection":
-        """At least so many items of each evaluation."""
+        """A selection of at least so many items of each evaluation."""
         return cls(evaluations=tuple(evaluations), required_share=required_share,
                    batch_counts=tuple(evaluation.batches_for(items) for evaluation in evaluations))
 

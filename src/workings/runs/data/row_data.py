@@ -94,7 +94,7 @@ class PairData(TraceData):
                                "method.name=full, or engine=jax")
 
     def facts(self) -> dict[str, Any]:
-        """As for traces, and the number of pairs."""
+        """Facts of the rows, and the number of pairs."""
         return {**super().facts(), "pairs": len(self.rows.rows) // 2}
 
     def sentence(self) -> str:

@@ -199,7 +199,7 @@ def _start(opened: ReopenedRun, done: int, requested: int | None) -> int:
 
 def _select_steps(opened: ReopenedRun, request: ReplayRequest, done: int, criteria: _ReplayCriteria,
                   seed: int) -> StepSelection:
-    """Which steps are taken again."""
+    """The steps that are taken again."""
     states = [0, *(step for step in opened.checkpoints_by_step if step < done)]
     if request.confidence is not None:
         return StepSelection.for_confidence(
@@ -294,7 +294,7 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: _
 
 
 def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> _ReplayCriteria:
-    """To the bit where the conditions are the recorded ones, else by the tolerance of the run's number format."""
+    """Criteria: equal bits where the conditions are the recorded ones, else the tolerance of the number format."""
     manifest, device, code = opened.run.manifest, opened.engine.describe(), code_version()
     # Only packages that compute: another version of any other would forbid equal bits for nothing.
     packages = sorted({*device.versions} & {*environment.PACKAGES})

@@ -29,5 +29,5 @@ def _part(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """As a content security policy names an inline script."""
+    """The name of an inline script in a content security policy."""
     return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
