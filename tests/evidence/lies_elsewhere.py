@@ -324,10 +324,6 @@ OF_SAMPLES: dict[str, tuple[Lie, str]] = {
 # --- a pack -------------------------------------------------------------------------------------------------------
 
 
-def _of_pack(change: Callable[[dict[str, Any]], Any], name: str) -> Lie:
-    return edit(name, change)
-
-
 def one_evaluation_fewer(files: Files) -> None:
     """The evaluation of a run taken out of a pack, of its list and of what was made of it."""
     gone("runs/a/eval/")(files)

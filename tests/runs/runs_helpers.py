@@ -1,10 +1,19 @@
 """A small recipe for the unigram engine of `tests/other_package`, and how to run it in a child."""
 
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from workings.data.generators import addition
 from workings.data.generators.base import write_items
 from workings.data.traces import write_traces
+from workings.record.reader import RunRecord
+from workings.runs.train import train
 
 OTHER_PACKAGE = Path(__file__).resolve().parent.parent / "other_package"
 
@@ -52,3 +61,30 @@ def write_recipe(folder: Path, text: str = RECIPE) -> Path:
     return path
 
 
+def lines_of(run: Path) -> list[dict[str, Any]]:
+    """The metrics of a run."""
+    return [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text().splitlines()]
+
+
+def last_weights(run: Path) -> dict[str, bytes]:
+    """The tensor files of a run's last checkpoint."""
+    last = RunRecord.open(run).checkpoints.folders()[-1]
+    return {file.name: file.read_bytes() for file in last.glob("*.safetensors")}
+
+
+def resumed_bit_for_bit(engine: Any, folder: Path, words: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run whose third step failed, resumed: it ends with the weights of ``runs/straight``."""
+    out, step = folder / "runs" / "stopped", engine.step
+    taken: list[float] = []
+
+    def broken(self: Any, state: Any, batch: Any, rate: float) -> Any:
+        taken.append(rate)
+        state, result = step(self, state, batch, rate)
+        return state, replace(result, loss=math.nan) if len(taken) == 3 else result
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "step", broken)
+        assert train(str(folder / "recipe.yaml"), out, words).status == "failed"
+    assert train(str(folder / "recipe.yaml"), out, words, resume=True).status == "complete"
+    assert last_weights(out) == last_weights(folder / "runs" / "straight")
+    return out

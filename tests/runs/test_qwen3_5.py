@@ -1,9 +1,6 @@
 """Qwen 3.5 from a folder like its publisher's: the text part of a model that also sees, trained and put back."""
 
-import math
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -11,6 +8,7 @@ from safetensors.torch import load_file, save_file
 from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
 
 from tests.engines.tiny import tiny_shape
+from tests.runs.runs_helpers import resumed_bit_for_bit
 from workings.config.load import load_recipe, shipped_recipes
 from workings.data.generators import addition
 from workings.engines.torch.engine import TorchEngine
@@ -57,11 +55,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def checkpoint(out: Path) -> dict[str, bytes]:
-    last = RunRecord.open(out).checkpoints.folders()[-1]
-    return {file.name: file.read_bytes() for file in last.glob("*.safetensors")}
-
-
 def test_the_text_part_is_trained_and_the_rest_put_back(folder: Path, tmp_path: Path) -> None:
     run = folder / "runs" / "straight"
     record = RunRecord.open(run)
@@ -90,19 +83,7 @@ def test_the_text_part_is_trained_and_the_rest_put_back(folder: Path, tmp_path: 
 
 
 def test_a_stopped_run_resumes_bit_for_bit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, step = folder / "runs" / "stopped", TorchEngine.step
-    taken: list[float] = []
-
-    def broken(self: TorchEngine, state: Any, batch: Batch, rate: float) -> Any:
-        taken.append(rate)
-        state, result = step(self, state, batch, rate)
-        return state, replace(result, loss=math.nan) if len(taken) == 3 else result
-
-    with monkeypatch.context() as patched:
-        patched.setattr(TorchEngine, "step", broken)
-        assert train(str(folder / "recipe.yaml"), out, WORDS).status == "failed"
-    assert train(str(folder / "recipe.yaml"), out, WORDS, resume=True).status == "complete"
-    assert checkpoint(out) == checkpoint(folder / "runs" / "straight")
+    resumed_bit_for_bit(TorchEngine, folder, WORDS, monkeypatch)
 
 
 def test_adapters_in_layers_with_a_state_are_merged_into_what_transformers_reads(folder: Path, tmp_path: Path) -> None:

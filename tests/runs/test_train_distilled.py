@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs import distilled, killed
+from tests.runs.runs_helpers import lines_of
 from workings.config.load import load_recipe
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
@@ -22,10 +23,6 @@ from workings.runs.train import train
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return distilled.write(tmp_path_factory.mktemp("distilled"))
-
-
-def lines_of(run: Path) -> list[dict]:
-    return [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.slow

@@ -1,13 +1,12 @@
 """A LoRA run end to end: trained on weights from a folder, stopped, resumed, asked, evaluated, verified."""
 
-import math
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.engines.tiny import request, tiny_shape
+from tests.runs.runs_helpers import last_weights, resumed_bit_for_bit
 from workings.data.generators import addition
 from workings.engines.jax.engine import JaxEngine
 from workings.errors import RecordError, RequestError
@@ -41,26 +40,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def weights(out: Path) -> dict[str, bytes]:
-    last = RunRecord.open(out).checkpoints.folders()[-1]
-    return {file.name: file.read_bytes() for file in last.glob("*.safetensors")}
-
-
 def test_a_stopped_run_resumes_bit_for_bit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, step = folder / "runs" / "stopped", JaxEngine.step
-    taken = []
-
-    def broken(self, state, batch, rate):
-        taken.append(rate)
-        state, result = step(self, state, batch, rate)
-        return state, replace(result, loss=math.nan) if len(taken) == 3 else result
-
-    with monkeypatch.context() as patched:
-        patched.setattr(JaxEngine, "step", broken)
-        assert train(str(folder / "recipe.yaml"), out, WORDS).status == "failed"
-    assert train(str(folder / "recipe.yaml"), out, WORDS, resume=True).status == "complete"
-    assert weights(out) == weights(folder / "runs" / "straight")
-    assert sorted(weights(out)) == ["adapter_model.safetensors", "optimizer.safetensors"]
+    out = resumed_bit_for_bit(JaxEngine, folder, WORDS, monkeypatch)
+    assert sorted(last_weights(out)) == ["adapter_model.safetensors", "optimizer.safetensors"]
 
 
 def test_it_verifies_and_answers(folder: Path) -> None:

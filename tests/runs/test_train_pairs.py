@@ -1,11 +1,11 @@
 """Runs that learn from preference pairs: killed and resumed bit for bit, replayed, with adapters, on both engines."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from tests.runs import killed
+from tests.runs.runs_helpers import lines_of
 from workings.data.batches import Position
 from workings.errors import RequestError
 from workings.evidence.verify import verify
@@ -17,10 +17,6 @@ from workings.runs.train import train
 
 pytestmark = pytest.mark.slow
 LORA = ("method={name: lora, rank: 4}", "training.learning_rate=0.01")
-
-
-def lines_of(run: Path) -> list[dict]:
-    return [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,11 @@
 """Runs that learn from rewards, killed while they draw or write, end bit for bit like one that was not."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from tests.runs import killed
+from tests.runs.runs_helpers import lines_of
 from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.runs.replay.replay import ReplayRequest, replay_run
@@ -86,10 +86,6 @@ def test_two_devices_draw_and_learn_the_same(begun, workings, tmp_path):
     assert two[0]["loss"] == pytest.approx(one[0]["loss"], abs=1e-6)
     assert two[0]["reward"] == one[0]["reward"]
     assert verify(tmp_path / "two").failed == 0
-
-
-def lines_of(run: Path) -> list[dict]:
-    return [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text().splitlines()]
 
 
 def test_a_run_that_cannot_learn_ends_with_a_sentence_and_verifies(begun, tmp_path):

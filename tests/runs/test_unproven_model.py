@@ -1,7 +1,6 @@
 """Models of no family of this package (`model.proven: false`): trained by transformers' own class, sealed, said so."""
 
 import json
-import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from tests.engines.tiny import packed_batch, random_batch, request
+from tests.runs.runs_helpers import resumed_bit_for_bit
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, PrecisionConfig
 from workings.data.generators import addition
@@ -186,11 +186,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def checkpoint(out: Path) -> dict[str, bytes]:
-    last = RunRecord.open(out).checkpoints.folders()[-1]
-    return {file.name: file.read_bytes() for file in last.glob("*.safetensors")}
-
-
 @pytest.mark.slow
 def test_a_run_says_everywhere_that_nothing_was_proven(folder: Path, tmp_path: Path) -> None:
     run, said = folder / "runs" / "straight", unproven_sentence("lfm2")
@@ -213,19 +208,7 @@ def test_a_run_says_everywhere_that_nothing_was_proven(folder: Path, tmp_path: P
 
 @pytest.mark.full
 def test_a_stopped_run_resumes_bit_for_bit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, step = folder / "runs" / "stopped", TorchEngine.step
-    taken = []
-
-    def broken(self: TorchEngine, state: Any, batch: Batch, rate: float) -> Any:
-        taken.append(rate)
-        state, result = step(self, state, batch, rate)
-        return state, replace(result, loss=math.nan) if len(taken) == 3 else result
-
-    with monkeypatch.context() as patched:
-        patched.setattr(TorchEngine, "step", broken)
-        assert train(str(folder / "recipe.yaml"), out, WORDS).status == "failed"
-    assert train(str(folder / "recipe.yaml"), out, WORDS, resume=True).status == "complete"
-    assert checkpoint(out) == checkpoint(folder / "runs" / "straight")
+    out = resumed_bit_for_bit(TorchEngine, folder, WORDS, monkeypatch)
     assert reopen_run(out, ReplayInputs()).shape == read_shape(folder / "base", proven=False)
 
 
