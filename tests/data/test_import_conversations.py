@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tests.data.conversations import conversations, said_by_the_assistant
 from tests.data.making import imported
 from workings.cli.main import app
-from workings.data.importing.run import rejects_path
+from workings.data.row_fields import path_beside
 from workings.errors import RequestError
 
 TALKS = conversations(6)
@@ -102,7 +102,7 @@ MEDIA: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("kind", "record", "reason"), MEDIA)
 def test_what_is_no_text_is_refused_with_the_row(tmp_path: Path, kind: str, record: Any, reason: str) -> None:
     result, _ = imported(tmp_path, kind, record)
-    [rejected] = [json.loads(line) for line in rejects_path(result.out).read_text().splitlines()]
+    [rejected] = [json.loads(line) for line in path_beside(result.out, "rejects.jsonl").read_text().splitlines()]
     assert (result.written, rejected["line"]) == (0, 1)
     assert rejected["reason"].startswith(reason)
     with pytest.raises(RequestError, match=r"file\.jsonl:1: .*only text can be learned from"):

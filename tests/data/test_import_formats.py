@@ -9,7 +9,7 @@ import pytest
 from tests.data.making import imported
 from workings.data.importing.completion import split_any, split_hashes, split_tagged
 from workings.data.importing.formats import FORMATS
-from workings.data.importing.run import rejects_path
+from workings.data.row_fields import path_beside
 
 THINK = "<think>\n1+1=2\nso 2\n</think>\n\n2"
 TAGS = "<reasoning>1+1=2\nso 2</reasoning><answer>2</answer>"
@@ -54,7 +54,7 @@ def test_every_notation_gives_the_same_trace(tmp_path: Path, kind: str, record: 
     assert (result.read, result.written, result.rejected, result.rejects) == (1, 1, 0, None)
     assert (traces[0].prompt, traces[0].steps, traces[0].answer) == ("1+1?", ("1+1=2", "so 2"), "2")
     assert (traces[0].id, traces[0].metadata) == ("file-0000001", {})
-    assert not rejects_path(result.out).exists()
+    assert not path_beside(result.out, "rejects.jsonl").exists()
 
 
 def test_every_format_is_covered() -> None:
@@ -118,7 +118,7 @@ def test_a_bad_record_is_rejected_with_its_reason(tmp_path: Path, kind: str, rec
     good = next(record for known, record in GOOD if known == kind)
     result, _ = imported(tmp_path, kind, good, record)
     assert (result.read, result.written, result.rejected) == (2, 1, 1)
-    rejected = [json.loads(line) for line in rejects_path(result.out).read_text().splitlines()]
+    rejected = [json.loads(line) for line in path_beside(result.out, "rejects.jsonl").read_text().splitlines()]
     assert [(line["line"], json.loads(line["raw"])) for line in rejected] == [(2, record)]
     assert reason in rejected[0]["reason"]
     assert list(result.reasons.values()) == [1]

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workings.data.importing.run import ALL_FORMATS, ALL_PAIR_FORMATS, ImportRequest, import_records, rejects_path
+from workings.data.importing.run import ALL_FORMATS, ALL_PAIR_FORMATS, ImportRequest, import_records
 from workings.data.importing.sources import open_file
 from workings.data.preferences import iterate_pairs
+from workings.data.row_fields import path_beside
 from workings.data.traces import iterate_traces
 from workings.errors import RequestError
 
@@ -54,7 +55,7 @@ def check(content: bytes, kind: str, name: str = "file.jsonl") -> None:
         if out.exists():
             written = iterate_pairs(out) if kind in ALL_PAIR_FORMATS else iterate_traces(out)
             assert sum(1 for _ in written) == result.written
-        rejects = rejects_path(out).read_bytes().splitlines() if result.rejects else []
+        rejects = path_beside(out, "rejects.jsonl").read_bytes().splitlines() if result.rejects else []
         assert len([json.loads(line) for line in rejects]) == result.rejected == sum(result.reasons.values())
         if name.endswith(".jsonl") and not content.lstrip().startswith((b"[", b"\xef\xbb\xbf", b"PAR1")):
             assert result.read == sum(1 for line in content.split(b"\n") if line.strip())

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from tests.data.making import imported
-from workings.data.importing.run import ALL_PAIR_FORMATS, ImportResult, rejects_path
+from workings.data.importing.run import ALL_PAIR_FORMATS, ImportResult
 from workings.data.preferences import PreferencePair, read_pairs
+from workings.data.row_fields import path_beside
 
 run = partial(imported, read=read_pairs)
 
 
 def rejected(result: ImportResult) -> list[tuple[int, str]]:
-    lines = rejects_path(result.out).read_text().splitlines() if result.rejects else []
+    lines = path_beside(result.out, "rejects.jsonl").read_text().splitlines() if result.rejects else []
     return [(line["line"], line["reason"]) for line in map(json.loads, lines)]
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from workings.data.importing import sources
 from workings.data.importing.records import SourceRecord, Unreadable
-from workings.data.importing.run import ImportRequest, ImportResult, import_records, rejects_path
+from workings.data.importing.run import ImportRequest, ImportResult, import_records
 from workings.data.importing.sources import open_file, open_hub
+from workings.data.row_fields import path_beside
 from workings.data.traces import iterate_traces, read_traces
 from workings.errors import RequestError
 
@@ -54,7 +55,7 @@ def test_a_bad_line_is_kept_beside_with_its_number(tmp_path: Path, line: bytes, 
     path = written(tmp_path, LINE + b"\n" + line + b"\n" + LINE.replace(b"1+1?", b"2?") + b"\n")
     result = run(path)
     assert (result.read, result.written, result.rejected) == (3, 2, 1)
-    [rejected] = [json.loads(text) for text in rejects_path(result.out).read_text().splitlines()]
+    [rejected] = [json.loads(text) for text in path_beside(result.out, "rejects.jsonl").read_text().splitlines()]
     assert (rejected["file"], rejected["line"], rejected["bytes"]) == (str(path), 2, len(line) + 1)
     assert rejected["raw"] == line.decode("utf-8", "backslashreplace")
     assert reason in rejected["reason"]
@@ -77,7 +78,7 @@ def test_a_huge_line_is_rejected_without_being_held(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert (result.read, result.written, result.rejected) == (3, 2, 1)
     assert peak < 60 << 20
-    [rejected] = [json.loads(text) for text in rejects_path(result.out).read_text().splitlines()]
+    [rejected] = [json.loads(text) for text in path_beside(result.out, "rejects.jsonl").read_text().splitlines()]
     assert "a line of 100,000,017 bytes" in rejected["reason"]
     assert len(rejected["raw"]) == 1000
 
@@ -176,14 +177,14 @@ def test_only_bad_records_leave_rejects_and_no_file(tmp_path: Path) -> None:
     result = run(written(tmp_path, b"{}\nx\n"))
     assert (result.read, result.written, result.rejected) == (2, 0, 2)
     assert not result.out.exists()
-    assert len(rejects_path(result.out).read_text().splitlines()) == 2
+    assert len(path_beside(result.out, "rejects.jsonl").read_text().splitlines()) == 2
 
 
 def test_rejects_of_an_earlier_import_do_not_stay(tmp_path: Path) -> None:
     run(written(tmp_path, LINE + b"\nx\n"))
-    assert rejects_path(tmp_path / "out.jsonl").exists()
+    assert path_beside(tmp_path / "out.jsonl", "rejects.jsonl").exists()
     run(written(tmp_path, LINE + b"\n"))
-    assert not rejects_path(tmp_path / "out.jsonl").exists()
+    assert not path_beside(tmp_path / "out.jsonl", "rejects.jsonl").exists()
 
 
 def test_the_number_of_different_reasons_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from workings.data.checking.overlap import passages, similarity, words
 from workings.data.traces import STYLES, Trace, completion_text, split_completion
 from workings.errors import RecordError, RequestError
 from workings.samples.candidates import SampleOrigin
 from workings.samples.pairs import PairRule, make_pairs
-from workings.samples.selection import Selection, select, similarity
+from workings.samples.selection import Selection, select
 from workings.scoring.items import Item
 
 ORIGIN = SampleOrigin(form="tags", source="samples of a 0123", drawn_from="0123")
@@ -94,11 +95,14 @@ def test_which_come_first(prefer: str, most: int, expected: list[str]) -> None:
 
 
 def test_similarity_is_the_share_of_common_passages() -> None:
+    def alike(one: str, other: str) -> float:
+        return similarity(passages(words(one)), passages(words(other)))
+
     # Passages of three words: {a b c, b c d} and {a b c, b c e}: one of three in common.
-    assert similarity("a b c d", "A, b c e!") == pytest.approx(1 / 3)
-    assert similarity("a b", "a  B.") == 1
-    assert similarity("1 2 3", "1 2 4") == 0
-    assert similarity("!", "?") == 1  # neither has a word
+    assert alike("a b c d", "A, b c e!") == pytest.approx(1 / 3)
+    assert alike("a b", "a  B.") == 1
+    assert alike("1 2 3", "1 2 4") == 0
+    assert alike("!", "?") == 1  # neither has a word
 
 
 def test_near_duplicates_are_left_out_above_the_similarity() -> None:

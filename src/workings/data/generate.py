@@ -8,6 +8,7 @@ from typing import Any
 from workings.data.generators.base import write_items
 from workings.data.manifest import file_facts, prompts_in_both, write_data_set
 from workings.data.named_sets import kind_version, make_kinds, make_set
+from workings.data.row_fields import path_beside
 from workings.data.traces import write_traces
 from workings.errors import RequestError
 from workings.record import atomic
@@ -43,7 +44,7 @@ def make_files(kinds: Sequence[str], n_train: int, n_items: int, seed: int, out:
         RequestError: unknown kinds, more problems than there are, or files that exist.
     """
     beside = out.suffix == ".jsonl"
-    names = [out, _sibling(out, "items.jsonl"), _sibling(out, "manifest.json")] if beside else \
+    names = [out, path_beside(out, "items.jsonl"), path_beside(out, "manifest.json")] if beside else \
         [out / "traces.jsonl", out / "items.jsonl", out / "manifest.json"]
     # Before anything is made: a set of many problems takes a while.
     _refuse_existing(names, force)
@@ -80,10 +81,6 @@ def make_named(name: str, out: Path, *, force: bool) -> MadeFiles:
     else:
         write_items(out, data_set.items)
     return MadeFiles(traces=len(data_set.traces), items=len(data_set.items), files={str(out): data_set.recipe.sha256})
-
-
-def _sibling(out: Path, ending: str) -> Path:
-    return out.with_name(f"{out.name.removesuffix('.jsonl')}.{ending}")
 
 
 def _refuse_existing(paths: Sequence[Path], force: bool) -> None:

@@ -121,6 +121,11 @@ def bad_line(path: Path, wrong: str, expected: str, form: str, out: str) -> Requ
                         f"workings data import --format {form} {path} --out {out} --on-error skip")
 
 
+def path_beside(path: Path, ending: str) -> Path:
+    """A file beside a file of lines, which has its name: `traces.jsonl` and `items.jsonl` give `traces.items.jsonl`."""
+    return path.with_name(f"{path.name.removesuffix('.jsonl')}.{ending}")
+
+
 def lines_bytes(records: Iterable[Mapping[str, Any]]) -> bytes:
     """JSON lines, keys in the order given, so that equal records give equal bytes."""
     # Digests of the shipped sets are of these bytes: another spacing would be other data.

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
-from workings.data.checking.overlap import words
+from workings.data.checking.overlap import passages, similarity, words
 from workings.data.traces import STYLES, Trace
 from workings.errors import RequestError
 from workings.record.digest import bytes_digest
@@ -21,8 +21,6 @@ WRONG, NOT_THE_BEST, SAME_TEXT, NEAR_DUPLICATE = "wrong", "not the best", "same 
 WRONG_STEP = "wrong step"
 ENOUGH, CLASS_FULL = "enough of its prompt", "enough of its class"
 """Reasons why a usable sample is left out; `candidates` has those of unusable ones."""
-PASSAGE_WORDS = 3
-"""Words of a passage, by which two texts are compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +182,8 @@ def _reasons(samples: Sequence[Candidate], selection: Selection) -> list[str]:
             reasons[index] = SAME_TEXT
         # No similarity is above 1, so none is computed then.
         elif selection.near_duplicates < 1 and any(
-                similarity(sample.content, other.content) > selection.near_duplicates for other in kept):
+                similarity(_passages(sample.content), _passages(other.content)) > selection.near_duplicates
+                for other in kept):
             reasons[index] = NEAR_DUPLICATE
         elif selection.most_per_prompt and len(kept) >= selection.most_per_prompt:
             reasons[index] = ENOUGH
@@ -229,20 +228,8 @@ def _left_out(sample: Candidate, reason: str) -> LeftOut:
     return LeftOut(prompt_id=sample.prompt_id, number=sample.number, reason=reason)
 
 
-def similarity(text: str, other: str) -> float:
-    """Similarity of two texts from 0 to 1: the share of three-word passages in common (Jaccard).
-
-    Case, white space and punctuation do not count; numbers do.
-    """
-    a, b = _passages(text), _passages(other)
-    # Two texts without any word cannot be told apart.
-    return len(a & b) / len(a | b) if a | b else 1.0
-
-
-# A text is compared with every kept one of its prompt, and then never again.
+# A text is compared with every kept one of its prompt, and then never again. Case, white space and punctuation do not
+# count; numbers do.
 @lru_cache(maxsize=1024)
 def _passages(text: str) -> frozenset[tuple[str, ...]]:
-    # A text shorter than a passage is one passage by itself; a text without words has none.
-    tokens = words(text)
-    starts = range(max(1, len(tokens) - PASSAGE_WORDS + 1))
-    return frozenset(tuple(tokens[start:start + PASSAGE_WORDS]) for start in starts if tokens)
+    return passages(words(text))

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from workings.data.importing.records import Unreadable
 from workings.data.importing.sources import open_file
 from workings.errors import RequestError
 
+T = TypeVar("T")
 BANDS, ROWS = 32, 4
 """128 hash functions; two texts of similarity s share a band with probability 1 - (1 - s**4)**32: 1.00 at 0.8, 0.41
 at 0.4."""
@@ -40,12 +42,13 @@ SMALL_GROUP = 50
 """Texts with equal numbers that are all compared with each other."""
 NGRAM = 13
 """Words of a passage that is taken for copied (Brown et al., 2020, use 13)."""
+PASSAGE_WORDS = 3
+"""Words of a passage, by which two texts are compared."""
 SHORTEST_QUESTION = 4
 """Words and signs of a question that is looked for within longer texts; shorter ones are asked everywhere."""
 # Of marks that are not words: bold, tags, and a star that closes a stretch; `3 * 4 < 13` has signs, which are words.
 _END = re.compile(r"[.?!:;](?=\s|[\"'”’)*\]<]|$)|[\n\"“”]|\*\*|</?[a-z|][^<>\n]{0,40}>|(?<=[^\s*])\*(?! ?[\w(])|$",
                   re.IGNORECASE)
-_SHINGLE = 3
 _PRIME = np.uint64((1 << 31) - 1)  # products of two residues stay below 2 ** 62
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[^\w\s.,;:!?\"'“”‘’`´()\[\]{}]")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
@@ -128,14 +131,18 @@ def _asks_the_same(one: Sequence[str], other: Sequence[str]) -> bool:
     return less <= more and not (more - less) & _DENIALS
 
 
+def passages(text: Sequence[str]) -> frozenset[tuple[str, ...]]:
+    """The three-word passages of a text (as words); one of fewer words is a passage by itself."""
+    return frozenset(tuple(text[at:at + PASSAGE_WORDS]) for at in range(max(len(text) - PASSAGE_WORDS + 1, 1)))
+
+
 def shingles(text: Sequence[str]) -> frozenset[int]:
-    """The three-word passages of a text (as words), each by its checksum."""
-    pieces = [" ".join(text[at:at + _SHINGLE]) for at in range(max(len(text) - _SHINGLE + 1, 1 if text else 0))]
+    """The passages of a text (as words), each by its checksum; none without words."""
     # CRC-32, because Python's own `hash` of a text differs from process to process.
-    return frozenset(zlib.crc32(piece.encode()) % int(_PRIME) for piece in pieces)
+    return frozenset(zlib.crc32(" ".join(passage).encode()) % int(_PRIME) for passage in passages(text) if passage)
 
 
-def similarity(a: frozenset[int], b: frozenset[int]) -> float:
+def similarity(a: frozenset[T], b: frozenset[T]) -> float:
     """Share of the passages of two texts that both have (Jaccard)."""
     return len(a & b) / len(a | b)
 

@@ -11,7 +11,7 @@ from workings.data.importing.hints import how_to_import
 from workings.data.importing.records import Unreadable
 from workings.data.importing.sources import open_file
 from workings.data.preferences import PreferencePair
-from workings.data.row_fields import lines_bytes
+from workings.data.row_fields import lines_bytes, path_beside
 from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.record import atomic
@@ -114,8 +114,7 @@ def write_clean(read: Numbered[E], report: CheckReport, path: Path) -> tuple[Pat
     Returns the two paths: `NAME.clean.jsonl` and `NAME.left_out.jsonl` beside the file.
     """
     gone = report.left_out
-    stem = path.name.removesuffix(".jsonl")
-    clean, left_out = path.with_name(f"{stem}.clean.jsonl"), path.with_name(f"{stem}.left_out.jsonl")
+    clean, left_out = path_beside(path, "clean.jsonl"), path_beside(path, "left_out.jsonl")
     # The positions are those of the file, bad lines included, so an unreadable line shifts nothing.
     atomic.write_bytes(clean, lines_bytes(entry.to_json() for position, entry in read.entries if position not in gone))
     atomic.write_bytes(left_out, lines_bytes({"record": position + 1, "id": findings[0].id,

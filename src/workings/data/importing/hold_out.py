@@ -22,11 +22,12 @@ from workings.data.checking.overlap import (
     find_leaks,
     least_similarity,
     numbers,
+    passages,
     question_key,
     words,
 )
 from workings.data.checking.reading import earlier_texts
-from workings.data.row_fields import LABELS
+from workings.data.row_fields import LABELS, path_beside
 from workings.data.traces import Trace, iterate_traces
 from workings.errors import RequestError
 from workings.record import atomic
@@ -89,7 +90,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 def item_path(out: Path) -> Path:
     """The file of the held-out items."""
-    return _beside(out, "items")
+    return path_beside(out, "items.jsonl")
 
 
 def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
@@ -108,7 +109,7 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
     if len(held) + len(like) == candidates.traces:
         raise RequestError(f"--hold-out {n} of {candidates.traces} traces; the others are all like a held-out one",
                            "a hold-out that leaves traces to learn from", f"--hold-out {max(1, n // 10)}")
-    left_out_path = _beside(out, "left_out")
+    left_out_path = path_beside(out, "left_out.jsonl")
     # The traces last: a file of traces without its items would be taken for the whole.
     atomic.write_with(item_path(out), lambda stream: _write(stream, items))
     if like:
@@ -178,10 +179,10 @@ class _Near:
     """The held-out questions by their passages, so that each trace is compared with those alone that share one."""
 
     def __init__(self, questions: Sequence[tuple[str, str]]) -> None:
-        self._questions = [(name, numbers(spelled := words(prompt)), _passages(spelled)) for name, prompt in questions]
+        self._questions = [(name, numbers(spelled := words(prompt)), passages(spelled)) for name, prompt in questions]
         self._by_passage: dict[tuple[str, ...], list[int]] = {}
-        for number, (_, _, passages) in enumerate(self._questions):
-            for passage in passages:
+        for number, (_, _, own) in enumerate(self._questions):
+            for passage in own:
                 self._by_passage.setdefault(passage, []).append(number)
 
     def like(self, trace: Trace) -> str:
@@ -190,20 +191,15 @@ class _Near:
         return next((neighbor for prompt in trace_questions if (neighbor := self._like(words(prompt)))), "")
 
     def _like(self, spelled: list[str]) -> str:
-        own, same = _passages(spelled), numbers(spelled)
+        own, same = passages(spelled), numbers(spelled)
         shared = Counter(number for passage in own for number in self._by_passage.get(passage, ()))
         for number, count in shared.most_common():
-            name, its_numbers, passages = self._questions[number]
-            similarity = count / (len(own) + len(passages) - count)
+            name, its_numbers, its_passages = self._questions[number]
+            similarity = count / (len(own) + len(its_passages) - count)
             if its_numbers == same and similarity >= min(least_similarity(same),
                                                          SAME_NUMBERS_SIMILARITY if same else SIMILARITY):
                 return f"near_duplicate: {similarity:.2f} like {name}"
         return ""
-
-
-def _passages(spelled: Sequence[str]) -> set[tuple[str, ...]]:
-    # Of a question of one or two words the whole is its only passage.
-    return {tuple(spelled[at:at + 3]) for at in range(max(len(spelled) - 2, 1))}
 
 
 def _item(trace: Trace) -> dict[str, Any]:
@@ -220,10 +216,6 @@ def _label(trace: Trace, name: str) -> str:
 def _digest(*parts: object) -> bytes:
     # By `repr` and not joined: `("a b",)` and `("a", "b")` are two questions.
     return hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
-
-
-def _beside(out: Path, ending: str) -> Path:
-    return out.with_name(f"{out.name.removesuffix('.jsonl')}.{ending}.jsonl")
 
 
 def _write(stream: BinaryIO, records: Iterable[Mapping[str, Any]]) -> None:

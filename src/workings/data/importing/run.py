@@ -22,7 +22,7 @@ from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.sources import Progress, RecordSource
 from workings.data.importing.verdicts import Half, HalfPair, Waiting, joined, kto
 from workings.data.preferences import PreferencePair
-from workings.data.row_fields import kind_of
+from workings.data.row_fields import kind_of, path_beside
 from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.record import atomic
@@ -98,11 +98,6 @@ class ImportResult:
         return record | ({"rejects": str(self.rejects)} if self.rejects else {})
 
 
-def rejects_path(out: Path) -> Path:
-    """The file of the rejected records of an import."""
-    return out.with_name(f"{out.name.removesuffix('.jsonl')}.rejects.jsonl")
-
-
 def import_records(source: RecordSource, out: Path, request: ImportRequest, progress: Progress = lambda _: None
                    ) -> ImportResult:
     """Convert all records of a source to traces or to preference pairs, as the format says.
@@ -120,7 +115,7 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
     importer = _Importer(source, request, progress)
     held: HeldOut | None = None
     # The rejects are in place before the rest is: what was written would hide what is missing.
-    rejects = rejects_path(out)
+    rejects = path_beside(out, "rejects.jsonl")
     if request.hold_out:
         # Beside the result and not in the system's folder, which may be small or lie in memory.
         with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
