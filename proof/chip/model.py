@@ -8,7 +8,13 @@ import numpy as np
 from proof.chip.part import Chip
 from workings.config.method import FULL, LoraConfig, QloraConfig
 from workings.config.model import ShapeConfig
-from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
+from workings.config.training import (
+    AdafactorConfig,
+    AdamWConfig,
+    MemoryConfig,
+    MeshConfig,
+    PrecisionConfig,
+)
 from workings.engines.base import Engine, EngineRequest
 from workings.engines.registry import find_engine
 from workings.models.batch import Batch

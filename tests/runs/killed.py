@@ -75,7 +75,7 @@ def write_pairs(folder: Path) -> Path:
     traces, _ = addition.make(9, 1, seed=0)
     (folder / "pairs.jsonl").write_bytes(lines_bytes(PreferencePair(
         id=trace.id, prompt=trace.prompt, chosen=completion_text(trace, "tags"),
-        rejected=f"<answer>{int(trace.answer) + 1}</answer>") for trace in traces))
+        rejected=f"<answer>{int(trace.answer) + 1}</answer>").to_json() for trace in traces))
     path = folder / "pairs.yaml"
     path.write_text(RECIPE.replace("traces: addition", "traces: pairs.jsonl").replace("64}", "64, buckets: [48]}")
                     + "algorithm: {name: dpo, beta: 0.5}\n")
