@@ -6,7 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from tests.record import synthetic
+from workings.cli.main import app
 from workings.ui.site import Site
 from workings.ui.verification_cache import VerificationCache
 
@@ -93,3 +96,22 @@ def test_what_the_command_line_verified_is_known_to_the_page(tmp_path: Path, mon
     monkeypatch.setattr("workings.ui.verification_cache.MAX_KEPT", 2)
     store.keep_same(store.stamps(tmp_path / "runs"), ANSWER)
     assert len(list(store.place.iterdir())) == 2
+
+
+def test_a_digest_of_something_else_changes_no_verdict_on_the_page(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
+    a, _ = (synthetic.sealed_run(tmp_path / "runs" / name, name=name) for name in "ab")
+    root = json.loads((a / "SEAL.json").read_text())["root"]
+
+    def verified(path: Path, *words: str) -> int | None:
+        CliRunner().invoke(app, ["verify", str(path), "--level", "0", *words])
+        kept = VerificationCache.here().get(a)
+        return None if kept is None else kept.level
+
+    assert verified(a, "--expect-root", "0" * 64) is None
+    assert verified(a) == 0
+    assert verified(a, "--expect-root", "0" * 64) == 0, "the same files"
+    assert verified(a.parent, "--expect-root", root) == 0, "the digest of one of two"
+    (a / "README.md").write_text("changed\n")
+    assert verified(a, "--expect-root", "0" * 64) == -1, "other files"

@@ -79,7 +79,8 @@ def verify_command(
         result = verify(path, level=level, expect_root=expect_root, trusted=keys, authorities=certificates,
                         progress=HashProgress(say, _size(path)), replay=replay, report=_report_again,
                         rounds=_rounds_again)
-    verdicts.keep_same(before, result.to_json())
+    if result.is_about_files:
+        verdicts.keep_same(before, result.to_json())
     answer(result.to_json(), as_json=as_json, text=_text(result, verbose=verbose))
     # A failed check goes before a level that was not reached: something is wrong, and not only missing.
     if result.failed:

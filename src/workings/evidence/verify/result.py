@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from workings.evidence.verify.unchecked_fields import UncheckedField
 
 
+COMPARED_WITH_GIVEN = ("integrity.anchor", "attestation.trust", "attestation.time")
+"""Checks that compare with a digest, a key or a certificate that the person who verifies gives."""
+
+
 class CheckVerdict(StrEnum):
     """Outcome of a check."""
 
@@ -102,6 +106,15 @@ class Verification:
     def not_checked(self) -> int:
         """Number of checks that could not be made. They never count as passed."""
         return self._count(CheckVerdict.NOT_CHECKED)
+
+    @property
+    def is_about_files(self) -> bool:
+        """Whether the files decided; False where only a digest, key or certificate that was given does not match."""
+        failed = [check.id for check in self.checks if check.verdict is CheckVerdict.FAILED]
+        # A failed check keeps others from being made, so those count only where none failed.
+        stopping = failed or [check.id for check in self.checks
+                              if check.verdict is CheckVerdict.NOT_CHECKED and check.blocking]
+        return not stopping or not {*stopping} <= {*COMPARED_WITH_GIVEN}
 
     @property
     def level(self) -> int:
