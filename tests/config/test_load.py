@@ -183,6 +183,22 @@ def test_a_word_in_place_of_a_section_is_told_how_to_write_the_section() -> None
     assert load_recipe("smoke-tiny", ["evaluation={}"]).recipe.evaluation.items == "none"
 
 
+@pytest.mark.parametrize(("shipped", "override", "words"), [
+    ("qwen3-0.6b-lora-t4x2", "method.name=full", "method={name: full}"),
+    ("quickstart", "model.source=pretrained", "model={source: pretrained, id: …}"),
+])
+def test_another_choice_than_the_file_s_is_told_as_words_that_work(shipped, override, words):
+    with pytest.raises(RequestError) as caught:
+        load_recipe(shipped, [override])
+    assert f"'{words}'" in caught.value.try_next
+    load_recipe(shipped, [words.replace("…", "Qwen/Qwen3-0.6B"), "tokenizer=model"])
+
+
+def test_a_key_without_its_choice_is_told_the_choices_that_have_it():
+    with pytest.raises(RequestError, match=r"method.name=lora or method.name=qlora, with rank"):
+        load_recipe("smoke-tiny", ["method.rank=8"])
+
+
 def test_an_override_in_another_trainer_s_words_is_told_the_key_here():
     with pytest.raises(RequestError, match=r"`max_seq_length` \(TRL\) is `data.max_length` here"):
         load_recipe("smoke-tiny", ["max_seq_length=20"])

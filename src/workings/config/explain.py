@@ -27,7 +27,8 @@ EXPECTED: dict[str, str] = {
     "string_pattern_mismatch": "a text of the form {pattern}", "too_short": "at least {min_length} of them",
 }
 """The library's kinds of error, and what each asks for; numbers in braces are the error's own."""
-
+OVERRIDE = "the override "
+"""Begins the source of a key that the command line has set."""
 
 
 def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
@@ -49,7 +50,7 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
         elif error["type"] == "extra_forbidden":
             given.append(f"{dotted}: {short_repr(error['input'])}  in {where}")
             expected.append(f"no key `{dotted}`")
-            hints.append(_did_you_mean(location))
+            hints += [_did_you_mean(location), "" if where.startswith(OVERRIDE) else _whole_section(error, location)]
         elif error["type"] == "missing":
             given.append(f"no `{dotted}`  in {where}")
             expected.append(f"`{dotted}`" + _described(location))
@@ -122,6 +123,18 @@ def _empty_section(error: ErrorDetails, location: tuple[str, ...]) -> str:
     return "" if needed else f"'{'.'.join(location)}={{}}' sets all its keys to their defaults"
 
 
+def _whole_section(error: ErrorDetails, location: tuple[str, ...]) -> str:
+    """Another choice for a command line: words that replace the section, and with it keys of the choice before."""
+    parents, chosen = location[:-1], str(error["loc"][-2:][0])
+    for section in section_at(parents):
+        choices = choice_of(section)
+        if location[-1] not in section.model_fields and any(choice.endswith(f": {chosen}") for choice in choices):
+            needed = [f"{name}: …" for name, field in section.model_fields.items()
+                      if field.is_required() and not any(choice.startswith(f"{name}: ") for choice in choices)]
+            return f"for a section without it: '{'.'.join(parents)}={{{', '.join([*choices, *needed])}}}'"
+    return ""
+
+
 def _explain_choice(error: ErrorDetails, location: tuple[str, ...], source: KeySource,
                     lines: tuple[list[str], list[str], list[str]]) -> None:
     """A section whose `name` (or `source`) is missing or is none of the choices."""
@@ -132,7 +145,10 @@ def _explain_choice(error: ErrorDetails, location: tuple[str, ...], source: KeyS
     if error["type"] == "union_tag_not_found":
         names = [choice.partition(": ")[2] for section in section_at(location) for choice in choice_of(section)]
         given.append(f"no `{dotted}`  in {where}")
-        hints.append("")
+        fitting = [choice.partition(": ")[2] for section in section_at(location) for choice in choice_of(section)
+                   if error["input"].keys() <= section.model_fields.keys()]
+        hints.append(" or ".join(f"{dotted}={name}" for name in fitting) + f", with {', '.join(error['input'])}"
+                     if error["input"] and fitting else "")
     else:
         names = _choices(context)
         given.append(f"{dotted}: {context['tag']}  in {where}")

@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from workings.config.aliases import rename
-from workings.config.explain import KeySource, explain, together
+from workings.config.explain import OVERRIDE, KeySource, explain, together
 from workings.config.overrides import Overrides, apply_override, no_value, override_words, seen_from
 from workings.config.recipe import Recipe
 from workings.config.section import AS_WRITTEN
@@ -155,7 +155,7 @@ def _key_source(text: str, origin: str, overrides: Sequence[str], location: tupl
         key = tuple(override.partition("=")[0].split("."))
         # An override of one key of a section is not the source of the others.
         if key == location[:len(key)]:
-            return f"the override {override}"
+            return f"{OVERRIDE}{override}"
     lines = key_lines(text)
     # A key that is missing has no line; the section that it belongs to has one.
     near = next((lines[location[:end]] for end in range(len(location), 0, -1) if location[:end] in lines), 0)
