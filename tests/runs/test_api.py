@@ -2,6 +2,7 @@
 
 import json
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -176,8 +177,10 @@ def test_frames_and_data_sets_are_rows():
     ({"recipe": "smoke-tiny", "overrides": 5}, "overrides=5"),
     ({"model": "x", "data": {"train": ROWS}, "steps": 1}, r"(?s)a dict with train.*data=data\['train'\]"),
     ({"model": "x", "data": ROWS, "method": "lorra", "steps": 1}, r"(?s)method: .lorra.*one of full, lora, qlora"),
-    ({"recipe": "smoke-tiny", "method": "qlora"}, "a recipe and method"),
-    ({"recipe": "smoke-tiny", "learning_rate": 0.1}, "a recipe and learning_rate"),
+    ({"recipe": "smoke-tiny", "method": "qlora", "data": ROWS},
+     r'(?s)a recipe and data, method.*overrides=\{"data.traces": "FILE", "method.name": "qlora"\}'),
+    ({"recipe": "smoke-tiny", "learning_rate": 0.1, "items": Path("i.jsonl")},
+     r'(?s)a recipe and items, learning_rate.*\{"evaluation.items": "i.jsonl", "training.learning_rate": 0.1\}'),
     ({"recipe": ROWS}, "a recipe of type list"),
     ({"recipe": "smoke-tiny", "overrides": {"rewards": [rows_of]}},
      r'(?s)the function rows_of in a recipe.*FILE\.py:FUNCTION.*"scorer": "mine\.py:rows_of"'),

@@ -1,5 +1,6 @@
 """`workings.train`: training as a Python function."""
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -89,13 +90,19 @@ def _say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
+_KEYS = {"model": "model.id", "data": "data.traces", "items": "evaluation.items", "method": "method.name",
+         "steps": "training.steps", "epochs": "training.epochs", "learning_rate": "training.learning_rate"}
+"""The recipe's keys for the arguments that make a recipe."""
+
+
 def _refuse_both(keywords: Mapping[str, Any]) -> None:
     # Only numbers are compared with 0: to compare a data frame gives another one, which is neither true nor false.
     given = [name for name, value in keywords.items()
              if value is not None and not (isinstance(value, int | float) and value == 0)]
     if given:
-        words = '"data.traces": "FILE"' if "data" in given else f'"training.steps": {keywords["steps"] or 100}'
+        words = {_KEYS[name]: value if isinstance(value := keywords[name], str | Path | int | float) else "FILE"
+                 for name in given}
         raise RequestError(f"a recipe and {', '.join(given)}", "one of the two: a recipe says all of it",
-                           f"overrides={{{words}}}; or no recipe, with model and data")
+                           f"overrides={json.dumps(words, default=str)}; or no recipe, with model and data")
 
 
