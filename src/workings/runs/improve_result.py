@@ -22,8 +22,9 @@ from workings.record.reader import RunRecord
 from workings.record.untrusted_files import read_plain
 from workings.reports.rounds_page import RoundRow, RoundsPage, rounds_page, write_rounds_page
 
-RESULT, REQUEST = "rounds.json", "improve.json"
-PAGE = "rounds.html"
+RESULT, PAGE = "rounds.json", "rounds.html"
+REQUEST = "improve.json"
+"""File of the request: a command only continues the same request, or one with more rounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +111,8 @@ class ImproveResult:
         count = "1 round" if len(self.rounds) == 2 else f"{len(self.rounds) - 1} rounds"
         before, after = percent(first.overall["mean"]), percent(last.overall["mean"])
         took = f"left the model at {after}" if before == after else f"took the model from {before} to {after}"
-        text = (f"On {difference.n} held-out items, {count} in {self.seconds:.0f} s {took} right: "
+        # Of the tenths that are recorded: verification makes the sentence again from them.
+        text = (f"On {difference.n} held-out items, {count} in {round(self.seconds, 1):.0f} s {took} right: "
                 f"{difference_text(difference, difference.p_value)}")
         if self.control is not None:
             accuracy = read_scorecard(self.control)["overall"]["mean"]
