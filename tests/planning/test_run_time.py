@@ -63,6 +63,9 @@ def test_a_whole_run_by_hand():
         50 + 3 * spent.checkpoint_bytes / DISK_BYTES_A_SECOND + spent.evaluation_seconds)
     assert spent.share_done_by(spent.seconds / 2) == pytest.approx(0.5)
     assert spent.share_done_by(1e9) == 1
+    short = asked.model_copy(update={"training": asked.training.model_copy(update={"steps": 40})})
+    only = estimate_run_time(planned_run(short, "l4", request=request), 0.5, items=100, held_out=0)
+    assert only.disk_bytes == only.checkpoint_bytes, "there is no second one beside it"
     unknown = estimate_run_time(planned_run(asked, "l4", request=request), 0.5, items=0, held_out=0)
     assert any("answers to the items" in what for what in unknown.not_counted)
     assert unknown.evaluation_seconds < spent.evaluation_seconds
@@ -76,7 +79,7 @@ def test_frozen_weights_get_no_gradient():
 
 def test_runs_of_ones_own_take_the_place_of_the_assumption(tmp_path, monkeypatch):
     request = request_of(recipe())
-    assert measured_throughput(tmp_path, targets()["t4"]) is None
+    assert measured_throughput(tmp_path, targets()["t4"], "jax") is None
     pace = Throughput(operations_a_second=1e12, source="measured")
     seconds, how = step_seconds(request, BatchShape(1, 4, 64), targets()["cpu"], MeshShape(1, 1), pace)
     assert seconds == pytest.approx(step_operations(request, (1, 4, 64)) / 1e12)
@@ -84,9 +87,9 @@ def test_runs_of_ones_own_take_the_place_of_the_assumption(tmp_path, monkeypatch
 
 
 def test_the_median_of_finished_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(history, "finished_runs", lambda directory, target: iter(
+    monkeypatch.setattr(history, "finished_runs", lambda directory, target, engine: iter(
         [FinishedRun(name=f"run-{n}", operations_a_second=n * 1e12) for n in (1, 2, 9)]))
-    found = measured_throughput(tmp_path, targets()["t4"])
+    found = measured_throughput(tmp_path, targets()["t4"], "jax")
     assert found.operations_a_second == 2e12
     assert "3 finished runs of yours" in found.source
     assert "run_manifest.json" in found.source
@@ -97,7 +100,7 @@ def test_a_finished_run_says_how_fast_it_was(repository, tmp_path, monkeypatch):
         archive.extractall(tmp_path, [name for name in archive.namelist() if "checkpoints" not in name])
     manifest = json.loads((tmp_path / "runs" / "with-steps" / "run_manifest.json").read_text())
     monkeypatch.setattr(history, "cpu_model", lambda: manifest["actual_device"]["kind"])
-    found = {run.name: run for run in finished_runs(tmp_path / "runs", targets()["cpu"])}
+    found = {run.name: run for run in finished_runs(tmp_path / "runs", targets()["cpu"], "jax")}
     assert set(found) == {"with-steps", "answer-only"}
     asked = check_recipe(manifest["config_snapshot"], "its recipe")
     model = ModelShape(**json.loads((tmp_path / "runs" / "with-steps" / "config" / "model_shape.json").read_text()))
@@ -105,11 +108,12 @@ def test_a_finished_run_says_how_fast_it_was(repository, tmp_path, monkeypatch):
     batch = (asked.batch.accumulation, asked.batch.micro_batch, asked.data.max_length)
     each = manifest["training_seconds"] / manifest["completed_steps"]
     assert step_operations(request, batch) / found["with-steps"].operations_a_second == pytest.approx(each)
-    assert list(finished_runs(tmp_path / "runs", targets()["t4"])) == []
+    assert list(finished_runs(tmp_path / "runs", targets()["t4"], "jax")) == []
+    assert list(finished_runs(tmp_path / "runs", targets()["cpu"], "torch")) == [], "another engine has another speed"
     (tmp_path / "runs" / "answer-only" / "config" / "model_shape.json").write_text('{"of another version": 1}')
-    assert [run.name for run in finished_runs(tmp_path / "runs", targets()["cpu"])] == ["with-steps"]
+    assert [run.name for run in finished_runs(tmp_path / "runs", targets()["cpu"], "jax")] == ["with-steps"]
     monkeypatch.setattr(history, "check_recipe", lambda *_: rewarded())
-    assert list(finished_runs(tmp_path / "runs", targets()["cpu"])) == [], "their seconds are those of drawing as well"
+    assert list(finished_runs(tmp_path / "runs", targets()["cpu"], "jax")) == [], "their seconds hold those of drawing"
 
 
 def test_a_straight_line_through_two_depths():

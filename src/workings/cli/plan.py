@@ -132,11 +132,15 @@ def time_lines(plan: "Plan") -> list[str]:
         drawing.append(f"at most {duration(time.reference_seconds)} to ask the reference about all pairs, once")
     if time.teacher_seconds:
         drawing.append(f"{duration(time.teacher_seconds)} to ask the teacher")
+    size = gib(time.checkpoint_bytes)
+    one = time.checkpoints == 1
     return [
         *drawing,
         f"{about(time.step_seconds)} a step, {about(time.seconds)} for {time.steps} steps, "
-        f"{time.checkpoints} checkpoints and evaluation (not counted: {'; '.join(time.not_counted)})",
-        f"checkpoints of {gib(time.checkpoint_bytes)}, {about(time.checkpoint_every_seconds)} apart; "
+        f"{time.checkpoints} checkpoint{'' if one else 's'} and evaluation (not counted: "
+        f"{'; '.join(time.not_counted)})",
+        f"one checkpoint, after the last step, of {size}" if one else
+        f"checkpoints of {size}, {about(time.checkpoint_every_seconds)} apart; "
         f"{gib(time.disk_bytes)} of disk for {time.checkpoints_on_disk}, the one being written included",
     ]
 

@@ -1,7 +1,7 @@
 """Speed of this person's finished runs, from their manifests.
 
-A run on the same kind of device gives the operations a second that it reached, everything included. The median over the
-runs replaces the assumed efficiency.
+A run of the same engine on the same kind of device gives the operations a second that it reached, everything included.
+The median over the runs replaces the assumed efficiency.
 """
 
 import json
@@ -27,34 +27,34 @@ MIN_STEPS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedRun:
-    """One finished run on the same kind of device."""
+    """One finished run of the same engine on the same kind of device."""
 
     name: str
     operations_a_second: float
     """Operations of one device, with rows as long as the longest, over all steps."""
 
 
-def measured_throughput(directory: Path, target: Target) -> Throughput | None:
-    """The median speed of the finished runs below ``directory`` on this kind of device; None without such runs."""
-    runs = list(finished_runs(directory, target))
+def measured_throughput(directory: Path, target: Target, engine: str) -> Throughput | None:
+    """The median speed of the engine's finished runs below ``directory`` on this kind of device; None without any."""
+    runs = list(finished_runs(directory, target, engine))
     if not runs:
         return None
     speed = median(run.operations_a_second for run in runs)
     return Throughput(operations_a_second=speed, source=(
         f"{speed / 1e12:.3g} Tflop/s a device, the median of {len(runs)} finished run{'s' * (len(runs) > 1)} of yours "
-        f"on {target.kind} ({', '.join(run.name for run in runs[:3])}{', …' * (len(runs) > 3)}), read from "
-        f"{directory}/*/{MANIFEST}"))
+        f"with {engine} on {target.kind} ({', '.join(run.name for run in runs[:3])}{', …' * (len(runs) > 3)}), "
+        f"read from {directory}/*/{MANIFEST}"))
 
 
-def finished_runs(directory: Path, target: Target) -> Iterator[FinishedRun]:
-    """Complete runs directly below a directory that ran on this kind of device, by name."""
+def finished_runs(directory: Path, target: Target, engine: str) -> Iterator[FinishedRun]:
+    """Complete runs of an engine directly below a directory that ran on this kind of device, by name."""
     # Manifests name the processor; the catalog has one row for all CPUs.
     kind = cpu_model() if target.platform == "cpu" else target.kind
     for path in sorted(directory.glob(f"*/{MANIFEST}")):
         try:
             run = RunRecord.open(path.parent)
             manifest = run.manifest
-            if (run.status != "complete" or manifest.actual_device.kind != kind
+            if (run.status != "complete" or manifest.actual_device.kind != kind or manifest.engine != engine
                     or manifest.completed_steps < MIN_STEPS):
                 continue
             shape = ModelShape(**json.loads((path.parent / MODEL_SHAPE).read_text(encoding="utf-8")))

@@ -197,6 +197,7 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, held_out: int
     # The speed of the steps is the only one that is known, so all computing is timed by it.
     per_operation = step / step_operations(run.request, run.step)
     steps, every = recipe.training.steps, recipe.checkpoint.every_steps
+    checkpoints = -(-steps // every)
     checkpoint = checkpoint_bytes(run.request)
     evaluation, evaluation_gaps = _evaluation_time(run, per_operation, items=items, held_out=held_out)
     missing = [*evaluation_gaps]
@@ -211,8 +212,9 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, held_out: int
     elif isinstance(recipe.algorithm, TeacherAlgorithm):
         missing.append("the teacher's log probabilities")
     return RunTime(
-        step_seconds=step, steps=steps, checkpoint_bytes=checkpoint, checkpoints=-(-steps // every),
-        checkpoint_seconds=checkpoint / DISK_BYTES_A_SECOND, checkpoints_on_disk=recipe.checkpoint.keep_last + 1,
+        step_seconds=step, steps=steps, checkpoint_bytes=checkpoint, checkpoints=checkpoints,
+        checkpoint_seconds=checkpoint / DISK_BYTES_A_SECOND,
+        checkpoints_on_disk=min(checkpoints, recipe.checkpoint.keep_last + 1),
         checkpoint_every_seconds=every * (step + sampling * rollouts / steps), evaluation_seconds=evaluation,
         rollout_sampling_seconds=sampling, rollouts=rollouts,
         # A third of a step, because backward costs about twice as much as forward.

@@ -73,7 +73,7 @@ def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: boo
         on: a target of the catalog, or another spelling of it.
         overrides: ``key=value`` words, or a dict of dotted keys.
         nearest: if it does not fit, search for the plan that does with the fewest changes.
-        runs: folder of the user's runs; finished ones on the same device correct the time.
+        runs: folder of the user's runs; finished ones of the same engine and device correct the time.
         deadline: seconds in which the run has to finish; 0: none.
 
     Raises:
@@ -91,6 +91,7 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, r
     loaded = with_steps(loaded, planned_mesh(loaded.recipe, target).fsdp)
     teacher = teacher_model(loaded)
     plan = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher)
-    plan = with_time(plan, loaded, shape, target, measured_throughput(runs, target) if runs.is_dir() else None, teacher)
+    own = measured_throughput(runs, target, loaded.recipe.engine) if runs.is_dir() else None
+    plan = with_time(plan, loaded, shape, target, own, teacher)
     plan = replace(plan, remarks=(*plan.remarks, *loaded.chosen))
     return with_deadline(plan, loaded, shape, target, deadline, teacher) if deadline else plan
