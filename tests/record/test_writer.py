@@ -44,6 +44,17 @@ def test_a_run_is_written_sealed_and_read(tmp_path) -> None:
     assert attempts.read(tmp_path)[0]["run"] == "tiny"
 
 
+def test_a_folder_of_runs_names_one_of_them(tmp_path) -> None:
+    run = synthetic.sealed_run(tmp_path / "runs" / "tiny")
+    for folder in (tmp_path, tmp_path / "runs"):
+        with pytest.raises(RequestError) as refused:
+            RunRecord.open(folder)
+        assert refused.value.try_next == f"a run in it, such as {run}"
+    with pytest.raises(RequestError) as refused:
+        RunRecord.open(run / "train")
+    assert "workings train" in refused.value.try_next
+
+
 def test_lines_about_the_machine_go_on_after_a_torn_one(tmp_path) -> None:
     writer = RunWriter.create(tmp_path / "a")
     assert not (writer.directory / MACHINE).exists(), "a short run has no empty file"

@@ -46,11 +46,7 @@ class RunRecord:
             RecordError: manifest or seal cannot be read.
         """
         if not (path / SEAL).is_file() or not (path / MANIFEST).is_file():
-            # People leave out the folder that runs are written to by default.
-            near = Path("runs") / path
-            raise RequestError(str(path), f"a sealed run directory (with {MANIFEST} and {SEAL})",
-                               f"did you mean {near}?" if (near / SEAL).is_file() else
-                               "the folder that `workings train` named when it ended")
+            raise RequestError(str(path), f"a sealed run directory (with {MANIFEST} and {SEAL})", _advice(path))
         status = parse_seal(read_plain(path / SEAL))["status"]
         return cls(path=path, manifest=parse_manifest(read_plain(path / MANIFEST)), status=status,
                    root=root_digest(path))
@@ -82,3 +78,13 @@ class RunRecord:
         if torn is not None:
             raise RecordError(f"{self.path / name}: torn last line in a sealed run")
         return rows
+
+
+def _advice(path: Path) -> str:
+    """What to type in place of a path that is no sealed run."""
+    # People leave out the folder that runs are written to by default, or name the one that holds several runs.
+    near = Path("runs") / path
+    if (near / SEAL).is_file():
+        return f"did you mean {near}?"
+    inside = sorted(seal.parent for runs in (path, path / "runs") for seal in runs.glob(f"*/{SEAL}"))
+    return f"a run in it, such as {inside[0]}" if inside else "the folder that `workings train` named when it ended"
