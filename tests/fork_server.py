@@ -37,7 +37,7 @@ from tests import kept_traces
 
 ROOT = Path(__file__).resolve().parent.parent
 FORKS = sys.platform == "linux"
-"""ExternalFile a fork of a process with frameworks in it is not safe, or there is none: children are new processes."""
+"""Elsewhere a fork of a process with frameworks in it is not safe, or there is none: children are new processes."""
 
 PRELOADED = (
     "scipy.stats", "tokenizers", "jinja2", "pydantic", "rfc8785", "jax", "jax.numpy", "jax.experimental.shard_map",

