@@ -1,4 +1,4 @@
-"""The recipes of open models (Qwen3, Qwen3.5, SmolLM3) planned for their machines, as `workings plan` prints it.
+"""The recipes of open models (Qwen3, Qwen3.5, SmolLM3, OLMo 3) planned for their machines, as `workings plan` says.
 
     python -m benchmarks.open_model_plans [RECIPE ...]
 
@@ -18,7 +18,7 @@ from workings.runs.plan import plan
 TARGETS = {
     "qwen3-0.6b-lora-t4x2": "t4x2", "qwen3-4b-lora-v5e8": "v5e-8", "qwen3-4b-qlora-rtx5090": "rtx5090",
     "smollm3-3b-lora-rtx5090": "rtx5090", "qwen3-4b-qlora-t4x2": "t4x2", "qwen3-1.7b-lora-t4": "t4",
-    "qwen3.5-2b-lora-t4": "t4"}
+    "qwen3.5-2b-lora-t4": "t4", "olmo-3-7b-qlora-rtx5090": "rtx5090"}
 """Recipe -> the machine that it is for."""
 RESULT = Path(__file__).parent / "results" / "open_model_plans.json"
 
