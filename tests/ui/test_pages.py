@@ -48,9 +48,19 @@ def test_search_filter_and_order_are_in_the_address(tmp_path: Path, monkeypatch:
 
 def test_an_empty_folder_shows_how_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Page(client(tmp_path, monkeypatch).get("/").text)
-    for text in ("Start here", "workings quickstart --out quickstart", "workings train my-recipe.yaml",
-                 "Run the quickstart"):
+    for text in ("Start here", f"workings quickstart --out {tmp_path.resolve()}/quickstart",
+                 f"workings train {tmp_path.resolve()}/my-recipe.yaml", "Run the quickstart"):
         assert text in page.text
+
+
+def test_commands_on_the_page_can_be_typed_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path)
+    page, runs = client(tmp_path, monkeypatch), tmp_path.resolve() / "runs"
+    for address, words in (("/run/runs/steps?tab=checks", f"verify {runs}/steps"),
+                           ("/run/runs/steps?tab=checks", f"replay {runs}/steps"),
+                           ("/run/runs/steps?tab=scorecard", f"eval {runs}/steps --items eval --out {runs}/steps/eval"),
+                           ("/compare?run=runs/steps&run=runs/plain", f"compare {runs}/steps {runs}/plain")):
+        assert f"workings {words}" in Page(page.get(address).text).text
 
 
 @pytest.mark.parametrize("tab", ["curves", "device", "recipe", "scorecard", "items", "samples", "checks", "log",

@@ -36,7 +36,7 @@ def test_rounds_are_shown_with_links_to_runs_and_samples(tmp_path: Path, monkeyp
     shown = Page(text)
     assert shown.open == []
     for words in ("One round took the model", "the last round against the start: better", "90.0 %", "+40.0 points",
-                  "workings verify better"):
+                  f"workings verify {folder.out.resolve()}"):
         assert words in shown.text, words
     assert [a.get("aria-label") for a in shown.named("svg") if a.get("role") == "img"], "the figure says its numbers"
     links = {a["href"] for a in shown.named("a")}

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from shlex import quote
 from threading import Event
 from typing import Any
 
@@ -117,7 +118,12 @@ class Site:
                 if self.verified.get(run) is None and job.stamp and job.stamp == self.verified.stamp(run):
                     self.verified.keep(run, job.answer)
 
+    def typed(self, *names: str) -> str:
+        """Places below the folder as words of a command that can be typed anywhere."""
+        return " ".join(quote(str(self.folder.root / name)) for name in names)
+
     def html(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """A rendered page."""
-        text = self.templates.get_template(template).render(root=self.folder.root.name or "/", **values)
+        text = self.templates.get_template(template).render(
+            root=self.folder.root.name or "/", typed=self.typed, **values)
         return HTMLResponse(text, status_code=status)

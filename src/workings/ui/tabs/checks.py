@@ -19,7 +19,8 @@ class Checks(BaseModel):
 
 def run_checks(site: Site, name: str) -> Checks:
     """The kept verdict of `workings verify` about a run as it is now."""
-    return Checks(run=name, verified=site.verified.get(site.folder.path(name)), command=f"workings verify {name}")
+    return Checks(run=name, verified=site.verified.get(site.folder.path(name)),
+                  command=f"workings verify {site.typed(name)}")
 
 
 def values(site: Site, run: OpenedRun, query: NoQuery) -> dict[str, Any]:
