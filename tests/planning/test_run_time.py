@@ -79,7 +79,7 @@ def test_frozen_weights_get_no_gradient():
 
 def test_runs_of_ones_own_take_the_place_of_the_assumption(tmp_path, monkeypatch):
     request = request_of(recipe())
-    assert measured_throughput(tmp_path, targets()["t4"], "jax") is None
+    assert measured_throughput(tmp_path, targets()["t4"], "jax", 1e12) is None
     pace = Throughput(operations_a_second=1e12, source="measured")
     seconds, how = step_seconds(request, BatchShape(1, 4, 64), targets()["cpu"], MeshShape(1, 1), pace)
     assert seconds == pytest.approx(step_operations(request, (1, 4, 64)) / 1e12)
@@ -88,11 +88,22 @@ def test_runs_of_ones_own_take_the_place_of_the_assumption(tmp_path, monkeypatch
 
 def test_the_median_of_finished_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(history, "finished_runs", lambda directory, target, engine: iter(
-        [FinishedRun(name=f"run-{n}", operations_a_second=n * 1e12) for n in (1, 2, 9)]))
-    found = measured_throughput(tmp_path, targets()["t4"], "jax")
+        [FinishedRun(name=f"run-{n}", step_operations=1e12, operations_a_second=n * 1e12) for n in (1, 2, 9)]))
+    found = measured_throughput(tmp_path, targets()["t4"], "jax", 1e12)
     assert found.operations_a_second == 2e12
     assert "3 finished runs of yours" in found.source
     assert "run_manifest.json" in found.source
+
+
+def test_runs_with_steps_of_about_the_same_size_go_before_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(history, "finished_runs", lambda directory, target, engine: iter(
+        [FinishedRun(name=name, step_operations=size, operations_a_second=speed)
+         for name, size, speed in (("tiny", 1e6, 1e9), ("tiny-2", 1e6, 1e9), ("large", 1e13, 1e12))]))
+    found = measured_throughput(tmp_path, targets()["t4"], "jax", 5e13)
+    assert (found.operations_a_second, "1 finished run of yours with jax" in found.source) == (1e12, True)
+    between = measured_throughput(tmp_path, targets()["t4"], "jax", 1e9)
+    assert between.operations_a_second == 1e9
+    assert between.source.endswith("none with steps of about this size")
 
 
 def test_a_finished_run_says_how_fast_it_was(repository, tmp_path, monkeypatch):

@@ -1,7 +1,8 @@
 """Speed of this person's finished runs, from their manifests.
 
 A run of the same engine on the same kind of device gives the operations a second that it reached, everything included.
-The median over the runs replaces the assumed efficiency.
+The median over the runs replaces the assumed efficiency; runs whose steps are about as large go before others, because
+small steps are mostly overhead.
 """
 
 import json
@@ -23,6 +24,8 @@ from workings.record.reader import RunRecord
 
 MIN_STEPS = 5
 """Shorter runs are ignored: the first step compiles and warms up."""
+SIMILAR_SIZE = 10.0
+"""Largest ratio of the operations of two steps that are about as large."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,20 +33,28 @@ class FinishedRun:
     """One finished run of the same engine on the same kind of device."""
 
     name: str
+    step_operations: float
+    """Operations of one step over all devices, with rows as long as the longest."""
     operations_a_second: float
     """Operations of one device, with rows as long as the longest, over all steps."""
 
 
-def measured_throughput(directory: Path, target: Target, engine: str) -> Throughput | None:
-    """The median speed of the engine's finished runs below ``directory`` on this kind of device; None without any."""
-    runs = list(finished_runs(directory, target, engine))
-    if not runs:
+def measured_throughput(directory: Path, target: Target, engine: str, operations: float) -> Throughput | None:
+    """The median speed of the engine's finished runs below ``directory`` on this kind of device; None without any.
+
+    ``operations``: of one planned step over all devices.
+    """
+    every = list(finished_runs(directory, target, engine))
+    if not every:
         return None
+    runs = [run for run in every if 1 / SIMILAR_SIZE <= run.step_operations / operations <= SIMILAR_SIZE]
+    size = "" if runs else ", none with steps of about this size"
+    runs = runs or every
     speed = median(run.operations_a_second for run in runs)
     return Throughput(operations_a_second=speed, source=(
         f"{speed / 1e12:.3g} Tflop/s a device, the median of {len(runs)} finished run{'s' * (len(runs) > 1)} of yours "
         f"with {engine} on {target.kind} ({', '.join(run.name for run in runs[:3])}{', …' * (len(runs) > 3)}), "
-        f"read from {directory}/*/{MANIFEST}"))
+        f"read from {directory}/*/{MANIFEST}{size}"))
 
 
 def finished_runs(directory: Path, target: Target, engine: str) -> Iterator[FinishedRun]:
@@ -67,5 +78,6 @@ def finished_runs(directory: Path, target: Target, engine: str) -> Iterator[Fini
         # Plans count the longest rows as well, so the padding that real batches save is part of the speed.
         operations = step_operations(request, longest_batch(recipe, manifest.mesh.get("fsdp", 1)))
         if manifest.training_seconds > 0:
-            yield FinishedRun(name=path.parent.name, operations_a_second=operations * manifest.completed_steps / (
-                manifest.training_seconds * manifest.actual_device.count))
+            yield FinishedRun(
+                name=path.parent.name, step_operations=operations, operations_a_second=operations *
+                manifest.completed_steps / (manifest.training_seconds * manifest.actual_device.count))

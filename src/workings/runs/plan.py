@@ -11,7 +11,8 @@ from workings.hardware.catalog import Target, find_target
 from workings.hardware.memory import gib
 from workings.planning.history import measured_throughput
 from workings.planning.plan import Plan, target_memory_limit
-from workings.planning.planned_run import planned_mesh
+from workings.planning.planned_run import engine_request, planned_mesh
+from workings.planning.run_time import step_operations
 from workings.planning.search import estimated_programs, plan_with_nearest
 from workings.runs.data.find_teacher import teacher_model
 from workings.runs.plan_time import with_deadline, with_steps, with_time
@@ -91,7 +92,8 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, r
     loaded = with_steps(loaded, planned_mesh(loaded.recipe, target).fsdp)
     teacher = teacher_model(loaded)
     plan = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher)
-    own = measured_throughput(runs, target, loaded.recipe.engine) if runs.is_dir() else None
+    operations = step_operations(engine_request(loaded.recipe, shape, target), plan.batch)
+    own = measured_throughput(runs, target, loaded.recipe.engine, operations) if runs.is_dir() else None
     plan = with_time(plan, loaded, shape, target, own, teacher)
     plan = replace(plan, remarks=(*plan.remarks, *loaded.chosen))
     return with_deadline(plan, loaded, shape, target, deadline, teacher) if deadline else plan
