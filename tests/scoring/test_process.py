@@ -1,6 +1,10 @@
 """The process that scores, seen from outside: it may be gone at any moment."""
 
+import dataclasses
+import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import CancelledError
@@ -11,6 +15,7 @@ from typing import IO
 import pytest
 
 from workings.scoring import child_process
+from workings.scoring.child_side import ANSWER_TAG
 from workings.scoring.items import Item
 from workings.scoring.process import ScoringProcess
 from workings.scoring.settings import ScoringSettings
@@ -27,6 +32,17 @@ def test_a_process_that_died_between_two_requests_is_replaced() -> None:
         scoring._child.wait()
         for _ in range(3):
             assert scoring.judge([(ITEM, "#### 2", False)])[0].score == 1
+
+
+def test_nothing_is_printed_where_the_parent_ended_first() -> None:
+    """As after Ctrl-C while answers are scored: a traceback of the child would follow the parent's last sentence."""
+    unread, answers = os.pipe()
+    os.close(unread)
+    first = json.dumps(dataclasses.asdict(ScoringSettings()) | {ANSWER_TAG: "a"}) + "\n"
+    done = subprocess.run([sys.executable, "-m", "workings.scoring.child"], input=first, stdout=answers,
+                          stderr=subprocess.PIPE, text=True, check=False)
+    os.close(answers)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_cancelled_from_another_thread_it_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,11 +29,21 @@ class AnswerStream:
 
     def write(self, answer: dict[str, Any]) -> None:
         """Add an answer; it may wait for others until `flush`."""
-        self._stream.write(json.dumps([self._tag, answer]) + "\n")
+        with _ends_with_the_parent():
+            self._stream.write(json.dumps([self._tag, answer]) + "\n")
 
     def flush(self) -> None:
         """Send what is waiting."""
-        self._stream.flush()
+        with _ends_with_the_parent():
+            self._stream.flush()
+
+
+@contextmanager
+def _ends_with_the_parent() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        os._exit(0)  # not `sys.exit`, which would write what is waiting once more
 
 
 def ignore_signals() -> None:
