@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from workings.cli.output import JsonFlag, answer, say, show
+from workings.errors import RequestError
 
 
 def ask_command(
@@ -23,7 +24,6 @@ def ask_command(
     With `--base --json`, the trained model's answer is a line of its own as soon as it is there; the last line has
     both.
     """
-    from workings.errors import RequestError
     from workings.runs.evaluate import ask, ask_untrained
     from workings.scoring.steps import wrong_place
 

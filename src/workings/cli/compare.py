@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from workings.cli.output import JsonFlag, answer, say
+from workings.errors import RequestError
 
 if TYPE_CHECKING:
     from workings.evaluation.comparison.compare import Comparison
@@ -33,8 +34,6 @@ def compare_command(
     Compares two evaluations pair by pair: difference, 95 % interval, p value, verdict, items that flipped. With
     --with-a and --with-b several seeds a side; with more runs a table.
     """
-    from workings.errors import RequestError
-
     seeds_a, seeds_b = [a, *(with_a or [])], [b, *(with_b or [])]
     # Counted over both sides: a single further seed on one of them already asks for the other kind of comparison.
     several_seeds = len(seeds_a) + len(seeds_b) > 2

@@ -22,6 +22,8 @@ from workings.cli.model_options import (
     weights_request,
 )
 from workings.cli.output import JsonFlag, answer, say
+from workings.errors import Interrupted, RequestError
+from workings.record.layout import MANIFEST, partial_unit_path
 
 if TYPE_CHECKING:
     from workings.evaluation.scorecard import Scorecard
@@ -69,7 +71,6 @@ def eval_command(
     Generates, extracts, scores, seals. Weights that are not a sealed run need --template. With --predictions no model
     is needed.
     """
-    from workings.errors import Interrupted
     from workings.evaluation.settings import EvaluationSettings
 
     _check_source(model, predictions, harness_log, items)
@@ -91,8 +92,6 @@ def eval_command(
         scorecard, leaks = source.evaluate(out, settings)
     # What was scored lies in the unfinished folder already, so stopping loses only what was in work.
     except KeyboardInterrupt:
-        from workings.record.layout import partial_unit_path
-
         partial = partial_unit_path(out)
         raise Interrupted(f"stopped; what was scored is kept in {partial}: the same command goes on") from None
     _answer(scorecard, out, leaks, as_json=as_json)
@@ -159,8 +158,6 @@ def _answer(scorecard: "Scorecard", out: Path, leaks: list[str], *, as_json: boo
 
 def _unit_in_run(model: str | None, items: Path | None) -> Path:
     """Directory of an evaluation without --out: in the run, named after the items."""
-    from workings.errors import RequestError
-    from workings.record.layout import MANIFEST
     from workings.runs.evaluate import free_unit
 
     if model is None or items is None or not Path(model, MANIFEST).is_file():
@@ -170,8 +167,6 @@ def _unit_in_run(model: str | None, items: Path | None) -> Path:
 
 def _check_source(model: str | None, predictions: Path | None, harness_log: Path | None, items: Path | None) -> None:
     """Exactly one thing to score; items unless the log brings them."""
-    from workings.errors import RequestError
-
     sources = [name for name, value in (("MODEL", model), ("--predictions", predictions), ("--harness-log",
                                                                                            harness_log))
              if value is not None]

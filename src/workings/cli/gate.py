@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from workings.cli.output import JsonFlag, answer
+from workings.errors import RequestError
+from workings.record.number_text import percent
 
 baseline_app = typer.Typer(help="Keep an evaluation's results by name, to hold later runs against.",
                            no_args_is_help=True)
@@ -23,7 +25,6 @@ def baseline_set_command(
     """Keep a run's results as a baseline for its items."""
     from workings.evaluation.comparison.baseline import set_baseline
     from workings.evaluation.unit import find_unit
-    from workings.record.number_text import percent
 
     record = find_unit(run)
     path = set_baseline(folder, name, record)
@@ -37,7 +38,6 @@ def baseline_set_command(
 def baseline_list_command(folder: Folder = Path("baselines"), as_json: JsonFlag = False) -> None:
     """Baselines in a folder."""
     from workings.evaluation.comparison.baseline import list_baselines
-    from workings.record.number_text import percent
 
     baselines = list_baselines(folder)
     lines = [f"{entry['name']}  {entry['items']} items ({entry['items_digest'][:16]}…)  accuracy "
@@ -59,7 +59,6 @@ def gate_command(
 
     Passes if a larger drop than allowed is ruled out, fails if it is certain; exits 0, 1, or 3 for inconclusive.
     """
-    from workings.errors import RequestError
     from workings.evaluation.comparison.gate import EXIT_CODES, gate
 
     # An open result is neither a yes nor a no, so whoever automates says what it shall mean.

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from workings.cli.output import JsonFlag, answer, program, say
+from workings.errors import Interrupted, RequestError
 
 
 def improve_command(
@@ -42,7 +43,6 @@ def improve_command(
     weights and compares; it stops when a round does not help. Killed, the same command goes on; with more --rounds,
     or --all-rounds, it goes on from where it ended.
     """
-    from workings.errors import Interrupted, RequestError
     from workings.runs.improve import ImproveRequest, improve
     from workings.runs.quickstarts.improve_quickstart import RECIPE, improve_quickstart
     from workings.samples.selection import Selection

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from workings.errors import RequestError
+from workings.record.layout import SEAL
+
 if TYPE_CHECKING:
-    from workings.errors import RequestError
     from workings.runs.open_model import WeightsRequest
 
 MODEL_HELP = "A sealed run; or a folder or Hub id of weights in Hugging Face's format."
@@ -52,8 +54,6 @@ def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
     Raises:
         RequestError: weights without a template, or a run with one.
     """
-    from workings.errors import RequestError
-    from workings.record.layout import SEAL
     from workings.record.reader import RunRecord
 
     path = Path(model)
@@ -73,9 +73,7 @@ def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
     return {name: value for name, value in decoding_settings.items() if value is not None}
 
 
-def misplaced(opening: Mapping[str, Any], where: str) -> "RequestError":
+def misplaced(opening: Mapping[str, Any], where: str) -> RequestError:
     """Error about options that are for plain weights only."""
-    from workings.errors import RequestError
-
     return RequestError(f"{' and '.join(f'--{name}' for name in opening)} {where}", "these with plain weights only",
                         "leave them out")

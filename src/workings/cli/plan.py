@@ -9,6 +9,9 @@ import typer
 
 from workings.cli.output import JsonFlag, Meaning, answer, painted, program, say
 from workings.cli.waiting import WaitingLine
+from workings.errors import RequestError
+from workings.hardware.memory import gib
+from workings.record.number_text import about, duration
 from workings.record.progress import report_progress_to
 
 if TYPE_CHECKING:
@@ -39,7 +42,6 @@ def plan_command(
 ) -> None:
     """Say whether a recipe's run fits a target, why, and how long it takes."""
     from workings.config.load import load_recipe
-    from workings.errors import RequestError
     from workings.hardware.catalog import find_target
     from workings.planning.run_time import parse_duration
     from workings.runs.plan import estimate_memory, estimate_sentence, plan
@@ -79,8 +81,6 @@ def plan_command(
 
 
 def _check_write(write: Path | None, names: list[str]) -> None:
-    from workings.errors import RequestError
-
     if not names:
         raise RequestError("--on without a name", "a target of the catalog", "--on v5e-8")
     if write is None:
@@ -94,8 +94,6 @@ def _check_write(write: Path | None, names: list[str]) -> None:
 
 def table(plan: "Plan", recipe: str) -> str:
     """The plan for people."""
-    from workings.hardware.memory import gib
-
     rows, per_row = plan.batch.rows, plan.batch.positions
     verdict = painted(plan.verdict.reasons[0], _meaning(plan), sys.stdout)
     lines = [
@@ -119,9 +117,6 @@ def table(plan: "Plan", recipe: str) -> str:
 
 def time_lines(plan: "Plan") -> list[str]:
     """Lines about the duration of the run and the disk of its checkpoints."""
-    from workings.hardware.memory import gib
-    from workings.record.number_text import about, duration
-
     if plan.time is None:
         return []
     time = plan.time
@@ -147,9 +142,6 @@ def time_lines(plan: "Plan") -> list[str]:
 
 def comparison(plans: list["Plan"]) -> str:
     """Several targets side by side."""
-    from workings.hardware.memory import gib
-    from workings.record.number_text import duration
-
     head = ("target", "fits", "peak", "limit", "decided by", "source", "run", "deadline", "nearest plan that fits")
     rows = [head]
     for plan in plans:

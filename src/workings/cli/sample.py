@@ -21,6 +21,8 @@ from workings.cli.model_options import (
     weights_request,
 )
 from workings.cli.output import JsonFlag, answer, say
+from workings.errors import Interrupted
+from workings.record.layout import KEPT, PAIRS, partial_unit_path
 
 if TYPE_CHECKING:
     from workings.samples.unit import SampleUnit
@@ -80,7 +82,6 @@ def sample_command(
 
     Every sample is recorded with its seed, end and score. The same command goes on where it was killed.
     """
-    from workings.errors import Interrupted
     from workings.evaluation.settings import EvaluationSettings
     from workings.runs.data.datasets import read_prompts
     from workings.runs.sample import sample_run, sample_weights
@@ -111,8 +112,6 @@ def sample_command(
             unit = sample_run(Path(model), items, out, request=request, **typed(device=device), by_plan=by_plan)
     # What was drawn lies in the unfinished folder already, so stopping loses only what was in work.
     except KeyboardInterrupt:
-        from workings.record.layout import partial_unit_path
-
         raise Interrupted(f"stopped; what was drawn is kept in {partial_unit_path(out)}: the same command goes "
                           "on") from None
     answer_with(unit, request.pairs is not None, as_json=as_json)
@@ -126,8 +125,6 @@ def answer_with(unit: "SampleUnit", with_pairs: bool, *, as_json: bool) -> None:
 
 def _text(unit: "SampleUnit", with_pairs: bool) -> str:
     """The result in words, with the next commands."""
-    from workings.record.layout import KEPT, PAIRS
-
     counts = unit.counts
     left_out = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.left_out.items()))
     lines = [f"{counts.prompts} prompts: {counts.never} never solved, {counts.sometimes} sometimes, "

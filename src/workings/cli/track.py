@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from workings.cli.output import JsonFlag, answer
+from workings.errors import RequestError
 
 
 def track_command(
@@ -20,8 +21,6 @@ def track_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Tell another tracker a sealed run's parameters, metrics, evaluation and files; the run itself is not touched."""
-    from workings.errors import RequestError
-
     # Equal means both or neither, and exactly one of the two says where the run goes.
     if bool(mlflow) == bool(to) or to not in ("", "wandb"):
         options = f"--to {to}" if to else "neither --mlflow nor --to"

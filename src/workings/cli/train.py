@@ -9,6 +9,7 @@ import typer
 
 from workings.cli.output import JsonFlag, answer, as_typed, say
 from workings.errors import DoesNotFit, Interrupted
+from workings.record.layout import RECIPE_EVALUATION, SEAL, partial_path
 
 
 def train_command(
@@ -67,8 +68,6 @@ def train_command(
 
 def _cut_short(run_path: Path, what: str) -> str:
     """The state of a run that had no time to stop by itself, and the command that continues it."""
-    from workings.record.layout import RECIPE_EVALUATION, SEAL, partial_path
-
     if partial_path(run_path).is_dir():
         return f"stopped by {what}: the last checkpoint stays; to go on: {_again(run_path)}"
     if (run_path / SEAL).is_file():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from workings.cli.output import JsonFlag, Meaning, answer, painted, say
-from workings.errors import RequestError
+from workings.errors import RecordError, RequestError
 
 if TYPE_CHECKING:
     from workings.evidence.verify import Verification
@@ -159,7 +159,6 @@ def _trusted(option: str, files: Sequence[Path]) -> tuple[bytes, ...]:
     """Public keys, or certificates of time-stamp authorities, that the person trusts."""
     if not files:
         return ()
-    from workings.errors import RecordError
     from workings.evidence.attest import keys, timestamp
 
     is_key = option == "--key"

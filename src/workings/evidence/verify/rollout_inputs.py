@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workings.config.algorithms import RolloutAlgorithm
+from workings.config.load import check_recipe
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.record import Unit
 from workings.record.canonical import loads
@@ -13,7 +15,6 @@ from workings.record.layout import PROMPTS, REWARDS, ROLLOUTS, TOKENIZER, rollou
 from workings.record.untrusted_files import parsed_bytes
 
 if TYPE_CHECKING:
-    from workings.config.algorithms import RolloutAlgorithm
     from workings.config.recipe import Recipe
     from workings.models.chat import ChatTemplate
     from workings.rollouts.prompts import PromptSet
@@ -26,7 +27,7 @@ class RolloutInputs:
     """Inputs that decide the rollouts of a run."""
 
     recipe: "Recipe"
-    algorithm: "RolloutAlgorithm"
+    algorithm: RolloutAlgorithm
     prompts: "PromptSet"
     shape: "RolloutShape"
     settings: "RewardSettings | None"
@@ -87,8 +88,6 @@ def _tokens(values: dict[str, Any]) -> int:
 
 def _read(unit: Unit) -> RolloutInputs:
     # Imported here and in the checks: other records need none of it and should not wait.
-    from workings.config.algorithms import RolloutAlgorithm
-    from workings.config.load import check_recipe
     from workings.rollouts.prompts import read_recorded_prompts
     from workings.rollouts.rollout import RolloutShape
     from workings.scoring.rewards import RewardSettings

@@ -27,6 +27,7 @@ from workings.record.layout import (
     RECIPE,
     SEAL,
     SUMS,
+    check_relative,
 )
 
 # A report page with its figures is far below this; a larger text is refused before it is searched for numbers.
@@ -210,8 +211,6 @@ def _readme(pack: Unit, runs: Mapping[str, Unit]) -> str:
 
 
 def _checked_name(unit: Unit) -> str:
-    from workings.record.layout import check_relative
-
     # The name becomes a folder on this machine: with `..` or a slash in it, it would lead out of the temporary one.
     name = unit.path.rpartition("/")[2]
     return str(check_relative(name))

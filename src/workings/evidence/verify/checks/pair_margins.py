@@ -6,13 +6,11 @@ is convex in it, so that mean margin and accuracy together bound the mean loss.
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from workings.config.algorithms import Dpo
+from workings.config.algorithms import Dpo
 
 
-def margin_problems(algorithm: "Dpo", numbers: Mapping[str, float], pairs: int, slack: float) -> list[str]:
+def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, slack: float) -> list[str]:
     """What an accuracy says against the mean margin, and a loss against both.
 
     Args:

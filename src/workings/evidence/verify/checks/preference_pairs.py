@@ -6,10 +6,11 @@ weights: a replay computes them again.
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
+from workings.config.algorithms import Dpo
 from workings.errors import RecordError
 from workings.evidence.verify.checks.data_order import (
     batches_of,
@@ -22,10 +23,8 @@ from workings.evidence.verify.checks.pair_margins import margin_problems
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from
 from workings.evidence.verify.result import CheckFinding
+from workings.objectives.preference import Preference
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
-
-if TYPE_CHECKING:
-    from workings.config.algorithms import Dpo
 
 TOLERANCE = 1e-5
 """Tolerance for sums of float32 numbers, as a share of the numbers that are added up."""
@@ -127,7 +126,7 @@ def implied_rewards(unit: Unit) -> Iterator[CheckFinding]:
     yield finding_from(problems, f"{count} means of rewards{first}", unit)
 
 
-def _first_loss_problems(algorithm: "Dpo", numbers: Mapping[str, float]) -> list[str]:
+def _first_loss_problems(algorithm: Dpo, numbers: Mapping[str, float]) -> list[str]:
     """The loss of a model that is the reference itself, whatever the pairs: a sigmoid of 0, or 0 from IPO's margin."""
     first = math.log(2) if algorithm.loss == "sigmoid" else 1 / (4 * algorithm.beta ** 2)
     return [] if _is_near(numbers["loss"], first, _scale(numbers) * max(1, 1 / algorithm.beta),
@@ -146,9 +145,8 @@ def _is_exact(unit: Unit) -> bool:
     return formats == {"float32"} and manifest.actual_device.platform == "cpu"
 
 
-def _algorithm(unit: Unit) -> "Dpo":
+def _algorithm(unit: Unit) -> Dpo:
     # Imported here: other records need none of it and should not wait.
-    from workings.config.algorithms import Dpo
     try:
         return Dpo.model_validate(unit.manifest.config_snapshot["algorithm"])
     except ValidationError as error:
@@ -170,7 +168,6 @@ def _steps(unit: Unit) -> Iterator[tuple[Mapping[str, Any], tuple[list[str], lis
 
 def _numbers(line: Mapping[str, Any]) -> dict[str, float]:
     """The objective's numbers in a line of the log. Raises `RecordError` for a missing one."""
-    from workings.objectives.preference import Preference
     measured = {name: line.get(name) for name in ("loss", *Preference.metrics)}
     numbers = {name: float(x) for name, x in measured.items() if isinstance(x, int | float) and not isinstance(x, bool)}
     if missing := sorted(measured.keys() - numbers.keys()):
@@ -186,7 +183,7 @@ def _scale(numbers: Mapping[str, float]) -> float:
     return abs(numbers["chosen_log_prob"]) + abs(numbers["rejected_log_prob"])
 
 
-def _least_loss(algorithm: "Dpo", margin: float) -> float:
+def _least_loss(algorithm: Dpo, margin: float) -> float:
     """Smallest mean loss of pairs with this mean margin: the loss is convex, so that of pairs that all have it."""
     import numpy as np
     if algorithm.loss == "ipo" or algorithm.length_normalized:  # lengths decide there as well

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from workings.config.rewards import FileReward, RewardConfig, reward_name
 from workings.errors import RecordError, RequestError, RewardError
 from workings.evidence.verify.limits import CHUNK_COMPLETIONS, ScoringTime
 from workings.evidence.verify.record import Unit
@@ -28,7 +29,6 @@ from workings.record.layout import DATA_DIGESTS, PROMPTS, REWARDS
 from workings.record.untrusted_files import refuse_too_large
 
 if TYPE_CHECKING:
-    from workings.config.rewards import RewardConfig
     from workings.models.chat import ChatTemplate
     from workings.rollouts.rollout import Rollout
     from workings.scoring.rewards import RewardProcess, RewardSettings
@@ -78,7 +78,6 @@ def prompt_tokens(unit: Unit) -> Iterator[CheckFinding]:
        units=every_run, when=has_rewards, example="a reward flipped, and advantages and log made again to match it")
 def rewards(unit: Unit) -> Iterator[CheckFinding]:
     """Rewards of each completion against this project's, in a process with limits. A person's function is not run."""
-    from workings.config.rewards import FileReward, reward_name
     result, settings = _recomputed(unit), _settings(rollout_inputs_of(unit))
     user_rewards = [reward_name(reward) for reward in settings.rewards if isinstance(reward, FileReward)]
     if result.failure:
@@ -150,7 +149,6 @@ def _compute(unit: Unit) -> _Recomputed:
 
 def _recomputable_rewards(unit: Unit, settings: "RewardSettings") -> "tuple[RewardConfig, ...]":
     """Rewards that can be computed again: no user code, and no library in another version."""
-    from workings.config.rewards import FileReward
     not_here = _other_libraries(unit.json(REWARDS), settings)
     return tuple(reward for reward in settings.rewards
                  if not isinstance(reward, FileReward) and reward.scorer not in not_here)
@@ -222,7 +220,6 @@ def _settings(inputs: RolloutInputs) -> "RewardSettings":
 
 def _reward_problems(recorded: Any, settings: "RewardSettings", manifest_digest: str | None) -> list[str]:
     """Problems of `config/rewards.json`, compared with the manifest, the recipe and this version's rewards."""
-    from workings.config.rewards import FileReward
     from workings.scoring.scorers import needs_library
     problems = []
     if manifest_digest != json_digest(recorded):

@@ -14,6 +14,7 @@ from workings.evidence.verify.checks.tensors import read_header
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, finding_from
 from workings.evidence.verify.result import CheckFinding
+from workings.objectives.top_tokens import MAX_TOKENS, MIN_REST
 from workings.record.layout import MODEL_SHAPE, TOP_TOKENS, top_tokens_file
 
 if TYPE_CHECKING:
@@ -86,7 +87,6 @@ def logged_teacher(unit: Unit) -> Iterator[CheckFinding]:
 
 
 def _top_k(unit: Unit) -> int:
-    from workings.objectives.top_tokens import MAX_TOKENS
     count = unit.manifest.config_snapshot["algorithm"].get("top_k")
     if type(count) is not int or not 1 <= count <= MAX_TOKENS:
         raise RecordError("config_snapshot: algorithm.top_k is no count of tokens")
@@ -119,7 +119,6 @@ def _read(unit: Unit) -> dict[str, _RowSummary]:
 def _summary(row: "TopTokensOfRow", vocabulary: int) -> _RowSummary:
     import numpy as np
 
-    from workings.objectives.top_tokens import MIN_REST
     tokens, log_probs = row.tokens_NK, row.log_probs_NK.astype(np.float64)
     with np.errstate(over="ignore"):  # a logarithm of a probability that is none may be of any size
         probabilities = np.exp(log_probs)

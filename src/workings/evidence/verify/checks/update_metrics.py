@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from workings.evidence.verify.rollout_inputs import RolloutInputs
+from workings.objectives.base import ArrayFunctions
+from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, LARGEST_LOG_RATIO, REFERENCE, PolicyGradient
 
 if TYPE_CHECKING:
     import numpy as np
 
     from workings.models.batch import Batch
-    from workings.objectives.base import ArrayFunctions
-    from workings.objectives.policy_gradient import PolicyGradient
     from workings.rollouts.rollout import Rollout
 
 CLOSE = 1e-4
@@ -66,7 +66,7 @@ def objective_problems(inputs: RolloutInputs, rollout: "Rollout", batch: "Batch"
     return problems
 
 
-def _expected(objective: "PolicyGradient", log_probs_BS: "np.ndarray",
+def _expected(objective: PolicyGradient, log_probs_BS: "np.ndarray",
               batch: "Batch") -> Iterator[tuple[str, float, float]]:
     """Name, value and tolerance of the loss and of each metric of the objective."""
     import numpy as np
@@ -82,12 +82,11 @@ def _expected(objective: "PolicyGradient", log_probs_BS: "np.ndarray",
         yield name, value, ROUNDING + CLOSE * abs(value) + slack
 
 
-def _rounding(objective: "PolicyGradient", log_probs_BS: "np.ndarray", mask_BS: "np.ndarray",
+def _rounding(objective: PolicyGradient, log_probs_BS: "np.ndarray", mask_BS: "np.ndarray",
               signals: Mapping[str, "np.ndarray"]) -> tuple[float, float]:
     """The sum of the sizes of the loss's terms, which may cancel, and the number of tokens close to a bound."""
     import numpy as np
 
-    from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, LARGEST_LOG_RATIO, REFERENCE
     tokens_B1 = mask_BS.sum(-1, keepdims=True)
     share_BS = mask_BS / np.maximum(tokens_B1, 1)
     log_ratio_BS = (log_probs_BS - signals[BEHAVIOR]) * mask_BS
@@ -122,10 +121,9 @@ def _rows(x: "np.ndarray") -> "np.ndarray":
     return x.reshape(-1, x.shape[-1]).astype("f8")
 
 
-def _array_functions() -> "ArrayFunctions":
+def _array_functions() -> ArrayFunctions:
     import numpy as np
 
-    from workings.objectives.base import ArrayFunctions
     return ArrayFunctions(exp=np.exp, log=np.log, minimum=np.minimum, clip=np.clip,
                           log_sigmoid=lambda x: -np.logaddexp(0, -x), stop_gradient=np.asarray,
                           stack=lambda arrays: np.stack(arrays, -1))
