@@ -40,7 +40,7 @@ def compared(number: int) -> dict[str, Any]:
     family, method, optimizer = CASES[number]
     found = case(number, family, method, optimizer)
     return {"family": family, "method": method, "optimizer": optimizer,
-            "features": list(FEATURES[number % len(FEATURES)])} | found.as_json()
+            "features": list(FEATURES[number % len(FEATURES)])} | found.to_json()
 
 
 def kept() -> dict[int, dict[str, Any]]:

@@ -162,7 +162,7 @@ def main() -> int:
     for family, method in CASES:
         with tempfile.TemporaryDirectory(prefix="workings-parity-") as folder:
             found = compared(family, method, Path(folder))
-        rows.append({"family": family, "method": method} | found.as_json() | {"engines": [ENGINE, "transformers"]})
+        rows.append({"family": family, "method": method} | found.to_json() | {"engines": [ENGINE, "transformers"]})
         print(rows[-1], flush=True)
     write_result(RESULT, what="Largest differences between an engine and transformers' own class in float32.",
                  command="python -m proof.parity_transformers", packages=["peft", "torch", "transformers"], values={

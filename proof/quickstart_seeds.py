@@ -24,7 +24,7 @@ def main() -> None:
     rows, before = [], load_average()
     with tempfile.TemporaryDirectory() as folder:
         for seed in seeds:
-            found = quickstart(Path(folder) / str(seed), seed=seed).as_json()
+            found = quickstart(Path(folder) / str(seed), seed=seed).to_json()
             rows.append({"seed": seed, "with_steps": found["traces_accuracy"],
                          "answer_only": found["answer_only_accuracy"], "items": found["items"],
                          "p_value": found["p_value"], "seconds": found["seconds"]})

@@ -32,7 +32,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for seed in asked.seeds:
             found = quickstart_rewards(Path(folder) / str(seed), export=export_run, seed=seed, full=not asked.short)
-            values = {name: value for name, value in found.as_json().items() if name not in PLACES}
+            values = {name: value for name, value in found.to_json().items() if name not in PLACES}
             rows.append({"seed": seed, "met": _met(values), **values})
     met = [row["seed"] for row in rows if row["met"]]
     write_result(

@@ -28,7 +28,7 @@ def test_runs_from_one_start_share_their_base(recipe, tmp_path):
     config = json.loads((first.base.path / "eval_config.json").read_text())
     assert config["model"]["step"] == 0
     assert config["model"]["seed"] == 5
-    told = first.as_json()
+    told = first.to_json()
     assert told["base"] == str(first.base.path)
     assert told["delta"] == pytest.approx(told["accuracy"] - told["base_accuracy"])
     assert told["verdict"] in ("better", "worse", "inconclusive")
@@ -48,13 +48,13 @@ def test_runs_and_their_base_verify_together(recipe, tmp_path, workings):
     page = tmp_path / "page.html"
     done = workings("compare", result.base.path, result.training.run, "--html", page, "--json", check=False)
     values = json.loads(done.stdout.splitlines()[-1])
-    assert values["delta"] == result.as_json()["delta"]
+    assert values["delta"] == result.to_json()["delta"]
     assert result.base.path.name in page.read_text(encoding="utf-8")
     pack([result.base.path, result.training.run], tmp_path / "both.zip", weights="digest")
     with zipfile.ZipFile(tmp_path / "both.zip") as archive:
         compared = json.loads(archive.read("compare.json"))
     assert compared["a"]["path"] == f"runs/{result.base.path.name}", "the first that was given"
-    assert compared["delta"] == result.as_json()["delta"]
+    assert compared["delta"] == result.to_json()["delta"]
 
 
 def test_another_start_is_another_base(recipe, tmp_path):
@@ -66,7 +66,7 @@ def test_another_start_is_another_base(recipe, tmp_path):
 def test_it_can_be_switched_off(recipe, tmp_path):
     result = train_and_evaluate(str(recipe), tmp_path / "runs" / "a", ["evaluation.base=false"])
     assert result.base is None
-    assert "base" not in result.as_json()
+    assert "base" not in result.to_json()
     assert not list((tmp_path / "runs").glob("base-*"))
 
 

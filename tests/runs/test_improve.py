@@ -134,7 +134,7 @@ def test_what_was_killed_goes_on(tmp_path):
     shutil.rmtree(again / "runs" / "round_1")
     (again / "traces" / "round_1.jsonl").unlink()
     told = improve(str(tmp_path / "recipe.yaml"), again, request=request(tmp_path, rounds=1))
-    assert told.as_json()["accuracies"] == straight.as_json()["accuracies"]
+    assert told.to_json()["accuracies"] == straight.to_json()["accuracies"]
     weights = [next((out / "runs" / "round_1").glob("checkpoints/*/model.safetensors")).read_bytes()
                for out in (tmp_path / "straight", again)]
     assert weights[0] == weights[1]

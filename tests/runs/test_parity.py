@@ -17,7 +17,7 @@ from workings.runs.parity import TOLERANCES, Parity, gradient_difference, parity
 def test_both_engines_compute_the_same(overrides):
     found = parity("smoke-tiny", overrides, steps=6)
     assert found.passed, found
-    assert set(found.as_json()) > {"passed", "max_logit_difference", "max_loss_difference", "max_gradient_difference"}
+    assert set(found.to_json()) > {"passed", "max_logit_difference", "max_loss_difference", "max_gradient_difference"}
     assert found.logit > 0, "two implementations never round alike: something was compared with itself"
 
 
@@ -38,7 +38,7 @@ def test_one_large_difference_or_no_number_at_all_does_not_pass():
     for name, limit in TOLERANCES.items():
         assert not made(**{name: 1.01 * limit}).passed
         assert not made(**{name: float("nan")}).passed
-    assert json.loads(json.dumps(made(curve=1.0).as_json()))["max_curve_difference"] == 1.0
+    assert json.loads(json.dumps(made(curve=1.0).to_json()))["max_curve_difference"] == 1.0
 
 
 def test_gradients_are_measured_against_their_own_tensor():

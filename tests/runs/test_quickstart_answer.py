@@ -23,7 +23,7 @@ def result(folder: Path, *, full: bool) -> QuickstartResult:
 
 def test_the_third_run_has_its_own_key(tmp_path: Path) -> None:
     found = result(tmp_path / "full", full=True)
-    told = found.as_json()
+    told = found.to_json()
     assert told["same_tokens_accuracy"] == 14 / 40
     assert (told["traces_accuracy"], told["answer_only_accuracy"], told["items"]) == (1.0, 8 / 40, 40)
     assert [Path(run).name for run in told["runs"]] == [WITH_STEPS, ANSWER_ONLY, SAME_TOKENS]
@@ -31,6 +31,6 @@ def test_the_third_run_has_its_own_key(tmp_path: Path) -> None:
 
 
 def test_without_it_the_key_is_left_out(tmp_path: Path) -> None:
-    told = result(tmp_path / "short", full=False).as_json()
+    told = result(tmp_path / "short", full=False).to_json()
     assert "same_tokens_accuracy" not in told
     assert told["verdict"] == "better"

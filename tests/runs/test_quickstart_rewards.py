@@ -21,7 +21,7 @@ from workings.publish.export import export_run
 from workings.runs.quickstarts.quickstart_rewards import Size, quickstart_rewards
 found = quickstart_rewards(Path(sys.argv[1]), sys.argv[2:], export=export_run,
                            size=Size(start_steps=30, prompts=400, items=16))
-print(json.dumps(found.as_json()))
+print(json.dumps(found.to_json()))
 """
 
 
@@ -36,7 +36,7 @@ def result(folder: Path, right: dict[str, int]) -> RewardsQuickstartResult:
 
 def test_what_is_told(tmp_path: Path) -> None:
     found = result(tmp_path, {START: 20, REWARDS: 30, IMITATION: 36, RANDOM: 18})
-    told = found.as_json()
+    told = found.to_json()
     assert set(ASKED) <= set(told)
     assert [told[f"{name}_accuracy"] for name in (START, REWARDS, IMITATION, RANDOM)] == [0.5, 0.75, 0.9, 0.45]
     assert told["against"][IMITATION]["verdict"] == "worse"

@@ -102,7 +102,7 @@ def test_adapters_in_layers_with_a_state_are_merged_into_what_transformers_reads
 
 def test_it_is_evaluated_and_its_plan_is_traced(folder: Path) -> None:
     asked = [*WORDS[:-1], "training.steps=2", "evaluation={items: addition, max_new_tokens: 4}"]
-    assert train_and_evaluate(str(folder / "recipe.yaml"), folder / "asked" / "run", asked).as_json()["items"] > 0
+    assert train_and_evaluate(str(folder / "recipe.yaml"), folder / "asked" / "run", asked).to_json()["items"] > 0
     assert verify(folder / "asked" / "run").failed == 0
     planned = plan(str(folder / "recipe.yaml"), "t4", asked)
     assert planned.verdict.source == "traced"

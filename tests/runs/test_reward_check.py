@@ -28,7 +28,7 @@ def check(recipe, rewards, *words, **options):
 def test_the_answer_alone_is_earned_by_right_answers_only(recipe):
     found = check(recipe, "[{scorer: answer}]")
     assert (found.refusals, found.warnings) == ((), ())
-    values = found.as_json()
+    values = found.to_json()
     assert values["passed"]
     assert values["prompts"] == 4
     assert "samples" not in values
@@ -59,7 +59,7 @@ def test_a_reward_that_is_not_the_same_twice_is_named(recipe, name):
     assert len(found.changed) == 1
     assert found.changed[0].startswith(f"the reward my.py:{name} is not the same when")
     assert found.changed[0] in found.refusals
-    assert not found.as_json()["passed"]
+    assert not found.to_json()["passed"]
 
 
 def test_what_is_drawn_is_what_the_first_update_learns_from(recipe, tmp_path):
@@ -73,7 +73,7 @@ def test_what_is_drawn_is_what_the_first_update_learns_from(recipe, tmp_path):
         found = check_rewards(recipe, prompts=2)
     assert heard[:3] == ["reading the data", "opening the model with the engine jax",
                          "drawing completions of 2 prompts"]
-    values = found.as_json()["samples"]
+    values = found.to_json()["samples"]
     assert (values["count"], values["max_new_tokens"]) == (8, 16)
     run = train(recipe, tmp_path / "run", ["training.steps=1"]).run
     rollout = loads((run / rollout_file(1)).read_bytes())
@@ -87,7 +87,7 @@ def test_what_is_drawn_is_what_the_first_update_learns_from(recipe, tmp_path):
 
 def test_equal_rewards_are_said(recipe):
     found = check_rewards(recipe, ["rewards=[{scorer: answer}]"], prompts=3)
-    assert found.as_json()["samples"]["groups_without_spread"] == 1
+    assert found.to_json()["samples"]["groups_without_spread"] == 1
     assert found.warnings[0].startswith("3 of 3 groups have equal rewards: nothing to learn; no sample is right")
 
 

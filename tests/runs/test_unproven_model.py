@@ -230,7 +230,7 @@ def test_it_is_exported_and_asked(folder: Path, tmp_path: Path) -> None:
 def test_it_is_evaluated_like_all_others(folder: Path) -> None:
     result = train_and_evaluate(str(folder / "recipe.yaml"), folder / "asked" / "run", [
         *WORDS[:-1], "training.steps=2", "evaluation={items: addition, max_new_tokens: 4}"])
-    assert result.as_json()["items"] > 0
+    assert result.to_json()["items"] > 0
     assert verify(folder / "asked" / "run").failed == 0
 
 

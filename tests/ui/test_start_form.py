@@ -56,7 +56,7 @@ def test_what_the_formula_says_stands_beside_the_form(tmp_path: Path, monkeypatc
 
     def ask(words: list[str], cwd: Path) -> dict[str, object]:
         asked.append(words)
-        return {"estimates": [estimate_memory(load_recipe(words[1], words[2:3]), words[4]).as_json()]}
+        return {"estimates": [estimate_memory(load_recipe(words[1], words[2:3]), words[4]).to_json()]}
     monkeypatch.setattr(start, "ask", ask)
     small, large = (page.get("/api/formula", params={
         "recipe": "smoke-tiny", "target": "t4", "overrides": f"batch.micro_batch={rows}"}).json() for rows in (4, 4096))

@@ -45,7 +45,7 @@ def ask_command(
             say(f"cut off after {reply.tokens} tokens; --max-new-tokens {2 * max_new_tokens} for more")
         if wrong_step:
             say(wrong_step.text())
-        return reply.as_json() | ({"wrong_step": wrong_step.to_json()} if wrong_step else {})
+        return reply.to_json() | ({"wrong_step": wrong_step.to_json()} if wrong_step else {})
 
     values = values_of("trained")
     if base:

@@ -36,7 +36,7 @@ def doctor_command(
     from workings.runs.doctor import doctor
 
     examination = doctor(load_recipe(recipe, overrides or ()) if recipe else None, online=online, out=out)
-    answer(examination.as_json(), as_json=as_json, text=coloured(examination.text()))
+    answer(examination.to_json(), as_json=as_json, text=coloured(examination.text()))
     if examination.problems:
         raise typer.Exit(1)
 

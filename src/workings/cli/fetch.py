@@ -23,6 +23,6 @@ def fetch_command(
     from workings.runs.fetch import fetch
 
     fetched = fetch(source, out, expect_root)
-    answer(fetched.as_json(), as_json=as_json,
+    answer(fetched.to_json(), as_json=as_json,
            text=f"{fetched.path}: every file as it was sealed, root {fetched.root}\n"
                 f"all checks: workings verify {quote(str(fetched.path))}")

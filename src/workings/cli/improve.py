@@ -63,4 +63,4 @@ def improve_command(
                                f"workings improve {recipe} --prompts ITEMS.jsonl --out {out}")
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; what was finished is kept in {out}: the same command goes on") from None
-    answer(result.as_json(), as_json=as_json, text=result.text(program()))
+    answer(result.to_json(), as_json=as_json, text=result.text(program()))

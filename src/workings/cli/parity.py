@@ -23,7 +23,7 @@ def parity_command(
     from workings.runs.parity import parity
 
     result = parity(recipe, overrides or (), own_model=own_model, steps=steps)
-    answer(result.as_json(), as_json=as_json, text=table(result))
+    answer(result.to_json(), as_json=as_json, text=table(result))
     if not result.passed:
         raise typer.Exit(1)
 

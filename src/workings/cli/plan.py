@@ -59,7 +59,7 @@ def plan_command(
                            "without --formula")
     if formula:
         estimates = [estimate_memory(loaded, name) for name in dict.fromkeys(names)]
-        answer({"estimates": [estimate.as_json() for estimate in estimates]}, as_json=as_json,
+        answer({"estimates": [estimate.to_json() for estimate in estimates]}, as_json=as_json,
                text="\n".join(estimate.sentence for estimate in estimates))
         return
     # A dict keeps the order in which targets were named and drops repeated ones.

@@ -33,9 +33,9 @@ def quickstart_command(
 
         # Handed in, because `publish` stands above `runs`, which may not import it.
         learned = quickstart_rewards(out, overrides or (), export=export_run, seed=seed, full=full)
-        answer(learned.as_json(), as_json=as_json, text=as_typed(learned.text()))
+        answer(learned.to_json(), as_json=as_json, text=as_typed(learned.text()))
         return
     from workings.runs.quickstarts.quickstart import quickstart
 
     result = quickstart(out, overrides or (), seed=seed, full=full)
-    answer(result.as_json(), as_json=as_json, text=as_typed(result.text()))
+    answer(result.to_json(), as_json=as_json, text=as_typed(result.text()))

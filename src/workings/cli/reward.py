@@ -41,14 +41,14 @@ def check_command(
     # Around all of it: each of its parts alone may be shorter than what is spoken of.
     with slow_operation("trying the rewards"):
         report = check_rewards(recipe, overrides or (), prompts=prompts, model=not no_model)
-    answer(report.as_json(), as_json=as_json, text=page(report))
+    answer(report.to_json(), as_json=as_json, text=page(report))
     if report.refusals:
         raise typer.Exit(1)
 
 
 def page(check: "RewardCheck") -> str:
     """The check for the terminal: a line for each probe, what the model drew, and what follows."""
-    values = check.as_json()
+    values = check.to_json()
     samples = values.get("samples")
     rows = [["", "reward", "right", "beats", *check.rewards]]
     rows += [_row(name, probe, percent(probe["share_beaten"], 0)) for name, probe in values["probes"].items()]

@@ -58,7 +58,7 @@ def train_command(
         raise typer.Exit(refused.exit_code) from None
     if result.training.process:  # it took part to the end; what came of it is for process 0 to say
         return
-    answer(result.as_json(), as_json=as_json, text=as_typed(result.sentence(resume_command=_again(run_path))))
+    answer(result.to_json(), as_json=as_json, text=as_typed(result.sentence(resume_command=_again(run_path))))
     # 128 and the number of SIGINT, as a shell reports a command that Ctrl-C has ended.
     if result.training.status == "interrupted":
         raise typer.Exit(130)

@@ -34,7 +34,7 @@ class NonTextWeights:
     size: int
     """Bytes."""
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Entry of a run's manifest."""
         return {"architecture": self.architecture, "parts": list(self.parts), "tensors": self.tensors,
                 "bytes": self.size}

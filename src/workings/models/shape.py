@@ -126,7 +126,7 @@ class ModelShape:
         """Whether the model belongs to a family of this package, which was compared with transformers."""
         return not self.config
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Entry of a record; fields of linear attention and of unproven models are left out if they are empty."""
         values = asdict(self)
         return {name: x for name, x in values.items()

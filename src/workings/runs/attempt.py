@@ -139,7 +139,7 @@ class Attempt:
                            setup.device.mesh, attempt) if resume else create_run(out, attempt)
         # A resumed run writes it again: devices and free memory need not be those of the previous attempt.
         write_request(start.writer, setup)
-        start.writer.write_json(DOCTOR, doctor.as_json())
+        start.writer.write_json(DOCTOR, doctor.to_json())
         if settings.evaluation is not None and not start.resumed:
             # Sealed with the first events: which items count is recorded before their answers are known.
             start.writer.event(ANNOUNCED, evaluation=RECIPE_EVALUATION, decoding=settings.evaluation.decoding(),

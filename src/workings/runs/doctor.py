@@ -42,7 +42,7 @@ class Examination:
         """Number of problems."""
         return sum(finding.judgement == "problem" for finding in self.findings)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Keys of `doctor --json`."""
         return {"problems": self.problems, "findings": [finding.to_json() for finding in self.findings]}
 

@@ -32,7 +32,7 @@ class Reply:
     finish_reason: str
     tokens: int
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Keys of `ask --json`."""
         return {"completion": self.text, "finish_reason": self.finish_reason, "tokens": self.tokens}
 

@@ -19,7 +19,7 @@ class Fetched:
     root: str
     """Root digest of the record, to compare with a trusted one."""
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Keys of ``fetch --json``."""
         return {"from": self.url, "path": str(self.path), "root": self.root}
 

@@ -85,7 +85,7 @@ class ImproveResult:
         """Comparison of the last round (B) with the control (A)."""
         return None if self.control is None else compare(self.control, self.rounds[-1].run)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Keys of `improve --json`."""
         compared = self.comparison.to_json()
         values: dict[str, Any] = {
@@ -183,7 +183,7 @@ def contradictions(folder: Path) -> list[str]:
     recorded, request = (read_json_object(folder / name) for name in (RESULT, REQUEST))
     try:
         result = _made_again(folder, recorded)
-        ours = result.as_json()
+        ours = result.to_json()
         problems = [f"{key}: {short_repr(recorded.get(key))}, the runs and samples give {short_repr(value)}"
                     for key, value in ours.items() if _without_folders(recorded.get(key)) != _without_folders(value)]
         problems += [f"{key}: a key that `workings improve` does not write" for key in recorded if key not in ours]
@@ -248,5 +248,5 @@ def _without_folders(value: Any) -> Any:
 
 def write_result(result: ImproveResult) -> None:
     """Writes `rounds.json` and the page, in place of earlier ones."""
-    atomic.write_json(result.out / RESULT, result.as_json())
+    atomic.write_json(result.out / RESULT, result.to_json())
     write_rounds_page(result.out / PAGE, result.page)

@@ -58,7 +58,7 @@ class Parity:
         """Whether every difference is within its tolerance; NaN is not."""
         return all(getattr(self, name) <= limit for name, limit in TOLERANCES.items())
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Keys of ``parity --json``."""
         values = {f"max_{name}_difference": getattr(self, name) for name in TOLERANCES}
         return {"passed": self.passed, **values, "tolerances": TOLERANCES, "worst_gradient": self.worst_gradient,

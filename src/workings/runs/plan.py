@@ -33,7 +33,7 @@ class Estimate:
     """Bytes per device, like `limit_bytes`."""
     limit_bytes: int
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Keys of `plan --formula --json`."""
         return asdict(self)
 

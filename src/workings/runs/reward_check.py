@@ -69,7 +69,7 @@ class RewardCheck:
         """All samples of the model; empty without a model."""
         return [sample for prompt in self.prompts for sample in prompt.samples]
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Keys of ``reward check --json``."""
         values: dict[str, Any] = {
             "passed": not self.refusals, "refusals": list(self.refusals), "warnings": list(self.warnings),

@@ -86,7 +86,7 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     writer.write_json(CONFIG, setup.config)
     # Not cleaned: its digest is recorded, and a vocabulary may hold any text.
     setup.tokenizer.save(writer.path(TOKENIZER))
-    writer.write_json(MODEL_SHAPE, setup.shape.as_json())
+    writer.write_json(MODEL_SHAPE, setup.shape.to_json())
     writer.write_json(DATA_DIGESTS, data_digests(setup))
     setup.training_data.write(writer)
     environment = collect()

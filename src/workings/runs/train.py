@@ -150,7 +150,7 @@ def _manifest_facts(setup: TrainSetup, processes: ProcessGroup, smoke: Smoke | N
     if sources := setup.data.drawn_from:
         facts[DRAWN_FROM] = sources
     if setup.non_text_weights is not None:
-        facts[LEFT_ASIDE] = setup.non_text_weights.as_json()
+        facts[LEFT_ASIDE] = setup.non_text_weights.to_json()
     return facts
 
 

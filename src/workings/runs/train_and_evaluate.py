@@ -45,7 +45,7 @@ class BaseResult:
     """The run (B) against it (A)."""
     notes: tuple[str, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Its keys of `train --json`."""
         compared = self.comparison.to_json()
         keys = ("delta", "delta_ci_low", "delta_ci_high", "p_value", "verdict")
@@ -64,13 +64,13 @@ class TrainAndEvaluateResult:
     base_missing: str = ""
     """Why there is no base although the recipe wants one."""
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Keys of `train --json`."""
-        values = self.training.as_json()
+        values = self.training.to_json()
         if self.scorecard is not None:
             overall = self.scorecard.overall
             values |= {"items": overall.n, "accuracy": overall.mean}
-        return values if self.base is None else values | self.base.as_json()
+        return values if self.base is None else values | self.base.to_json()
 
     def sentence(self, resume_command: str = "the same command with --resume") -> str:
         """The result and the next commands, for people; ``resume_command`` resumes an interrupted run."""
@@ -171,7 +171,7 @@ def _base(setup: TrainSetup, settings: EvaluationSettings, run: RunRecord) -> Ba
 def _model(setup: TrainSetup, run: RunRecord) -> dict[str, Any]:
     """Identity of the untrained model's weights; digests are taken from the run's manifest."""
     digests = run.manifest.weight_digests
-    origin: dict[str, Any] = ({"shape": setup.shape.as_json(), "seed": setup.recipe.seed}
+    origin: dict[str, Any] = ({"shape": setup.shape.to_json(), "seed": setup.recipe.seed}
                               if isinstance(digests, Absent) else {"weights": dict(digests)})
     return {"id": setup.weights.id, "revision": setup.weights.revision, "step": 0,
             "dtypes": dict(setup.engine.dtypes()), **origin}
@@ -188,7 +188,7 @@ def train_with_listeners(loaded: LoadedRecipe, out: Path, listeners: RunListener
         # Only process 0 reports.
         if not result.training.process:
             listeners.ended(result.training.status, _outcome(result),
-                            {key: value for key, value in result.as_json().items() if key in ALERTED})
+                            {key: value for key, value in result.to_json().items() if key in ALERTED})
     return result
 
 

@@ -90,7 +90,7 @@ class TrainResult:
         rewards = tuple(fields["rewards"]) if fields["rewards"] else None
         return cls(**{**fields, "rewards": rewards}, state=None, **own)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Keys of `train --json`; a loss that does not exist is left out."""
         values: dict[str, Any] = {"status": self.status, "steps": self.steps, "run": str(self.run)}
         if self.rewards is not None:

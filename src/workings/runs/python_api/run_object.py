@@ -168,5 +168,5 @@ class Run:
     def as_json(self) -> Mapping[str, Any]:
         """Keys of `train --json`; for an opened run its path, status and steps."""
         if self.result is not None:
-            return self.result.as_json()
+            return self.result.to_json()
         return {"status": self.status, "steps": self.record.manifest.completed_steps, "run": str(self.path)}

@@ -38,7 +38,7 @@ class QuickstartResult:
     seconds: float
     more: dict[str, Comparison] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Keys of `quickstart --json`."""
         compared = self.comparison.to_json()
         values = {

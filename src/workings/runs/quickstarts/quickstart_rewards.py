@@ -97,7 +97,7 @@ class RewardsQuickstartResult:
     algorithm: str
     seconds: float
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Keys of `quickstart --rewards --json`."""
         compared = self.against[START].to_json()
         values: dict[str, Any] = {}

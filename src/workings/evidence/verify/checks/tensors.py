@@ -140,7 +140,7 @@ def model(unit: Unit) -> Iterator[CheckFinding]:
     if section.get("proven", shape.proven) != shape.proven:
         problems.append(f"the recipe's model.proven is {str(section['proven'])[:20]}, of the family "
                         f"{shape.family} it is {shape.proven}")
-    sizes = shape.as_json()
+    sizes = shape.to_json()
     problems += [f"the recipe's model has {key} {str(asked[key])[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
                  for key in asked or () if sizes.get(key, asked[key]) != asked[key]
                  # Weights from elsewhere bring their own family.
