@@ -9,6 +9,7 @@ from markupsafe import Markup
 from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.flips import TABLE_HEADS
 from workings.evaluation.comparison.paired import PairedDifference, p_text, points
+from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.statistics.intervals import Interval
 from workings.record.number_text import percent
 from workings.reports.gather import RunView
@@ -80,10 +81,9 @@ def accuracy_figure(views: Sequence[RunView]) -> Drawn | None:
     description = "; ".join(f"{row[1]}, {row[0]}: {row[4]}, interval {row[5]}" for row in table)
     chart = IntervalChart(title="Accuracy with 95 % intervals", description=description, rows=rows,
                           x_label="right answers, %", low=0.0, high=100.0)
-    return Drawn(wide=draw_interval_chart(chart, WIDE), narrow=draw_interval_chart(chart, NARROW),
-                 key=[_key(view, "mark") for view in scored],
-                 table=Table(caption="Accuracy", rows=table,
-                             heads=["Section", "Run", "Items", "Right", "Accuracy", "95 % interval", "Errors"]))
+    heads = ["Section", "Run", "Items", "Right", "Accuracy", "95 % interval", "Errors"]
+    return drawn_intervals(chart, Table(caption="Accuracy", heads=heads, rows=table),
+                           [_key(view, "mark") for view in scored])
 
 
 def delta_figure(comparison: Comparison) -> Drawn | None:
@@ -100,10 +100,14 @@ def delta_figure(comparison: Comparison) -> Drawn | None:
     description = "; ".join(f"{row[0]}: {row[2]} points, interval {row[3]}" for row in table)
     chart = IntervalChart(title=f"Difference {comparison.name_b} minus {comparison.name_a}", description=description,
                           rows=rows, x_label="percentage points", zero_line=True)
-    return Drawn(wide=draw_interval_chart(chart, WIDE), narrow=draw_interval_chart(chart, NARROW),
-                 table=Table(caption="Difference on the same items", rows=table,
-                             heads=["Section", "Items", "Difference", "95 % interval", "p", "Newly right",
-                                    "Newly wrong"]))
+    heads = ["Section", "Items", "Difference", "95 % interval", "p", "Newly right", "Newly wrong"]
+    return drawn_intervals(chart, Table(caption="Difference on the same items", heads=heads, rows=table))
+
+
+def drawn_intervals(chart: IntervalChart, table: Table, key: Sequence[dict[str, Any]] = ()) -> Drawn:
+    """A chart of intervals in both widths."""
+    return Drawn(wide=draw_interval_chart(chart, WIDE), narrow=draw_interval_chart(chart, NARROW), table=table,
+                 key=list(key))
 
 
 def loss_figures(views: Sequence[RunView]) -> list[LossFigure]:
@@ -172,8 +176,7 @@ def steps_table(title: str, names: Sequence[str], series: Sequence[Points], digi
 
 
 def _accuracy_mark(cell: dict[str, Any], color: int) -> Mark:
-    # A bound that does not exist is an object with its reason.
-    low, high = (None if isinstance(cell[name], dict) else 100 * cell[name] for name in ("ci_low", "ci_high"))
+    low, high = (None if end is None else 100 * end for end in recorded_interval(cell))
     return Mark(value=100 * cell["mean"], low=low, high=high, color=color,
                 label=f"{100 * cell['mean']:.1f}" + (f" ({low:.1f}–{high:.1f})" if low is not None and high is not None
                                                      else " (no interval)"))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from workings.record import atomic
 from workings.record.number_text import percent
-from workings.reports.figures import NARROW, WIDE, Drawn, Table
+from workings.reports.figures import Drawn, Table, drawn_intervals
 from workings.reports.html import render_page
-from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, draw_interval_chart
+from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark
 
 METHOD = (
     "Every round is trained from the same first weights, on the recipe's own traces and on what was kept of the "
@@ -66,9 +66,8 @@ def accuracy_by_round(page: RoundsPage) -> Drawn:
     """Accuracy of each round and of the control with their intervals, as a chart and a table."""
     rows, table = [], []
     for row in page.rows:
-        has_interval = row.low is not None and row.high is not None
         low, high = (100 * row.low, 100 * row.high) if row.low is not None and row.high is not None else (None, None)
-        bounds = f"{low:.1f} to {high:.1f}" if has_interval else "no interval"
+        bounds = "no interval" if low is None else f"{low:.1f} to {high:.1f}"
         name = row.name if row.name in ("start", "control") else f"round {row.name}"
         rows.append(IntervalRow(name=name, marks=[Mark(
             value=100 * row.accuracy, low=low, high=high, color=3 if row.name == "control" else 0,
@@ -76,5 +75,5 @@ def accuracy_by_round(page: RoundsPage) -> Drawn:
         table.append([name, percent(row.accuracy), bounds])
     chart = IntervalChart(title="Accuracy by round", rows=rows, x_label="right answers, %", low=0.0, high=100.0,
                           description="; ".join(f"{row[0]}: {row[1]}" for row in table))
-    return Drawn(wide=draw_interval_chart(chart, WIDE), narrow=draw_interval_chart(chart, NARROW),
-                 table=Table(caption="Accuracy by round", heads=["Round", "Accuracy", "95 % interval"], rows=table))
+    return drawn_intervals(chart, Table(caption="Accuracy by round", heads=["Round", "Accuracy", "95 % interval"],
+                                        rows=table))

@@ -6,14 +6,15 @@ from pathlib import Path
 
 from workings.evaluation.comparison.paired import p_text, points
 from workings.evaluation.comparison.seeds import MIN_SEEDS, SeedsComparison
+from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.statistics.equivalence import Equivalence
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import find_unit
 from workings.record import atomic
 from workings.record.number_text import percent
-from workings.reports.figures import NARROW, WIDE, Drawn, Table
+from workings.reports.figures import Drawn, Table, drawn_intervals
 from workings.reports.html import render_page
-from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, draw_interval_chart
+from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark
 
 METHOD = (
     "An item's value is its mean score over the seeds of a side. The interval over items is Tango's for scores of 0 "
@@ -68,9 +69,10 @@ def _difference(comparison: SeedsComparison) -> Drawn:
         # 4 is the colour of a difference, which belongs to neither side.
         rows.append(IntervalRow(name=name, marks=[Mark(value=100 * delta, low=low, high=high, color=4, label=label)]))
         table.append([name, points(delta), bounds])
-    return _drawn(IntervalChart(title="Difference of B minus A", rows=rows, x_label="percentage points", zero_line=True,
-                                description="; ".join(f"{row[0]}: {row[1]}, interval {row[2]}" for row in table)),
-                  Table(caption="Difference", heads=["Interval", "Difference", "95 % interval"], rows=table))
+    chart = IntervalChart(title="Difference of B minus A", rows=rows, x_label="percentage points", zero_line=True,
+                          description="; ".join(f"{row[0]}: {row[1]}, interval {row[2]}" for row in table))
+    heads = ["Interval", "Difference", "95 % interval"]
+    return drawn_intervals(chart, Table(caption="Difference", heads=heads, rows=table))
 
 
 def _runs(a: Sequence[Path], b: Sequence[Path], comparison: SeedsComparison) -> Drawn:
@@ -78,17 +80,13 @@ def _runs(a: Sequence[Path], b: Sequence[Path], comparison: SeedsComparison) -> 
     for side, (letter, paths) in zip((comparison.a, comparison.b), (("A", a), ("B", b)), strict=True):
         for name, path in zip(side.names, paths, strict=True):
             cell = find_unit(path).summary["scorecard"]["overall"]
-            has_interval = isinstance(cell["ci_low"], int | float)
-            low, high = (100 * cell["ci_low"], 100 * cell["ci_high"]) if has_interval else (None, None)
-            bounds = f"{low:.1f} to {high:.1f}" if has_interval else "no interval"
+            low, high = (None if end is None else 100 * end for end in recorded_interval(cell))
+            bounds = "no interval" if low is None else f"{low:.1f} to {high:.1f}"
             rows.append(IntervalRow(name=f"{letter}: {name}", marks=[
                 Mark(value=100 * cell["mean"], low=low, high=high, color="AB".index(letter),
                      label=f"{percent(cell['mean'])} ({bounds})")]))
             table.append([f"{letter}: {name}", str(cell["n"]), percent(cell["mean"]), bounds, str(cell["errors"])])
-    return _drawn(IntervalChart(title="Accuracy of every run", rows=rows, x_label="right answers, %", low=0.0,
-                                high=100.0, description="; ".join(f"{row[0]}: {row[2]}" for row in table)),
-                  Table(caption="Runs", heads=["Run", "Items", "Accuracy", "95 % interval", "Errors"], rows=table))
-
-
-def _drawn(chart: IntervalChart, table: Table) -> Drawn:
-    return Drawn(wide=draw_interval_chart(chart, WIDE), narrow=draw_interval_chart(chart, NARROW), table=table)
+    chart = IntervalChart(title="Accuracy of every run", rows=rows, x_label="right answers, %", low=0.0, high=100.0,
+                          description="; ".join(f"{row[0]}: {row[2]}" for row in table))
+    heads = ["Run", "Items", "Accuracy", "95 % interval", "Errors"]
+    return drawn_intervals(chart, Table(caption="Runs", heads=heads, rows=table))

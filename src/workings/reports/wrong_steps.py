@@ -9,8 +9,8 @@ from markupsafe import Markup
 from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS, FirstWrongSteps
 from workings.evaluation.statistics.intervals import Interval
 from workings.record.number_text import percent
-from workings.reports.figures import NARROW, WIDE, Drawn, Table, key_entry
-from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, draw_interval_chart
+from workings.reports.figures import Drawn, Table, drawn_intervals, key_entry
+from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark
 from workings.scoring.steps import wrong_place
 
 _HEADING = re.compile(r"^## (?P<item>.*): (?P<verdict>right|wrong)\n\n(?P<facts>.*\S)\s*\Z", re.MULTILINE | re.DOTALL)
@@ -107,10 +107,9 @@ def first_wrong_steps_figure(named: Sequence[tuple[str, int, FirstWrongSteps]]) 
     description = "; ".join(f"{row[1]}, {row[0]}: {row[2]} items, {row[3]}" for row in table)
     chart = IntervalChart(title="Items by their first wrong step", description=description, rows=rows,
                           x_label="items, %", low=0.0, high=100.0)
-    return Drawn(wide=draw_interval_chart(chart, WIDE), narrow=draw_interval_chart(chart, NARROW),
-                 key=[key_entry(name, color, "mark") for name, color, _ in named],
-                 table=Table(caption="Items by their first wrong step", rows=table,
-                             heads=["First wrong step", "Run", "Items", "Share", "95 % interval"]))
+    heads = ["First wrong step", "Run", "Items", "Share", "95 % interval"]
+    return drawn_intervals(chart, Table(caption="Items by their first wrong step", heads=heads, rows=table),
+                           [key_entry(name, color, "mark") for name, color, _ in named])
 
 
 def _mark(share: float, interval: Interval | str, color: int) -> Mark:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
+from typing import Literal
 
 from workings.config.algorithms import TeacherAlgorithm, TraceDistill
 from workings.config.load import LoadedRecipe
@@ -64,12 +65,7 @@ def with_steps(loaded: LoadedRecipe, fsdp: int) -> LoadedRecipe:
 
 def count_rows(loaded: LoadedRecipe) -> int:
     """Number of traces or pairs of the recipe; 0 if they are not on this machine."""
-    name = loaded.recipe.data.traces
-    path = loaded.path(name)
-    if path.is_file():
-        return _lines(path)
-    return ADDITION_TRACES if name == ADDITION else sum(
-        row.traces for row in shipped_sets().values() if row.name == name)
+    return _count(loaded, loaded.recipe.data.traces, "traces")
 
 
 def count_pairs(loaded: LoadedRecipe) -> int:
@@ -85,12 +81,17 @@ def _lines(path: Path) -> int:
 def count_items(loaded: LoadedRecipe) -> int:
     """Number of evaluation items of the recipe; 0 without items, or if they are not on this machine."""
     name = loaded.recipe.evaluation.items
-    if name == "none":
-        return 0
+    return 0 if name == "none" else _count(loaded, name, "items")
+
+
+def _count(loaded: LoadedRecipe, name: str, half: Literal["traces", "items"]) -> int:
+    """Lines of a file, or entries of a set that is made when it is asked for; 0 if it is not on this machine."""
     path = loaded.path(name)
     if path.is_file():
         return _lines(path)
-    return ADDITION_ITEMS if name == ADDITION else sum(row.items for row in shipped_sets().values() if row.name == name)
+    if name == ADDITION:
+        return ADDITION_TRACES if half == "traces" else ADDITION_ITEMS
+    return getattr(shipped_sets().get(name), half, 0)
 
 
 def with_deadline(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, deadline: float,

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from workings.record.layout import LOG, PARTIAL_SUFFIX
+from workings.record.layout import CHECKPOINTS, LOG, PARTIAL_SUFFIX
 from workings.ui.answers import units_of
 from workings.ui.detail import Detail, read_detail
 from workings.ui.listing import RunRow
@@ -50,6 +50,11 @@ class OpenedRun:
     def can_be_evaluated(self) -> bool:
         """Whether `workings eval` can ask its last checkpoint."""
         return self.sealed and self.row.kind == "run"
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether its last checkpoint can be asked here: a pack may name tensors by their digests alone."""
+        return self.can_be_evaluated and any(self.path.glob(f"{CHECKPOINTS}/*/*.safetensors"))
 
 
 class NoQuery(BaseModel):

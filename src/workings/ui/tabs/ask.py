@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workings.record.layout import CHECKPOINTS
 from workings.ui.questions import QUESTIONS_A_PAGE, Questions, read_question
 from workings.ui.site import Site
 from workings.ui.tab import NoQuery, OpenedRun, Tab
@@ -19,8 +18,4 @@ def _values(site: Site, run: OpenedRun, query: NoQuery) -> Mapping[str, Any]:
     return {"asked": questions(site, run.row.name).questions}
 
 
-def _has_weights(run: OpenedRun) -> bool:
-    return run.can_be_evaluated and any(run.path.glob(f"{CHECKPOINTS}/*/*.safetensors"))
-
-
-TAB = Tab(key="ask", title="Ask", position=57, shown=_has_weights, values=_values, answer=questions)
+TAB = Tab(key="ask", title="Ask", position=57, shown=lambda run: run.has_weights, values=_values, answer=questions)

@@ -5,7 +5,6 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from workings.record.layout import CHECKPOINTS
 from workings.reports.surprise_page import ShadedToken, SurprisePage, shaded
 from workings.ui.jobs import Job
 from workings.ui.questions import json_object
@@ -47,8 +46,5 @@ def _values(site: Site, run: OpenedRun, query: NoQuery) -> Mapping[str, Any]:
                                   token.get("loss")) for token in found["tokens"]])) if found else ""}
 
 
-def _has_weights(run: OpenedRun) -> bool:
-    return run.can_be_evaluated and any(run.path.glob(f"{CHECKPOINTS}/*/*.safetensors"))
-
-
-TAB = Tab(key="surprise", title="Loss by token", position=58, shown=_has_weights, values=_values, answer=surprising)
+TAB = Tab(key="surprise", title="Loss by token", position=58, shown=lambda run: run.has_weights,
+          values=_values, answer=surprising)
