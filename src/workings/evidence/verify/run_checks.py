@@ -1,44 +1,10 @@
 """`verify`: open a record and run the checks level by level."""
 
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 
 from workings.errors import RecordError, RequestError
-
-# In the order in which the checks of a group run: importing a module registers its checks.
-# isort: off
-from workings.evidence.verify.checks import (
-    announced_evaluation,
-    run_consistency,
-    attempts,
-    signatures,
-    schemas,
-    tensors,
-    content,
-    data_order,
-    teacher_top_tokens,
-    teacher_identity,
-    sample_origin,
-    evaluations,
-    integrity,
-    environment,
-    notes,
-    packs,
-    plan_file,
-    preference_pairs,
-    recipe_text,
-    report_page,
-    replays,
-    rewards,
-    rollouts,
-    samples,
-    improvement,
-    run_facts,
-    step_log,
-    readme_and_log,
-)
-# isort: on
-
 from workings.evidence.verify.load import load
 from workings.evidence.verify.record import PageRegenerator, Record, Replay, RoundsComparison
 from workings.evidence.verify.record_sentences import record_sentences
@@ -48,11 +14,17 @@ from workings.evidence.verify.tree import open_tree
 from workings.evidence.verify.unchecked_fields import unchecked_fields
 
 MODULES = (
-    announced_evaluation, run_consistency, attempts, signatures, schemas, tensors, content, data_order,
-    teacher_top_tokens, teacher_identity, sample_origin, evaluations, integrity, environment, notes, packs,
-    plan_file, preference_pairs, recipe_text, report_page, replays, rewards, rollouts, samples, improvement, run_facts,
-    step_log, readme_and_log)
-"""Modules with checks."""
+    "announced_evaluation", "run_consistency", "attempts", "signatures", "schemas", "tensors", "content",
+    "data_order", "teacher_top_tokens", "teacher_identity", "sample_origin", "evaluations", "integrity",
+    "environment", "notes", "packs", "plan_file", "preference_pairs", "recipe_text", "report_page", "replays",
+    "rewards", "rollouts", "samples", "improvement", "run_facts", "step_log", "readme_and_log")
+"""Modules with checks, in the order in which the checks of a group run."""
+for module in MODULES:
+    import_module(f"workings.evidence.verify.checks.{module}")  # registers its checks
+# Some of these modules import others: the order is that of the list all the same.
+ordered = sorted(CHECKS.values(), key=lambda check: MODULES.index(check.find.__module__.rpartition(".")[2]))
+CHECKS.clear()
+CHECKS.update((registered.id, registered) for registered in ordered)
 # The bytes come first, then their form, then what they mean: a later group reads values that an earlier one vouches
 # for.
 GROUPS = ("integrity", "form", "content", "attestation", "consistency", "recompute", "replay")
