@@ -100,3 +100,7 @@ def test_a_good_record_is_one_line_and_a_bad_one_says_what_is_wrong():
     missing = _text(verification(passed, not_made), verbose=False).splitlines()
     assert missing[0] == "not checked  integrity.1: said"
     assert missing[1].startswith("not reached: runs/a")
+    checks = tuple(Check(id=f"form.{level}", level=level, verdict=passed, text="said") for level in (0, 1))
+    unevaluated = Verification(path="runs/a", checks=checks, asked_level=2, root="ab", claims=())
+    assert _text(unevaluated, verbose=False).splitlines()[0] == (
+        "not checked  level 2: nothing is here that it could check, such as an evaluation")

@@ -148,6 +148,9 @@ def _what_is_wrong(result: "Verification") -> list[str]:
         # Where nothing could be opened, the one line that says why is not followed by one for each check.
         elif verdict == "failed" or (verdict == "not_checked" and check.blocking and result.root):
             lines.append(_line(verdict, f"{check.id}: {check.text}"))
+    if not lines and result.root and result.level < result.asked_level:
+        lines.append(_line("not_checked", f"level {result.level + 1}: nothing is here that it could check"
+                                          f"{', such as an evaluation' if result.level == 1 else ''}"))
     return lines
 
 
