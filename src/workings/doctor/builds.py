@@ -89,17 +89,12 @@ def choose(cards: Sequence[Card], driver_cuda: str, candidates: Sequence[Build] 
                            f"{old[0].driver}")
         # Within a major version an older driver runs newer machine code, but its compiler does not know newer PTX.
         elif driver_cuda and version_number(driver_cuda) < version_number(build.cuda) and \
-                any(not _exact(build, card) for card in cards):
+                any(not runs_on(build.architectures, card.capability) for card in cards):
             reasons.append(f"{build.tag}: the driver's CUDA {driver_cuda} is older than {build.cuda} and cannot "
                            "compile its intermediate code")
         elif len(chosen) < 2:
             chosen.append(build)
     return Choice(builds=tuple(chosen), reasons=tuple(reasons))
-
-
-def _exact(build: Build, card: Card) -> bool:
-    """Machine code rather than intermediate code: drivers of the same major version run it, whatever their minor."""
-    return runs_on(build.architectures, card.capability)
 
 
 def version_number(version: str) -> tuple[int, ...]:

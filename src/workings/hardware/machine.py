@@ -3,7 +3,7 @@
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from workings.hardware.memory import host_memory
@@ -57,11 +57,6 @@ def describe(root: Path = Path("/")) -> HostMachine:
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
                     "VECLIB_MAXIMUM_THREADS")
 """Environment variables that decide how many threads numeric libraries use, and so the order of sums."""
-
-
-def to_json(machine: HostMachine) -> dict[str, object]:
-    """The facts as JSON values."""
-    return asdict(machine)
 
 
 def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:

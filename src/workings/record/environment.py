@@ -4,6 +4,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterable
+from dataclasses import asdict
 from importlib import metadata
 from typing import Any
 
@@ -48,7 +49,7 @@ def collect() -> dict[str, Any]:
                    "compiler": platform.python_compiler()},
         "system": {"name": platform.system(), "release": platform.release(),
                    "libc": " ".join(platform.libc_ver()).strip() or {"absent": "not a GNU system"}},
-        "machine": machine.to_json(machine.describe()),
+        "machine": asdict(machine.describe()),
         "byte_order": sys.byteorder,
         "packages": packages(PACKAGES),
         "launcher": launcher(),

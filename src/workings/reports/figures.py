@@ -83,7 +83,7 @@ def accuracy_figure(views: Sequence[RunView]) -> Drawn | None:
                           x_label="right answers, %", low=0.0, high=100.0)
     heads = ["Section", "Run", "Items", "Right", "Accuracy", "95 % interval", "Errors"]
     return drawn_intervals(chart, Table(caption="Accuracy", heads=heads, rows=table),
-                           [_key(view, "mark") for view in scored])
+                           [key_entry(view.name, view.color, "mark") for view in scored])
 
 
 def delta_figure(comparison: Comparison) -> Drawn | None:
@@ -159,7 +159,7 @@ def _loss(title: str, curves: Sequence[Curve], views: Sequence[RunView], series:
                      curves=[Curve(name=c.name, points=c.points, color=c.color, style=c.style) for c in curves])
     kind = "dashed" if curves[0].style == "dots" else "line"
     return Drawn(wide=draw_line_chart(chart, WIDE, 340), narrow=draw_line_chart(bare, NARROW, 280),
-                 key=[_key(view, kind) for view in views],
+                 key=[key_entry(view.name, view.color, kind) for view in views],
                  table=steps_table(title, [view.name for view in views], series))
 
 
@@ -201,10 +201,6 @@ def _delta_bounds(difference: PairedDifference) -> str:
     if isinstance(difference.interval, Interval):
         return f"{points(difference.interval.low)} to {points(difference.interval.high)}"
     return f"none: {difference.interval}"
-
-
-def _key(view: RunView, kind: str) -> dict[str, Any]:
-    return key_entry(view.name, view.color, kind)
 
 
 def key_entry(name: str, color: int, kind: str) -> dict[str, Any]:

@@ -74,7 +74,8 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
     samples = _samples(views, comparison) if compared else []
     return render_page(
         "report.html.jinja", title=_title(views, comparison), kicker=_kicker(views),
-        comparison=comparison, sentence=_unbroken(comparison.sentence) if comparison else "",
+        # A no-break space: a line never ends between a number and its sign.
+        comparison=comparison, sentence=comparison.sentence.replace(" %", "\u00a0%") if comparison else "",
         verdict_text=verdict_text(comparison), numbers=numbers_of(comparison), runs=views,
         accuracy=accuracy_figure(views), delta=delta_figure(compared) if compared else None,
         delta_caption=_delta_caption(comparison), flips=flips_table(compared), pass_rates=pass_table(compared),
@@ -144,11 +145,6 @@ def _kicker(views: Sequence[RunView]) -> str:
 def verdict_text(comparison: Comparison | None) -> str:
     """The verdict with the name of who is meant; empty without a comparison."""
     return VERDICTS[comparison.verdict].format(b=comparison.name_b) if comparison else ""
-
-
-def _unbroken(text: str) -> str:
-    """Percent signs stay on the line of their number."""
-    return text.replace(" %", "\u00a0%")
 
 
 def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:

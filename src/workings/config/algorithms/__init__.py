@@ -20,14 +20,5 @@ AlgorithmConfig = Annotated[Imitation | Grpo | DrGrpo | Rloo | Dapo | Gspo | Cis
 """The section `algorithm` of a recipe. Another algorithm is a file beside these, and its class in this line."""
 IMITATION = Imitation(name="sft")
 
-__all__ = [
-                            "IMITATION",
-                            "AlgorithmConfig",
-                            "Distill",
-                            "Dpo",
-                            "Imitation",
-                            "RewardAlgorithm",
-                            "RolloutAlgorithm",
-                            "TeacherAlgorithm",
-                            "TraceDistill",
-]
+__all__ = ["IMITATION", "AlgorithmConfig", "Distill", "Dpo", "Imitation", "RewardAlgorithm", "RolloutAlgorithm",
+           "TeacherAlgorithm", "TraceDistill"]
