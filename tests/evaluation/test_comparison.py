@@ -158,3 +158,14 @@ def test_settings_must_agree_on_samples(tmp_path: Path) -> None:
     second = score(tmp_path, "b", asked, [True] * 4, aggregate="pass")
     assert compare(first, second).reasons == ["aggregation of samples differ: mean and pass"]
     assert EvaluationSettings().aggregate == "mean"
+
+
+def test_a_folder_that_does_not_exist_is_told_the_one_that_was_meant(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    score(tmp_path / "runs", "before", items(2), [True, True])
+    monkeypatch.chdir(tmp_path)
+    for typed, said in (("before", "did you mean runs/before?"), ("runs/befor", "did you mean runs/before?"),
+                        ("other/x", "the folder that `workings train` or `workings eval` named when it ended")):
+        with pytest.raises(RequestError, match="which does not exist") as caught:
+            compare(Path(typed), tmp_path / "runs/before")
+        assert caught.value.try_next == said

@@ -7,6 +7,7 @@ is continued where an evaluation was killed.
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from shlex import quote
@@ -128,11 +129,24 @@ def find_units(path: Path) -> list[EvaluationRecord]:
     units = [EvaluationRecord(summary_path.parent) for summary_path in sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
              # In a run that is not sealed, an evaluation that was interrupted lies beside those that are finished.
              if not summary_path.parent.name.endswith(PARTIAL_SUFFIX)]
+    if not path.exists():
+        raise RequestError(f"{path}, which does not exist", "a run directory, or the directory that `eval --out` wrote",
+                           _meant(path))
     if not units:
         raise RequestError(str(path), "a run directory with an evaluation, or the directory that `eval --out` wrote",
                            f"workings eval {quote(str(path))} --items ITEMS.jsonl "
                            f"--out {quote(f'{path}/eval/{DEFAULT_NAME}')}")
     return units
+
+
+def _meant(path: Path) -> str:
+    """Which folder was probably meant by one that does not exist."""
+    names = get_close_matches(path.name, [other.name for other in path.parent.glob("*") if other.is_dir()], n=1)
+    # People leave out the folder that runs are written to by default.
+    near = next((other for other in (Path("runs") / path, *(path.with_name(name) for name in names))
+                 if other.is_dir()), None)
+    return f"did you mean {near}?" if near else (
+        "the folder that `workings train` or `workings eval` named when it ended")
 
 
 def find_results(path: Path) -> list[EvaluationRecord]:
