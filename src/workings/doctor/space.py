@@ -41,7 +41,7 @@ def check_disk(directory: Path, needs: Needs | None) -> Iterator[Finding]:
     existing = next(parent for parent in (directory.absolute(), *directory.absolute().parents) if parent.is_dir())
     free = shutil.disk_usage(existing).free
     needed_bytes = needs.disk_bytes if needs else MIN_FREE
-    what = f"{gib(free)} free at {_short(existing)}"
+    what = f"{gib(free)} free at {_path_text(existing)}"
     if needs:
         what += (f"; {needs.recipe} keeps {needs.kept} checkpoints of {gib(needs.checkpoint_bytes)} and writes one "
                  f"beside them: {gib(needed_bytes)}")
@@ -53,7 +53,7 @@ def check_disk(directory: Path, needs: Needs | None) -> Iterator[Finding]:
         yield Finding(id="space.disk", judgement="problem", what=what, why=why, mend="checkpoint.keep_last=1")
     else:
         yield Finding(id="space.disk", judgement="problem", what=what, why=why,
-                      mend=f"df -h {_short(existing)}, then free some, or another --out")
+                      mend=f"df -h {_path_text(existing)}, then free some, or another --out")
 
 
 def check_host(memory: HostMemory, needs: Needs | None) -> Iterator[Finding]:
@@ -84,7 +84,7 @@ def check_pages(environment: Mapping[str, str], present: Mapping[str, str]) -> I
             mend=" ".join(f"export {name}={value}" for name, value in new_environment.items()))
 
 
-def _short(path: Path) -> str:
+def _path_text(path: Path) -> str:
     """A path that names no person: relative to here, or with the home folder as ``~``."""
     home = str(Path.home())
     text = os.path.relpath(path)

@@ -46,9 +46,9 @@ def compare_configs(a: dict[str, Any], b: dict[str, Any]) -> tuple[list[str], li
         if is_absent(value_a) or is_absent(value_b):
             unknown.append(f"{words} is not recorded for {_sides(value_a, value_b)}")
         elif value_a != value_b:
-            different.append(f"{words} differ: {_short(value_a)} and {_short(value_b)}")
+            different.append(f"{words} differ: {_setting_text(value_a)} and {_setting_text(value_b)}")
         else:
-            equal.append(f"{words}: {_short(value_a)}")
+            equal.append(f"{words}: {_setting_text(value_a)}")
     return different, unknown, equal
 
 
@@ -84,7 +84,7 @@ def _sides(a: Any, b: Any) -> str:
     return "both" if is_absent(a) and is_absent(b) else ("A" if is_absent(a) else "B")
 
 
-def _short(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return f"{text[:12]}…" if len(text) == 64 and text.isalnum() else text
 

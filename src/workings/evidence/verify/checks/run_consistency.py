@@ -156,14 +156,14 @@ def made_from(record: Record) -> Iterator[CheckFinding]:
         origin = unit.seal["made_from"]
         problems = []
         if unit.parent is not None and unit.kind in UNITS_OF_A_RUN and origin != unit.parent.root:
-            problems.append(f"made from {_short(origin)}, it stands in a run with root {unit.parent.root[:16]}…")
+            problems.append(f"made from {_origin_text(origin)}, it stands in a run with root {unit.parent.root[:16]}…")
         if unit.kind in EVALUATION_UNITS:
             config = unit.json(EVALUATION_CONFIG)
-            if not isinstance(config, dict) or _short(config.get("made_from", origin)) != _short(origin):
+            if not isinstance(config, dict) or _origin_text(config.get("made_from", origin)) != _origin_text(origin):
                 problems.append(f"{EVALUATION_CONFIG} names another origin than the seal")
         if unit.parent is None and not is_absent(origin) and origin not in roots:
-            yield not_checked(f"made from {_short(origin)}, which is not here", unit, blocking=False)
-        yield finding_from(problems, f"made from {_short(origin)}", unit)
+            yield not_checked(f"made from {_origin_text(origin)}, which is not here", unit, blocking=False)
+        yield finding_from(problems, f"made from {_origin_text(origin)}", unit)
     return for_each_unit([unit for unit in record.units if not unit.is_run], find)
 
 
@@ -244,5 +244,5 @@ def _memory_problems(unit: Unit) -> list[str]:
     return problems
 
 
-def _short(origin: Any) -> str:
+def _origin_text(origin: Any) -> str:
     return "no other unit" if is_absent(origin) else str(origin)[:16] + "…"
