@@ -1,8 +1,8 @@
 """What each of two processes does that `torchrun` started; the first prints one JSON object.
 
-Usage: python -m torch.distributed.run --standalone --nproc-per-node 2 -m tests.engines.torch_two_processes LOAD SAVE.
-Goes on from the checkpoints in LOAD/CASE for three steps, evaluates, generates, saves and exports to SAVE/CASE. Then
-`rewarded_adapters`.
+Usage: python -m torch.distributed.run --standalone --nproc-per-node 2 -m tests.engines.torch_two_processes CASE LOAD
+SAVE. Goes on from the checkpoint in LOAD for three steps, evaluates, generates, saves and exports to SAVE. Without
+arguments: `rewarded_adapters`.
 """
 
 import json
@@ -92,10 +92,9 @@ def go_on(case: str, load: Path, save: Path) -> dict[str, object]:
     return {"curve": found, "held": held / whole} | report(opened, state)
 
 
-def main(load: str, save: str) -> None:
+def main(case: str = "", load: str = "", save: str = "") -> None:
     torch.set_num_threads(1)
-    values: dict[str, object] = {case: go_on(case, Path(load) / case, Path(save) / case) for case in CASES}
-    values["rewarded"] = rewarded_adapters(TorchEngine.open(request(
+    values = go_on(case, Path(load), Path(save)) if case else rewarded_adapters(TorchEngine.open(request(
         mesh=MeshConfig(fsdp=2), objective=PolicyGradient(), **CASES["lora"])))
     if dist.get_rank() == 0:
         sys.stdout.write(json.dumps(values) + "\n")

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.evidence import reseal
-from tests.runs.improving import write_task
+from tests.runs.improving import improved
 from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.publish.pack import pack
 from workings.record.digest import file_digest
 from workings.record.reader import RunRecord
-from workings.runs.improve import ImproveRequest, improve
 from workings.runs.replay.replay import ReplayRequest, replay_run
 from workings.samples.unit import SampleUnit
 
@@ -25,11 +24,7 @@ CHECK = "consistency.drawn_from"
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("improved")
-    recipe = write_task(folder)
-    improve(str(recipe), folder / "out", request=ImproveRequest(rounds=1, prompts=str(folder / "prompts.jsonl"),
-                                                              all_rounds=True))
-    return folder / "out"
+    return improved(tmp_path_factory.mktemp("improved"))
 
 
 def found(path: Path) -> tuple[str, str]:

@@ -4,8 +4,10 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.planning.planning_helpers import planned_run, recipe, request_of, shape
+from workings.cli.main import app
 from workings.config.load import load_recipe
 from workings.engines.base import Inspection
 from workings.engines.jax.planning import check_split
@@ -191,13 +193,12 @@ def test_a_tpu_without_its_compiler_is_estimated_too(run_forked, without_compile
     assert any("the package libtpu" in reason and "pip install" in reason for reason in found["reasons"])
 
 
-def test_several_targets_at_once(run_forked, without_compilers):
-    asked = ["-m", "workings", "plan", "gemma-3-1b-v5e8", "--on", "v5e-8,rtx5090", "--on", "t4", "--no-nearest"]
-    there = {"PYTHONPATH": str(without_compilers)}
-    found = json.loads(run_forked(*asked, "--json", check=False, environment=there).stdout.splitlines()[-1])
+def test_several_targets_at_once(no_compiler):
+    asked = ["plan", "gemma-3-1b-v5e8", "--on", "v5e-8,rtx5090", "--on", "t4", "--no-nearest"]
+    found = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout.splitlines()[-1])
     assert [each["target"] for each in found["plans"]] == ["v5e-8", "rtx5090", "t4"]
     assert found["fits"] == all(each["fits"] for each in found["plans"])
-    lines = run_forked(*asked, check=False, environment=there).stdout.splitlines()
+    lines = CliRunner().invoke(app, asked).stdout.splitlines()
     assert lines[0].split()[:3] == ["target", "fits", "peak"]
     assert [line.split()[0] for line in lines[1:]] == ["v5e-8", "rtx5090", "t4"]
 

@@ -1,7 +1,13 @@
 """A task that a model of some thousand parameters learns in thirty steps: every answer is the same."""
 
+import contextlib
 import json
+import os
+import shutil
+import tempfile
 from pathlib import Path
+
+from workings.runs.improve import ImproveRequest, improve
 
 RECIPE = """# every question has the same answer
 name: same-answer
@@ -35,3 +41,18 @@ def write_task(folder: Path, *, engine: str = "jax") -> Path:
     path = folder / "recipe.yaml"
     path.write_text(RECIPE.format(engine=engine))
     return path
+
+
+def improved(folder: Path) -> Path:
+    """`out` of a round, made once for all tests of a session in its task's folder, and copied here with the task."""
+    kept = Path(os.environ["TESTS_CACHE"]) / "improved"
+    if not kept.exists():
+        own = Path(tempfile.mkdtemp(dir=kept.parent))
+        recipe = write_task(own)
+        with contextlib.chdir(own):
+            improve(str(recipe), own / "out", request=ImproveRequest(rounds=1, prompts="prompts.jsonl",
+                                                                     all_rounds=True))
+        with contextlib.suppress(OSError):  # another worker has made it meanwhile
+            own.rename(kept)
+    shutil.copytree(kept, folder, dirs_exist_ok=True)
+    return folder / "out"

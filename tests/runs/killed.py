@@ -10,7 +10,7 @@ from tests.fork_server import ForkedChild
 from workings.data.generators import addition
 from workings.data.preferences import PreferencePair
 from workings.data.row_fields import lines_bytes
-from workings.data.traces import completion_text
+from workings.data.traces import completion_text, write_traces
 from workings.evidence.verify import verify
 from workings.record.layout import REFERENCE_LOG_PROBS
 from workings.record.metrics import TIME_AND_MEMORY
@@ -25,9 +25,9 @@ engine: jax
 device: cpu
 model:
   source: scratch
-  shape: {family: gemma3, layers: 2, width: 16, mlp_width: 16, heads: 1, kv_heads: 1, head_dim: 8}
+  shape: {family: gemma3, layers: 1, width: 16, mlp_width: 16, heads: 1, kv_heads: 1, head_dim: 8}
 tokenizer: train
-data: {traces: addition, template: gemma, reasoning: tags, max_length: 64}
+data: {traces: traces.jsonl, template: gemma, reasoning: tags, max_length: 64}
 batch: {micro_batch: 2, accumulation: 2}
 training: {steps: 6, learning_rate: 1e-3, schedule: cosine}
 optimizer: {name: adamw}
@@ -54,16 +54,17 @@ REWARD = """def vowels(prompts, completions, **columns):
 
 
 def write_recipe(folder: Path) -> Path:
-    """The recipe as a file."""
+    """The recipe as a file, beside its traces: the fourth of its six updates goes on in the second epoch."""
     path = folder / "killed.yaml"
     path.write_text(RECIPE)
+    write_traces(folder / "traces.jsonl", addition.make(15, 1, seed=17)[0])
     return path
 
 
 def write_rewarded(folder: Path) -> Path:
     """The same, learning from rewards: one of a person's own and one of ours."""
     (folder / "own.py").write_text(REWARD)
-    path = folder / "rewarded.yaml"
+    path = write_recipe(folder).rename(folder / "rewarded.yaml")
     path.write_text(RECIPE + """algorithm: {name: dr_grpo, group: 4, max_new_tokens: 12}
 rewards: [{scorer: "own.py:vowels"}, {scorer: length, weight: 0.5}]
 """)
@@ -77,7 +78,7 @@ def write_pairs(folder: Path) -> Path:
         id=trace.id, prompt=trace.prompt, chosen=completion_text(trace, "tags"),
         rejected=f"<answer>{int(trace.answer) + 1}</answer>").to_json() for trace in traces))
     path = folder / "pairs.yaml"
-    path.write_text(RECIPE.replace("traces: addition", "traces: pairs.jsonl").replace("64}", "64, buckets: [48]}")
+    path.write_text(RECIPE.replace("traces.jsonl", "pairs.jsonl").replace("64}", "64, buckets: [48]}")
                     + "algorithm: {name: dpo, beta: 0.5}\n")
     return path
 

@@ -7,14 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.improving import write_task
+from tests.runs.improving import improved, write_task
 from workings.errors import Interrupted, RequestError
 from workings.evidence.verify import verify
 from workings.record.reader import RunRecord
-from workings.runs.improve import ImproveRequest, improve
+from workings.runs.improve import TIMINGS_FILE, ImproveRequest, improve
 from workings.runs.improve_result import contradictions
 from workings.samples.selection import Selection
 from workings.samples.unit import SampleUnit
+
+COMMAND = """
+import sys
+from workings.__main__ import run
+from workings.record.reader import RunRecord
+from workings.runs.improve import _Steps
+plain = _Steps._seconds
+def as_long_as_two_runs(steps):
+    # What it really took would be thousands of steps of a run that takes no time, and more on a busy machine.
+    print("seconds of all parts:", plain(steps), file=sys.stderr)
+    return 2 * RunRecord.open(steps.folder.run(0)).manifest.training_seconds
+_Steps._seconds = as_long_as_two_runs
+sys.argv[0] = "workings"
+run()
+"""
 
 
 def request(folder: Path, **changed) -> ImproveRequest:
@@ -72,11 +87,16 @@ def test_no_prompts(workings, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_round_a_control_and_a_further_round(workings, tmp_path):
+def test_a_round_a_control_and_a_further_round(run_forked, workings, tmp_path):
     recipe, out = write_task(tmp_path), tmp_path / "out"
     words = ("improve", recipe, "--prompts", tmp_path / "prompts.jsonl", "--out", out, "--rounds", "1",
              "--samples", "2", "--most", "1", "--all-rounds", "--control", "--json")
-    told = json.loads(workings(*words).stdout.splitlines()[-1])
+    done = run_forked("-c", COMMAND, *words)
+    told = json.loads(done.stdout.splitlines()[-1])
+    parts = [json.loads(line) for line in (out / TIMINGS_FILE).read_text().splitlines()]
+    assert [part["part"] for part in parts] == ["runs/round_0", "samples/for_round_1", "runs/round_1", "runs/control"]
+    assert f"seconds of all parts: {sum(part['seconds'] for part in parts[:3])}" in done.stderr
+    assert RunRecord.open(Path(told["control"])).manifest.completed_steps == 80
     runs = [RunRecord.open(out / "runs" / f"round_{number}") for number in range(2)]
     assert told["runs"] == [str(run.path) for run in runs]
     assert len(told["accuracies"]) == 2
@@ -104,7 +124,7 @@ def test_a_round_a_control_and_a_further_round(workings, tmp_path):
         (out / name).write_text(text)
 
     # The same command finds everything finished, and says the same; another one is refused.
-    again = json.loads(workings(*words).stdout.splitlines()[-1])
+    again = json.loads(run_forked("-c", COMMAND, *words).stdout.splitlines()[-1])
     assert again == told
     refused = workings(*(word if word != "2" else "3" for word in words), check=False)
     assert refused.returncode == 2
@@ -112,11 +132,12 @@ def test_a_round_a_control_and_a_further_round(workings, tmp_path):
 
     # More rounds are made behind those that are there, and a control that had as long as all of them.
     seals = {run.path: (run.path / "SEAL.json").stat().st_mtime_ns for run in runs}
-    further = json.loads(workings(*words, "--rounds", "2").stdout.splitlines()[-1])
+    further = json.loads(run_forked("-c", COMMAND, *words, "--rounds", "2").stdout.splitlines()[-1])
     assert further["accuracies"][:2] == told["accuracies"]
     assert further["accuracies"][-1] == 1.0
     assert [Path(run).name for run in further["runs"]] == [f"round_{number}" for number in range(3)]
     assert Path(further["control"]).name == "control_2"
+    assert Path(told["control"]).is_dir()
     assert {path: (path / "SEAL.json").stat().st_mtime_ns for path in seals} == seals
     assert not verify(out).failed
     refused = workings(*words, check=False)
@@ -125,18 +146,18 @@ def test_a_round_a_control_and_a_further_round(workings, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_was_killed_goes_on(tmp_path):
-    straight = improve(str(write_task(tmp_path)), tmp_path / "straight", request=request(tmp_path, rounds=1))
+def test_what_was_killed_goes_on(tmp_path, monkeypatch):
+    straight = improved(tmp_path)
     # As if killed between the seal of a run and its evaluation, and between drawing and training.
-    shutil.copytree(tmp_path / "straight", tmp_path / "again")
-    again = tmp_path / "again"
+    again = shutil.copytree(straight, tmp_path / "again")
     shutil.rmtree(again / "runs" / "round_0" / "eval")
     shutil.rmtree(again / "runs" / "round_1")
     (again / "traces" / "round_1.jsonl").unlink()
-    told = improve(str(tmp_path / "recipe.yaml"), again, request=request(tmp_path, rounds=1))
-    assert told.to_json()["accuracies"] == straight.to_json()["accuracies"]
+    monkeypatch.chdir(tmp_path)
+    told = improve(str(tmp_path / "recipe.yaml"), again, request=request(tmp_path, rounds=1, prompts="prompts.jsonl"))
+    assert told.to_json()["accuracies"] == json.loads((straight / "rounds.json").read_text())["accuracies"]
     weights = [next((out / "runs" / "round_1").glob("checkpoints/*/model.safetensors")).read_bytes()
-               for out in (tmp_path / "straight", again)]
+               for out in (straight, again)]
     assert weights[0] == weights[1]
 
 

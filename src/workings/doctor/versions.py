@@ -67,9 +67,10 @@ def check_versions(present: Mapping[str, str], version: Installed = installed_ve
             requirement = Requirement(text)
             extra = _extra(requirement)
             other = requirement.name.lower().replace("_", "-")
-            have = version(other)
             # An extra that nobody asked for says nothing, but for JAX's plugins, which appear in its extras only.
-            if not have or (extra and other not in PLATFORM_OF_PLUGIN) or (extra and name != "jax"):
+            if extra and (name != "jax" or other not in PLATFORM_OF_PLUGIN):
+                continue
+            if not (have := version(other)):  # looked up last: that reads a file
                 continue
             seen += 1
             # Pre-releases count as versions: what is installed is to be judged, not what pip would choose.
