@@ -53,12 +53,16 @@ class Configuration:
         """The batch, or in a trial a tiny one."""
         return (1, 2, 32) if chip.tiny else self.batch
 
-    def open(self, engine: str, chip: Chip) -> Engine:
-        """The engine on one device of this chip."""
-        return find_engine(engine).engine.open(EngineRequest(
+    def request(self, chip: Chip) -> EngineRequest:
+        """What an engine is asked for on one device of this chip."""
+        return EngineRequest(
             shape=self.model(chip), device=chip.platform, optimizer=OPTIMIZERS[self.optimizer],
             precision=PrecisionConfig(**self.precision), memory=MemoryConfig(**self.memory),
-            mesh=MeshConfig(fsdp=1, tp=1), seed=0, method=METHODS[self.method]))
+            mesh=MeshConfig(fsdp=1, tp=1), seed=0, method=METHODS[self.method])
+
+    def open(self, engine: str, chip: Chip) -> Engine:
+        """The engine on one device of this chip."""
+        return find_engine(engine).engine.open(self.request(chip))
 
     def draw(self, chip: Chip) -> Batch:
         """A batch of random tokens; all but the last position of each row are supervised."""

@@ -1,24 +1,31 @@
 """How the PyTorch engine draws a token: by one uniform number of its row's own, among sums of probabilities."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from scipy.stats import chisquare
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from tests.engines.tiny import request, tiny_shape
+from workings.config.method import FullConfig, LoraConfig, QloraConfig
+from workings.config.training import PrecisionConfig
 from workings.engines.base import Completion
-from workings.engines.torch import generate
+from workings.engines.torch import decode
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.generate import sampled, uniform_numbers
+from workings.models.registry import families
 
-CPU = torch.device("cpu")
+CPU, FIRST = torch.device("cpu"), torch.tensor([0])
 
 
 def picked(probabilities: list[float], uniform: list[float], temperature: float = 1.0) -> tuple[list[int], list[float]]:
     """Tokens of rows with the same probabilities, and their log probabilities."""
     logits = torch.tensor([probabilities]).log().expand(len(uniform), len(probabilities))
     rows = torch.arange(len(uniform))
-    tokens, log_probs = sampled(temperature, torch.tensor([uniform], dtype=torch.float64))(logits, 0, rows)
+    tokens, log_probs = sampled(temperature, torch.tensor([uniform], dtype=torch.float64))(logits, FIRST, rows)
     return tokens.tolist(), log_probs.tolist()
 
 
@@ -48,8 +55,8 @@ def test_draws_follow_the_softmax_at_the_temperature(temperature: float) -> None
     expected /= expected.sum()
     rows = torch.from_numpy(logits).expand(4_000, -1)
     pick = sampled(temperature, uniform_numbers(range(4_000), 10, CPU))
-    tokens, log_probs = map(torch.cat, zip(*(pick(rows, count, torch.arange(4_000)) for count in range(10)),
-                                             strict=True))
+    drawn = (pick(rows, torch.tensor([count]), torch.arange(4_000)) for count in range(10))
+    tokens, log_probs = map(torch.cat, zip(*drawn, strict=True))
     assert chisquare(np.bincount(tokens, minlength=30), expected * 40_000).pvalue > 1e-4
     np.testing.assert_allclose(log_probs, np.log(expected)[tokens], rtol=1e-9)
 
@@ -69,7 +76,7 @@ def test_draws_with_a_vocabulary_of_gemma_s_size() -> None:
     """Probabilities of a few billionths: their sums end at the whole, and halves are where they belong."""
     logits = torch.zeros(3, 262_144)
     pick = sampled(1.0, torch.tensor([[0.0, 0.5, 1 - 2.0**-53]], dtype=torch.float64))
-    tokens, log_probs = pick(logits, 0, torch.arange(3))
+    tokens, log_probs = pick(logits, FIRST, torch.arange(3))
     assert tokens.tolist() == [0, 131_072, 262_143]
     np.testing.assert_allclose(log_probs, -np.log(262_144), rtol=1e-12)
 
@@ -85,8 +92,8 @@ def test_rows_that_are_done_are_left_out_and_change_no_other(family: str, monkey
         return engine.sample(state, prompts, max_new_tokens=12, stop_ids=stop_ids, temperature=1.5, seeds=range(16))
 
     stops, whole, computed = [*range(15)], ask([]), list[int]()
-    inner = generate.hidden_states
-    monkeypatch.setattr(generate, "hidden_states", lambda model, tokens, *others: computed.append(len(tokens)) or inner(
+    inner = decode.hidden_states
+    monkeypatch.setattr(decode, "hidden_states", lambda model, tokens, *others: computed.append(len(tokens)) or inner(
         model, tokens, *others))
     stopped = ask(stops)
     for one, other in zip(stopped, whole, strict=True):
@@ -98,3 +105,50 @@ def test_rows_that_are_done_are_left_out_and_change_no_other(family: str, monkey
     # In the prompts' own turn and in that of each new token but the last, a row is computed until half are done.
     assert sum(computed) < 2 * sum(len(one.log_probs) for one in stopped)
     assert computed[-1] <= 4
+
+
+class HostRequests(TorchDispatchMode):
+    """Operations that make the host wait for a card, or bring it numbers: what a recorded graph must not contain."""
+
+    forbidden = ("aten.lift_fresh", "aten._local_scalar_dense", "aten.nonzero", "aten.equal", "aten.is_nonzero",
+                 "aten.repeat_interleave.Tensor", "aten.masked_select", "aten._unique2")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = str(function)
+        by_mask = name.startswith("aten.index") and any(
+            isinstance(x, torch.Tensor) and x.dtype == torch.bool for x in tree_leaves(args[1:2]))
+        if name.startswith(self.forbidden) or by_mask:
+            self.seen.append(name)
+        return function(*args, **(kwargs or {}))
+
+
+METHODS = {"full": FullConfig(name="full"), "lora": LoraConfig(name="lora"), "qlora": QloraConfig(name="qlora")}
+DECODED = [(family.name, "full") for family in families() if family.name != "qwen3_5"] + [
+    ("llama", "lora"), ("llama", "qlora"), ("gemma4", "lora")]
+
+
+@pytest.mark.parametrize("compute", ["fp32", "bf16"])
+@pytest.mark.parametrize(("family", "method"), DECODED)
+def test_a_further_token_asks_the_host_nothing(family: str, method: str, compute: str,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    """A card records it as a graph, where each of these operations is an error."""
+    engine = TorchEngine.open(request(tiny_shape(family), precision=PrecisionConfig(compute=compute),
+                                      method=METHODS[method]))
+    state, asked, inner = engine.init(0), list[str](), decode.Decoder.advance
+
+    def watched(decoder: decode.Decoder) -> None:
+        if int(decoder.count) == 1:  # the first one may look up what is then kept
+            return inner(decoder)
+        with HostRequests() as requests:
+            inner(decoder)
+        asked.extend(requests.seen)
+        return None
+
+    monkeypatch.setattr(decode.Decoder, "advance", watched)
+    found = engine.sample(state, [[5, 9, 33], [8]], max_new_tokens=4, stop_ids=[61], temperature=1.5, seeds=range(2))
+    assert [len(one.tokens) for one in found] == [4, 4]
+    assert asked == []

@@ -14,7 +14,7 @@ from tests.evidence import walk
 from tests.evidence.trained import score_here, trained_files
 from workings.evidence.verify.checks.environment import same_version
 from workings.evidence.verify.checks.evaluation_facts import stated_problems
-from workings.evidence.verify.checks.log_lines import backend_agrees, log_line_problems
+from workings.evidence.verify.checks.log_lines import backend_agrees, engine_line_problems, log_line_problems
 from workings.evidence.verify.checks.machine_facts import doctor_problems, load_problems, resident_problems
 from workings.evidence.verify.checks.plan_parts import part_problems
 from workings.evidence.verify.load import load
@@ -244,3 +244,12 @@ def test_random_weights_that_are_said_to_come_from_a_file(record: Files) -> None
     manifest = json.loads(record[RUN + MANIFEST]) | {"weight_digests": {"model.safetensors": "ab" * 32}}
     found = walk.verified(walk.resealed(record | {RUN + MANIFEST: line(manifest)}), level=1)
     assert {str(one.verdict) for one in found.checks if one.id == "consistency.model"} == {"failed"}
+
+
+def test_the_line_of_the_engine_may_name_the_build_of_a_library(record: Files) -> None:
+    files = dict(record)
+    put("env/env_info.json", "packages.torch", "2.11.0")(files)
+    unit = unit_of(files)
+    engine = f"engine     {unit.manifest.engine}  torch "
+    assert list(engine_line_problems(unit, engine + "2.11.0+cu130")) == []
+    assert list(engine_line_problems(unit, engine + "2.12.0+cu130"))

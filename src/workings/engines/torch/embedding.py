@@ -8,11 +8,13 @@ gradient to the embedding, which adds its rows to it.
 Shape suffixes: T tokens of the batch, D width, V vocabulary.
 """
 
+from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 
 class SharedGradient:
@@ -40,8 +42,20 @@ class TiedEmbedding(nn.Embedding):
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
         """``[..., D]``."""
         rows = _Lookup.apply(self.weight, input, self.shared).to(self.compute)
-        scale = getattr(self, "scalar_embed_scale", None)
-        return rows if scale is None else rows * torch.tensor(scale, dtype=self.compute, device=rows.device)
+        return times_scale(self, rows)
+
+
+def times_scale(embedding: nn.Module, rows: Tensor) -> Tensor:
+    """Rows times the number that Gemma's embeddings have, which is rounded to the format of the rows first."""
+    scale: float | None = getattr(embedding, "scalar_embed_scale", None)
+    return rows if scale is None else rows * _rounded(scale, rows.dtype)
+
+
+@cache
+def _rounded(number: float, dtype: torch.dtype) -> float:
+    """A number as a format stores it. A tensor of it would have to travel to the card, for which the host waits."""
+    with unset_fake_temporarily():
+        return torch.tensor(number, dtype=dtype).item()
 
 
 class _Lookup(torch.autograd.Function):
@@ -93,7 +107,7 @@ class FixedTable(nn.Embedding):
         else:
             rows = F.embedding(tokens, self.weight)
         here = rows.to(input.device, non_blocking=True).to(self.compute).view(*input.shape, self.embedding_dim)
-        return here * torch.tensor(self.scalar_embed_scale, dtype=self.compute, device=here.device)
+        return times_scale(self, here)
 
     def _apply(self, fn: Any, recurse: bool = True) -> "FixedTable":
         """Whatever moves the rest of the model leaves this where it is."""

@@ -25,6 +25,7 @@ from workings.engines.length_bucketing import LengthBuckets
 from workings.engines.prefill import copies_of_each
 from workings.engines.torch import checkpoint, four_bit, logits
 from workings.engines.torch.backward_optimizer import refuse_conflicts
+from workings.engines.torch.decode import PickToken
 from workings.engines.torch.device import (
     Device,
     check_kernels,
@@ -38,7 +39,6 @@ from workings.engines.torch.environment import environment_files
 from workings.engines.torch.frozen_linear import FrozenLinear
 from workings.engines.torch.generate import (
     MAX_ROWS,
-    PickToken,
     batch_indices,
     complete,
     greedy,
@@ -227,13 +227,11 @@ class TorchEngine(TorchPlanning):
     def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
                tell: Callable[[int], None]) -> Completion:
         """The completion that `generate` returns for one prompt; its tokens are passed on one by one."""
-        def pick_and_tell(logits: torch.Tensor, count: int, rows: torch.Tensor) -> tuple[torch.Tensor]:
-            picked = greedy(logits, count, rows)
-            if (token := int(picked[0])) not in stop_ids:
+        def tell_token(token: int) -> None:
+            if token not in stop_ids:
                 tell(token)
-            return picked
 
-        return self._answers(state, [prompt], max_new_tokens, stop_ids, lambda indices: pick_and_tell)[0]
+        return self._answers(state, [prompt], max_new_tokens, stop_ids, lambda indices: greedy, tell_token)[0]
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
@@ -244,7 +242,7 @@ class TorchEngine(TorchPlanning):
             temperature, uniform_numbers([seeds[i] for i in indices], max_new_tokens, self.device.device)))
 
     def _answers(self, state: State, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop_ids: Sequence[int],
-                 pick: Any) -> list[Completion]:
+                 pick: Any, tell: Callable[[int], None] | None = None) -> list[Completion]:
         if any(len(prompt) == 0 for prompt in prompts):
             raise RequestError("an empty prompt", "prompts of at least one token")
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
@@ -255,7 +253,7 @@ class TorchEngine(TorchPlanning):
             with torch.no_grad():
                 completions = state.root(partial(
                     complete, self.spec, prompts=[prompts[i] for i in indices], max_new_tokens=max_new_tokens,
-                    stop_ids=stop_ids, pick=pick_token, copies=copies))
+                    stop_ids=stop_ids, pick=pick_token, copies=copies, tell=tell))
             for i, completion in zip(indices, completions, strict=True):
                 answers[i] = completion
         return answers

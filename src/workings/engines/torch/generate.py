@@ -3,7 +3,7 @@
 Prompts are padded on the right, and all rows write a new token to the same cache slot, behind the padding. Positions
 decide which slots a row may attend to and how far apart two tokens are, as in the JAX engine.
 
-Shape suffixes: B rows, P padded prompt length, T cache slots, V vocabulary.
+Shape suffixes: B rows, P padded prompt length, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,20 +18,18 @@ from transformers import PreTrainedModel
 from workings.engines.base import Completion
 from workings.engines.prefill import prompts_at_a_time
 from workings.engines.torch.attention import AttentionMask
+from workings.engines.torch.decode import Decoder, PickToken
 from workings.engines.torch.linear_attention import choose_rows, empty_cache, join_caches
-from workings.engines.torch.model import final_logits, hidden_states
+from workings.engines.torch.model import hidden_states
 from workings.engines.torch.spec import TorchSpec
 
 MAX_ROWS = 128
 """Most rows that are generated at a time."""
-PickToken = Callable[[Tensor, int, Tensor], tuple[Tensor, ...]]
-"""``(logits [B, V], number of the new token, row numbers [B]) -> [B]`` int64 tokens; for sampled tokens also their log
-probabilities, float64."""
 WHOLE = 2.0**62
 """Probability 1 as an integer. The sum over the largest vocabulary, with every term rounded, is below 2**63."""
 
 
-def greedy(logits: Tensor, count: int, rows: Tensor) -> tuple[Tensor]:
+def greedy(logits: Tensor, count: Tensor, rows: Tensor) -> tuple[Tensor]:
     """The likeliest token."""
     del count, rows
     return (logits.argmax(-1),)
@@ -50,14 +48,14 @@ def sampled(temperature: float, uniform: Tensor) -> PickToken:
         temperature: above zero.
         uniform: from `uniform_numbers`, for every token that may be generated.
     """
-    def pick(logits: Tensor, count: int, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def pick(logits: Tensor, count: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         log_probs = logits.double().div_(temperature).log_softmax(-1)
         # Sums of integers are exact, so every device and every order of summation gives the same result; CUDA's
         # cumulative sums of floats differ from run to run.
         sums = log_probs.exp().mul_(WHOLE).long().cumsum_(-1)
         total = sums[:, -1:]
         # Rounding must not put a number that is nearly 1 above all tokens.
-        point = torch.minimum((uniform[count, rows, None] * total).long(), total - 1)
+        point = torch.minimum((uniform[count, rows][:, None] * total).long(), total - 1)
         # The first token whose sum is above the point. NaN weights give some token, but one in range.
         token = torch.searchsorted(sums, point, right=True).clamp_(max=logits.shape[1] - 1)
         return token[:, 0], log_probs.gather(1, token)[:, 0]
@@ -81,13 +79,23 @@ def batch_indices(prompts: Sequence[Sequence[int]], copies: int = 1, *, same_len
 
 
 def complete(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
-           stop_ids: Sequence[int], pick: PickToken, copies: int = 1) -> list[Completion]:
-    """Completions of one batch of prompts, in their order; ``copies`` equal prompts stand next to each other."""
+             stop_ids: Sequence[int], pick: PickToken, copies: int = 1,
+             tell: Callable[[int], None] | None = None) -> list[Completion]:
+    """Completions of one batch of prompts, in their order; ``copies`` equal prompts stand next to each other.
+
+    With ``tell`` the batch is one prompt, whose tokens are passed on as they come.
+    """
     was_training = model.training
     model.eval()  # in training mode gradient checkpointing, if it is on, would drop the cache
     try:
         with torch.no_grad():
-            generated = _generate(spec, model, prompts, max_new_tokens, stop_ids, pick, copies)
+            lengths = torch.tensor([len(prompt) for prompt in prompts], device=spec.device)
+            padded = max(map(len, prompts))
+            tokens = torch.tensor([[*prompt, *[0] * (padded - len(prompt))] for prompt in prompts], device=spec.device)
+            last, cache = prefill_prompts(spec, model, tokens, lengths, copies)
+            decoder = Decoder(spec, model, cache, lengths, padded=padded, limit=max_new_tokens, stop_ids=stop_ids,
+                              pick=pick)
+            generated = decoder.run(last, tell)
     finally:
         model.train(was_training)
     return [Completion.of(row[0], stop_ids, *row[1:]) for row in zip(*generated, strict=True)]
@@ -129,42 +137,3 @@ def _prefill(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: T
     hidden = hidden_states(model, tokens, index, AttentionMask(), cache)
     # Only the last token of each prompt needs logits: [B, V], not [B, P, V].
     return hidden[torch.arange(len(tokens), device=spec.device), lengths - 1], cache
-
-
-def _generate(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[int]], limit: int,
-              stop_ids: Sequence[int], pick: PickToken, copies: int) -> list[list[list[Any]]]:
-    """Equally many tokens of every row, and where ``pick`` returns them their log probabilities."""
-    lengths = torch.tensor([len(prompt) for prompt in prompts], device=spec.device)
-    padded = int(lengths.max())
-    tokens = torch.tensor([[*prompt, *[0] * (padded - len(prompt))] for prompt in prompts], device=spec.device)
-    index = torch.arange(padded, device=spec.device).expand_as(tokens)
-    last, cache = prefill_prompts(spec, model, tokens, lengths, copies)
-    # Position of the token in each cache slot, and whether it may be attended to, which padding may not.
-    slot_positions, seen = index, index < lengths[:, None]
-    stops = torch.tensor([*stop_ids], dtype=torch.int64, device=spec.device)
-    # Numbers of the rows that are still computed, and which of them have ended.
-    rows = torch.arange(len(prompts), device=spec.device)
-    finished = torch.zeros_like(rows, dtype=torch.bool)
-    generated: list[tuple[Tensor, ...]] = []
-    while True:
-        picked = pick(final_logits(model, last, spec.shape.final_softcap), len(generated), rows)
-        picked = tuple(spec.mesh.agreed(x) for x in picked)
-        generated.append(tuple(x.new_zeros(len(prompts)).index_copy(0, rows, x) for x in picked))
-        token = picked[0]
-        finished |= torch.isin(token, stops)
-        # The host waits for the device here, once a token.
-        unfinished = len(rows) - int(finished.sum())
-        if len(generated) == limit or unfinished == 0:
-            return [torch.stack(values, 1).tolist() for values in zip(*generated, strict=True)]
-        # Finished rows are removed once they are half of all, because that copies the cache of the others.
-        if unfinished <= len(rows) // 2 and spec.shape.proven:
-            kept = torch.nonzero(~finished)[:, 0]
-            rows, finished, token, lengths, slot_positions, seen = (
-                x[kept] for x in (rows, finished, token, lengths, slot_positions, seen))
-            choose_rows(cache, kept)
-        # The first new token follows its own prompt, not the padding behind it.
-        position = (lengths + len(generated) - 1)[:, None]
-        slot_positions = torch.cat([slot_positions, position], 1)
-        seen = torch.cat([seen, torch.ones_like(seen[:, :1])], 1)
-        visible = AttentionMask(distance=(position - slot_positions)[:, None], seen=seen)
-        last = hidden_states(model, token[:, None], position, visible, cache)[:, -1]

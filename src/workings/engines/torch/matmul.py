@@ -12,7 +12,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from workings.engines.torch.embedding import FixedTable
+from workings.engines.torch.embedding import FixedTable, times_scale
 from workings.engines.torch.triton.operations import wide_product
 
 
@@ -81,8 +81,7 @@ class StoredEmbedding(nn.Embedding):
         """``[..., D]``."""
         # Looked up first: only the batch's rows are cast, not the vocabulary.
         rows = F.embedding(input, self.weight).to(self.compute)
-        scale = getattr(self, "scalar_embed_scale", None)
-        return rows if scale is None else rows * torch.tensor(scale, dtype=self.compute, device=rows.device)
+        return times_scale(self, rows)
 
 
 class StoredLayerNorm(nn.LayerNorm):

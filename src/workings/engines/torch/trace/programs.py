@@ -10,9 +10,8 @@ from transformers import DynamicCache, PreTrainedModel
 
 from workings.engines.base import EngineRequest, GenerationShape, ProgramName
 from workings.engines.prefill import largest_divisor
-from workings.engines.torch.attention import AttentionMask
-from workings.engines.torch.generate import PickToken, greedy, prefill_prompts, sampled
-from workings.engines.torch.model import final_logits, hidden_states
+from workings.engines.torch.decode import Decoder, PickToken
+from workings.engines.torch.generate import greedy, prefill_prompts, sampled
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.step import (
     State,
@@ -81,21 +80,17 @@ def _generate(spec: TorchSpec, model: PreTrainedModel, size: GenerationShape, pi
     index = torch.zeros((prompts, length), dtype=torch.int64, device=spec.device)
     lengths = torch.full((prompts,), length, device=spec.device)
     last, cache = prefill_prompts(spec, model, index, lengths, copies)
-    # The first turn follows the prompts; the second has the longest cache, as before the last token.
-    rows = torch.arange(prompts, device=spec.device)
-    for count in range(2):
-        logits = final_logits(model, last, spec.shape.final_softcap)
-        token = pick(logits, count, rows)[0]
-        del logits
-        slots = cache.get_seq_length() + 1
-        visible = AttentionMask(distance=torch.zeros((prompts, 1, slots), dtype=torch.int64, device=spec.device),
-                          seen=torch.ones((prompts, slots), dtype=torch.bool, device=spec.device))
-        last = hidden_states(model, token[:, None], index[:, :1], visible, cache)[:, -1]
-        # The last token is picked and never read, so the cache ends with length + new - 1 slots.
-        _lengthen(cache, length + new - 2)
+    decoder = Decoder(spec, model, cache, lengths, padded=length, limit=new, stop_ids=(0,), pick=pick)
+    decoder.choose(last)
+    del last, cache
+    # Room for all tokens but the last, which is picked and never read; a cache that grows is as long at its last token.
+    decoder.make_room(length + new - 1)
+    if not decoder.fixed:
+        lengthen(decoder.cache, length + new - 2)
+    decoder.advance()
 
 
-def _lengthen(cache: DynamicCache, slots: int) -> None:
+def lengthen(cache: DynamicCache, slots: int) -> None:
     """A cache as after all tokens but the last, without those between."""
     for layer in cache.layers:
         old = getattr(layer, "keys", None)

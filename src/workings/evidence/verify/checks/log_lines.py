@@ -12,6 +12,7 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.evaluation.comparison.preference_change import preference_change
+from workings.evidence.verify.checks.environment import same_version
 from workings.evidence.verify.record import Unit
 from workings.models.unproven import unproven_sentence
 from workings.record.layout import DOCTOR, ENVIRONMENT, EVALUATION_CONFIG, LOG, OVERRIDES, PREDICTIONS
@@ -92,7 +93,7 @@ def engine_line_problems(unit: Unit, line: str) -> Iterator[str]:
     if name != unit.manifest.engine:
         yield f"{LOG} has engine {name[:40]!r}, the manifest {unit.manifest.engine!r}"
     for library, _, version in (part.partition(" ") for part in versions.split(", ")):
-        if isinstance(packages, dict) and library in packages and packages[library] != version:
+        if isinstance(packages, dict) and library in packages and not same_version(packages[library], version):
             yield f"{LOG} has {library[:40]} {version[:40]}, {ENVIRONMENT} {str(packages[library])[:40]}"
         if library == "backend" and not backend_agrees(version, unit.manifest.actual_device.platform):
             yield f"{LOG} has backend {version[:40]!r}, the run took place on {unit.manifest.actual_device.platform}"

@@ -1,0 +1,193 @@
+"""New tokens of a batch of rows, one after the other, by a program that is the same for each.
+
+All that differs from token to token lies in tensors that keep their addresses: the cache has room for tokens to come,
+and the slot, the position and the number of a token are tensors, too. So a card records the operations of one token
+once, as a CUDA graph, and replays them: launched one by one by the host they take many times as long as they compute.
+
+Shape suffixes: B rows, T cache slots, N all rows of the batch, also those that have ended.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+
+from workings.engines.torch.attention import AttentionMask
+from workings.engines.torch.linear_attention import choose_rows
+from workings.engines.torch.model import final_logits, hidden_states
+from workings.engines.torch.spec import TorchSpec
+
+PickToken = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
+"""``(logits [B, V], number of the new token [1], row numbers [B]) -> [B]`` int64 tokens; for sampled tokens also their
+log probabilities, float64."""
+ROOM = {"cpu": 64, "cuda": 512}
+"""New tokens that a cache first has room for, by device; the room doubles when it is full. On a CPU attention over
+empty slots costs more than making room, and a card records its graph anew."""
+SHRINK = {"cpu": 2, "cuda": 4}
+"""Rows that have ended are removed once only one row in so many is left: that copies the cache of the others, and a
+card records its graph anew."""
+
+
+class FixedLayer:
+    """A layer of transformers' cache: keys and values ``[B, heads, T, H]``, whose new ones are written at ``slot``."""
+
+    is_sliding, is_initialized = False, True
+
+    def __init__(self, layer: Any, room: int, slot: Tensor) -> None:
+        self.slot = slot
+        self.keys, self.values = with_room(layer.keys, room), with_room(layer.values, room)
+        # At most one layer exists twice.
+        layer.keys = layer.values = None
+
+    def update(self, key_states: Tensor, value_states: Tensor, *others: Any, **more: Any) -> tuple[Tensor, Tensor]:
+        """All slots, with those of the new token in place; a mask hides the empty ones."""
+        del others, more
+        self.keys.index_copy_(2, self.slot, key_states)
+        self.values.index_copy_(2, self.slot, value_states)
+        return self.keys, self.values
+
+    def get_seq_length(self) -> int:
+        """Slots, filled or not; transformers asks before it looks at positions, which are given."""
+        return self.keys.shape[2]
+
+
+def with_room(held: Tensor, room: int) -> Tensor:
+    """A copy whose third axis has ``room`` slots; empty ones are zero, since a weight of zero times NaN is NaN."""
+    wider = held.new_zeros((*held.shape[:2], room, *held.shape[3:]))
+    wider[:, :, :held.shape[2]] = held
+    return wider
+
+
+class Decoder:
+    """Rows whose prompts were read, and the program of one more token of each.
+
+    Args:
+        spec: the step's.
+        model: in evaluation mode.
+        cache: of the prompts, padded on the right.
+        lengths: ``[B]`` of the prompts.
+        padded: length of the longest prompt, to which all are padded.
+        limit: most new tokens of a row.
+        stop_ids: tokens that end a row.
+        pick: chooses tokens from logits.
+    """
+
+    def __init__(self, spec: TorchSpec, model: PreTrainedModel, cache: DynamicCache, lengths: Tensor, *, padded: int,
+                 limit: int, stop_ids: Sequence[int], pick: PickToken) -> None:
+        device = spec.device
+        self.spec, self.model, self.cache, self.limit, self.pick = spec, model, cache, limit, pick
+        # Other caches grow by themselves: a state has no slots, and an unproven class has a cache of its own kind.
+        self.fixed = spec.shape.proven and not spec.shape.has_state
+        self.stops = torch.tensor([*stop_ids], dtype=torch.int64, device=device)
+        # Numbers of the rows that are still computed, which of them have ended, their last token and its position.
+        self.rows = torch.arange(len(lengths), device=device)
+        self.finished = torch.zeros_like(self.rows, dtype=torch.bool)
+        self.token, self.position = torch.zeros_like(self.rows), lengths.clone()
+        # Number of the next token, and the cache slot that it is read into.
+        self.count = torch.zeros(1, dtype=torch.int64, device=device)
+        self.padded, self.slot = padded, torch.full_like(self.count, padded)
+        # Position of the token in each cache slot, and whether it may be attended to, which padding may not.
+        index = torch.arange(padded, device=device).expand(len(lengths), -1)
+        self.slot_positions, self.seen = index.clone(), index < lengths[:, None]
+        self.picked: tuple[Tensor, ...] = ()
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def choose(self, hidden: Tensor) -> None:
+        """Choose each row's next token from ``[B, D]`` hidden states of its last one."""
+        picked = self.pick(final_logits(self.model, hidden, self.spec.shape.final_softcap), self.count, self.rows)
+        picked = tuple(self.spec.mesh.agreed(x) for x in picked)
+        if not self.picked:
+            self.picked = tuple(x.new_zeros((self.limit, len(self.rows))) for x in picked)
+        for values, x in zip(self.picked, picked, strict=True):
+            values.index_put_((self.count, self.rows), x)
+        self.token.copy_(picked[0])
+        self.finished |= (self.token[:, None] == self.stops).any(1)
+        self.count += 1
+
+    def advance(self) -> None:
+        """Read each row's last token, and choose the next one."""
+        self.slot_positions.index_copy_(1, self.slot, self.position[:, None])
+        self.seen.index_fill_(1, self.slot, True)
+        distance = self.position[:, None] - self.slot_positions
+        visible = AttentionMask(distance=distance[:, None], seen=self.seen)
+        hidden = hidden_states(self.model, self.token[:, None], self.position[:, None], visible, self.cache)
+        self.position += 1
+        self.slot += 1
+        self.choose(hidden[:, -1])
+
+    def make_room(self, slots: int) -> None:
+        """Let the cache have so many slots."""
+        self.graph = None
+        self.slot_positions, self.seen = (with_room(x[:, None], slots)[:, 0] for x in (self.slot_positions, self.seen))
+        if self.fixed:
+            for number, layer in enumerate(self.cache.layers):
+                self.cache.layers[number] = FixedLayer(layer, slots, self.slot)
+
+    def keep_rows(self, index: Tensor) -> None:
+        """Leave out the other rows."""
+        self.graph = None
+        self.rows, self.finished, self.token, self.position, self.slot_positions, self.seen = (
+            x[index] for x in (self.rows, self.finished, self.token, self.position, self.slot_positions, self.seen))
+        choose_rows(self.cache, index)
+
+    def run(self, hidden: Tensor, tell: Callable[[int], None] | None = None) -> list[list[list[Any]]]:
+        """Equally many tokens of every row, and where ``pick`` returns them their log probabilities.
+
+        Args:
+            hidden: ``[N, D]`` hidden state of each prompt's last token.
+            tell: is called with each token of a single row that is not a stop token.
+        """
+        self.choose(hidden)
+        del hidden
+        kind = self.spec.device.type
+        for count in range(1, self.limit + 1):
+            # The host waits for the device here, once a token.
+            unfinished = len(self.rows) - int(self.finished.sum())
+            if tell is not None and unfinished:
+                tell(int(self.token[0]))
+            if count == self.limit or unfinished == 0:
+                break
+            if unfinished <= len(self.rows) // SHRINK[kind] and self.spec.shape.proven:
+                self.keep_rows(torch.nonzero(~self.finished)[:, 0])
+            self.grow(count)
+            self.replay()
+        return [values[:count].T.tolist() for values in self.picked]
+
+    def grow(self, count: int) -> None:
+        """Make room for the token behind ``count`` new ones, if there is none."""
+        if not self.fixed:
+            self.make_room(self.padded + count)
+        elif self.padded + count > self.seen.shape[1]:
+            room = max(ROOM[self.spec.device.type], 2 * (count - 1))
+            self.make_room(self.padded + min(room, self.limit - 1))
+
+    def replay(self) -> None:
+        """One more token of each row: on a card by a graph of `advance`, once that was run on these tensors."""
+        if not can_replay(self.spec):
+            self.advance()
+        elif self.graph is None:
+            # The first time kernels are loaded and chosen, which a recording must not contain.
+            self.advance()
+            self.graph = record(self.advance)
+        else:
+            self.graph.replay()
+
+
+def can_replay(spec: TorchSpec) -> bool:
+    """Whether one token is the same operations on the same tensors, all on one card, and the host is asked nothing.
+
+    A table in the host's memory, a choice of experts and other processes need the host within a token.
+    """
+    return (spec.device.type == "cuda" and spec.shape.proven and not spec.shape.has_state and not spec.shape.experts
+            and not spec.table_on_host and spec.mesh.fsdp == 1)
+
+
+def record(program: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    """A graph of what a program launches, which does not run here."""
+    graph = torch.cuda.CUDAGraph()
+    # Other threads, such as one that reads the card's load, may go on.
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        program()
+    return graph
