@@ -13,12 +13,12 @@ from workings.doctor.finding import Finding
 from workings.doctor.nvidia import Card, Driver
 from workings.hardware.catalog import targets
 from workings.hardware.memory import gib
+from workings.hints import SETUP_CUDA
 
 WHEEL = "torch"
 """Library whose wheel is compared with the cards: it brings machine code for some of them only."""
 # Importing PyTorch and opening a card may take a minute from a cold disk.
 TIMEOUT_SECONDS = 120
-SETUP_COMMAND = "workings doctor --setup cuda"
 
 
 def wheel_program() -> Path:
@@ -91,13 +91,13 @@ def _wheel(wheel: Mapping[str, Any], driver: Driver) -> Iterator[Finding]:
     strange = [card for card in driver.cards if not runs_on(code, card.capability, ptx)]
     # A wheel for the CPU is not a mistake where the other engine is used, so it is worth a note only.
     if not wheel["cuda"]:
-        yield Finding(id="wheel.torch", judgement="note", what=built, mend=SETUP_COMMAND,
+        yield Finding(id="wheel.torch", judgement="note", what=built, mend=SETUP_CUDA,
                       why="engine: torch cannot use the card with it")
     elif strange:
-        yield Finding(id="wheel.torch", judgement="problem", why=why, mend=SETUP_COMMAND,
+        yield Finding(id="wheel.torch", judgement="problem", why=why, mend=SETUP_CUDA,
                       what=f"{built}; {strange[0].name} is sm_{strange[0].capability.replace('.', '')}")
     elif driver.cuda and version_number(driver.cuda)[0] < version_number(wheel["cuda"])[0]:
-        yield Finding(id="wheel.torch", judgement="problem", mend=SETUP_COMMAND,
+        yield Finding(id="wheel.torch", judgement="problem", mend=SETUP_CUDA,
                       what=f"{built}; the driver supports CUDA {driver.cuda}",
                       why="a driver runs wheels of its own CUDA major version and of older ones")
     else:

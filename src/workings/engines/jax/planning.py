@@ -109,7 +109,7 @@ class JaxPlanning:
         if target.platform != "gpu":
             return limit, source
         share = gpu_share()
-        return int(limit * share), f"{share:.0%} of the card, which a run with JAX takes; {source}"
+        return int(limit * share), f"{100 * share:.0f} % of the card, which a run with JAX takes; {source}"
 
 
 def _compile(request: EngineRequest, machine: CompileTarget, notes: tuple[str, ...], size: ProgramShape,

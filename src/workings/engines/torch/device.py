@@ -14,8 +14,8 @@ from workings.engines.hardware_probe import accelerators, cpu_memory, cpu_name
 from workings.errors import DeviceError
 from workings.hardware.catalog import targets
 from workings.hardware.device import without_alias
+from workings.hints import SETUP_CUDA
 
-CUDA = "pip install torch, the build for your CUDA version"
 ASK_FOR_CPU = "ask for the CPU in so many words: device=cpu"
 
 
@@ -58,7 +58,7 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
         there = "gpu" in present
         seen = f"{present['gpu']} is there, but PyTorch cannot use it" if there else "this machine shows none"
         raise DeviceError(f"device: {asked}; {seen} ({finding})", "a machine with a GPU that PyTorch can use",
-                          f"{CUDA}, or {ASK_FOR_CPU}" if there else "device=cpu")
+                          f"{SETUP_CUDA}; or {ASK_FOR_CPU}" if there else "device=cpu")
     torch.cuda.set_device(card)
     return Device(platform="gpu", device=torch.device("cuda", card), count=cards,
                   reason="asked for" if asked == "gpu" else f"auto: {present['gpu']} is there")

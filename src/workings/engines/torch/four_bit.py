@@ -62,12 +62,12 @@ class FourBitLinear(FrozenLinear):
 
         # The transposed codes are a view, in the form in which bitsandbytes' own layer hands them over.
         out: Tensor = (matmul_4bit(input, self.codes.t(), quant_state=self._state(input.dtype))
-                       if self._has_whole_blocks else _Product.apply(input, self))
+                       if self._has_whole_blocks else _FourBitProduct.apply(input, self))
         bias = self._parameters["bias"]
         return out if bias is None else out + bias.to(out.dtype)
 
 
-class _Product(torch.autograd.Function):
+class _FourBitProduct(torch.autograd.Function):
     """``x @ W.T`` of a layer whose rows are no whole blocks, which bitsandbytes' own product does not take right."""
 
     @staticmethod
