@@ -119,5 +119,6 @@ def test_a_base_stands_under_its_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [rows[f"runs/{name}"]["base"] for name in ("plain", "steps")] == ["runs/base-tiny", ""]
     assert rows["runs/base-tiny"]["base_of"] == ["runs/plain"]
     shown = page.get("/").text
+    assert "2 of 2 runs" in shown
     assert shown.count('href="/run/runs/base-tiny"') == 1
     assert "that belong to no run" not in shown

@@ -61,7 +61,9 @@ def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> Ru
     passing.sort(key=lambda row: _key(row, sort), reverse=descending)
     if sort == "started_at":
         passing.sort(key=lambda row: row.state != "running")
-    return RunList(folder=site.folder.root.name, total=len(rows), found=len(passing), rows=passing,
+    # An untrained model's evaluation is shown in the row of its run, and is no run of its own.
+    total, found = (sum(not row.base_of for row in some) for some in (rows, passing))
+    return RunList(folder=site.folder.root.name, total=total, found=found, rows=passing,
                    differing=_differing([row.settings for row in rows if row.settings]),
                    states=sorted({row.state for row in rows}), improvements=listed_improvements(site.folder))
 
