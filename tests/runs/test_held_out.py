@@ -110,6 +110,7 @@ def test_a_run_that_was_stopped_has_the_same_lines(tmp_path, monkeypatch):
     assert [(line["step"], line["held_out_items"], len(line["held_out_right"])) for line in looks] == [
         (2, 6, 6), (4, 6, 6)]
     facts = [RunRecord.open(run).manifest.facts["held_out"] for run in (straight, result.run)]
+    assert facts[0]["scorer"] == "answer"
     assert facts[0] == facts[1]
     assert (facts[0]["step_before"], facts[0]["step_after"], facts[0]["items"]) == (0, 4, 6)
     assert [event["kind"] for event in jsonl.read(result.run / EVENTS)[0]].count(BEFORE) == 1

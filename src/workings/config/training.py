@@ -291,7 +291,8 @@ class EvaluationConfig(Section):
     base: bool = True
     """Whether the untrained model answers the items as well, once for all runs that start from it."""
     scorer: Scorer = "answer"
-    """How answers are scored: `answer`, `exact` (the same characters) or `math` (formulas by math-verify)."""
+    """How answers are scored, after training and, with rollouts, at each look during it (`watch`): `answer`, `exact`
+    (the same characters) or `math` (formulas by math-verify)."""
 
     @model_validator(mode="after")
     def keys_belong_to_traces_or_items(self, info: ValidationInfo) -> Self:

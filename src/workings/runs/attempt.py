@@ -192,7 +192,7 @@ class Attempt:
         metrics = jsonl.read(writer.path(METRICS))[0]
         facts = dict(facts)
         if (held_out := self._held_out_change()) is not None:
-            facts["held_out"] = held_out.facts()
+            facts["held_out"] = held_out.facts() | {"scorer": setup.recipe.evaluation.scorer}
         if (preferences := self._preference_change()) is not None:
             facts["preferences"] = preferences.facts()
             if preferences.chosen_fell:
@@ -253,7 +253,7 @@ class Attempt:
         if not settings.held_out_items or settings.evaluation is None:
             yield None
             return
-        with ScoringProcess(ScoringSettings()) as scorer:
+        with ScoringProcess(ScoringSettings(scorer=settings.evaluation.scorer)) as scorer:
             yield HeldOutItems(
                 engine=setup.engine, items=setup.data.items[:settings.held_out_items], tokenizer=setup.tokenizer,
                 template=setup.template, max_new_tokens=settings.max_new_tokens,

@@ -1,7 +1,7 @@
 """Held-out items that a model answers during reinforcement learning: they show what it learns beyond its rewards.
 
-They are answered greedily and scored by the scorer `answer` in the scoring process, whatever the rewards are. Nothing
-is trained on them.
+They are answered greedily and scored by the recipe's `evaluation.scorer` in the scoring process, whatever the rewards
+are. Nothing is trained on them.
 """
 
 from collections.abc import Sequence

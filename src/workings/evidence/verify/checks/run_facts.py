@@ -14,6 +14,8 @@ from workings.record.metrics import RIGHT, WRONG
 
 HELD_OUT, PREFERENCES, PROCESSES = "held_out", "preferences", "processes"
 """Facts that this check computes again."""
+SCORER = "scorer"
+"""Key of the change of a held-out score, and of the recipe's evaluation."""
 FROM_CLUSTERS = ("sentence", "delta_ci_low", "delta_ci_high", "p_value", "mcnemar_p", "method",
                  "minimum_detectable_effect", "no_interval", "reason")
 """Keys of the change of a held-out score that depend on which items share a cluster."""
@@ -47,7 +49,7 @@ def facts(unit: Unit) -> Iterator[CheckFinding]:
         known = len(clusters) >= asked
         change = held_out_change(clusters if known else [str(number) for number in range(asked)], unit.metrics,
                                  unit.events)
-        expected = change.facts() if change else None
+        expected = change.facts() | _scorer(unit, recorded.get(HELD_OUT)) if change else None
         problems += _last_look_problems(unit)
         problems += _differences(HELD_OUT, recorded.get(HELD_OUT), expected, () if known else FROM_CLUSTERS)
     if compared:
@@ -61,9 +63,10 @@ def _last_look_problems(unit: Unit) -> list[str]:
     if evaluation is None or not lines or lines[-1].get("step") != unit.manifest.planned_steps:
         return []
     config = evaluation.json_object(EVALUATION_CONFIG)
-    # A look judges by the scorer `answer` and by all rules, whatever the recipe's evaluation does.
+    looked_by = _scorer(unit, unit.manifest.facts.get(HELD_OUT)).get(SCORER, "answer")
+    # A look judges by all rules, whatever the recipe's evaluation does.
     scorer, extraction = (config.get(key) or {} for key in ("scorer", "extraction"))
-    if scorer.get("name") != "answer" or extraction.get("rules") != "default":
+    if scorer.get("name") != looked_by or extraction.get("rules") != "default":
         return []
     marks = str(lines[-1]["held_out_right"])
     answers = final_answers(unit, len(marks))
@@ -71,6 +74,13 @@ def _last_look_problems(unit: Unit) -> list[str]:
     if not answers or given == marks:
         return []
     return [f"{METRICS} has the marks {marks[:40]} after the last step, the evaluation's answers give {given[:40]}"]
+
+
+def _scorer(unit: Unit, recorded: Any) -> dict[str, Any]:
+    """The scorer of the looks, the recipe's; nothing in a record that names none, whose looks judged by `answer`."""
+    if not isinstance(recorded, dict) or SCORER not in recorded:
+        return {}
+    return {SCORER: (unit.manifest.config_snapshot.get("evaluation") or {}).get(SCORER, "answer")}
 
 
 def _clusters(unit: Unit) -> list[str]:

@@ -68,7 +68,7 @@ _MANIFEST = (
     checked("facts.drawn_from.*", "consistency.drawn_from", "the samples that it names"),
     checked("facts.processes", "consistency.facts", "what the checks of the devices say"),
     checked("facts.preferences.*", "consistency.facts", "computed again from the metrics"),
-    checked("facts.held_out.*", "consistency.facts", "computed again from metrics and events"),
+    checked("facts.held_out.*", "consistency.facts", "computed again from metrics, events and recipe"),
     unchecked("facts.*", CODE),
 )
 _METRICS = (
