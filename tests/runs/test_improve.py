@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.evidence import reseal
 from tests.runs.improving import improved, write_task
 from workings.errors import Interrupted, RequestError
 from workings.evidence.verify import verify
@@ -159,6 +160,29 @@ def test_what_was_killed_goes_on(tmp_path, monkeypatch):
     weights = [next((out / "runs" / "round_1").glob("checkpoints/*/model.safetensors")).read_bytes()
                for out in (straight, again)]
     assert weights[0] == weights[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("platform", "planned"), [("cpu", False), ("gpu", True)])
+def test_an_accelerator_draws_by_plan(tmp_path, monkeypatch, platform, planned):
+    out, said, given = improved(tmp_path), [], {}
+
+    def sampled(*unused, **keywords):
+        given.update(keywords)
+        raise Interrupted("stopped")
+
+    shutil.rmtree(out / "samples" / "for_round_1")
+    first = out / "runs" / "round_0"
+    device = RunRecord.open(first).manifest.actual_device
+    reseal.edit_manifest(first, actual_device={**device.model_dump(), "platform": platform})
+    reseal.reseal(first)
+    monkeypatch.setattr("workings.runs.improve.sample_run", sampled)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Interrupted):
+        improve(str(tmp_path / "recipe.yaml"), out, request=request(tmp_path, rounds=1, prompts="prompts.jsonl"),
+                say=said.append)
+    assert (given["by_plan"] == said.append) is planned
+    assert given["request"].settings.batch_size == 16
 
 
 @pytest.mark.slow

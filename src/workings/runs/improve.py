@@ -227,8 +227,11 @@ class _Steps:
             before = self.folder.run(number - 1)
             self.say(f"round {number}: {self.request.samples} samples of each of {len(self.prompts):,} questions "
                      f"from {before.name}")
+            # The batch size of an evaluation is small for an accelerator. On a CPU a larger one gains nothing.
+            on_cpu = RunRecord.open(before).manifest.actual_device.platform == "cpu"
             with self._timed(f"samples/{unit.name}"):
-                sample_run(before, self.prompts, unit, request=_sample_request(self.loaded, self.request, number))
+                sample_run(before, self.prompts, unit, by_plan=None if on_cpu else self.say,
+                           request=_sample_request(self.loaded, self.request, number))
         kept = self._fitting(SampleUnit.open(unit).kept)
         self.folder.traces(number).parent.mkdir(exist_ok=True)
         # By every attempt: the file follows from the sealed unit, so it is the same each time.
