@@ -10,6 +10,7 @@ from tests.evidence import told_alike, walk
 from tests.evidence.lies import edit, put, rows
 from tests.evidence.lies_elsewhere import recipe_everywhere
 from tests.evidence.trained import score_here, trained_files
+from workings.cli.verify import _text as verify_text
 
 SOME = 25
 """Lies of each kind that are told here."""
@@ -92,3 +93,22 @@ def test_what_is_announced_is_named_only_where_no_evaluation_answers_it(record: 
     without = {name: data for name, data in record.items() if "/eval/" not in name}
     found = walk.verified(walk.resealed(without))
     assert any(one.file == "train/events.jsonl" and one.field == "decoding.seed" for one in found.unchecked_fields)
+
+
+def test_an_announced_evaluation_that_is_gone_keeps_level_two_from_being_reached(record: dict[str, bytes]) -> None:
+    # Another evaluation of the same run stays, whose scores can be computed again.
+    found = walk.verified(walk.resealed({name.replace("a/eval/items/", "a/eval/later/"): data
+                                         for name, data in record.items()}))
+    assert (found.failed, found.level, found.outcome) == (0, 1, "not reached")
+    said = next(line for line in verify_text(found, verbose=False).splitlines() if "recompute.announced" in line)
+    assert said.startswith("not checked  ")
+    assert said.endswith(
+        "an evaluation of 10 items was announced before the first step and is not here: removed, or not made yet")
+
+
+def test_nothing_is_missing_where_the_evaluation_is_here_or_the_run_did_not_end(record: dict[str, bytes],
+                                                                               honest: walk.Verification) -> None:
+    assert "recompute.announced" not in {one.id for one in honest.checks}
+    stopped = {name: data for name, data in record.items() if "/eval/" not in name}
+    put("a/run_manifest.json", "status", "interrupted")(stopped)
+    assert "recompute.announced" not in {one.id for one in walk.verified(walk.resealed(stopped)).checks}

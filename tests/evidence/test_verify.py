@@ -46,9 +46,9 @@ WHERE_THERE_IS_A_SUBJECT = [
     "consistency.rollout_metrics", "recompute.prompts", "recompute.rewards", "recompute.advantages",
     "consistency.teacher", "consistency.pairs", "consistency.reference", "consistency.preferences",
     "recompute.implied_rewards", "consistency.top_tokens", "recompute.top_tokens",
-    "consistency.selection", "recompute.selection", "consistency.drawn_from",
+    "consistency.selection", "recompute.selection", "consistency.drawn_from", "recompute.announced",
 ]
-"""Ids that a plain run does not show: no notes, signatures, replay, rewards or samples, and it is no pack."""
+"""Ids that a plain run does not show: no notes, signatures, replay, rewards or samples, no pack, nothing missing."""
 LEVEL_3 = ["replay.steps", "replay.controls", "replay.predictions", "replay.coverage"]
 
 

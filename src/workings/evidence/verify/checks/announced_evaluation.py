@@ -1,4 +1,4 @@
-"""Level 1: an evaluation is the one that its run announced before its first step, and its lines are possible."""
+"""Levels 1 and 2: an evaluation is the one that its run announced before its first step, and it is here."""
 
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -14,6 +14,7 @@ from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import (
     check,
     every_evaluation,
+    every_run,
     failed,
     finding_from,
     join_first,
@@ -44,8 +45,7 @@ def announced(unit: Unit) -> Iterator[CheckFinding]:
         yield not_checked("it stands in no run: nothing was announced", unit, blocking=False)
         return
     recipe = _recipe(run)
-    # The first announcement counts: later ones could be written when the answers are known.
-    announcement = next((row for row in run.events if row.get("kind") == ANNOUNCED), None)
+    announcement = _announcement(run)
     name = unit.path[len(run.path):].lstrip("/")
     config = unit.json_object(EVALUATION_CONFIG)
     if name != RECIPE_EVALUATION or recipe is None or recipe.evaluation.items == "none" or not run.written_by_train:
@@ -65,6 +65,26 @@ def announced(unit: Unit) -> Iterator[CheckFinding]:
                           unit, blocking=False)
     else:
         yield passed(f"{config['items']['count']} items, {linked}", unit)
+
+
+def _announcement(run: Unit) -> dict[str, Any] | None:
+    """The first event that announces an evaluation: later ones could be written when the answers are known."""
+    return next((row for row in run.events if row.get("kind") == ANNOUNCED), None)
+
+
+def _announced_and_missing(run: Unit) -> bool:
+    return (run.manifest.status == "complete" and run.recipe_evaluation is None
+            and _announcement(run) is not None)
+
+
+@check("recompute.announced", level=2, title="the evaluation that a run announced before its first step is here",
+       units=every_run, when=_announced_and_missing, example="a bad evaluation taken out of its run")
+def announced_is_here(run: Unit) -> Iterator[CheckFinding]:
+    """The first events of a complete run against the evaluations in it."""
+    # No failure: between its last step and its evaluation an honest run looks the same.
+    items = section_of(_announcement(run) or {}, "items").get("count")
+    yield not_checked(f"an evaluation of {str(items)[:20]} items was announced before the first step and is not here: "
+                      "removed, or not made yet", run)
 
 
 @check("consistency.answers", level=1, title="every line of an evaluation is one that could have been written",
