@@ -27,16 +27,29 @@ def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
     (["plan", "smoke-tiny", "--on", "v5e-8", "training.final_share=0.1"], "leave it out, or training.schedule=cosine"),
     (["plan", "smoke-tiny", "--on", "v5e-8", "precision.rounding=stochastic"], "try:      precision.rounding=nearest"),
     (["plan", "smoke-tiny", "--on", "cpu", "--formula", "--deadline", "9h"], "--formula with --write or --deadline"),
-    (["trian"], "No such command"),
+    (["trian"], "given:    the command trian\nexpected: one of those that `workings -h` lists\n"
+                "try:      workings train"),
+    (["data", "nothing"], "try:      workings data -h"),
     (["train", "smoke-tiny", "--steps", "5"], "try:      training.steps=…"),
     (["plan", "smoke-tiny", "--on", "cpu", "--max-steps=5"], "try:      training.steps=…"),
-    (["train", "smoke-tiny", "--nonsense"], "No such option: --nonsense"),
+    (["train", "smoke-tiny", "--nonsense"], "given:    the option --nonsense"),
+    (["train", "smoke-tiny", "--resum"], "expected: --resume\ntry:      workings train smoke-tiny --resume"),
+    (["--nonsense"], "try:      workings -h"),
     (["eval", "nowhere", "--template", "plain", "--items", "none.jsonl"], "no --out"),
     (["eval", "nowhere", "--items", "none.jsonl"], "nowhere, which is not a sealed run"),
     (["ask", "nowhere", "What is 1+1?"], "a sealed run directory"),
     (["verify", "nowhere"], "nowhere"),
-    (["train"], "Missing argument 'recipe'. A recipe file, or the name of a shipped recipe"),
-    (["data", "make", "addition"], "Missing option '--out'. Directory, or a .jsonl file for the traces"),
+    (["train"], "given:    no recipe\nexpected: a recipe file, or the name of a shipped recipe\n"
+                "try:      workings train quickstart"),
+    (["data", "make", "addition"], "given:    no --out\nexpected: directory, or a .jsonl file for the traces\n"
+                                   "try:      workings data make addition --out FOLDER"),
+    (["compare", "runs/a"], "try:      workings compare runs/a runs/B"),
+    (["launch", "quickstart", "--write", "jobs"], "slurm, kubernetes, skypilot\n"
+     "try:      workings launch quickstart --write jobs --for slurm --on h100"),
+    (["ask", "runs/a"], "try:      workings ask runs/a 'What is 12 + 30?'"),
+    (["plan", "quickstart", "--on"], "given:    --on without a value\nexpected: target, e.g."),
+    (["ui", "--port", "x"], "try:      workings ui -h"),
+    (["fetch", "x", "--from", "gs://b/c", "--out", "d"], "try:      workings fetch -h"),
     (["verify", ".", "--level", "9"], "a level from 0 to"),
     (["verify"], "nothing to verify"),
     (["verify", "--explain", "anchor"], "integrity.anchor"),
@@ -47,6 +60,7 @@ def test_a_mistake_is_exit_code_2_with_a_way_on_and_no_traceback(workings, tmp_p
     done = workings(*words, cwd=tmp_path, check=False)
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
+    assert "given:" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []

@@ -17,6 +17,7 @@ import typer.core
 from workings.cli.command_groups import COMMAND_GROUPS
 from workings.cli.gate import baseline_app
 from workings.cli.output import say_error
+from workings.cli.usage_errors import in_given_expected_try
 from workings.cli.waiting import WaitingLine
 from workings.engines.hardware_probe import launched
 from workings.errors import Interrupted, RequestError, WorkingsError
@@ -27,29 +28,26 @@ from workings.training.stopping import SIGNALS
 pthread_kill = getattr(signal, "pthread_kill", None)
 REPEAT_SIGNAL_AFTER_SECONDS = 0.05
 """After which an interruption is raised once more that Python dropped."""
-USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
-"""Common base class of Typer's errors for an invalid parameter and an unknown option. Typer versions import it from
-different packages, so it is taken from the class hierarchy."""
+TYPED = "workings.typed"
+"""Key of the typed words in the context."""
 
 
 class CommandGroup(typer.core.TyperGroup):
     """The commands; a signal that ends one becomes an error with a message instead of Typer's bare "Aborted!"."""
 
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the words in front of the command; all are kept for messages."""
+        typed = tuple(args)
+        with in_given_expected_try(self, typed):
+            context = super().make_context(info_name, args, parent, **extra)
+        context.meta[TYPED] = typed
+        return context
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         try:
-            return super().invoke(ctx)
-        except typer.BadParameter as wrong:
-            # For a missing parameter Typer prints only its name, so its help text is added; only that error has a
-            # `param_type`.
-            if hasattr(wrong, "param_type") and not wrong.message:
-                wrong.message = (getattr(wrong.param, "help", None) or "").rstrip(".")
-            raise
-        except USAGE_ERROR as wrong:
-            if key := _suggested_key(wrong):
-                raise RequestError(f"the option {wrong.option_name}",  # type: ignore[attr-defined]
-                                   "keys of the recipe behind its name, as KEY=VALUE", f"{key}=…") from None
-            raise
+            with in_given_expected_try(self, ctx.meta[TYPED]):
+                return super().invoke(ctx)
         # Caught here, because click would turn it into an abort before it reaches `main`.
         except KeyboardInterrupt as stop:
             raise Interrupted(_stopped(stop)) from None
@@ -68,19 +66,6 @@ class CommandGroup(typer.core.TyperGroup):
 
     def _sentence(self, name: str) -> str:
         return str(self.commands[name].get_short_help_str(limit=1000))
-
-
-def _suggested_key(wrong: Exception) -> str:
-    """The key of a recipe that was typed like an option (`--steps 5`); empty for any other mistake."""
-    option, context = getattr(wrong, "option_name", ""), getattr(wrong, "ctx", None)
-    if not option or context is None or not any(parameter.name == "overrides" for parameter in context.command.params):
-        return ""
-    from workings.config.aliases import table
-    from workings.config.keys import known_keys
-
-    typed = option.lstrip("-").replace("-", "_")
-    elsewhere = table().get(typed, {}).get("key", "")
-    return next((key for key in known_keys() if typed in (key, key.rpartition(".")[2])), elsewhere)
 
 
 app = typer.Typer(

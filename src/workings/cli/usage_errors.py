@@ -1,0 +1,126 @@
+"""Mistakes of a typed command in the form of all errors: given, expected, and a command to try."""
+
+import difflib
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from workings.errors import RequestError
+
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
+"""Common base class of Typer's errors for an invalid parameter and an unknown option. Typer versions import it from
+different packages, so it is taken from the class hierarchy."""
+EXAMPLES = {
+    "a": "runs/A", "b": "runs/B", "baseline": "NAME", "facts": "kaggle_notebook_version=7", "file": "TRACES.jsonl",
+    "key": "KEY.pem", "kinds": "addition", "launcher": "slurm", "model": "runs/NAME", "on": "cpu",
+    "out": "FOLDER", "prompts": "ITEMS.jsonl", "question": "What is 12 + 30?", "recipe": "quickstart",
+    "run": "runs/NAME", "runs": "runs/NAME", "samples": "SAMPLES", "source": "gs://BUCKET/runs/NAME",
+    "target": "mine.yaml", "user": "NAME", "write": "FOLDER",
+    "baseline set name": "NAME", "data diff a": "A.jsonl", "data diff b": "B.jsonl",
+    "data import out": "TRACES.jsonl", "data import file": "ROWS.csv", "data show name": "TRACES.jsonl",
+    "key new out": "KEY.pem", "launch on": "h100", "recipes copy name": "quickstart", "recipes show name": "quickstart"}
+"""What a person could type for a required parameter, by its name or by command and name."""
+
+
+@contextmanager
+def in_given_expected_try(program: Any, typed: Sequence[str]) -> Iterator[None]:
+    """Raises Typer's errors about ``typed``, the words behind the program's name, as `RequestError`."""
+    try:
+        yield
+    except USAGE_ERROR as wrong:
+        # Not a mistake: a group without a command prints its help.
+        if type(wrong).__name__ == "NoArgsIsHelpError":
+            raise
+        raise _request_error(wrong, program, typed) from None
+
+
+def _request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestError:
+    command, names = _command_of(program, typed)
+    called, option = " ".join(["workings", *names]), getattr(wrong, "option_name", "")
+    if hasattr(command, "commands") and (unknown := next((w for w in typed[len(names):] if w[:1] != "-"), "")):
+        near = difflib.get_close_matches(unknown, command.commands, 1)
+        return RequestError(f"the command {unknown}", f"one of those that `{called} -h` lists",
+                            f"{called} {near[0] if near else '-h'}")
+    if key := _suggested_key(option, command):
+        return RequestError(f"the option {option}", "keys of the recipe behind its name, as KEY=VALUE", f"{key}=…")
+    if hasattr(wrong, "possibilities"):
+        return _unknown_option(wrong, called, typed)
+    if hasattr(wrong, "param_type") and wrong.param is not None:
+        return _missing(wrong, names, typed)
+    listed = f"what `{called} -h` lists"
+    parameter = getattr(wrong, "param", None) or next((each for each in command.params if option in each.opts), None)
+    if option and parameter is not None and typed[-1] == option:
+        return RequestError(f"{option} without a value", _lowered(parameter.help) or listed,
+                            _joined([*typed, _example(parameter, names)]))
+    return RequestError(_lowered(wrong.format_message()), _lowered(getattr(parameter, "help", "")) or listed,
+                        f"{called} -h")
+
+
+def _command_of(program: Any, typed: Sequence[str]) -> tuple[Any, list[str]]:
+    """The command that was typed, or the group in which there is none of that name; and its words."""
+    command, names = program, []
+    for word in typed:
+        if word not in getattr(command, "commands", {}):
+            break
+        command = command.commands[word]
+        names.append(word)
+    return command, names
+
+
+def _missing(wrong: Any, names: list[str], typed: Sequence[str]) -> RequestError:
+    """About the first parameter that is missing, and a command with all that are."""
+    # Options that were typed are read first, then arguments, then the other options: what was not read is missing.
+    missing = [each for each in wrong.ctx.command.params if each.required and each.name not in wrong.ctx.params]
+    words = [word for each in missing for word in (
+        *([each.opts[0]] if each.param_type_name == "option" else []), _example(each, names))]
+    choices = re.findall(r"[\w.-]+", wrong.format_message().partition("Choose from:")[2])
+    # Older versions of Typer keep no help of arguments.
+    expected = ": ".join(filter(None, (_lowered(wrong.param.help) or "one, as below", ", ".join(choices))))
+    return RequestError(f"no {_name(wrong.param)}", expected, _joined([*typed, *words]))
+
+
+def _unknown_option(wrong: Any, called: str, typed: Sequence[str]) -> RequestError:
+    name, known = wrong.option_name, {option.lstrip("-"): option for option in wrong.possibilities or ()}
+    # Typer's own list is wide: of `--on` it would say `--json`.
+    near = difflib.get_close_matches(name.lstrip("-"), known, 1, 0.75)
+    if not near:
+        return RequestError(f"the option {name}", f"one of those that `{called} -h` lists", f"{called} -h")
+    meant = known[near[0]]
+    return RequestError(f"the option {name}", meant, _joined(
+        [meant + word[len(name):] if word.partition("=")[0] == name else word for word in typed]))
+
+
+def _suggested_key(option: str, command: Any) -> str:
+    """The key of a recipe that was typed like an option (`--steps 5`); empty for any other mistake."""
+    if not option or not any(parameter.name == "overrides" for parameter in command.params) or any(
+            option in parameter.opts for parameter in command.params):
+        return ""
+    from workings.config.aliases import table
+    from workings.config.keys import known_keys
+
+    typed = option.lstrip("-").replace("-", "_")
+    elsewhere = table().get(typed, {}).get("key", "")
+    return next((key for key in known_keys() if typed in (key, key.rpartition(".")[2])), elsewhere)
+
+
+def _name(parameter: Any) -> str:
+    return str(parameter.opts[0] if parameter.param_type_name == "option"
+               else (parameter.metavar or parameter.name).rstrip("."))
+
+
+def _lowered(sentence: str | None) -> str:
+    """A sentence as a part of a message: without its capital and its full stop."""
+    text = (sentence or "").rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def _example(parameter: Any, names: list[str]) -> str:
+    return EXAMPLES.get(" ".join([*names, parameter.name]), EXAMPLES.get(parameter.name, parameter.name.upper()))
+
+
+def _joined(words: Sequence[str]) -> str:
+    return f"workings {shlex.join(words)}"
