@@ -7,9 +7,13 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from collections.abc import Iterable
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -55,16 +59,43 @@ def test_sdist_holds_package_tests_and_docs(distributions):
     assert {"pyproject.toml", "constraints.txt", "LICENSE", "README.md", "Makefile"} <= names
 
 
-@pytest.fixture(scope="module")
-def installed(distributions, tmp_path_factory) -> Path:
-    """An environment with the wheel and its core dependencies only; returns its folder of programs."""
+def core_dependencies(requirements: Iterable[str]) -> dict[str, Distribution]:
+    """The installed packages that these ask for, and those that they ask for in turn, by name."""
+    found: dict[str, Distribution] = {}
+    left = list(requirements)
+    while left:
+        requirement = Requirement(left.pop())
+        name = canonicalize_name(requirement.name)
+        wanted = requirement.marker is None or any(
+            requirement.marker.evaluate({"extra": extra}) for extra in ("", *requirement.extras))
+        if wanted and name not in found:
+            found[name] = distribution(name)
+            left += found[name].requires or []
+    return found
+
+
+def pip(programs: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    return run(sys.executable, "-m", "pip", "--python", programs / "python", "--disable-pip-version-check", *words,
+               cwd=programs)
+
+
+@pytest.fixture(scope="module", params=[
+    "links", pytest.param("an index", marks=pytest.mark.full)])
+def installed(request, distributions, tmp_path_factory) -> Path:
+    """An environment with the wheel and its core dependencies only, which are links to what is installed here or come
+    from an index; returns its folder of programs."""
     folder = tmp_path_factory.mktemp("empty")
-    assert run(sys.executable, "-m", "venv", folder / "venv", cwd=folder).returncode == 0
+    assert run(sys.executable, "-m", "venv", "--without-pip", folder / "venv", cwd=folder).returncode == 0
     programs = folder / "venv/bin"
     [wheel] = distributions.glob("workings-*.whl")
-    done = run(programs / "python", "-m", "pip", "install", "--quiet", "--no-compile", "-c", ROOT / "constraints.txt",
-               wheel, cwd=folder)
-    offline = re.search(r"NewConnectionError|NameResolution|No matching distribution", done.stderr)
+    if request.param == "links":
+        [site] = folder.glob("venv/lib/python*/site-packages")
+        for package in core_dependencies(PYPROJECT["project"]["dependencies"]).values():
+            for name in {file.parts[0] for file in package.files or () if file.parts[0] not in ("..", "__pycache__")}:
+                (site / name).symlink_to(package.locate_file(name))
+    done = pip(programs, "install", "--quiet", "--no-compile", *(
+        ["--no-index", "--no-deps"] if request.param == "links" else ["-c", ROOT / "constraints.txt"]), wheel)
+    offline = request.param != "links" and re.search(r"NewConnectionError|NameResolution|No matching distribution", done.stderr)
     if done.returncode and offline and "CI" not in os.environ:
         pytest.skip(f"no package index in reach, so nothing was installed: {done.stderr.strip().splitlines()[-1]}")
     assert done.returncode == 0, done.stderr
@@ -85,9 +116,9 @@ def test_installed_program_reads_its_own_recipes(installed, tmp_path):
     assert done.stdout.strip() == (ROOT / "src/workings/config/recipes/quickstart.yaml").read_text("utf-8").strip()
 
 
-def test_core_installs_no_framework_and_is_consistent(installed, tmp_path):
-    done = run(installed / "python", "-m", "pip", "list", "--format=freeze", cwd=tmp_path)
+def test_core_installs_no_framework_and_is_consistent(installed):
+    done = pip(installed, "list", "--format=freeze")
     names = {line.partition("==")[0].lower() for line in done.stdout.splitlines()}
     assert "workings" in names
     assert names & {"jax", "jaxlib", "torch", "transformers", "pandas", "flax", "google-tunix"} == set()
-    assert run(installed / "python", "-m", "pip", "check", cwd=tmp_path).returncode == 0
+    assert pip(installed, "check").returncode == 0

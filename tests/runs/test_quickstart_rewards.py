@@ -23,7 +23,7 @@ asked, constant = [], quickstart._constant
 # As many seconds are hundreds of steps after so few updates, and more the busier the machine is.
 quickstart._constant = lambda training, steps: constant(training, asked.append(steps) or 8)
 found = quickstart.quickstart_rewards(Path(sys.argv[1]), sys.argv[2:], export=export_run,
-                                      size=quickstart.Size(start_steps=30, prompts=400, items=16))
+                                      size=quickstart.Size(start_steps=8, prompts=100, items=8))
 print(json.dumps(found.to_json() | {"imitation_steps_of_as_many_seconds": asked}))
 """
 
@@ -65,9 +65,9 @@ def test_four_sealed_arms_from_one_start(run_forked, tmp_path):
     assert set(ASKED) <= set(told)
     runs = {name: RunRecord.open(out / "runs" / name) for name in (START, REWARDS, IMITATION, RANDOM)}
     assert [str(run.path) for run in runs.values()] == told["runs"]
-    assert [told[f"{name}_steps"] for name in (START, REWARDS, IMITATION, RANDOM)] == [30, 4, 8, 2]
+    assert [told[f"{name}_steps"] for name in (START, REWARDS, IMITATION, RANDOM)] == [8, 4, 8, 2]
     seconds = {name: run.manifest.training_seconds for name, run in runs.items()}
-    assert told["imitation_steps_of_as_many_seconds"] == [round(seconds[REWARDS] * 30 / seconds[START])]
+    assert told["imitation_steps_of_as_many_seconds"] == [round(seconds[REWARDS] * 8 / seconds[START])]
     # One checkpoint for all three, and the same questions.
     weights = {json.dumps(dict(runs[name].manifest.weight_digests)) for name in (REWARDS, IMITATION, RANDOM)}
     assert len(weights) == 1
