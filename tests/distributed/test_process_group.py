@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -263,21 +261,20 @@ def losses(run: Path) -> list[float]:
             if key in ("loss", "evaluation_loss")]
 
 
-def test_two_processes_are_stopped_and_one_goes_on(tmp_path, child_environment, fork_server, monkeypatch) -> None:
+def test_two_processes_are_stopped_and_one_goes_on(tmp_path, child_environment, fork_server, start_forked,
+                                                   monkeypatch) -> None:
     """`torchrun` of the real command line, ended by SIGTERM to its agent; one process resumes to the end. Losses are
     those of one process throughout, and the records verify."""
     monkeypatch.chdir(tmp_path)
     write_recipe(tmp_path, RECIPE)
-    environment = child_environment(OMP_NUM_THREADS="1")
     words = ["--standalone", "--nproc-per-node", "2", "--no-python", *fork_server.ready(child_environment()),
              "workings", "train", "recipe.yaml", "--out", "two", "--json"]
-    with subprocess.Popen([sys.executable, "-m", "torch.distributed.run", *words], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, env=environment) as child:
-        metrics = tmp_path / "two.partial" / METRICS
-        while child.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 3):
-            time.sleep(0.02)
-        child.send_signal(signal.SIGTERM)
-        out, err = child.communicate()
+    child = start_forked("-m", "torch.distributed.run", *words, cwd=tmp_path, environment={"OMP_NUM_THREADS": "1"})
+    metrics = tmp_path / "two.partial" / METRICS
+    while child.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 3):
+        time.sleep(0.02)
+    child.send_signal(signal.SIGTERM)
+    out, err = child.communicate()
     answer = json.loads(out.splitlines()[-1])
     assert answer["status"] == "interrupted", err
     stopped = RunRecord.open(tmp_path / "two").manifest
