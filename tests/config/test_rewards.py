@@ -60,6 +60,12 @@ def test_what_no_reward_has_is_refused(written, said):
         REWARD.validate_python(written)
 
 
+def test_limits_belong_to_a_persons_function():
+    with pytest.raises(RequestError) as caught:
+        check("[{scorer: answer, seconds: 3}]")
+    assert "`rewards.0.seconds` goes with `scorer: FILE.py:FUNCTION`" in str(caught.value)
+
+
 @pytest.mark.parametrize("written", ["[{scorer: form}, {scorer: form, weight: 2}]",
                                      "[{scorer: a/own.py:f}, {scorer: b/own.py:f}]"])
 def test_two_rewards_of_one_name_are_refused(written):

@@ -272,6 +272,21 @@ def test_a_reward_from_a_file_is_not_run(tmp_path: Path) -> None:
     assert told["recompute.advantages"].startswith("passed")
 
 
+def test_limits_of_a_function_are_the_recipes(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def short(prompts, completions, **columns):\n    return [0.5] * len(prompts)\n")
+    run = rewarded_run(tmp_path / "tiny", rewards=[{"scorer": "answer"}, {"scorer": "own.py:short", "seconds": 9}])
+    assert json.loads((run / "config/rewards.json").read_bytes())[1]["parameters"] == {"seconds": 9}
+    assert not failed(run)
+
+    def change(value: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        value[1]["parameters"] = {"seconds": 99}
+        return value
+    reseal.edit_json(run / "config/rewards.json", change)
+    _say(run, "rewards", json_digest(json.loads((run / "config/rewards.json").read_bytes())))
+    reseal.reseal(run)
+    assert "consistency.prompts" in failed(run)
+
+
 def test_rewarding_that_takes_too_long(honest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits.ScoringTime, "reason_over", property(lambda clock: "enough" if clock.seconds else ""))
     found = verify(honest)

@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 
 import pytest
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from workings.config.rewards import RewardConfig
 from workings.errors import RequestError, RewardError
@@ -106,7 +106,7 @@ def test_the_sum_is_weighted():
 
 
 def test_settings_that_are_none():
-    for more in ({"max_new_tokens": 0}, {"call_seconds": 0.0}, {"child_bytes": -1}, {"call_seconds": float("nan")}):
+    for more in ({"max_new_tokens": 0}, {"call_seconds": 0.0}, {"call_seconds": float("nan")}):
         with pytest.raises(RequestError, match=next(iter(more))):
             settings("answer", **more)
     with pytest.raises(RequestError, match="at least one reward"):
@@ -217,7 +217,7 @@ def test_values_come_by_name_for_each_completion(own):
     ("wants_more", "raised TypeError: missing a required argument: 'gold'; it is called with prompts, completions, "
      "answer, .*history, .*topic.*expected_answer.*completion_ids$"),
     ("dies", r"its process died \(exit code 9\) over 2 completions"),
-    ("eats", r"raised MemoryError: .*\(the limit is 4294967296 bytes\)"),
+    ("eats", r"raised MemoryError: .*\(`memory_gib` is 4\)"),
 ])
 def test_what_a_function_does_wrong_is_named(own, function, said):
     with (RewardProcess(settings("answer", f"own.py:{function}", base=own)) as process,
@@ -228,11 +228,37 @@ def test_what_a_function_does_wrong_is_named(own, function, said):
 
 @pytest.mark.children
 def test_a_function_that_hangs_is_killed(own):
-    with RewardProcess(settings("own.py:hangs", base=own, call_seconds=0.5)) as process:
+    with RewardProcess(settings({"scorer": "own.py:hangs", "seconds": 0.5}, base=own)) as process:
         child = process._child
         with pytest.raises(RewardError, match=r"reward own.py:hangs: no values for 1 completions within 0.5 s"):
             process.score([sample()])
         assert child.poll() is not None
+
+
+@pytest.mark.children
+def test_a_function_has_the_memory_that_its_recipe_names(own):
+    few, many = ({"scorer": f"own.py:{name}", "memory_gib": gib} for name, gib in (("eats", 1), ("short", 2.5)))
+    for rewards, said in (((few,), r"`memory_gib` is 1\)"), ((few, many), r"`memory_gib` is 2.5\)")):
+        with (RewardProcess(settings(*rewards, base=own)) as process,
+              pytest.raises(RewardError, match=f"own.py:eats: raised MemoryError: .*{said}")):
+            process.score([sample()])
+
+
+def test_limits_are_recorded_where_they_are_not_the_usual_ones(own):
+    usual, other = settings({"scorer": "own.py:right", "seconds": 60, "memory_gib": 4.0}, base=own), settings(
+        {"scorer": "own.py:right", "seconds": 90, "memory_gib": 8}, base=own)
+    assert usual.recorded() == settings("own.py:right", base=own).recorded()
+    assert usual.to_json()["rewards"] == [{"weight": 1.0, "scorer": "own.py:right"}]
+    assert other.recorded()[0]["parameters"] == {"seconds": 90, "memory_gib": 8}
+    assert settings_from_json(other.to_json()) == other
+
+
+@pytest.mark.parametrize(("written", "said"), [
+    ({"scorer": "own.py:right", "seconds": 0}, "seconds"), ({"scorer": "answer", "seconds": 9}, "seconds"),
+    ({"scorer": "own.py:right", "memory_gib": 0.5}, "memory_gib")])
+def test_limits_that_are_none(written, said):
+    with pytest.raises(ValidationError, match=said):
+        settings(written)
 
 
 @pytest.mark.children

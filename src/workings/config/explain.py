@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from workings.config.aliases import table
 from workings.config.keys import known_keys, section_at, sections
+from workings.config.rewards import FILE_REWARD
 from workings.config.section import REFUSED
 from workings.errors import RequestError
 
@@ -190,7 +191,7 @@ def _did_you_mean(location: tuple[str, ...]) -> str:
     if last in siblings:
         # The section that was chosen does not have it, and another choice does.
         others = [choice for section in section_at(parents) if last in section.model_fields
-                  for choice in choice_of(section)]
+                  for choice in choice_of(section) or [FILE_REWARD]]
         return f"`{'.'.join(location)}` goes with {' or '.join(f'`{other}`' for other in others)}"
     row = table().get(last)
     if row is not None:  # in a file another trainer's key is renamed at the top; here it was written elsewhere

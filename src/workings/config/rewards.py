@@ -9,12 +9,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic import Discriminator, Field, SerializerFunctionWrapHandler, Tag, field_validator, model_serializer
 
 from workings.config.section import Section, refused
 
+USUAL_LIMITS = {"seconds": 60.0, "memory_gib": 4.0}
+"""Limits of a person's function whose recipe names none."""
 SHIPPED_REWARDS = ("answer", "exact", "math", "form", "steps", "length", "overlong")
 """Rewards that come with this project; any other is a function in a person's own file."""
+
+FILE_REWARD = "scorer: FILE.py:FUNCTION"
+"""How errors name a reward that is a person's own function: no literal tells it apart."""
 
 
 class RewardFields(Section):
@@ -91,6 +96,22 @@ class FileReward(RewardFields):
 
     scorer: str = Field(pattern=r"^.+\.py:[A-Za-z_][A-Za-z0-9_]*$")
     """`FILE.py:FUNCTION`; a relative path starts from the recipe's directory."""
+    seconds: float = Field(default=USUAL_LIMITS["seconds"], gt=0, le=86_400)
+    """Time limit of one call for all completions of a rollout, in seconds."""
+    memory_gib: float = Field(default=USUAL_LIMITS["memory_gib"], ge=1, le=1024)
+    """Memory limit of the process that computes the rewards, in GiB of address space (Linux). Functions share the
+    process, and the largest of their limits holds."""
+
+    @model_serializer(mode="wrap")
+    def without_usual_limits(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves out limits that have their default, so that digests from before these keys stay."""
+        return {key: value for key, value in written(self).items() if key not in USUAL_LIMITS
+                or value != USUAL_LIMITS[key]}
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits that have not their default."""
+        return {key: getattr(self, key) for key, usual in USUAL_LIMITS.items() if getattr(self, key) != usual}
 
     @property
     def file(self) -> str:
@@ -110,7 +131,7 @@ def _tag(value: Any) -> str | None:
     if not isinstance(name, str):
         return None
     if ".py:" in name:
-        return "scorer: FILE.py:FUNCTION"
+        return FILE_REWARD
     return f"scorer: {name}" if name in SHIPPED_REWARDS else None
 
 
@@ -123,7 +144,7 @@ RewardConfig = Annotated[
     | Annotated[StepsReward, Tag("scorer: steps")]
     | Annotated[LengthReward, Tag("scorer: length")]
     | Annotated[OverlongReward, Tag("scorer: overlong")]
-    | Annotated[FileReward, Tag("scorer: FILE.py:FUNCTION")],
+    | Annotated[FileReward, Tag(FILE_REWARD)],
     Discriminator(_tag, custom_error_type="unknown_reward",
                   custom_error_message=f"a mapping whose `scorer` is one of {', '.join(SHIPPED_REWARDS)}, "
                                        "or FILE.py:FUNCTION")]

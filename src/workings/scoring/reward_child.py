@@ -52,7 +52,7 @@ def main() -> None:
     answers = AnswerStream(first[ANSWER_TAG])
     settings = settings_from_json(first["settings"])
     # Before any file is loaded, because loading runs other people's code as well.
-    limit_memory(settings.child_bytes)
+    limit_memory(int(settings.memory_gib * 1024**3))
     sys.addaudithook(refuse)
     computed: list[Compute] = []
     for reward, version in zip(settings.rewards, first["versions"], strict=True):
@@ -152,7 +152,7 @@ def _checked(given: object, samples: Sequence[CompletionToReward]) -> dict[str, 
 
 
 def _raised(error: BaseException, settings: RewardSettings) -> str:
-    limit = f" (the limit is {settings.child_bytes} bytes)" if isinstance(error, MemoryError) else ""
+    limit = f" (`memory_gib` is {settings.memory_gib:g})" if isinstance(error, MemoryError) else ""
     # A file that is run by its path has that path in its frames; what the standard library froze has no file.
     theirs = [frame for frame in traceback.extract_tb(error.__traceback__)
               if frame.filename != __file__ and not frame.filename.startswith("<")]

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from workings.answers.extract import EXTRACTION_VERSION
-from workings.config.rewards import FileReward, OverlongReward, RewardConfig, reward_name
+from workings.config.rewards import USUAL_LIMITS, FileReward, OverlongReward, RewardConfig, reward_name
 from workings.errors import RequestError, RewardError
 from workings.record.digest import file_digest
 from workings.scoring.child_process import ChildProcess, ForeignAnswer, ending
@@ -78,10 +78,9 @@ class RewardSettings:
     """Directory that relative paths of files start from: that of the recipe."""
     steps_version: int = STEPS_VERSION
     """How `steps` judges equations; an earlier one only to compute a record of that version again."""
-    call_seconds: float = 60.0
-    """Time limit of one call of one reward for all completions of a rollout, in seconds."""
-    child_bytes: int = 4 * 1024**3
-    """Memory limit of the process that computes rewards, in bytes of address space."""
+    call_seconds: float = USUAL_LIMITS["seconds"]
+    """Time limit of one call of a shipped reward for all completions of a rollout, in seconds; a person's function has
+    its own."""
 
     def __post_init__(self) -> None:
         check_form(self.form)
@@ -89,7 +88,7 @@ class RewardSettings:
             raise RequestError("rewards: none", "at least one reward", "rewards=[{scorer: answer}]")
         if len(set(self.names)) < len(self.names):
             raise RequestError(f"rewards: {', '.join(self.names)}", "every reward once: values are known by its name")
-        for name in ("max_new_tokens", "call_seconds", "child_bytes"):
+        for name in ("max_new_tokens", "call_seconds"):
             if not 0 < getattr(self, name) < math.inf:
                 raise RequestError(f"rewards with {name}: {getattr(self, name)}", "a limit above 0")
         for reward in self.rewards:
@@ -106,6 +105,13 @@ class RewardSettings:
     def weights(self) -> dict[str, float]:
         """Factor on each reward by name."""
         return {name: reward.weight for name, reward in zip(self.names, self.rewards, strict=True)}
+
+    @property
+    def memory_gib(self) -> float:
+        """Memory limit of the process that computes rewards, in GiB of address space."""
+        # Below it by one function's limit, another one could not have its own: they share the process.
+        return max((reward.memory_gib for reward in self.rewards if isinstance(reward, FileReward)),
+                   default=USUAL_LIMITS["memory_gib"])
 
     def path(self, reward: FileReward) -> Path:
         """Where a person's file lies."""
@@ -139,7 +145,7 @@ class RewardSettings:
                 return {"max_new_tokens": self.max_new_tokens}
         if isinstance(reward, OverlongReward):
             return {"max_new_tokens": self.max_new_tokens, "buffer": reward.buffer}
-        return {}
+        return dict(reward.limits) if isinstance(reward, FileReward) else {}
 
     def version(self, reward: RewardConfig) -> str:
         """What `recorded` says of one reward. Raises `RequestError` where its file does not exist."""
@@ -158,7 +164,7 @@ class RewardSettings:
         return {"rewards": [reward.model_dump(mode="json") for reward in self.rewards], "form": self.form,
                 "max_new_tokens": self.max_new_tokens, "extraction_version": self.extraction_version,
                 "base": str(self.base.resolve()), "steps_version": self.steps_version,
-                "call_seconds": self.call_seconds, "child_bytes": self.child_bytes}
+                "call_seconds": self.call_seconds}
 
 
 def settings_from_json(record: Mapping[str, Any]) -> RewardSettings:
@@ -233,7 +239,7 @@ class RewardProcess(ChildProcess):
 
     Use as a context manager: entering starts the process and loads the files of a person's own functions. Their bytes
     are those that `RewardSettings.recorded` digests; a file that has changed since then is refused. Memory is limited
-    as address space (Linux); a call that takes longer than `call_seconds` is killed. What in Python asks for a network
+    as address space (Linux); a call that takes longer than its limit is killed. What in Python asks for a network
     connection or starts another program raises ``PermissionError`` (see `workings.scoring.reward_child`).
 
     All this is against mistakes, such as a reward that waits for a server or writes the world into memory. It is no
@@ -270,19 +276,20 @@ class RewardProcess(ChildProcess):
     def _ask(self, samples: Sequence[CompletionToReward], values: dict[str, list[float]]) -> None:
         """Put the values of one reward after the other into ``values``."""
         child = self._running()
-        name, answers = self._names[0], list[dict[str, Any]]()
+        name, answers, seconds = self._names[0], list[dict[str, Any]](), 0.0
         try:
             self._send(child, [sample.to_json() for sample in samples])
-            for name in self._names:
+            for name, reward in zip(self._names, self._settings.rewards, strict=True):
                 # One line a reward, so each has the whole time for itself.
-                answers = answers or self._next(self._settings.call_seconds)
+                seconds = reward.seconds if isinstance(reward, FileReward) else self._settings.call_seconds
+                answers = answers or self._next(seconds)
                 answer = answers.pop(0)
                 if "problem" in answer:
                     raise RewardError(f"reward {name}: {answer['problem']}")
                 values[name] = answer["values"]
         except TimeoutError:
-            raise RewardError(f"reward {name}: no values for {len(samples)} completions within "
-                              f"{self._settings.call_seconds:g} s, the limit of one call; it was killed") from None
+            raise RewardError(f"reward {name}: no values for {len(samples)} completions within {seconds:g} s, the "
+                              "limit of one call (of your own function, its key `seconds`); it was killed") from None
         except ForeignAnswer:
             raise RewardError(f"reward {name}: it wrote where its values go, so that none can be told from it"
                               ) from None

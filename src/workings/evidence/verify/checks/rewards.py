@@ -230,10 +230,10 @@ def _reward_problems(recorded: Any, settings: "RewardSettings", manifest_digest:
     for entry, reward, name in zip(recorded, settings.rewards, settings.names, strict=True):
         if not isinstance(entry, dict) or (entry.get("name"), entry.get("weight")) != (name, reward.weight):
             problems.append(f"{REWARDS}: another reward or weight than the recipe's {name}")
-        # A version may name libraries, which may be others here or missing.
-        elif not isinstance(reward, FileReward) and (
-                {**entry, "version": ""} != settings.entry(reward, version="")
-                or (not needs_library(reward.scorer) and entry.get("version") != settings.version(reward))):
+        # A version may name libraries, which may be others here or missing, and that of a file is its digest.
+        elif {**entry, "version": ""} != settings.entry(reward, version="") or (
+                not isinstance(reward, FileReward) and not needs_library(reward.scorer)
+                and entry.get("version") != settings.version(reward)):
             problems.append(f"{REWARDS}: {name} is not what the recipe and this version make of it")
     return problems
 
