@@ -71,6 +71,23 @@ def test_a_question_with_signs_that_are_also_markup_is_found(tmp_path: Path, ask
     assert report.counts == {"contained_leak": 1}
 
 
+@pytest.mark.parametrize("line", [
+    {"prompt": "Answer in one word: Who wrote Hamlet? No steps."}, {"prompt": "<question>who wrote hamlet?</question>"},
+    {"prompt": "And then?", "history": [{"role": "user", "content": "Hello. Who wrote Hamlet?"},
+                                        {"role": "assistant", "content": "Shakespeare."}]}])
+def test_a_question_of_three_words_with_a_name_is_found_as_a_sentence(tmp_path: Path, line: dict[str, Any]) -> None:
+    asked = Question("q1", "Who wrote Hamlet?")
+    assert looked_at(tmp_path, trace("a", **line), questions=[asked]).counts == {"contained_leak": 1}
+
+
+def test_three_words_are_no_leak_within_a_sentence_or_without_a_name(tmp_path: Path) -> None:
+    report = looked_at(tmp_path, trace("a", prompt="Is Paris the capital of France? Who am I? Say why not now."),
+                       trace("b", prompt="Tell them. Why not now? Who wrote Hamlet and Lear?"),
+                       questions=[Question("q1", "Capital of France?"), Question("q2", "Why not now?"),
+                                  Question("q3", "Who am I?"), Question("q4", "Who wrote Hamlet?")])
+    assert report.counts == {}
+
+
 def test_a_question_that_goes_on_is_another_one(tmp_path: Path) -> None:
     report = looked_at(tmp_path, trace("a", prompt="What is 47+25 minus 6 times 2?"), trace("b", prompt="Is 2+2=4?"),
                        trace("c", prompt="What is 47+25 minus 6*8?"),

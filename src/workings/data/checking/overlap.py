@@ -15,7 +15,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,6 +46,8 @@ PASSAGE_WORDS = 3
 """Words of a passage, by which two texts are compared."""
 SHORTEST_QUESTION = 4
 """Words and signs of a question that is looked for within longer texts; shorter ones are asked everywhere."""
+SHORTEST_SENTENCE = 3
+"""Words of a question with a name ("Who wrote Hamlet?") that is looked for as a whole sentence of longer texts."""
 # Of marks that are not words: bold, tags, and a star that closes a stretch; `3 * 4 < 13` has signs, which are words.
 _END = re.compile(r"[.?!:;](?=\s|[\"'”’)*\]<]|$)|[\n\"“”]|\*\*|</?[a-z|][^<>\n]{0,40}>|(?<=[^\s*])\*(?! ?[\w(])|$",
                   re.IGNORECASE)
@@ -185,7 +187,7 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
     # Every passage of every question in one dict: each passage of an entry is then one look-up, not one a question.
     passages = {tuple(text[at:at + ngram]): question.id
                 for question, text in spelled for at in range(len(text) - ngram + 1)}
-    within = _Within([(question.id, _with_ends(question.prompt)[0]) for question, text in spelled if len(text) < ngram])
+    within = _Within([question for question, text in spelled if len(text) < ngram])
     for number, entry in entries:
         asked = [entry.prompt, *earlier_texts(entry, "user")]
         spelled_here = [words(prompt) for prompt in asked]
@@ -209,15 +211,19 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
 class _Within:
     """Short questions, to be found as a whole within longer texts: wrapped in instructions, or in a history."""
 
-    def __init__(self, questions: Sequence[tuple[str, list[str]]]) -> None:
+    def __init__(self, questions: Sequence[Question]) -> None:
         self._by_beginning: dict[tuple[str, ...], list[tuple[tuple[str, ...], str]]] = {}
-        for name, text in questions:
+        self._sentences: dict[tuple[str, ...], str] = {}
+        for question in questions:
+            text = tuple(_with_ends(question.prompt)[0])
             if len(text) >= SHORTEST_QUESTION:
-                self._by_beginning.setdefault(tuple(text[:SHORTEST_QUESTION]), []).append((tuple(text), name))
+                self._by_beginning.setdefault(text[:SHORTEST_QUESTION], []).append((text, question.id))
+            elif len(text) == SHORTEST_SENTENCE and _holds_name(question.prompt):
+                self._sentences[text] = question.id
 
     def first_contained(self, texts: Iterable[str]) -> str:
         """Id of the first question that stands in one of the texts; empty where none does."""
-        if not self._by_beginning:
+        if not (self._by_beginning or self._sentences):
             return ""
         return next((name for text in texts if (name := self._in(text))), "")
 
@@ -229,7 +235,13 @@ class _Within:
                 # "What is 47+25?" stands in "What is 47+25+3?" by its words, and is not asked there.
                 if tuple(spelled[at:end]) == question and end in ends:
                     return name
-        return ""
+        sentences = pairwise(sorted({0, *ends})) if self._sentences else ()
+        return next((name for start, end in sentences if (name := self._sentences.get(tuple(spelled[start:end])))), "")
+
+
+def _holds_name(question: str) -> bool:
+    """Whether a word behind the first begins with a capital; one letter is none (`I`, `X`)."""
+    return any(word[0].isupper() for word in re.findall(r"[^\W\d_]{2,}", question)[1:])
 
 
 def _with_ends(text: str) -> tuple[list[str], set[int]]:
