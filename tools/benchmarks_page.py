@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.generated import ROOT, deliver
+from workings.record.number_text import percent
 
 PAGE = Path("docs/benchmarks.md")
 RESULTS = Path("benchmarks/results")
@@ -66,12 +67,12 @@ def peers(found: dict[str, Any]) -> list[str]:
         busy = "" if case["quotable"] else " **Measured beside other work: not to be quoted.**"
         lines += [f"### {case['parameters'] / 1e6:.1f} million parameters, {data}", "",
                   f"{case['rows_per_update']} rows an update, {case['shortest']} to {case['longest']} tokens, "
-                  f"{case['supervised_share']:.0%} of them supervised; {case['steps']} updates a turn. "
+                  f"{percent(case['supervised_share'], 0)} of them supervised; {case['steps']} updates a turn. "
                   f"{case['measured']['date']}, {case['measured']['processor']}.{busy}", ""]
         ordered = sorted(case["contenders"].items(), key=lambda pair: -pair[1]["tokens_per_second"])
         lines += table(["contender", "tokens/s", "padding", "peak resident MiB", "s to first step"], [
             [ENGINES.get(contender, contender.replace("torch bf16", "ours, PyTorch, bf16")),
-             f"{each['tokens_per_second']:,.0f}", f"{each['padding_share']:.1%}",
+             f"{each['tokens_per_second']:,.0f}", percent(each['padding_share']),
              f"{each['peak_bytes'] / 2**20:,.0f}", f"{each['seconds_to_first_step']:.1f}"]
             for contender, each in ordered])
         if case.get("unfinished"):
@@ -121,7 +122,7 @@ def packing(found: dict[str, Any]) -> list[str]:
                   "parameters.", "",
                   *table(["engine", "rows", "supervised tokens/s", "padding"], [
                       [ENGINES[engine], way.replace("_", " "), f"{each['tokens_per_second']:,.0f}",
-                       f"{each['padding_share']:.1%}"]
+                       percent(each['padding_share'])]
                       for engine in engines for way, each in case[engine]["ways"].items()]), "",
                   *(f"- {ENGINES[engine]}: " + ", ".join(f"{pair.replace('_', ' ')} {ratio:.2f}" for pair, ratio in
                                                          case[engine]["ratios"].items())
@@ -132,9 +133,11 @@ def packing(found: dict[str, Any]) -> list[str]:
 def overhead(found: dict[str, Any]) -> list[str]:
     """The quickstart's loop."""
     v = found["values"]
-    return [f"{v['share_outside_compiled_step']:.1%} of the quickstart's stepping is outside the compiled step (limit "
-            f"{v['limits']['share_outside_compiled_step']:.0%}), record-keeping is "
-            f"{v['share_of_record_keeping']:.2%} of a step (limit {v['limits']['share_of_record_keeping']:.0%}), "
+    limits = v["limits"]
+    return [f"{percent(v['share_outside_compiled_step'])} of the quickstart's stepping is outside the compiled step "
+            f"(limit {percent(limits['share_outside_compiled_step'], 0)}), record-keeping is "
+            f"{percent(v['share_of_record_keeping'], 2)} of a step (limit "
+            f"{percent(limits['share_of_record_keeping'], 0)}), "
             f"{v['programs_compiled']} programs for "
             f"{v['batch_shapes']} batch shapes, the whole quickstart {v['quickstart_seconds']:.0f} s (limit "
             f"{v['limits']['quickstart_seconds']:.0f}).", "",

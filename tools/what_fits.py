@@ -11,6 +11,7 @@ from typing import Any
 from tools.generated import ROOT, deliver
 from workings.models.shapes import parameter_count, published_shape
 from workings.planning.tensors import PER_LAYER_TABLE
+from workings.record.number_text import percent
 
 PAGE = Path("docs/what-fits-where.md")
 SOURCE = Path("benchmarks/results/what_fits.json")
@@ -29,7 +30,7 @@ no accumulation. Several devices share the weights (fsdp).
 
 **Bold**: fits. *Italic*: fits with less than a tenth to spare. ~~Struck~~: does not fit. `c`: said by the compiler for
 that device, without the device. `e`: estimated by formula. In the {rows} compiled rows the formula was off by
-{median:.1%} in the middle, by at most {percentile_90:.0%} in nine of ten, and by {largest:+.0%} in the worst ({row});
+{median} in the middle, by at most {percentile_90} in nine of ten, and by {largest} in the worst ({row});
 in {too_low} of them it said too little. It was corrected by these very rows, so it may be off by more in others: ask
 `workings plan` before you count on one. A GPU is planned with the share of its memory that a run with JAX takes.
 Of Gemma 4 the text part is meant. Its 26B-A4B is missing, and so is
@@ -62,7 +63,9 @@ def render() -> str:
     limits = {row["target"]: row["limit_bytes"] for row in rows}
     counts = result["values"]["counts"]
     error = result["values"]["error"]
-    head = HEAD.format(**error, row=" ".join(str(part) for part in error["largest_row"]))
+    shares = {"median": percent(error["median"]), "percentile_90": percent(error["percentile_90"], 0),
+              "largest": f"{100 * error['largest']:+.0f} %"}
+    head = HEAD.format(**error | shares, row=" ".join(str(part) for part in error["largest_row"]))
     lines = [head, f"{counts['compiled']} rows are compiled, {counts['estimated']} estimated, "
              f"with {', '.join(f'{name} {version}' for name, version in sorted(result['versions'].items()))}.",
              f"Again: `{result['command']}`, then `python -m tools.what_fits`.", ""]

@@ -444,7 +444,7 @@ def another_seed_told_everywhere(files: Files) -> None:
     put(MANIFEST, "facts.padding_share_of_first_epoch", padding)(files)
     files[LOG] = _log_with_the_pace_of(files[LOG].decode(), lines).encode()
     for name in (README, LOG):
-        files[name] = re.sub(rb"[\d.]+% padding", f"{padding:.1%} padding".encode(), files[name])
+        files[name] = re.sub(rb"[\d.]+ % padding", f"{100 * padding:.1f} % padding".encode(), files[name])
     for folder in (LAST, RUN + "checkpoints/step_000009/"):
         state = json.loads(files[folder + "state.json"])
         done = state["step"]

@@ -235,8 +235,8 @@ class _Within:
                 # "What is 47+25?" stands in "What is 47+25+3?" by its words, and is not asked there.
                 if tuple(spelled[at:end]) == question and end in ends:
                     return name
-        sentences = pairwise(sorted({0, *ends})) if self._sentences else ()
-        return next((name for start, end in sentences if (name := self._sentences.get(tuple(spelled[start:end])))), "")
+        sentences = (tuple(spelled[start:end]) for start, end in pairwise(sorted({0, *ends})) if self._sentences)
+        return next((self._sentences[sentence] for sentence in sentences if sentence in self._sentences), "")
 
 
 def _holds_name(question: str) -> bool:

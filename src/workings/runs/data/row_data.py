@@ -20,6 +20,7 @@ from workings.models.batch import Batch, BatchShape
 from workings.record import jsonl
 from workings.record.digest import bytes_digest
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
+from workings.record.number_text import percent
 from workings.record.writer import RunWriter
 from workings.runs.resolve import ResolvedRun
 from workings.training.experience import Experience, TraceExperience
@@ -68,7 +69,7 @@ class TraceData:
         return (f"{len(self.rows.rows):,} rows, {len(self.rows.dropped):,} dropped, "
                 f"{self.rows.supervised_tokens:,} supervised tokens an epoch"
                 f"{f' in {turns:,} turns of the assistant' if turns > len(self.rows.rows) else ''}, "
-                f"{self.batches.padding_share():.1%} padding in epoch 0")
+                f"{percent(self.batches.padding_share())} padding in epoch 0")
 
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Batches by their position in the data."""

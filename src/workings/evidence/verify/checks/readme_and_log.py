@@ -36,6 +36,7 @@ from workings.hardware.memory import gib
 from workings.planning.preflight import preflight_lines
 from workings.record.layout import ENVIRONMENT, ENVIRONMENT_TEXT, LOG, MEASURED, OVERRIDES, PLAN, PROMPTS, README, ROWS
 from workings.record.memory_use import memory_sentence
+from workings.record.number_text import percent
 from workings.record.values import Absent, text_view
 
 TEXT_VIEWS = {ENVIRONMENT_TEXT: ENVIRONMENT}
@@ -218,7 +219,7 @@ def _data_sentence(unit: Unit) -> str:
     supervised = sum(row["supervised_tokens"] for row in kept)
     sentence = (f"{len(kept):,} rows, {dropped:,} dropped, {supervised:,} supervised tokens an epoch"
                 f"{f' in {turns:,} turns of the assistant' if turns > len(kept) else ''}, "
-                f"{batches_of(unit).padding_share():.1%} padding in epoch 0")
+                f"{percent(batches_of(unit).padding_share())} padding in epoch 0")
     return f"{len(kept) // 2:,} pairs: {sentence}" if uses_pairs(unit) else sentence
 
 
@@ -241,7 +242,8 @@ def _agrees(recorded: str, generated: str) -> bool:
     """Whether a line equals the generated one, apart from its placeholders."""
     # Earlier versions wrote the data without the tokens of an epoch.
     parts = [re.escape(part) for part in generated.replace(f"; {UNKNOWN}", UNKNOWN).split(UNKNOWN)]
-    # Development versions of 0.1.0 had another word for the same.
+    # Development versions of 0.1.0 had another word for the same, and no space before the sign.
     pattern = ".*".join(parts).replace("a\\ rollout\\ samples", r"a\ rollout\ (?:samples|draws)")
+    pattern = pattern.replace("\\ %\\ padding", r"\ ?%\ padding")
     pattern = re.sub(r",\\ [\d,]+\\ supervised\\ tokens\\ an\\ epoch", lambda match: f"(?:{match.group(0)})?", pattern)
     return re.fullmatch(pattern, recorded) is not None
