@@ -19,7 +19,8 @@ PAGE = Path("docs/reference/commands.md")
 HEAD = """# Commands
 
 `python -m workings` is the same as `workings`. Every command takes `--json`: one JSON object as the last line of
-standard output; progress and explanations go to standard error.
+standard output; progress and explanations go to standard error. Where a command fails, the object is `error`, with
+`message`, `exit_code`, and of a wrong request `given`, `expected` and `try`.
 
 | exit code | meaning |
 |---|---|

@@ -1,15 +1,17 @@
 """What a person meets in the first hour: help, version, hints and errors that work as printed."""
 
 import io
+import json
 import sys
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
 from workings import hints
 from workings.cli import output
 from workings.cli.command_groups import COMMAND_GROUPS
-from workings.cli.main import app
+from workings.cli.main import app, main
 from workings.cli.output import as_typed, painted
 from workings.cli.verify import _text
 from workings.errors import RequestError
@@ -40,6 +42,19 @@ def test_training_names_its_address_on_an_open_page_before_anything_else(monkeyp
     assert isinstance(refused.exception, RequestError)
     assert refused.stderr.splitlines()[0] == "page       http://127.0.0.1:8765/run/a"
     assert CliRunner().invoke(app, words).stderr == ""
+
+
+def test_an_error_is_a_line_of_json_for_who_asked_for_json(monkeypatch, capsys):
+    for words in (["plan", "smoke-tiny", "--on", "moon", "--json"], ["plan", "smoke-tiny", "--on", "moon"]):
+        monkeypatch.setattr(sys, "argv", ["workings", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 2
+    said = capsys.readouterr()
+    error = json.loads(said.out)["error"]  # one line: without --json none is printed
+    assert (error["exit_code"], error["given"]) == (2, "--on moon")
+    assert "v5e-8" in error["expected"]
+    assert said.err.count("given:    --on moon") == 2
 
 
 def test_a_hint_to_install_names_the_python_that_runs(monkeypatch, tmp_path):

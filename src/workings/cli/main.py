@@ -9,14 +9,14 @@ from importlib import import_module
 from pathlib import Path
 from threading import Timer, main_thread
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 import typer.core
 
 from workings.cli.command_groups import COMMAND_GROUPS
 from workings.cli.gate import baseline_app
-from workings.cli.output import say_error
+from workings.cli.output import say_failure
 from workings.cli.usage_errors import in_given_expected_try
 from workings.cli.waiting import WaitingLine
 from workings.engines.hardware_probe import launched
@@ -129,21 +129,21 @@ def main() -> None:
         _check_working_folder()
         app()
     except WorkingsError as error:
-        say_error(str(error))
-        sys.exit(error.exit_code)
+        _fail(error)
     except PermissionError as denied:  # of a file that somebody named; where a command knows more, it says so itself
-        say_error(str(RequestError(f"{denied.filename or denied}, which this user may not read or write",
-                                   "a place with permission", "another path, or chmod")))
-        sys.exit(RequestError.exit_code)
+        _fail(RequestError(f"{denied.filename or denied}, which this user may not read or write",
+                           "a place with permission", "another path, or chmod"))
     except OSError as error:
         if not is_of_the_disk(error):
             raise
-        failed = storage_error(error, error.filename or "a file", "use")
-        say_error(str(failed))
-        sys.exit(failed.exit_code)
+        _fail(storage_error(error, error.filename or "a file", "use"))
     except KeyboardInterrupt as stop:  # while the command was looked for, or had ended
-        say_error(_stopped(stop))
-        sys.exit(Interrupted.exit_code)
+        _fail(Interrupted(_stopped(stop)))
+
+
+def _fail(error: WorkingsError) -> NoReturn:
+    say_failure(error, sys.argv[1:])
+    sys.exit(error.exit_code)
 
 
 def _check_working_folder() -> None:

@@ -5,13 +5,14 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
 from workings.cli.command_groups import COMMAND_GROUPS
+from workings.errors import RequestError, WorkingsError
 from workings.evaluation.comparison.small_p import small_p
 from workings.hints import typed_path
 
@@ -63,6 +64,15 @@ def say_error(text: str) -> None:
     for label, meaning in labels.items():
         text = re.sub(rf"^{label}", painted(label, meaning, sys.stderr), text, flags=re.MULTILINE)
     say(text)
+
+
+def say_failure(error: WorkingsError, typed: Sequence[str]) -> None:
+    """An error for people, and where ``typed`` has ``--json``, as a line of JSON for tools."""
+    say_error(str(error))
+    if "--json" in typed:
+        parts = ({"given": error.given, "expected": error.expected, "try": error.try_next}
+                 if isinstance(error, RequestError) else {})
+        answer({"error": {"message": str(error), "exit_code": error.exit_code, **parts}}, as_json=True, text="")
 
 
 def answer(values: Mapping[str, Any], *, as_json: bool, text: str) -> None:

@@ -181,10 +181,12 @@ def _end(path: Path) -> str:
 
 
 def _split(text: str) -> tuple[str, dict[str, Any] | None]:
-    """Everything before the answer, and the answer, which is the last line."""
+    """Everything before the answer, and the answer, which is the last line; an error is none, and stands in the log."""
     before, _, last = text.rstrip("\n").rpartition("\n")
     try:
         value = json.loads(last)
     except ValueError:
         return text, None
-    return (before, value) if isinstance(value, dict) else (text, None)
+    if not isinstance(value, dict):
+        return text, None
+    return before, None if "error" in value else value
