@@ -304,6 +304,12 @@ def test_smoke_keeps_the_recipe_and_shrinks_the_model(tmp_path):
     assert (manifest.completed_steps, manifest.recipe, manifest.facts["smoke"]) == (3, "unigram-smoke", True)
     assert manifest.config_snapshot["model"]["shape"]["width"] == 32
     assert (result.training.run / "config" / "recipe.yaml").read_text() == path.read_text()
+    # The untrained tiny model is asked as well, and no other run will begin with it.
+    assert "against the untrained model: " in result.sentence()
+    assert "base_accuracy" in result.to_json()
+    assert "base" not in result.to_json()
+    assert "kept for further runs" not in result.sentence()
+    assert {each.name for each in tmp_path.iterdir()} == {"asked", "run", "attempts.jsonl", "tensorboard"}
 
 
 def test_a_recipe_trained_twice_with_one_seed_is_one_seed(recipe, tmp_path):

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
@@ -39,8 +40,8 @@ ALERTED = ("steps", "final_loss", "first_reward", "final_reward", "items", "accu
 class BaseResult:
     """The untrained model on the same items."""
 
-    path: Path
-    """Its evaluation, in a folder beside the runs."""
+    path: Path | None
+    """Its evaluation, in a folder beside the runs; None for a tiny model, which no other run will begin with."""
     comparison: Comparison
     """The run (B) against it (A)."""
     notes: tuple[str, ...] = ()
@@ -50,8 +51,15 @@ class BaseResult:
         compared = self.comparison.to_json()
         keys = ("delta", "delta_ci_low", "delta_ci_high", "p_value", "verdict")
         values: dict[str, Any] = {key: compared[key] for key in keys if key in compared}
-        return ({"base": str(self.path), "base_accuracy": compared["a"]["accuracy"], **values} if "a" in compared
-                else values)
+        place = {} if self.path is None else {"base": str(self.path)}
+        return {**place, "base_accuracy": compared["a"]["accuracy"], **values} if "a" in compared else values
+
+    def lines(self, run: Path) -> list[str]:
+        """The comparison with the run, and where the answers are, for people."""
+        said = [f"against the untrained model: {self.comparison.sentence}", *self.notes]
+        return said if self.path is None else [
+            *said, f"{self.path.name} has the untrained model's answers, kept for further runs from it",
+            f"to see both: workings compare {quote(str(self.path))} {quote(str(run))} --html page.html"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,10 +99,7 @@ class TrainAndEvaluateResult:
             overall = self.scorecard.overall
             lines.append(f"accuracy {percent(overall.mean)} on {overall.n} items")
         if self.base is not None:
-            lines += [f"against the untrained model: {self.base.comparison.sentence}", *self.base.notes,
-                      f"{self.base.path.name} has the untrained model's answers, kept for further runs from it",
-                      f"to see both: workings compare {quote(str(self.base.path))} {quote(str(training.run))} "
-                      "--html page.html"]
+            lines += self.base.lines(training.run)
         # Printed, because a missing comparison would look as if none was wanted.
         if self.base_missing:
             lines.append(f"the untrained model was not evaluated: {self.base_missing}")
@@ -127,12 +132,13 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
             phases(out, loaded.recipe.name, loaded.recipe.training.steps) if group.is_coordinator else nullcontext()):
         # Several processes have no rule for who evaluates.
         if resume and group.count == 1 and evaluation_is_missing(out):
-            return _evaluated(trained_before(loaded, out, smoke))
+            return _evaluated(trained_before(loaded, out, smoke), keep_base=smoke is None)
         # Passed on at once: a variable here would keep the trained model beside the untrained one.
-        return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force, callbacks=callbacks))
+        return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force, callbacks=callbacks),
+                          keep_base=smoke is None)
 
 
-def _evaluated(training: TrainResult) -> TrainAndEvaluateResult:
+def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateResult:
     """The run with its scorecards; without them for a run that was cut short, and in a worker process."""
     # Only process 0 has the record and a state; the others only know how it ended.
     if training.process:
@@ -152,20 +158,22 @@ def _evaluated(training: TrainResult) -> TrainAndEvaluateResult:
     # The trained weights have to go before the untrained ones are made.
     training = replace(training, state=None)
     try:
-        base = _base(setup, settings, sealed)
+        base = _base(setup, settings, sealed, keep=keep_base)
     except RequestError as error:  # another process is evaluating the same model
         return TrainAndEvaluateResult(training=training, scorecard=scorecard, base_missing=error.given)
     return TrainAndEvaluateResult(training=training, scorecard=scorecard, base=base)
 
 
-def _base(setup: TrainSetup, settings: EvaluationSettings, run: RunRecord) -> BaseResult:
+def _base(setup: TrainSetup, settings: EvaluationSettings, run: RunRecord, *, keep: bool) -> BaseResult:
     """The untrained model's evaluation, found beside the run or made, and its comparison with the run."""
-    evaluation = evaluate_base(
-        setup.session(setup.engine, None), setup.data.items, run.path.parent,
-        make_state=lambda: setup.initial_state(setup.engine, setup.recipe.seed), settings=settings,
-        model=_model(setup, run), name=setup.weights.id)
-    return BaseResult(path=evaluation.record.path, comparison=compare(evaluation.record.path, run.path),
-                      notes=(evaluation.note,) if evaluation.note else ())
+    with nullcontext(str(run.path.parent)) if keep else TemporaryDirectory() as folder:
+        evaluation = evaluate_base(
+            setup.session(setup.engine, None), setup.data.items, Path(folder),
+            make_state=lambda: setup.initial_state(setup.engine, setup.recipe.seed), settings=settings,
+            model=_model(setup, run), name=setup.weights.id)
+        return BaseResult(path=evaluation.record.path if keep else None,
+                          comparison=compare(evaluation.record.path, run.path),
+                          notes=(evaluation.note,) if evaluation.note else ())
 
 
 def _model(setup: TrainSetup, run: RunRecord) -> dict[str, Any]:

@@ -148,7 +148,7 @@ class Run:
         from workings.reports.html import render_report, report_views
 
         base = None if self.result is None else self.result.base
-        if base is None:
+        if base is None or base.path is None:
             return render_report([view_run(self.path, 0)], None)
         return render_report(report_views([base.path, self.path], base.comparison), base.comparison)
 
