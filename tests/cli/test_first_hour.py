@@ -14,10 +14,8 @@ from workings.cli.command_groups import COMMAND_GROUPS
 from workings.cli.main import app, main
 from workings.cli.output import as_typed, painted
 from workings.cli.verify import _text
-from workings.errors import RequestError
 from workings.evidence.verify.result import Check, CheckVerdict, Verification
 from workings.hints import interpreter, pip_install
-from workings.record.page_address import open_page
 
 
 def test_every_verb_stands_in_one_group_of_the_help():
@@ -32,16 +30,6 @@ def test_every_verb_stands_in_one_group_of_the_help():
 def test_the_version_is_printed():
     done = CliRunner().invoke(app, ["--version"])
     assert (done.exit_code, done.stdout.split()[0]) == (0, "workings")
-
-
-def test_training_names_its_address_on_an_open_page_before_anything_else(monkeypatch, tmp_path):
-    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
-    words = ["train", "smoke-tiny", "--out", str(tmp_path / "runs/a"), "data.traces=/nowhere"]
-    with open_page(tmp_path / "runs", "http://127.0.0.1:8765"):
-        refused = CliRunner().invoke(app, words)
-    assert isinstance(refused.exception, RequestError)
-    assert refused.stderr.splitlines()[0] == "page       http://127.0.0.1:8765/run/a"
-    assert CliRunner().invoke(app, words).stderr == ""
 
 
 def test_an_error_is_a_line_of_json_for_who_asked_for_json(monkeypatch, capsys):

@@ -34,8 +34,6 @@ def train_command(
 ) -> None:
     """Run a recipe: check, plan, train, evaluate, seal."""
     from workings.config.load import load_recipe
-    from workings.engines.hardware_probe import launched
-    from workings.record.page_address import page_address
     from workings.reports.live.listeners import RunListeners
     from workings.runs.run_directory import run_directory
     from workings.runs.smoke import Smoke
@@ -45,8 +43,6 @@ def train_command(
     small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps is not None else None
     loaded = load_recipe(recipe, overrides or ())
     run_path = out or run_directory(loaded.recipe.name + "-smoke" * (small is not None), resume=resume)
-    if (link := page_address(run_path)) and not launched():  # of several processes each would say it
-        say(f"page       {link}")
     try:
         result = train_with_listeners(loaded, run_path, listeners, resume=resume, smoke=small, force=force)
     except KeyboardInterrupt as stop:

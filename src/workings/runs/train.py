@@ -1,7 +1,7 @@
 """`train`: prepare, check the memory, record the request, train, seal. Nothing is trained that was not checked."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,8 +60,11 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
 
 
 def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume: bool, smoke: Smoke | None,
-             force: bool, callbacks: Sequence[Callback] = ()) -> TrainResult:
+             force: bool, callbacks: Sequence[Callback] = (),
+             accepted: Callable[[], None] = lambda: None) -> TrainResult:
     """`train` for a process group that is already set up. The result keeps the final state for an evaluation.
+
+    ``accepted`` is called in process 0 when nothing of the request can be refused any more and the run begins.
 
     Only process 0 uses the run directory. The others return when process 0 has left the group.
     """
@@ -85,6 +88,7 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
             shared = processes.work(setup.engine, setup.weights.directory, lambda: stop.requested)
             return TrainResult.of_worker(shared, run=out, setup=setup, settings=settings, process=processes.index)
         setup = replace(setup, engine=processes.coordinate(setup.engine), device_check=_all_checks(checks))
+        accepted()
         # The engine has run a kernel already and compared it with NumPy, so the doctor runs none.
         with slow_operation("looking at this machine"):
             examination = doctor(setup.loaded, out=out.parent, kernels=False)

@@ -1,6 +1,6 @@
 """`workings train`: trains a recipe, then evaluates the trained and the untrained model on its items."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -119,23 +119,24 @@ class TrainAndEvaluateResult:
 
 
 def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
-                       smoke: Smoke | None = None, force: bool = False,
-                       callbacks: Sequence[Callback] = ()) -> TrainAndEvaluateResult:
+                       smoke: Smoke | None = None, force: bool = False, callbacks: Sequence[Callback] = (),
+                       accepted: Callable[[], None] = lambda: None) -> TrainAndEvaluateResult:
     """`train`, then evaluates the final state and, unless the recipe says no, the untrained model.
 
-    Arguments and errors are those of `workings.runs.train.train`, ``callbacks`` those of `train_in`. With ``resume``,
-    a run that is sealed without its evaluation, or without the untrained model's, is only evaluated. The result has no
-    state if the base was evaluated: two models do not fit where one was planned for.
+    Arguments and errors are those of `workings.runs.train.train`, ``callbacks`` and ``accepted`` those of `train_in`.
+    With ``resume``, a run that is sealed without its evaluation, or without the untrained model's, is only evaluated.
+    The result has no state if the base was evaluated: two models do not fit where one was planned for.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
     with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as group, (
             phases(out, loaded.recipe.name, loaded.recipe.training.steps) if group.is_coordinator else nullcontext()):
         # Several processes have no rule for who evaluates.
         if resume and group.count == 1 and evaluation_is_missing(out):
+            accepted()
             return _evaluated(trained_before(loaded, out, smoke), keep_base=smoke is None)
         # Passed on at once: a variable here would keep the trained model beside the untrained one.
-        return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force, callbacks=callbacks),
-                          keep_base=smoke is None)
+        return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force, callbacks=callbacks,
+                                   accepted=accepted), keep_base=smoke is None)
 
 
 def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateResult:
@@ -192,7 +193,7 @@ def train_with_listeners(loaded: LoadedRecipe, out: Path, listeners: RunListener
     listeners.about(out, dict(flat(loaded.resolved())))
     with listeners:
         result = train_and_evaluate(loaded, out, resume=resume, smoke=smoke, force=force,
-                                    callbacks=[*callbacks, listeners.step])
+                                    callbacks=[*callbacks, listeners.step], accepted=listeners.accepted)
         # Only process 0 reports.
         if not result.training.process:
             listeners.ended(result.training.status, _outcome(result),

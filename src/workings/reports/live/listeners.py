@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from workings.errors import RequestError
+from workings.record.page_address import page_address
 from workings.reports.live.watching import Tracker, check_trackers
 
 ALERT_SECONDS = 10.0
@@ -28,11 +29,18 @@ class RunListeners:
         self._names, self._notify, self._say = trackers, notify, say
         self._trackers: list[Tracker] = []
         self._first: dict[str, Any] = {}
+        self._run = Path()
         self._over = False
 
     def about(self, run: Path, config: Mapping[str, str]) -> None:
         """Say which run it is, and what its recipe says, by dotted key."""
         self._first = {"project": "workings", "name": run.name, "config": dict(config)}
+        self._run = run
+
+    def accepted(self) -> None:
+        """Say where an open page shows the run; of a request that is refused it would show nothing."""
+        if link := page_address(self._run):
+            self._say(f"page       {link}")
 
     def step(self, line: Mapping[str, Any]) -> None:
         """Hand over a step's line; it is not waited for."""
