@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def pack_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Sealed runs; evaluations beside them.")],
+    runs: Annotated[list[Path], typer.Argument(
+        metavar="RUN...", help="Sealed runs; evaluations beside them; the folder of `workings improve`.")],
     out: Annotated[Path | None, typer.Option("--out", help="Zip to make; it must not exist.",
                                              show_default="the first run's name, here")] = None,
     weights: Annotated[str, typer.Option(

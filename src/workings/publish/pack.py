@@ -42,6 +42,7 @@ from workings.record.reader import RunRecord
 from workings.record.redact import cleaned, find_placeholders, find_secrets
 from workings.record.seal import unit_kind
 from workings.reports.html import MAX_RUNS, write_report
+from workings.runs.improve_result import RESULT, contradictions, pack_parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +82,7 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Pa
 
     Args:
         paths: sealed runs, and evaluations that stand beside runs. Of two with evaluations, A and B, the comparison
-            is packed too.
+            is packed too. The folder of an improvement stands for its runs, samples and rounds.
         out: the zip to make; it must not exist.
         weights: `inside`, or `digest`: checkpoints' tensors are named by their digests only.
         writeup: Markdown; numbers in it may name their sources (see `workings.evidence.writeup`).
@@ -100,7 +101,9 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Pa
         raise RequestError(f"--out {out}", "a .zip file that does not exist yet", "--out submission.zip")
     if weights not in (INSIDE, BY_DIGEST):
         raise RequestError(f"--weights {weights}", f"{INSIDE} or {BY_DIGEST}", f"--weights {BY_DIGEST}")
+    paths, rounds = _unfolded(paths)
     contents = gather(paths, weights)
+    contents.documents |= rounds
     # Verified before anything is made of them, and once more as a zip at the end.
     _refuse_failing([*(run.path for run in contents.runs.values()), *contents.evaluations.values()], progress)
     documents, claims, words = _documents(contents, weights, writeup, notebook)
@@ -118,6 +121,21 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Pa
                    if name in (REPORT, WRITEUP) and (numbers := unsourced(name, text, claims))})
     show(planned)
     return planned if dry_run else _write(planned, documents, contents, limit, max_bytes, progress)
+
+
+def _unfolded(paths: Sequence[Path]) -> tuple[list[Path], dict[str, bytes]]:
+    """The paths with improvements replaced by their runs and samples, and the files of the improvement among them."""
+    found, rounds = list[Path](), dict[str, bytes]()
+    for path in paths:
+        if not (path / RESULT).is_file():
+            found.append(path)
+            continue
+        if rounds:
+            raise RequestError(f"{path}, a second improvement", "one improvement in a pack: rounds have the same names",
+                               "a pack for each")
+        parts, rounds = pack_parts(path)
+        found += parts
+    return found, rounds
 
 
 def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, limit: str, max_bytes: int,
@@ -145,7 +163,7 @@ def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, lim
 
 def _refuse_failing(paths: Sequence[Path], progress: Callable[[int], None] | None) -> None:
     for path in paths:
-        result = verify(path, progress=progress)
+        result = verify(path, progress=progress, rounds=contradictions)
         if failed := [f"{check.id}: {check.text}" for check in result.checks if check.verdict == "failed"]:
             raise RecordError(f"{path} does not verify, so it is not packed: {'; '.join(failed[:3])}")
 

@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from workings.config.explain import short_repr
-from workings.errors import RequestError
+from workings.errors import RecordError, RequestError
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.comparison.paired import difference_text
 from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.unit import read_scorecard
+from workings.evidence.pack.form import RUNS, SAMPLES_SUFFIX
 from workings.record import atomic
-from workings.record.canonical import loads, read_json_object
+from workings.record.canonical import line, loads, read_json_object
 from workings.record.layout import EVALUATION_CONFIG, SELECTION
 from workings.record.manifest import DRAWN_FROM
 from workings.record.number_text import percent
 from workings.record.reader import RunRecord
+from workings.record.redact import cleaned
 from workings.record.untrusted_files import read_plain
 from workings.reports.rounds_page import RoundRow, RoundsPage, rounds_page, write_rounds_page
 
@@ -199,12 +201,38 @@ def contradictions(folder: Path) -> list[str]:
     return problems
 
 
+def pack_parts(folder: Path) -> tuple[list[Path], dict[str, bytes]]:
+    """Runs and samples of a finished improvement, and its own files with the paths that those have in a pack.
+
+    Raises `RequestError` for result or request that `workings improve` did not write.
+    """
+    try:
+        recorded, request = (read_json_object(folder / name) for name in (RESULT, REQUEST))
+        result = _made_again(folder, recorded)
+        rows = [row | {"run": _packed(row["run"])} | ({"unit": _packed(row["unit"]) + SAMPLES_SUFFIX} if "unit" in row
+                                                      else {}) for row in recorded["rounds"]]
+        moved = recorded | {"rounds": rows, "runs": [row["run"] for row in rows], "page": PAGE} | (
+            {"control": _packed(recorded["control"])} if "control" in recorded else {})
+        files = {RESULT: line(moved), REQUEST: line(request | {"prompts": Path(request["prompts"]).name}),
+                 PAGE: read_plain(folder / PAGE)}
+    except (ArithmeticError, AttributeError, LookupError, OSError, RecordError, TypeError, ValueError) as error:
+        raise RequestError(f"{folder}: not what `workings improve` writes ({type(error).__name__}: {str(error)[:120]})",
+                           "the folder of a finished improvement", f"workings verify {folder}") from None
+    runs = [round_.run for round_ in result.rounds] + ([result.control] if result.control else [])
+    samples = [round_.samples for round_ in result.rounds if round_.samples is not None]
+    return [*runs, *samples], {name: cleaned(data.decode("utf-8")).encode("utf-8") for name, data in files.items()}
+
+
+def _packed(path: str) -> str:
+    return f"{RUNS}/{Path(path).name}"
+
+
 def _made_again(folder: Path, recorded: Mapping[str, Any]) -> ImproveResult:
     """The result of the rounds in a folder; how long they took, and which are left out, is the record's word."""
     rounds: list[Round] = []
     for number in range(len(recorded["rounds"])):
         run = folder / "runs" / f"round_{number}"
-        samples = folder / "samples" / f"for_round_{number}" if number else None
+        samples = _samples(folder, number) if number else None
         rounds.append(Round(number=number, run=run, samples=samples,
                             against_before=compare(rounds[-1].run, run) if number else None))
     stopped, last = str(recorded["stopped"]), rounds[-1]
@@ -213,6 +241,13 @@ def _made_again(folder: Path, recorded: Mapping[str, Any]) -> ImproveResult:
     control = folder / "runs" / Path(str(recorded["control"])).name if "control" in recorded else None
     return ImproveResult(out=folder, rounds=tuple(rounds), stopped=stopped, seconds=float(recorded["seconds"]),
                          control=control)
+
+
+def _samples(folder: Path, number: int) -> Path:
+    """The samples for a round; in a pack they stand among the runs."""
+    name = f"for_round_{number}"
+    packed = folder / RUNS / f"{name}{SAMPLES_SUFFIX}"
+    return packed if packed.is_dir() else folder / "samples" / name
 
 
 def _request_problems(folder: Path, request: Mapping[str, Any], result: ImproveResult) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.attest.sign import unit_roots
-from workings.evidence.pack.form import BY_DIGEST, RUNS, ExternalFile, may_be_external
+from workings.evidence.pack.form import BY_DIGEST, RUNS, SAMPLES_SUFFIX, ExternalFile, may_be_external
 from workings.evidence.pack.write import FileOnDisk
 from workings.record import attempts
 from workings.record.canonical import line
@@ -48,8 +48,7 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
     for path in paths:
         # The seal names the kind of a folder; its name could be anything.
         kind = parse_seal((path / SEAL).read_bytes())["unit"] if (path / SEAL).is_file() else ""
-        # Samples are often called like the run that drew them.
-        pack_path = f"{RUNS}/{path.resolve().name}" + ("-samples" if kind == SAMPLED else "")
+        pack_path = f"{RUNS}/{path.resolve().name}" + (SAMPLES_SUFFIX if kind == SAMPLED else "")
         if pack_path in runs or pack_path in evaluations:
             raise RequestError(f"two runs named {path.resolve().name}", "runs with names of their own", "")
         order.append(pack_path)

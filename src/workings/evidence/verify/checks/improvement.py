@@ -1,15 +1,29 @@
 """Level 2: what `workings improve` says of its rounds, made again from the runs and samples of those rounds."""
 
+import tempfile
 from collections.abc import Iterator
-from pathlib import PurePosixPath
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
 
 from workings.evidence.verify.record import Record
 from workings.evidence.verify.registry import failed, join_first, not_checked, passed, record_check
 from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.tree import FolderTree, shown
+from workings.evidence.verify.tree import FolderTree, Tree, read, shown
+from workings.record.layout import (
+    EVALUATION_CONFIG,
+    EVALUATION_SUMMARY,
+    MANIFEST,
+    PREDICTIONS,
+    SEAL,
+    SELECTION,
+    SUMS,
+)
 
 ROUNDS, ROUNDS_PAGE, IMPROVEMENT = "rounds.json", "rounds.html", "improve.json"
 """Result, page and request of an improvement. They lie beside its runs, outside of every seal."""
+COMPARED_BY = frozenset({ROUNDS, ROUNDS_PAGE, IMPROVEMENT, MANIFEST, SEAL, SUMS, EVALUATION_CONFIG, EVALUATION_SUMMARY,
+                         PREDICTIONS, SELECTION})
+"""Names of the files that rounds are compared by."""
 MAX_IMPROVEMENTS = 100
 """Folders of improvements in one record: each of them is compared again, round by round."""
 
@@ -24,22 +38,38 @@ def rounds(record: Record) -> Iterator[CheckFinding]:
     folders = improvement_folders(record)
     for folder in folders[:MAX_IMPROVEMENTS]:
         name = shown(f"{folder}/{ROUNDS}" if folder else ROUNDS)
-        if record.rounds is None or not isinstance(record.tree, FolderTree):
-            why = "nothing that compares rounds was given" if record.rounds is None else \
-                "a zip is not unpacked; unpack it and verify the folder"
-            yield not_checked(f"{name}: {why}", blocking=False)
-        elif problems := record.rounds(record.tree.path / folder):
-            yield failed(f"{name}: {join_first(problems)}")
-        else:
-            yield passed(f"{name}, computed again")
+        if record.rounds is None:
+            yield not_checked(f"{name}: nothing that compares rounds was given", blocking=False)
+            continue
+        with _on_disk(record.tree, folder) as path:
+            problems = record.rounds(path)
+        yield failed(f"{name}: {join_first(problems)}") if problems else passed(f"{name}, computed again")
     if len(folders) > MAX_IMPROVEMENTS:
         yield not_checked(f"{len(folders) - MAX_IMPROVEMENTS:,} improvements more than are compared")
 
 
 def improvement_folders(record: Record) -> list[str]:
-    """Folders that hold the result of an improvement, with its runs below them; "" is the whole record."""
+    """Folders and packs with the result of an improvement and its runs below it; "" is the whole record."""
     runs = {run.path.rpartition("/")[0] for run in record.runs}
     found = [str(PurePosixPath(entry.name).parent) for entry in record.unowned_entries
              if entry.kind == "file" and PurePosixPath(entry.name).name == ROUNDS]
     folders = ["" if folder == "." else folder for folder in found]
+    folders += [pack.path for pack in record.packs if pack.has(ROUNDS)]
     return sorted(folder for folder in folders if (f"{folder}/runs" if folder else "runs") in runs)
+
+
+@contextmanager
+def _on_disk(tree: Tree, folder: str) -> Iterator[Path]:
+    """A folder of the record; of a zip the files that rounds are compared by, laid out for as long."""
+    if isinstance(tree, FolderTree):
+        yield tree.path / folder
+        return
+    with tempfile.TemporaryDirectory(prefix="workings-verify-") as there:
+        for entry in tree.entries:
+            # No name of an entry leads out of its archive: `ZipTree` refuses such an archive as a whole.
+            name = PurePosixPath(entry.name)
+            if entry.kind == "file" and name.name in COMPARED_BY and (not folder or folder in map(str, name.parents)):
+                path = Path(there, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(read(tree, entry.name))
+        yield Path(there, folder)
