@@ -34,6 +34,7 @@ def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
     (["plan", "smoke-tiny", "--on", "cpu", "--max-steps=5"], "try:      training.steps=…"),
     (["train", "smoke-tiny", "--nonsense"], "given:    the option --nonsense"),
     (["train", "smoke-tiny", "--resum"], "expected: --resume\ntry:      workings train smoke-tiny --resume"),
+    (["data", "make", "addition", "--count", "4", "--out", "x"], "try:      workings data make -h"),
     (["--nonsense"], "try:      workings -h"),
     (["eval", "nowhere", "--template", "plain", "--items", "none.jsonl"], "no --out"),
     (["eval", "nowhere", "--items", "none.jsonl"], "nowhere, which is not a sealed run"),

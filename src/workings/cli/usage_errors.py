@@ -86,7 +86,7 @@ def _missing(wrong: Any, names: list[str], typed: Sequence[str]) -> RequestError
 def _unknown_option(wrong: Any, called: str, typed: Sequence[str]) -> RequestError:
     name, known = wrong.option_name, {option.lstrip("-"): option for option in wrong.possibilities or ()}
     # Typer's own list is wide: of `--on` it would say `--json`.
-    near = difflib.get_close_matches(name.lstrip("-"), known, 1, 0.75)
+    near = difflib.get_close_matches(name.lstrip("-"), known, 1, 0.8)
     if not near:
         return RequestError(f"the option {name}", f"one of those that `{called} -h` lists", f"{called} -h")
     meant = known[near[0]]
