@@ -26,6 +26,41 @@ names at once are refused unless they say the same.
 | comparing two scores by hand | `workings compare A B` |
 | Tunix `PeftTrainer(...)` in a notebook | `workings train FILE --out DIR`, or `workings.train(FILE, DIR)` in Python |
 
+## A few lines of Python
+
+TRL:
+
+<!-- not run: downloads a model -->
+```python
+from datasets import load_dataset
+from trl import SFTTrainer
+
+rows = load_dataset("json", data_files="rows.jsonl", split="train")
+trainer = SFTTrainer(model="Qwen/Qwen3-0.6B", train_dataset=rows)
+trainer.train()
+```
+
+The same here, with all weights and three passes over the rows, which are TRL's defaults:
+
+<!-- not run: downloads a model; tests/runs/test_api.py runs these lines with a tiny one -->
+```python
+import json
+from pathlib import Path
+import workings
+
+rows = [json.loads(line) for line in Path("rows.jsonl").read_text().splitlines()]  # or TRL's `rows` as they are
+run = workings.train(model="Qwen/Qwen3-0.6B", data=rows, method="full", epochs=3)
+print(run.ask("What is 38+14?"))
+```
+
+| line there | line here | what it does |
+|---|---|---|
+| `from trl import SFTTrainer` | `import workings` | imports the library; here neither PyTorch nor JAX is loaded with it |
+| `rows = load_dataset(…)` | `rows = […]` | reads rows with `messages`, or `prompt` and `completion`. Rows may be a list, a pandas frame or a `datasets.Dataset`; a file is one of traces, which `workings data import` makes of it |
+| `SFTTrainer(model=…)` | `workings.train(model=…)` | loads weights and tokenizer. Here it is planned first whether a step fits into memory; `method` is `lora` where it is not given, and `steps` or `epochs` must be |
+| `trainer.train()` | `workings.train(…)` | trains on the last completion of each row; TRL on every text of `messages` unless `assistant_only_loss` is set. Here the run is sealed in `runs/` with weights, log and recipe, and `run` draws itself in a notebook |
+| `trainer.model.generate(…)` | `run.ask(…)` | asks the trained model |
+
 ## Keys
 """
 

@@ -9,6 +9,7 @@ import pytest
 import workings
 from tests.http_server import Handler, serving
 from tests.runs.runs_helpers import write_recipe
+from tools.fences import fences
 from workings.config.load import load_recipe
 from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings
@@ -42,6 +43,18 @@ def test_the_verbs_as_functions(tmp_path):
     assert workings.verify(str(tmp_path / "run")).failed == 0
     with pytest.raises(AttributeError, match="no attribute 'deploy'"):
         workings.deploy  # noqa: B018
+
+
+def test_the_lines_beside_those_of_trl_run(tmp_path, monkeypatch):
+    page = Path("docs/reference/coming-from.md").read_text("utf-8")
+    code = next(fence.code for fence in fences(page) if "workings.train" in fence.code)
+    monkeypatch.chdir(tmp_path)
+    Path("rows.jsonl").write_text("".join(json.dumps({"messages": [
+        {"role": "user", "content": row["prompt"]}, {"role": "assistant", "content": row["answer"]}]}) + "\n"
+        for row in ROWS))
+    names = {"SHAPE": SHAPE, "OVERRIDES": {key: value for key, value in UNIGRAM.items() if "evaluation" not in key}}
+    exec(code.replace('"Qwen/Qwen3-0.6B"', "SHAPE, overrides=OVERRIDES"), names)
+    assert (names["run"].status, names["run"].path) == ("complete", Path("runs/scratch-full"))
 
 
 def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, monkeypatch):
