@@ -95,21 +95,22 @@ def peers_rl(found: dict[str, Any]) -> list[str]:
              "clipping, two threads, fresh processes that take turns; medians of "
              f"{values['updates']} updates in {values['rounds']} rounds, after {values['warm_updates']} to warm up. "
              "`in parts`: the step in several micro batches. `huge pages`: the peers with what `workings doctor` "
-             "advises, which is no setting of theirs and is not among what the ratios compare.", ""]
+             "advises, which is no setting of theirs and is not among what the ratios compare. Equal time: the "
+             f"{values['after_equal_time']['seconds']:g} seconds in which the fastest has done all its updates, and "
+             "the mean reward of the last ones that each has done by then.", ""]
+    equal = values["after_equal_time"]
     ordered = sorted(values["contenders"].items(), key=lambda pair: pair[1]["seconds_an_update"])
     lines += table(["contender", "s an update", "of it drawing", "tokens drawn a s", "peak resident MiB",
-                    "mean reward, first and last updates"], [
+                    "mean reward, first and last updates", "mean reward after equal time"], [
         [ENGINES.get(contender, contender), f"{each['seconds_an_update']:.3f}",
          f"{each['drawing_seconds']:.3f}" if "drawing_seconds" in each else "", f"{each['tokens_per_second']:,.0f}",
-         f"{each['peak_bytes'] / 2**20:,.0f}", f"{each['first_reward']:.3f}, {each['last_reward']:.3f}"]
+         f"{each['peak_bytes'] / 2**20:,.0f}", f"{each['first_reward']:.3f}, {each['last_reward']:.3f}",
+         f"{equal['reward'][contender]:.3f} ({equal['updates'][contender]} updates)" if contender in equal["reward"]
+         else ""]
         for contender, each in ordered])
     lines += ["", "Ratios of the best settings of each: " + ", ".join(
         f"{pair.replace('_', ' ')} {ratio:.2f}" for pair, ratio in values["ratios"].items()) + "."]
-    equal = values["after_equal_time"]
-    first = f"Mean reward of the last updates that each has done after {equal['seconds']:g} seconds: "
-    return [*lines, "", first + ", ".join(
-        f"{ENGINES.get(name, name)} {reward:.3f} ({equal['updates'][name]} updates)"
-        for name, reward in equal["reward"].items()) + ".", ""]
+    return [*lines, ""]
 
 
 def packing(found: dict[str, Any]) -> list[str]:
