@@ -26,6 +26,7 @@ from workings.planning.run_time import (
     step_seconds,
 )
 from workings.record.number_text import duration
+from workings.record.reader import RunRecord
 from workings.runs import plan_time
 from workings.runs.plan_time import count_items, with_deadline, with_time
 from workings.runs.resolve import find_shape
@@ -106,6 +107,16 @@ def test_runs_with_steps_of_about_the_same_size_go_before_others(tmp_path, monke
     assert between.source.endswith("none with steps of about this size")
 
 
+def test_runs_that_learned_from_rewards_count_where_there_are_no_others(tmp_path, monkeypatch):
+    rewarded_run, other = (FinishedRun(name=name, step_operations=1e12, operations_a_second=speed, from_rewards=rewards)
+                           for name, speed, rewards in (("rl", 1e9, True), ("sft", 1e10, False)))
+    for runs, speed, said in (((rewarded_run,), 1e9, True), ((rewarded_run, other), 1e10, False)):
+        monkeypatch.setattr(history, "finished_runs", lambda directory, target, engine, runs=runs: iter(runs))
+        found = measured_throughput(tmp_path, targets()["cpu"], "jax", 1e12)
+        assert found.operations_a_second == speed
+        assert ("by their updates without drawing" in found.source) is said
+
+
 def test_a_finished_run_says_how_fast_it_was(repository, tmp_path, monkeypatch):
     with ZipFile(repository / "examples" / "runs" / "quickstart" / "runs.zip") as archive:
         archive.extractall(tmp_path, [name for name in archive.namelist() if "checkpoints" not in name])
@@ -124,7 +135,13 @@ def test_a_finished_run_says_how_fast_it_was(repository, tmp_path, monkeypatch):
     (tmp_path / "runs" / "answer-only" / "config" / "model_shape.json").write_text('{"of another version": 1}')
     assert [run.name for run in finished_runs(tmp_path / "runs", targets()["cpu"], "jax")] == ["with-steps"]
     monkeypatch.setattr(history, "check_recipe", lambda *_: rewarded())
-    assert list(finished_runs(tmp_path / "runs", targets()["cpu"], "jax")) == [], "their seconds hold those of drawing"
+    assert list(finished_runs(tmp_path / "runs", targets()["cpu"], "jax")) == [], "how long they drew is not known"
+    drawing = manifest["training_seconds"] / 4
+    drawn = {"drawing_seconds": drawing}
+    monkeypatch.setattr(RunRecord, "metrics", lambda run: [drawn, {}, drawn])
+    run = next(finished_runs(tmp_path / "runs", targets()["cpu"], "jax"))
+    assert run.from_rewards
+    assert run.step_operations / run.operations_a_second == pytest.approx(each / 2)
 
 
 def test_a_straight_line_through_two_depths():

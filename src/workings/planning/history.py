@@ -2,7 +2,7 @@
 
 A run of the same engine on the same kind of device gives the operations a second that it reached, everything included.
 The median over the runs replaces the assumed efficiency; runs whose steps are about as large go before others, because
-small steps are mostly overhead.
+small steps are mostly overhead. Runs that learned from rewards count where there are no others, by their updates alone.
 """
 
 import json
@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from workings.config.load import check_recipe
+from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest
 from workings.errors import RecordError, RequestError
 from workings.hardware.catalog import Target
@@ -37,6 +38,8 @@ class FinishedRun:
     """Operations of one step over all devices, with rows as long as the longest."""
     operations_a_second: float
     """Operations of one device, with rows as long as the longest, over all steps."""
+    from_rewards: bool = False
+    """Whether it learned from rewards; the seconds of drawing are then left out."""
 
 
 def measured_throughput(directory: Path, target: Target, engine: str, operations: float) -> Throughput | None:
@@ -47,14 +50,16 @@ def measured_throughput(directory: Path, target: Target, engine: str, operations
     every = list(finished_runs(directory, target, engine))
     if not every:
         return None
+    every = [run for run in every if not run.from_rewards] or every
     runs = [run for run in every if 1 / SIMILAR_SIZE <= run.step_operations / operations <= SIMILAR_SIZE]
     size = "" if runs else ", none with steps of about this size"
     runs = runs or every
+    updates = ", by their updates without drawing" if runs[0].from_rewards else ""
     speed = median(run.operations_a_second for run in runs)
     return Throughput(operations_a_second=speed, source=(
         f"{speed / 1e12:.3g} Tflop/s a device, the median of {len(runs)} finished run{'s' * (len(runs) > 1)} of yours "
         f"with {engine} on {target.kind} ({', '.join(run.name for run in runs[:3])}{', …' * (len(runs) > 3)}), "
-        f"read from {directory}/*/{MANIFEST}{size}"))
+        f"read from {directory}/*/{MANIFEST}{updates}{size}"))
 
 
 def finished_runs(directory: Path, target: Target, engine: str) -> Iterator[FinishedRun]:
@@ -70,14 +75,23 @@ def finished_runs(directory: Path, target: Target, engine: str) -> Iterator[Fini
                 continue
             shape = ModelShape(**json.loads((path.parent / MODEL_SHAPE).read_text(encoding="utf-8")))
             recipe = check_recipe(dict(manifest.config_snapshot), str(path))
+            seconds = _update_seconds(run, recipe)
         except (RecordError, RequestError, OSError, TypeError, ValueError):
             continue  # a run of another version, or an incomplete one, is ignored
-        if recipe.uses_rollouts:
-            continue  # its seconds include those of rollouts
         request = EngineRequest.of(recipe, shape, device=target.platform)
         # Plans count the longest rows as well, so the padding that real batches save is part of the speed.
         operations = step_operations(request, longest_batch(recipe, manifest.mesh.get("fsdp", 1)))
-        if manifest.training_seconds > 0:
+        if seconds > 0:
             yield FinishedRun(
-                name=path.parent.name, step_operations=operations, operations_a_second=operations *
-                manifest.completed_steps / (manifest.training_seconds * manifest.actual_device.count))
+                name=path.parent.name, from_rewards=recipe.uses_rewards, step_operations=operations,
+                operations_a_second=operations * manifest.completed_steps / (seconds * manifest.actual_device.count))
+
+
+def _update_seconds(run: RunRecord, recipe: Recipe) -> float:
+    """Seconds of all steps without the drawing of completions; 0 where they are not known."""
+    if not recipe.uses_rollouts:
+        return run.manifest.training_seconds
+    drawing = [float(line["drawing_seconds"]) for line in run.metrics() if "drawing_seconds" in line]
+    # Other rollouts ask a teacher, whose seconds are recorded nowhere by themselves.
+    return run.manifest.training_seconds - sum(drawing) if drawing and recipe.uses_rewards else 0.0
+
