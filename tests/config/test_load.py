@@ -165,6 +165,31 @@ def test_an_error_names_file_and_line_or_the_override_and_what_was_meant(tmp_pat
     assert "Input" not in str(caught.value)  # the library's own words
 
 
+def test_an_error_shows_the_line_with_a_caret_below_the_key(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(MINIMAL.replace("training: {steps: 3,", "training: {stepz: 3,"))
+    with pytest.raises(RequestError) as caught:
+        load_recipe(path)
+    said = caught.value.given.splitlines()
+    at = next(number for number, line in enumerate(said) if line.lstrip().startswith("training.stepz: 3  in "))
+    assert said[at + 1] == " " * 14 + "training: {stepz: 3, learning_rate: 1e-3}"
+    assert said[at + 2].index("^") == said[at + 1].index("stepz")
+    path.write_text(MINIMAL.replace("training: {steps: 3,", f"training: {{stepz: {'3' * 100},"))
+    with pytest.raises(RequestError) as caught:
+        load_recipe(path)
+    assert "^" not in caught.value.given
+
+
+def test_a_dict_is_told_what_it_lacks_as_a_dict() -> None:
+    values = {"model": {"source": "pretrained", "id": "Qwen/Qwen3-0.6B"}, "data": {"traces": "dev-reasoning"}}
+    with pytest.raises(RequestError) as caught:
+        load_recipe(values)
+    assert caught.value.try_next == (
+        'what is missing, in the dict: {"name": "…", "data": {"max_length": "…"}, "batch": {"micro_batch": "…"}, '
+        '"training": {"learning_rate": "…"}, "optimizer": {"name": "adamw"}}')
+    assert "Python:" not in caught.value.given
+
+
 def test_what_is_missing_is_said_as_words_of_the_command(tmp_path: Path) -> None:
     place = tmp_path / "recipe.yaml"
     place.write_text("model: {source: pretrained, id: Qwen/Qwen3-0.6B}\ndata: {traces: t.jsonl}\n"

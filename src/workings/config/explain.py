@@ -1,8 +1,10 @@
 """Error messages for invalid recipes: the wrong key, its line, the expected value, and the key that was meant."""
 
 import difflib
+import json
 import typing
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from pydantic import BaseModel
@@ -28,6 +30,8 @@ EXPECTED: dict[str, str] = {
     "string_pattern_mismatch": "a text of the form {pattern}", "too_short": "at least {min_length} of them",
 }
 """The library's kinds of error, and what each asks for; numbers in braces are the error's own."""
+GIVEN = "the recipe given in Python"
+"""Origin of a recipe that is not a file."""
 OVERRIDE = "the override "
 """Begins the source of a key that the command line has set."""
 
@@ -63,7 +67,9 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
             expected.append(f"{dotted}: {_expected(error, location)}" + _described(location))
             hints.append(_near_choice(error, dotted) or _empty_section(error, location))
     if missing:
-        hints.append("what is missing, in the file or at the end of the command: " + " ".join(missing))
+        words = " ".join(missing)
+        hints.append(f"what is missing, in the dict: {_as_dict(words)}" if source(()) == GIVEN else
+                     f"what is missing, in the file or at the end of the command: {words}")
     hints = [hint for hint in hints if hint] or [
         "correct that key; `workings recipes show smoke-tiny` prints a whole recipe"]
     # Further lines stand below the first one, behind the ten characters of its label.
@@ -113,6 +119,16 @@ def _override_for(location: tuple[str, ...]) -> str:
         chosen = dict(choice.split(": ") for choice in choice_of(section))
         return " ".join(f"{dotted}.{name}={chosen.get(name, '…')}" for name in needed)
     return f"{dotted}=…"
+
+
+def _as_dict(words: str) -> str:
+    """Words of a command as sections of a dict."""
+    sections_: dict[str, Any] = {}
+    for word in words.split():
+        key, _, value = word.partition("=")
+        *parents, last = key.split(".")
+        reduce(lambda section, name: section.setdefault(name, {}), parents, sections_)[last] = value
+    return json.dumps(sections_, ensure_ascii=False)
 
 
 def _empty_section(error: ErrorDetails, location: tuple[str, ...]) -> str:

@@ -13,11 +13,11 @@ import yaml
 from pydantic import ValidationError
 
 from workings.config.aliases import rename
-from workings.config.explain import OVERRIDE, KeySource, explain, together
+from workings.config.explain import GIVEN, OVERRIDE, KeySource, explain, together
 from workings.config.overrides import Overrides, apply_override, no_value, override_words, seen_from
 from workings.config.recipe import Recipe
 from workings.config.section import AS_WRITTEN
-from workings.config.yaml_reader import key_lines, parse_yaml
+from workings.config.yaml_reader import key_places, parse_yaml
 from workings.errors import RequestError
 
 
@@ -87,8 +87,10 @@ RecipeLike = str | Path | Mapping[str, Any] | LoadedRecipe
 """A file, the name of a shipped recipe, sections and keys as a dict, or a loaded recipe."""
 ROWS = (".jsonl", ".csv", ".parquet")
 """Suffixes of files with rows."""
-GIVEN = "the recipe given in Python"
-"""Origin of a recipe that is not a file."""
+SHOWN = " " * 14
+"""Begins a quoted line of the recipe: below `given:`, and further in."""
+MAX_SHOWN = 100
+"""Characters of a line that is quoted."""
 
 
 def load_recipe(name: RecipeLike, overrides: Overrides = ()) -> LoadedRecipe:
@@ -156,10 +158,15 @@ def _key_source(text: str, origin: str, overrides: Sequence[str], location: tupl
         # An override of one key of a section is not the source of the others.
         if key == location[:len(key)]:
             return f"{OVERRIDE}{override}"
-    lines = key_lines(text)
+    places = key_places(text) if origin != GIVEN else {}
     # A key that is missing has no line; the section that it belongs to has one.
-    near = next((lines[location[:end]] for end in range(len(location), 0, -1) if location[:end] in lines), 0)
-    return f"{origin}:{near}" if near else origin
+    near = next((places[location[:end]] for end in range(len(location), 0, -1) if location[:end] in places), None)
+    if near is None:
+        return origin
+    number, column = near
+    line = text.splitlines()[number - 1]
+    # Below each other in a terminal; a longer line would be broken, and its caret would point at nothing.
+    return f"{origin}:{number}" + (f"\n{SHOWN}{line}\n{SHOWN}{' ' * column}^" if len(line) <= MAX_SHOWN else "")
 
 
 def _find(name: str) -> tuple[str, str, Path]:

@@ -68,24 +68,24 @@ def parse_yaml(text: str, origin: str) -> Any:
         raise RequestError(origin, f"a YAML document of ordinary depth and values ({type(error).__name__})") from None
 
 
-def key_lines(text: str) -> dict[tuple[str, ...], int]:
-    """The line, from 1, on which each key of a document stands, by its place: ``("training", "steps")``.
+def key_places(text: str) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Line, from 1, and column, from 0, of each key of a document, by its place: ``("training", "steps")``.
 
     Entries of lists count from 0. For a text that `parse_yaml` has read.
     """
-    lines: dict[tuple[str, ...], int] = {}
+    places: dict[tuple[str, ...], tuple[int, int]] = {}
 
     def walk(node: Any, location: tuple[str, ...]) -> None:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 inner = (*location, str(key.value))
-                lines[inner] = key.start_mark.line + 1
+                places[inner] = key.start_mark.line + 1, key.start_mark.column
                 walk(value, inner)
         elif isinstance(node, yaml.SequenceNode):
             for number, value in enumerate(node.value):
-                lines[(*location, str(number))] = value.start_mark.line + 1
+                places[(*location, str(number))] = value.start_mark.line + 1, value.start_mark.column
                 walk(value, (*location, str(number)))
 
     # The text once more, and only for a message: values do not know the lines that they came from.
     walk(yaml.compose(text, Loader=_Reader), ())
-    return lines
+    return places

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workings.config.load import GIVEN
+from workings.config.explain import GIVEN
 from workings.config.overrides import flow
 from workings.config.recipe_paths import with_changed_paths
 from workings.models.unproven import said_of_recipe

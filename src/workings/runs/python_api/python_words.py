@@ -35,6 +35,7 @@ def in_python_words(function: Callable[P, R]) -> Callable[P, R]:
 
 def python_words(text: str) -> str:
     """A part of an error message with arguments in place of options."""
+    text = text.replace("at the end of the command", "in overrides")
     parts, end = [], 0
     for command in _COMMAND.finditer(text):
         parts += [_arguments(text[end:command.start()]), command[0]]

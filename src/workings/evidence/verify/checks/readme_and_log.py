@@ -10,7 +10,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from workings.config.load import GIVEN, check_recipe
+from workings.config.explain import GIVEN
+from workings.config.load import check_recipe
 from workings.errors import RequestError
 from workings.evidence.run_readme import command_again, run_readme
 from workings.evidence.verify.checks.data_order import batches_of, has_few_sequences, kept_rows, uses_pairs
