@@ -78,6 +78,7 @@ def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, m
     assert again.record.manifest.data_digests == run.record.manifest.data_digests
 
     opened = workings.Run.open(str(run.path))
+    assert f"accuracy {100 * run.scorecard.overall.mean:.1f} % on 10 items\n" in repr(opened)
     pieces = []
     heard = []
 

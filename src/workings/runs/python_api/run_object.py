@@ -13,7 +13,8 @@ from workings.config.load import check_recipe
 from workings.errors import RequestError
 from workings.evaluation.settings import settings_of
 from workings.record import reader
-from workings.record.layout import RECIPE
+from workings.record.layout import RECIPE, RECIPE_EVALUATION
+from workings.record.number_text import percent
 from workings.runs.evaluate import ask, evaluate_run, free_unit
 from workings.runs.python_api.python_rows import Rows, items_file
 from workings.runs.python_api.python_words import in_python_words
@@ -163,6 +164,9 @@ class Run:
         else:
             manifest: Any = self.record.manifest
             text = f"{self.status} after {manifest.completed_steps} steps: {self.path}"
+            if own := self.evaluations.get(Path(RECIPE_EVALUATION).name):
+                overall = own["scorecard"]["overall"]
+                text += f"\naccuracy {percent(overall['mean'])} on {overall['n']} items"
         return f"{text}\nthe same again: {self.command}"
 
     def as_json(self) -> Mapping[str, Any]:
