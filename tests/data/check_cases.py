@@ -22,7 +22,8 @@ CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
     "conflict": ([trace("a", prompt="1+1?"), trace("b", prompt="1 + 1 ?", answer="3", steps=["3=3"])], {"conflict": 2}),
     "an open question": ([trace("a", prompt="Name a colour and say why you like it."),
                           trace("b", prompt="Name a colour and say why you like it.", steps=["2"],
-                                answer="Blue, because the sea is blue and I grew up there.")], {"duplicate": 1}),
+                                answer="Blue, because the sea is blue and I grew up there.")],
+                         {"another_answer": 1}),
     "one answer in many spellings": (
         [trace(f"a{number}", prompt="1+1?", answer=answer, steps=["1+1=2"]) for number, answer in enumerate(
             ["2", "2.0", "\\boxed{2}", "It is 2.", "4/2", "2 apples", "two"])], {"duplicate": 6}),
@@ -32,7 +33,12 @@ CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
                                    trace("b", prompt="Who?", answer="eiffel tower", steps=["so"])], {"duplicate": 1}),
     "a short answer to an open question": ([trace("a", prompt="Name a fruit.", answer="Apple", steps=["so"]),
                                             trace("b", prompt="Name a fruit.", answer="Pear", steps=["so"])],
-                                           {"duplicate": 1}),
+                                           {"another_answer": 1}),
+    "many answers to an open question": (
+        [trace(f"a{number}", prompt=prompt, answer=answer, steps=["so"]) for number, (prompt, answer) in enumerate((
+            ("Name a fruit.", "Apple"), ("Name a fruit.", "Pear"), ("Name a fruit.", "apple."),
+            ("Name a fruit.", "Pear"), ("name a fruit", "Fig"), ("Name a fruit.", "Plum")))],
+        {"duplicate": 2, "normalized_duplicate": 1, "another_answer": 2}),
     "a short answer to a closed question": ([trace("a", prompt="Name the fruit.", answer="Apple", steps=["so"]),
                                              trace("b", prompt="Name the fruit.", answer="Pear", steps=["so"])],
                                             {"conflict": 2}),

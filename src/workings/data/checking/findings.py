@@ -29,6 +29,7 @@ KINDS: dict[str, tuple[bool, str]] = {
     "cut_off": (False, "a completion that is the beginning of the other"),
     "answer_in_prompt": (False, "a question that holds the chosen completion and not the rejected one"),
     "near_duplicate": (False, "nearly the words and exactly the numbers of an earlier question"),
+    "another_answer": (False, "another answer to an open question of an earlier trace"),
     "no_steps": (False, "no steps: good for data.reasoning: answer_only alone"),
     "answer_not_in_steps": (False, "a number as answer that no step mentions"),
     "no_label": (False, "no section, category or difficulty"),

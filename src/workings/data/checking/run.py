@@ -116,13 +116,21 @@ def _repeated_questions(traces: Sequence[tuple[int, Trace]]) -> list[DataFinding
 
 def _contradict(answers: Sequence[str], question: str) -> bool:
     """Whether answers to one question cannot all be right, by the equality that a score goes by."""
-    # An open question has several good answers; only short ones contradict each other.
-    if any(len(words(answer)) > MAX_CLOSED_WORDS for answer in answers):
+    if _has_long(answers):
         return False
     first = answers[0]
     other = next((answer for answer in answers[1:] if not (same_answer(answer, first) or same_answer(first, answer))),
                  None)
     return other is not None and not (_OPEN.match(question) and {answer_kind(first), answer_kind(other)} == {"text"})
+
+
+def _has_long(answers: Sequence[str]) -> bool:
+    """Whether an answer is longer than one that is right or wrong: an open question has several good ones."""
+    return any(len(words(answer)) > MAX_CLOSED_WORDS for answer in answers)
+
+
+def _is_open(answers: Sequence[str], question: str) -> bool:
+    return _has_long(answers) or _OPEN.match(question) is not None
 
 
 def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
@@ -132,17 +140,23 @@ def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
         return [DataFinding(kind="conflict", record=position, id=trace.id, text=f"{excerpt(trace.prompt)}: {answers}")
                 for position, trace in members]
     findings = []
+    is_open = _is_open([final_answer(trace.answer) for _, trace in members], members[0][1].prompt)
     prompts: set[str] = set()
+    answers_so_far: set[tuple[str, ...]] = set()
     written: dict[tuple[tuple[str, ...], str], Trace] = {}
     for position, trace in members:
         # A model's sample is meant to ask what its own trace asks, so only the same completion makes it a duplicate.
-        like = written.get((trace.steps, trace.answer))
+        same = like = written.get((trace.steps, trace.answer))
+        answer = tuple(words(final_answer(trace.answer)))
         if like is None and DRAWN_FROM not in trace.metadata:
             like = next((other for other in written.values() if DRAWN_FROM not in other.metadata), None)
         if like is not None:
             kind = "duplicate" if trace.prompt in prompts else "normalized_duplicate"
+            if kind == "duplicate" and same is None and is_open and answer not in answers_so_far:
+                kind = "another_answer"
             findings.append(DataFinding(kind=kind, record=position, id=trace.id,
                                         text=f"like {like.id}: {excerpt(trace.prompt)}"))
         prompts.add(trace.prompt)
+        answers_so_far.add(answer)
         written.setdefault((trace.steps, trace.answer), trace)
     return findings
