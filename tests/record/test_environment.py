@@ -1,5 +1,6 @@
 """What is written about the environment: an allow-list, no secrets, no home folder, no nulls."""
 
+import base64
 import json
 from pathlib import Path
 
@@ -75,3 +76,14 @@ def test_text_view() -> None:
     "eyJ" + "a" * 20 + ".eyJ" + "a" * 20 + "." + "a" * 20], ids=lambda secret: secret[:12])
 def test_each_form_of_a_secret_is_found(secret: str) -> None:
     assert find_secrets(f"a text with {secret} in it") == [secret[:8] + "…"]
+
+
+def test_packed_numbers_of_a_rollout_hold_no_token_however_they_look():
+    packed = base64.b85encode(bytes(range(256)) * 3).decode()
+    lookalike = f"{packed[:500]}!hf_{'a1' * 15}+{packed[500:]}"
+    assert find_secrets(json.dumps({"tokens": lookalike})) == []
+    assert find_secrets(json.dumps({"tokens": lookalike})[:-200]) == []  # a piece of a file ends anywhere
+    # A token in a text of the same length, one beside the numbers, and the longest that is known stay what they are.
+    assert find_secrets(json.dumps({"note": f"{'a word ' * 80} hf_{'a1' * 15}"})) == ["hf_a1a1a…"]
+    assert find_secrets(json.dumps({"tokens": packed, "key": f"hf_{'a1' * 15}"})) == ["hf_a1a1a…"]
+    assert find_secrets(json.dumps({"key": "sk-proj-" + "a1B-" * 60})) == ["sk-proj-…"]
