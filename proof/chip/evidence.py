@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from proof.chip.beside import put
+from proof.chip.beside import ROOT, put
 from proof.chip.part import Chip, Part
 from tools.result_file import commit, machine
 from workings.engines.source_digest import library_versions, source_digest
+from workings.record.redact import without_home
 
 PACKAGES = ("workings", "jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda13-plugin", "libtpu", "torch", "triton",
             "transformers", "peft", "bitsandbytes", "trl", "liger-kernel", "numpy")
@@ -42,6 +43,8 @@ class Evidence:
 
     def add(self, name: str, row: dict[str, Any]) -> None:
         """Keep a row, with the code and the day that it comes from. What went wrong once is kept for good."""
+        if "error" in row:
+            row = row | {"error": without_folders(row["error"])}
         row = row | {"date": datetime.now(UTC).isoformat(timespec="seconds"), "code": code()}
         self.rows[name] = row
         if row["status"] in ("failed", "stopped"):
@@ -55,6 +58,13 @@ class Evidence:
                   "versions": library_versions(PACKAGES), "rows": self.rows, "failures": self.failures}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         put(self.path, json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def without_folders(text: str) -> str:
+    """A message in which files of the checkout and of the interpreter have their path within it, and a home is `~`."""
+    for folder in (sys.prefix, ROOT):  # the one may lie in the other
+        text = text.replace(f"{folder}/", "")
+    return without_home(text)
 
 
 def code() -> dict[str, str]:

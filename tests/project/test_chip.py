@@ -1,7 +1,9 @@
 """The command for the day that an accelerator is there: it goes on, it keeps what went wrong, and every line runs."""
 
 import json
+import sys
 from importlib.metadata import distributions
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -40,6 +42,14 @@ def test_a_part_goes_on_where_it_ended_and_keeps_what_went_wrong(tmp_path):
     row = json.loads((tmp_path / "part.json").read_text())["rows"]["b"]
     assert row["code"]["sources"]
     assert row["date"]
+
+
+def test_evidence_names_no_folder_of_the_machine(tmp_path):
+    evidence = Evidence(tmp_path, part_of("a"), TINY)
+    evidence.add("a", {"status": "failed", "error": f'File "{beside.ROOT}/proof/x.py"\nFile "{sys.prefix}/lib/y.py"\n'
+                                                    f"{Path.home()}/z does not verify"})
+    assert evidence.failures[0]["error"] == evidence.rows["a"]["error"] == (
+        'File "proof/x.py"\nFile "lib/y.py"\n~/z does not verify')
 
 
 def test_evidence_of_one_chip_is_not_mixed_with_that_of_another(tmp_path):
