@@ -105,12 +105,11 @@ class FileReward(RewardFields):
     @model_serializer(mode="wrap")
     def without_usual_limits(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leaves out limits that have their default, so that digests from before these keys stay."""
-        return {key: value for key, value in written(self).items() if key not in USUAL_LIMITS
-                or value != USUAL_LIMITS[key]}
+        return {key: value for key, value in written(self).items() if key not in USUAL_LIMITS or key in self.limits}
 
     @property
     def limits(self) -> dict[str, float]:
-        """The limits that have not their default."""
+        """Limits that the recipe changes from their default."""
         return {key: getattr(self, key) for key, usual in USUAL_LIMITS.items() if getattr(self, key) != usual}
 
     @property

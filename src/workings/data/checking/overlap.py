@@ -185,8 +185,8 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
     spelled = [(question, words(question.prompt)) for question in questions]
     normalized = {tuple(text): question.id for question, text in spelled}
     # Every passage of every question in one dict: each passage of an entry is then one look-up, not one a question.
-    passages = {tuple(text[at:at + ngram]): question.id
-                for question, text in spelled for at in range(len(text) - ngram + 1)}
+    id_of_passage = {tuple(text[at:at + ngram]): question.id
+                     for question, text in spelled for at in range(len(text) - ngram + 1)}
     within = _Within([question for question, text in spelled if len(text) < ngram])
     for number, entry in entries:
         asked = [entry.prompt, *earlier_texts(entry, "user")]
@@ -199,8 +199,8 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
         elif alike is not None:
             name = normalized[tuple(spelled_here[alike])]
             kind, text = "normalized_leak", f"asked as {name}: {excerpt(asked[alike])}"
-        elif passage := _passage(chain(spelled_here, map(words, others)), passages, ngram):
-            kind, text = "ngram_leak", f"{ngram} words of {passages[passage]}: {excerpt(' '.join(passage))}"
+        elif passage := _passage(chain(spelled_here, map(words, others)), id_of_passage, ngram):
+            kind, text = "ngram_leak", f"{ngram} words of {id_of_passage[passage]}: {excerpt(' '.join(passage))}"
         elif name := within.first_contained(chain(asked, others)):
             kind, text = "contained_leak", f"all of {name}: {excerpt(entry.prompt)}"
         else:
@@ -254,10 +254,10 @@ def _with_ends(text: str) -> tuple[list[str], set[int]]:
     return spelled, ends
 
 
-def _passage(texts: Iterable[list[str]], passages: dict[tuple[str, ...], str], ngram: int) -> tuple[str, ...] | None:
+def _passage(texts: Iterable[list[str]], known: dict[tuple[str, ...], str], ngram: int) -> tuple[str, ...] | None:
     """The first passage of an evaluation question in the texts."""
-    for text in texts if passages else ():
+    for text in texts if known else ():
         for at in range(len(text) - ngram + 1):
-            if (piece := tuple(text[at:at + ngram])) in passages:
+            if (piece := tuple(text[at:at + ngram])) in known:
                 return piece
     return None
