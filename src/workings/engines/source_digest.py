@@ -1,14 +1,20 @@
 """Versions of libraries and the digest of our own source: what a kept compilation or trace depends on."""
 
+import ast
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 
+@cache
 def source_digest(*packages: str) -> str:
-    """SHA-256 of the sources of packages, folders below them included: a changed step is another program."""
+    """SHA-256 of the code of packages, folders below them included: a changed step is another program.
+
+    Comments, docstrings and blank space are left out. They change no program, and what was compiled before stays valid.
+    """
     digest = hashlib.sha256()
     for package in packages:
         _add(digest, files(package))
@@ -21,8 +27,35 @@ def _add(digest: "hashlib._Hash", folder: Traversable) -> None:
         if entry.is_dir():
             _add(digest, entry)
         elif entry.name.endswith((".py", ".json")):
+            content = entry.read_bytes()
+            if entry.name.endswith(".py"):
+                content = " ".join(syntax_words(ast.parse(content))).encode()
             # The zero byte keeps a name apart from the content behind it.
-            digest.update(entry.name.encode() + b"\0" + entry.read_bytes())
+            digest.update(entry.name.encode() + b"\0" + content)
+
+
+def syntax_words(node: ast.AST) -> Iterator[str]:
+    """The syntax tree as words, without strings that stand as statements (docstrings).
+
+    `ast.dump` is not used, because it writes empty fields, and their number grows with Python's version.
+    """
+    yield type(node).__name__
+    for name, value in ast.iter_fields(node):
+        values = value if isinstance(value, list) else [value]
+        statements = [value for value in values if not _is_docstring(value)]
+        if statements and value is not None:
+            # The length, so that two neighbouring lists never read like one.
+            yield f"{name}:{len(statements)}"
+            for value in statements:
+                if isinstance(value, ast.AST):
+                    yield from syntax_words(value)
+                else:
+                    yield repr(value)
+
+
+def _is_docstring(value: object) -> bool:
+    return (isinstance(value, ast.Expr) and isinstance(value.value, ast.Constant)
+            and isinstance(value.value.value, str))
 
 
 def library_versions(distributions: Iterable[str]) -> dict[str, str]:
