@@ -65,9 +65,9 @@ def compiled(name: str) -> dict[str, Any]:
     # One chip of the eight has one chip's rows.
     fsdp = request.mesh.fsdp if isinstance(request.mesh.fsdp, int) else target.devices
     found = compile_for(request, programs_of(loaded.recipe, fsdp)[program], V5E_8, program=program)
-    said = {"cpu_seconds": found.details["compile_cpu_seconds"], "seconds": found.details["compile_seconds"],
-            "lower_seconds": found.details["lower_seconds"]} if "compile_cpu_seconds" in found.details else {}
-    return said | {"peak_bytes": found.peak_bytes, "refused": bool(found.refused)}
+    seconds = {"cpu_seconds": found.seconds["compile_cpu"], "seconds": found.seconds["compile"],
+               "lower_seconds": found.seconds["lower"]} if "compile_cpu" in found.seconds else {}
+    return seconds | {"peak_bytes": found.peak_bytes, "refused": bool(found.refused)}
 
 
 def nothing() -> dict[str, Any]:

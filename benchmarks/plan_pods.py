@@ -25,7 +25,7 @@ def ask(name: str) -> dict[str, Any]:
     return {"peak_bytes": made.verdict.peak_bytes, "limit_bytes": made.verdict.limit_bytes,
             "state_bytes": sum(part.size_bytes for part in made.parts if part.name in ("parameters", "moments")),
             "devices": made.verdict.devices, "source": made.verdict.source, "batch": list(made.batch),
-            "compile_seconds": made.details["compile_seconds"],
+            "compile_seconds": made.inspection.seconds["compile"],
             "parts": {part.name: part.size_bytes for part in made.parts}, "planned": measured()}
 
 

@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def ask(recipe: str, *overrides: str) -> dict[str, Any]:
     values = made.to_json() | {"seconds": round(time.monotonic() - start, 1), "overrides": list(overrides),
                                "peak_gib": round(made.verdict.peak_bytes / GIB, 3),
                                "limit_gib": round(made.verdict.limit_bytes / GIB, 3),
-                               "details": made.details}
+                               "details": asdict(made.inspection)}
     if made.nearest is not None:
         values["nearest"] = made.nearest.to_json() | {"peak_gib": round(made.nearest.peak_bytes / GIB, 3)}
     print(recipe, *overrides, made.verdict.reasons[0], f"{values['seconds']} s", flush=True)

@@ -62,7 +62,7 @@ def measure(name: str) -> dict[str, Any]:
     import numpy as np
 
     from workings.config.model import ShapeConfig
-    from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
+    from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, PrecisionConfig
     from workings.engines.base import EngineRequest
     from workings.engines.registry import find_engine
     from workings.models.batch import Batch
@@ -74,7 +74,7 @@ def measure(name: str) -> dict[str, Any]:
     optimizer = {"adamw": AdamWConfig, "adafactor": AdafactorConfig}[asked["optimizer"]["name"]](**asked["optimizer"])
     engine = find_engine("jax").engine.open(EngineRequest(
         shape=shape, device="cpu", optimizer=optimizer, precision=PrecisionConfig(**asked.get("precision", {})),
-        memory=MemoryConfig(**asked.get("memory", {})), mesh=MeshConfig(), seed=0))
+        memory=MemoryConfig(**asked.get("memory", {}))))
     rows = tuple(asked["batch"])
     draw = np.random.default_rng(0)
     tokens = draw.integers(1, shape.vocab_size, size=rows, dtype=np.int32)

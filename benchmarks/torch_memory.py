@@ -18,10 +18,10 @@ from workings.config.training import (
     AdamW8bitConfig,
     AdamWConfig,
     MemoryConfig,
-    MeshConfig,
     PrecisionConfig,
 )
 from workings.engines.base import EngineRequest
+from workings.engines.torch.trace.inspect import CONTEXT, UNUSED
 from workings.engines.torch.trace.target import trace_for
 from workings.hardware.catalog import find_target
 from workings.models.shapes import published_shape
@@ -63,23 +63,24 @@ def ask(name: str) -> dict[str, Any]:
     """One trace as plain values."""
     model, card, batch, optimizer, precision, memory, method, goal = CASES[name]
     target = find_target(card)
-    request = EngineRequest(shape=published_shape(model), device="gpu", seed=0, optimizer=optimizer, method=method,
-                            precision=PrecisionConfig(**precision), memory=MemoryConfig(**memory), mesh=MeshConfig())
+    request = EngineRequest(shape=published_shape(model), device="gpu", optimizer=optimizer, method=method,
+                            precision=PrecisionConfig(**precision), memory=MemoryConfig(**memory))
     found = trace_for(request, {"step": batch}, "gpu", capability=target.compute_capability,
                       limit_bytes=target.memory_bytes)["step"]
     fits = found.peak_bytes <= target.memory_bytes
-    reserved = found.details["reserved_bytes"] / GIB
+    reserved = (found.peak_bytes - found.breakdown[CONTEXT]) / GIB
+    live = reserved - found.breakdown.get(UNUSED, 0) / GIB
     met = fits == (goal >= 0) and (goal <= 0 or reserved <= goal)
-    print(f"{name:36} {found.details['live_bytes'] / GIB:6.2f} live {reserved:6.2f} reserved "
+    print(f"{name:36} {live:6.2f} live {reserved:6.2f} reserved "
           f"{found.peak_bytes / GIB:6.2f} of {target.memory_bytes / GIB:.2f} GiB {'fits' if fits else 'does not fit'}"
-          f"{'' if met else '  GOAL MISSED'} ({found.details['trace_seconds']} s)", flush=True)
+          f"{'' if met else '  GOAL MISSED'} ({found.seconds['trace']} s)", flush=True)
     return {"model": model, "card": card, "batch": list(batch), "optimizer": optimizer.name, "method": method.name,
             "precision": request.precision.model_dump(), "memory": request.memory.model_dump(), "fits": fits,
             "goal_met": met, "peak_bytes": found.peak_bytes, "limit_bytes": target.memory_bytes,
-            "live_gib": round(found.details["live_bytes"] / GIB, 3), "reserved_gib": round(reserved, 3),
+            "live_gib": round(live, 3), "reserved_gib": round(reserved, 3),
             "peak_gib": round(found.peak_bytes / GIB, 3), "limit_gib": round(target.memory_bytes / GIB, 3),
             "breakdown_gib": {part: round(size / GIB, 3) for part, size in found.breakdown.items()},
-            "details": found.facts(), "versions": dict(found.versions)}
+            "notes": list(found.notes), "seconds": dict(found.seconds), "versions": dict(found.versions)}
 
 
 def main(names: list[str]) -> int:

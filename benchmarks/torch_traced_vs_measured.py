@@ -22,13 +22,11 @@ from statistics import median
 from typing import Any
 
 from tools.result_file import write_result
-from workings.config.method import FULL
 from workings.config.training import (
     AdafactorConfig,
     AdamW8bitConfig,
     AdamWConfig,
     MemoryConfig,
-    MeshConfig,
     PrecisionConfig,
 )
 from workings.engines.base import EngineRequest
@@ -100,7 +98,7 @@ def request_of(case: dict[str, Any]) -> EngineRequest:
     """What the engine is asked for."""
     shape = ModelShape(context=4096, **{name: value for name, value in case.items() if name in SHAPE_FIELDS})
     return EngineRequest(
-        shape=shape, device="cpu", seed=0, method=FULL, mesh=MeshConfig(),
+        shape=shape, device="cpu",
         optimizer=OPTIMIZERS[case["optimizer"]](name=case["optimizer"], clip_norm=case["clip_norm"]),
         precision=PrecisionConfig(**{name: case[name] for name in ("parameters", "compute", "moments", "rounding")}),
         memory=MemoryConfig(**{name: case[name] for name in ("attention", "remat", "loss_chunk",
@@ -165,12 +163,12 @@ def compare(name: str, case: dict[str, Any]) -> dict[str, Any]:
     measured = growth["second"]
     error, first_error = (100 * (traced.peak_bytes - growth[run]) / growth[run] for run in ("second", "first"))
     print(f"{name:34} traced {traced.peak_bytes / 2**20:8.1f} MiB, measured {measured / 2**20:8.1f} MiB, "
-          f"{error:+.2f} % (first run {first_error:+.2f} %), {traced.details['peak_operator']}, "
+          f"{error:+.2f} % (first run {first_error:+.2f} %), {traced.peak_operator}, "
           f"{time.monotonic() - start:.0f} s", flush=True)
     return {"traced_bytes": traced.peak_bytes, "measured_bytes": measured, "error_percent": round(error, 3),
             "first_run_bytes": growth["first"], "first_run_error_percent": round(first_error, 3),
-            "breakdown": dict(traced.breakdown), "peak_operator": traced.details["peak_operator"],
-            "trace_seconds": traced.details["trace_seconds"], "case": case}
+            "breakdown": dict(traced.breakdown), "peak_operator": traced.peak_operator,
+            "trace_seconds": traced.seconds["trace"], "case": case}
 
 
 def main(words: list[str]) -> int:

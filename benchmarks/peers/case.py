@@ -10,7 +10,7 @@ import numpy as np
 
 from workings.config.data import DataConfig
 from workings.config.model import ShapeConfig
-from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
+from workings.config.training import AdamWConfig, MemoryConfig, PrecisionConfig
 from workings.data.batches import Batches, Position
 from workings.data.generators import mixed
 from workings.data.importing.run import ImportRequest, import_records
@@ -140,8 +140,8 @@ def request_for(shape: ModelShape, settings: dict[str, Any]) -> EngineRequest:
     """What an engine is asked for: AdamW, clipping at 1, no decay, float32 weights and moments."""
     return EngineRequest(
         shape=shape, device=settings.get("device", "cpu"), optimizer=AdamWConfig(name="adamw", clip_norm=1.0),
-        mesh=MeshConfig(), precision=PrecisionConfig(compute=settings["compute"]),
-        memory=MemoryConfig(**settings.get("memory", {})), seed=0,
+        precision=PrecisionConfig(compute=settings["compute"]),
+        memory=MemoryConfig(**settings.get("memory", {})),
         packed=settings.get("packing", "none") != "none")
 
 

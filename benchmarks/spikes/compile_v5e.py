@@ -19,9 +19,13 @@ from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig,
 from workings.engines.base import EngineRequest
 from workings.engines.jax.target import compile_for
 from workings.hardware.compile_target import V5E_8
+from workings.models.batch import BatchShape
 from workings.models.shapes import published_shape
+from workings.planning.memory_formulas import exact_parts
 
 GIB = 2 ** 30
+CHIPS = 8
+"""Of a v5e-8."""
 
 
 def main(model: str, optimizer: str, rows: str, length: str, *options: str) -> None:
@@ -38,20 +42,28 @@ def main(model: str, optimizer: str, rows: str, length: str, *options: str) -> N
     adapter = {"rank": int(option["rank"]), "alpha": 32.0} if option["method"] != "full" else {}
     method: Any = TypeAdapter(MethodConfig).validate_python({"name": option["method"], **adapter})
     request = EngineRequest(
-        shape=shape, method=method, device="tpu", seed=0, optimizer=rule, mesh=MeshConfig(tp=int(option["tp"])),
+        shape=shape, method=method, device="tpu", optimizer=rule, mesh=MeshConfig(tp=int(option["tp"])),
         precision=PrecisionConfig(parameters="bf16", compute="bf16", moments=option["moments"],
                                   rounding=option["rounding"]),
         memory=MemoryConfig(attention=option["attention"], remat=option["remat"], loss_chunk=int(option["chunk"])))
-    batch = (int(option["accumulation"]), int(rows), int(length))
+    batch = BatchShape(int(option["accumulation"]), int(rows), int(length))
     found = compile_for(request, batch, V5E_8, int(option["devices"]))
-    floor = found.details["floor"]
+    tp, devices = request.mesh.tp, int(option["devices"]) or CHIPS
+    fsdp = devices // tp
+    state = sum(size for name, size in found.exact.items() if name != "batch")
+    parts = exact_parts(request, batch, fsdp, tp)
+    deeper = replace(request, shape=replace(shape, layers=shape.layers + 1))
+    layer = exact_parts(deeper, batch, 1, 1)["parameters"] - exact_parts(request, batch, 1, 1)["parameters"]
+    # What every implementation needs: the state, the gradients and one layer's gathered weights.
+    floor = state + parts["gradients"] + (layer if fsdp > 1 else 0)
     print(json.dumps({
         "command": " ".join(["python -m benchmarks.spikes.compile_v5e", *sys.argv[1:]]),
         "peak_gib": round(found.peak_bytes / GIB, 3), "refused": found.refused or "no",
-        "floor_gib": round(sum(floor.values()) / GIB, 3),
+        "floor_gib": round(floor / GIB, 3),
         "breakdown_gib": {name: round(size / GIB, 3) for name, size in found.breakdown.items()},
-        "versions": dict(found.versions),
-        **{name: value for name, value in found.facts().items() if name not in ("floor", "refused")}}))
+        "versions": dict(found.versions), "batch": list(batch), "mesh": {"fsdp": fsdp, "tp": tp},
+        "tokens_per_device": list(found.tokens_per_device), "largest_arrays": dict(found.largest_arrays),
+        **{f"{name}_seconds": value for name, value in found.seconds.items()}}))
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ class Configuration:
         return EngineRequest(
             shape=self.model(chip), device=chip.platform, optimizer=OPTIMIZERS[self.optimizer],
             precision=PrecisionConfig(**self.precision), memory=MemoryConfig(**self.memory),
-            mesh=MeshConfig(fsdp=1, tp=1), seed=0, method=METHODS[self.method])
+            mesh=MeshConfig(fsdp=1, tp=1), method=METHODS[self.method])
 
     def open(self, engine: str, chip: Chip) -> Engine:
         """The engine on one device of this chip."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from proof.chip.model import FROZEN, METHODS, Configuration
 from proof.chip.part import Absent, Chip, Part
-from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
+from workings.config.training import MeshConfig, PrecisionConfig
 from workings.engines.base import EngineRequest, GenerationShape, SamplingEngine
 from workings.engines.registry import find_engine, find_planning_engine
 from workings.errors import RequestError
@@ -56,9 +56,8 @@ def compare_graphs(chip: Chip) -> dict[str, Any]:
     for family, compute, method in [*cases, ("llama", "bf16", "lora"), ("llama", "bf16", "qlora")]:
         case = f"{family}, {compute}, {method}"
         engine = find_engine("torch").engine.open(EngineRequest(
-            shape=tiny_shape(family), device=chip.platform, optimizer=AdamWConfig(name="adamw"), seed=0,
-            precision=PrecisionConfig(compute=compute), memory=MemoryConfig(), mesh=MeshConfig(fsdp=1, tp=1),
-            method=METHODS[method]))
+            shape=tiny_shape(family), device=chip.platform, precision=PrecisionConfig(compute=compute),
+            mesh=MeshConfig(fsdp=1, tp=1), method=METHODS[method]))
         assert isinstance(engine, SamplingEngine)
         try:
             state = engine.init(0, trainable=False)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workings.answers.numbers import Number, equal_numbers, parse_number
+from workings.answers.numbers import WrittenNumber, equal_numbers, parse_number
 
 
 @pytest.mark.parametrize(("text", "value"), [
@@ -45,7 +45,7 @@ def test_equality(given_text: str, expected: str, equal: bool) -> None:
 
 
 def test_tolerance_is_absolute_and_exact() -> None:
-    expected = Number(Fraction(1, 3))
+    expected = WrittenNumber(Fraction(1, 3))
     third = parse_number("0.333")
     assert third is not None
     assert equal_numbers(third, expected, 0.001)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from workings.config.model import ShapeConfig
-from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
+from workings.config.training import MemoryConfig, PrecisionConfig
 from workings.engines.base import EngineRequest
 from workings.models.batch import Batch
 from workings.models.registry import families, find_family
@@ -43,8 +43,7 @@ def tiny_shape(family: str = "gemma", *, vocab: int = 61, layers: int = 0, **cha
 
 def request(shape: ModelShape, *, cpu_optimizations: bool = False, **changes: Any) -> EngineRequest:
     """A request for one CPU device, which runs the program of accelerators unless ``cpu_optimizations``."""
-    settings: dict[str, Any] = {"optimizer": AdamWConfig(name="adamw"), "precision": PrecisionConfig(),
-                                "memory": MemoryConfig(), "mesh": MeshConfig(), "device": "cpu", "seed": 0} | changes
+    settings: dict[str, Any] = {"precision": PrecisionConfig(), "memory": MemoryConfig(), "device": "cpu"} | changes
     memory = settings["memory"].model_copy(update={"cpu_optimizations": cpu_optimizations})
     return EngineRequest(shape=shape, **(settings | {"memory": memory}))
 

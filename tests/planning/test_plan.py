@@ -10,8 +10,8 @@ from tests.planning.planning_helpers import planned_run, recipe, request_of, sha
 from workings.cli.main import app
 from workings.config.load import load_recipe
 from workings.engines.base import Inspection
-from workings.engines.jax.planning import check_split
-from workings.errors import RequestError, WorkingsError
+from workings.engines.jax.target import why_unsplit
+from workings.errors import RequestError
 from workings.hardware.catalog import find_target, targets
 from workings.models.batch import BatchShape
 from workings.planning.breakdown import largest_part_sentence, split_parts
@@ -153,10 +153,8 @@ def test_an_instruction_tuned_model_has_the_shape_of_its_base():
 
 
 def test_a_program_with_an_unsplit_batch_is_no_verdict():
-    found = Inspection(peak_bytes=1, source="compiled", breakdown={"sum": 1}, versions={},
-                       tokens_per_device=(1, 8, 64), details={"mesh": {"fsdp": 8, "tp": 1}})
-    with pytest.raises(WorkingsError, match="not the program that would run"):
-        check_split(found, BatchShape(1, 8, 64))
+    assert "not the program that would run" in why_unsplit((1, 8, 64), BatchShape(1, 8, 64), 8)
+    assert not why_unsplit((1, 1, 64), BatchShape(1, 8, 64), 8)
 
 
 def test_this_machine_compiles_the_step_itself(run_forked, tmp_path):

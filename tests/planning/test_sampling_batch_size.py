@@ -2,7 +2,7 @@
 
 import pytest
 
-from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
+from workings.config.training import PrecisionConfig
 from workings.engines.base import EngineRequest, GenerationShape
 from workings.hardware.device import DeviceFacts
 from workings.models.shape import ModelShape
@@ -12,8 +12,7 @@ from workings.planning.sampling_batch_size import completions_at_a_time
 REQUEST = EngineRequest(
     shape=ModelShape(family="gemma", layers=4, width=256, mlp_width=512, heads=4, kv_heads=2, head_dim=64,
                      vocab_size=1000, context=4096),
-    device="gpu", optimizer=AdamWConfig(name="adamw"), precision=PrecisionConfig(), memory=MemoryConfig(),
-    mesh=MeshConfig(), seed=0)
+    device="gpu", precision=PrecisionConfig())
 
 
 def device(limit: int) -> DeviceFacts:

@@ -62,21 +62,20 @@ def test_a_small_step_on_eight_chips(items, tmp_path, monkeypatch):
     assert found.verdict.limit_bytes == int(15.75 * 2**30)
     assert found.verdict.versions["libtpu"]
     exact = {part.name: part.size_bytes for part in found.parts if part.certainty == "exact"}
-    # The engine's own count of the same arrays, from their shardings; four bytes more for the step's number.
-    assert found.details["floor"]["state"] == exact["parameters"] + exact["moments"] + 4
+    # The engine's own count of the same arrays, from their shardings.
     counted = exact_parts(EngineRequest.of(asked, shape), (1, 16, 128), 8, 1)
-    assert found.details["floor"]["gradients"] == counted["gradients"]
+    assert (exact["parameters"], exact["moments"]) == (counted["parameters"], counted["moments"])
     assert sum(part.size_bytes for part in found.parts) == pytest.approx(found.verdict.peak_bytes, abs=1024)
     kept = [json.loads(file.read_text("utf-8")) for file in kept_plans(tmp_path / "plans")]
-    assert {each["details"]["program"] for each in kept} == programs
+    assert len(kept) == len(programs)
+    monkeypatch.setattr("workings.engines.jax.planning.compile_for", lambda *_: pytest.fail("compiled again"))
     again = make_plan(asked, shape, targets()["v5e-8"])
-    assert again.details["cached"] is True
     assert again.verdict == found.verdict
     assert found.verdict.peak_bytes in {each["peak_bytes"] for each in kept}
-    step = next(each for each in kept if each["details"]["program"] == "step")
+    step = next(each for each in kept if each["tokens_per_device"])  # a generation has none
     assert step["tokens_per_device"] == [1, 2, 128]
     # 16 x 128 x 16 in bfloat16 would be an unsplit batch of activations.
-    assert not {"bf16[16,128,16]", "bf16[2048,16]"} & set(step["details"]["largest_arrays"])
+    assert not {"bf16[16,128,16]", "bf16[2048,16]"} & set(step["largest_arrays"])
     heap = step["heap"]
     assert 0 < sum(heap.values()) <= step["breakdown"]["temporaries"]
     assert "activations kept for backward" in heap

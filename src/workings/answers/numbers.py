@@ -62,7 +62,7 @@ _UNKNOWN = re.compile(r"(?<![^\W\d_])[^\W\d_](?![^\W\d_])|\\|[\d)][^\W\d_](?![^\
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class WrittenNumber:
     """One number as written: its exact value, whether a percent sign stood there, and its unit."""
 
     value: Fraction
@@ -70,7 +70,7 @@ class Number:
     unit: MeasureUnit = NO_UNIT
 
 
-def parse_number(text: str) -> Number | None:
+def parse_number(text: str) -> WrittenNumber | None:
     """The number that a text is, or None where it is something else (or more than a number).
 
     >>> parse_number("$1,234.50").value
@@ -83,11 +83,11 @@ def parse_number(text: str) -> Number | None:
     return _parse(text) if len(text) <= MAX_CHARACTERS else None
 
 
-def parse_words(text: str) -> Number | None:
+def parse_words(text: str) -> WrittenNumber | None:
     """The number that a text is in words, with its unit: "twenty-five apples", "one hundred and five", "two thirds".
 
     >>> parse_words("seventy-five percent")
-    Number(value=Fraction(75, 1), percent=True, unit=MeasureUnit(measure='', words=()))
+    WrittenNumber(value=Fraction(75, 1), percent=True, unit=MeasureUnit(measure='', words=()))
     """
     if len(text) > MAX_CHARACTERS or any(character.isdigit() for character in text):
         return None
@@ -104,14 +104,14 @@ def parse_words(text: str) -> Number | None:
         return None
     rest = tokens[words.taken:]
     if rest[:2] == ["dollars", "and"] and (cents := read_words(rest[2:])) and rest[2 + cents.taken:] == ["cents"]:
-        return Number(words.value + cents.value / 100, False, read_unit("dollars") or NO_UNIT)
+        return WrittenNumber(words.value + cents.value / 100, False, read_unit("dollars") or NO_UNIT)
     percent = rest[:1] == ["percent"] or rest[:2] == ["per", "cent"]
     unit = read_unit(" ".join(rest[(1 if rest[0] == "percent" else 2) if percent else 0:]))
-    return None if unit is None else Number(words.value, percent, unit)
+    return None if unit is None else WrittenNumber(words.value, percent, unit)
 
 
 @lru_cache(maxsize=10_000)
-def _parse(text: str) -> Number | None:
+def _parse(text: str) -> WrittenNumber | None:
     # An expected answer is read when its kind is asked, when it is scored and in every sample: once is enough.
     cleaned = _clean(text)
     if not cleaned:
@@ -132,7 +132,7 @@ def _parse(text: str) -> Number | None:
     return _with_unit(sign * value, cleaned[match.end():], currency)
 
 
-def equal_numbers(given: Number, expected: Number, tolerance: float = 0.0) -> bool:
+def equal_numbers(given: WrittenNumber, expected: WrittenNumber, tolerance: float = 0.0) -> bool:
     """Whether two numbers agree within an absolute tolerance.
 
     A unit that only one of them names is no difference; two different units are. A percent sign that only one of
@@ -144,9 +144,9 @@ def equal_numbers(given: Number, expected: Number, tolerance: float = 0.0) -> bo
         return False
     pairs = [(given, expected)]
     if given.percent and not expected.percent:
-        pairs.append((Number(given.value / 100, unit=given.unit), expected))
+        pairs.append((WrittenNumber(given.value / 100, unit=given.unit), expected))
     if expected.percent and not given.percent:
-        pairs.append((given, Number(expected.value / 100, unit=expected.unit)))
+        pairs.append((given, WrittenNumber(expected.value / 100, unit=expected.unit)))
     if (_DOZEN in given.unit.words) != (_DOZEN in expected.unit.words):
         # Of 3 dozen eggs there are not 3, though there are 3 of what an answer without a unit may count.
         if given.unit and expected.unit:
@@ -155,7 +155,7 @@ def equal_numbers(given: Number, expected: Number, tolerance: float = 0.0) -> bo
     return any(abs(one.value - other.value) <= allowed and same_units(one.unit, other.unit) for one, other in pairs)
 
 
-def in_two_units(text: str) -> list[Number]:
+def in_two_units(text: str) -> list[WrittenNumber]:
     """The two numbers of "48 quarts, or 12 gallons", which say the same; empty for anything else.
 
     >>> [str(number.value) for number in in_two_units("48 quarts, or 12 gallons")], in_two_units("3 or 4 gallons")
@@ -191,11 +191,11 @@ def _repeating(decimal: re.Match[str]) -> str:
     return f"{value}/{(10 ** len(cycle) - 1) * 10 ** len(fixed)}"
 
 
-def _dozens(number: Number) -> Number:
+def _dozens(number: WrittenNumber) -> WrittenNumber:
     if _DOZEN not in number.unit.words:
         return number
     words = tuple(word for word in number.unit.words if word != _DOZEN)
-    return Number(number.value * 12, unit=MeasureUnit(number.unit.measure, words))
+    return WrittenNumber(number.value * 12, unit=MeasureUnit(number.unit.measure, words))
 
 
 def _clean(text: str) -> str:
@@ -265,7 +265,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
     return _fraction(match["decimal"]) * Fraction(10) ** exponent
 
 
-def _with_unit(value: Fraction, rest: str, currency: str) -> Number | None:
+def _with_unit(value: Fraction, rest: str, currency: str) -> WrittenNumber | None:
     percent = False
     match = re.match(r"\s*(?:%|percent\b|per cent\b|percentage points?\b|pct\b)\s*", rest, re.IGNORECASE)
     if match:
@@ -281,4 +281,4 @@ def _with_unit(value: Fraction, rest: str, currency: str) -> Number | None:
     product = re.match(r"[^\W\d_]{1,3}(?![^\W\d_])", rest) and not match and not factor
     if unit is None or (product and not unit.measure):
         return None
-    return Number(value, percent, unit)
+    return WrittenNumber(value, percent, unit)

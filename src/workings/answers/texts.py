@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from workings.answers.latex import is_mathematics, normal_form, plain, signs
 from workings.answers.main_clause import last_clause, without_lead
-from workings.answers.numbers import Number, equal_numbers, names_a_value, parse_number
+from workings.answers.numbers import WrittenNumber, equal_numbers, names_a_value, parse_number
 from workings.answers.sentences import sentences, without_markup, without_reason
 from workings.answers.stated_numbers import VERBS_OF_THE_PAST
 from workings.answers.units import NO_UNIT, MeasureUnit, read_unit, same_units
@@ -322,7 +322,7 @@ def without_unit(text: str) -> tuple[str, MeasureUnit]:
     return (parts[1], unit) if unit is not None and (unit.measure or parts[3]) else (text, NO_UNIT)
 
 
-def _measures(text: str) -> list[Number]:
+def _measures(text: str) -> list[WrittenNumber]:
     """What "5 ft 3 in" and "2 hours and 30 minutes" are made of; empty for anything else."""
     if not _COMPOUND.fullmatch(text):
         return []

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, cast
 
 from workings.config.model import ShapeConfig
-from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
+from workings.config.training import PrecisionConfig
 from workings.doctor.finding import Finding
 from workings.engines.base import EngineRequest
 from workings.engines.registry import engine_names, find_engine
@@ -81,8 +81,7 @@ def run_kernel(engine: str, device: str, dtype: str) -> dict[str, Any]:
         return {"failure": f"engine {engine}: {error.expected}", "mend": error.try_next, "kind": "not installed"}
     try:
         opened = registered.engine.open(EngineRequest(
-            shape=shape_from_config(SMALL_SHAPE, 256), device=platform, optimizer=AdamWConfig(name="adamw"),
-            precision=precision, memory=MemoryConfig(), mesh=MeshConfig(), seed=0))
+            shape=shape_from_config(SMALL_SHAPE, 256), device=platform, precision=precision))
         checked = opened.check_device()
         facts = opened.describe()
     except DeviceError as error:

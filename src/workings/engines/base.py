@@ -7,6 +7,7 @@ so another package can bring its own. ``State`` is opaque: only the engine that 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -15,7 +16,7 @@ from pydantic import TypeAdapter
 
 from workings.config.method import FULL, FrozenBits, FullConfig, LoraConfig, MethodConfig, QloraConfig
 from workings.config.recipe import Recipe
-from workings.config.training import MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
+from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, OptimizerConfig, PrecisionConfig
 from workings.errors import RequestError, WorkingsError
 from workings.hardware.catalog import Target
 from workings.hardware.device import DeviceFacts, without_alias
@@ -82,11 +83,11 @@ class EngineRequest:
 
     shape: ModelShape
     device: Literal["auto", "cpu", "gpu", "tpu"]
-    optimizer: OptimizerConfig
     precision: PrecisionConfig
-    memory: MemoryConfig
-    mesh: MeshConfig
-    seed: int
+    optimizer: OptimizerConfig = field(default_factory=partial(AdamWConfig, name="adamw"))
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
+    mesh: MeshConfig = field(default_factory=MeshConfig)
+    seed: int = 0
     method: FullConfig | LoraConfig | QloraConfig = FULL
     frozen_bits: FrozenBits = "nf4"
     """Format of frozen projections with `qlora`; NF4 for the model that a recipe trains."""
@@ -248,8 +249,13 @@ class Inspection:
     """Why neither a compiler nor a trace was used, as a clause."""
     notes: tuple[str, ...] = ()
     """Remarks for people about how the numbers came about, a sentence each."""
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """Further facts that are shown or recorded; no code above the engines depends on them."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long the answer took, by part of the work: `lower`, `compile` and `compile_cpu` (processor time) of a
+    compiler, `trace` of a trace. No verdict depends on it."""
+    largest_arrays: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of the largest array types of a compiled program, such as `bf16[2,128,256]`; empty if not known."""
+    peak_operator: str = ""
+    """The operator at which a trace reaches its peak; empty for a compiler and a formula."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Inspection":
@@ -257,13 +263,6 @@ class Inspection:
         tuples = {name: tuple(values[name]) for name in ("assumed", "tokens_per_device", "notes") if name in values}
         # A list would compare unequal to the tuple that was written.
         return cls(**{**values, **tuples})
-
-    def facts(self) -> dict[str, Any]:
-        """``details`` and the fields that are not empty, under one level of keys, for records and JSON answers."""
-        own = {"refused": self.refused, "limit_bytes": self.limit_bytes, "exact": dict(self.exact),
-               "heap": dict(self.heap), "assumed": list(self.assumed),
-               "tokens_per_device": list(self.tokens_per_device), "why": self.why_estimated}
-        return {**self.details, **{name: value for name, value in own.items() if value}}
 
 
 Inspections = Mapping[ProgramName, Inspection]

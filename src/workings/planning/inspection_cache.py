@@ -111,8 +111,7 @@ def _cache_path(engine: str, request: EngineRequest, program: ProgramName, size:
 
 
 def _read(path: Path) -> Inspection:
-    inspection = Inspection.from_json(json.loads(path.read_text(encoding="utf-8")))
-    return replace(inspection, details={**inspection.details, "cached": True})
+    return Inspection.from_json(json.loads(path.read_text(encoding="utf-8")))
 
 
 def shallow_depths(layers: int, pattern: int) -> tuple[int, int]:

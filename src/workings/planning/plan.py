@@ -55,7 +55,8 @@ class Plan:
     """Further sentences."""
     batch: BatchShape
     mesh: MeshShape
-    details: dict[str, Any]
+    inspection: Inspection
+    """Of the program that needs the most memory."""
     program: ProgramName = "step"
     """The one that needs the most memory."""
     peaks: Mapping[ProgramName, int]
@@ -273,4 +274,4 @@ def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: Device
         remarks.append(unproven_sentence(request.shape.family))
     return Plan(recipe=recipe.name, target=target.name, verdict=verdict, parts=parts, largest_part=largest,
                 step_seconds=seconds, step_time=how if target.platform != "cpu" else "", remarks=tuple(remarks),
-                batch=step, mesh=mesh, details=inspection.facts(), program=program, peaks=peaks, host_parts=host)
+                batch=step, mesh=mesh, inspection=inspection, program=program, peaks=peaks, host_parts=host)

@@ -8,7 +8,7 @@ from workings.config.keys import section_at
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.model import FromPretrained
 from workings.config.recipe import DEFAULT_ENGINE, Recipe
-from workings.config.training import AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
+from workings.config.training import MeshConfig, PrecisionConfig
 from workings.engines.base import Engine, EngineRequest
 from workings.engines.registry import engine_names, find_engine
 from workings.engines.session import ModelSession
@@ -226,10 +226,8 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
     tokenizer = Tokenizer.load(request.tokenizer or directory)
     template = ChatTemplate.for_config(request.template, tokenizer, request.form)
     precision = PrecisionConfig.model_validate({"parameters": request.precision, "compute": request.precision})
-    # An engine cannot be opened without an optimizer; nothing is trained here.
-    engine_request = EngineRequest(
-        shape=read_shape(directory), device=without_alias(request.device), optimizer=AdamWConfig(name="adamw"),
-        precision=precision, memory=MemoryConfig(), mesh=MeshConfig(), seed=0, weights=directory)
+    engine_request = EngineRequest(shape=read_shape(directory), device=without_alias(request.device),
+                                   precision=precision, weights=directory)
     engine = find_engine(request.engine).engine.open(engine_request)
     # Loaded before the digests, which read all weights once: a broken file is found by its header.
     state = engine.load(directory, trainable=False)

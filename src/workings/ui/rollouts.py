@@ -73,7 +73,7 @@ class RolloutPage(BaseModel):
     rows: list[PageGroup]
 
 
-class PromptTurn(BaseModel):
+class PromptRollout(BaseModel):
     """A rollout in which a prompt was drawn."""
 
     step: int
@@ -92,7 +92,7 @@ class PromptHistory(BaseModel):
     id: str
     prompt: str
     expected: str
-    turns: list[PromptTurn]
+    turns: list[PromptRollout]
     unread: list[str] = Field(description="Rollouts that could not be read, and why")
     page: int
     pages: int
@@ -164,7 +164,7 @@ def prompt_history(reader: RolloutReader, run: Path, prompt: str, *, page: int) 
     return PromptHistory(
         id=prompt, prompt=rows[0].prompt if rows else "", expected=rows[0].expected if rows else "", unread=unread,
         page=page, pages=pages, rows=rows,
-        turns=[PromptTurn(step=step, epoch=turn.epoch, learned=turn.kept, mean=fmean(turn.rewards),
+        turns=[PromptRollout(step=step, epoch=turn.epoch, learned=turn.kept, mean=fmean(turn.rewards),
                           lowest=min(turn.rewards), highest=max(turn.rewards), tokens=fmean(turn.lengths),
                           count=len(turn.rewards))
                for step, turn in turns])

@@ -27,7 +27,7 @@ from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import abstract_state, batch_shapes, build_spec, lower_step, state_shardings
 from workings.engines.jax.step import StepSpec
-from workings.engines.jax.target import PACKAGES, largest_arrays
+from workings.engines.jax.target import PACKAGES, largest_arrays, why_unsplit
 from workings.errors import RequestError
 from workings.models.batch import BatchShape
 from workings.models.weights import layer_shapes
@@ -56,44 +56,36 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
     shardings = state_shardings(spec, state)
     start = time.monotonic()
     lowered, resident_bytes, batch_bytes, sizes = _lower(ask, spec, state, shardings)
-    details: dict[str, Any] = {
-        "program": ask["program"], "batch": list(ask["batch"]), "devices": layout.size,
-        "mesh": dict(layout.mesh.shape), "lower_seconds": round(time.monotonic() - start, 1),
-        "device_kind": str(getattr(devices[0], "device_kind", "unknown")),
-        "beside": resident_bytes,
-        "floor": floor_bytes(spec, state, shardings),
-    } | {key: ask["target"][key] for key in ("topology",) if key in ask["target"]}
+    seconds = {"lower": round(time.monotonic() - start, 1)}
     exact = exact_bytes(state, shardings) | {"batch": batch_bytes}
     start = time.monotonic()
     try:
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
-        return _refused(error, versions, exact, details | {"compile_seconds": round(time.monotonic() - start, 1)})
+        refused = refusal(error)
+        if refused is None:
+            return {"failed": str(error), "unimplemented": str(error).startswith("UNIMPLEMENTED")}
+        return {"inspection": asdict(replace(
+            refused, peak_bytes=refused.peak_bytes + resident_bytes, versions=versions, exact=exact,
+            seconds=seconds | {"compile": round(time.monotonic() - start, 1)}))}
     # Wall-clock seconds depend on other processes; processor time is that of the whole child.
-    details |= {"compile_seconds": round(time.monotonic() - start, 1),
-                "compile_cpu_seconds": round(time.process_time(), 1)}
+    seconds |= {"compile": round(time.monotonic() - start, 1), "compile_cpu": round(time.process_time(), 1)}
     try:
-        details["largest_arrays"] = largest_arrays(compiled.as_text())
-    except jax.errors.JaxRuntimeError as error:  # jaxlib may be older than the compiler and not know its instructions
-        details["largest_arrays_absent"] = str(error).splitlines()[0][:300]
+        arrays = largest_arrays(compiled.as_text())
+    except jax.errors.JaxRuntimeError:  # jaxlib may be older than the compiler and not know its instructions
+        arrays = {}
     size = program_shape(ask["program"], ask["batch"])
-    tokens = () if isinstance(size, GenerationShape) else (  # prompts are copied to all devices
-        compiled.input_shardings[0][1]["tokens"].shard_shape(size))
+    tokens: tuple[int, ...] = ()
+    if isinstance(size, BatchShape):  # prompts of a generation are copied to all devices
+        tokens = tuple(compiled.input_shardings[0][1]["tokens"].shard_shape(size))
+        if unsplit := why_unsplit(tokens, size, layout.fsdp):
+            return {"failed": unsplit, "unimplemented": False}
     text = assignment_text(Path(ask["dump"]))
-    answer = inspection(compiled, details)
+    answer = inspection(compiled)
     return {"inspection": asdict(replace(
         answer, peak_bytes=answer.peak_bytes + resident_bytes, versions=versions, exact=exact,
-        tokens_per_device=tuple(tokens),
-        heap=heap_parts(text, sizes) if text else {}))}
-
-
-def _refused(error: Exception, versions: dict[str, str], exact: dict[str, int],
-             details: dict[str, Any]) -> dict[str, Any]:
-    inspected = refusal(error, details)
-    if inspected is None:
-        return {"failed": str(error), "unimplemented": str(error).startswith("UNIMPLEMENTED")}
-    return {"inspection": asdict(replace(
-        inspected, peak_bytes=inspected.peak_bytes + details["beside"], versions=versions, exact=exact))}
+        tokens_per_device=tokens, heap=heap_parts(text, sizes) if text else {}, seconds=seconds,
+        largest_arrays=arrays))}
 
 
 def _devices(target: Mapping[str, Any]) -> tuple[jax.Device, ...]:
@@ -189,14 +181,6 @@ def exact_bytes(state: dict[str, Any], shardings: dict[str, Any]) -> dict[str, i
     if MASTER in state["moments"]:
         parts["master weights"] = _bytes(state["moments"][MASTER], shardings["moments"][MASTER])
     return parts
-
-
-def floor_bytes(spec: StepSpec, state: dict[str, Any], shardings: dict[str, Any]) -> dict[str, int]:
-    """Bytes per device that every implementation of this step needs: state, gradients, one layer's gathered weights."""
-    trained, trained_shardings = spec.trained(state["params"]), spec.trained(shardings["params"])
-    layer = sum(int(prod(x.shape[1:])) * x.dtype.itemsize for x in state["params"]["layers"].values())
-    return {"state": _bytes(state, shardings), "gradients": _bytes(trained, trained_shardings),
-            "gathered_layer": layer if spec.layout.fsdp > 1 else 0}
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -270,13 +269,10 @@ class JaxEngine(JaxPlanning):
 
     def inspect(self, batch: Batch) -> Inspection:
         """The compiler's memory analysis of the executable that `step` runs for this shape, or its refusal."""
-        details = {"batch": list(batch.tokens.shape), "platform": self.devices.platform,
-                   "device_kind": device_name(self.devices.devices[0]), "mesh": dict(self.layout.mesh.shape),
-                   "jax": version("jax")}
         try:
-            return inspection(self.compiled_step(batch), details)
+            return inspection(self.compiled_step(batch))
         except jax.errors.JaxRuntimeError as error:
-            if refused := refusal(error, details):
+            if refused := refusal(error):
                 return refused
             raise
 

@@ -8,7 +8,7 @@ from workings.engines.framework_errors import first_line
 from workings.engines.jax.target import refused_bytes
 
 
-def inspection(compiled: Any, details: dict[str, Any]) -> Inspection:
+def inspection(compiled: Any) -> Inspection:
     """Bytes per device of a compiled step.
 
     The peak is the larger of the compiler's own peak and arguments + outputs + temporaries - aliased. Either can be the
@@ -25,10 +25,10 @@ def inspection(compiled: Any, details: dict[str, Any]) -> Inspection:
     total = breakdown["arguments"] + breakdown["outputs"] + breakdown["temporaries"] - breakdown["aliased"]
     breakdown["sum"] = total
     return Inspection(peak_bytes=max(total, breakdown["compiler_peak"]), source="compiled", breakdown=breakdown,
-                      versions={name: version(name) for name in ("jax", "jaxlib")}, details=details)
+                      versions={name: version(name) for name in ("jax", "jaxlib")})
 
 
-def refusal(error: Exception, details: dict[str, Any]) -> Inspection | None:
+def refusal(error: Exception) -> Inspection | None:
     """Memory that the compiler states when it refuses a program for lack of memory; None for another error.
 
     A TPU's compiler does that; its message has the bytes needed and the bytes available.
@@ -39,4 +39,4 @@ def refusal(error: Exception, details: dict[str, Any]) -> Inspection | None:
     return Inspection(
         peak_bytes=needed, source="compiled", breakdown={"needed": needed},
         versions={name: version(name) for name in ("jax", "jaxlib")},
-        refused=first_line(error), limit_bytes=limit, details=details)
+        refused=first_line(error), limit_bytes=limit)

@@ -9,7 +9,6 @@ from typing import Any
 
 from workings.engines.base import (
     EngineRequest,
-    GenerationShape,
     Inspection,
     Inspections,
     NotInspected,
@@ -22,7 +21,7 @@ from workings.engines.gpu_settings import gpu_share
 from workings.engines.jax.target import PACKAGES, CompilerAbsent, Unimplemented, compile_for
 from workings.engines.refusals import host_table_refusal, optimizer_refusal
 from workings.engines.source_digest import library_versions, source_digest
-from workings.errors import RequestError, WorkingsError
+from workings.errors import RequestError
 from workings.hardware.catalog import Target, gpu_config
 from workings.hardware.compile_target import CompileTarget, compile_target
 from workings.models.registry import family_of
@@ -114,23 +113,7 @@ class JaxPlanning:
 
 def _compile(request: EngineRequest, machine: CompileTarget, notes: tuple[str, ...], size: ProgramShape,
              program: ProgramName) -> Inspection:
-    answer = compile_for(request, size, machine, program=program)
-    check_split(answer, size)
-    return replace(answer, notes=notes)
-
-
-def check_split(inspection: Inspection, size: ProgramShape) -> None:
-    """Raise `WorkingsError` if a device's program does not have its own share of the rows.
-
-    A library that reads the host's platform while tracing can silently leave a batch whole; the verdict would be about
-    a program that no device runs. Prompts of a generation are copied to all devices on purpose.
-    """
-    if not inspection.tokens_per_device or isinstance(size, GenerationShape):
-        return
-    expected = size._replace(rows=size.rows // inspection.details["mesh"]["fsdp"])
-    if inspection.tokens_per_device != expected:
-        raise WorkingsError(f"the compiled program takes tokens {list(inspection.tokens_per_device)} on each device; "
-                            f"{list(expected)} were expected, so this is not the program that would run")
+    return replace(compile_for(request, size, machine, program=program), notes=notes)
 
 
 def _notes(target: Target) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from workings.engines.gpu_settings import same_kernels
 from workings.errors import RequestError, WorkingsError
 from workings.hardware.compile_target import CompileTarget, CudaTarget, TpuTarget
 from workings.hints import pip_install
+from workings.models.batch import BatchShape
 
 REFUSED = (re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm"),
            re.compile(r"required for HLO temporaries \(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+)([KMGT])\)"))
@@ -122,6 +123,17 @@ def refused_bytes(message: str) -> tuple[int, int]:
     if not match:
         return 0, 0
     return int(float(match[1]) * UNITS[match[2]]), int(float(match[3]) * UNITS[match[4]])
+
+
+def why_unsplit(tokens: tuple[int, ...], size: BatchShape, fsdp: int) -> str:
+    """A clause if the token array of one device's program is not that device's share of the rows; else empty.
+
+    A library that reads the host's platform while tracing can silently leave a batch whole; the verdict would be about
+    a program that no device runs.
+    """
+    expected = size._replace(rows=size.rows // fsdp)
+    return "" if tokens == expected else (f"the compiled program takes tokens {list(tokens)} on each device; "
+                                          f"{list(expected)} were expected, so this is not the program that would run")
 
 
 def largest_arrays(text: str, count: int = 8) -> dict[str, int]:

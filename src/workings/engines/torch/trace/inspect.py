@@ -35,6 +35,7 @@ from workings.hardware.memory import gib
 from workings.models.batch import BatchShape
 
 CONTEXT = "CUDA context"
+UNUSED = "reserved by the allocator, not in use"
 PER_LAYER_TABLE = "per-layer embeddings (frozen)"
 
 
@@ -83,37 +84,16 @@ def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramS
     with pretended(fsdp) as mesh:
         spec, notes = _spec(request, platform, card, mesh)
         log = trace(spec, program, size, platform, request)
-    details: dict[str, Any] = {"program": program, "batch": list(size), "platform": platform,
-                               "attention": spec.attention, "events": len(log.events), "processes": fsdp,
-                               "kernel_workspaces": dict(log.hidden), "notes": notes}
     # A card reserves segments that are larger than what is alive; a CPU takes pages as they are used.
     if platform == "gpu":
-        peak, breakdown = _on_card(log, card, details)
+        found = _on_card(log, card, program)
     else:
         live = live_peak(log.events, PAGE)
-        peak, breakdown = live.size, live.categories
-        details["peak_operator"] = live.operator
-    details["trace_seconds"] = round(monotonic() - start, 1)
-    return Inspection(peak_bytes=peak, source="traced", breakdown=breakdown, versions=library_versions(),
-                      assumed=(CONTEXT,) if platform == "gpu" else (), notes=(*_sentences(details), *notes),
-                      details=details)
-
-
-def _sentences(details: Mapping[str, Any]) -> list[str]:
-    """Sentences about how a trace was made and what it does not cover."""
-    if details["platform"] != "gpu":
-        return ["traced: the engine's own step under fake tensors, two updates; bytes that are alive at one time"]
-    said = [f"traced without the card: the engine's own {details['program']} under fake tensors, then a replay of "
-            f"PyTorch's allocator: {gib(details['live_bytes'])} in use, {gib(details['reserved_bytes'])} reserved, "
-            f"{gib(details['context_bytes'])} assumed for CUDA itself"]
-    if "out_of_memory" in details:
-        said.append(f"PyTorch's allocator would give up on this card: {details['out_of_memory']}")
-    elif details["cache_given_back"]:
-        said.append(f"it fits only because the allocator gives cached blocks back {details['cache_given_back']} times")
-    if details["kernel_workspaces"]:
-        said.append("workspace inside of kernels is declared, not seen: "
-                    + ", ".join(sorted(details["kernel_workspaces"])))
-    return said
+        found = Inspection(
+            peak_bytes=live.size, source="traced", breakdown=live.categories, peak_operator=live.operator, versions={},
+            notes=("traced: the engine's own step under fake tensors, two updates; bytes that are alive at one time",))
+    return replace(found, versions=library_versions(), notes=(*found.notes, *notes),
+                   seconds={"trace": round(monotonic() - start, 1)})
 
 
 def _spec(request: EngineRequest, platform: str, card: TracedCard, mesh: ProcessMesh) -> tuple[TorchSpec, list[str]]:
@@ -165,31 +145,36 @@ def follow(state: State, run: Callable[[], None], workspaces: dict[Any, Workspac
     return live.log
 
 
-def _on_card(log: Log, card: TracedCard, details: dict[str, Any]) -> tuple[int, dict[str, int]]:
-    """Reserved bytes, context included, and their parts."""
+def _on_card(log: Log, card: TracedCard, program: ProgramName) -> Inspection:
+    """Reserved bytes of a CUDA GPU, context included, with their parts and sentences about the replay."""
     workspace = cublas_workspace(card.capability)
     # One for the thread of forward and one for that of backward; storages count from 1, so these keys are free.
     events = [*(Event(key, workspace, "cuBLAS workspaces", "first product") for key in (-1, -2)), *log.events]
     free = CachingAllocator().replay(events)
-    reserved, given_back = free.peak_reserved, 0
+    reserved, limited = free.peak_reserved, ""
     if 0 < card.limit_bytes < reserved + CONTEXT_BYTES:
         # 0 would mean no limit.
         full = CachingAllocator(limit=max(1, card.limit_bytes - CONTEXT_BYTES))
         try:
             full.replay(events)
-            reserved, given_back = full.peak_reserved, full.given_back
+            reserved = full.peak_reserved
+            if full.given_back:
+                limited = f"it fits only because the allocator gives cached blocks back {full.given_back} times"
         except OutOfMemory as error:
-            details["out_of_memory"] = str(error)
+            limited = f"PyTorch's allocator would give up on this card: {error}"
     # Where the card was too small, `reserved` stays what a card without a limit would have held.
     peak = live_peak(events, MIN_BLOCK)
-    details |= {"live_bytes": peak.size, "reserved_bytes": reserved, "cache_given_back": given_back,
-                "reserved_without_limit_bytes": free.peak_reserved, "context_bytes": CONTEXT_BYTES,
-                "peak_operator": peak.operator}
     breakdown = peak.categories | {CONTEXT: CONTEXT_BYTES}
     slack = reserved - peak.size
     if slack > 0:
-        breakdown["reserved by the allocator, not in use"] = slack
-    return reserved + CONTEXT_BYTES, breakdown
+        breakdown[UNUSED] = slack
+    notes = [f"traced without the card: the engine's own {program} under fake tensors, then a replay of "
+             f"PyTorch's allocator: {gib(peak.size)} in use, {gib(reserved)} reserved, "
+             f"{gib(CONTEXT_BYTES)} assumed for CUDA itself", limited]
+    if log.hidden:
+        notes.append("workspace inside of kernels is declared, not seen: " + ", ".join(sorted(log.hidden)))
+    return Inspection(peak_bytes=reserved + CONTEXT_BYTES, source="traced", breakdown=breakdown, versions={},
+                      assumed=(CONTEXT,), peak_operator=peak.operator, notes=tuple(filter(None, notes)))
 
 
 def library_versions() -> Mapping[str, str]:
