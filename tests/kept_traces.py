@@ -16,7 +16,7 @@ from workings.engines.base import EngineRequest, Inspection
 from workings.record.atomic import write_bytes
 from workings.record.digest import json_digest
 
-MODULE = "workings.engines.torch.inspect"
+MODULE = "workings.engines.torch.engine"
 
 
 def keep() -> None:

@@ -11,7 +11,8 @@
     │                                          (2 where a place without permission was named)
     └── Interrupted              exit code 130 a person stopped it; the message says how to go on
 
-The command line prints such an error without a traceback; any other exception is a bug and keeps its traceback.
+The command line prints such an error without a traceback; any other exception is a bug and keeps its traceback. At the
+end of the file: errors of frameworks, recognized by their text without importing them.
 """
 
 from collections.abc import Mapping
@@ -87,3 +88,26 @@ class Interrupted(WorkingsError):
     """A person stopped the work. What was finished is safe; the message says how to go on."""
 
     exit_code = 130
+
+
+OUT_OF_MEMORY_WORDS = (
+    "RESOURCE_EXHAUSTED",  # XLA, on every platform
+    "Out of memory allocating",  # XLA's CPU client
+    "out of memory",  # PyTorch on CUDA, and CUDA itself
+    "can't allocate memory",  # PyTorch's CPU allocator
+    "std::bad_alloc",  # C++ in either
+)
+"""Words of `jax.errors.JaxRuntimeError`, `torch.OutOfMemoryError` and other runtime errors."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, on the device or on the host."""
+    if isinstance(error, MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in OUT_OF_MEMORY_WORDS)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, at most 300 characters; its type if the text is empty."""
+    said = str(error).strip().splitlines()
+    return said[0][:300] if said else type(error).__name__

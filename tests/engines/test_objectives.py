@@ -14,12 +14,10 @@ from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdamWConfig, MemoryConfig, PrecisionConfig
 from workings.engines.base import AdapterEngine, EngineRequest
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.logits import logits as jax_logits
 from workings.engines.jax.model import final_logits, hidden_states, unembedding
 from workings.engines.jax.objective import ARRAY
 from workings.engines.jax.params_tree import flatten_params
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.logits import logits as torch_logits
 from workings.engines.torch.loss import linear_log_probs
 from workings.errors import RequestError
 from workings.models.batch import Batch
@@ -27,7 +25,7 @@ from workings.objectives.cross_entropy import CROSS_ENTROPY
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, PolicyGradient
 from workings.objectives.registry import from_json, to_json
 
-ENGINES = {"jax": (JaxEngine, jax_logits), "torch": (TorchEngine, torch_logits)}
+ENGINES = {"jax": JaxEngine, "torch": TorchEngine}
 OBJECTIVES = {
     "ppo": PolicyGradient(),
     "grpo with a reference": PolicyGradient(kl_beta=0.3, normalize="sequences"),
@@ -39,7 +37,7 @@ OBJECTIVES = {
 def opened(name: str, **changes: Any) -> tuple[Any, Any, EngineRequest]:
     """An engine, and a state with the weights that seed 0 draws in it."""
     asked = request(tiny_shape("gemma2"), **changes)
-    engine = ENGINES[name][0].open(asked)
+    engine = ENGINES[name].open(asked)
     return engine, engine.init(0), asked
 
 
@@ -52,7 +50,7 @@ def test_log_probs_are_those_of_the_softmax_of_all_logits(name: str, chunk: int)
     found = engine.log_probs(state, batch)
     for micro in range(2):
         one = Batch.of({key: x[micro:micro + 1] for key, x in batch.arrays.items()})
-        all_of_them = np.asarray(jax.nn.log_softmax(ENGINES[name][1](engine, state, one)))
+        all_of_them = np.asarray(jax.nn.log_softmax(engine.logits(state, one)))
         expected = np.take_along_axis(all_of_them, one.targets[0][..., None], -1)[..., 0]
         np.testing.assert_allclose(found[micro], np.where(one.loss_mask[0] > 0, expected, 0), atol=2e-5)
     evaluated = engine.evaluate(state, Batch.of({key: x[:1] for key, x in batch.arrays.items()}))
@@ -167,7 +165,7 @@ def test_adapters_learn_from_rewards(name: str) -> None:
     """A bandit: of two tokens after one prompt the second is rewarded, and soon it is the likelier one."""
     asked = request(tiny_shape(), method=LoraConfig(name="lora", rank=4, alpha=8.0), objective=PolicyGradient(),
                     optimizer=AdamWConfig(name="adamw", clip_norm=1.0))
-    engine = ENGINES[name][0].open(asked)
+    engine = ENGINES[name].open(asked)
     state = engine.init(0)
     tokens = np.array([[[3, 7], [3, 9]]], np.int32)
     mask = np.broadcast_to(np.float32([1, 0]), tokens.shape)
@@ -196,7 +194,7 @@ def test_without_its_adapters_a_trained_model_is_the_first_one(case: str) -> Non
     method = (QloraConfig(name="qlora", rank=4, alpha=8) if "qlora" in case
               else LoraConfig(name="lora", rank=4, alpha=8))
     asked = request(shape, method=method, objective=PolicyGradient(), cpu_optimizations=on)
-    engine = ENGINES[name][0].open(asked)
+    engine = ENGINES[name].open(asked)
     assert isinstance(engine, AdapterEngine)
     found = []
     for ask in (True, False):

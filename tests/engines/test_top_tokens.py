@@ -20,10 +20,8 @@ from tests.objectives.numpy_functions import NUMPY
 from workings.config.training import MemoryConfig, PrecisionConfig
 from workings.engines.base import TeachingEngine
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.logits import logits as jax_logits
 from workings.engines.jax.objective import ARRAY as JAX
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.logits import logits as torch_logits
 from workings.engines.torch.objective import ARRAY as TORCH
 from workings.errors import RequestError
 from workings.models.batch import Batch
@@ -31,7 +29,7 @@ from workings.objectives.base import SeveralTargets
 from workings.objectives.registry import from_json, to_json
 from workings.objectives.top_tokens import MIN_REST, TopTokens
 
-ENGINES: dict[str, tuple[Any, Any]] = {"jax": (JaxEngine, jax_logits), "torch": (TorchEngine, torch_logits)}
+ENGINES: dict[str, Any] = {"jax": JaxEngine, "torch": TorchEngine}
 TWO = TopTokens(top_k=2)
 MASK = np.array([[1, 1, 0]], np.float32)
 TEACHER = np.log([[[1 / 2, 1 / 4], [1 / 2, 1 / 2], [1, 1]]])
@@ -85,7 +83,7 @@ def test_a_student_like_its_teacher_is_at_zero_and_nothing_overflows() -> None:
 def teacher_and_student(name: str, **memory: Any) -> tuple[Any, Any, Any, Batch]:
     """An engine of the objective, its teacher's state and its student's, and a batch with what the teacher says."""
     asked = request(tiny_shape("gemma2"), objective=TopTokens(top_k=5), memory=MemoryConfig(**memory))
-    opened = ENGINES[name][0].open(asked)
+    opened = ENGINES[name].open(asked)
     assert isinstance(opened, TeachingEngine)
     batch = random_batch(opened.spec.shape, micro=2)
     teacher = opened.init(1)
@@ -100,7 +98,7 @@ def test_what_is_most_likely_follows_from_all_logits(name: str, chunk: int) -> N
     tokens, log_probs = engine.most_likely(teacher, batch, 5, 40)
     for micro in range(2):
         one = Batch.of({key: x[micro:micro + 1] for key, x in batch.arrays.items()})
-        whole = np.asarray(jax.nn.log_softmax(ENGINES[name][1](engine, teacher, one)))
+        whole = np.asarray(jax.nn.log_softmax(engine.logits(teacher, one)))
         expected = np.argsort(-whole[..., :40], -1)[..., :5]
         there = one.loss_mask[0][..., None] > 0
         np.testing.assert_array_equal(tokens[micro], np.where(there, expected, 0))
@@ -137,7 +135,7 @@ def test_both_engines_take_the_step_that_all_logits_at_once_imply(tmp_path: Path
     engine.save(state, tmp_path)
     for name, changes in {"jax": {}, "jax chunked": {"loss_chunk": 5}, "torch": {}, "torch chunked": {"loss_chunk": 5}
                           }.items():
-        own = ENGINES[name.split()[0]][0].open(replace(engine.request, memory=MemoryConfig(**changes)))
+        own = ENGINES[name.split()[0]].open(replace(engine.request, memory=MemoryConfig(**changes)))
         _, results[name] = own.step(own.restore(tmp_path), batch, 1e-3)
     for name, result in results.items():
         assert result.loss == pytest.approx(float(value), rel=1e-4), name
@@ -151,7 +149,7 @@ def test_torch_walks_over_the_vocabulary_with_several_targets(tmp_path: Path) ->
     """Weights in bfloat16 and arithmetic in float32: slice after slice of the head."""
     asked = request(tiny_shape("gemma"), objective=TopTokens(top_k=3), memory=MemoryConfig(loss_chunk=7),
                     precision=PrecisionConfig(parameters="bf16", compute="fp32"))
-    jaxs, torchs = (engine.open(asked) for engine, _ in ENGINES.values())
+    jaxs, torchs = (engine.open(asked) for engine in ENGINES.values())
     jaxs.save(jaxs.init(1), tmp_path)
     batch = random_batch(asked.shape)
     said = [engine.most_likely(engine.restore(tmp_path), batch, 3, 61) for engine in (jaxs, torchs)]

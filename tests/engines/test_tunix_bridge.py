@@ -107,7 +107,7 @@ def test_tunix_trains_our_model_with_our_losses() -> None:
     from tunix.sft.peft_trainer import PeftTrainer, TrainingConfig, TrainingInput
 
     from workings.engines.tunix.bridge import OurModel
-    from workings.engines.tunix.inputs import model_input
+    from workings.engines.tunix.trainer import model_input
 
     shape = tiny_shape("gemma2")
     engine = JaxEngine.open(request(shape))

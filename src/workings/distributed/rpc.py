@@ -28,8 +28,7 @@ from workings.engines.base import (
     State,
     StepResult,
 )
-from workings.engines.framework_errors import first_line, is_out_of_memory
-from workings.errors import RequestError, WorkingsError
+from workings.errors import RequestError, WorkingsError, first_line, is_out_of_memory
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
 

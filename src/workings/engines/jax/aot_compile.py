@@ -20,14 +20,13 @@ from jax.experimental import topologies
 
 from workings.engines.base import EngineRequest, GenerationShape, program_shape
 from workings.engines.jax.buffer_assignment import Sizes, assignment_text, heap_parts
-from workings.engines.jax.inspect import inspection, refusal
 from workings.engines.jax.params_tree import stacks
 from workings.engines.jax.programs import generation_sizes, lower_forward, lower_generation
 from workings.engines.jax.rounding import MASTER
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import abstract_state, batch_shapes, build_spec, lower_step, state_shardings
 from workings.engines.jax.step import StepSpec
-from workings.engines.jax.target import PACKAGES, largest_arrays, why_unsplit
+from workings.engines.jax.target import PACKAGES, inspection, largest_arrays, refusal, why_unsplit
 from workings.errors import RequestError
 from workings.models.batch import BatchShape
 from workings.models.weights import layer_shapes

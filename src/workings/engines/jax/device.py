@@ -11,10 +11,9 @@ import jax
 import jax.extend
 import numpy as np
 
-from workings.engines.framework_errors import first_line
 from workings.engines.hardware_probe import accelerators, cpu_memory, cpu_name
 from workings.engines.import_warnings import without_noise
-from workings.errors import DeviceError
+from workings.errors import DeviceError, first_line
 from workings.hardware.device import without_alias
 from workings.hints import pip_install
 

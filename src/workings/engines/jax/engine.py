@@ -21,7 +21,7 @@ from workings.engines.base import (
     require_signals,
 )
 from workings.engines.gpu_settings import gpu_share
-from workings.engines.jax import checkpoint, logits
+from workings.engines.jax import checkpoint
 from workings.engines.jax.compilation_cache import keep_programs
 from workings.engines.jax.device import (
     Devices,
@@ -34,8 +34,8 @@ from workings.engines.jax.device import (
 )
 from workings.engines.jax.export import export
 from workings.engines.jax.generate import Generator
-from workings.engines.jax.inspect import inspection, refusal
-from workings.engines.jax.params_tree import flatten_params, unflatten_params
+from workings.engines.jax.model import final_logits, hidden_states, unembedding
+from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
 from workings.engines.jax.planning import JaxPlanning
 from workings.engines.jax.processes import join, refuse_strangers
 from workings.engines.jax.projection import SCALE
@@ -50,6 +50,7 @@ from workings.engines.jax.spec import (
 )
 from workings.engines.jax.step import State, StepSpec, make_evaluation, make_log_probs
 from workings.engines.jax.streaming import Streamer
+from workings.engines.jax.target import inspection, refusal
 from workings.engines.jax.top_tokens import make_most_likely
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes
@@ -214,7 +215,16 @@ class JaxEngine(JaxPlanning):
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch, for comparisons of engines."""
-        return logits.logits(self, dict(state), batch)
+        spec = self.spec
+
+        # A new function at each call, so each call compiles, and all logits exist at once. Comparisons are few.
+        @jax.jit
+        def compute(params: Params, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array) -> jax.Array:
+            hidden = hidden_states(params, spec.shape, tokens, positions, segment_ids, attention=spec.attention,
+                                   remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
+            return final_logits(hidden, unembedding(params), spec.shape)
+
+        return np.asarray(compute(state["params"], batch.tokens[0], batch.positions[0], batch.segment_ids[0]))
 
     def _run_forward(self, name: str, make: Callable[[StepSpec], Any], state: State, batch: Batch) -> Any:
         """Run a program of parameters and a batch, compiled once for each shape; its results are on every device."""

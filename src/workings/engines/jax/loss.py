@@ -17,7 +17,6 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from workings.engines.jax.multi_target_loss import TargetIndices
 from workings.engines.jax.sharding import FSDP, TP, Layout, P
 from workings.models.shape import ModelShape
 
@@ -246,6 +245,30 @@ def _add_loss(partition: LossPartition, gradient: Gradient, loss: jax.Array, h: 
         d_logits = chunk.targets.subtract_at(softmax * w.sum(-1, keepdims=True), w)
         return loss, (d_logits * chunk.slope).astype(h.dtype)
     return loss, ((softmax - chunk.targets) * w[:, None] * chunk.slope).astype(h.dtype)
+
+
+@dataclass(frozen=True)
+class TargetIndices:
+    """Indices of the targets of each position in this device's part of the vocabulary."""
+
+    index: jax.Array
+    """``[C, K]``; any valid index where the target belongs to another device."""
+    on_this_shard: jax.Array
+    """``[C, K]`` bool: whether the target is in this device's part."""
+
+    @classmethod
+    def from_tokens(cls, tokens: jax.Array, first: jax.Array | int, size: int) -> "TargetIndices":
+        """From target tokens ``[C, K]``, for a device with ``size`` tokens from ``first`` on."""
+        return cls(jnp.clip(tokens - first, 0, size - 1), (tokens >= first) & (tokens < first + size))
+
+    def logits_at(self, logits: jax.Array) -> jax.Array:
+        """``[C, K]`` logits of the targets, out of ``[C, V]``; 0 for targets of other devices."""
+        return jnp.where(self.on_this_shard, jnp.take_along_axis(logits, self.index, 1), 0.0)
+
+    def subtract_at(self, x: jax.Array, weights: jax.Array) -> jax.Array:
+        """``[C, V]`` minus the weights ``[C, K]`` at the targets."""
+        # A scatter of K numbers a position: comparing every logit with each target would read all logits K times.
+        return x.at[jnp.arange(x.shape[0])[:, None], self.index].add(-(weights * self.on_this_shard))
 
 
 @dataclass(frozen=True)

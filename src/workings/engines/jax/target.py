@@ -2,7 +2,7 @@
 
 The compilers read environment variables before JAX is imported and print a lot, so they run in a child process
 (`aot_compile.py`). Two compilers need no device: libtpu, and XLA's for CUDA, which gets a description of the GPU. The
-same child process compiles for the CPU.
+same child process compiles for the CPU. Below: what a compiled program, or the compiler's refusal, says about memory.
 """
 
 import json
@@ -13,11 +13,13 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, replace
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from workings.engines.base import EngineRequest, Inspection, ProgramName, ProgramShape
 from workings.engines.gpu_settings import same_kernels
-from workings.errors import RequestError, WorkingsError
+from workings.errors import RequestError, WorkingsError, first_line
 from workings.hardware.compile_target import CompileTarget, CudaTarget, TpuTarget
 from workings.hints import pip_install
 from workings.models.batch import BatchShape
@@ -145,3 +147,37 @@ def largest_arrays(text: str, count: int = 8) -> dict[str, int]:
             size *= int(dim)
         sizes[f"{dtype}[{dims}]"] = size
     return dict(sorted(sizes.items(), key=lambda item: (-item[1], item[0]))[:count])
+
+
+def inspection(compiled: Any) -> Inspection:
+    """Bytes per device of a compiled step.
+
+    The peak is the larger of the compiler's own peak and arguments + outputs + temporaries - aliased. Either can be the
+    larger one, so both are in the breakdown.
+    """
+    stats = compiled.memory_analysis()
+    breakdown = {
+        "arguments": int(stats.argument_size_in_bytes), "outputs": int(stats.output_size_in_bytes),
+        "temporaries": int(stats.temp_size_in_bytes), "aliased": int(stats.alias_size_in_bytes),
+        "code": int(stats.generated_code_size_in_bytes),
+        "compiler_peak": int(getattr(stats, "peak_memory_in_bytes", 0)),
+    }
+    # A donated argument and its output share memory and are in both numbers, so they are subtracted once.
+    total = breakdown["arguments"] + breakdown["outputs"] + breakdown["temporaries"] - breakdown["aliased"]
+    breakdown["sum"] = total
+    return Inspection(peak_bytes=max(total, breakdown["compiler_peak"]), source="compiled", breakdown=breakdown,
+                      versions={name: version(name) for name in ("jax", "jaxlib")})
+
+
+def refusal(error: Exception) -> Inspection | None:
+    """Memory that the compiler states when it refuses a program for lack of memory; None for another error.
+
+    A TPU's compiler does that; its message has the bytes needed and the bytes available.
+    """
+    needed, limit = refused_bytes(str(error))
+    if not needed:
+        return None
+    return Inspection(
+        peak_bytes=needed, source="compiled", breakdown={"needed": needed},
+        versions={name: version(name) for name in ("jax", "jaxlib")},
+        refused=first_line(error), limit_bytes=limit)

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 import transformers
 
-from workings.engines.framework_errors import first_line
 from workings.engines.hardware_probe import accelerators, cpu_memory, cpu_name
-from workings.errors import DeviceError
+from workings.errors import DeviceError, first_line
 from workings.hardware.catalog import targets
 from workings.hardware.device import without_alias
 from workings.hints import SETUP_CUDA

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from workings.config.method import FullConfig
+from workings.config.training import MeshConfig
 from workings.engines.base import (
     Completion,
     EngineRequest,
@@ -23,7 +24,7 @@ from workings.engines.base import (
 )
 from workings.engines.length_bucketing import LengthBuckets
 from workings.engines.prefill import copies_of_each
-from workings.engines.torch import checkpoint, four_bit, logits
+from workings.engines.torch import checkpoint, four_bit
 from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.decode import PickToken
 from workings.engines.torch.device import (
@@ -45,7 +46,6 @@ from workings.engines.torch.generate import (
     sampled,
     uniform_numbers,
 )
-from workings.engines.torch.inspect import inspection
 from workings.engines.torch.linear_attention import has_linear_state
 from workings.engines.torch.lora import (
     RootWithoutAdapters,
@@ -55,7 +55,7 @@ from workings.engines.torch.lora import (
     trainable_parameters,
 )
 from workings.engines.torch.mask_check import check_masks, refuse_unsuited
-from workings.engines.torch.model import fill_random
+from workings.engines.torch.model import fill_random, final_logits, hidden_states
 from workings.engines.torch.planning import TorchPlanning
 from workings.engines.torch.processes import join
 from workings.engines.torch.sharding import ProcessMesh, find_mesh
@@ -71,7 +71,9 @@ from workings.engines.torch.step import (
     run_step,
     to_rows,
 )
-from workings.engines.torch.triton.check import kernel_problem
+from workings.engines.torch.trace.inspect import TracedCard, inspect_step
+from workings.engines.torch.trace.target import trace_for
+from workings.engines.torch.triton.check import kernel_problem, kernels_run_on
 from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes
@@ -217,7 +219,10 @@ class TorchEngine(TorchPlanning):
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch, for comparisons of engines."""
-        return logits.logits(self, state, batch)
+        rows = to_rows(self.spec, batch)[0]
+        with torch.no_grad():
+            hidden = hidden_states(state.model, rows.tokens, rows.positions, rows.visible)
+            return final_logits(state.model, hidden, self.spec.shape.final_softcap).cpu().numpy()
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:
@@ -288,9 +293,19 @@ class TorchEngine(TorchPlanning):
         return Memory(peak_bytes=peak_resident_bytes(), source=PROCESS_PEAK)
 
     def inspect(self, batch: Batch) -> Inspection:
-        """Memory of a step for a batch of this shape."""
+        """Memory of a step for a batch of this shape, traced without running it."""
         refuse_conflicts(self.request, batch.tokens.shape[0])
-        return inspection(self.request, batch.shape, self.device, self.spec.mesh.fsdp)
+        platform, fsdp, card = self.device.platform, self.spec.mesh.fsdp, TracedCard()
+        if platform == "gpu":
+            facts = torch.cuda.get_device_properties(self.device.device)
+            card = TracedCard(capability=f"{facts.major}.{facts.minor}", limit_bytes=facts.total_memory,
+                              kernels=kernels_run_on(self.device.device))
+        request = replace(self.request, mesh=MeshConfig(fsdp=fsdp, tp=1))
+        if fsdp == 1:
+            return inspect_step(request, batch.shape, platform, card)
+        # In a child: processes that are not there cannot be told from the real ones that this one computes with.
+        return trace_for(request, {"step": batch.shape}, platform, capability=card.capability,
+                         limit_bytes=card.limit_bytes)["step"]
 
     def check_device(self) -> Mapping[str, Any]:
         """Run a matrix product and compare it with NumPy."""

@@ -19,16 +19,15 @@ from flax import nnx
 from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, StepResult
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.generate import MAX_ROWS, bucket, prompt_batches
-from workings.engines.jax.inspect import inspection
 from workings.engines.jax.params_tree import flatten_params, unflatten_params
 from workings.engines.jax.spec import DTYPES
+from workings.engines.jax.target import inspection
 from workings.engines.tunix.bridge import filled
 from workings.engines.tunix.layout import Path as Place
 from workings.engines.tunix.layout import from_tunix, to_tunix
 from workings.engines.tunix.models import model_class
-from workings.engines.tunix.request import check_request
 from workings.engines.tunix.sampler import greedy, make_sampler
-from workings.engines.tunix.trainer import make_trainer
+from workings.engines.tunix.trainer import check_request, make_trainer
 from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch

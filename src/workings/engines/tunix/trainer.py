@@ -1,6 +1,10 @@
 """Tunix's `PeftTrainer` without its loop: its train step as a pure function that is compiled once and inspected.
 
-The optimizer is optax's AdamW. As Tunix does, the step donates the optimizer's state and not the model.
+The optimizer is optax's AdamW. As Tunix does, the step donates the optimizer's state and not the model. Tunix's loss
+shifts the tokens itself and does not read our targets. Features that the trainer does not have are refused before
+anything is opened (`check_request`).
+
+Shape suffixes: B rows, S positions.
 """
 
 from collections.abc import Callable
@@ -14,8 +18,10 @@ from flax import nnx
 from tunix.sft.peft_trainer import PeftTrainer, TrainingConfig
 
 from workings.config.training import AdamWConfig
+from workings.engines.base import EngineRequest
 from workings.engines.jax.step import changed_share
-from workings.engines.tunix.inputs import model_input
+from workings.engines.tunix.models import check_shape
+from workings.errors import RequestError
 
 
 @dataclass(frozen=True)
@@ -81,3 +87,53 @@ def _rule(config: AdamWConfig) -> optax.GradientTransformation:
 def _matrices(params: Any) -> Any:
     # Decay for matrices only: Tunix's per-head tensors have three axes and more, its norms have one.
     return jax.tree.map(lambda x: x.ndim >= 2, params)
+
+
+def model_input(tokens: jax.Array, supervised: jax.Array, real: jax.Array) -> dict[str, Any]:
+    """Arguments of Tunix's default loss.
+
+    Args:
+        tokens: ``[B, S]``.
+        supervised: ``[B, S]`` 1 where a token is to be predicted from those before it.
+        real: ``[B, S]`` 0 at padding, which stands at the ends of rows.
+    """
+    index = jnp.arange(tokens.shape[1])
+    seen = (real != 0)[:, None, :] & (index[None, :] <= index[:, None])[None]
+    # Padding stands at the ends of rows, so positions are counted from the first slot.
+    positions = jnp.broadcast_to(index, tokens.shape)
+    return {"input_tokens": tokens, "input_mask": supervised, "positions": positions, "attention_mask": seen}
+
+
+def check_request(request: EngineRequest) -> AdamWConfig:
+    """The optimizer's settings.
+
+    Raises:
+        RequestError: what the recipe asks for has no counterpart in Tunix's own model and trainer.
+    """
+    check_shape(request.shape)
+    precision, memory, optimizer = request.precision, request.memory, request.optimizer
+    _need(request.method.name == "full", "method.name", request.method.name, "full: every weight is trained",
+          "method.name=full")
+    _need(not request.packed, "data.packing", "on", "none: PeftTrainer knows no packed rows", "data.packing=none")
+    _need(request.mesh.tp == 1, "mesh.tp", request.mesh.tp, "1", "mesh.tp=1")
+    _need(precision.rounding == "nearest", "precision.rounding", precision.rounding,
+          "nearest: optax adds its updates to the weights as they are stored", "precision.rounding=nearest")
+    for name, value in (("compute", precision.compute), ("moments", precision.moments)):
+        _need(value == precision.parameters, f"precision.{name}", value,
+              f"{precision.parameters}: Tunix computes and keeps moments in the number format of the weights",
+              f"precision.{name}={precision.parameters}")
+    _need(memory.attention in ("auto", "plain"), "memory.attention", memory.attention,
+          "plain: Tunix's Gemma has no other", "memory.attention=plain")
+    _need(memory.remat in ("none", "layer"), "memory.remat", memory.remat, "none or layer", "memory.remat=layer")
+    _need(memory.loss_chunk == 0, "memory.loss_chunk", memory.loss_chunk,
+          "0: its loss has all logits, and a one-hot of their size", "memory.loss_chunk=0")
+    if not isinstance(optimizer, AdamWConfig) or optimizer.name != "adamw":
+        raise RequestError(f"optimizer.name: {optimizer.name} with engine tunix",
+                           "adamw: optax's Adafactor factors Tunix's per-head tensors, which is another optimizer",
+                           "optimizer.name=adamw, or engine=jax")
+    return optimizer
+
+
+def _need(holds: bool, key: str, given: object, expected: str, try_next: str) -> None:
+    if not holds:
+        raise RequestError(f"{key}: {given} with engine tunix", expected, f"{try_next}, or engine=jax")

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from workings.engines.framework_errors import first_line
 from workings.engines.torch.triton.loss import add_product_, block_loss_
 from workings.engines.torch.triton.operations import GELU, SILU, adamw, gate, norm, rotate, wide_product
+from workings.errors import first_line
 
 FIRST_CAPABILITY = 8
 """Major compute capability from which cards multiply bf16, the format that the kernels are about."""
