@@ -19,6 +19,7 @@ from tools.result_file import ROOT, write_result
 from workings.answers.numbers import parse_number
 from workings.data.checking.answer_follows import ends_elsewhere, mentions
 from workings.data.checking.overlap import Question, find_leaks, near_duplicates, shingles, similarity, words
+from workings.data.equations.check import broken_chains, find_equations
 from workings.data.generators import addition, mixed
 from workings.data.importing.completion import split_hashes, take_annotations
 from workings.data.traces import Trace
@@ -130,6 +131,12 @@ def reworded(questions: Sequence[str]) -> dict[str, Any]:
     return {"by_change": counts, "changed": changed, "found": found, "recall": found / changed}
 
 
+def near_in(count: int) -> int:
+    """Findings among so many generated questions as they are, each of which asks something else."""
+    made, _ = mixed.make(list(mixed.KINDS), count, 100, seed=3)
+    return len(list(near_duplicates([words(one.prompt) for one in made])))
+
+
 def without_numbers(questions: Sequence[str], thresholds: Sequence[float]) -> dict[str, Any]:
     """Of reworded questions without numbers those that are found, and pairs of other questions that are, by threshold.
 
@@ -174,6 +181,24 @@ def reached(solutions: Sequence[tuple[Sequence[str], str]], truly: set[int]) -> 
             "recall": found.count("finding") / len(wrong)}
 
 
+def chains(texts: Sequence[str]) -> dict[str, Any]:
+    """Calculations whose result is then said to equal another number: findings in texts as they are, and with one.
+
+    The result of each text's first right calculation of whole numbers is followed by one more than it.
+    """
+    injected = []
+    for text in texts:
+        right = next((one for one in find_equations(text) if one.verdict == "right" and
+                      re.fullmatch(r"[^=]*=\s*\d+", one.written) and not re.match(r"[.,]?\d|%", text[one.end:])), None)
+        if right is not None:
+            more = int(right.written.rpartition("=")[2]) + 1
+            injected.append(f"{text[:right.end]} = {more}{text[right.end:]}")
+    found = sum(bool(list(broken_chains(text))) for text in injected)
+    findings = sum(bool(list(broken_chains(text))) for text in texts)
+    return {"texts": len(texts), "findings": findings, "injected": len(injected), "injected_found": found,
+            "precision": found / max(1, found + findings), "recall": found / len(injected)}
+
+
 def gsm8k(split: str) -> tuple[list[str], list[tuple[list[str], str]]]:
     """Questions, and steps and answers, of a split."""
     rows = [json.loads(line) for line in (GSM8K / f"{split}.jsonl").read_text("utf-8").splitlines()]
@@ -190,13 +215,16 @@ def main() -> int:
     values: dict[str, Any] = {
         "without_numbers": without_numbers(QUESTIONS, THRESHOLDS),
         "made": {"leaks": leaks(held, made), "near_duplicates": reworded(made[:300]),
-                 "answers": reached([(one.steps, one.answer) for one in (*traces, *columns)], set())}}
+                 "answers": reached([(one.steps, one.answer) for one in (*traces, *columns)], set()),
+                 "chains": chains([step for one in (*traces, *columns) for step in one.steps]),
+                 "near_duplicates_in_6000": near_in(6000)}}
     if GSM8K.is_dir():
         train, solutions = gsm8k("train")
         test, others = gsm8k("test")
         short = [question for question in test if len(words(question)) < 25]
         values["gsm8k"] = {"leaks": leaks(short, train), "near_duplicates": reworded(train[::15]),
                            "near_duplicates_in_train": len(list(near_duplicates([words(text) for text in train]))),
+                           "chains": chains([step for steps, _ in (*solutions, *others) for step in steps]),
                            "answers": {"train": reached(solutions, TRULY_NOT_REACHED["train"]),
                                        "test": reached(others, TRULY_NOT_REACHED["test"])}}
     else:
@@ -211,6 +239,7 @@ def main() -> int:
                     and part["leaks"]["innocent_found"] == 0 for part in parts)
     near = sum(part["near_duplicates"]["found"] for part in parts) / sum(
         part["near_duplicates"]["changed"] for part in parts)
+    held_true &= all(part["chains"]["precision"] >= REACHED_PRECISION for part in parts)
     held_true &= all(answer["precision"] >= REACHED_PRECISION for answer in answers)
     return 0 if held_true and near >= NEAR else 1
 

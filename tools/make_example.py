@@ -1,5 +1,6 @@
 """Make `examples/runs/quickstart` from a quickstart that has just been run.
 
+    workings quickstart --out runs/quickstart
     python -m tools.make_example runs/quickstart
 
 Zips the sealed runs (sorted names, one fixed time, so that equal runs give equal bytes), copies the report, and writes
@@ -12,6 +13,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+from workings.evaluation.comparison.small_p import small_p
 from workings.evidence.verify import verify
 
 TARGET = Path(__file__).resolve().parent.parent / "examples" / "runs" / "quickstart"
@@ -42,7 +44,7 @@ def main(quickstart: Path) -> None:
 Both runs of `workings quickstart` on a CPU, sealed, with their checkpoints, predictions and scorecards, in `runs.zip`,
 and the page that it wrote, `report.html` (download it and open it from disk).
 
-> {comparison["sentence"]}
+> {small_p(comparison["sentence"], " ")}
 
 Verify it, offline and without any ML library:
 

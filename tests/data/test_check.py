@@ -136,6 +136,21 @@ def test_near_duplicates_without_numbers_have_all_words_of_each_other() -> None:
         assert bool(list(near_duplicates([asked, words(changed)]))) == near, changed
 
 
+@pytest.mark.parametrize(("changed", "near"), [
+    ("Please solve this problem step by step. What is 47+25?", True),
+    ("What really is 47+25?", True),
+    ("47+25?", False),  # too short to say what it leaves out
+    ("What is 47+26?", False),
+    ("What is 25+47?", False),
+    ("What is twice 47+25?", False),
+    ("What is not 47+25?", False),
+    ("What is the sum of the digits of 47+25?", False),
+    ("What is 47+25 rounded to tens?", False),
+])
+def test_near_duplicates_with_equal_numbers_say_little_more(changed: str, near: bool) -> None:
+    assert bool(list(near_duplicates([words("What is 47+25?"), words(changed)]))) == near
+
+
 def test_samples_are_no_duplicates_of_the_trace_that_asks_the_same(tmp_path: Path) -> None:
     def asks(name: str, **more: Any) -> dict[str, Any]:
         return trace(name, prompt="1+1?", **more)

@@ -371,6 +371,8 @@ def test_the_verb_says_it_all(trained: Path, run: Path, workings: Any, monkeypat
     assert "a number format and devices that have a tolerance" in refused.stderr
     assert workings("replay", run, "--from", "6", check=False).returncode == 2
     told = workings("verify", run, "--level", "3", "--json", check=False)
+    assert told.returncode == 1
+    assert "level 3 was asked for, and the record reaches level 2: cannot be replayed here" in told.stderr
     values = json.loads(told.stdout.splitlines()[-1])
     assert values["level"] == 2
     assert workings("verify", run, "--level", "3", "--require-level", "3", check=False).returncode == 3

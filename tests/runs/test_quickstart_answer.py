@@ -1,11 +1,16 @@
-"""What `quickstart --json` says with and without the third run, from results that need no training."""
+"""What `quickstart` says, and how it goes on where it was cut short, from records that need no training."""
 
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from tests.evaluation.making import items, score
+from tests.record import synthetic
+from workings.errors import RequestError
 from workings.evaluation.comparison.compare import compare
+from workings.runs.quickstarts import quickstart
 from workings.runs.quickstarts.quickstart import ANSWER_ONLY, SAME_TOKENS, WITH_STEPS, QuickstartResult
 
 
@@ -14,7 +19,7 @@ def result(folder: Path, *, full: bool) -> QuickstartResult:
     right = {WITH_STEPS: 40, ANSWER_ONLY: 8, SAME_TOKENS: 14}
     names = [name for name in right if full or name != SAME_TOKENS]
     paths = {name: score(folder, name, asked, [k < right[name] for k in range(40)]) for name in names}
-    runs: dict[str, Any] = {name: SimpleNamespace(training=SimpleNamespace(run=paths[name], supervised_tokens=100))
+    runs: dict[str, Any] = {name: SimpleNamespace(path=paths[name], manifest=SimpleNamespace(supervised_tokens=100))
                             for name in names}
     more = {SAME_TOKENS: compare(paths[SAME_TOKENS], paths[WITH_STEPS])} if full else {}
     return QuickstartResult(out=folder, runs=runs, comparison=compare(paths[ANSWER_ONLY], paths[WITH_STEPS]),
@@ -34,3 +39,38 @@ def test_without_it_the_key_is_left_out(tmp_path: Path) -> None:
     told = result(tmp_path / "short", full=False).to_json()
     assert "same_tokens_accuracy" not in told
     assert told["verdict"] == "better"
+
+
+def test_complete_runs_are_used_and_an_unfinished_one_is_resumed(tmp_path: Path,
+                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe, said, trained = quickstart._recipe(WITH_STEPS, 17, "tags", ()), [], []
+    done = synthetic.sealed_run(tmp_path / "runs" / WITH_STEPS, name=WITH_STEPS)
+
+    def train(out: Path, name: str, _: object, *, resume: bool, to_go_on: str) -> SimpleNamespace:
+        trained.append((name, resume, to_go_on))
+        return SimpleNamespace(training=SimpleNamespace(run=done))
+
+    monkeypatch.setattr(quickstart, "run_recipe", train)
+    assert quickstart._run(tmp_path, WITH_STEPS, recipe, said.append).path == done
+    assert trained == []
+    (tmp_path / "runs" / f"{ANSWER_ONLY}.partial").mkdir()
+    for name in (ANSWER_ONLY, SAME_TOKENS):
+        quickstart._run(tmp_path, name, recipe, said.append)
+    again = f"to go on: the same command with --out {tmp_path}"
+    assert trained == [(ANSWER_ONLY, True, again), (SAME_TOKENS, False, again)]
+    assert said == [f"{done} is complete and is used as it is",
+                    f"{tmp_path / 'runs' / ANSWER_ONLY} was cut short and goes on"]
+
+
+def test_only_the_same_quickstart_goes_on(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="which exists"):  # its data may be half made
+        quickstart.quickstart(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    begun = tmp_path / "recipes" / f"{WITH_STEPS}.yaml"
+    begun.write_text(quickstart._recipe(WITH_STEPS, 17, "tags", ("training.steps=60",)).written())
+    for words in ({"seed": 18, "overrides": ("training.steps=60",)}, {}):
+        with pytest.raises(RequestError, match=f"another seed or other overrides.*(?s:.*){begun}"):
+            quickstart.quickstart(tmp_path, **words)
+    (tmp_path / "report.html").touch()
+    with pytest.raises(RequestError, match="which exists"):
+        quickstart.quickstart(tmp_path, ("training.steps=60",))

@@ -12,6 +12,7 @@ from functools import partial
 
 import pytest
 
+import workings
 from tests.runs.runs_helpers import RECIPE, write_recipe
 from workings.errors import DoesNotFit, RequestError
 from workings.evaluation.comparison.seeds import compare_seeds
@@ -207,6 +208,21 @@ def test_a_refused_resumption_leaves_a_sealed_run_where_it_stands(recipe, tmp_pa
         name for name in before if name != "attempts.jsonl"]
     assert RunRecord.open(tmp_path / "run").root == sealed.root
     assert train(str(recipe), tmp_path / "run", resume=True).status == "complete"
+
+
+def test_a_resumption_without_overrides_takes_those_of_the_run(recipe, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("UNIGRAM_NAN_AT", "8")
+    (tmp_path / "more.jsonl").write_bytes(recipe.with_name("traces.jsonl").read_bytes())
+    words = ["training.learning_rate=0.25", "data.traces=more.jsonl"]
+    monkeypatch.chdir(tmp_path)
+    workings.train(str(recipe), "run", words)
+    monkeypatch.delenv("UNIGRAM_NAN_AT")
+    # From another folder: the recorded path is one from the recipe's folder.
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert workings.train(str(recipe), tmp_path / "run", resume=True).status == "complete"
+    assert "was started with: training.learning_rate=0.25 data.traces=" in capsys.readouterr().err
+    assert RunRecord.open(tmp_path / "run").manifest.config_snapshot["training"]["learning_rate"] == 0.25
 
 
 def test_a_truncated_checkpoint_is_passed_over_and_named(child, recipe, tmp_path):

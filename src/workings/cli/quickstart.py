@@ -5,14 +5,15 @@ from typing import Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, answer, as_typed
+from workings.cli.output import JsonFlag, answer, as_typed, say
 
 
 def quickstart_command(
     overrides: Annotated[list[str] | None, typer.Argument(
         metavar="KEY=VALUE", help="Overrides of the recipe, e.g. training.steps=40.")] = None,
     out: Annotated[Path | None, typer.Option(
-        "--out", help="Folder to make for everything; by default runs/quickstart, or the next free number.")] = None,
+        "--out", help="Folder to make for everything, or that of a quickstart that was cut short, which goes on; by "
+        "default runs/quickstart, or the next free number.")] = None,
     seed: Annotated[int, typer.Option(
         "--seed", min=0, help="Seed of the data, the weights and the order of rows.")] = 17,
     full: Annotated[bool, typer.Option("--full", help="A third run: answers only, as many supervised tokens.")] = False,
@@ -37,5 +38,5 @@ def quickstart_command(
         return
     from workings.runs.quickstarts.quickstart import quickstart
 
-    result = quickstart(out, overrides or (), seed=seed, full=full)
+    result = quickstart(out, overrides or (), seed=seed, full=full, say=say)
     answer(result.to_json(), as_json=as_json, text=as_typed(result.text()))

@@ -20,7 +20,7 @@ def train_command(
         "--out", help="Run directory to make; by default runs/NAME, NAME as in the recipe, or the next free number.",
     )] = None,
     resume: Annotated[bool, typer.Option(
-        "--resume", help="Go on with a run that was killed, interrupted or failed.")] = False,
+        "--resume", help="Go on with a killed, interrupted or failed run; without KEY=VALUE, with its own.")] = False,
     smoke: Annotated[bool, typer.Option(
         "--smoke", help="Run all stages with a tiny model of the same architecture.")] = False,
     smoke_steps: Annotated[int | None, typer.Option(
@@ -35,13 +35,15 @@ def train_command(
     """Run a recipe: check, plan, train, evaluate, seal."""
     from workings.config.load import load_recipe
     from workings.reports.live.listeners import RunListeners
+    from workings.runs.create_or_resume import load_to_resume
     from workings.runs.run_directory import run_directory
     from workings.runs.smoke import Smoke
     from workings.runs.train_and_evaluate import train_with_listeners
 
     listeners = RunListeners(track or (), notify, say)
     small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps is not None else None
-    loaded = load_recipe(recipe, overrides or ())
+    loaded = (load_to_resume(recipe, overrides or (), out, say) if resume and out is not None
+              else load_recipe(recipe, overrides or ()))
     run_path = out or run_directory(loaded.recipe.name + "-smoke" * (small is not None), resume=resume)
     try:
         result = train_with_listeners(loaded, run_path, listeners, resume=resume, smoke=small, force=force)

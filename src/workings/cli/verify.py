@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     from workings.evidence.verify.record import Replay
 
 # As wide as the widest, so that the ids behind them stand below each other.
+USUAL_LEVEL = 2
+"""Checked without `--level`: what needs no engine."""
 VERDICT_MARKS = {"passed": "passed     ", "failed": "FAILED     ", "not_checked": "not checked"}
 MEANINGS: dict[str, Meaning] = {"passed": "good", "failed": "bad", "not_checked": "warning"}
 
 
 def verify_command(
     path: Annotated[Path | None, typer.Argument(help="A run directory, a folder of runs, or a zip of them.")] = None,
-    level: Annotated[int, typer.Option("--level", min=0, help="Highest level to check.")] = 2,
+    level: Annotated[int | None, typer.Option(
+        "--level", min=0, help="Highest level to check, 2 if not given. Exit 1 if it is given and not reached.",
+    )] = None,
     require_level: Annotated[int, typer.Option(
         "--require-level", min=-1, help="Exit 3 if the record reaches a lower level.")] = -1,
     expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that was kept elsewhere.")] = "",
@@ -68,15 +72,16 @@ def verify_command(
     if path is None:
         raise RequestError("nothing to verify", "a run directory, a folder of runs, or a zip of them",
                            "workings verify runs/NAME")
-    if level > HIGHEST_LEVEL:
-        raise RequestError(f"--level {level}", f"a level from 0 to {HIGHEST_LEVEL}", f"--level {HIGHEST_LEVEL}")
+    highest = USUAL_LEVEL if level is None else level
+    if highest > HIGHEST_LEVEL:
+        raise RequestError(f"--level {highest}", f"a level from 0 to {HIGHEST_LEVEL}", f"--level {HIGHEST_LEVEL}")
 
-    replay = _replayer(level, _Draw(steps, confidence, splice, seed), data, weights)
+    replay = _replayer(highest, _Draw(steps, confidence, splice, seed), data, weights)
     verdicts = VerificationCache.here()  # the page's badges
     before = verdicts.stamps(path)
     keys, certificates = _trusted("--key", key or []), _trusted("--authority", authority or [])
     with slow_operation(f"checking {path}"):
-        result = verify(path, level=level, expect_root=expect_root, trusted=keys, authorities=certificates,
+        result = verify(path, level=highest, expect_root=expect_root, trusted=keys, authorities=certificates,
                         progress=HashProgress(say, _size(path)), replay=replay, report=_report_again,
                         rounds=_rounds_again)
     if result.is_about_files:
@@ -87,6 +92,9 @@ def verify_command(
         raise typer.Exit(1)
     if result.level < require_level:
         raise typer.Exit(3)
+    if level is not None and result.level < level:
+        say(f"level {level} was asked for, and the record reaches level {result.level}: {_reason(result)}")
+        raise typer.Exit(1)
 
 
 def _explain(check_name: str, *, as_json: bool) -> None:
@@ -149,9 +157,18 @@ def _what_is_wrong(result: "Verification") -> list[str]:
         elif verdict == "failed" or (verdict == "not_checked" and check.blocking and result.root):
             lines.append(_line(verdict, f"{check.id}: {check.text}"))
     if not lines and result.root and result.level < result.asked_level:
-        lines.append(_line("not_checked", f"level {result.level + 1}: nothing is here that it could check"
-                                          f"{', such as an evaluation' if result.level == 1 else ''}"))
+        lines.append(_line("not_checked", f"level {result.level + 1}: {_nothing_here(result)}"))
     return lines
+
+
+def _nothing_here(result: "Verification") -> str:
+    return f"nothing is here that it could check{', such as an evaluation' if result.level == 1 else ''}"
+
+
+def _reason(result: "Verification") -> str:
+    """Why no higher level was reached where nothing failed: what kept the first check of it from being made."""
+    return next((check.text for check in result.checks if check.verdict == "not_checked" and check.blocking),
+                _nothing_here(result))
 
 
 def _line(verdict: str, text: str) -> str:

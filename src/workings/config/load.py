@@ -93,10 +93,11 @@ MAX_SHOWN = 100
 """Characters of a line that is quoted."""
 
 
-def load_recipe(name: RecipeLike, overrides: Overrides = ()) -> LoadedRecipe:
+def load_recipe(name: RecipeLike, overrides: Overrides = (), *, recorded: bool = False) -> LoadedRecipe:
     """Reads a recipe, applies overrides and checks it. A loaded recipe is returned unchanged, without ``overrides``.
 
-    A relative path in an override is searched in the current folder, then in the recipe's.
+    A relative path in an override is searched in the current folder, then in the recipe's; in one that a run
+    ``recorded``, it is a path from the recipe's folder.
 
     Raises `RequestError` for anything that is not a recipe, for a key without effect, and for an override that names a
     file both here and in the recipe's folder.
@@ -108,7 +109,7 @@ def load_recipe(name: RecipeLike, overrides: Overrides = ()) -> LoadedRecipe:
         raise RequestError(f"a recipe of type {type(name).__name__}", "a file, a shipped recipe's name, or a dict",
                            "rows and a model go by name: workings.train(model=…, data=rows, steps=100)")
     text, origin, base = (_dump(name), GIVEN, Path.cwd()) if isinstance(name, Mapping) else _find(str(name))
-    return parse_recipe(text, origin, base, [seen_from(base, word) for word in words])
+    return parse_recipe(text, origin, base, words if recorded else [seen_from(base, word) for word in words])
 
 
 def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = ()) -> LoadedRecipe:

@@ -1,11 +1,13 @@
 """Opens a run directory: a new one, or that of a killed, interrupted or failed run after its last checkpoint."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
+from workings.config.overrides import Overrides
 from workings.data.batches import Position
 from workings.errors import RequestError
 from workings.record import jsonl
@@ -22,6 +24,7 @@ from workings.record.layout import (
     PARTIAL_SUFFIX,
     RECIPE_EVALUATION,
     SEAL,
+    partial_path,
 )
 from workings.record.reader import RunRecord
 from workings.record.values import Absent, now
@@ -57,6 +60,16 @@ def create_run(out: Path, attempt: str) -> Start:
     writer.event("started", attempt=attempt)
     return Start(writer=writer, checkpoint=None, progress=Progress(step=0, position=Position()), resumed=False,
                  first_started_at=started_at, resumes=0)
+
+
+def load_to_resume(recipe: RecipeLike, overrides: Overrides, out: Path, say: Callable[[str], object]) -> LoadedRecipe:
+    """`load_recipe` for a run to resume: without overrides, those that the run recorded are taken, and ``say`` told."""
+    if not overrides and not isinstance(recipe, LoadedRecipe):
+        recorded = (_before([partial_path(out), out], OVERRIDES) or {}).get("overrides", [])
+        if recorded:
+            say(f"resume     with the overrides that the run was started with: {shlex.join(recorded)}")
+            return load_recipe(recipe, recorded, recorded=True)
+    return load_recipe(recipe, overrides)
 
 
 def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int], attempt: str) -> Start:

@@ -4,8 +4,10 @@ Texts are compared as words. Case, white space and punctuation do not count; num
 
 Near duplicates have much of their wording and exactly the same numbers in common. Problems of one template differ in
 their numbers alone; they are other problems, not duplicates, so texts are compared within groups of equal numbers only.
-The more numbers agree, the less of the wording has to: five equal numbers are not chance. Without numbers words tell
-two questions of one template apart: where one text has all words of the other, half of the wording is enough. Small
+The more numbers agree, the less of the wording has to: five equal numbers are not chance. Of short questions a single
+word more changes most passages; with equal numbers it is enough that one text is the other behind an introduction, with
+few words more. Without numbers words tell two questions of one template apart: where one text has all words of the
+other, half of the wording is enough. Small
 groups are compared text by text, large ones by MinHash with banding (Broder 1997), whose candidates are then compared
 exactly.
 """
@@ -13,6 +15,7 @@ exactly.
 import re
 import unicodedata
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -38,6 +41,13 @@ SIMILARITY_WITH_NUMBERS = ((3, 0.4), (1, 0.6))
 SIMILARITY_WITHIN = 0.5
 """The limit for texts without numbers of which one has all words of the other, and no further denial."""
 _DENIALS = frozenset(("not", "no", "never", "without", "t"))
+_AMOUNTS = frozenset((
+    "twice", "double", "doubled", "triple", "half", "halves", "third", "quarter", "percent", "dozen", "squared",
+    "cubed", "square", "cube", "root", "negative", "minus", "plus", "times", "each", "every", "per", "more", "less",
+    "fewer", "least", "most", "only", "except", "other", "another", "left", "remaining"))
+"""Words by which a question with the same numbers asks for something else."""
+WORDS_FOR_ONE_MORE = 10
+"""Words of a question for each that another way to put it may have more."""
 SMALL_GROUP = 50
 """Texts with equal numbers that are all compared with each other."""
 NGRAM = 13
@@ -117,7 +127,8 @@ def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, floa
         # The sign makes the earliest win among equally similar ones.
         alike = ((similarity(own, of_texts[other]), -other) for other in candidates)
         best = max((pair for pair in alike if pair[0] >= least_similarity(group) or (
-            not group and pair[0] >= SIMILARITY_WITHIN and _asks_the_same(text, texts[-pair[1]]))), default=None)
+            _says_little_more(text, texts[-pair[1]]) if group else
+            pair[0] >= SIMILARITY_WITHIN and _asks_the_same(text, texts[-pair[1]]))), default=None)
         if best is not None:
             yield number, -best[1], best[0]
 
@@ -131,6 +142,24 @@ def _asks_the_same(one: Sequence[str], other: Sequence[str]) -> bool:
     """Whether one text has all words of the other, and denies nothing more."""
     less, more = sorted((set(one), set(other)), key=len)
     return less <= more and not (more - less) & _DENIALS
+
+
+def _says_little_more(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether one text is the other behind an introduction, with few words more within, none of which is an amount.
+
+    Both begin and end alike behind the introduction: what follows a question asks for something else.
+    """
+    less, more = sorted((one, other), key=len)
+    if len(less) < SHORTEST_QUESTION:
+        return False
+    for added in range(max(1, len(less) // WORDS_FOR_ONE_MORE) + 1):
+        part = more[-len(less) - added:]
+        words_left = iter(part)
+        # `in` takes from the iterator, so the words are found in their order.
+        if part[0] == less[0] and part[-1] == less[-1] and all(word in words_left for word in less):
+            extra = (Counter(part) - Counter(less)).keys()
+            return not extra & (_DENIALS | _AMOUNTS) and all(word.isalpha() for word in extra)
+    return False
 
 
 def passages(text: Sequence[str]) -> frozenset[tuple[str, ...]]:

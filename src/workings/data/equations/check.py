@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Literal
 
 from workings.data.equations import words
@@ -19,6 +20,7 @@ from workings.data.equations.value import DividesByZero, NotRead, values
 
 Verdict = Literal["right", "wrong", "not read"]
 _ANNOTATION = re.compile(r"<<([^<>\n]{1,300})>>")
+_TWO_SIGNS = re.compile(r"=[^=\n]+=")
 _CONTEXT = 120
 """Characters before and behind an equation in which its writer may take it back."""
 _OPERATIONS = frozenset({"frac", "fraction", "sqrt", "binom", "factorial", "power"})
@@ -67,8 +69,43 @@ def find_equations(text: str) -> list[Equation]:
 
 
 def wrong_equations(text: str) -> list[str]:
-    """The equations of a text that do not hold, as written."""
-    return [equation.written for equation in find_equations(text) if equation.verdict == "wrong"]
+    """The equations of a text that do not hold, as written, and chains that end in another result (`3 + 4 = 7 = 8`)."""
+    wrong = [(equation.start, equation.written) for equation in find_equations(text) if equation.verdict == "wrong"]
+    return [written for _, written in sorted([*wrong, *broken_chains(text)])]
+
+
+def broken_chains(text: str) -> Iterator[tuple[int, str]]:
+    """Start and text of calculations with a right result that is then said to equal another whole number.
+
+    Not among the equations of `find_equations`, by which the steps of records are scored.
+    """
+    if not _TWO_SIGNS.search(text):
+        return
+    shown = _ANNOTATION.sub(lambda match: " " * len(match.group()), text)
+    for first, second in pairwise(pairs(tokenize(shown), shown)):
+        if first.right.start == second.left.start and second.sign.kind == "equals" and _differ(
+                first.right, second.right, shown) and _claimed(second, shown) and (
+                _judge(first, shown) == ("right", "")):
+            yield first.left.start, text[first.left.start:second.right.end]
+
+
+def _differ(one: Side, other: Side, text: str) -> bool:
+    """Whether two results are different whole numbers of the same thing, as far as the words behind them say."""
+    numbers = [[token for token in side.tokens if token.kind != "unit"] for side in (one, other)]
+    # `10/3 = 3.33 = 3` rounds, and in `2 * 50 = 100 = $1` cents are dollars.
+    if any([token.kind for token in side] != ["number"] or "." in side[0].text for side in numbers) or len(
+            {text[side.start - 1] in "$€£" for side in (one, other)}) > 1:
+        return False
+    (first,), (second,) = ([int(token.text) for token in side] for side in numbers)
+    # In `8 + 9 = 17 = 7, carry 1` the second is a digit of the first.
+    if str(first).endswith(str(second)):
+        return False
+    named = [next((token.text for token in side.tokens if token.kind == "unit"), side.followed_by).removesuffix("s")
+             for side in (one, other)]
+    if not any(named):
+        return other.alone
+    # `3600 = 1 hour` converts, as units do by a half and more.
+    return (named[0] == named[1] or not named[0]) and max(first, second) * 2 < min(first, second) * 3
 
 
 def _around(outer: Sequence[Equation], one: Equation) -> Iterator[Equation]:

@@ -11,6 +11,7 @@ from workings.config.overrides import Overrides
 from workings.errors import RequestError
 from workings.reports.live.listeners import RunListeners
 from workings.runs.attempt import Callback
+from workings.runs.create_or_resume import load_to_resume
 from workings.runs.python_api.keyword_recipe import Keywords, keyword_recipe, refuse_unknown
 from workings.runs.python_api.python_rows import Rows
 from workings.runs.python_api.run_object import Run
@@ -45,7 +46,8 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         steps: updates; or
         epochs: passes over all rows.
         learning_rate: its peak; the default depends on the method.
-        resume: continue a killed, interrupted or failed run after its last checkpoint.
+        resume: continue a killed, interrupted or failed run after its last checkpoint; with a recipe and without
+            ``overrides``, with those that it was started with.
         smoke: a short run with a tiny model of the same architecture.
         force: run although the plan says that it does not fit; the record says so.
         callbacks: each is called with a step's metrics when the step is done; `False` from one asks for a stop, at
@@ -75,7 +77,8 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
     if recipe is not None:
         _refuse_both({"model": model, "data": data, "items": items, "method": method, "steps": steps, "epochs": epochs,
                       "learning_rate": learning_rate})
-        return run(load_recipe(recipe, overrides))
+        return run(load_to_resume(recipe, overrides, Path(out), _say) if resume and out is not None
+                   else load_recipe(recipe, overrides))
     if model is None or data is None:
         given = [name for name, value in (("model", model), ("data", data)) if value is not None]
         raise RequestError(f"{given[0]} alone" if given else "train without a recipe", "a recipe, or model and data",

@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evidence.verify import verify
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record import atomic
+from workings.record.layout import SEAL, partial_path
+from workings.record.reader import RunRecord
 from workings.reports.html import write_report
+from workings.runs.create_or_resume import evaluation_is_missing
 from workings.runs.data.datasets import ADDITION_ITEMS, ADDITION_TRACES
 from workings.runs.resolve import TRAINED_VOCABULARY
 from workings.runs.train_and_evaluate import TrainAndEvaluateResult, train_and_evaluate
@@ -33,7 +36,7 @@ class QuickstartResult:
     """Result of the quickstart."""
 
     out: Path
-    runs: dict[str, TrainAndEvaluateResult]
+    runs: dict[str, RunRecord]
     comparison: Comparison
     seconds: float
     more: dict[str, Comparison] = field(default_factory=dict)
@@ -44,20 +47,20 @@ class QuickstartResult:
         values = {
             "traces_accuracy": compared["b"]["accuracy"], "answer_only_accuracy": compared["a"]["accuracy"],
             "items": compared["items"], "p_value": compared["p_value"], "seconds": round(self.seconds, 1),
-            "runs": [str(result.training.run) for result in self.runs.values()],
+            "runs": [str(run.path) for run in self.runs.values()],
             "delta": compared["delta"], "delta_ci_low": compared["delta_ci_low"],
             "delta_ci_high": compared["delta_ci_high"],
             "verdict": compared["verdict"], "sentence": self.comparison.sentence,
             "report": str(self.out / "report.html"),
-            "supervised_tokens": {name: _supervised(result) for name, result in self.runs.items()}}
+            "supervised_tokens": {name: run.manifest.supervised_tokens for name, run in self.runs.items()}}
         if SAME_TOKENS in self.more:
             values["same_tokens_accuracy"] = self.more[SAME_TOKENS].to_json()["a"]["accuracy"]
         return values
 
     def text(self) -> str:
         """The result and next commands, for people."""
-        run = self.runs[WITH_STEPS].training.run
-        tokens = ", ".join(f"{name} {_supervised(result):,}" for name, result in self.runs.items())
+        run = self.runs[WITH_STEPS].path
+        tokens = ", ".join(f"{name} {run.manifest.supervised_tokens:,}" for name, run in self.runs.items())
         lines = [
             "", self.comparison.sentence,
             *(f"{name}: {comparison.sentence}" for name, comparison in self.more.items()),
@@ -67,41 +70,46 @@ class QuickstartResult:
             "Try next:",
             f"  workings ask {shlex.quote(str(run))} \"What is 47+25?\"",
             f"  workings verify {shlex.quote(str(run))}",
-            f"  workings compare {shlex.quote(str(self.runs[ANSWER_ONLY].training.run))} {shlex.quote(str(run))}",
+            f"  workings compare {shlex.quote(str(self.runs[ANSWER_ONLY].path))} {shlex.quote(str(run))}",
             f"  workings ui {shlex.quote(str(self.out))}",
         ]
         return "\n".join(lines)
 
 
-def quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, full: bool = False) -> QuickstartResult:
+def quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, full: bool = False,
+               say: Callable[[str], None] = lambda _: None) -> QuickstartResult:
     """Generates data, trains with and without steps, evaluates, compares, verifies, reports.
 
+    A quickstart that was cut short goes on: complete runs in ``out`` are used, and an unfinished one is resumed.
+
     Args:
-        out: folder to make for everything.
+        out: folder to make for everything, or that of a quickstart that was cut short.
         overrides: ``key=value`` words for the recipe of every run, e.g. ``training.steps=40``.
         seed: decides data, weights and the order of rows.
         full: train a third model on answers only, with as many supervised tokens as the one with steps.
+        say: told which runs are used or resumed.
 
     Raises:
-        RequestError: ``out`` exists.
+        RequestError: ``out`` exists, and is not this quickstart cut short.
         RecordError: a run that was just sealed does not verify.
     """
     started = time.perf_counter()
-    if out.exists():
-        raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", "another --out")
     # Loaded before data are generated: a wrong override leaves no folder behind.
     recipes = {WITH_STEPS: _recipe(WITH_STEPS, seed, "tags", overrides),
                ANSWER_ONLY: _recipe(ANSWER_ONLY, seed, "answer_only", overrides)}
-    make_data(out / "data", seed)
-    runs = {name: run_recipe(out, name, recipe) for name, recipe in recipes.items()}
+    if out.exists():
+        _refuse_other_quickstart(out, recipes[WITH_STEPS])
+    else:
+        make_data(out / "data", seed)
+    runs = {name: _run(out, name, recipe, say) for name, recipe in recipes.items()}
     if full:
         # Answers without steps have fewer supervised tokens, so the same number takes more steps.
-        share = _supervised(runs[WITH_STEPS]) / _supervised(runs[ANSWER_ONLY])
-        steps = round(runs[ANSWER_ONLY].training.steps * share)
-        runs[SAME_TOKENS] = run_recipe(out, SAME_TOKENS, _recipe(SAME_TOKENS, seed, "answer_only",
-                                                                 [*overrides, f"training.steps={steps}"]))
+        with_steps, answer_only = (runs[name].manifest for name in (WITH_STEPS, ANSWER_ONLY))
+        steps = round(answer_only.completed_steps * with_steps.supervised_tokens / answer_only.supervised_tokens)
+        runs[SAME_TOKENS] = _run(out, SAME_TOKENS, _recipe(SAME_TOKENS, seed, "answer_only",
+                                                           [*overrides, f"training.steps={steps}"]), say)
 
-    paths = {name: result.training.run for name, result in runs.items()}
+    paths = {name: run.path for name, run in runs.items()}
     comparison = compare(paths[ANSWER_ONLY], paths[WITH_STEPS])
     more = {name: compare(paths[name], paths[WITH_STEPS]) for name in paths if name == SAME_TOKENS}
     atomic.write_json(out / "compare.json", comparison.to_json())
@@ -109,6 +117,35 @@ def quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, full
     # The result is returned only if all of its records verify.
     verify_all(list(paths.values()))
     return QuickstartResult(out=out, runs=runs, comparison=comparison, more=more, seconds=time.perf_counter() - started)
+
+
+def _refuse_other_quickstart(out: Path, first: LoadedRecipe) -> None:
+    """Raises `RequestError` for a folder that is not this quickstart, cut short after its data were made."""
+    recipe = _recipe_file(out, WITH_STEPS)
+    if not recipe.is_file() or (out / "report.html").exists():
+        raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet, or a quickstart that was "
+                           "cut short while it trained", "another --out")
+    if recipe.read_text(encoding="utf-8") != first.written():
+        raise RequestError(f"--out {out}, where a quickstart with another seed or other overrides was cut short",
+                           "the same words as before, or another folder",
+                           f"another --out; the recipe of before is {recipe}")
+
+
+def _recipe_file(out: Path, name: str) -> Path:
+    return out / "recipes" / f"{name}.yaml"
+
+
+def _run(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str], None]) -> RunRecord:
+    """The complete, evaluated run: the one that is there, or trained, from its last checkpoint if it was cut short."""
+    path = out / "runs" / name
+    begun = path.exists() or partial_path(path).exists()
+    if (path / SEAL).is_file() and RunRecord.open(path).status == "complete" and not evaluation_is_missing(path):
+        say(f"{path} is complete and is used as it is")
+        return RunRecord.open(path)
+    if begun:
+        say(f"{path} was cut short and goes on")
+    return RunRecord.open(run_recipe(out, name, recipe, resume=begun, to_go_on="to go on: the same command with "
+                                     f"--out {shlex.quote(str(out))}").training.run)
 
 
 def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts: int = 0,
@@ -143,23 +180,19 @@ def _recipe(name: str, seed: int, reasoning: str, overrides: Sequence[str]) -> L
         "evaluation.items=../data/items.jsonl", *overrides])
 
 
-def run_recipe(out: Path, name: str, recipe: LoadedRecipe) -> TrainAndEvaluateResult:
-    """Trains and evaluates a recipe below ``out``. Raises `Interrupted` or `RecordError`."""
+def run_recipe(out: Path, name: str, recipe: LoadedRecipe, *, resume: bool = False,
+               to_go_on: str = "it begins anew: the same command with another --out") -> TrainAndEvaluateResult:
+    """Trains and evaluates a recipe below ``out``. Raises `Interrupted`, which says ``to_go_on``, or `RecordError`."""
     # As a file: the record of each run then names a recipe that can be repeated.
-    path = out / "recipes" / f"{name}.yaml"
+    path = _recipe_file(out, name)
     path.parent.mkdir(exist_ok=True)
     atomic.write_text(path, recipe.written())
-    result = train_and_evaluate(str(path), out / "runs" / name)
+    result = train_and_evaluate(str(path), out / "runs" / name, resume=resume)
     if result.training.status == "interrupted":
-        raise Interrupted(f"stopped while {name} was trained; what is finished lies in {out}. It begins anew: "
-                          "the same command with another --out")
+        raise Interrupted(f"stopped while {name} was trained; what is finished lies in {out}; {to_go_on}")
     if result.training.status != "complete":
         raise RecordError(f"{name}: {result.training.status}: {result.training.reason}")
     return result
-
-
-def _supervised(result: TrainAndEvaluateResult) -> int:
-    return int(result.training.supervised_tokens)
 
 
 def verify_all(runs: list[Path]) -> None:
