@@ -71,7 +71,7 @@ def watched(folder: Path) -> dict[str, Any]:
     from workings.record.writer import RunWriter
     from workings.runs import attempt
     from workings.runs.train import train
-    from workings.training.async_metrics import AsyncMetricsWriter
+    from workings.training.background_writers import AsyncMetricsWriter
     from workings.training.display import Display
     from workings.training.experience import TraceExperience
     from workings.training.observer import HeldOutObserver

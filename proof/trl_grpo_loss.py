@@ -22,11 +22,7 @@ import numpy as np
 
 from tools.result_file import ROOT, write_result
 from workings.config.algorithms import RewardAlgorithm
-from workings.config.algorithms.cispo import Cispo
-from workings.config.algorithms.dapo import Dapo
-from workings.config.algorithms.dr_grpo import DrGrpo
-from workings.config.algorithms.grpo import Grpo
-from workings.config.algorithms.gspo import Gspo
+from workings.config.algorithms.grpo import Cispo, Dapo, DrGrpo, Grpo, Gspo
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE, PolicyGradient
 
 RESULT = Path(__file__).parent / "trl_grpo_loss.json"

@@ -21,14 +21,13 @@ from contextlib import contextmanager
 
 from tools.generated import ROOT
 from workings.config.load import shipped_recipes
-from workings.planning.inspection_cache import TIMINGS_FILE, cache_directory
-from workings.planning.shipped import FILE, shipped_plans
+from workings.planning.inspection_cache import SHIPPED_FILE, TIMINGS_FILE, cache_directory, shipped_plans
 from workings.record.progress import ProgressListener, report_progress_to
 from workings.runs.plan import plan
 
 MACHINES = {"-v5e8": "v5e-8", "-t4": "t4", "-t4x2": "t4x2", "-rtx5090": "rtx5090", "-rtx5090-packed": "rtx5090"}
 """How a recipe's name ends -> the machine it is for. Not a CPU: what is compiled for this one is not for another."""
-PLACE = ROOT / "src" / "workings" / "planning" / FILE
+PLACE = ROOT / "src" / "workings" / "planning" / SHIPPED_FILE
 
 
 class NotCurrent(Exception):

@@ -10,9 +10,8 @@ from typer.testing import CliRunner
 
 from workings import hints
 from workings.cli import output
-from workings.cli.command_groups import COMMAND_GROUPS
 from workings.cli.main import app, main
-from workings.cli.output import as_typed, painted
+from workings.cli.output import COMMAND_GROUPS, as_typed, painted
 from workings.cli.verify import _text
 from workings.evidence.verify.result import Check, CheckVerdict, Verification
 from workings.hints import interpreter, pip_install

@@ -15,12 +15,7 @@ import pytest
 import torch
 
 from workings.config.algorithms import RewardAlgorithm
-from workings.config.algorithms.cispo import Cispo
-from workings.config.algorithms.dapo import Dapo
-from workings.config.algorithms.dr_grpo import DrGrpo
-from workings.config.algorithms.grpo import Grpo
-from workings.config.algorithms.gspo import Gspo
-from workings.config.algorithms.rloo import Rloo
+from workings.config.algorithms.grpo import Cispo, Dapo, DrGrpo, Grpo, Gspo, Rloo
 from workings.engines.jax.objective import ARRAY as JAX
 from workings.engines.torch.objective import ARRAY as TORCH
 from workings.objectives.base import ArrayFunctions

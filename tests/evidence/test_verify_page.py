@@ -15,8 +15,8 @@ import pytest
 
 from tests.browser import chromium
 from tests.evidence.packs import EXAMPLE, seal_again, two_runs, unpacked
-from workings.evidence.pack.badge import badge
 from workings.evidence.pack.page import verify_page
+from workings.evidence.pack.readme import badge
 from workings.evidence.verify import verify
 from workings.publish.pack import pack
 

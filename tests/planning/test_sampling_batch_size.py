@@ -7,7 +7,7 @@ from workings.engines.base import EngineRequest, GenerationShape
 from workings.hardware.device import DeviceFacts
 from workings.models.shape import ModelShape
 from workings.planning.memory_formulas import forward_program_parts
-from workings.planning.sampling_batch_size import completions_at_a_time
+from workings.runs.sample import completions_at_a_time
 
 REQUEST = EngineRequest(
     shape=ModelShape(family="gemma", layers=4, width=256, mlp_width=512, heads=4, kv_heads=2, head_dim=64,

@@ -10,10 +10,9 @@ from workings.engines.base import Inspection
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import find_target
 from workings.models.shapes import published_shape
-from workings.planning.inspection_cache import cache_directory, inspect_programs
+from workings.planning.inspection_cache import cache_directory, inspect_programs, shipped_plans
 from workings.planning.matrix import BASE_RECIPE, cell_overrides
 from workings.planning.planned_run import engine_request, mesh_of, programs_of
-from workings.planning.shipped import shipped_plans
 
 
 def test_an_answer_of_the_package_is_used_where_everything_is_equal_and_nowhere_else(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.record import synthetic
-from workings.config.algorithms.dr_grpo import DrGrpo
+from workings.config.algorithms.grpo import DrGrpo
 from workings.data.batches import Position
 from workings.engines.base import Completion
 from workings.record.layout import PROMPTS, REWARDS, rollout_file

@@ -13,13 +13,8 @@ from hypothesis import strategies as st
 from tests.record import synthetic
 from tests.rollouts.making import PROMPTS, TWO, rollout, sample
 from workings.config.algorithms import AlgorithmConfig, RewardAlgorithm
-from workings.config.algorithms.cispo import Cispo
-from workings.config.algorithms.dapo import Dapo
 from workings.config.algorithms.distill import Distill
-from workings.config.algorithms.dr_grpo import DrGrpo
-from workings.config.algorithms.grpo import Grpo
-from workings.config.algorithms.gspo import Gspo
-from workings.config.algorithms.rloo import Rloo
+from workings.config.algorithms.grpo import Cispo, Dapo, DrGrpo, Grpo, Gspo, Rloo
 from workings.data.batches import Position
 from workings.engines.base import Completion
 from workings.errors import RecordError, RequestError

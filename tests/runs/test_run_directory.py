@@ -7,7 +7,7 @@ from tests.runs.runs_helpers import write_recipe
 from workings.cli.main import app
 from workings.errors import RequestError
 from workings.record.page_address import open_page
-from workings.runs.run_directory import run_directory
+from workings.runs.create_or_resume import run_directory
 
 
 def test_the_next_free_number_and_what_resumes(tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
-from workings.training.machine_log import MachineLog
+from workings.training.background_writers import MachineLog
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from workings.training.async_metrics import AsyncMetricsWriter
+from workings.training.background_writers import AsyncMetricsWriter
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from workings.errors import StorageError
-from workings.training.machine_log import MachineLog
+from workings.training.background_writers import MachineLog
 
 
 def test_a_line_has_the_step_and_none_comes_after_the_end() -> None:

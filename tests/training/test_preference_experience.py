@@ -10,8 +10,7 @@ import pytest
 from workings.config.data import DataConfig
 from workings.data.batches import Batches, Position
 from workings.data.order import epoch_order
-from workings.data.pair_rows import PairRows
-from workings.data.reference_log_probs import from_lines, to_lines
+from workings.data.pair_rows import PairRows, log_prob_lines, read_log_prob_lines
 from workings.data.rows import Row, RowSet
 from workings.errors import RecordError, TrainingFailed
 from workings.objectives.policy_gradient import REFERENCE
@@ -85,7 +84,7 @@ def test_the_reference_is_asked_about_every_row_once() -> None:
     first = reference_log_probs_by_row(engine, None, batches(), steps=1)  # a run shorter than an epoch
     assert {name: expected[name] for name in first} == first
     assert len(first) == 4
-    assert from_lines(to_lines(expected)) == expected
+    assert read_log_prob_lines(log_prob_lines(expected)) == expected
 
 
 def test_a_batch_is_told_and_counts_pairs() -> None:
@@ -131,7 +130,7 @@ def test_a_log_probability_that_is_not_finite_ends_the_run() -> None:
 @pytest.mark.parametrize("line", [{"id": "a"}, {"id": "a", "log_prob": True}, {"log_prob": -1.0}])
 def test_lines_that_are_none_are_refused(line: dict[str, Any]) -> None:
     with pytest.raises(RecordError, match="line 2"):
-        from_lines([{"id": "b", "log_prob": -2.0}, line])
+        read_log_prob_lines([{"id": "b", "log_prob": -2.0}, line])
 
 
 def test_rows_that_are_no_pairs_are_refused() -> None:

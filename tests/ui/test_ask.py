@@ -11,9 +11,9 @@ from tests.ui.making import client, two_runs
 from workings.record.phase import process_start
 from workings.scoring.items import read_items
 from workings.ui import jobs
-from workings.ui.questions import QUESTION_ITEMS_FILE
 from workings.ui.routes.jobs import piece_events
 from workings.ui.site import Site
+from workings.ui.tabs.ask import QUESTION_ITEMS_FILE
 
 WRONG = {"completion": "<reasoning>\n1+1=2\n8+9+1=17\n</reasoning>\n<answer>17</answer>", "finish_reason": "stop",
          "tokens": 9, "wrong_step": {"start": 18, "end": 26, "line": 2, "lines": 2, "written": "8+9+1=17",

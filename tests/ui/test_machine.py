@@ -7,7 +7,7 @@ import pytest
 
 from tests.ui.making import client, two_runs
 from workings.ui.folder import Folder
-from workings.ui.machine import drawn, machine_use
+from workings.ui.tabs.device import drawn, machine_use
 
 
 def write(run: Path, lines: list[object]) -> None:

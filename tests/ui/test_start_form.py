@@ -7,9 +7,9 @@ import pytest
 from tests.ui.making import client, two_runs
 from workings.config.load import load_recipe
 from workings.runs.plan import estimate_memory
-from workings.ui.fields import recipe_fields
 from workings.ui.number_format import coded, small_p
 from workings.ui.routes import start
+from workings.ui.routes.start import recipe_fields
 
 
 def test_fields_are_the_recipe_with_its_help_and_choices() -> None:

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
-from workings.answers.circumstantial_numbers import CIRCUMSTANCE
 from workings.answers.main_clause import VERBS_OF_RESULT
 from workings.answers.number_words import WORDS, InWords, read_words
+from workings.answers.numbers_in_sentence import CIRCUMSTANCE
 from workings.answers.sentences import is_conclusion, without_reason
 from workings.answers.states_a_result import states_no_result
 

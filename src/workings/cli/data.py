@@ -9,17 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-from workings.cli import data_look, surprise
+from workings.cli import data_look
 from workings.cli.output import JsonFlag, answer, say
 from workings.errors import RequestError
 
-app = typer.Typer(help="Traces and preference pairs: import, make, check, preview.", no_args_is_help=True,
-                  rich_markup_mode=None)
+data_app = typer.Typer(help="Traces and preference pairs: import, make, check, preview.", no_args_is_help=True,
+                       rich_markup_mode=None)
 
 ForceFlag = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 
 
-@app.command("import")
+@data_app.command("import")
 def import_command(
     file: Annotated[str, typer.Argument(
         help="A file (JSON lines, JSON array, CSV, parquet), or OWNER/NAME on the Hub.")],
@@ -74,7 +74,7 @@ def import_command(
         raise typer.Exit(1)
 
 
-@app.command("make")
+@data_app.command("make")
 def make_command(
     kinds: Annotated[list[str], typer.Argument(metavar="KIND...", help="Kinds of problems, or one shipped name; see "
                                                "`workings data list`.")],
@@ -98,12 +98,12 @@ def make_command(
     answer(made.to_json(), as_json=as_json, text=f"{made.traces} traces, {made.items} items\n{files}")
 
 
-app.command("check")(data_look.check_command)
-app.command("preview")(data_look.preview_command)
-app.command("surprise")(surprise.surprise_command)
+data_app.command("check")(data_look.check_command)
+data_app.command("preview")(data_look.preview_command)
+data_app.command("surprise")(data_look.surprise_command)
 
 
-@app.command("list")
+@data_app.command("list")
 def list_command(as_json: JsonFlag = False) -> None:
     """Shipped data sets, kinds of problems that can be made, formats that can be imported."""
     from workings.data.generators.mixed import KINDS
@@ -122,7 +122,7 @@ def list_command(as_json: JsonFlag = False) -> None:
          "and that give preference pairs:", f"  {', '.join(pair_formats)}"]))
 
 
-@app.command("show")
+@data_app.command("show")
 def show_command(
     name: Annotated[str, typer.Argument(help="A shipped name, or a file of traces or pairs.")],
     n: Annotated[int, typer.Option("--n", min=0, help="Records to show.")] = 3,
@@ -157,7 +157,7 @@ def show_command(
         [f"{name}: {len(records)} records, sha256 {facts['sha256']}", *made_by, *counts, *shown]))
 
 
-@app.command("diff")
+@data_app.command("diff")
 def diff_command(
     a: Annotated[str, typer.Argument(help="A file of traces or pairs, or a shipped name.")],
     b: Annotated[str, typer.Argument(help="Another one.")],

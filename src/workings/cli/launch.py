@@ -1,4 +1,4 @@
-"""`workings launch`: files that start a run on another machine."""
+"""`workings launch` and `workings fetch`: files that start a run on another machine, and the finished run."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,6 +9,7 @@ from workings.cli.output import JsonFlag, answer
 
 if TYPE_CHECKING:
     from workings.runs.launch import LaunchResult
+from shlex import quote
 
 
 def launch_command(
@@ -59,3 +60,22 @@ def _text(result: "LaunchResult") -> str:
         f"written    {result.folder}: {', '.join(result.files)}",
         "           validated, not run: nothing was started",
         f"start      put the folder at {job.remote_folder}, and there: {result.start}"])
+
+
+def fetch_command(
+    source: Annotated[str, typer.Option(
+        "--from", help="Address of a sealed run, a folder of runs, or a pack: gs://… or s3://….")],
+    out: Annotated[Path, typer.Option("--out", help="Folder (of a pack: file) to make.")],
+    expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that was kept elsewhere.")] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Copy a finished run out of an object store, and verify that it is what was sealed.
+
+    Needs the extra `stores`. What differs from its seal is refused, and nothing is left behind.
+    """
+    from workings.runs.fetch import fetch
+
+    fetched = fetch(source, out, expect_root)
+    answer(fetched.to_json(), as_json=as_json,
+           text=f"{fetched.path}: every file as it was sealed, root {fetched.root}\n"
+                f"all checks: workings verify {quote(str(fetched.path))}")

@@ -1,4 +1,4 @@
-"""`workings`: the command line. Each command has a file, and imports what it needs when it is called."""
+"""`workings`: the command line. A command imports what it needs when it is called."""
 
 import signal
 import sys
@@ -14,9 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 import typer.core
 
-from workings.cli.command_groups import COMMAND_GROUPS
-from workings.cli.gate import baseline_app
-from workings.cli.output import say_failure
+from workings.cli.output import COMMAND_GROUPS, say_failure
 from workings.cli.usage_errors import in_given_expected_try
 from workings.cli.waiting import WaitingLine
 from workings.engines.hardware_probe import launched
@@ -28,6 +26,8 @@ from workings.training.stopping import SIGNALS
 pthread_kill = getattr(signal, "pthread_kill", None)
 REPEAT_SIGNAL_AFTER_SECONDS = 0.05
 """After which an interruption is raised once more that Python dropped."""
+IN_MODULE = {"baseline": "gate", "fetch": "launch", "key": "sign", "select": "sample"}
+"""Commands that stand in the module of a related command."""
 TYPED = "workings.typed"
 """Key of the typed words in the context."""
 
@@ -100,12 +100,11 @@ def root_options(
 
 
 def _add_commands() -> None:
-    """Adds the commands: the module of each has its name, and in it a function `NAME_command` or several as `app`."""
-    app.add_typer(baseline_app, name="baseline")
-    for name in (command for commands in COMMAND_GROUPS.values() for command in commands if command != "baseline"):
-        module = import_module(f"workings.cli.{name}")
-        if hasattr(module, "app"):
-            app.add_typer(module.app, name=name)
+    """Adds the commands: each is a function `NAME_command`, or several as `NAME_app`, in the module of its name."""
+    for name in (command for commands in COMMAND_GROUPS.values() for command in commands):
+        module = import_module(f"workings.cli.{IN_MODULE.get(name, name)}")
+        if hasattr(module, f"{name}_app"):
+            app.add_typer(getattr(module, f"{name}_app"), name=name)
         else:
             app.command(name)(getattr(module, f"{name}_command"))
 

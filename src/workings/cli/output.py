@@ -11,10 +11,19 @@ from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
-from workings.cli.command_groups import COMMAND_GROUPS
 from workings.errors import RequestError, WorkingsError
-from workings.evaluation.comparison.small_p import small_p
 from workings.hints import typed_path
+from workings.record.number_text import small_p
+
+COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
+    "Start": ("quickstart", "doctor", "recipes", "data", "reward"),
+    "Train": ("plan", "train", "launch", "fetch", "sample", "select", "improve", "ask"),
+    "Measure": ("eval", "compare", "baseline", "gate"),
+    "Prove": ("verify", "replay", "parity", "note", "key", "sign"),
+    "Show": ("ui", "track", "pack", "export", "kaggle"),
+}
+"""Heading -> commands, in the order of a person's work."""
+
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")]
 """The `--json` option of every command."""

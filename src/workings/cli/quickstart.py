@@ -25,7 +25,7 @@ def quickstart_command(
 
     Trains a tiny model twice, with and without its workings; evaluates, compares, seals, verifies, reports.
     """
-    from workings.runs.run_directory import run_directory
+    from workings.runs.create_or_resume import run_directory
 
     out = out or run_directory("quickstart")
     if rewards:

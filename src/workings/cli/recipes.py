@@ -9,7 +9,7 @@ import typer
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RequestError
 
-app = typer.Typer(help="Recipes that ship with the package.", no_args_is_help=True, rich_markup_mode=None)
+recipes_app = typer.Typer(help="Recipes that ship with the package.", no_args_is_help=True, rich_markup_mode=None)
 
 
 def _find(name: str) -> str:
@@ -21,7 +21,7 @@ def _find(name: str) -> str:
     return shipped[name]
 
 
-@app.command("list")
+@recipes_app.command("list")
 def list_command(as_json: JsonFlag = False) -> None:
     """Names of the shipped recipes, with the first line of each."""
     from workings.config.load import shipped_recipes
@@ -32,14 +32,14 @@ def list_command(as_json: JsonFlag = False) -> None:
            text="\n".join(f"{name:<{width}}  {first}" for name, first in firsts.items()))
 
 
-@app.command("show")
+@recipes_app.command("show")
 def show_command(name: Annotated[str, typer.Argument(help="A shipped recipe.")], as_json: JsonFlag = False) -> None:
     """Print a shipped recipe with its comments."""
     text = _find(name)
     answer({"name": name, "text": text}, as_json=as_json, text=text.rstrip("\n"))
 
 
-@app.command("copy")
+@recipes_app.command("copy")
 def copy_command(
     name: Annotated[str, typer.Argument(help="A shipped recipe.")],
     target: Annotated[Path, typer.Argument(help="File to write; it must not exist.")],
@@ -58,7 +58,7 @@ def copy_command(
     answer({"written": str(target)}, as_json=as_json, text=f"written: {target}")
 
 
-@app.command("schema")
+@recipes_app.command("schema")
 def schema_command() -> None:
     """Print the JSON schema of a recipe, for editors."""
     from workings.config.load import recipe_schema

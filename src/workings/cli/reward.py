@@ -12,16 +12,16 @@ from workings.record.progress import slow_operation
 if TYPE_CHECKING:
     from workings.runs.reward_check import RewardCheck
 
-app = typer.Typer(help="Look at rewards before anything is learned from them.", no_args_is_help=True,
-                  rich_markup_mode=None)
+reward_app = typer.Typer(help="Look at rewards before anything is learned from them.", no_args_is_help=True,
+                        rich_markup_mode=None)
 
 
-@app.callback()
+@reward_app.callback()
 def reward_group() -> None:
     """Look at rewards before anything is learned from them."""
 
 
-@app.command("check")
+@reward_app.command("check")
 def check_command(
     recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped recipe.")],
     overrides: Annotated[list[str] | None, typer.Argument(

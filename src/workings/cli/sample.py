@@ -1,4 +1,4 @@
-"""`workings sample`: draw completions of prompts, and keep those that are worth learning from."""
+"""`workings sample` and `workings select`: draw completions of prompts, and keep those that are worth learning from."""
 
 import shlex
 from pathlib import Path
@@ -26,6 +26,7 @@ from workings.record.layout import KEPT, PAIRS, partial_unit_path
 
 if TYPE_CHECKING:
     from workings.samples.unit import SampleUnit
+
 
 
 KeepOption = Annotated[str, typer.Option(
@@ -138,3 +139,31 @@ def _text(unit: "SampleUnit", with_pairs: bool) -> str:
     if not counts.kept:
         lines.append("nothing was kept: these prompts are too hard for this model, or it writes another form")
     return "\n".join([*lines, f"to verify: workings verify {shlex.quote(str(unit.path))}"])
+
+
+def select_command(
+    samples: Annotated[Path, typer.Argument(help="A sealed directory of samples.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory to make for the new selection.")],
+    keep: KeepOption = "correct",
+    valid_steps: ValidStepsOption = False,
+    most: MostOption = 0,
+    prefer: PreferOption = "first",
+    near_duplicates: NearDuplicatesOption = 1.0,
+    balance: BalanceOption = "none",
+    pairs: PairsOption = None,
+    most_pairs: MostPairsOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Choose by other rules among samples that were drawn, without drawing again.
+
+    The same completions and scores are sealed as a new unit, with what these rules keep of them.
+    """
+    from workings.samples.pairs import PairRule
+    from workings.samples.reselect import reselect
+    from workings.samples.selection import Selection
+
+    unit = reselect(
+        samples, out, Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most, prefer=prefer,
+                                near_duplicates=near_duplicates, balance=balance),
+        PairRule.from_options(pairs, most_pairs))
+    answer_with(unit, pairs is not None, as_json=as_json)

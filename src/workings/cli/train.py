@@ -35,8 +35,7 @@ def train_command(
     """Run a recipe: check, plan, train, evaluate, seal."""
     from workings.config.load import load_recipe
     from workings.reports.live.listeners import RunListeners
-    from workings.runs.create_or_resume import load_to_resume
-    from workings.runs.run_directory import run_directory
+    from workings.runs.create_or_resume import load_to_resume, run_directory
     from workings.runs.smoke import Smoke
     from workings.runs.train_and_evaluate import train_with_listeners
 

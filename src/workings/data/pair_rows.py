@@ -6,9 +6,10 @@ whole. Completions are learned as they are written: `data.reasoning` says how st
 has none.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -145,3 +146,26 @@ def _refuse_equal(pair: PreferencePair, chosen: Encoded, rejected: Encoded) -> N
     if chosen.completion == rejected.completion:
         raise RequestError(f"pair {pair.id}: both completions are the same {len(chosen.completion)} tokens",
                            "a better completion and a worse one", "workings data check PAIRS --fix")
+
+
+LogProbs = Mapping[str, float]
+"""Row id -> log probability of its completion under the reference, in nats; float32 numbers."""
+
+
+def log_prob_lines(log_probs: LogProbs) -> list[dict[str, Any]]:
+    """Lines of a run's record, in the order of the ids."""
+    return [{"id": name, "log_prob": log_probs[name]} for name in sorted(log_probs)]
+
+
+def read_log_prob_lines(lines: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Log probabilities out of such lines. Raises `RecordError` for an invalid line, and for an id that comes twice."""
+    sums: dict[str, float] = {}
+    for number, line in enumerate(lines, start=1):
+        name, log_prob = line.get("id"), line.get("log_prob")
+        if not isinstance(name, str) or isinstance(log_prob, bool) or not isinstance(log_prob, int
+                                                                                     | float) or name in sums:
+            raise RecordError(f"line {number} of the reference's log probabilities: an id and a number were expected, "
+                              "each id once")
+        # A float32 is a float64 exactly, and the shortest text of that is read back to the bit.
+        sums[name] = float(log_prob)
+    return sums

@@ -6,7 +6,7 @@ from workings.config.algorithms import RolloutAlgorithm
 from workings.config.recipe import Recipe
 from workings.config.rewards import OverlongReward
 from workings.planning.planned_run import MAX_PROMPTS
-from workings.planning.recipe_changes import Words, with_changes
+from workings.planning.recipe_changes import KeyValues, with_changes
 
 SHORTEST_COMPLETION = 32
 """Minimum tokens of a shortened completion."""
@@ -46,7 +46,7 @@ def shorter_completions(recipe: Recipe) -> Iterator[Recipe]:
     shortest = max([SHORTEST_COMPLETION, *buffers])
     prompt_tokens, new_tokens = recipe.data.max_length - algorithm.max_new_tokens, algorithm.max_new_tokens // 2
     while new_tokens >= shortest:
-        words: Words = {"algorithm.max_new_tokens": new_tokens, "data.max_length": prompt_tokens + new_tokens}
+        words: KeyValues = {"algorithm.max_new_tokens": new_tokens, "data.max_length": prompt_tokens + new_tokens}
         if recipe.data.buckets:
             words["data.buckets"] = [length for length in recipe.data.buckets if length <= prompt_tokens + new_tokens]
         yield with_changes(recipe, words)

@@ -1,15 +1,20 @@
 """Cached memory inspections of the programs of a run on a target machine.
 
 An engine's ahead-of-time compiler is asked for the memory of each program; its answers are cached by a digest of the
-request. The person's cache is searched first, then the answers that come with the package
-(`workings.planning.shipped`). If a compiler refuses a step, two shallow models are compiled to explain it: memory is
-linear in the number of layers.
+request. The person's cache is searched first, then the answers that come with the package: one generated file
+(`python -m tools.ship_plans`) has inspections of the shipped recipes, each under the digest of everything that decided
+it: the request, the machine, the versions of libraries and the engine's own source. If one of these differs here, the
+digest differs too, and the program is compiled as if there were no file.
+
+If a compiler refuses a step, two shallow models are compiled to explain it: memory is linear in the number of layers.
 """
 
 import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +31,30 @@ from workings.engines.base import (
 from workings.hardware import machine
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
-from workings.planning.shipped import shipped_answer
 from workings.record.atomic import write_json
 from workings.record.digest import json_digest
 from workings.record.progress import slow_operation
+
+SHIPPED_FILE = "shipped_plans.json"
+"""File in the folder of this module."""
+
+
+@cache
+def shipped_plans() -> dict[str, dict[str, Any]]:
+    """Entries of the file by digest: ``plan``, the recipe and machine that it was made for, and ``answer``."""
+    return json.loads((files("workings.planning") / SHIPPED_FILE).read_text(encoding="utf-8"))
+
+
+def shipped_answer(digest: str) -> Inspection | None:
+    """The inspection under this digest, with a note about its origin; None if there is no such entry."""
+    entry = shipped_plans().get(digest)
+    if entry is None:
+        return None
+    inspection = Inspection.from_json(entry["answer"])
+    note = (f"{inspection.source} beforehand and shipped with this package, by the same source of the engine and the "
+            "same versions of libraries as here; nothing was compiled now")
+    return replace(inspection, notes=(*inspection.notes, note))
+
 
 TIMINGS_FILE = "seconds.json"
 """File beside the cached answers, with the seconds that they took."""

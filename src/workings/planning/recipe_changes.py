@@ -9,7 +9,7 @@ from workings.config.overrides import set_key
 from workings.config.recipe import Recipe
 from workings.record.values import leaves
 
-Words = dict[str, Any]
+KeyValues = dict[str, Any]
 """Dotted keys and their values."""
 
 

@@ -21,7 +21,7 @@ from workings.models.shape import ModelShape
 from workings.planning.generation_candidates import fewer_answers, shorter_completions, smaller_rollouts
 from workings.planning.plan import Nearest, Plan, estimate, make_plan
 from workings.planning.planned_run import PlannedRun, mesh_of, planned_mesh
-from workings.planning.recipe_changes import Words, overrides_between, with_changes
+from workings.planning.recipe_changes import KeyValues, overrides_between, with_changes
 from workings.planning.reference_and_teacher import TeacherModel, with_frozen_models
 from workings.planning.verdict import MARGINAL_SHARE
 
@@ -30,7 +30,7 @@ MAX_COMPILATIONS = 4
 """Candidates that are compiled before the search gives up."""
 
 
-def _all_devices(recipe: Recipe, target: Target) -> Words:
+def _all_devices(recipe: Recipe, target: Target) -> KeyValues:
     """All devices; with fewer rows on each if they divide, so that the global batch stays."""
     if target.platform == "cpu":
         return {}
@@ -50,22 +50,22 @@ def _all_devices(recipe: Recipe, target: Target) -> Words:
             "batch.micro_batch": batch.micro_batch * fewer // more}
 
 
-def _attention(recipe: Recipe, target: Target) -> Words:
+def _attention(recipe: Recipe, target: Target) -> KeyValues:
     # On a CPU `auto` means plain attention, which holds the whole square of scores.
     attention = "chunked" if target.platform == "cpu" else "auto"
     is_plain = recipe.memory.attention in ("plain", *(["auto"] if target.platform == "cpu" else []))
     return {"memory.attention": attention} if is_plain else {}
 
 
-def _loss_chunk(recipe: Recipe, target: Target) -> Words:
+def _loss_chunk(recipe: Recipe, target: Target) -> KeyValues:
     return {"memory.loss_chunk": 128} if recipe.memory.loss_chunk == 0 or recipe.memory.loss_chunk > 128 else {}
 
 
-def _remat(recipe: Recipe, target: Target) -> Words:
+def _remat(recipe: Recipe, target: Target) -> KeyValues:
     return {"memory.remat": "layer"} if recipe.memory.remat == "none" else {}
 
 
-def _micro_batch(recipe: Recipe, target: Target) -> Words:
+def _micro_batch(recipe: Recipe, target: Target) -> KeyValues:
     """The global batch stays: half the rows at a time, twice as often."""
     rows = recipe.batch.micro_batch
     # Half of it holds whole pairs, too.
@@ -74,56 +74,56 @@ def _micro_batch(recipe: Recipe, target: Target) -> Words:
     return {"batch.micro_batch": rows // 2, "batch.accumulation": recipe.batch.accumulation * 2}
 
 
-def _no_accumulation(recipe: Recipe, target: Target) -> Words:
+def _no_accumulation(recipe: Recipe, target: Target) -> KeyValues:
     """The global batch stays: all rows at once, so that no second copy of the gradients is kept."""
     batch = recipe.batch
     return {"batch.micro_batch": batch.micro_batch * batch.accumulation, "batch.accumulation": 1} \
         if batch.accumulation > 1 else {}
 
 
-def _moments(recipe: Recipe, target: Target) -> Words:
+def _moments(recipe: Recipe, target: Target) -> KeyValues:
     return {"precision.moments": "bf16"} if recipe.precision.moments == "fp32" \
         and recipe.optimizer.name == "adamw" else {}
 
 
-def _rounding(recipe: Recipe, target: Target) -> Words:
+def _rounding(recipe: Recipe, target: Target) -> KeyValues:
     return {"precision.rounding": "stochastic"} if recipe.precision.rounding == "master_fp32" else {}
 
 
-def _teacher(recipe: Recipe, target: Target) -> Words:
+def _teacher(recipe: Recipe, target: Target) -> KeyValues:
     if not isinstance(recipe.algorithm, TeacherAlgorithm):
         return {}
     fewer = dict(pairwise(get_args(TeacherPrecision))).get(recipe.algorithm.teacher_precision)
     return {"algorithm.teacher_precision": fewer} if fewer else {}
 
 
-def _optimizer(recipe: Recipe, target: Target) -> Words:
+def _optimizer(recipe: Recipe, target: Target) -> KeyValues:
     if recipe.optimizer.name == "adafactor":
         return {}
-    words: Words = {"optimizer": {"name": "adafactor", "weight_decay": recipe.optimizer.weight_decay,
+    words: KeyValues = {"optimizer": {"name": "adafactor", "weight_decay": recipe.optimizer.weight_decay,
                                   "clip_norm": recipe.optimizer.clip_norm}}
     return words | ({"precision.moments": "fp32"} if recipe.precision.moments == "bf16" else {})
 
 
-def _parameters(recipe: Recipe, target: Target) -> Words:
+def _parameters(recipe: Recipe, target: Target) -> KeyValues:
     if recipe.precision.parameters != "fp32":
         return {}
     words = {"precision.parameters": "bf16"}  # frozen weights are never updated, so nothing rounds
     return words | ({"precision.rounding": "stochastic"} if recipe.method.name == "full" else {})
 
 
-def _method(recipe: Recipe, target: Target) -> Words:
+def _method(recipe: Recipe, target: Target) -> KeyValues:
     """Adapters beside frozen weights, then beside frozen weights in four bits."""
     method = recipe.method
     if method.name == "qlora":
         return {}
-    words: Words = {"method": {"name": "lora"}} if method.name == "full" else {
+    words: KeyValues = {"method": {"name": "lora"}} if method.name == "full" else {
         "method": method.model_dump(mode="json", exclude_defaults=True) | {"name": "qlora"}}
     # Adapters are trained in float32, so there is nothing to round at random.
     return words | ({"precision.rounding": "nearest"} if recipe.precision.rounding != "nearest" else {})
 
 
-Change = Callable[[Recipe, Target], Words]
+Change = Callable[[Recipe, Target], KeyValues]
 
 LADDER: tuple[tuple[Change, int], ...] = (
     (_method, 2), (_parameters, 1), (_optimizer, 1), (_rounding, 1), (_moments, 1), (_teacher, 3),
@@ -158,7 +158,7 @@ def _combinations(recipe: Recipe, target: Target, ladder: Sequence[tuple[Change,
         yield from _combinations(recipe, target, below)
 
 
-def _table_on_host(recipe: Recipe, target: Target) -> Words:
+def _table_on_host(recipe: Recipe, target: Target) -> KeyValues:
     return {"memory.per_layer_embeddings": "host"} if recipe.memory.per_layer_embeddings == "device" else {}
 
 

@@ -14,13 +14,12 @@ from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.unit import find_pair, find_units
 from workings.evidence.claims import CLAIMS, Claim, claims_json, unsourced
 from workings.evidence.model_card import model_card
-from workings.evidence.pack.badge import badge
 from workings.evidence.pack.form import BY_DIGEST, COMPARISON, INSIDE, LICENCES, PACK, REPORT, pack_json
 from workings.evidence.pack.gather import Contents, gather
 from workings.evidence.pack.licences import data_manifests, licences, sample_data
 from workings.evidence.pack.limits import check_bytes, check_words
 from workings.evidence.pack.page import verify_page
-from workings.evidence.pack.readme import PackedRun, readme
+from workings.evidence.pack.readme import PackedRun, badge, readme
 from workings.evidence.pack.write import seal_documents, write_zip
 from workings.evidence.verify import verify
 from workings.evidence.writeup import WRITEUP, published, words_in

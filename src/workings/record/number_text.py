@@ -1,5 +1,8 @@
 """Numbers as people read them: shares and times."""
 
+
+import re
+
 MILLISECOND = 1e-3
 """Shorter times are not said in numbers."""
 
@@ -24,3 +27,16 @@ def duration(seconds: float) -> str:
 def about(seconds: float) -> str:
     """A planned time: ``about 3 min``."""
     return duration(seconds) if 0 < seconds < MILLISECOND else f"about {duration(seconds)}"
+
+
+_TINY = re.compile(r"p [=<] \d(?:\.\d+)?e-\d+")
+"""A p value as `workings.evaluation.comparison.paired.p_text` writes one below 0.001."""
+
+
+def small_p(text: str, blank: str = "\N{NO-BREAK SPACE}") -> str:
+    """The text with `p < 0.001` in place of them; JSON answers, reports and records keep the digits.
+
+    >>> small_p("+83.0 points, p = 2.6e-110", " ")
+    '+83.0 points, p < 0.001'
+    """
+    return _TINY.sub(f"p{blank}<{blank}0.001", text)

@@ -42,11 +42,11 @@ from workings.runs.train_result import LoopSettings, TrainResult, first_and_last
 from workings.scoring.items import items_digest
 from workings.scoring.process import ScoringProcess
 from workings.scoring.settings import ScoringSettings
+from workings.training.background_writers import MachineLog
 from workings.training.display import Display
 from workings.training.held_out_items import HeldOutItems
 from workings.training.loop import LoopParts, Observer, Outcome, Progress
 from workings.training.loop import train as run_loop
-from workings.training.machine_log import MachineLog
 from workings.training.observer import HeldOutObserver, LoggedSample
 from workings.training.stopping import StopRequest
 from workings.training.tensorboard import TensorBoardFiles

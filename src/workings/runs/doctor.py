@@ -24,8 +24,8 @@ from workings.errors import RequestError
 from workings.hardware.memory import host_memory
 from workings.models.weights import parameter_count
 from workings.planning.memory_formulas import checkpoint_bytes
+from workings.runs.create_or_resume import RUNS
 from workings.runs.resolve import find_shape
-from workings.runs.run_directory import RUNS
 from workings.runs.select_engine import with_engine
 
 BOTH = ["fp32", "bf16"]

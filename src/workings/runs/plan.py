@@ -14,10 +14,10 @@ from workings.planning.plan import Plan, target_memory_limit
 from workings.planning.planned_run import engine_request, planned_mesh
 from workings.planning.run_time import step_operations
 from workings.planning.search import estimated_programs, plan_with_nearest
+from workings.runs.create_or_resume import RUNS
 from workings.runs.data.find_teacher import teacher_model
 from workings.runs.plan_time import with_deadline, with_steps, with_time
 from workings.runs.resolve import find_shape
-from workings.runs.run_directory import RUNS
 from workings.runs.select_engine import with_engine
 
 

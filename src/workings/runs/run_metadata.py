@@ -1,15 +1,23 @@
-"""Files that describe a run: request and environment before the first step, the manifest at the end."""
+"""Files that describe a run: request and environment before the first step, the manifest at the end.
+
+Among them is the version of the code: commit and digest of uncommitted changes, if the package is in a git checkout.
+"""
 
 import os
+import subprocess
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import workings
 from workings.config.load import LoadedRecipe
 from workings.config.recipe_paths import is_data_or_model_path, leads_above_home, with_changed_paths
 from workings.engines.base import Memory, ReportingEngine
 from workings.evidence.run_readme import NEAR, command_again
 from workings.models.weights import parameter_count
 from workings.record.canonical import read_json
+from workings.record.digest import bytes_digest
 from workings.record.environment import collect
 from workings.record.layout import (
     CONFIG,
@@ -27,7 +35,6 @@ from workings.record.manifest import DeviceRecord, Distribution, Origin, RunMani
 from workings.record.redact import redact
 from workings.record.values import Absent, absent, leaves, now, text_view
 from workings.record.writer import RunWriter
-from workings.runs.code_version import code_version
 from workings.runs.memory_check import plan_here
 from workings.runs.prepare import TrainSetup
 from workings.runs.resolve import weight_digests
@@ -149,3 +156,36 @@ def reproduce_command(writer: RunWriter, manifest: RunManifest) -> str:
     Made from the files of `write_request`, as by a verifier: a file that the recipe names may be gone by the end.
     """
     return command_again(read_json(writer.path(OVERRIDES)), manifest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeVersion:
+    """The package's version and, in a checkout, its commit. Missing values are empty strings."""
+
+    version: str
+    commit: str
+    dirty_diff_sha256: str
+    absent_because: str
+
+
+def code_version() -> CodeVersion:
+    """Reads the checkout of the imported package; an installed wheel has none."""
+    package = Path(workings.__file__).resolve().parent
+    number = version("workings")
+    # An environment may be within another project's checkout, whose commit says nothing about this package.
+    if "site-packages" in package.parts or not (package.parents[1] / ".git").exists():
+        return CodeVersion(version=number, commit="", dirty_diff_sha256="",
+                           absent_because=f"installed as a package, version {number}")
+    try:
+        commit = _git(package, "rev-parse", "HEAD").decode().strip()
+        # Against HEAD, so that staged changes count; files that git does not track are not seen.
+        diff = _git(package, "diff", "HEAD", "--binary", "--no-ext-diff")
+    # Git may be missing or refuse a folder of another owner: the record then says why it has no commit.
+    except (OSError, subprocess.SubprocessError) as error:
+        return CodeVersion(version=number, commit="", dirty_diff_sha256="", absent_because=f"git: {error}")
+    return CodeVersion(version=number, commit=commit, dirty_diff_sha256=bytes_digest(diff) if diff else "",
+                       absent_because="no uncommitted changes")
+
+
+def _git(directory: Path, *words: str) -> bytes:
+    return subprocess.run(["git", "-C", str(directory), *words], check=True, capture_output=True, timeout=30).stdout

@@ -4,8 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from workings.engines.base import EngineRequest, GenerationShape, Inspection, MeshShape
 from workings.evaluation.unit import refuse_existing
-from workings.planning.sampling_batch_size import completions_at_a_time
+from workings.hardware.device import DeviceFacts
+from workings.planning.memory_formulas import FORMULA_VERSIONS, forward_program_parts
+from workings.planning.planned_run import MAX_PROMPTS
+from workings.planning.verdict import memory_verdict
 from workings.record.canonical import loads
 from workings.record.layout import EVALUATION_CONFIG, partial_unit_path
 from workings.runs.open_model import AS_RECORDED, OpenedWeights, TrainedModel, WeightsRequest, open_run, open_weights
@@ -14,6 +18,37 @@ from workings.samples.unit import SampleUnit
 from workings.scoring.items import Item
 
 Say = Callable[[str], None]
+
+
+OPTIMIZER_PARTS = ("moments", "master weights")
+"""Parts of memory that only a model that can be trained has."""
+
+
+def completions_at_a_time(request: EngineRequest, device: DeviceFacts, *, longest: int, new_tokens: int,
+                    can_train: bool) -> tuple[int, str]:
+    """The largest power of two up to `MAX_PROMPTS` that fits with room to spare, and the sentence that says why.
+
+    Args:
+        request: shape, number formats and method of the model.
+        device: of the run.
+        longest: tokens of the longest prompt.
+        new_tokens: tokens of the longest completion.
+        can_train: whether the optimizer's state is in memory too, as it is after a checkpoint was restored.
+    """
+    # Halved until it fits: eight formulas at most, and nothing is opened or compiled.
+    rows = MAX_PROMPTS
+    # Engines pad prompts, to a power of two at most.
+    padded = 1 << (longest - 1).bit_length()
+    while True:
+        mesh = MeshShape(device.mesh["fsdp"], device.mesh["tp"])
+        parts = forward_program_parts(request, "drawing", GenerationShape(rows, padded, new_tokens), *mesh,
+                                      device.platform)
+        resident = {name: size for name, size in parts.items() if can_train or name not in OPTIMIZER_PARTS}
+        verdict = memory_verdict(Inspection(peak_bytes=sum(resident.values()), source="estimated", breakdown=resident,
+                                   versions=FORMULA_VERSIONS), device)
+        if rows == 1 or (verdict.fits and not verdict.marginal):
+            return rows, f"{rows} completions at a time: {verdict.reasons[0]}"
+        rows //= 2
 
 
 def sample_run(run: Path, prompts: Sequence[Item], out: Path, *, request: SampleRequest, device: str = AS_RECORDED,

@@ -23,7 +23,6 @@ from workings.record.layout import (
 from workings.record.manifest import DRAWN_FROM, LEFT_ASIDE, NOT_PROVEN
 from workings.record.progress import slow_operation
 from workings.runs.attempt import Attempt, Callback, Listeners
-from workings.runs.code_version import code_version
 from workings.runs.create_or_resume import same_request
 from workings.runs.data.datasets import find_data
 from workings.runs.data.find_teacher import refuse_processes
@@ -31,7 +30,7 @@ from workings.runs.doctor import doctor
 from workings.runs.memory_check import MemoryWatch, refusal
 from workings.runs.prepare import TrainSetup, prepare
 from workings.runs.resolve import fetch_tensors
-from workings.runs.run_metadata import data_digests
+from workings.runs.run_metadata import code_version, data_digests
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train_result import LoopSettings, TrainResult, first_and_last_reward

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from workings.data.batches import Position
 from workings.engines.base import Engine, State, StepResult
 from workings.errors import TrainingFailed, first_line, is_out_of_memory
-from workings.training.async_metrics import AsyncMetricsWriter
+from workings.training.background_writers import AsyncMetricsWriter
 from workings.training.experience import Experience, PreparedBatch
 from workings.training.schedule import Schedule
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from workings.data.batches import Batches, Position
-from workings.data.reference_log_probs import LogProbs
+from workings.data.pair_rows import LogProbs
 from workings.engines.base import LikelihoodEngine, State
 from workings.errors import RecordError, TrainingFailed
 from workings.models.batch import Batch

@@ -6,9 +6,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from workings.evaluation.comparison.small_p import small_p
 from workings.hardware.memory import byte_text
-from workings.record.number_text import percent
+from workings.record.number_text import percent, small_p
 from workings.record.values import leaves
 from workings.reports.run_table import count, duration
 from workings.reports.wrong_steps import marked, marked_samples, read_samples, right_value

@@ -1,7 +1,7 @@
-"""On-policy distillation: a teacher judges every token that the student writes (arXiv 2306.13649).
+"""Distillation: a teacher judges every token that the student writes (`distill`), or of a trace (`distill_traces`).
 
-As in https://thinkingmachines.ai/blog/on-policy-distillation: the policy gradient of the reverse divergence, with an
-advantage for each token and without a discount.
+On-policy distillation (arXiv 2306.13649) is done as in https://thinkingmachines.ai/blog/on-policy-distillation: the
+policy gradient of the reverse divergence, with an advantage for each token and without a discount.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from pydantic import Field
 
 from workings.config.algorithms.base import RolloutAlgorithm, TeacherAlgorithm
 from workings.objectives.policy_gradient import PolicyGradient
+from workings.objectives.top_tokens import MAX_TOKENS, TopTokens
 
 
 class Distill(TeacherAlgorithm, RolloutAlgorithm):
@@ -40,3 +41,22 @@ class Distill(TeacherAlgorithm, RolloutAlgorithm):
             return [advantage] * len(sampler)
         # The completion's own advantage is 0 here, because nothing is compared within a group.
         return [advantage + teacher - student for teacher, student in zip(reference, sampler, strict=True)]
+
+
+class TraceDistill(TeacherAlgorithm):
+    """At each learned position of a trace the student's distribution becomes the teacher's.
+
+    The teacher computes its most likely tokens once, before the first step, and is not in memory after that. The traces
+    are its input: they decide the context of each position, and the teacher alone decides what is learned there.
+    """
+
+    name: Literal["distill_traces"]
+    """Off-policy distillation on traces."""
+    top_k: int = Field(default=16, ge=1, le=MAX_TOKENS)
+    """Number of the teacher's most likely tokens at each position; the rest of the vocabulary counts as one further
+    token. Each takes 8 bytes per position on the disk and in memory."""
+
+    @property
+    def objective(self) -> TopTokens:
+        """The loss of an update."""
+        return TopTokens(top_k=self.top_k)

@@ -11,12 +11,12 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Literal
 
 from workings.data.importing.convert import converted, metadata_of
+from workings.data.importing.fields import refuse_media
 from workings.data.importing.formats import FORMATS, TraceParts
 from workings.data.importing.hints import advice, looks_like, refuse_without_format
 from workings.data.importing.hold_out import HeldOut, item_path, split
 from workings.data.importing.key_map import KeyMap
 from workings.data.importing.learned_counts import LearnedCounts
-from workings.data.importing.media import refuse_media
 from workings.data.importing.pair_formats import PAIR_FORMATS, PairParts
 from workings.data.importing.records import SourceRecord, Unreadable
 from workings.data.importing.sources import Progress, RecordSource

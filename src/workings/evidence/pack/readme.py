@@ -1,10 +1,11 @@
-"""README of a pack: its contents, and the exact commands to check it and to train its runs again."""
+"""README of a pack: its contents, the exact commands to check it and to train its runs again, and its badge."""
 
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
+from xml.sax.saxutils import escape
 
 from workings.evidence.run_readme import moved_files, smoke_words, with_files
 from workings.record.manifest import RunManifest
@@ -80,3 +81,28 @@ def train_command(path: str, run: PackedRun) -> str:
 
 def _indented(*lines: str) -> list[str]:
     return [f"    {line}" for line in lines]
+
+
+SHOWN_DIGITS = 12
+"""Digits of the root on the badge; all of them stand in its title. They are to be recognized, not to be relied on."""
+_LABEL, _LEFT, _RIGHT, _HEIGHT = "sealed by workings", 122, 128, 20
+
+
+def badge(root: str) -> bytes:
+    """SVG. It says which root it is about and not that anything is true: whoever sees it checks the pack with it.
+
+    Args:
+        root: the pack's root digest.
+    """
+    width = _LEFT + _RIGHT
+    title = escape(f"{_LABEL}, root digest {root}")
+    texts = "".join(
+        f'<text x="{left + width / 2:g}" y="14" textLength="{width - 14}" fill="#fff">{escape(words)}</text>'
+        for left, width, words in ((0, _LEFT, _LABEL), (_LEFT, _RIGHT, f"root {root[:SHOWN_DIGITS]}")))
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{_HEIGHT}" role="img" '
+            f'aria-label="{title}"><title>{title}</title>'
+            f'<rect width="{width}" height="{_HEIGHT}" rx="4" fill="#3d3a36"/>'
+            f'<path d="M{_LEFT} 0h{_RIGHT - 4}a4 4 0 0 1 4 4v{_HEIGHT - 8}a4 4 0 0 1-4 4h-{_RIGHT - 4}z" '
+            f'fill="#0b5fae"/>'
+            f'<g font-family="ui-monospace,Menlo,Consolas,monospace" font-size="11" text-anchor="middle">{texts}</g>'
+            "</svg>\n").encode()

@@ -9,8 +9,7 @@ from typing import Any
 
 from workings.config.recipe import Recipe
 from workings.data.batches import Batches
-from workings.data.pair_rows import PairRows, build_pair_rows
-from workings.data.reference_log_probs import LogProbs, from_lines, to_lines
+from workings.data.pair_rows import LogProbs, PairRows, build_pair_rows, log_prob_lines, read_log_prob_lines
 from workings.data.row_cache import MIN_CACHED_ROWS, cache_key, cached_rows
 from workings.data.rows import RowSet, build_rows
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
@@ -113,12 +112,12 @@ class PairData(TraceData):
             return log_probs
 
         def save(log_probs: LogProbs) -> None:
-            writer.write_jsonl(REFERENCE_LOG_PROBS, to_lines(log_probs))
+            writer.write_jsonl(REFERENCE_LOG_PROBS, log_prob_lines(log_probs))
 
         # A resumed run loads the recorded ones: its state is no longer the reference.
         return nullcontext(PreferenceExperience(
             self.batches, compute=compute, save=save,
-            load=lambda: from_lines(jsonl.read(path)[0]) if path.is_file() else None))
+            load=lambda: read_log_prob_lines(jsonl.read(path)[0]) if path.is_file() else None))
 
     def reference_log_probs(self, engine: Engine, state: State) -> LogProbs:
         """The reference's log probability of each row of the run; ``state`` is the one before the first step."""

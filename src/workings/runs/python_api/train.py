@@ -11,11 +11,10 @@ from workings.config.overrides import Overrides
 from workings.errors import RequestError
 from workings.reports.live.listeners import RunListeners
 from workings.runs.attempt import Callback
-from workings.runs.create_or_resume import load_to_resume
+from workings.runs.create_or_resume import load_to_resume, run_directory
 from workings.runs.python_api.keyword_recipe import Keywords, keyword_recipe, refuse_unknown
 from workings.runs.python_api.python_rows import Rows
 from workings.runs.python_api.run_object import Run
-from workings.runs.run_directory import run_directory
 from workings.runs.smoke import Smoke
 from workings.runs.train_and_evaluate import train_with_listeners
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from workings.config.algorithms import TeacherAlgorithm, TraceDistill
 from workings.data.batches import Batches, Position
-from workings.data.pair_rows import build_pair_rows, pair_ids
-from workings.data.reference_log_probs import LogProbs, from_lines
+from workings.data.pair_rows import LogProbs, build_pair_rows, pair_ids, read_log_prob_lines
 from workings.data.rows import RowSet, build_rows
 from workings.data.top_tokens import TeacherTopTokens, TopTokenFiles, TopTokensOfRow
 from workings.engines.base import Engine, LikelihoodEngine, State
@@ -99,7 +98,7 @@ class ReopenedRun(ResolvedRun):
 
     def _pair_source(self, data: PairData, exact: bool) -> RowSource[float]:
         """Preference pairs with their reference log probabilities: recorded ones or, for an exact replay, new ones."""
-        recorded = from_lines(jsonl.read(self.run.path / REFERENCE_LOG_PROBS)[0])
+        recorded = read_log_prob_lines(jsonl.read(self.run.path / REFERENCE_LOG_PROBS)[0])
         # Another seed, for a control, may begin with rows that a short run never reached.
         known = {**dict.fromkeys(data.rows.ids, 0.0), **recorded}
 

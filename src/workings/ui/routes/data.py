@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from workings.config.load import LoadedRecipe, load_recipe, shipped_recipes
 from workings.config.recipe_paths import recipe_paths
 from workings.errors import RequestError
-from workings.ui.command_process import ask
+from workings.ui.jobs import ask
 from workings.ui.memory_bars import histogram
 from workings.ui.requests import override_words, recipe_argument, recipe_files
 from workings.ui.site import Site

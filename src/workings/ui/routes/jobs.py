@@ -10,8 +10,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 
 from workings.record.layout import PARTIAL_SUFFIX
 from workings.ui.jobs import Job
-from workings.ui.questions import json_object
 from workings.ui.site import Site
+from workings.ui.tabs.ask import json_object
 
 PAUSE_SECONDS = 0.1
 """Between two looks. A person sees no shorter one, and a fast model writes several tokens meanwhile."""

@@ -1,13 +1,152 @@
-"""`/rounds/NAME`: an improvement, round by round."""
+"""`/rounds/NAME`: an improvement (`workings improve`), round by round, read from its sealed units."""
 
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
+from pydantic import BaseModel, Field
 
-from workings.reports.rounds_page import METHOD, accuracy_by_round
-from workings.ui.rounds import Rounds, read_rounds
+from workings.errors import RecordError, RequestError
+from workings.evaluation.comparison.paired import difference_text
+from workings.evaluation.scorecard import recorded_interval
+from workings.evaluation.unit import read_scorecard
+from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, SEAL, SELECTION
+from workings.record.manifest import DRAWN_FROM
+from workings.reports.rounds_page import METHOD, RoundRow, RoundsPage, accuracy_by_round
+from workings.ui.folder import Folder
 from workings.ui.site import Site
+
+REQUEST, RESULT = "improve.json", "rounds.json"
+"""Files of `workings improve` in its folder, beside the runs: the request and the result."""
+RUNS, SAMPLES, CONTROL = "runs", "samples", "control"
+
+
+class RoundShown(BaseModel):
+    """One model of an improvement."""
+
+    name: str = Field(description="`start`, the number of a round, or `control`")
+    run: str
+    samples: str = Field(default="", description="The samples that it learned from, drawn by the model before")
+    accuracy: float
+    low: float | None = Field(default=None, description="Lower end of the 95 % interval, where there is one")
+    high: float | None = Field(default=None, description="Upper end")
+    change: str = Field(default="", description="Against the round before, on the same items")
+    learned: int = Field(default=-1, description="Samples that it learned from; -1: none were drawn for it")
+    never: int = Field(default=-1, description="Questions of which no sample was right")
+    sometimes: int = -1
+    always: int = -1
+
+
+class Rounds(BaseModel):
+    """An improvement."""
+
+    name: str
+    asked: int = Field(description="Rounds that were asked for")
+    finished: bool
+    sentence: str = Field(description="What came out; empty while it is made")
+    verdict: str = Field(description="Of the last round against the start")
+    rounds: list[RoundShown]
+
+    @property
+    def last(self) -> str:
+        """The run of the last round; empty while there is only the start."""
+        rounds = [row.run for row in self.rounds if row.name != CONTROL]
+        return rounds[-1] if len(rounds) > 1 else ""
+
+    @property
+    def page(self) -> RoundsPage:
+        """The values of the exported page."""
+        fields = ("name", "accuracy", "low", "high", "change", "learned", "never", "sometimes", "always")
+        return RoundsPage(title=self.name, sentence=self.sentence, verdict=self.verdict, rows=tuple(
+            RoundRow(**{key: getattr(row, key) for key in fields}) for row in self.rounds))
+
+
+class Improvement(BaseModel):
+    """An improvement in the list."""
+
+    name: str
+    sentence: str
+    problem: str = ""
+
+
+def improvements(folder: Folder) -> list[Path]:
+    """Folders of improvements that have a run, by name."""
+    # By their runs, which are found already: no folder is searched a second time.
+    folders = {run.parent.parent for run in folder.runs() if run.parent.name == RUNS}
+    return sorted(path for path in folders if path.is_relative_to(folder.root) and (path / REQUEST).is_file())
+
+
+def listed_improvements(folder: Folder) -> list[Improvement]:
+    """Each with what came out; one that cannot be read says so, and hides no other."""
+    rows = []
+    for path in improvements(folder):
+        try:
+            rows.append(Improvement(name=folder.name(path), sentence=_said(folder, path).get("sentence", "")))
+        except RecordError as error:
+            rows.append(Improvement(name=folder.name(path), sentence="", problem=str(error)))
+    return rows
+
+
+def read_rounds(site: Site, name: str) -> Rounds:
+    """All rounds that were made so far.
+
+    Raises:
+        RequestError: there is no such improvement.
+        RecordError: a part of it is damaged.
+    """
+    folder = site.folder
+    place = folder.inside(name)
+    if place not in {path.resolve() for path in improvements(folder)}:
+        raise RequestError(f"improvement {name}", "a folder that `workings improve --out` wrote",
+                           "look at the list of runs")
+    request, result = folder.object(place / REQUEST), _said(folder, place)
+    # Round 0 is the run that the rounds begin from.
+    runs = [run for number in range(int(request["rounds"]) + 1) if _evaluated(run := place / RUNS / f"round_{number}")]
+    rounds = [_round(site, "start" if not number else str(number), run, runs[number - 1] if number else None)
+              for number, run in enumerate(runs)]
+    # Of several the one that the result names: it was made for as many rounds as there are.
+    if _evaluated(control := place / RUNS / Path(result.get("control", CONTROL)).name):
+        rounds.append(_round(site, CONTROL, control, None))
+    last = site.compared.get(runs[0], runs[-1]) if len(runs) > 1 else None
+    return Rounds(name=folder.name(place), asked=int(request["rounds"]), finished=bool(result), rounds=rounds,
+                  sentence=str(result.get("sentence", "")), verdict=last.verdict if last else "")
+
+
+def rounds_here(site: Site) -> Rounds | None:
+    """Rounds of the page's own folder; None if it is not an improvement, or a damaged one."""
+    if site.folder.root not in improvements(site.folder):
+        return None
+    try:
+        return read_rounds(site, ".")
+    # The list of runs is shown in any case.
+    except (RecordError, RequestError, KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _said(folder: Folder, path: Path) -> dict[str, Any]:
+    """The result as a sentence; empty until it exists."""
+    return folder.object(path / RESULT) if (path / RESULT).is_file() else {}
+
+
+def _evaluated(run: Path) -> bool:
+    return (run / SEAL).is_file() and any(run.glob(f"eval/*/{EVALUATION_SUMMARY}"))
+
+
+def _round(site: Site, name: str, run: Path, before: Path | None) -> RoundShown:
+    folder, overall = site.folder, read_scorecard(run)["overall"]
+    low, high = recorded_interval(overall)
+    values: dict[str, Any] = {}
+    unit = run.parent.parent / SAMPLES / f"for_round_{name}"
+    if before is not None:
+        difference = site.compared.get(before, run).difference
+        values["change"] = difference_text(difference, difference.p_value) if difference else ""
+    if (unit / SEAL).is_file():
+        counts = folder.object(unit / SELECTION)["counts"]
+        sample_counts = folder.object(run / MANIFEST).get("facts", {}).get(DRAWN_FROM, {})
+        values |= {"samples": folder.name(unit), "learned": sum(sample_counts.values()),
+                   **{key: counts[key] for key in ("never", "sometimes", "always")}}
+    return RoundShown(name=name, run=folder.name(run), accuracy=overall["mean"], low=low, high=high, **values)
 
 
 def shown(rounds: Rounds | None) -> dict[str, Any]:

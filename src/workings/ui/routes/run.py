@@ -19,10 +19,10 @@ from workings.ui.detail import Detail, read_detail
 from workings.ui.jobs import Job
 from workings.ui.labels import Label, tags_of
 from workings.ui.listing import RunRow
-from workings.ui.questions import add_item, arguments
 from workings.ui.site import Site
 from workings.ui.tab import OpenedRun, Tab
 from workings.ui.tabs import TABS
+from workings.ui.tabs.ask import add_item, arguments
 
 INSTEAD_OF_LOSS = (("reward", "Mean reward", "rollout"), ("kl_teacher", "Nats a token from the teacher", "rollout"),
                    ("margin", "Margin of pairs", "step"))

@@ -9,9 +9,8 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
 from workings.ui.listing import RunRow
-from workings.ui.rounds import Improvement, listed_improvements, rounds_here
 from workings.ui.routes.compare import MAX_RUNS
-from workings.ui.routes.rounds import shown
+from workings.ui.routes.rounds import Improvement, listed_improvements, rounds_here, shown
 from workings.ui.site import Site
 
 SortKey = Literal["started_at", "name", "state", "recipe", "model", "engine", "device", "dtypes", "tokens", "loss",

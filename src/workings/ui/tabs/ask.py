@@ -1,11 +1,119 @@
 """Ask a run a question, beside the model that it began with."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
-from workings.ui.questions import QUESTIONS_A_PAGE, Questions, read_question
+from pydantic import BaseModel, Field
+
+from workings.errors import RequestError
+from workings.record.storage import storage
+from workings.record.untrusted_files import read_plain
+from workings.scoring.items import item_from_json
+from workings.ui.jobs import Job
 from workings.ui.site import Site
 from workings.ui.tab import NoQuery, OpenedRun, Tab
+
+QUESTION_ITEMS_FILE = "asked.items.jsonl"
+"""A file in the folder of runs, where `workings eval` and the form of the page find it; outside of every seal."""
+LONGEST_QUESTION = 4_000
+QUESTIONS_A_PAGE = 10
+"""Questions on a page."""
+
+
+class AskedAnswer(BaseModel):
+    """The answer of one model."""
+
+    text: str
+    finish_reason: str
+    wrong_step: str = Field(default="", description="The first wrong step, in words")
+
+
+class AskedQuestion(BaseModel):
+    """One question to a run, and to the model that it began with."""
+
+    job: str
+    state: str
+    text: str
+    trained: AskedAnswer | None = None
+    untrained: AskedAnswer | None = None
+    problem: str = Field(default="", description="Why an answer is missing, as the command said it")
+
+
+class Questions(BaseModel):
+    """Questions of a run, the newest first."""
+
+    questions: list[AskedQuestion]
+
+
+def arguments(run: Path, question: str, max_new_tokens: int) -> list[str]:
+    """Arguments of `workings ask`. Raises `RequestError` for an empty or endless question."""
+    if not question.strip() or len(question) > LONGEST_QUESTION or "\0" in question:
+        raise RequestError(f"a question of {len(question):,} characters", f"1 to {LONGEST_QUESTION:,}", "")
+    # Behind `--` nothing is an option, also where the question begins with a dash.
+    return ["--base", "--pieces", "--max-new-tokens", str(max_new_tokens), "--", str(run), question]
+
+
+def read_question(job: Job, lines: Iterable[bytes]) -> AskedQuestion:
+    """A question from the command that put it; of one that still runs, the answers that are there.
+
+    Args:
+        job: the command.
+        lines: all that it wrote, and not its end alone: behind an answer stand the thousands of pieces of the next one.
+    """
+    question = AskedQuestion(job=job.id, state=job.state, text=job.arguments[-1] if job.arguments else "")
+    for line in lines:
+        # Looked for before it is read, because nearly all lines are pieces.
+        value = json_object(line) if b'"completion"' in line else None
+        if value and "completion" in value:
+            question.trained = _answer(value)
+            question.untrained = _answer(value["base"]) if "base" in value else None
+    if job.state in ("failed", "stopped", "lost"):
+        question.problem = job.log[-1500:] or f"exit code {job.code}"
+    return question
+
+
+def add_item(folder: Path, prompt: str, expected: str) -> str:
+    """Add a question with its right answer to the folder's `QUESTION_ITEMS_FILE`; its id.
+
+    Raises:
+        RequestError: it is not an item, or stands there already.
+        RecordError: the file that is there cannot be read.
+        StorageError: it cannot be written.
+    """
+    path = folder / QUESTION_ITEMS_FILE
+    before = [json_object(line) or {} for line in read_plain(path).decode("utf-8", "replace").splitlines()] \
+        if path.exists() else []
+    if any(row.get("prompt") == prompt for row in before):
+        raise RequestError(f"{prompt[:80]!r}, which stands in {QUESTION_ITEMS_FILE} already", "another question", "")
+    # One number more than there are ids, so that one of them is free whatever the file holds.
+    taken = {row.get("id") for row in before}
+    identity = next(name for number in range(1, len(taken) + 2) if (name := f"asked-{number}") not in taken)
+    value = {"id": identity, "prompt": prompt, "expected_answer": expected.strip()}
+    try:
+        item_from_json(value, fallback_id=identity)
+    except ValueError as error:
+        raise RequestError(f"an item of this question: {error}", "a question and its right answer", "") from None
+    with storage(path, "write"), path.open("ab") as stream:
+        stream.write((json.dumps(value, ensure_ascii=False) + "\n").encode("utf-8"))
+    return identity
+
+
+def _answer(value: dict[str, Any]) -> AskedAnswer:
+    step = value.get("wrong_step") or {}
+    words = f"line {step['line']} of {step['lines']}: {step['written']} (right is {step['expected']})" if step else ""
+    return AskedAnswer(text=str(value["completion"]), wrong_step=words,
+                       finish_reason=str(value.get("finish_reason", "")))
+
+
+def json_object(line: str | bytes) -> dict[str, Any] | None:
+    """The JSON object of a line; None if it is not an object."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def questions(site: Site, name: str) -> Questions:

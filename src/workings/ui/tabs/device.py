@@ -1,12 +1,119 @@
 """Memory of the device, load of the machine during training, a kernel that ran on it, and the environment."""
 
+import math
+import re
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from workings.ui.machine import MachineCurves, drawn, machine_use
+from pydantic import BaseModel, Field
+
+from workings.errors import RecordError
+from workings.hardware.machine_use import SECONDS_BETWEEN
+from workings.record.layout import MACHINE
+from workings.reports.figures import NARROW, Drawn, key_entry, steps_table
+from workings.reports.line_chart import Curve, LineChart, draw_line_chart
+from workings.ui.folder import Folder
 from workings.ui.memory_bars import memory_bar
 from workings.ui.site import Site
 from workings.ui.tab import NoQuery, OpenedRun, Tab
+
+KINDS = {"cpu_percent": ("Processors at work", "percent", 1), "host_memory_used_bytes": ("Memory in use", "GiB", 2**30),
+         "gpu.percent": ("Cards at work", "percent", 1), "gpu.memory_bytes": ("Memory of cards in use", "GiB", 2**30),
+         "gpu.power_watts": ("Power of cards", "watts", 1), "gpu.celsius": ("Temperature of cards", "°C", 1)}
+"""A number of the record (of every card), the title of its figure, its unit there, and what it is divided by."""
+MAX_CARDS = 16
+"""Cards that are believed."""
+LONGEST_GAP = 3 * SECONDS_BETWEEN
+"""Seconds between two lines that count at most: a run that was stopped and resumed did nothing in between."""
+_CARD = re.compile(r"gpu\.(\d{1,2})\.(\w+)")
+_COLORS = 4
+HALF_WIDE = 600
+"""Two figures stand beside each other."""
+
+
+class MachineCurve(BaseModel):
+    """One number over time; both lists have the same length."""
+
+    name: str = Field(description="The card; empty where it is of the whole machine")
+    minutes: list[float]
+    values: list[float]
+
+
+class MachineFigure(BaseModel):
+    """Curves of one kind."""
+
+    key: str
+    title: str
+    unit: str
+    curves: list[MachineCurve]
+
+
+class MachineCurves(BaseModel):
+    """Load of the machine while the run trained, by all processes; no figures if nothing was recorded."""
+
+    run: str
+    figures: list[MachineFigure]
+
+
+def machine_use(folder: Folder, run: Path) -> MachineCurves:
+    """Read a run's `train/machine.jsonl` so far. Lines and numbers of another form are left out."""
+    try:
+        lines = folder.tail(run / MACHINE).lines()
+    except RecordError:
+        lines = []  # of a record that holds something else there the other parts are shown all the same
+    timed = [(at, line) for line in lines if (at := _time(line)) is not None]
+    minutes = [0.0]
+    for (before, _), (after, _) in pairwise(timed):
+        minutes.append(minutes[-1] + min(max(0.0, after - before), LONGEST_GAP) / 60)
+    curves: dict[str, dict[str, MachineCurve]] = {key: {} for key in KINDS}
+    for at, (_, line) in zip(minutes, timed, strict=False):
+        for name, value in line.items():
+            kind, card = _kind(name)
+            if kind and type(value) in (int, float) and math.isfinite(value):
+                curve = curves[kind].setdefault(card, MachineCurve(name=card, minutes=[], values=[]))
+                curve.minutes.append(round(at, 3))
+                curve.values.append(value / KINDS[kind][2])
+    return MachineCurves(run=folder.name(run), figures=[
+        MachineFigure(key=key, title=KINDS[key][0], unit=KINDS[key][1], curves=list(of_kind.values()))
+        for key, of_kind in curves.items() if of_kind])
+
+
+def drawn(figure: MachineFigure) -> Drawn | None:
+    """The figure, with its numbers as a table; None with less than two places."""
+    curves = [curve for curve in figure.curves if len(curve.minutes) > 1]
+    if not curves:
+        return None
+    alt = "; ".join(f"{curve.name + ': ' if curve.name else ''}{min(curve.values):.3g} to {max(curve.values):.3g}"
+                     for curve in curves)
+    lines = [Curve(name=curve.name, points=list(zip(curve.minutes, curve.values, strict=True)), color=number % _COLORS)
+             for number, curve in enumerate(curves)]
+    chart = LineChart(title=figure.title, description=f"{figure.unit}: {alt}", curves=lines, x_label="minutes",
+                      y_label=figure.unit, zero=True)
+    table = steps_table(figure.title, [curve.name or figure.unit for curve in curves],
+                        [curve.points for curve in lines],
+                        ".1f")
+    return Drawn(wide=draw_line_chart(chart, HALF_WIDE, 220), narrow=draw_line_chart(chart, NARROW, 220),
+                 key=[key_entry(curve.name, curve.color, "line") for curve in lines if curve.name],
+                 table=replace(table, heads=["Minute", *table.heads[1:]]))
+
+
+def _time(line: dict[str, Any]) -> float | None:
+    try:
+        return datetime.fromisoformat(str(line.get("time")).replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _kind(name: str) -> tuple[str, str]:
+    """The kind of number and its GPU; empty for an unknown name."""
+    if (named := _CARD.fullmatch(name)) is not None:
+        kind, card = f"gpu.{named[2]}", int(named[1])
+        return (kind, f"card {card}") if kind in KINDS and card < MAX_CARDS else ("", "")
+    return (name, "") if name in KINDS and not name.startswith("gpu.") else ("", "")
 
 
 def run_machine(site: Site, name: str) -> MachineCurves:

@@ -7,9 +7,9 @@ from pydantic import BaseModel, Field
 
 from workings.reports.surprise_page import ShadedToken, SurprisePage, shaded
 from workings.ui.jobs import Job
-from workings.ui.questions import json_object
 from workings.ui.site import Site
 from workings.ui.tab import NoQuery, OpenedRun, Tab
+from workings.ui.tabs.ask import json_object
 
 COMMAND = "data surprise"
 

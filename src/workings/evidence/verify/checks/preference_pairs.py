@@ -154,8 +154,8 @@ def _algorithm(unit: Unit) -> Dpo:
 
 
 def _log_probs(unit: Unit) -> dict[str, float]:
-    from workings.data.reference_log_probs import from_lines
-    return from_lines(unit.lines(REFERENCE_LOG_PROBS))
+    from workings.data.pair_rows import read_log_prob_lines
+    return read_log_prob_lines(unit.lines(REFERENCE_LOG_PROBS))
 
 
 def _steps(unit: Unit) -> Iterator[tuple[Mapping[str, Any], tuple[list[str], list[str]]]]:
