@@ -44,6 +44,7 @@ def doctor_command(
 def coloured(text: str) -> str:
     """Findings with the mark of each in the colour of its meaning, on a terminal."""
     marks: dict[str, Meaning] = {"ok": "good", "note": "warning", "WRONG": "bad"}
+    # At the beginning of a line only: findings may contain these words.
     return re.sub(r"^(ok|note|WRONG)(?= )", lambda mark: painted(mark[0], marks[mark[0]], sys.stdout), text,
                   flags=re.MULTILINE)
 

@@ -74,9 +74,11 @@ def eval_command(
     from workings.evaluation.settings import EvaluationSettings
 
     _check_source(model, predictions, harness_log, items)
+    # Options that only plain weights take; with a run they are an error and not ignored.
     opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer, revision=revision)
     if model is None and opening:
         raise misplaced(opening, "without a model")
+    # Read before the directory is named, because it refuses what cannot be opened.
     recorded = {} if model is None else as_recorded(
         model, opening, f"workings eval {quote(model)} --template tokenizer --items ITEMS.jsonl --out DIR")
     out = _unit_in_run(model, items) if out is None else out
@@ -131,6 +133,7 @@ class _Source:
         from workings.runs.evaluate import evaluate_run
         from workings.runs.open_model import AS_RECORDED
 
+        # Filled by the callback while the evaluation runs: its answer has no place for warnings.
         leaks: list[str] = []
 
         def warn(ids: list[str]) -> None:

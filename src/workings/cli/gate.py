@@ -26,6 +26,7 @@ def baseline_set_command(
     from workings.evaluation.comparison.baseline import set_baseline
     from workings.evaluation.unit import find_unit
 
+    # Refuses a run with several evaluations: a baseline is of one.
     record = find_unit(run)
     path = set_baseline(folder, name, record)
     accuracy = record.summary["scorecard"]["overall"]["mean"]

@@ -36,6 +36,7 @@ def weights_request(opening: Mapping[str, Any], device: str | None, form: str) -
     """Request to open plain weights; ``form`` is that of their answers."""
     from workings.runs.open_model import WeightsRequest
 
+    # An empty template is refused when the weights are opened, with the list of those there are.
     return WeightsRequest(device=device or "auto", form=form, **{"template": "", **opening})
 
 
@@ -70,6 +71,7 @@ def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
     recipe = RunRecord.open(path).manifest.config_snapshot
     decoding_settings = {name: recipe.get("evaluation", {}).get(name) for name in decoding}
     decoding_settings["form"] = recipe.get("data", {}).get("reasoning")
+    # Keys that an older record lacks keep this version's defaults.
     return {name: value for name, value in decoding_settings.items() if value is not None}
 
 

@@ -35,6 +35,7 @@ def pack_command(
     from workings.publish.pack import pack
     from workings.record.digest import HashProgress
 
+    # Resolved, because `.` has no name.
     out = Path(f"{runs[0].resolve().name}.zip") if out is None else out
     # `show` is called before anything is written: what is about to be published can be read, and stopped.
     done = pack(runs, out, weights=weights, writeup=writeup, notebook=notebook, limit=limit, max_bytes=max_mib << 20,

@@ -27,6 +27,7 @@ def list_command(as_json: JsonFlag = False) -> None:
     from workings.config.load import shipped_recipes
 
     firsts = {name: text.splitlines()[0].removeprefix("# ") for name, text in shipped_recipes().items()}
+    # Computed, because recipes are added.
     width = max(len(name) for name in firsts)
     answer({"recipes": firsts}, as_json=as_json,
            text="\n".join(f"{name:<{width}}  {first}" for name, first in firsts.items()))

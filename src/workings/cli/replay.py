@@ -46,6 +46,7 @@ def replay_command(
     from workings.runs.replay.replay import ReplayRequest, replay_and_seal
 
     request = ReplayRequest(start=start, steps=steps, predictions=predictions, seed=seed,
+                            # Typer gives None for an option that was not typed, also where it may be repeated.
                             samples=tuple(samples or ()),
                             inputs=ReplayInputs(data=data, weights=weights, device=device or AS_RECORDED, fsdp=fsdp))
     facts, path = replay_and_seal(run, request, name, say)

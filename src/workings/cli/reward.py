@@ -50,6 +50,7 @@ def page(check: "RewardCheck") -> str:
     """The check for the terminal: a line for each probe, what the model drew, and what follows."""
     values = check.to_json()
     samples = values.get("samples")
+    # Probes first: the right answer and the model's samples are what they are held against.
     rows = [["", "reward", "right", "beats", *check.rewards]]
     rows += [_row(name, probe, percent(probe["share_beaten"], 0)) for name, probe in values["probes"].items()]
     rows.append(_row("(the right answer)", values["right_answer"], ""))
@@ -78,6 +79,7 @@ def page(check: "RewardCheck") -> str:
 
 def _row(name: str, earned: Mapping[str, object], beats: str) -> list[str]:
     rewards, right = earned["rewards"], earned["right"]
+    # `to_json` has values of any type; these two say it to the type checker.
     assert isinstance(rewards, Mapping)
     assert isinstance(right, float)
     return [name, f"{earned['reward']:.2f}", percent(right, 0), beats, *(f"{x:.2f}" for x in rewards.values())]

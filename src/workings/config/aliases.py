@@ -51,6 +51,7 @@ def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> Rename
         if "instead" in row:
             refused.append(RequestError(f"{source} in {origin}", "keys that have a counterpart here", row["instead"]))
             continue
+        # Full fine-tuning implies no settings of adapters.
         if translated != "full":
             implied |= row.get("sets", {})
         # Only implied, or the default here: another key may still say more.
@@ -68,6 +69,7 @@ def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> Rename
         section, name = key.split(".")
         inside = values.setdefault(section, {})
         if isinstance(inside, dict):
+            # What is written in this project's own words counts more than what another trainer's key implies.
             inside.setdefault(name, value)
     return Renamed(notes=tuple(notes), refused=tuple(refused))
 

@@ -51,10 +51,12 @@ def apply_override(values: dict[str, Any], override: str) -> None:
 def seen_from(base: Path, override: str) -> str:
     """An override with paths of the current folder made relative to the recipe's folder."""
     key, equals, _ = override.partition("=")
+    # A malformed override is reported where it is applied, with the recipe's name.
     if not equals or not key or base.resolve() == Path.cwd().resolve():
         return override
 
     def change(name: str) -> str:
+        # Typed here but read beside the recipe: the two may be different files of one name.
         here, beside = Path(name).absolute(), base / name
         if not is_data_or_model_path(here):
             return name
@@ -87,6 +89,7 @@ def set_key(values: dict[str, Any], key: str, value: Any, given: str) -> None:
     *parents, last = key.split(".")
     here = values
     for parent in parents:
+        # A section that the recipe does not have is made, so that one key of it can be set.
         inner = here.setdefault(parent, {})
         if not isinstance(inner, dict):
             raise RequestError(given, f"`{parent}` to be a section; it is {inner!r}", "leave out the part after it")

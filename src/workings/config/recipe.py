@@ -75,6 +75,7 @@ class Recipe(Section):
     @model_validator(mode="after")
     def adapters_have_known_names(self) -> Self:
         """Refuses unknown projections; a model outside of the families is checked later, against its class."""
+        # Its layers may have any names; they are known when its class is loaded.
         if isinstance(self.model, FromPretrained) and not self.model.proven:
             return self
         if self.method.name != "full" and (unknown := {*self.method.target_modules} - {*KNOWN_PROJECTIONS}):
@@ -129,6 +130,7 @@ class Recipe(Section):
             raise refused(f"algorithm.max_new_tokens: {algorithm.max_new_tokens} in rows of data.max_length: "
                           f"{data.max_length}", "room for the prompt beside the longest completion",
                           f"data.max_length={2 * algorithm.max_new_tokens}")
+        # The punished part must lie within what a completion may have.
         for reward in self.rewards:
             if isinstance(reward, OverlongReward) and reward.buffer > algorithm.max_new_tokens:
                 raise refused(f"rewards, overlong: buffer {reward.buffer}",
@@ -138,6 +140,7 @@ class Recipe(Section):
             try:
                 self.require_complete_groups(self.mesh.fsdp)
             except RequestError as error:
+                # Inside of a validator pydantic expects an error of its own kind.
                 raise refused(error.given, error.expected, error.try_next) from None
         return self
 
@@ -190,6 +193,7 @@ class Recipe(Section):
     @property
     def completions_of_a_prompt(self) -> int:
         """Number of completions of a prompt; 1 without rollouts."""
+        # Plans read it, because a prompt is computed once for its whole group.
         return self.algorithm.group if isinstance(self.algorithm, RolloutAlgorithm) else 1
 
     def completions_of_a_rollout(self, fsdp: int) -> int:

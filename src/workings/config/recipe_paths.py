@@ -15,6 +15,7 @@ MARKS = ("config.json", "tokenizer.json", "SEAL.json")
 def recipe_paths(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Section, key and value of everything in a recipe that may be a file or a folder."""
     for section, key in KEYS:
+        # The recipe may be somebody's text: any section may be of any type.
         part = values.get(section, {}) if section else values
         name = part.get(key) if isinstance(part, Mapping) else None
         if isinstance(name, str):
@@ -28,6 +29,7 @@ def with_changed_paths(values: Mapping[str, Any], change: Callable[[str], str]) 
         values: all keys of a recipe, or some of them.
         change: returns the new path for an old one.
     """
+    # A copy one level deep, which is as deep as paths lie.
     moved = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
     for section, key, name in recipe_paths(values):
         if _is_relative(name):
@@ -57,6 +59,7 @@ def relative_path(path: Path, folder: Path) -> str:
 def leads_above_home(path: Path, folder: Path) -> bool:
     """Whether the relative path between two absolute paths passes through a folder above the home directory."""
     try:
+        # A relative path climbs to this folder and descends again, so it names every folder on the way.
         common = Path(os.path.commonpath([path, folder]))
     except ValueError:  # two drives of Windows have nothing in common
         return True
@@ -71,5 +74,6 @@ def _moved_reward(reward: Any, change: Callable[[str], str]) -> Any:
     scorer = reward.get("scorer") if isinstance(reward, Mapping) else None
     if not isinstance(scorer, str) or ".py:" not in scorer:
         return reward
+    # Only the file moves; the function's name is no path.
     file, _, function = scorer.rpartition(":")
     return {**reward, "scorer": f"{change(file)}:{function}" if _is_relative(file) else scorer}

@@ -32,6 +32,7 @@ class RewardFields(Section):
     @classmethod
     def a_weight_counts(cls, weight: float) -> float:
         """Refuses a weight of 0: the reward would be computed without effect."""
+        # Checked here and not by `ge`: negative weights are allowed.
         if weight == 0:
             raise ValueError("a weight other than 0 (leave the reward out instead)")
         return weight
@@ -105,6 +106,7 @@ class FileReward(RewardFields):
     @model_serializer(mode="wrap")
     def without_usual_limits(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leaves out limits that have their default, so that digests from before these keys stay."""
+        # The digest of a recipe is that of this text.
         return {key: value for key, value in written(self).items() if key not in USUAL_LIMITS or key in self.limits}
 
     @property
@@ -115,6 +117,7 @@ class FileReward(RewardFields):
     @property
     def file(self) -> str:
         """The path as it was written."""
+        # From the right: on Windows a path may have a colon of its own.
         return self.scorer.rpartition(":")[0]
 
     @property
@@ -129,6 +132,7 @@ def _tag(value: Any) -> str | None:
     name = value.get("scorer") if isinstance(value, Mapping) else getattr(value, "scorer", None)
     if not isinstance(name, str):
         return None
+    # A pattern and not a literal, so no ordinary union of pydantic can choose this class.
     if ".py:" in name:
         return FILE_REWARD
     return f"scorer: {name}" if name in SHIPPED_REWARDS else None
@@ -152,6 +156,7 @@ RewardConfig = Annotated[
 def reward_name(config: RewardConfig) -> str:
     """Name of a reward in records and messages: `answer`, or `my_rewards.py:brevity`, without the file's folder."""
     if isinstance(config, FileReward):
+        # Without the folder, which may hold a person's name and differs between machines.
         return f"{Path(config.file).name}:{config.function}"
     return config.scorer
 

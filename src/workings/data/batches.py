@@ -103,6 +103,7 @@ class Batches:
 
     def steps_in(self, epochs: float) -> int:
         """Number of steps in so many epochs; of one that is cut short the next whole step. At least one."""
+        # Epochs differ a little in their steps with packing, so they are added up one by one.
         full_epochs, part = divmod(epochs, 1)
         steps = sum(self.batches_in_epoch(epoch) for epoch in range(int(full_epochs)))
         # Rounded before it is rounded up: a tenth of ten steps is one, whatever a tenth is in binary.
@@ -125,6 +126,7 @@ class Batches:
         if length not in self._most:
             lengths, counts = self._rows.lengths, self._rows.supervised
             if self._packed:  # however rows share a sequence, its share is no larger than the largest of theirs
+                # Rounded down: positions are whole, and a larger bound would compute positions that cannot be learned.
                 counts = counts * length // lengths
             self._most[length] = int(counts[lengths <= length].max(initial=0))
         return self._most[length]
@@ -134,6 +136,7 @@ class Batches:
         if self._pairs is None:
             return 0
         if length not in self._distinct:
+            # The largest pairs could all fall into one micro batch.
             fitting = np.sort(self._pairs.distinct[self._pairs.lengths <= length])
             self._distinct[length] = int(fitting[-(self._shape[1] // 2):].sum())
         return self._distinct[length]
@@ -180,6 +183,7 @@ class Batches:
         return plan_bucketed(order, self._rows.lengths, self._buckets, size)
 
     def _batch(self, planned: Planned) -> Batch:
+        # Rows of a large set are views of mapped files: only these are read from the disk.
         sequences = [[self._rows.rows[number] for number in sequence] for sequence in planned.sequences]
         batch = make_batch(sequences, self._shape, planned.length, self._rows.pad_id)
         return self._bounded(batch)

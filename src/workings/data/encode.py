@@ -63,6 +63,7 @@ def encoded(examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTem
     Raises:
         RequestError: naming the example, when something that must hold does not.
     """
+    # An iterator, because traces of a large file are made while they are read.
     remaining = iter(examples)
     while chunk := list(islice(remaining, _CHUNK)):
         texts = [_texts(example, template) for example in chunk]

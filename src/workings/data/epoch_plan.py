@@ -109,6 +109,7 @@ def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) 
     for length in np.unique(long):
         # Sequences are numbered in the epoch's order, and `flatnonzero` keeps it.
         alike = np.flatnonzero(long == length)
+        # Whole batches only; the rest waits for those of other lengths.
         end = len(alike) - len(alike) % size
         full_batches.append(alike[:end].reshape(-1, size))
         left.append(alike[end:])

@@ -62,6 +62,7 @@ def make_set(name: str) -> NamedSet:
     # Both halves are made: with `addition`, which problems are traces depends on how many items are held out.
     traces, items = make_kinds(recipe.kinds, recipe.traces, recipe.items, recipe.seed)
     content = traces_bytes(traces) if recipe.holds == "traces" else items_bytes(items)
+    # A name stands for one set of bytes: results on it stay comparable over versions.
     if bytes_digest(content) != recipe.sha256:
         raise RecordError(f"data set {name}: made {bytes_digest(content)}, and its name stands for {recipe.sha256}: "
                           "this version of the generators makes other data")

@@ -120,6 +120,7 @@ def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
     controls = tokenizer.control_ids
     parts = []
     for token, learned in zip(row.tokens.tolist(), row.loss_mask.tolist(), strict=True):
+        # Token by token, to show borders; the text of the whole row is not the sum of these.
         text = tokenizer.decode([token])
         spelling = tokenizer.token(token)
         # SentencePiece spells a space before a word as U+2581.

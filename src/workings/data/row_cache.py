@@ -111,6 +111,7 @@ class KeptRowSet(RowSet):
 
 def cache_key(traces_digest: str, its_tokenizer: Tokenizer, template: ChatTemplate, config: DataConfig) -> str:
     """SHA-256, as hex, of what decides the rows of a data set and their index."""
+    # The source and not the version: between releases the code changes and the version does not.
     code = [bytes_digest(inspect.getsource(module).encode()) for module in CODE_MODULES]
     # Packing and buckets are not among them: they decide batches and leave rows as they are.
     parts = [traces_digest, its_tokenizer.digest, template.name, template.source, config.reasoning,

@@ -38,6 +38,7 @@ class Labelled:
         if self.history:
             record["history"] = [{"role": role, "content": text} for role, text in self.history]
         record |= {name: getattr(self, name) for name in LABELS if getattr(self, name)}
+        # A known key wins: metadata may come from a source with the same names.
         return record | {key: value for key, value in self.metadata.items() if key not in record}
 
 

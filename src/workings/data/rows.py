@@ -52,6 +52,7 @@ class Row:
     @property
     def digest(self) -> str:
         """SHA-256, as hex, of the tokens (int32, little-endian) followed by the mask (one byte each)."""
+        # The byte order is fixed, so that the digest is the same on every machine.
         return hashlib.sha256(self.tokens.astype("<i4").tobytes() + self.loss_mask.tobytes()).hexdigest()
 
 
@@ -143,6 +144,7 @@ class RowSet:
     def learned_turns(self) -> int:
         """Turns of the assistant that are learned in one epoch."""
         masks, starts = self.masks.astype(np.int8), np.zeros(self.total_tokens, bool)
+        # Marked apart, because a row may end learned and the next one begin so.
         starts[self._starts] = True
         # A turn begins at a learned token that follows one that is not learned, or that is the first of its row.
         return int((masks.astype(bool) & (starts | (np.diff(masks, prepend=0) == 1))).sum())
@@ -157,6 +159,7 @@ class RowSet:
         for row in self.rows:
             entry = {"id": row.id, "status": "kept", "digest": row.digest, "tokens": len(row.tokens),
                      "supervised_tokens": row.supervised_tokens, "prompt_digest": row.prompt_digest}
+            # Left out for one turn: indexes from before this key stay what they are.
             if len(row.learned_turns) > 1:
                 entry |= {"learned_turns": [list(turn) for turn in row.learned_turns],
                           "earlier_prompt_digests": list(row.earlier_prompt_digests)}
@@ -250,6 +253,7 @@ def refuse_long(dropped: Sequence[Dropped], kind: str, count: int, expected: str
 def row_problems(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemplate,
                  data_config: DataConfig) -> Iterator[tuple[str, str]]:
     """(id, reason) of every trace that `build_rows` would refuse or drop; looks at each of them."""
+    # So that a trace that is too long is told as well as one that is wrong.
     strict = data_config.model_copy(update={"over_length": "error"})
     for trace in traces:
         try:
@@ -262,6 +266,7 @@ def row_problems(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTe
 
 def row_of(encoded: Encoded) -> Row:
     """The row of an example's tokens: the completion learned, and of the prompt the turns that are to be learned."""
+    # One byte a token: a data set of a billion tokens has a mask of a gigabyte, and not of four.
     mask = np.zeros(len(encoded.prompt) + len(encoded.completion), np.uint8)
     for start, end in (*encoded.earlier, (len(encoded.prompt), len(mask))):
         mask[start:end] = 1

@@ -159,6 +159,7 @@ def diff_traces(a: Iterable[Trace], b: Iterable[Trace]) -> TraceDiff:
     before = {trace.id: trace.to_json() for trace in a}
     after = {trace.id: trace.to_json() for trace in b}
     changed = {}
+    # Order of a set is arbitrary; the answer is sorted below.
     for name in before.keys() & after.keys():
         keys = sorted(before[name].keys() | after[name].keys())
         if differing := tuple(key for key in keys if before[name].get(key) != after[name].get(key)):

@@ -34,12 +34,14 @@ class PrefixSharing:
 
         It has room for that many distinct positions, because programs have fixed shapes.
         """
+        # All micro batches have one size, so the first speaks for all.
         size, most = batch.tokens[0].size, batch.distinct_positions
         if not 0 < most <= MAX_SHARE * size:
             return None
         is_first, index = _number_positions(batch)
         if (count := int(is_first.sum(-1).max())) > most:
             raise ValueError(f"a micro batch with {count} distinct positions in a batch of at most {most}")
+        # The number behind the last position marks a spare one: a read is clipped and a mask drops it.
         first = np.full((len(is_first), most), size, np.int32)
         for micro_batch, mask in zip(first, is_first, strict=True):
             [positions] = np.nonzero(mask)
@@ -58,12 +60,15 @@ def _number_positions(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
     equal = (tokens[:, 1:] == tokens[:, :-1]) & (segments[:, 1:] == segments[:, :-1]) & (segments[:, 1:] > 0)
     # Neighbouring rows share a position only if all positions before it are equal, too.
     equal = np.logical_and.accumulate(equal, -1)
+    # Rank counts the rows before this one that share the position; a group ends at `MAX_ROWS`.
     shared, rank = np.zeros(tokens.shape, bool), np.zeros(tokens[:, 0].shape, int)
     for row in range(1, tokens.shape[1]):
         shared[:, row] = equal[:, row - 1] & (rank < MAX_ROWS - 1)
         rank = np.where(shared[:, row], rank + 1, 0)
     is_first = ((segments > 0) & ~shared).reshape(len(tokens), -1)
+    # The running count of firsts is the number of a distinct position.
     index = np.where(is_first, is_first.cumsum(-1) - 1, 0).reshape(tokens.shape).astype(np.int32)
     for row in range(1, tokens.shape[1]):
+        # Row by row: the row before may itself have taken its number from an earlier one.
         index[:, row] = np.where(shared[:, row], index[:, row - 1], index[:, row])
     return is_first, index

@@ -40,6 +40,7 @@ class WeightFiles:
         self._optional_prefix = optional_prefix
         # Only headers are read here: a wrong file is found before any memory is allocated.
         self._where = self._find()
+        # Before the shapes: a missing tensor is a clearer error than a wrong one.
         self._names = {name: self._stored_name(name) for name in expected}
         self._check_index()
         wrong = [f"{name}: {self._file(name).shape(self._names[name])}, expected {size}"
@@ -54,6 +55,7 @@ class WeightFiles:
     def _find(self) -> dict[str, TensorFile]:
         index = self.directory / INDEX
         # Hugging Face writes an index only where weights are too large for one file.
+        # Sorted, so that the first error is the same one on every machine.
         parts = sorted(set(_index_file_names(index).values())) if index.exists() else ["model.safetensors"]
         missing = [part for part in parts if not (self.directory / part).is_file()]
         if missing:
@@ -65,8 +67,10 @@ class WeightFiles:
             try:
                 file = TensorFile(self.directory / part)
             except RecordError as error:
+                # `TensorFile` also reads checkpoints, where this is damage; here it is somebody's input.
                 raise RequestError(f"{self.directory / part}: {error}", "weights in safetensors, whole",
                                    "download the file again") from None
+            # Other libraries would take whichever they read last.
             if twice := next((name for name in file.names() if name in files), ""):
                 raise RequestError(f"{twice} in {files[twice].path} and in {file.path}", "every tensor in one file",
                                    "download the directory again, whole")
@@ -85,6 +89,7 @@ class WeightFiles:
 
     def _stored_name(self, name: str) -> str:
         if name.removeprefix(self._optional_prefix) in self._where:
+            # GPT-2's files on the Hub leave the outer name out.
             return name.removeprefix(self._optional_prefix)
         for prefix in PREFIXES:
             # "model.language_model." replaces the leading "model." of a text name.
@@ -115,6 +120,7 @@ def _index_file_names(index: Path) -> dict[str, str]:
     """File name of each tensor of an index."""
     found = read_object(index).get("weight_map")
     file_names: dict[str, Any] = found if isinstance(found, dict) else {}
+    # An index is somebody else's text: a name with a folder in it could lead out of the directory.
     names = list(file_names.values())
     if not names or not all(isinstance(name, str) and name == Path(name).name
                             and 0 < len(name.encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES for name in names):
@@ -159,6 +165,7 @@ def model_weights(directory: Path, shape: ModelShape) -> WeightFiles:
         RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
     """
     actual = read_shape(directory, proven=shape.proven)
+    # The recipe's shape was read earlier; the files may have been replaced since.
     if actual != shape:
         raise RequestError(f"{directory / 'config.json'}: {actual}", f"{shape}", "")
     return WeightFiles(directory, tensor_shapes(shape), family_of(shape).optional_prefix)

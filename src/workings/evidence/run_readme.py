@@ -80,6 +80,7 @@ def command_again(asked: Mapping[str, Any], manifest: RunManifest) -> str:
         recipe = RECIPE
     else:
         recipe, stays = Path(base, Path(origin).name).as_posix(), True
+    # The record may be somebody else's; a word that is no text must not break the page.
     typed = [str(word) for word in asked.get("overrides", ())]
     overrides = with_files(typed, asked.get("files", {}), recipe_stays=stays)
     # Earlier versions, which did not write down the files, left the options out.
@@ -108,6 +109,7 @@ def with_files(overrides: Sequence[str], files: Mapping[str, Any], *, recipe_sta
         recipe_stays: the recipe is read from its own path, so that files which no override names need no value.
     """
     if recipe_stays:
+        # Files that the recipe names keep their paths, because the recipe stays where it is.
         typed = {override.partition("=")[0] for override in overrides}
         files = {key: name for key, name in files.items() if typed & {key, key.partition(".")[0]}}
     rest = [override for override in overrides if override.partition("=")[0] not in files]

@@ -108,6 +108,7 @@ class ChatTemplate:
         """The template with thinking enabled, for templates whose prompts would end the thinking before it begins."""
         if not self.prompt_text("1+1?").endswith(NO_THOUGHTS):
             return self
+        # Tried out rather than looked for in the template's text, which may decide about thinking in any way it likes.
         told = replace(self, source=_THINKING_ON + self.source)
         return told if told.prompt_text("1+1?").endswith(THINK) else self
 
@@ -124,6 +125,7 @@ class ChatTemplate:
             raise RequestError(f"data.reasoning: {CHANNEL}, and the tokenizer does not have {', '.join(missing)} as "
                                "single control tokens", "the tokenizer of a Gemma 4 model", "data.reasoning=think")
         made = replace(self, source=_THINKING_ON + self.source, thinking=True)
+        # Again tried out: a template without the variable would leave thinking off without a word.
         if made.prompt_text("1+1?").count(_ASKS_FOR_THOUGHT) != 1:
             raise RequestError(f"data.reasoning: {CHANNEL}, and the tokenizer's own chat template does not write "
                                f"{_ASKS_FOR_THOUGHT}", "the chat template of a Gemma 4 model", "data.template=gemma4")
@@ -181,6 +183,7 @@ class ChatTemplate:
 
     def _rewritten(self, turn: int, at_first: str, later: str) -> RequestError:
         """Error for a turn (the assistant's first is 1) that is rendered differently later in the conversation."""
+        # The first difference is shown, because rendered conversations are too long to compare by eye.
         same = next((at for at, (a, b) in enumerate(zip(at_first, later, strict=False)) if a != b),
                     min(len(at_first), len(later)))
         return RequestError(
@@ -205,6 +208,7 @@ class ChatTemplate:
 
     def forges_turns(self, ids: Sequence[int]) -> bool:
         """Whether a completion, without its stop token, has control tokens beside those of its channel."""
+        # A completion with a turn mark in it would be split into turns that nobody wrote once it is rendered again.
         control = [each for each in ids if each in self.tokenizer.control_ids]
         channel = [self.tokenizer.token_id(token) for token in _CHANNEL_TOKENS]
         return bool(control) and not (self.thinking and control == channel and ids[0] == channel[0])
@@ -263,6 +267,7 @@ class ChatTemplate:
         """Ids that end a completion: the one that rows train comes first, then the tokenizer's end of text."""
         trained = self.tokenizer.control_tokens[self._stop_text]
         eos = self.tokenizer.eos_id
+        # Base models end with the tokenizer's end of text, which a tuned model may still write early in training.
         return [trained] if eos is None or eos == trained else [trained, eos]
 
     def control_counts(self, roles: tuple[str, ...] = (), thinks: bool = False) -> tuple[int, int]:
@@ -279,6 +284,7 @@ class ChatTemplate:
             history = [(role, "a") for role in roles]
             thought = f"{THOUGHT}a\n{THOUGHT_END}" if self.thinking else f"{THINK}a\n</think>\n\n"
             completion = f"{thought}a" if thinks else "a"
+            # Counted on a rendered example and not in the source, whose branches depend on the roles.
             prompt = self.with_bos(self.tokenizer.encode(self.prompt_text("a", history)))
             learned = self.tokenizer.encode(self.completion_text("a", completion, history))
             controls = self.tokenizer.control_ids

@@ -55,6 +55,7 @@ def check_values(config: Mapping[str, Any], place: str = "") -> None:
     for key, value in config.items():
         if value is not None and (expected := _expected(key, value)):
             raise RequestError(f"{place}{key}: {str(value)[:80]}", expected)
+        # A limit, because the file comes from somewhere else and may be nested without end.
         if key in _OBJECTS and value is not None and place.count(".") < _DEPTH:
             check_values(value, f"{place}{key}.")
     kind = config.get("rope_type", config.get("type")) if place else None
@@ -71,6 +72,7 @@ def _expected(key: str, value: Any) -> str:
         # By type, because True is an int as well.
         return "" if type(value) is int and least <= value <= most else f"a whole number from {least} to {most}"
     if key in _POSITIVE or key in _NUMBERS:
+        # Again by type, and bounded: JSON in Python reads `Infinity` and `NaN` as numbers.
         number = type(value) in (int, float) and abs(value) < _LARGEST
         if number and (value > 0 or (key in _NUMBERS and value == 0)):
             return ""

@@ -18,6 +18,8 @@ def read_rotation(config: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         RequestError: a kind of scaling that this package does not compute.
     """
+    # transformers 5 writes `rope_parameters`, earlier ones `rope_theta` and `rope_scaling`; published files have
+    # either.
     given = config.get("rope_parameters") or {}
     # Where layers turn by two bases, the parameters are nested by the kind of layer.
     full = given.get("full_attention", given)
@@ -70,6 +72,7 @@ def write_rotation(shape: ModelShape) -> dict[str, Any]:
         factor, original, fast, slow, sharper = shape.rope_yarn
         return {"rope_scaling": {"rope_type": "yarn", "factor": factor, "beta_fast": fast, "beta_slow": slow,
                                  "original_max_position_embeddings": int(original), "attention_factor": sharper}}
+    # Written in the older spelling, which every transformers reads.
     if shape.rope_scaling != 1.0:
         return {"rope_scaling": {"rope_type": "linear", "factor": shape.rope_scaling}}
     return {}
@@ -102,6 +105,7 @@ def _read_pattern(config: Mapping[str, Any], other: str, field: str, usual: int,
                   last_global: bool = False) -> dict[str, Any]:
     """``field``: every how many layers one is global and those between ``other``; or the kind of each layer."""
     kinds, layers = config.get("layer_types"), int(config["num_hidden_layers"])
+    # Files from before `layer_types` give the pattern alone.
     if not kinds:
         return {field: usual}
     if len(kinds) != layers or not {*kinds} <= {other, GLOBAL}:

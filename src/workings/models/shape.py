@@ -138,6 +138,7 @@ class ModelShape:
             return self.layer_types[layer] == "sliding"
         if self.last_layer_global and layer == self.layers - 1:
             return False
+        # Counted from 1: with a pattern of 6, layers 5, 11, … (from 0) are the global ones.
         return self.sliding_pattern > 0 and (layer + 1) % self.sliding_pattern != 0
 
     def is_linear(self, layer: int) -> bool:
@@ -161,6 +162,7 @@ class ModelShape:
 
     def key_layer(self, layer: int) -> int:
         """The layer whose keys and values this one attends to: itself, or the last of its kind that has some."""
+        # Only layers before the sharing ones have keys; of those, the last of the same kind.
         if not self.shares_keys(layer):
             return layer
         own = range(self.layers - self.shared_kv_layers)

@@ -117,6 +117,7 @@ def layer_loops(shape: ModelShape) -> tuple[LayerLoop, ...]:
     keys of their own and four times without: two loops of two stacks each, of which the first has layers 0 to 3, 5 to 8
     and so on, and the second 4, 9 and so on.
     """
+    # Layers are alike for a loop when their tensors are; what differs in numbers alone is passed into the loop.
     kinds = [frozenset(layer_shapes(shape, i).items()) for i in range(shape.layers)]
     loops: list[LayerLoop] = []
     first = 0

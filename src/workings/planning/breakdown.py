@@ -141,6 +141,7 @@ def largest_part_sentence(parts: tuple[Part, ...], mesh_devices: int, target_dev
     """
     sizes: dict[str, list[Part]] = {}
     for part in parts:
+        # Parts of one cause, such as weights and their copies, count together.
         group = next((name for name, members in PART_GROUPS if part.name in members), part.name)
         sizes.setdefault(group, []).append(part)
     largest = max(sizes, key=lambda name: sum(part.size_bytes for part in sizes[name]))

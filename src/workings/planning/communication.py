@@ -48,10 +48,12 @@ def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshSh
     weights_travel = request.split_frozen or request.method.name == "full"
     # Quantized frozen matrices travel as they are.
     smaller = 1.0 if request.method.name == "qlora" else min(stored, compute) / stored
+    # Once for forward and once for backward.
     gathered = 2 * unsharded * smaller if weights_travel else 0.0
     trained = sum(tensor.elements for tensor in trained_tensors(request, 1, tp) if tensor.in_layer)
     gradients = trained * (stored if request.method.name == "full" else 4)
     received = batch.accumulation * (gathered + gradients)
+    # Activations are summed among the devices that share a row.
     rows = batch.rows // fsdp
     recomputed = 1 if request.memory.remat == "layer" else 0
     sums = (2 + recomputed) * SUMS_OF_A_LAYER * request.shape.layers * batch.accumulation

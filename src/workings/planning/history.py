@@ -51,10 +51,12 @@ def measured_throughput(directory: Path, target: Target, engine: str, operations
     if not every:
         return None
     every = [run for run in every if not run.from_rewards] or every
+    # Small steps wait for launches and not for arithmetic: their speed says nothing about large ones.
     runs = [run for run in every if 1 / SIMILAR_SIZE <= run.step_operations / operations <= SIMILAR_SIZE]
     size = "" if runs else ", none with steps of about this size"
     runs = runs or every
     updates = ", by their updates without drawing" if runs[0].from_rewards else ""
+    # The median, because one run that shared the machine would pull a mean down.
     speed = median(run.operations_a_second for run in runs)
     return Throughput(operations_a_second=speed, source=(
         f"{speed / 1e12:.3g} Tflop/s a device, the median of {len(runs)} finished run{'s' * (len(runs) > 1)} of yours "

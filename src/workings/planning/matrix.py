@@ -49,6 +49,7 @@ class MatrixCell:
 
 def cell_overrides(model: str, method: str, length: int, target: Target) -> tuple[str, ...]:
     """Overrides of `workings plan smoke-tiny … --on TARGET` for a cell: everything that saves memory is on."""
+    # Cards without matrix units for bf16 emulate it, slower than fp32.
     compute = "fp32" if target.platform == "gpu" and "bf16" in target.no_matrix_units else "bf16"
     # A single short answer needs less than the step, so the step decides.
     return (f"model={{source: scratch, shape: {model}}}", f"data.max_length={length}", "batch.micro_batch=1",

@@ -76,6 +76,7 @@ def checkpoint_bytes(request: EngineRequest) -> int:
 
 def feed_forward_numbers(shape: ModelShape, layer: int, tp: int) -> int:
     """Numbers of one token inside a layer's feed-forward, and inside the experts that it goes through."""
+    # Gate, value and their product exist at one time.
     return 3 * shape.mlp_width_of(layer) // tp + shape.experts_per_token * (3 * shape.expert_width // tp + shape.width)
 
 
@@ -86,6 +87,7 @@ def step_long_numbers_per_token(shape: ModelShape) -> int:
     """
     shared = {shape.key_layer(layer) for layer in range(shape.layers) if shape.shares_keys(layer)}
     keys = sum(2 * shape.kv_heads_of(layer) * shape.head_dim_of(layer) for layer in shared)
+    # Twice: the values themselves and their gradients.
     return 2 * (shape.layers * shape.per_layer_width + keys)
 
 
@@ -100,6 +102,7 @@ def current_layer_weight_bytes(request: EngineRequest, tokens: int, fsdp: int, t
         return number * matrices * max(prod(size) for sizes in shapes for size in sizes.values()) // tp
     if fsdp == 1 and number == BYTES_OF_FORMAT[request.precision.parameters]:
         return 0
+    # `fsdp` gathers a whole layer before it is computed; `tp` keeps its own part.
     return number * max(sum(map(prod, sizes.values())) for sizes in shapes) // tp
 
 
@@ -155,6 +158,7 @@ def linear_attention_bytes_per_token(shape: ModelShape) -> int:
 
 def linear_attention_cache_bytes(shape: ModelShape, number: int) -> int:
     """Bytes of one row's linear-attention states in a cache: float32 matrices, and the last inputs of convolutions."""
+    # The state is one matrix a head, whatever the length of the row.
     matrices = shape.linear_value_heads * shape.linear_key_head_dim * shape.linear_value_head_dim
     layers = sum(map(shape.is_linear, range(shape.layers)))
     return layers * (4 * matrices + number * shape.linear_conv_kernel * state_channels(shape))
@@ -175,6 +179,7 @@ def kv_cache_numbers(shape: ModelShape, tokens: int) -> int:
     numbers = 0
     for layer in range(shape.layers):
         if not shape.shares_keys(layer) and not shape.is_linear(layer):
+            # One scan over all layers has one cache of one length for all, so windows save nothing there.
             slots = min(shape.sliding_window, tokens) if shape.slides(layer) and not equal_layers else tokens
             numbers += 2 * slots * shape.kv_heads_of(layer) * shape.head_dim_of(layer)
     return numbers

@@ -146,6 +146,7 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
     inspection = inspections[worst]
     difference = None
     # Two more compilations, so they are made only for a refusal that stays unexplained.
+    # The two shallow models are steps; other programs have no such explanation.
     if explained and engine is not None and worst == "step" and inspection.refused:
         parts = split_parts(run, "step", inspection)
         if unexplained_share(parts, inspection.peak_bytes) > MAX_UNEXPLAINED:
@@ -177,11 +178,13 @@ def _inspect_or_estimate(engine: PlanningEngine | None, run: PlannedRun) -> Insp
             return inspect_programs(engine, run.request, run.programs, run.target)
         except NotInspected as absent:
             why = str(absent)
+    # All by formula, or none: a compiled peak beside an estimated one would decide by its source.
     return {name: estimate(run, name, why) for name in run.programs}
 
 
 def _plan_by_own_engine(run: PlannedRun) -> Plan:
     """The plan of the step by an engine that inspects it itself, on this machine."""
+    # One device: the engine is opened here and inspects what it would run here.
     batch = longest_batch(run.recipe, 1)
     engine = find_engine(run.recipe.engine).engine.open(run.request)
     return plan_from_inspection(run, engine.inspect(Batch.blank(batch)), engine.describe())

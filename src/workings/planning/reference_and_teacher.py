@@ -60,6 +60,7 @@ def with_reference(request: EngineRequest, mesh: MeshShape, inspections: Inspect
     """Adds a frozen copy of the first weights, if the recipe needs it: with adapters the weights below them are it."""
     if not getattr(request.objective, "kl_beta", 0.0) or request.method.name != "full":
         return inspections
+    # The whole copy, because full training changes all weights.
     size = model_weight_bytes(request, mesh)
     return {name: with_resident(inspection, {REFERENCE: size}) for name, inspection in inspections.items()}
 
@@ -143,6 +144,7 @@ def with_resident(inspection: Inspection, parts: Mapping[str, int]) -> Inspectio
 
 def _without_moments(inspection: Inspection) -> Inspection:
     """A trained model's program as a frozen model would need it."""
+    # A compiler counts them among its arguments; a formula has them in the breakdown.
     moments = inspection.exact.get("moments", inspection.breakdown.get("moments", 0))
     breakdown, exact = ({name: size for name, size in parts.items() if name != "moments"}
                         for parts in (inspection.breakdown, inspection.exact))

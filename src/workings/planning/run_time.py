@@ -96,6 +96,7 @@ class RunTime:
 
     def share_done_by(self, deadline: float) -> float:
         """Share of the steps that are done by a deadline, in seconds; time after training is not included."""
+        # Evaluations and checkpoints are spread over the steps, so time is proportional to steps.
         return min(1.0, deadline / self.seconds)
 
     def to_json(self) -> dict[str, Any]:
@@ -123,13 +124,16 @@ def step_operations(request: EngineRequest, batch: ProgramShape) -> float:
     """
     shape = request.shape
     accumulation, rows, length = batch
+    # One update, whatever micro batches it is made of.
     rows *= accumulation
     tokens = rows * length
     matrices = weights_met(shape)
     # Two products, scores and weighted values; a position sees itself and what is before it, about half of all.
     attention = float(rows * attention_operations(replace(shape, sliding_window=0), length))
     head = 2.0 * (shape.vocab_size * shape.width + outer_weights_met(shape)) * tokens
+    # Recomputation is one more forward of the layers, and not of the head.
     again = 1 if request.memory.remat == "layer" else 0
+    # Forward, and backward by inputs and by weights; frozen weights have no gradient of their own.
     weights = 3 if request.method.name == "full" else 2
     # Scores have no weights that could be frozen: with adapters, too, their backward costs twice their forward.
     return (weights + again) * 2.0 * matrices * tokens + (3 + again) * attention + weights * head
@@ -157,6 +161,7 @@ def throughput_of(request: EngineRequest, target: Target, own: Throughput | None
 
 def flop_text(operations: float) -> str:
     """Operations with a fitting unit: ``321 Tflop``."""
+    # At least 1, whose logarithm is defined.
     unit = min(int(log10(max(1.0, operations)) // 3), len(FLOP_UNITS) - 1)
     return f"{operations / 1000 ** unit:.3g} {FLOP_UNITS[unit]}"
 
@@ -197,6 +202,7 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, held_out: int
     # The speed of the steps is the only one that is known, so all computing is timed by it.
     per_operation = step / step_operations(run.request, run.step)
     steps, every = recipe.training.steps, recipe.checkpoint.every_steps
+    # Rounded up: the last step always has one.
     checkpoints = -(-steps // every)
     checkpoint = checkpoint_bytes(run.request)
     evaluation, evaluation_gaps = _evaluation_time(run, per_operation, items=items, held_out=held_out)
@@ -264,6 +270,7 @@ def rollout_sampling_seconds(run: PlannedRun, per_operation: float) -> float:
     recipe, request, mesh, shape = run.recipe, run.request, run.mesh, run.programs["drawing"]
     rows, *_ = shape
     batches = -(-recipe.completions_of_a_rollout(mesh.fsdp) // rows)
+    # Each device reads its own prompts, so the number is rounded by device.
     read = prompts_to_read(request, "drawing", -(-rows // mesh.fsdp)) * mesh.fsdp
     seconds = batches * generation_seconds(request, shape, run.target, mesh, per_operation, read=read)
     if "log_probs" in run.programs and isinstance(recipe.algorithm, RolloutAlgorithm):
@@ -281,6 +288,7 @@ def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Ta
     """
     rows, length, new = prompts
     forward = per_operation * (step_operations(request, BatchShape(1, read or rows, length)) / 3)
+    # Without a bandwidth only operations are known; writing tokens then looks faster than it is.
     if not target.bandwidth_gb_s:
         return forward + per_operation * 2.0 * weights_read(request.shape) * rows * new
     fsdp, tp = mesh

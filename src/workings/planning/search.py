@@ -58,6 +58,7 @@ def _attention(recipe: Recipe, target: Target) -> KeyValues:
 
 
 def _loss_chunk(recipe: Recipe, target: Target) -> KeyValues:
+    # 128 positions: smaller chunks save little, and the products get too narrow for matrix units.
     return {"memory.loss_chunk": 128} if recipe.memory.loss_chunk == 0 or recipe.memory.loss_chunk > 128 else {}
 
 
@@ -82,11 +83,13 @@ def _no_accumulation(recipe: Recipe, target: Target) -> KeyValues:
 
 
 def _moments(recipe: Recipe, target: Target) -> KeyValues:
+    # Adafactor's moments are factored and small, and 8-bit ones are smaller than bf16 already.
     return {"precision.moments": "bf16"} if recipe.precision.moments == "fp32" \
         and recipe.optimizer.name == "adamw" else {}
 
 
 def _rounding(recipe: Recipe, target: Target) -> KeyValues:
+    # Instead of nearest: without a master, small updates of bf16 weights would be rounded away.
     return {"precision.rounding": "stochastic"} if recipe.precision.rounding == "master_fp32" else {}
 
 
@@ -102,6 +105,7 @@ def _optimizer(recipe: Recipe, target: Target) -> KeyValues:
         return {}
     words: KeyValues = {"optimizer": {"name": "adafactor", "weight_decay": recipe.optimizer.weight_decay,
                                   "clip_norm": recipe.optimizer.clip_norm}}
+    # Factored moments are a few vectors, so their format saves nothing.
     return words | ({"precision.moments": "fp32"} if recipe.precision.moments == "bf16" else {})
 
 
@@ -169,6 +173,7 @@ def _can_move_table_to_host(recipe: Recipe, shape: ModelShape) -> bool:
         return False
     on_device, on_host = (EngineRequest.of(with_changes(recipe, {"memory.per_layer_embeddings": memory}), shape)
                           for memory in ("device", "host"))
+    # Counted and not looked for by name: any further refusal means that this engine cannot.
     return len(engine.refusals(on_host)) == len(engine.refusals(on_device))
 
 
@@ -248,9 +253,11 @@ def _with_fewer_answers_if_needed(recipe: Recipe, free_bytes: float,
     None if its other programs need more: the number of answers at a time does not change the training, so it is reduced
     before every other change and never instead of one.
     """
+    # A copy, because the generation's peak is taken out.
     peaks = dict(estimate_peaks(recipe))
     if max(peaks.values()) <= free_bytes:
         return recipe
+    # Fewer answers at a time help only if the generation alone is too large.
     if peaks.pop("generation", 0) <= free_bytes or max(peaks.values()) > free_bytes:
         return None
     return next((fewer for fewer in fewer_answers(recipe) if estimate_peaks(fewer)["generation"] <= free_bytes), None)

@@ -78,6 +78,7 @@ class _DeviceStep:
     def vocabulary_shards(self) -> int:
         """Number of devices that share the vocabulary: all if it divides, else 1."""
         devices = self.fsdp * self.tp
+        # As in the engines: a vocabulary that does not divide is copied to every device.
         return devices if self.request.shape.vocab_size % devices == 0 else 1
 
     @property
@@ -92,6 +93,7 @@ class _DeviceStep:
 
     def loss_phase(self) -> dict[str, int]:
         """Parts of the loss: no layer has a gradient yet, or is being computed."""
+        # 0 stands for all positions at once.
         chunk = min(self.request.memory.loss_chunk or self.tokens, self.tokens)
         # Devices that share the vocabulary compute their slice for the positions of all of them.
         positions = chunk * (self.fsdp if self.vocabulary_shards > 1 else 1)
@@ -137,12 +139,14 @@ class _DeviceStep:
         shape = self.request.shape
         if self.request.memory.remat == "layer":
             return self.compute_bytes * shape.layers * self.tokens * shape.width
+        # Without recomputation backward needs the weights of every layer's attention.
         scores = self._score_bytes() * shape.layers if self.request.memory.remat == "none" else 0
         return sum(map(self._layer_activation_bytes, range(shape.layers))) + scores
 
     def _parts_of_one_layer(self) -> dict[str, int]:
         """Activations of the widest layer with their gradients, and the scores of one layer."""
         shape = self.request.shape
+        # One layer is recomputed at a time, so the widest decides.
         widest = max(map(self._layer_activation_bytes, range(shape.layers)))
         return {"activations of the layer at hand": 2 * widest
                 + self.compute_bytes * self.tokens * step_long_numbers_per_token(shape),
@@ -163,6 +167,7 @@ class _DeviceStep:
 
     def _score_bytes(self) -> int:
         heads = max(1, self.request.shape.heads // self.tp)
+        # Scores are float32, whatever the format of computation.
         return 4 * self.rows * heads * attention_score_elements(self.request, self.length, self.platform)
 
     def _layout_copy_bytes(self) -> int:
@@ -176,6 +181,7 @@ class _DeviceStep:
         quantized = self.request.method.name == "qlora"
         transposed = [matrix for matrix in self._projections() if matrix.name.endswith(INPUT_SPLIT) == quantized]
         elements = sum(matrix.elements for matrix in transposed)
+        # Half a byte for a code and four bytes for a block of 64: 9/16 of a byte an element.
         return elements * 9 // 16 if quantized else elements * self.stored_bytes
 
     def _projections(self) -> Iterator[Tensor]:

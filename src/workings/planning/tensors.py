@@ -54,6 +54,7 @@ class Tensor:
 @cache
 def layer_tensors(shape: ModelShape) -> Mapping[tuple[str, Size], int]:
     """Name and shape of every tensor of the layers -> how many layers have it."""
+    # Cached for all callers, so it must not be changed.
     return MappingProxyType(Counter(
         tensor for layer in range(shape.layers) for tensor in layer_shapes(shape, layer).items()))
 
@@ -148,5 +149,7 @@ def weight_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
 def _frozen_bytes(tensor: Tensor, bits: FrozenBits) -> int:
     """Bytes of frozen projections: two numbers a byte and a scale a block, or one number and a scale a row."""
     if bits == "nf4":
+        # Per device: blocks are never cut, so whole blocks are counted.
         return tensor.elements // 2 + 4 * (tensor.elements // NF4_BLOCK)
+    # One scale for each row of the last axis.
     return tensor.elements + 4 * (tensor.elements // tensor.size[-1])

@@ -149,6 +149,7 @@ class Attempt:
     def take_steps(self, listeners: Listeners, planned: Mapping[str, Any]) -> Outcome:
         """Runs the training loop; ``planned``: `plan/measured.json` before the first step."""
         start, setup, writer = self.start, self.setup, self.start.writer
+        # Set here, because a resumed run may keep another number than the one before it.
         writer.checkpoints.keep_last = self.settings.keep_last
         with Display(self.settings.name, setup.schedule.steps, start.progress, writer.log, planned) as display:
             for line in self._preamble():
@@ -166,7 +167,9 @@ class Attempt:
                     # The loop makes the first state: memory may run out there, too, and that end is recorded.
                     outcome = run_loop(parts, lambda: self._first_state(held_out_items), start.progress)
             finally:
+                # Also after an error, so that the last lines of the curves are on the disk.
                 curves.close()
+            # Said inside of the display's block: it is part of the run's log.
             if (held_out := self._held_out_change()) is not None:
                 display.say(f"held out   {held_out.sentence}")
             if (preferences := self._preference_change()) is not None:
@@ -195,6 +198,7 @@ class Attempt:
             facts["held_out"] = held_out.facts() | {"scorer": setup.recipe.evaluation.scorer}
         if (preferences := self._preference_change()) is not None:
             facts["preferences"] = preferences.facts()
+            # An event and not a failure: preference losses often lower both completions.
             if preferences.chosen_fell:
                 writer.event("chosen_completions_fell", **preferences.facts())
         manifest = build_manifest(setup, outcome, metrics, out=self.out, started_at=start.first_started_at,
@@ -240,6 +244,7 @@ class Attempt:
         if self.start.checkpoint is not None:
             return setup.engine.restore(self.start.checkpoint.path)
         with slow_operation("reading the weights"):
+            # Before the held-out items are asked: their first answers are those of the untrained model.
             state = setup.initial_state(setup.engine, setup.recipe.seed)
         if held_out_items is not None:
             # An event, because it belongs to no step; a resumed run keeps its events.

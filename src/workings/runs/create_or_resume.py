@@ -143,6 +143,7 @@ def has_base(run: RunRecord) -> bool:
     # By both files: a run may be called base-something, too.
     for path in run.path.parent.glob(f"base-*/{EVALUATION_CONFIG}"):
         unit = path.parent
+        # An unfinished base is made again; only a sealed one says what was answered.
         if unit.name.endswith(PARTIAL_SUFFIX) or not (unit / SEAL).is_file():
             continue
         model = read_json(path).get("model", {})
@@ -158,6 +159,7 @@ def _evaluation_request(unit: Path) -> dict[str, Any]:
     """
     config = read_json(unit / EVALUATION_CONFIG)
     decoding = {**config["decoding"], **({"seed": 0} if config["decoding"].get("temperature") == 0 else {})}
+    # The number of devices changes no answer that two evaluations are compared by.
     engine = {key: value for key, value in config["engine"].items() if key != "devices"}
     return ({key: value for key, value in config.items() if key not in _MODEL_KEYS}
             | {"decoding": decoding, "engine": engine})
@@ -252,6 +254,7 @@ def _refuse_other_rows(before: int, now: int, fsdp: int) -> None:
 
 def _differences(before: Any, now: Any, prefix: str) -> list[tuple[str, Any, Any]]:
     if isinstance(before, dict) and isinstance(now, dict):
+        # Sorted, so that the same difference gives the same message.
         return [difference for key in sorted(before.keys() | now.keys()) for difference in _differences(
             before.get(key, "(absent)"), now.get(key, "(absent)"), f"{prefix}{key}.")]
     return [] if before == now else [(prefix.rstrip("."), before, now)]

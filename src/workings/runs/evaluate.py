@@ -67,6 +67,7 @@ def ask_untrained(run: Path, question: str, *, max_new_tokens: int = 256, show: 
 
 
 def _reply(session: ModelSession, question: str, max_new_tokens: int, show: ShowPiece | None) -> Reply:
+    # Before an engine compiles a program for it.
     if max_new_tokens < 1:
         raise RequestError(f"max_new_tokens: {max_new_tokens}", "at least 1")
     engine, prompt, stops = session.engine, session.template.prompt_ids(question), session.template.stop_ids
@@ -108,6 +109,7 @@ class Pieces:
         """Shows the rest of the text so far."""
         if len(text) > len(self._shown):
             self._show(text[len(self._shown):])
+            # Decoded from all tokens each time: a token's text may depend on those before it (spaces, byte pairs).
             self._shown = text
 
 
@@ -143,6 +145,7 @@ def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: Eva
     # First, because a bad line is found at once, and to open a model may take minutes.
     with items_file(items) as file:
         questions = read_questions(file)
+    # Before the model is opened, because it may refuse.
     trained = find_trained_items(Path(run), questions, Path(out))
     if trained and on_trained_items is not None:
         on_trained_items(trained)
@@ -159,9 +162,11 @@ def find_trained_items(run: Path, questions: Sequence[Item], out: Path) -> list[
     Raises:
         RequestError: there are such items and ``out`` is in the run, which would then no longer verify.
     """
+    # A run from traces has an index of rows, one from rewards its prompts.
     index = next((run / name for name in (ROWS, PROMPTS) if (run / name).is_file()), None)
     digests = learned_questions(jsonl.read(index)[0]) if index is not None else set()
     trained = [item.id for item in questions if prompt_digest(item.prompt) in digests]
+    # Verification refuses such an evaluation in a run; outside of it the numbers are the caller's own.
     if trained and run.resolve() in out.resolve().parents:
         raise RequestError(f"{len(trained):,} of {len(questions):,} items that {run} was trained on, such as "
                            f"{trained[0]}, for an evaluation in it, with which it would not verify any more",

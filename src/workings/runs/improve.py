@@ -134,6 +134,7 @@ def _checked_data(loaded: LoadedRecipe, request: ImproveRequest, prompts: Sequen
     if not data.items:
         raise RequestError("a recipe without evaluation.items", "held-out items, by which rounds are compared",
                            "evaluation.items=ITEMS.jsonl")
+    # By digests of the normalized text, so that spaces do not hide an overlap.
     questions = {prompt_digest(item.prompt) for item in data.items}
     shared = [item.id for item in prompts if prompt_digest(item.prompt) in questions]
     if shared:
@@ -172,6 +173,7 @@ def _open(out: Path, loaded: LoadedRecipe, request: ImproveRequest, digests: dic
             raise RequestError(f"--rounds {request.rounds} for {out}, where {before['rounds']} were asked for",
                                f"as many or more: finished rounds stay. {RESULT} has their results",
                                f"--rounds {before['rounds']}, or another --out")
+        # More rounds continue; `all_rounds` may be switched on and not off, because rounds were made by it.
         further = {"rounds", *([] if before["all_rounds"] else ["all_rounds"])}
         # Through JSON, like the file: a tuple would differ from the list that it was written as.
         differing = sorted(key for key in {*before, *recorded} - further
@@ -202,6 +204,7 @@ class _Steps:
 
     def all(self) -> ImproveResult:
         """Every round, and the control."""
+        # Round 0 has no samples: it is the model that all others are compared with.
         rounds = [Round(number=0, run=self._train(self.folder.run(0), []))]
         stopped = ""
         for number in range(1, self.request.rounds + 1):
@@ -252,6 +255,7 @@ class _Steps:
     def _words(self, number: int) -> list[str]:
         """Overrides of a round's recipe. Paths are relative to the recipe's folder, so no record names a person's."""
         def seen_from_recipe(path: Path) -> str:
+            # Both resolved, because a link in one of them would make a relative path that leads elsewhere.
             return os.path.relpath(path.resolve(), self.loaded.base.resolve())
 
         words = [f"data.traces={seen_from_recipe(self.folder.traces(number))}"]
@@ -302,6 +306,7 @@ class _Steps:
                 1, round(first.completed_steps * seconds / first.training_seconds))})
         steps = loads(planned.read_bytes())["steps"]
         run = self.folder.out / "runs" / planned.stem
+        # Without the word about traces: the control learns from the recipe's own.
         return self._train(run, [*self._words(0)[1:], f"training.steps={steps}"])
 
     @contextmanager
@@ -310,6 +315,7 @@ class _Steps:
         started = time.perf_counter()
         yield
         with (self.folder.out / TIMINGS_FILE).open("ab") as file:
+            # Opened for appending each time: a killed attempt leaves whole lines.
             file.write(line({"part": part, "seconds": round(time.perf_counter() - started, 3)}))
 
     def _seconds(self) -> float:

@@ -213,6 +213,7 @@ def pack_parts(folder: Path) -> tuple[list[Path], dict[str, bytes]]:
                                                       else {}) for row in recorded["rounds"]]
         moved = recorded | {"rounds": rows, "runs": [row["run"] for row in rows], "page": PAGE} | (
             {"control": _packed(recorded["control"])} if "control" in recorded else {})
+        # Paths of this machine are replaced by those in the pack.
         files = {RESULT: line(moved), REQUEST: line(request | {"prompts": Path(request["prompts"]).name}),
                  PAGE: read_plain(folder / PAGE)}
     except (ArithmeticError, AttributeError, LookupError, OSError, RecordError, TypeError, ValueError) as error:
@@ -230,6 +231,7 @@ def _packed(path: str) -> str:
 def _made_again(folder: Path, recorded: Mapping[str, Any]) -> ImproveResult:
     """The result of the rounds in a folder; how long they took, and which are left out, is the record's word."""
     rounds: list[Round] = []
+    # Only the number is taken from the record; everything else is read from the runs.
     for number in range(len(recorded["rounds"])):
         run = folder / "runs" / f"round_{number}"
         samples = _samples(folder, number) if number else None

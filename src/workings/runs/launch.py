@@ -93,6 +93,7 @@ def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> Launch
     """
     if folder.exists():
         raise RequestError(f"--write {folder}, which exists", "a folder that does not exist yet", "another name")
+    # The first one decides the platform, which all candidates of a request share.
     target, hosts, devices = next(candidates(request))
     loaded = with_engine(loaded, target.platform)
     name, engine = request.name or _name(loaded.recipe.name), loaded.recipe.engine
@@ -173,6 +174,7 @@ def candidates(request: LaunchRequest) -> Iterator[tuple[Target, int, int]]:
 def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, remote_folder: str) -> tuple[str, ...]:
     """Writes `recipe.yaml` for the other machine and copies the files that it names; a note for each."""
     values: dict[str, Any] = json.loads(loaded.recipe.model_dump_json(exclude_unset=True))
+    # Named, so that a job that got no accelerator fails instead of training on the CPU.
     values["device"] = platform
     file_notes = []
     for section, key, name in recipe_paths(values):
@@ -223,6 +225,7 @@ def _files(job: LaunchJob, request: LaunchRequest) -> dict[str, str]:
 
 def _name(recipe: str) -> str:
     """A recipe's name as a job's: what Kubernetes does not take becomes a dash."""
+    # At most 40 characters: launchers append to it, and Kubernetes allows 63.
     return "".join(letter if letter.isalnum() else "-" for letter in recipe.lower()).strip("-")[:40]
 
 

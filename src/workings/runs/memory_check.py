@@ -90,6 +90,7 @@ def _proposal(nearest: Nearest) -> str:
 def _larger(verdict: Verdict) -> str:
     """Machines of the catalog with enough memory, the smallest first: in one device, or else in all together."""
     rows = [row for row in targets().values() if row.platform != "cpu" and row.memory_bytes]
+    # One device first: nothing has to be split, so nothing is assumed.
     enough = sorted((row.memory_bytes, row.name) for row in rows
                     if MARGINAL_SHARE * row.memory_bytes >= verdict.peak_bytes and row.devices == 1)
     # That weights and rows split evenly over the devices is an assumption here.
@@ -105,6 +106,7 @@ class MemoryWatch:
     """Measures the run's peak memory and compares it with the plan. Made after compiling, before the first weight."""
 
     def __init__(self) -> None:
+        # Both are kept: a peak that was reached while compiling hides the growth of training.
         self.resident = resident_bytes()
         self.peak_before = peak_resident_bytes()
 
@@ -127,6 +129,7 @@ class MemoryWatch:
             "measured_peak_bytes": memory.peak_bytes, "measured_source": memory.source,
             "out_of_memory": out_of_memory or absent("memory sufficed").model_dump()}
         if prepared.device.platform == "cpu":
+            # Only a process's own peak can be compared with what it held before.
             peak = memory.peak_bytes if memory.source == PROCESS_PEAK else peak_resident_bytes()
             comparable = growth(peak, self.resident, self.peak_before)
             facts["growth_bytes"] = comparable if comparable is not None else absent(

@@ -33,6 +33,7 @@ Listing = Mapping[str, Mapping[str, Any]]
 def is_stored(name: str) -> bool:
     """Whether a name is an object's address and not a path of this machine."""
     scheme, separator, _ = name.partition("://")
+    # `C:\data` has no "://", so a Windows path is no address.
     return bool(separator) and scheme.isalnum()
 
 
@@ -45,6 +46,7 @@ def local_name(name: str) -> str:
     if not is_stored(name):
         return name
     store = open_store(name)
+    # An object may be a folder's name as well; stores only know keys.
     parent, _, last = name.rpartition("/")
     if (attributes := about(store, name)).get("type") != "file":
         raise RequestError(f"{name}, a folder", "an object, which is a file", f"{name.rstrip('/')}/FILE")
@@ -69,10 +71,13 @@ def stored_folder(url: str, patterns: Sequence[str], *, wanted: Sequence[str] = 
 
 def _copied(store: Any, url: str, listing: Listing, wanted: Sequence[str] = ("*",)) -> Path:
     """The local folder for these versions of objects, with copies of those that are wanted."""
+    # As text, because stores give times and numbers of different types for the same version.
     marks = {name: {key: str(attributes[key]) for key in MARKS if key in attributes}
              for name, attributes in listing.items()}
+    # Of all files below the address and not only of the wanted: their versions belong together.
     digest = sha256(json.dumps([url, marks], sort_keys=True).encode()).hexdigest()
     folder = cache_directory() / "objects" / digest / url.rstrip("/").rpartition("/")[2]
+    # A folder of these versions may have been filled in part by an earlier call; the rest is added.
     copy(store, url, {name: attributes for name, attributes in listing.items() if _matches(name, wanted)}, folder)
     return folder
 
@@ -107,12 +112,14 @@ def copy(store: Any, url: str, listing: Listing, folder: Path) -> None:
     root = root_of(store, url)
     for name, attributes in listing.items():
         path = folder / name
+        # The folder's name has the versions in it, so what is there is current.
         if path.is_file():
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         # Beside its path and renamed, so that an incomplete copy is never taken for a complete one.
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".copying-") as half:
             try:
+                # To a file and never into memory: weights are gigabytes.
                 store.get_file(f"{root}/{name}", f"{half}/copy")
             except _errors() as error:
                 raise _unreachable(f"{url}/{name}", error) from None
@@ -120,6 +127,7 @@ def copy(store: Any, url: str, listing: Listing, folder: Path) -> None:
             if "size" in attributes and size != attributes["size"]:
                 raise RequestError(f"{url}/{name}: {size} bytes received of {attributes['size']}",
                                    "an object that does not change while it is copied", "the same command again")
+            # In one file system, because the temporary folder lies beside the path: the rename is atomic.
             Path(half, "copy").replace(path)
 
 
@@ -144,6 +152,7 @@ def open_store(url: str) -> Any:
 
 def root_of(store: Any, url: str) -> str:
     """An address in the store's file system."""
+    # fsspec has no public name for this; every file system implements it.
     return str(store._strip_protocol(url)).rstrip("/")
 
 
@@ -157,6 +166,7 @@ def _errors() -> tuple[type[Exception], ...]:
     for name in RAISED:
         module, _, attribute = name.rpartition(".")
         try:
+            # Only clients that are installed can raise, and importing all of them would take seconds.
             kinds.append(getattr(import_module(module), attribute))
         except ModuleNotFoundError:
             continue
@@ -164,6 +174,7 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def _unreachable(url: str, error: Exception) -> RequestError:
+    # Clients put whole responses of a server into their messages.
     message = " ".join(str(error).split())[:200]
     return RequestError(f"{url}: {type(error).__name__}" + (f": {message}" if message else ""),
                         "an object that exists, and that you may read", ADVICE)

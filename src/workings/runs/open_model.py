@@ -110,6 +110,7 @@ class SealedRun:
         lie does not change its answers.
         """
         recipe = self.loaded.recipe
+        # The caller names a number of devices only where rows must be divided as they were.
         mesh = MeshConfig(fsdp=fsdp, tp=1) if fsdp else recipe.mesh
         request = EngineRequest.of(recipe, self.shape, device=recipe.device if device == AS_RECORDED else device,
                                    mesh=mesh, weights=weights)
@@ -120,6 +121,7 @@ class SealedRun:
             # A mesh that the caller named, or one device already: there is nothing else to try.
             if fsdp or (mesh.fsdp, mesh.tp) == (1, 1):
                 raise
+            # A run of eight chips can be asked on a laptop: generation needs no mesh.
             return engine_class.open(replace(request, mesh=_ONE_DEVICE))
 
     @property
@@ -129,6 +131,7 @@ class SealedRun:
 
     def find_weights(self, model: FromPretrained, try_next: str, *, tensors: bool = True) -> Path:
         """The weights that training started from: where the recipe named them, near the run, or on the Hub."""
+        # Full fine-tuning can go on without its first weights; adapters mean nothing without them.
         adapters = not self.loaded.recipe.method.trains_all_weights
         return recorded_weights(self.run, model, try_next, adapters=adapters, tensors=tensors).folder
 
@@ -186,6 +189,7 @@ def open_untrained(path: Path) -> ModelSession:
     sealed = SealedRun.open(path)
     weights = sealed.recorded_weights(None).directory
     engine = sealed.open_engine(AS_RECORDED, weights)
+    # The same seed gives the same random weights on every mesh.
     state = (engine.init(sealed.loaded.recipe.seed, trainable=False) if weights is None
              else engine.load(weights, trainable=False))
     return ModelSession(engine=engine, state=state, tokenizer=sealed.tokenizer, template=sealed.template)
@@ -218,6 +222,7 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
     _check(request)
     weights = locate_weights(model, request.revision, [Path.cwd()])
     directory = weights.folder
+    # Both files are looked for first, so that the message can say which one is missing.
     described = (directory / "config.json").is_file()
     if not described or not any(directory.glob("*.safetensors")):
         raise RequestError(f"{model}, without {'weights in safetensors' if described else 'config.json'}",
@@ -261,6 +266,7 @@ def _weights_below_adapters(sealed: SealedRun) -> Path | None:
         RecordError: the weights found there are not those that the run was trained on.
     """
     run, recipe = sealed.run, sealed.loaded.recipe
+    # Random weights follow from the seed, and need no files.
     if recipe.method.trains_all_weights or not isinstance(recipe.model, FromPretrained):
         return None
     directory = sealed.find_weights(recipe.model, f"type it in the folder that {recipe.model.id} is relative to")

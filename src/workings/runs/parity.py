@@ -173,6 +173,7 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: s
 def compare(case: ParityCase, name: str) -> Parity:
     """All comparisons of one case."""
     curves, states, folder, optimizer = {}, {}, case.folder, case.request.optimizer
+    # Saved in the middle, so that moments are not zero when they cross between the engines.
     half = len(case.batches) // 2
     for engine in ENGINES:
         opened = case.engine(engine)
@@ -199,6 +200,7 @@ def compare(case: ParityCase, name: str) -> Parity:
 
 def max_abs_difference(a: Any, b: Any) -> float:
     """The largest absolute difference of two arrays."""
+    # In float64, so that the subtraction adds no rounding of its own.
     return float(np.max(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64))))
 
 
@@ -257,9 +259,11 @@ def gradient_difference(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> t
     Some gradients are zero except for rounding (a key's bias shifts all scores alike); see `GRADIENT_FLOOR`. Tensors
     that only one side has count as infinitely different.
     """
+    # A tensor that one engine does not train is the largest difference there can be.
     only = sorted(a.keys() ^ b.keys())
     if only:
         return float("inf"), only[0]
+    # A tensor whose gradient is almost zero would otherwise be judged by rounding alone.
     floor = GRADIENT_FLOOR * max(float(np.abs(x).max()) for x in b.values())
     differences = {name: float(np.abs(x - b[name]).max()) / max(float(np.abs(b[name]).max()), floor)
                    for name, x in a.items()}

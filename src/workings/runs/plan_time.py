@@ -123,11 +123,13 @@ def _deadline_overrides(plan: Plan, recipe: Recipe, shape: ModelShape, target: T
         without_remat = with_changes(recipe, {"memory.remat": "none"})
         before, after = (step_operations(engine_request(variant, shape, target), plan.batch)
                          for variant in (recipe, without_remat))
+        # The pace is the machine's: fewer operations take proportionally less time.
         spent = replace(plan.time, step_seconds=pace * after / before)
         # The time first, because the plan compiles: without recomputation all activations must fit.
         if spent.seconds <= deadline and make_plan(
                 without_remat, shape, target, explained=False, teacher=teacher).verdict.fits:
             return ("memory.remat=none",)
+    # Rounded down, so that the run ends before the deadline and not just after it.
     steps = max(1, int(recipe.training.steps * plan.time.share_done_by(deadline)))
     words = [f"training.steps={steps}"]
     # A warmup has to end before the last step, or the recipe is refused.

@@ -86,6 +86,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         device_check = engine.check_device()
     # The number of devices over which rows are split (`mesh.fsdp: auto`) is known once the engine is open.
     training_data = make_training_data(device.mesh["fsdp"])
+    # Before the compiler, which takes minutes for a large model.
     training_data.check(engine)
     loaded = _with_steps(loaded, training_data.steps)
     held_out: list[Batch] = []

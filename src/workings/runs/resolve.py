@@ -111,6 +111,7 @@ def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool 
 
 def local_folder(name: str, bases: Sequence[Path]) -> Path | None:
     """The folder of this name in the first base folder that has it; None if none has."""
+    # An absolute name replaces the base in the join, so it is looked for once and as it is.
     folders = ((base / Path(name).expanduser()).resolve() for base in bases)
     return next((folder for folder in folders if folder.is_dir()), None)
 
@@ -156,6 +157,7 @@ def fetch_tensors(weights: Weights) -> None:
     Raises:
         RequestError: the Hub or the store cannot be reached, or the store holds others by now.
     """
+    # Local weights are whole already, and random ones have no files.
     if weights.directory is None or weights.revision == LOCAL:
         return
     # Each commit has a folder of its own, so a branch that has moved since shows in the path.
@@ -251,6 +253,7 @@ def shape_by_hub_id(name: str, key: str = "model.id") -> ModelShape:
     for candidate in (name, base, f"{base}-pt"):
         if candidate in rows:
             return published_shape(str(rows[candidate]["name"]))
+    # A loose bound: a wrong proposal costs nothing, and none is of no help.
     near = get_close_matches(name, rows, 1, 0.4) or ["google/gemma-2b"]
     raise RequestError(f"{key}: {name}", "a directory with config.json, or a model whose shape is known: "
                        + ", ".join(rows), f"{key}={near[0]}")
@@ -260,6 +263,7 @@ def _vocabulary(loaded: LoadedRecipe) -> int:
     """Vocabulary size of a model from scratch; for a tokenizer that is trained later, its maximum."""
     name = loaded.recipe.tokenizer
     if name == "train":
+        # The tokenizer does not exist yet; few data may give it fewer entries.
         return TRAINED_VOCABULARY
     path = loaded.path(name)
     if not path.exists():

@@ -117,6 +117,7 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
     with slow_operation("reading the data"):
         resolved = resolve(loaded, tensors=model)
         prompt_set = prompts_of(resolved)
+    # The prompts of the first update, so that the check is about what training begins with.
     turns, _ = prompt_set.take(Position(0, 0), min(prompts, len(prompt_set.prompts)))
     with RewardProcess(settings) as rewarder:
         groups = _sampled_groups(resolved, rewarder, turns) if model else []
@@ -130,6 +131,7 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
         again.append(other.score([text.sample for text in texts]))
     with slow_operation(f"judging {len(texts):,} texts"), ScoringProcess(ScoringSettings()) as judge:
         judgements = judge.judge([(text.sample.item, text.sample.text, text.sample.truncated) for text in texts])
+    # Before any conclusion: an infinite reward of one probe would hide in a mean.
     for text_values in values:
         total(text_values, settings)  # raises if the sum is not a number
     weights = settings.weights
@@ -159,6 +161,7 @@ def _sampled_groups(resolved: ResolvedRun, rewarder: RewardProcess, turns: Seque
         engine = find_engine(recipe.engine).engine.open(
             EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory))
         data = read_training_data(resolved)(engine.describe().mesh["fsdp"])
+        # Narrows the type for the checker.
         assert isinstance(data, PromptData)  # the recipe has rewards
         sampler = data.rollout_sampler(engine, rewarder)
         state = resolved.initial_state(engine, recipe.seed, trainable=False)
@@ -184,6 +187,7 @@ def _texts(resolved: ResolvedRun, settings: RewardSettings, turns: Sequence[Prom
         written = {"right answer": right_answer(item, settings.form, steps), **probes(item, settings.form, steps)}
         texts += [_Text(prompt=number, name=name, sample=_sample(item, text, tokenizer, settings.max_new_tokens))
                   for name, text in written.items()]
+        # Without a model there are no groups, and the slice is empty.
         texts += [_Text(prompt=number, name="sample", sample=to_reward(turn.prompt, sample.completion, tokenizer))
                   for group in groups[number:number + 1] for sample in group.samples]
     return texts
@@ -194,6 +198,7 @@ def _sample(item: Item, text: str, tokenizer: Tokenizer, most: int) -> Completio
     tokens = tokenizer.encode(text)
     if len(tokens) <= most:
         return CompletionToReward(item=item, text=text, tokens=tokens, truncated=False)
+    # Decoded from the cut tokens, because that is the text that a reward would see in training.
     return CompletionToReward(item=item, text=tokenizer.decode(tokens[:most]), tokens=tokens[:most], truncated=True)
 
 

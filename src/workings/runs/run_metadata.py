@@ -96,6 +96,7 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     writer.write_json(MODEL_SHAPE, setup.shape.to_json())
     writer.write_json(DATA_DIGESTS, data_digests(setup))
     setup.training_data.write(writer)
+    # Collected once: packages are listed from the disk, and both files must agree.
     environment = collect()
     writer.write_json(ENVIRONMENT, environment)
     writer.write_text(ENVIRONMENT_TEXT, text_view(environment))

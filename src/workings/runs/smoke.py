@@ -39,6 +39,7 @@ class Smoke:
             raise RequestError("--smoke with model.proven: false", "a model of a family that this project can make "
                                "small", "training.steps=2, without --smoke")
         values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
+        # Another name, so that nobody takes its numbers for those of the recipe.
         values["name"] += "-smoke"
         family = find_shape(loaded, vocabulary=TRAINED_VOCABULARY).family
         shape: dict[str, Any] = {"family": family, **TINY}

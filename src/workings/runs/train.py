@@ -99,6 +99,7 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
         writer.write_json(MEASURED, planned)
         try:
             outcome = attempt.take_steps(Listeners(callbacks=callbacks, stop=stop, processes=processes), planned)
+            # Also of a run that failed or was stopped: what happened is recorded in any case.
             result = attempt.seal(outcome, facts, watch)
         except RequestError:
             # Broken weights, a reward that cannot be loaded: once repaired, the same command is typed again.

@@ -164,6 +164,7 @@ class _Loop:
 
     def run(self, make_state: Callable[[], State]) -> Outcome:
         """Takes all steps; `train` explains their order."""
+        # One thread: lines are written in order, and a batch is made in between.
         with _background_thread() as thread, AsyncMetricsWriter(self._hooks.write_metrics, thread) as lines:
             if self.progress.step < self._steps:
                 # Before the state is made, which may read gigabytes: both go on at once.
@@ -194,6 +195,7 @@ class _Loop:
     def _take_step(self, state: State, thread: Executor) -> tuple[State, TakenStep]:
         step = self.progress.step + 1
         # Waiting for the batch counts as time of the step; evaluation and saving do not.
+        # A clock that no correction of the time of day moves.
         started = time.perf_counter()
         prepared = self._parts.experience.next_batch(state, self.progress.position, step)
         if step < self._steps:

@@ -65,6 +65,7 @@ class HeldOutObserver:
             return {}
         # Sums and not means: batches have different numbers of supervised tokens.
         sums = [self.engine.evaluate(state, batch) for batch in self.batches]
+        # The mean over all tokens, as if they were one batch.
         tokens = sum(part.supervised_tokens for part in sums)
         return {"evaluation_loss": sum(part.loss_sum for part in sums) / tokens, "evaluation_supervised_tokens": tokens}
 

@@ -31,8 +31,10 @@ def reference_log_probs_by_row(engine: LikelihoodEngine, state: State, batches: 
         TrainingFailed: a log probability that is not finite.
     """
     log_probs: dict[str, float] = {}
+    # Every row comes once in an epoch, so later epochs need no further ones.
     for number in range(min(steps, batches.batches_in_epoch(0))):
         log_probs |= log_probs_by_row(engine, state, batches, Position(0, number))
+    # Before the first step: the loss of every later batch would be NaN.
     if wrong := [name for name, log_prob in log_probs.items() if not np.isfinite(log_prob)]:
         raise TrainingFailed(f"the reference's log probability of {wrong[0]!r} is {log_probs[wrong[0]]}")
     return log_probs

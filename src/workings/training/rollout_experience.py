@@ -86,6 +86,7 @@ class RolloutSampler:
             turns, after = self.prompts.take(after, wanted)
             groups += self.sample_groups(state, turns, step)
             kept = select_groups([group.has_spread for group in groups], wanted, dynamic=dynamic)
+            # No further round: each costs as much as the first.
             if sum(kept) == wanted:
                 break
         rollout = Rollout(step=step, position=position, after=after, groups=tuple(
@@ -116,6 +117,7 @@ class RolloutSampler:
         # rounds changes no seed.
         seeds = [sample_seed(self.seed, step, turn.epoch, turn.prompt.item.id, number)
                  for turn in turns for number in range(size)]
+        # Copies of a prompt are neighbors, so that an engine reads it once.
         prompts = [turn.prompt for turn in turns for _ in range(size)]
         completions = self.engine.sample(
             state, [prompt.tokens for prompt in prompts], max_new_tokens=self.algorithm.max_new_tokens,

@@ -35,6 +35,7 @@ class Schedule:
         if not 1 <= step <= self.steps:
             raise ValueError(f"step {step} is outside 1..{self.steps}")
         if step <= self.warmup_steps:
+            # The first update has a rate above 0; with 0 it would change nothing.
             return self.peak * step / self.warmup_steps
         # 0 at the end of the warm-up, 1 at the last step.
         share = (step - self.warmup_steps) / (self.steps - self.warmup_steps)

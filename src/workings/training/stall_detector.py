@@ -34,6 +34,7 @@ class StallDetector:
             # not round.
             if "groups_without_spread" in line:
                 detector._count_rollout(line["groups_without_spread"] == 1, line["truncated"] == 1)
+            # Counted from the log, so that a resumed run has as little patience left as the one that stopped.
             detector._count_update(line["share_of_weights_changed"] == 0)
         return detector
 

@@ -68,6 +68,7 @@ class TensorBoardFiles:
         values = [Summary.Value(tag=tag, simple_value=value) for key, tag in SCALARS.items()
                   # What a device does not report is an object that says why, and has no point in a curve.
                   if isinstance(value := metric.get(key), int | float)]
+        # A clock of low resolution may measure 0.
         if metric["seconds"] > 0:
             values.append(Summary.Value(tag="train/tokens_per_second",
                                         simple_value=metric["tokens"] / metric["seconds"]))

@@ -100,6 +100,7 @@ def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str,
         labels: what a person noted, by name.
     """
     rows = [run_row(folder, path, verified) for path in folder.runs()]
+    # A directory that is there now takes precedence over the process's note that it is not.
     names = {row.name for row in rows}
     _find_bases(folder, rows)
     rows += [begun_row(name, phase) for name, phase in phases.items() if name not in names]
@@ -114,11 +115,13 @@ def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str,
 
 def _find_bases(folder: Folder, rows: list[RunRow]) -> None:
     """Tell runs which evaluation beside them is that of the model that they began with."""
+    # By folder and model: a base counts for the runs beside it only.
     bases: dict[tuple[str, str], RunRow] = {}
     for row in rows:
         if row.kind == "evaluation" and (began := _began_with(folder, row)):
             bases[row.name.rpartition("/")[0], began] = row
     for row in rows if bases else []:
+        # Reading a manifest a second time for a row that failed would fail again.
         if row.kind != "run" or row.state == "unreadable" or not (began := _began_with(folder, row)):
             continue
         if (base := bases.get((row.name.rpartition("/")[0], began))) is not None:
@@ -165,10 +168,12 @@ def run_row(folder: Folder, path: Path, verified: dict[str, Verified]) -> RunRow
     """One run's row."""
     name = folder.name(path)
     try:
+        # By the name first: an unsealed directory has no manifest yet.
         if path.name.endswith(PARTIAL_SUFFIX):
             return _unsealed(folder, path, name)
         if (path / SEAL).is_file() and folder.object(path / SEAL).get("unit") == SAMPLED:
             return _samples(folder, path, name, verified)
+        # Evaluations that stand alone have a seal and no manifest.
         if not (path / MANIFEST).is_file():
             return RunRow(name=name, kind="evaluation", state=_state(folder.state(path)),
                           accuracy=_accuracy(folder, path), verified=verified.get(name))
@@ -189,6 +194,7 @@ def _samples(folder: Folder, path: Path, name: str, verified: dict[str, Verified
 def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]) -> RunRow:
     manifest = folder.object(path / MANIFEST)
     device, dtypes = manifest["actual_device"], manifest["actual_dtypes"]
+    # Sorted, because file systems list in any order and the first one is shown.
     units = sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
     # The evaluation that `train` makes by itself is the one whose accuracy runs are compared by.
     named = [unit.parent for unit in units if unit.parent.name == "items"] or [unit.parent for unit in units]
@@ -211,8 +217,10 @@ def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
     lines = folder.metrics(path)
     state = folder.state(path)
     step = int(lines[-1]["step"]) if lines else 0
+    # Of a run that was killed the pace would promise an end that never comes.
     now = pace(lines, planned) if state == "running" else None
     model = config["model"]
+    # Only what was added since the last look is read.
     events = folder.tail(path / EVENTS).lines()
     return RunRow(
         name=name, kind="run", state=_state(state), recipe=str(config["name"]), settings=_settings(config),
@@ -226,6 +234,7 @@ def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
 
 def _settings(recipe: dict[str, Any]) -> dict[str, str]:
     """Values of a recipe by key, as far as the list uses them."""
+    # Bounded, because a record may be anybody's and the list holds all of them.
     return {key: text[:SETTING_CHARS] for key, text in islice(flat_texts(recipe).items(), SETTINGS)}
 
 

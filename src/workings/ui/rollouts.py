@@ -120,11 +120,13 @@ def rollout_page(reader: RolloutReader, run: Path, step: int, *, order: Order, f
         RecordError: the rollout is missing or damaged.
         RequestError: a page that does not exist.
     """
+    # `casefold`, so that a search finds `STRASSE` for `straße`.
     rollout, folded_text = reader.rollout(run, step), find.casefold()
     groups = [group for group in rollout.groups if not folded_text or any(folded_text in text.casefold() for text in (
         group.prompt.item.id, group.prompt.item.prompt, group.prompt.item.expected_answer))]
     if order != "drawn":
         divergences = reader.divergences(run, step)
+        # Where a teacher judges, rewards are all 0 and the divergence orders the groups.
         groups.sort(key=(lambda group: fmean(divergences.get((group.prompt.item.id, sample.seed), 0.0)
                                              for sample in group.samples)) if divergences else mean_reward,
                     reverse=order == "highest")
@@ -153,6 +155,7 @@ def prompt_history(reader: RolloutReader, run: Path, prompt: str, *, page: int) 
                            "the id of a prompt that a rollout of this run drew", "")
     # A prompt may be drawn twice in one rollout, where this is larger than an epoch; its file is read once.
     steps = list(dict.fromkeys(step for step, _ in turns))
+    # Half as many, because a completion is shown longer on a prompt's own page.
     shown, pages = paged(steps, page, max(1, COMPLETIONS_A_PAGE // len(turns[0][1].rewards) // 2))
     write = _writer(reader, run, CUT_ALONE)
     rows: list[PageGroup] = []
@@ -187,6 +190,7 @@ def _writer(reader: RolloutReader, run: Path, most: int) -> Callable[[DrawnGroup
         raise RecordError(f"completions cannot be read without the run's tokenizer: {error.given[:120]}") from None
 
     def completion(sample: Sample, divergence: float | None) -> PageCompletion:
+        # Decoded here and not when the rollout is read: a page shows a few of thousands.
         text, end = texts(sample, tokenizer)
         return PageCompletion(text=text[:most], more=max(0, len(text) - most), reward=sample.reward, end=end,
                                parts=[RewardPart(name=name, value=value, weight=weights.get(name))
@@ -194,6 +198,7 @@ def _writer(reader: RolloutReader, run: Path, most: int) -> Callable[[DrawnGroup
                                advantage=sample.advantage, divergence=divergence, tokens=len(sample.completion.tokens))
 
     def group(outline: DrawnGroup, step: int) -> PageGroup:
+        # Keyed by prompt and seed: a prompt has several completions, and each has a seed of its own.
         item, divergences = outline.prompt.item, reader.divergences(run, step)
         return PageGroup(id=item.id, prompt=visible(item.prompt), expected=visible(item.expected_answer), step=step,
                           epoch=outline.epoch, learned=outline.kept,

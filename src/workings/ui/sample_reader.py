@@ -103,6 +103,7 @@ def _prompts(file: BinaryIO) -> Iterator[tuple[int, list[Row]]]:
             yield begin, rows
             begin, rows = end, []
         rows.append(row)
+        # Counted instead of `tell`, which text and buffered files answer slowly or not at all while they are iterated.
         end += len(line)
     if rows:
         yield begin, rows
@@ -126,6 +127,8 @@ def _outline(unit: Path) -> UnitOutline:
                 yield rows
 
         with _opened(unit) as file:
+            # The rules are applied again, so the page shows what follows from the predictions, whatever the record
+            # says.
             selected = select(noted(file), selection, origin)
     except (OSError, KeyError, TypeError, ValueError, RequestError) as error:
         reason = error.given if isinstance(error, RequestError) else type(error).__name__

@@ -36,6 +36,7 @@ class OpenedRun:
     def open(cls, site: Site, name: str) -> "OpenedRun":
         """Opens a run below the page's folder. Raises `RequestError` if there is no run of that name."""
         path = site.folder.path(name)
+        # The row is cached by the files' times; the detail is read anew for a page.
         row, detail = site.row(path), read_detail(site.folder, path)
         return cls(name=name, path=path, row=row, detail=detail, evaluated=bool(units_of(path)),
                    sealed=not path.name.endswith(PARTIAL_SUFFIX) and row.state != "unreadable",
@@ -95,6 +96,7 @@ def registered(tabs: Iterable[Tab]) -> dict[str, Tab]:
     """
     by_key: dict[str, Tab] = {}
     parameters: dict[str, str] = {"tab": "the page itself"}
+    # In this order the error about two equal positions names neighbors.
     for tab in sorted(tabs, key=lambda tab: tab.position):
         if tab.key in by_key:
             raise ValueError(f"two tabs have the key {tab.key!r}")

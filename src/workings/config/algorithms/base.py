@@ -104,6 +104,7 @@ class RolloutAlgorithm(Section):
 
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Advantages of one group's completions; here 0: they are not compared."""
+        # Where a teacher judges, tokens have advantages and completions none.
         return [0.0] * len(rewards)
 
     def token_advantages(self, advantage: float, sampler: Sequence[float], reference: Sequence[float]) -> list[float]:
@@ -162,5 +163,7 @@ def normalized(rewards: Sequence[float]) -> list[float]:
 
 def centered(rewards: Sequence[float]) -> list[float]:
     """Rewards minus their mean; zeros where all are equal, without the rounding of a mean."""
+    # The mean of n equal numbers may differ from them in its last bit, and a distance of 1e-17 would be divided by a
+    # tiny spread.
     center = rewards[0] if len(set(rewards)) == 1 else fmean(rewards)
     return [reward - center for reward in rewards]

@@ -119,6 +119,7 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
     if request.hold_out:
         # Beside the result and not in the system's folder, which may be small or lie in memory.
         with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
+            # Written whole first: which questions are held out follows from all of them.
             all_traces = Path(folder, "traces.jsonl")
             importer.to_files(all_traces, rejects)
             if not importer.nothing_left:
@@ -209,6 +210,7 @@ class _Importer:
                                                            "other verdict is left to pair it with"))
         if not self.read:
             raise RequestError(f"{self._source.name} holds no record", "at least one record")
+        # Last, because only then is it known that no record had the key.
         self._keys.refuse_unseen()
 
     def _take(self, record: SourceRecord, taken: list[SourceRecord], good: BinaryIO) -> None:
@@ -227,6 +229,7 @@ class _Importer:
         except ValueError as error:
             # The person knows the file's own keys, and the format's only where they mapped none.
             raise ValueError(self._keys.missing(record.value) or str(error)) from None
+        # Whatever the format does not know is kept, so that an import loses nothing.
         metadata = metadata_of(renamed, parts)
         if not isinstance(parts, HalfPair):
             entry = self._converted(parts, metadata, record.number)

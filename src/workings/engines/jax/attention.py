@@ -27,6 +27,7 @@ def allowed_pairs(segment_ids: jax.Array, window: jax.Array) -> jax.Array:
     Rows of a batch keep their order inside a segment, so comparing indices is comparing positions.
     """
     index = jnp.arange(segment_ids.shape[-1])
+    # By place in the row: within a segment that is the distance of positions, too.
     distance = index[:, None] - index[None, :]
     causal = (distance >= 0) & (distance < window)
     return causal & (segment_ids[..., :, None] == segment_ids[..., None, :])
@@ -37,6 +38,7 @@ def scores(q: jax.Array, k: jax.Array, scale: float, softcap: float) -> jax.Arra
     batch, queries, heads, size = q.shape
     groups = heads // k.shape[2]
     # Query heads of a group share a key head through the product's axes; keys are not repeated in memory.
+    # Heads that share a key head are neighbors in Hugging Face's weights.
     grouped = q.reshape(batch, queries, k.shape[2], groups, size)
     raw = jnp.einsum("bskgh,btkh->bkgst", grouped, k, preferred_element_type=jnp.float32) * scale
     return softcap * jnp.tanh(raw / softcap) if softcap else raw
@@ -131,6 +133,7 @@ def chunked_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: 
     rest = count * chunk - length
     # The last chunk is filled up with queries whose results are cut off at the end.
     padded = jnp.pad(q, ((0, 0), (0, rest), (0, 0), (0, 0))).reshape(batch, count, chunk, heads, size)
+    # Filled with 0, the id of padding, which no real key has.
     ids = jnp.pad(segment_ids, ((0, 0), (0, rest))).reshape(batch, count, chunk)
     keys = jnp.arange(length)
 

@@ -77,6 +77,7 @@ def read_heap(text: str) -> tuple[int, list[Value]]:
             main = "preallocated-temp" in match["kind"] and "color" not in match["kind"]  # colors: on-chip memories
             inside, current = (int(match[1]), []) if main else (0, [])
         elif inside and (value := VALUE.match(line)) and int(value["size"]) >= MIN_BYTES:
+            # Axes of length one come and go in the compiler; without them an array is recognized in every form.
             dims = tuple(int(n) for n in value["dims"].split(",") if n and n != "1")
             current.append(Value(int(value["offset"]), int(value["size"]), value["dtype"], dims))
     # The last allocation has no other after it that would have compared it.
@@ -95,6 +96,7 @@ def _name_in_step(value: Value, sizes: Sizes) -> str:
         return OTHER
     # From the most specific size to the least: the first rule that applies gives the name.
     tokens = sizes.rows * sizes.length
+    # A vocabulary that does not divide is whole on every device.
     local_vocabulary = shape.vocab_size // sizes.devices if shape.vocab_size % sizes.devices == 0 else shape.vocab_size
     if local_vocabulary in dims or shape.vocab_size in dims:
         if shape.width not in dims:

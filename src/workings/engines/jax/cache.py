@@ -53,6 +53,7 @@ def select_layers(shape: ModelShape, kv_by_stack: dict[str, KeysValues], part: i
     """``[l, B, S, K, H]`` keys (``part`` 0) or values (``part`` 1) of these layers, from those of each stack."""
     if len(kv_by_stack) == 1:
         x = next(iter(kv_by_stack.values()))[part]
+        # A gather copies the cache; where all layers are of one kind it is left out.
         return x if len(layers) == shape.layers else x[np.array(layers)]
     location = {layer: (prefix, i) for stack, prefix in stacks(shape).items() for i, layer in enumerate(stack)}
     return jnp.stack([kv_by_stack[prefix][part][i] for prefix, i in map(location.__getitem__, layers)])
@@ -93,6 +94,7 @@ def repeat_rows(layout: Layout, caches: Caches, copies: int) -> Caches:
 def _shard(layout: Layout, x: jax.Array) -> jax.Array:
     if layout.size == 1:
         return x
+    # Fewer key heads than devices along `tp` are copied to each.
     heads = TP if x.shape[3] % layout.tp == 0 else None
     return jax.lax.with_sharding_constraint(x, layout.sharding(None, FSDP, None, heads))
 
@@ -130,6 +132,7 @@ def attend_to_cache(q: jax.Array, k: jax.Array, v: jax.Array, ring: Ring, index:
     # Left padding and empty slots are further back than the row's first token.
     visible = (distance[None] <= position[:, None]) & (distance < window)[None]
     old = jnp.where(visible[:, None, None, None], scores(q, keys, scale, softcap), MASKED)
+    # The new token's own key is not in the ring yet: it is written after the scan over layers.
     own = scores(q, k, scale, softcap)
     # One softmax over slots and the token itself, without joining the two arrays.
     # The token always attends to itself, so the maximum is a real score even where every slot is masked.

@@ -64,6 +64,7 @@ def write(path: Path, arrays: Mapping[str, jax.Array | LazyArray]) -> None:
     plan: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
     source: dict[str, tuple[str, int]] = {}
     for key, x in arrays.items():
+        # A sign that no tensor's name has, so that the slot can be told from the name.
         slot, _, name = key.rpartition("|")
         stacked = name.startswith("layers.")
         for i, stored in enumerate(unstacked(name, x.shape[0] if stacked else 0)):
@@ -76,6 +77,7 @@ def write(path: Path, arrays: Mapping[str, jax.Array | LazyArray]) -> None:
     def fetch(full: str) -> np.ndarray:
         key, i = source[full]
         if key not in held:  # one stacked tensor on the host at a time
+            # Before the next array is fetched, or two of them would be on the host.
             held.clear()
             x = arrays[key]
             held[key] = to_host(x.make() if isinstance(x, LazyArray) else x)
@@ -104,6 +106,7 @@ def _stack(read: Callable[[str], np.ndarray], name: str, spec: _Described) -> np
     """A flat tensor from its file, cast to the state's dtype, layers stacked."""
     if not name.startswith("layers."):
         return np.asarray(read(name)).astype(spec.dtype, copy=False)
+    # Filled layer by layer; a list of layers and a stack of it would be two copies.
     out = np.empty(spec.shape, spec.dtype)
     for i, stored in enumerate(unstacked(name, spec.shape[0])):
         # Assignment casts, so the file's own number format exists for one layer at a time.
@@ -185,12 +188,14 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Sh
     Raises:
         RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
     """
+    # Headers are checked before anything is allocated on a device.
     files = model_weights(directory, spec.shape)
     shardings = flatten_params(shardings)
     params: dict[str, Any] = {}
     lora = spec.lora
     stored = lora.stored if lora else None
     if lora:
+        # On the devices and with their shardings, so no device ever has all adapters.
         make = jax.jit(lambda number: init_adapters(number, lora, spec.shape),
                        out_shardings={name: shardings[name] for name in adapter_shapes(lora, spec.shape)})
         params |= make(np.uint32(seed))
@@ -213,5 +218,6 @@ def _quantized(read: Callable[[str], np.ndarray], name: str, spec: StepSpec,
     sizes = stored.stored_shapes(layer_shapes(spec.shape, layers[0])[layer_tensor(name)])
     codes, scales = np.empty((len(layers), *sizes[0]), stored.dtype), np.empty((len(layers), *sizes[1]), np.float32)
     for i, tensor in enumerate(unstacked(name, len(layers))):
+        # On the host and one layer at a time: the unquantized model may not fit the devices.
         codes[i], scales[i] = stored.quantize(np.asarray(read(tensor)).astype(spec.parameter_dtype))
     return codes, scales

@@ -52,6 +52,7 @@ def _turns(x: jax.Array) -> jax.Array:
     """``[B, S, ...]`` as ``[n, C, ...]``; padding has index or value zero."""
     flat = x.reshape(-1, *x.shape[2:])
     chunk = min(CHUNK, max(1, GATHERED // jax.lax.axis_size(FSDP)), flat.shape[0])
+    # Every turn has the same size, because a scan has one program for all of them.
     flat = jnp.pad(flat, ((0, -flat.shape[0] % chunk), *[(0, 0)] * (flat.ndim - 1)))
     return flat.reshape(-1, chunk, *flat.shape[1:])
 
@@ -70,6 +71,7 @@ def _lookup_local(table: jax.Array, tokens: jax.Array) -> jax.Array:
         # At most one device has something to add, so the sum is exact in any number format.
         return jax.lax.psum_scatter(jax.lax.psum(rows, TP), FSDP, scatter_dimension=0, tiled=True)
 
+    # One turn after the other, so the gathered rows of one turn exist at a time.
     rows = jax.lax.map(turn, _turns(tokens))
     return rows.reshape(-1, table.shape[1])[:tokens.size].reshape(*tokens.shape, table.shape[1])
 

@@ -52,6 +52,7 @@ def _full(tensors: dict[str, jax.Array], name: str, inner: int, dtype: Any) -> j
     if names == [name]:
         return tensors[name]
     scale = tensors.get(name.removesuffix(layer_tensor(name)) + SCALE)
+    # Compiled, so that temporaries of the product are freed inside; split arrays stay split.
     return jax.jit(run)({each.removeprefix(stem): tensors[each] for each in names}, scale)
 
 
@@ -70,4 +71,5 @@ def _combined(tensors: dict[str, jax.Array], scale: jax.Array | None, inner: int
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
     if jax.process_index() == 0:
+        # Sorted, so that the same model gives the same bytes.
         path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -41,6 +41,7 @@ def _gated(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layout
 def chunk_count(positions: int) -> int:
     """Into how many equal chunks a device's positions are cut; 1 where they are few or do not divide."""
     wanted = min(MAX_CHUNKS, positions // CHUNK)
+    # The largest number that divides: a shorter last chunk would need padding, or a second program in the loop.
     return next((count for count in range(wanted, 1, -1) if positions % count == 0), 1)
 
 
@@ -64,6 +65,7 @@ def _local(shape: ModelShape, layout: Layout, specs: list[dict[str, P]], inner: 
     three = [dense({key: _gathered(w, spec[key]) for key, w in tensors.items()}, size, x.dtype)
              for tensors, spec, size in zip(split, specs, sizes, strict=True)]
     flat = x.reshape(-1, x.shape[-1])
+    # Rows do not see each other here, so all positions of a device are one list.
     count = chunk_count(flat.shape[0])
 
     # Of a chunk only its rows are kept, so the inner activations of one chunk exist at a time.

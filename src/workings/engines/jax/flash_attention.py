@@ -65,6 +65,7 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
         q, k, v = ((x * factor).swapaxes(1, 2) if factor != 1 else x.swapaxes(1, 2)
                    for x, factor in ((q, scale), (k, 1), (v, 1)))
         run = partial(_run, layout, heads_axis, q, k, v, segment_ids)
+        # The mask's tables are made for the heads of one device; undivided heads are whole on every device.
         shards = layout.tp if heads_axis else 1
         everything = _kernel(shape.heads, length, 0, softcap, interpret, shards)
         # A window as long as the row hides no more than causality does, so one kernel serves all layers.

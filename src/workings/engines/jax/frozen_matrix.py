@@ -57,6 +57,7 @@ def frozen_matmul(stored: FrozenFormat, layout: Layout, name: str, inner: int, x
 
 def _product(stored: FrozenFormat, layout: Layout, name: str, inner: int, x: jax.Array, codes: jax.Array,
              scales: jax.Array) -> jax.Array:
+    # The compiler fuses dequantizing into the product where it can; else the matrix lives for this product only.
     return jnp.einsum("...i,io->...o", x, _gathered(stored, layout, name, inner, codes, scales, x.dtype))
 
 
@@ -69,6 +70,7 @@ def _forward(stored: FrozenFormat, layout: Layout, name: str, inner: int, x: jax
 def _backward(stored: FrozenFormat, layout: Layout, name: str, inner: int, kept: Any,
               dy: jax.Array) -> tuple[jax.Array, None, None]:
     codes, scales = kept
+    # Dequantized a second time: the work is small beside the product, and keeping it would undo the saving.
     matrix = _gathered(stored, layout, name, inner, codes, scales, dy.dtype)
     return jnp.einsum("...o,io->...i", dy, matrix), None, None
 

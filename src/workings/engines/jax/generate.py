@@ -42,6 +42,7 @@ MAX_ROWS = 128
 
 def bucket(length: int, smallest: int = MIN_LENGTH) -> int:
     """The next power of two, at least ``smallest``."""
+    # Powers of two: at most half of a row is padding, and a model's context has a dozen of them.
     return max(smallest, 1 << (length - 1).bit_length())
 
 
@@ -55,6 +56,7 @@ def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
              lengths: jax.Array) -> tuple[jax.Array, dict[str, KeysValues]]:
     """Last hidden state ``[G, D]`` of the prompts, and keys and values ``[n, G, P, K, H]`` of every stack of layers."""
     # Negative at the padding on the left, which gets segment 0: no token of the prompt sees it.
+    # Padding on the left, so that the last token of all prompts is in one column.
     positions = jnp.arange(tokens.shape[1])[None] - (tokens.shape[1] - lengths)[:, None]
     positions, segments = jnp.maximum(positions, 0), (positions >= 0).astype(jnp.int32)
     attention = spec.attention if tokens.shape[1] % LANES == 0 else plain_attention  # flash takes no short rows
@@ -84,6 +86,7 @@ class _PromptParts:
     @classmethod
     def for_memory(cls, spec: StepSpec, tokens: jax.Array) -> "_PromptParts":
         """The fewest parts that are small enough (`workings.engines.prefill`)."""
+        # A device reads its own rows, so the limit counts those.
         rows = tokens.shape[0] // spec.layout.fsdp
         most = prompts_at_a_time(spec.shape, tokens.shape[1], jnp.dtype(spec.compute_dtype).itemsize)
         return cls(spec.layout, next(n for n in range(1, rows + 1) if rows % n == 0 and rows // n <= most))
@@ -100,6 +103,7 @@ class _PromptParts:
         """Keep split rows on the devices that they belong to."""
         if self.layout.size == 1:
             return x
+        # Only the axis of devices is fixed; the compiler keeps heads split where they are.
         sharding = self.layout.sharding(*[P.UNCONSTRAINED] * axis, FSDP, *[P.UNCONSTRAINED] * (x.ndim - axis - 1))
         return jax.lax.with_sharding_constraint(x, sharding)
 
@@ -131,6 +135,7 @@ def _prefill_in_parts(spec: StepSpec, params: Params, tokens: jax.Array, lengths
             lambda buffer, rows: parts.write(buffer, rows, part, 1), buffers[1], caches)
 
     # Each part is written in place into the caches of all rows: stacked parts would be the whole cache once more.
+    # Shapes alone, without computing anything.
     x, caches = jax.eval_shape(prefill, tokens, lengths)
     x, caches = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (x, caches))
     buffers = (parts.shard(parts.split_rows(x, 0), 0),
@@ -208,6 +213,7 @@ def decode_until(spec: StepSpec, params: Params, lengths: jax.Array, limit: jax.
         written = tuple(jax.lax.dynamic_update_slice(buffer, jnp.where(finished, 0, x)[:, None], (0, count))
                         for buffer, x in zip(written, next_tokens, strict=True))
         # Finished rows are computed with the others, because a program has fixed shapes.
+        # After writing, so that a stop token is written itself, with its log probability.
         finished = finished | jnp.isin(next_tokens[0], stop_ids)
         # The last iteration computes a token that nobody reads: one step of decoding, for a loop without a branch.
         x, caches = _decode(spec, params, next_tokens[0], lengths + count, count, caches)
@@ -261,6 +267,7 @@ class PromptBatch:
 
     def pad_seeds(self, seeds: Sequence[int]) -> np.ndarray:
         """``[B]`` uint32 seeds of the rows, from those of all prompts."""
+        # Padding rows draw with seed 0; nobody reads what they draw.
         padded = np.zeros(len(self.real), np.uint32)
         padded[:len(self.indices)] = [seeds[i] for i in self.indices]
         return padded
@@ -278,6 +285,7 @@ def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1,
         copies: so many equal prompts stand next to each other, and stay together.
     """
     by_length: dict[int, list[int]] = {}
+    # The sort is stable, so equal prompts stay neighbors and share one reading.
     for i in sorted(range(len(prompts)), key=lambda i: len(prompts[i])):
         by_length.setdefault(padded_length(len(prompts[i]), fine), []).append(i)
     batch_rows = max_prompts(copies, rows_multiple, max_rows) * copies
@@ -337,6 +345,7 @@ class Generator:
         def run(rows: PromptBatch) -> list[Completion]:
             generated = program(params, rows.tokens, rows.lengths, np.int32(max_new_tokens), stops, rows.real,
                               np.float32(temperature), rows.pad_seeds(seeds or [0] * len(prompts)))
+            # Reading waits for the device; the room behind the limit was never filled.
             by_row = zip(*(np.asarray(x)[:, :max_new_tokens].tolist() for x in generated), strict=True)
             return [Completion.of(row[0], stop_ids, *row[1:]) for row in by_row]
 
@@ -355,6 +364,7 @@ class Generator:
         # JAX lets go of the interpreter while a program runs, so threads compute side by side.
         with ThreadPoolExecutor(at_once) as pool:
             completions |= zip(waiting, pool.map(run, [batches[number] for number in waiting]), strict=True)
+        # Every place is overwritten; the list only fixes the order.
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
         for number, rows in enumerate(batches):
             for i, completion in zip(rows.indices, completions[number], strict=False):  # the others are padding

@@ -37,6 +37,7 @@ def frequencies(shape: ModelShape, layer: int) -> np.ndarray:
     """``[H/2]`` float32: angle per position in this layer (sliding layers may have a base of their own)."""
     # NumPy computes this while the program is traced, so the program holds it as a constant.
     size = shape.head_dim_of(layer)
+    # In float32, as transformers computes them: another format would turn far positions by another angle.
     powers = np.arange(0, size, 2, dtype=np.float32) / np.float32(size)
     if not shape.rotates(layer):
         return np.zeros_like(powers)  # an angle of zero turns nothing
@@ -104,6 +105,7 @@ def unroll(shape: ModelShape) -> int:
     A loop copies every kept activation into a stack, which costs a tiny model a third of its step and one of 50 million
     parameters a sixteenth. For a deep model it saves minutes of compilation.
     """
+    # Few layers compile quickly, and without a loop the compiler can fuse across them.
     return shape.layers if shape.layers <= 8 else 1
 
 
@@ -209,6 +211,7 @@ def _transformed_layer(layer: Layer, transform: LayerInputTransform, keep_kv: bo
 
 def _split_iterations(loop: LayerLoop, x: jax.Array) -> jax.Array:
     """A stack ``[n, ...]`` as ``[iterations, n / iterations, ...]``; unchanged if an iteration has one layer of it."""
+    # Without an axis of length one, which the scan would have to take off again.
     return x if len(x) == loop.iterations else x.reshape(loop.iterations, -1, *x.shape[1:])
 
 

@@ -49,7 +49,9 @@ def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, 
         raise RequestError(f"method.target_modules: {', '.join(unknown)}", f"projections of {shape.family}",
                            f"some of {', '.join(there)}")
     lora = Lora(rank=method.rank, alpha=method.alpha, stored=FORMATS[frozen_bits] if method.name == "qlora" else None,
+                # A name that is given twice gets one adapter, in the order of the recipe.
                 targets=tuple(there[name] for name in dict.fromkeys(method.target_modules)))
+    # Int8 has a scale a row and can be cut anywhere; a block of NF4 shares one scale.
     if lora.stored is NF4:
         for layers in stacks(shape):
             sizes = layer_shapes(shape, layers[0])
@@ -60,6 +62,7 @@ def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, 
 
 def _refuse_cut_blocks(sizes: dict[str, tuple[int, ...]], tp: int) -> None:
     for name, (out, inner) in sizes.items():
+        # Both sides, because `tp` splits the outputs of some projections and the inputs of others.
         if out * inner % BLOCK or (tp > 1 and (out % (BLOCK * tp) or inner % (BLOCK * tp))):
             raise RequestError(f"method.name=qlora with mesh.tp={tp}: {name} is {out} x {inner}",
                                f"sides that are multiples of {BLOCK * tp}: blocks of {BLOCK} are not cut",
@@ -88,12 +91,15 @@ def init_adapters(seed: Any, lora: Lora, shape: ModelShape) -> dict[str, jax.Arr
     values = {}
     for name, spec in adapter_shapes(lora, shape).items():
         if name.endswith(ADAPTER[0]):
+            # Uniform within fan_in ** -0.5: kaiming with a = sqrt(5) has the gain sqrt(1/3) and the bound sqrt(3) *
+            # gain / sqrt(fan_in).
             bound = spec.shape[-1] ** -0.5
             values[name] = jax.random.uniform(tensor_key(seed, name), spec.shape, jnp.float32, -bound, bound)
         elif name.endswith(ADAPTER[1]):
             # With B zero, training starts from the loaded model.
             values[name] = jnp.zeros(spec.shape, jnp.float32)
         else:
+            # The scale is a tensor of the weights, so that a checkpoint with another alpha needs no other program.
             values[name] = jnp.full(spec.shape, lora.alpha / lora.rank, jnp.float32)
     return values
 

@@ -49,6 +49,7 @@ class LossPartition:
         """Positions of a chunk, for a device that has ``count`` positions."""
         chunk = min(self.chunk or count, count)
         if self.chunk and self.vocabulary_parallel:
+            # A gathered chunk has those of all devices, so its logits would grow with their number.
             return max(1, min(chunk, self.chunk * MAX_DEVICES_WITH_WHOLE_CHUNKS // self.layout.fsdp))
         return chunk
 
@@ -82,6 +83,7 @@ def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: ja
 def with_temperature(hidden: jax.Array, shape: ModelShape, temperature: float) -> tuple[jax.Array, ModelShape]:
     """Hidden states and a shape that give the same logits divided by ``temperature``."""
     if temperature == 1:
+        # Without a division by 1, which would be another program with the same result.
         return hidden, shape
     # c tanh(x / c) / T is c' tanh(x' / c') with c' = c / T and x' = x / T: the soft cap is divided like the logits.
     return hidden / temperature, replace(shape, final_softcap=shape.final_softcap / temperature)
@@ -112,6 +114,7 @@ def _local_log_probs(partition: LossPartition, hidden: jax.Array, head: jax.Arra
         return carry, log_probs
 
     _, log_probs = jax.lax.scan(chunk_log_probs, None, (chunks(hidden, chunk), chunks(targets, chunk)))
+    # Cut to the real positions: the last chunk was filled up.
     return log_probs.reshape(-1, *targets.shape[2:])[:count].reshape(targets.shape)
 
 
@@ -135,6 +138,7 @@ def _forward(partition: LossPartition, hidden: Any, head: Any, targets: Any, wei
 def _backward(partition: LossPartition, gradients: list[jax.Array], ct: jax.Array) -> tuple[Any, ...]:
     # `_unpartitioned` rounds the factor before the product, `_local` rounds the product: in bfloat16 the two differ.
     scaled = [x * ct.astype(x.dtype) if partition.is_unpartitioned else (x * ct).astype(x.dtype) for x in gradients]
+    # Targets and weights have no gradient, nor has a frozen head.
     return *scaled, *[None] * (4 - len(scaled))
 
 
@@ -155,12 +159,14 @@ def _sharded(partition: LossPartition, gradient: Gradient) -> Any:
 def _unpartitioned(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head: jax.Array, targets: jax.Array,
                    weights: jax.Array) -> Any:
     """The loss of one device, with all logits in memory at once."""
+    # Rows and positions are one axis here: every position is for itself.
     h = hidden.reshape(-1, hidden.shape[-1])
     t, w = (x.reshape(-1, *x.shape[2:]) for x in (targets, weights))
     loss, d_logits = _add_loss(partition, gradient, jnp.zeros(()), h, head, t, w, 0)
     if d_logits is None:
         return loss
     # Gradients of the loss itself; `_backward` multiplies by the derivative with respect to the loss.
+    # Summed over the vocabulary in float32: a bfloat16 sum of 256,000 terms would lose most of them.
     d_h = jnp.einsum("cv,vd->cd", d_logits, head, preferred_element_type=jnp.float32)
     d_hidden = d_h.astype(hidden.dtype).reshape(hidden.shape)
     if gradient == "hidden":
@@ -205,6 +211,7 @@ def _local(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head
     (loss, d_head), d_hidden = jax.lax.scan(add_chunk, start, xs)
     # Devices that share the vocabulary have each counted the rows of all devices, the others only their own rows.
     if not vocabulary_parallel:
+        # Over rows only: devices along `tp` have the same rows.
         loss = jax.lax.psum(loss, FSDP)
     if gradient == "none":
         return loss
@@ -213,6 +220,7 @@ def _local(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head
     if gradient == "hidden":
         return loss, d_hidden
     if not vocabulary_parallel:
+        # The head is a copy on each device here, so every device must get the whole sum.
         d_head = jax.lax.psum(d_head, FSDP)
     return loss, d_hidden, d_head.astype(head.dtype)
 
@@ -242,6 +250,7 @@ def _add_loss(partition: LossPartition, gradient: Gradient, loss: jax.Array, h: 
     # The derivative of the log of the sum is the softmax; it is rounded to h's dtype for the two products that follow.
     softmax = jnp.exp(chunk.logits - chunk.log_z[:, None])
     if isinstance(chunk.targets, TargetIndices):
+        # The targets' weights add up to that of the position, times the softmax.
         d_logits = chunk.targets.subtract_at(softmax * w.sum(-1, keepdims=True), w)
         return loss, (d_logits * chunk.slope).astype(h.dtype)
     return loss, ((softmax - chunk.targets) * w[:, None] * chunk.slope).astype(h.dtype)
@@ -259,6 +268,7 @@ class TargetIndices:
     @classmethod
     def from_tokens(cls, tokens: jax.Array, first: jax.Array | int, size: int) -> "TargetIndices":
         """From target tokens ``[C, K]``, for a device with ``size`` tokens from ``first`` on."""
+        # Clipped, because a gather needs valid indices everywhere; the mask drops what is not ours.
         return cls(jnp.clip(tokens - first, 0, size - 1), (tokens >= first) & (tokens < first + size))
 
     def logits_at(self, logits: jax.Array) -> jax.Array:

@@ -70,6 +70,7 @@ def _attention_block(x: jax.Array, w: Params, angles: jax.Array, shape: ModelSha
         keys = heads(x, "k")
         v = keys if shape.keys_as_values and not shape.slides(layer) else heads(x, "v")
         k, v = rotated(keys, "k", angles), rms_norm(v, None, shape) if shape.value_norm else v
+    # Queries of some positions may attend to keys of all: the last layer needs only supervised positions.
     attended = attend(q, k, v, inputs)
     # `tp` splits this matrix by its input where it splits the heads: the devices' partial products are added here.
     return layout.inner(linear(attended.reshape(*attended.shape[:2], -1), "self_attn.o_proj")), (k, v)
@@ -116,6 +117,7 @@ def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, atte
     angles = positions[..., None].astype(jnp.float32) * inputs["frequencies"]
     attended, kv = _attention_block(normed(x, "input") if shape.pre_norms else x, w, angles, shape, attend, inputs,
                                   layout, layer, query_positions)
+    # The residual of the positions that go on; keys and values were made of all.
     x = query_positions(x)
     # Gemma 2 and later also norm a block's output before it is added to the residual; OLMo 3 norms only the output.
     if shape.post_norms:
@@ -134,6 +136,7 @@ def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, atte
 def embed(table: jax.Array, tokens: jax.Array, shape: ModelShape, dtype: Any, layout: Layout) -> jax.Array:
     """``[B, S, D]`` embeddings of tokens; Gemma's are multiplied by the root of the width, rounded to ``dtype``."""
     x = table_rows(table, tokens, layout).astype(dtype)
+    # The factor itself is rounded to the format of computation, as in Gemma's own code.
     return x * jnp.asarray(shape.width ** 0.5, dtype) if shape.scaled_embeddings else x
 
 

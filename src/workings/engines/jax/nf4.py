@@ -50,6 +50,7 @@ def quantize(weight: Any, xp: Any = np) -> tuple[Any, Any]:
     # The number of limits below an element is its code; a binary search would gather for every element.
     codes = sum((scaled > xp.float32(limit)).astype(xp.uint8) for limit in LIMITS)
     pairs = codes[:, :BLOCK // 2] * np.uint8(16) + codes[:, BLOCK // 2:]
+    # Blocks run along the inputs. Where they do not divide a row, a block reaches into the next, as in bitsandbytes.
     if weight.shape[1] % BLOCK == 0:
         rows = (weight.shape[0], -1)
         # From `[out, in / 64, 32]` to `[in / 64, 32, out]`: the long side last, along the vectors.
@@ -77,6 +78,7 @@ def dequantize(codes: jax.Array, absmax: jax.Array, inner: int, dtype: Any) -> j
     ``inner`` is the whole matrix's ``in``; a part of one that is split over ``tp`` has fewer blocks.
     """
     number = codes.astype(jnp.int32)
+    # `quantize` put the first half of a block into the high bits, so halves are joined and not interleaved.
     numbers = jnp.concatenate([number >> 4, number & 15], 1)  # [blocks, 64(, out)]
     # Chosen when the program is lowered: a plan for a TPU that is made on a CPU holds the TPU's way.
     levels = jax.lax.platform_dependent(numbers, tpu=_by_selection, default=_by_table)

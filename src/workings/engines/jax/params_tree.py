@@ -49,6 +49,7 @@ def stacks(shape: ModelShape) -> dict[tuple[int, ...], str]:
 
 
 def _slice(loop: LayerLoop, stack: tuple[int, ...]) -> str:
+    # A stack repeats its layers once for each iteration of the loop, so its first iteration names it.
     first, last = stack[0], stack[len(stack) // loop.iterations - 1]
     step = loop.layers_per_iteration
     return f"{first if first == last else f'{first}-{last}'}:{loop.first_layer + loop.iterations * step}:{step}."
@@ -65,6 +66,7 @@ def layer_numbers(name: str, count: int) -> Sequence[int]:
     if not match:
         return range(count)
     first, last, stop, step = (int(number or match[1]) for number in match.groups())
+    # Iteration by iteration, which is the order in which the stack holds its layers.
     return [layer + offset for offset in range(0, stop - first, step) for layer in range(first, last + 1)]
 
 

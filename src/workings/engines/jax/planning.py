@@ -71,6 +71,7 @@ class JaxPlanning:
         """
         for refusal in cls.refusals(request):
             raise refusal.error()
+        # XLA compiles for a card that is absent only when it is told the card's sizes in full.
         if target.platform == "gpu" and not target.gpu_config:
             raise NotInspected
         compile_one = partial(_compile, request, compile_target(target), _notes(target))
@@ -78,6 +79,7 @@ class JaxPlanning:
             inspections: dict[ProgramName, Inspection] = {}
             if "step" in programs:
                 inspections["step"] = compile_one(programs["step"], "step")
+                # Without a step the other programs' memory is pointless, and every compilation costs time.
                 if inspections["step"].refused:
                     return inspections
             # Threads are enough, because each only waits for a child process that compiles.
@@ -99,6 +101,7 @@ class JaxPlanning:
         return {"machine": asdict(compile_target(target)) if known else target.name,
                 "versions": library_versions(("jax", "jaxlib", *PACKAGES[target.platform])),
                 "engine": source_digest("workings.engines.jax", "workings.models", "workings.objectives"),
+                # Flags change what the compiler makes of the same program, so they are part of the key.
                 "flags": {name: os.environ[name] for name in FLAGS if name in os.environ}}
 
     @classmethod

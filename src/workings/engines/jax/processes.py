@@ -31,6 +31,7 @@ class JaxProcesses:
 
     def set(self, key: str, value: bytes) -> None:
         """Store a value."""
+        # Without leave to overwrite, the store refuses a second value of a key.
         self._client.key_value_set_bytes(PREFIX + key, value, allow_overwrite=True)
 
     def get(self, key: str) -> bytes | None:
@@ -38,6 +39,7 @@ class JaxProcesses:
         try:
             return bytes(self._client.key_value_try_get_bytes(PREFIX + key))
         except jax.errors.JaxRuntimeError as error:
+            # The client has one exception for everything; only its text says which status it was.
             if "NOT_FOUND" in str(error):
                 return None
             raise
@@ -115,6 +117,7 @@ def refuse_strangers(devices: tuple[jax.Device, ...]) -> None:
     Raises `DeviceError`; a pod of TPUs may show them all to a process that was started alone.
     """
     hosts = {device.process_index for device in devices}
+    # XLA would wait for the other hosts' part of the first collective, without a message and without an end.
     if len(hosts) > 1 and not jax.distributed.is_initialized():
         raise DeviceError(f"devices of {len(hosts)} hosts, and a process that has not met those of the others",
                           "the same command on every host, told to meet the others",

@@ -61,6 +61,7 @@ class Layout:
 
     def splits_vocabulary(self, vocab_size: int) -> bool:
         """Whether each device holds a part of the embedding: there are several, and they divide the vocabulary."""
+        # Uneven parts would need padding of a table that is stored and exported.
         return self.size > 1 and vocab_size % self.size == 0
 
     def batch(self) -> NamedSharding:
@@ -81,6 +82,7 @@ class Layout:
             return P()
         # Whole rows over both axes: a device owns a token's embedding, its logit and its part of the gradient.
         if name in (EMBEDDING, HEAD, PER_LAYER_EMBEDDING):
+            # An indivisible vocabulary is copied: correct, and larger.
             return P((FSDP, TP), None) if size[0] % self.size == 0 else P()
         row_wise = name.startswith(ROW_WISE)
         # The rank of an adapter is never split. Where `tp` splits a side of the matrix, `fsdp` splits the same side of
@@ -98,6 +100,7 @@ class Layout:
 
     def _fit(self, length: int, axes: tuple[str, ...]) -> Any:
         """The mesh axes that split this length: as many from the front as divide it."""
+        # The last axis is dropped first, because `tp` before `fsdp` is what the matrix itself does.
         while axes and length % prod(self.mesh.shape[axis] for axis in axes):
             axes = axes[:-1]
         return axes[0] if len(axes) == 1 else axes or None
@@ -144,6 +147,7 @@ def make_layout(devices: tuple[jax.Device, ...], fsdp: int | Literal["auto"], tp
     """
     available = len(devices)
     several = len({device.process_index for device in devices}) > 1
+    # Several CPU devices of one process share its memory and cores, so splitting would save nothing.
     alone = devices[0].platform == "cpu" and not several
     share = fsdp if isinstance(fsdp, int) else 1 if alone else max(1, available // tp)
     if share * tp > available:

@@ -96,6 +96,7 @@ def abstract_state(spec: StepSpec, request: EngineRequest) -> dict[str, Any]:
 def state_shardings(spec: StepSpec, abstract: dict[str, Any]) -> dict[str, Any]:
     """Sharding of each array of the state; moments have that of their parameter, unless their shape differs."""
     params = spec.layout.params(abstract["params"])
+    # A moment that is split as its weight is needs no exchange in the update; factored ones have shapes of their own.
     shardings = flatten_params(params)
     moments = {slot: {name: shardings[name] if slot == MASTER
                       else spec.optimizer.moment_sharding(slot, name, shardings[name]) for name in tree}

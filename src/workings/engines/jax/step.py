@@ -200,12 +200,14 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays,
     zero_loss = jnp.zeros(()), jnp.zeros((len(spec.objective.metrics), 2))
     # The accumulator has the dtype of the weights: in bfloat16 every addition of a micro batch is rounded.
     zeros = (zero_loss, jax.tree.map(jnp.zeros_like, trained))
+    # A scan and no Python loop: the micro batch is compiled once, and runs one at a time.
     sums, log_probs = jax.lax.scan(add, zeros, batch)
     return *sums, log_probs
 
 
 def changed_share(old: dict[str, jax.Array], new: dict[str, jax.Array]) -> jax.Array:
     """Share of trained parameters whose stored value changed."""
+    # A Python number: it is known while the program is traced.
     total = float(sum(x.size for x in old.values()))  # a count of billions does not fit in int32
     # Each row is counted in integers: a float32 count of single elements would stop at 2 ** 24.
     rows = [jnp.sum(old[name] != new[name], axis=-1, dtype=jnp.int32).astype(jnp.float32) for name in old]
@@ -215,6 +217,7 @@ def changed_share(old: dict[str, jax.Array], new: dict[str, jax.Array]) -> jax.A
 def update_tensors(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.Array],
                   learning_rate: jax.Array) -> dict[str, Any]:
     """The state after the optimizer's update of every trained tensor with these gradients."""
+    # Counted before the update, because bias correction divides by 1 - beta ** step.
     step = state["step"] + 1
     old, moments = spec.trained(state["params"]), state["moments"]
     new: dict[str, jax.Array] = {}
@@ -255,11 +258,13 @@ def apply_update(spec: StepSpec, state: dict[str, Any], loss_and_metrics: LossAn
                  learning_rate: jax.Array) -> tuple[dict[str, Any], jax.Array]:
     """The state after one update with the results of `gradients`, clipping included, and the numbers of `make_step`."""
     (value, metrics), clip_norm = loss_and_metrics, spec.optimizer.config.clip_norm
+    # The compiler fuses the cast into what reads it; no float32 copy of all gradients exists.
     grads = {name: g.astype(jnp.float32) for name, g in flatten_params(grad_tree).items()}
     # The norm needs all gradients, so none of them can be freed before backward has ended, clipped or not.
     norm = global_norm(grads)
     if clip_norm:
         factor = clip_factor(norm, clip_norm)
+        # Always multiplied: a branch on the norm would keep both versions of all gradients.
         grads = {name: g * factor for name, g in grads.items()}
     new = update_tensors(spec, state, grads, learning_rate)
     changed = changed_share(spec.trained(state["params"]), spec.trained(new["params"]))
@@ -284,6 +289,7 @@ def make_log_probs(spec: StepSpec) -> Callable[[Params, Arrays], jax.Array]:
                                              temperature_of(spec.objective))
             log_probs_BS = target_log_probs(hidden, unembedding(params), rows["targets"], shape, spec.layout,
                                             spec.loss_chunk)
+            # `where` and no product: padding may give an infinite log probability, and 0 times that is NaN.
             return jnp.where(rows["loss_mask"] > 0, log_probs_BS, 0.0)
 
         return jax.lax.map(micro_batch_log_probs, batch)

@@ -42,12 +42,14 @@ class Streamer:
         if room not in self._programs:
             self._programs[room] = self._compiled(room)
         first, following = self._programs[room]
+        # Padded as in `generate`, which makes few programs and the same numbers.
         rows = prompt_batches([prompt], self._spec.layout.fsdp, fine=self._spec.variant.fine_prompt_lengths)[0]
         stops, written = stop_array(stop_ids), list[int]()
         state = first(params, rows.tokens, rows.lengths, rows.real)
         for limit in range(1, max_new_tokens + 1):
             # Already picked, so it is passed on before the token behind it is computed.
             written.append(int(np.asarray(state.next_tokens[0])[0]))
+            # The stop token itself is no text, so nobody is told of it.
             if written[-1] in stop_ids:
                 break
             tell(written[-1])

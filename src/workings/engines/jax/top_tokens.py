@@ -33,6 +33,7 @@ def make_most_likely(count: int, below: int, spec: StepSpec) -> Callable[[Params
     def most_likely(params: Params, batch: Arrays) -> TokensAndLogProbs:
         def micro_batch_top_tokens(rows: Arrays) -> TokensAndLogProbs:
             hidden, head = all_hidden_states(spec, params, rows), unembedding(params)
+            # The same pieces as those of the loss: all logits of a micro batch at once may be larger than the model.
             partition = LossPartition.from_head(head, spec.shape, spec.layout, spec.loss_chunk)
             tokens, log_probs = _sharded(partition, count, below)(hidden, head.astype(hidden.dtype))
             supervised = rows["loss_mask"][..., None] > 0
@@ -67,6 +68,7 @@ def _local(partition: LossPartition, count: int, below: int, hidden: jax.Array, 
         if partition.vocabulary_parallel:
             # The best tokens of the whole vocabulary are among the best of each device.
             logits, tokens = (jax.lax.all_gather(x, (FSDP, TP), axis=1, tiled=True) for x in (logits, tokens))
+            # Each device sends `count` candidates for a position, not its part of the vocabulary.
             logits, order = jax.lax.top_k(logits, count)
             tokens = jnp.take_along_axis(tokens, order, 1)
         log_probs = logits - chunk_logits.log_z[:, None]

@@ -89,6 +89,7 @@ class AttentionMask:
 
 
 def _causal(queries: int, keys: int, first: int, device: torch.device) -> Tensor:
+    # `first` is the place of the first query among the keys.
     return (torch.arange(queries, device=device)[:, None] + first >= torch.arange(keys, device=device))[None, None]
 
 
@@ -151,6 +152,7 @@ FUNCTIONS: dict[str, Attention] = {"plain": plain_attention, "chunked": chunked_
 
 def add_function(name: str, attention: Attention) -> None:
     """Make a function known by a name. Raises `ValueError` where the name is taken."""
+    # Registered names are global in transformers: the second would silently replace the first.
     if name in FUNCTIONS:
         raise ValueError(f"two attention functions of the name {name}")
     FUNCTIONS[name] = attention

@@ -40,6 +40,7 @@ def refuse_conflicts(request: EngineRequest, accumulation: int) -> None:
 
 def gradient_bytes(request: EngineRequest) -> int:
     """Bytes of all gradients of a full fine-tune, in the format of the parameters."""
+    # Frozen tensors have no gradient.
     elements = sum(prod(size) for name, size in tensor_shapes(request.shape).items()
                    if not is_frozen(name, request.shape))
     return elements * BYTES_OF_FORMAT[request.precision.parameters]
@@ -61,6 +62,7 @@ class BackwardOptimizer:
         self.changed = torch.zeros((), dtype=torch.int64)
         """Stored weights that the last step changed."""
         for name, param in params.items():
+            # Called once a parameter has its whole gradient, also where it is used twice.
             param.register_post_accumulate_grad_hook(lambda p, name=name: self._use(name, p))
         self._device = next(iter(params.values())).device
 
@@ -77,11 +79,13 @@ class BackwardOptimizer:
             self._context = None
 
     def _use(self, name: str, param: Tensor) -> None:
+        # A backward outside of a step, such as one that a comparison of engines takes, must change nothing.
         if self._context is None or param.grad is None:
             return
         # Taken off first, so that the gradient dies with this call while backward goes on.
         grad, param.grad = param.grad, None
         with torch.no_grad():
+            # Summed before the update, which may use up the gradient.
             self.squares += sum_of_squares(grad)
             self.changed += update_tensors(
                 self.optimizer, [TensorUpdate.of(name, param, grad, self.moments)], self._context)

@@ -95,6 +95,7 @@ def _reader(path: Path) -> Callable[[str, Tensor], Tensor]:
     if not path.is_file():
         raise RecordError(f"{path.parent} has no {path.name}")
     file = TensorFile(path)
+    # Read once: a model has hundreds of tensors to look up.
     there = set(file.names())
 
     def read(name: str, like: Tensor) -> Tensor:
@@ -141,6 +142,7 @@ def load_weights(spec: TorchSpec, model: nn.Module, directory: Path) -> None:
         RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
     """
     files, weights = model_weights(directory, spec.shape), base_weights(model)
+    # In the order of the shapes and not of the file: every process must read, and communicate, alike.
     for name in tensor_shapes(spec.shape):
         store_weight(weights[name], to_tensor(files.read(name)))
 

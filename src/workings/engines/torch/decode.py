@@ -44,6 +44,7 @@ class FixedLayer:
     def update(self, key_states: Tensor, value_states: Tensor, *others: Any, **more: Any) -> tuple[Tensor, Tensor]:
         """All slots, with those of the new token in place; a mask hides the empty ones."""
         del others, more
+        # In place and by a tensor: a recorded graph replays it for every slot.
         self.keys.index_copy_(2, self.slot, key_states)
         self.values.index_copy_(2, self.slot, value_states)
         return self.keys, self.values
@@ -84,6 +85,7 @@ class Decoder:
         # Numbers of the rows that are still computed, which of them have ended, their last token and its position.
         self.rows = torch.arange(len(lengths), device=device)
         self.finished = torch.zeros_like(self.rows, dtype=torch.bool)
+        # Tensors that are changed in place: a graph reads the same memory each time.
         self.token, self.position = torch.zeros_like(self.rows), lengths.clone()
         # Number of the next token, and the cache slot that it is read into.
         self.count = torch.zeros(1, dtype=torch.int64, device=device)
@@ -97,6 +99,7 @@ class Decoder:
     def choose(self, hidden: Tensor) -> None:
         """Choose each row's next token from ``[B, D]`` hidden states of its last one."""
         picked = self.pick(final_logits(self.model, hidden, self.spec.shape.final_softcap), self.count, self.rows)
+        # Processes compute the same rows; a last bit must not let them go apart.
         picked = tuple(self.spec.mesh.agreed(x) for x in picked)
         if not self.picked:
             self.picked = tuple(x.new_zeros((self.limit, len(self.rows))) for x in picked)
@@ -119,6 +122,7 @@ class Decoder:
 
     def make_room(self, slots: int) -> None:
         """Let the cache have so many slots."""
+        # The tensors are new, and a graph knows the old ones by their addresses.
         self.graph = None
         self.slot_positions, self.seen = (with_room(x[:, None], slots)[:, 0] for x in (self.slot_positions, self.seen))
         if self.fixed:
@@ -149,6 +153,7 @@ class Decoder:
                 tell(int(self.token[0]))
             if count == self.limit or unfinished == 0:
                 break
+            # Attention reads the whole cache for each token, so rows that have ended cost as much as others.
             if unfinished <= len(self.rows) // SHRINK[kind] and self.spec.shape.proven:
                 self.keep_rows(torch.nonzero(~self.finished)[:, 0])
             self.grow(count)

@@ -40,6 +40,7 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
     if asked == "tpu":
         raise DeviceError("device: tpu with engine: torch", "cpu or gpu; TPUs are driven by the JAX engine",
                           "engine=jax")
+    # Before anything asks CUDA, which would take memory on a card that this run does not use.
     if asked == "cpu":
         return _cpu("asked for")
     if asked == "auto" and "gpu" not in present:
@@ -58,6 +59,7 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
         seen = f"{present['gpu']} is there, but PyTorch cannot use it" if there else "this machine shows none"
         raise DeviceError(f"device: {asked}; {seen} ({finding})", "a machine with a GPU that PyTorch can use",
                           f"{SETUP_CUDA}; or {ASK_FOR_CPU}" if there else "device=cpu")
+    # Otherwise libraries that name no card would use card 0 in every process of the machine.
     torch.cuda.set_device(card)
     return Device(platform="gpu", device=torch.device("cuda", card), count=cards,
                   reason="asked for" if asked == "gpu" else f"auto: {present['gpu']} is there")
@@ -132,6 +134,7 @@ def check_kernels(device: torch.device, dtype: str = "fp32") -> dict[str, Any]:
     Raises `DeviceError` where it fails or returns wrong numbers.
     """
     number = {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    # Sizes that no matrix unit has to pad, and values without a random generator, so all devices multiply the same.
     left = torch.linspace(-1.0, 1.0, 128 * 64, dtype=torch.float64).reshape(128, 64).to(number)
     right = torch.linspace(1.0, -0.5, 64 * 32, dtype=torch.float64).reshape(64, 32).to(number)
     expected = left.double() @ right.double()

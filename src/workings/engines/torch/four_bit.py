@@ -84,8 +84,10 @@ def to_four_bits(linear: nn.Linear, rounded_to: torch.dtype) -> None:
     """Turn a linear layer without memory into one that stores four bits; its contents are undefined until `store`."""
     count, layer = linear.out_features * linear.in_features, cast(FourBitLinear, linear)
     layer.rounded_to = rounded_to
+    # Before the class changes: a parameter of the old name would be counted and saved.
     del linear.weight
     linear.__class__ = FourBitLinear
+    # Buffers, which no optimizer and no `parameters()` sees; in bitsandbytes' own form of a column.
     linear.register_buffer("codes", torch.empty((count // 2, 1), dtype=torch.uint8, device="meta"))
     linear.register_buffer("absmax", torch.empty(count // BLOCK, dtype=torch.float32, device="meta"))
     linear.register_buffer("level", torch.empty(16, dtype=torch.float32, device="meta"))
@@ -98,6 +100,7 @@ def difference_from_cpu(device: torch.device) -> str:
     Raises `DeviceError` where what comes back lies further from the matrix than rounding to four bits explains.
     """
     random = torch.Generator().manual_seed(0)
+    # Made on the CPU, so that both devices get the same numbers.
     weight, x = torch.randn(96, BLOCK, generator=random), torch.randn(16, BLOCK, generator=random)
     cpu, there = (_tried(weight, x, tested) for tested in (torch.device("cpu"), device))
     rounding, off = (float((of["values"] - weight).abs().mean()) for of in (cpu, there))

@@ -37,6 +37,7 @@ def greedy(logits: Tensor, count: Tensor, rows: Tensor) -> tuple[Tensor]:
 
 def uniform_numbers(seeds: Sequence[int], count: int, device: torch.device) -> Tensor:
     """``[count, B]`` float64 in [0, 1); those of a row depend on its own seed only."""
+    # Philox is counter-based: a start costs little, and its numbers are the same on every machine.
     numbers = np.stack([np.random.Generator(np.random.Philox(seed)).random(count) for seed in seeds], 1)
     return torch.from_numpy(numbers).to(device)
 
@@ -49,6 +50,7 @@ def sampled(temperature: float, uniform: Tensor) -> PickToken:
         uniform: from `uniform_numbers`, for every token that may be generated.
     """
     def pick(logits: Tensor, count: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        # In float64: in float32 the sums over 256,000 tokens would be off by more than rare tokens have.
         log_probs = logits.double().div_(temperature).log_softmax(-1)
         # Sums of integers are exact, so every device and every order of summation gives the same result; CUDA's
         # cumulative sums of floats differ from run to run.
@@ -74,6 +76,7 @@ def batch_indices(prompts: Sequence[Sequence[int]], copies: int = 1, *, same_len
     """
     by_length = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     groups = [[*same] for _, same in groupby(by_length, key=lambda i: len(prompts[i]))] if same_length else [by_length]
+    # Whole prompts: their copies share one reading and must not be torn apart.
     rows = MAX_ROWS // copies * copies
     return [group[start:start + rows] for group in groups for start in range(0, len(group), rows)]
 
@@ -91,6 +94,7 @@ def complete(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence
         with torch.no_grad():
             lengths = torch.tensor([len(prompt) for prompt in prompts], device=spec.device)
             padded = max(map(len, prompts))
+            # On the right, where causality hides padding, so that no mask is needed to read prompts.
             tokens = torch.tensor([[*prompt, *[0] * (padded - len(prompt))] for prompt in prompts], device=spec.device)
             last, cache = prefill_prompts(spec, model, tokens, lengths, copies)
             decoder = Decoder(spec, model, cache, lengths, padded=padded, limit=max_new_tokens, stop_ids=stop_ids,

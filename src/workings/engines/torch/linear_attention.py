@@ -49,6 +49,7 @@ def by_own_operations(model_type: str) -> Iterator[None]:
         raise RequestError(f"a {MODEL_TYPE} model with transformers {transformers.__version__}, which has no "
                            f"{missing[0]}", "a version that takes its kernels by these names, as 5.12.1 does",
                            f"{interpreter()} -m pip install 'transformers==5.12.1'")
+    # The names are the module's globals: transformers reads them when a model is made.
     kept = {name: getattr(module, name) for name in (*KERNELS, FAST_PATH)}
     vars(module).update({**dict.fromkeys(KERNELS), FAST_PATH: True})
     try:
@@ -62,6 +63,7 @@ def compute_states(model: PreTrainedModel) -> None:
     if model.config.model_type == MODEL_TYPE:
         for layer in model.base_model.layers:
             if hasattr(layer, "linear_attn"):
+                # Set on each layer, because transformers stores the functions there when the layer is made.
                 layer.linear_attn.chunk_gated_delta_rule = delta_rule
                 layer.linear_attn.causal_conv1d_update = partial(_filter_one, layer.linear_attn.causal_conv1d_update)
 
@@ -91,20 +93,25 @@ def delta_rule(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tenso
     """
     del others
     length = query.shape[1]
+    # In float32: the decay of many positions is a product of numbers near one, of which bfloat16 keeps 8 bits.
     q, k, v, g, beta = (_chunks(x) for x in (_unit(query), _unit(key), value, g, beta))
+    # Logarithms are added, so that a decay over a whole chunk does not underflow.
     decay = g.cumsum(-1)
     # [B, H, N, C, C]: what of an earlier token's share is left at a later one; the upper half must not overflow.
     left = (decay[..., :, None] - decay[..., None, :]).tril().exp().tril()
     written = k * beta[..., None]
+    # Both right sides at once: one triangular solve instead of two.
     wanted = torch.cat([v * beta[..., None], written * decay.exp()[..., None]], -1)
     solved = torch.linalg.solve_triangular(((written @ k.mT) * left).tril(-1), wanted, upper=False, unitriangular=True)
     share, known = solved.split([v.shape[-1], k.shape[-1]], -1)
+    # After the system: keys are not scaled, only queries are.
     q = q * q.shape[-1] ** -0.5
     inside, before = (q @ k.mT) * left, q * decay.exp()[..., None]
     end = decay[..., -1:]
     kept = (k * (end - decay).exp()[..., None]).mT
     state = q.new_zeros((*q.shape[:2], k.shape[-1], v.shape[-1])) if initial_state is None else initial_state.float()
     out = []
+    # Chunks depend on the state before them and go one after another; all else above runs for all chunks at once.
     for i in range(q.shape[2]):
         new = share[:, :, i] - known[:, :, i] @ state
         out.append(before[:, :, i] @ state + inside[:, :, i] @ new)
@@ -114,11 +121,13 @@ def delta_rule(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tenso
 
 
 def _unit(x: Tensor) -> Tensor:
+    # The constant is transformers'; a key of zeros stays zero instead of NaN.
     return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)
 
 
 def _chunks(x: Tensor) -> Tensor:
     """``[B, H, N, C, ...]`` float32 of ``[B, S, H, ...]``; places behind the last token are zero, and write nothing."""
+    # `F.pad` counts axes from the last one.
     padding = (0, 0) * (x.ndim - 3) + (0, -x.shape[1] % CHUNK)
     return F.pad(x.transpose(1, 2).float(), padding).unflatten(2, (-1, CHUNK))
 

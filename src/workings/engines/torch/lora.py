@@ -54,6 +54,7 @@ def refuse_unknown(spec: TorchSpec) -> None:
     method, shape = spec.method, spec.shape
     if isinstance(method, FullConfig):
         return
+    # peft matches the last part of a module's name.
     known = {name.rpartition(".")[2] for name in projections(shape)}
     if unknown := [name for name in method.target_modules if name not in known]:
         raise RequestError(f"method.target_modules: {', '.join(unknown)}", f"projections of {shape.family}",
@@ -101,6 +102,7 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
     if spec.method.name == "qlora":
         # After the adapters were added: a projection with one is its wrapper's `base_layer`.
         quantized = {name.rpartition(".")[2] for name in projections(spec.shape)}
+        # A list, because modules are replaced while it is walked.
         for name, module in list(model.named_modules()):
             if type(module) is nn.Linear and name.removesuffix(".base_layer").rpartition(".")[2] in quantized:
                 if spec.frozen_bits == "int8":
@@ -117,6 +119,7 @@ def lora_layers(model: nn.Module) -> Iterator[Any]:
 @contextmanager
 def switched_off(model: nn.Module) -> Iterator[None]:
     """Within the context the model computes without its adapters."""
+    # Collected first: the same modules must be switched on again, whatever happens in between.
     layers = [*lora_layers(model)]
     for layer in layers:
         # Not peft's `enable_adapters`, which also changes what requires a gradient.
@@ -188,6 +191,7 @@ def fill_adapters(model: nn.Module, seed: int) -> None:
 
 def merged(spec: TorchSpec, model: nn.Module) -> dict[str, LazyTensor]:
     """Whole weights by Hugging Face's names, computed one by one: adapters added in float32, rounded once."""
+    # peft's wrapper has the name of the projection that it wraps.
     layers = {f"{name}.weight": module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
     sizes = tensor_shapes(spec.shape)
     return {name: LazyTensor(torch.Size(sizes[name]), spec.parameter_dtype,

@@ -57,6 +57,7 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, weight
 def _by_position(hidden: Tensor, targets: Tensor) -> Tensor:
     """``[T, K]`` int64 targets of every position; T may be 0."""
     count = targets.shape[-1] if targets.dim() == hidden.dim() else 1
+    # PyTorch's gathers take int64 only.
     return targets.reshape(-1, count).long()
 
 
@@ -108,12 +109,14 @@ def linear_most_likely(hidden: Tensor, weight: Tensor, count: int, below: int, *
     with region(REGION):
         for start in range(0, weight.shape[0], width):
             logits = _logits(hidden, weight[start:start + width].to(hidden.dtype), soft_cap)
+            # Tokens from `below` on count in the normalizer and cannot be chosen.
             eligible = logits[:, :max(0, below - start)]
             largest, index = eligible.topk(min(count, eligible.shape[1]))
             # The best so far and the best of this slice: the best of both are kept.
             best, tokens = torch.cat([best, largest], 1), torch.cat([tokens, index + start], 1)
             best, order = best.topk(min(count, best.shape[1]))
             tokens = tokens.gather(1, order)
+            # Last, because `_normalizer_` overwrites the logits that were searched.
             log_z = torch.logaddexp(log_z, _normalizer_(logits))
             del logits, eligible
     return tokens, best - log_z[:, None]
@@ -125,6 +128,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int,
                 soft_cap: float, kernel: bool, shared: SharedGradient | None) -> Tensor:
+        # Plain attributes: `save_for_backward` is for inputs and outputs, and these are neither.
         ctx.shared = shared
         compute = partial(_over_positions, kernel=kernel) if goes_over_positions(hidden, weight, kernel) \
             else _over_vocabulary
@@ -151,6 +155,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def _over_positions(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,
                     needs_gradient: tuple[bool, bool], kernel: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
     loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
+    # Every row is written by its block, so it need not be zero.
     d_hidden = torch.empty_like(hidden) if needs_gradient[0] else None
     d_weight = _gradient_of(weight) if needs_gradient[1] else None
     block, head = _block_by_kernel if kernel else _block, weight.to(hidden.dtype)
@@ -191,6 +196,7 @@ def _block(hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor, soft_
 def _block_by_kernel(hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor, soft_cap: float,
                      gradient: bool) -> tuple[Tensor, Tensor]:
     """`_block` by the Triton kernel, which overwrites the logits with their gradient."""
+    # In the format of computation: the kernel widens each element while it reads it.
     logits = torch.mm(hidden, head.t())
     target_logits = logits.gather(1, targets).float()
     if soft_cap:
@@ -234,6 +240,7 @@ def _slice_width(hidden: Tensor, weight: Tensor, chunk: int) -> int:
     """Vocabulary entries of a slice whose logits are as many as those of ``chunk`` positions over the vocabulary."""
     # Converted slices of the head and their gradient need memory like logits.
     converted = 2 * weight.shape[1] if weight.dtype != hidden.dtype else 0
+    # The same number of logits as a chunk of positions has, so one setting bounds both ways.
     width = weight.shape[0] * chunk // max(1, hidden.shape[0] + converted)
     # Matrix units read rows aligned to 16 bytes; others take up to three times as long on an H200.
     return max(1, width // ALIGNED * ALIGNED or width)

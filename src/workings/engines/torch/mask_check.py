@@ -69,6 +69,7 @@ def refuse_unsuited(spec: TorchSpec) -> None:
     """
     if spec.shape.proven:
         return
+    # One process: the class is the same in all, and a fake model cannot be split.
     one = replace(spec, mesh=ProcessMesh(), device=torch.device("cpu"))
     seen = WindowMask()
     # Buffers of transformers are real: tables of a few kilobytes.
@@ -172,6 +173,7 @@ def check_masks(spec: TorchSpec, root: FsdpRoot) -> MaskCheck:
 def _check(spec: TorchSpec, model: PreTrainedModel) -> MaskCheck:
     draw = torch.Generator().manual_seed(0)
     half, vocabulary = POSITIONS, spec.shape.vocab_size
+    # Random tokens: equal ones would hide a position that is mixed up.
     one, other = (torch.randint(0, vocabulary, (1, 2 * half), generator=draw).to(spec.device) for _ in range(2))
     positions = torch.arange(2 * half, device=spec.device)[None]
 
@@ -195,6 +197,7 @@ def _check(spec: TorchSpec, model: PreTrainedModel) -> MaskCheck:
 
 def difference(computed: Tensor, expected: Tensor) -> float:
     """The largest difference as a share of the largest number."""
+    # Relative to the largest number, because a class may scale all of its states.
     return float((computed.float() - expected.float()).abs().max() / expected.float().abs().max().clamp_min(1e-30))
 
 
@@ -219,6 +222,7 @@ def _with_cache(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, positio
 def _own_attention(model: PreTrainedModel) -> Iterator[None]:
     """Inside, transformers computes attention and masks by itself."""
     ours = model.config._attn_implementation
+    # transformers' plainest code, which all of its models are tested with.
     model.config._attn_implementation = "eager"
     try:
         yield

@@ -91,6 +91,7 @@ class StoredLayerNorm(nn.LayerNorm):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
         """Output of x's shape, in the format of computation."""
+        # Means and variances of bfloat16 numbers need more digits than bfloat16 has.
         y = F.layer_norm(input.float(), self.normalized_shape, self.weight.float(), self.bias.float(), self.eps)
         return y.to(self.compute)
 
@@ -136,4 +137,5 @@ def mix_formats(model: nn.Module, compute: torch.dtype, *, unrounded: bool = Fal
                 module.unrounded = unrounded and weight.dtype == torch.float32  # type: ignore[assignment]
         elif type(module).__name__.endswith("RMSNorm"):
             module.compute = compute  # type: ignore[assignment]
+            # RMS norms of transformers are classes of their own for each family, so a hook and no subclass.
             module.register_forward_hook(_to_compute)

@@ -128,6 +128,7 @@ def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size, *, tra
     if transform := next((rule for end, rule in family.drawn_vectors.items() if name.endswith(end)), None):
         return torch.tensor([*map(transform, torch.rand(size, generator=tensor_generator(seed, name)).tolist())])
     if len(size) == 1:
+        # Vectors are norms and biases, which begin with fixed values.
         return torch.full(size, first_value(name, size[0], spec.shape))
     fan_in = size[0] if transposed else size[-1]
     if name == PER_LAYER_EMBEDDING:  # a row has one embedding for each layer

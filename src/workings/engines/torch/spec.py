@@ -68,10 +68,12 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
         raise refused.error()
     _refuse_with_experts(request)
     refuse_request(request)
+    # PyTorch's fused attention has no argument for a cap of the scores.
     if memory.attention == "flash" and shape.attention_softcap:
         raise RequestError(f"memory.attention: flash with a {shape.family} model, whose attention scores are capped",
                            "a function that caps scores; PyTorch's fused kernels do not", "memory.attention=chunked")
     find_layout: FindAttentionLayout = no_attention_layout
+    # By the device that is there: a trace for a card replaces it afterwards.
     attention = choose(memory.attention, device.type, shape.attention_softcap)
     on_cpu, kernels = device.type == "cpu" and memory.cpu_optimizations, kernels_run_on(device)
     # Last, because what a CPU does instead depends on what was chosen for it.
@@ -99,6 +101,7 @@ def with_kernels(kernels: bool, spec: TorchSpec) -> TorchSpec:
     """The step by our kernels for cards, its optimizer included, or by PyTorch's own operations."""
     if isinstance(spec.optimizer, AdamW):
         spec.optimizer.by_kernel = kernels
+    # The optimizer is an object of its own, so `replace` alone would not reach it.
     return replace(spec, card_kernels=kernels)
 
 

@@ -89,6 +89,7 @@ def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[
     micro_batches = []
     sharing = PrefixSharing.from_batch(batch) if spec.share_prefixes else None
     for i in range(batch.tokens.shape[0]):
+        # Views of NumPy arrays: nothing is copied before it goes to the device.
         own = {name: x[i, spec.mesh.rows(x.shape[1])] for name, x in batch.arrays.items()}
         # Padding has the id 0 and is at the end, so causality alone hides it from a row's only segment.
         packed = bool(own["segment_ids"].max() > 1)
@@ -136,6 +137,7 @@ def empty_state(spec: TorchSpec, *, trainable: bool = True) -> State:
         # Moments have this process's rows only.
         own = spec.optimizer.init(local(param))
         if spec.rounding == "master_fp32":
+            # Undefined until `fill_masters`, because the weights are not read yet.
             own[MASTER] = torch.empty_like(local(param), dtype=torch.float32)
         for slot, x in own.items():
             moments.setdefault(slot, {})[name] = x
@@ -161,6 +163,7 @@ def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     with nullcontext() if all_positions else only_at(model, needed, tokens.numel()):
         hidden = hidden_states(model, tokens, positions, visible)
     # The loss computes N rows only, however many positions are prompt or padding.
+    # `index_select` and no mask: the number of rows is known without asking the device.
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, index)
 
 
@@ -261,6 +264,7 @@ def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: 
         state.in_backward = hooks
         with hooks.armed(context):
             value, metrics, log_probs = _backward(spec, state.root, micro_batches, divisor)
+        # Of gradients as they were when used; nothing is clipped here.
         norm, changed = hooks.squares.sqrt(), hooks.changed
     else:
         value, metrics, log_probs = _backward(spec, state.root, micro_batches, divisor)
@@ -290,6 +294,7 @@ def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tens
         context = replace(context, reduce=spec.mesh.sum)
     if spec.clip_norm:
         context = replace(context, scale=clip_factor(norm, spec.clip_norm))
+    # int64: a model has more weights than float32 or int32 can count.
     changed = torch.zeros((), dtype=torch.int64, device=norm.device)
     # A generator: zeros for a missing gradient are made only when the tensor's turn comes.
     tensors = (TensorUpdate.of(name, local(param), _gradient(param), state.moments)
@@ -301,5 +306,6 @@ def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tens
         changed += update_tensors(spec.optimizer, group,
                                   replace(context, global_rows=rows) if spec.mesh.fsdp > 1 else context)
         for name in names:
+            # Freed as the groups go: at the end no gradient is left beside the moments.
             state.trained[name].grad = None
     return norm, spec.mesh.sum(changed)

@@ -51,6 +51,7 @@ def filled(state: Any, arrays: dict[Path, jax.Array]) -> Any:
         RequestError: a tensor is missing or left over, or has another shape.
     """
     there = dict(nnx.to_flat_state(state))
+    # Compared before anything is put in: nnx would take an array of another shape and fail much later, inside a step.
     wrong = {".".join(map(str, path)) for path in there.keys() ^ arrays.keys()}
     wrong |= {".".join(map(str, path)) for path in there.keys() & arrays.keys()
               if there[path].get_value().shape != arrays[path].shape}
@@ -77,6 +78,7 @@ class OurModel(nnx.Module):  # type: ignore[misc]  # Flax is not followed by the
     """
 
     def __init__(self, params: Params, shape: ModelShape, layout: Layout | None = None, remat: str = "none") -> None:
+        # Tunix's cache and sampler have one size of keys for all layers, so only one stack of equal layers fits.
         if len(stacks(shape)) > 1:
             raise RequestError(f"a {shape.family} model in Tunix's sampler", "a model whose layers are alike",
                                "engine=jax")
@@ -119,6 +121,7 @@ class OurModel(nnx.Module):  # type: ignore[misc]  # Flax is not followed by the
         else:
             hidden, new = self._with_cache(params, last_tokens, positions, cache, attention_mask)
         if output_hidden_states:
+            # The name under which Tunix's own models leave their hidden states.
             self.sow(nnx.Intermediate, "all_hidden_states", hidden)
         return final_logits(hidden, unembedding(params), self.shape), new
 

@@ -58,6 +58,7 @@ class TunixEngine:
         # Scalars of the optimizer are counters and settings, which keep their own number formats.
         self._optimizer_state = jax.tree.map(
             lambda x: x if x.ndim == 0 else jax.ShapeDtypeStruct(x.shape, dtype), self._trainer.optimizer_state)
+        # Compiled programs by what they depend on: steps by the batch's shape, samplers by the slots of their cache.
         self._steps: dict[tuple[int, ...], Any] = {}
         self._evaluate = jax.jit(self._trainer.evaluate)
         self._samplers: dict[int, Any] = {}
@@ -124,6 +125,7 @@ class TunixEngine:
 
     def evaluate(self, state: State, batch: Batch) -> LossSum:
         """Loss of a batch, no update."""
+        # Tunix returns a mean; sums of several batches add up only when each is weighted by its own tokens again.
         mean = float(self._evaluate(state["model"], self._inputs(batch)))
         return LossSum(loss_sum=mean * batch.supervised_tokens, supervised_tokens=batch.supervised_tokens)
 
@@ -159,6 +161,7 @@ class TunixEngine:
         weights = jax.device_put(state["model"], jax.sharding.SingleDeviceSharding(self._ours.devices.devices[0]))
         if slots not in self._samplers:
             self._samplers[slots] = make_sampler(nnx.merge(self._trainer.model, weights), self.request.shape, slots)
+        # The weights are set on every call, because those of the last call may have been trained since.
         self._samplers[slots].transformer_state = weights
         return self._samplers[slots]
 
@@ -198,6 +201,7 @@ class TunixEngine:
             # Copies: no two leaves may share memory, the step donates them.
             return jnp.zeros((), kept.dtype) if "hyperparams" in path else jnp.array(ours["step"], kept.dtype)
 
+        # Walked by Tunix's own tree, so every leaf that it expects is filled, and none that it does not know.
         there = nnx.to_flat_state(self._optimizer_state)
         optimizer = nnx.from_flat_state([(path, x.replace(value(path, x.get_value()))) for path, x in there])
         return {"model": filled(self._model_state, convert(ours["params"])), "optimizer": optimizer,

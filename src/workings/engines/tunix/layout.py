@@ -44,6 +44,8 @@ def _to_layer(w: Mapping[str, jax.Array], shape: ModelShape) -> dict[Path, jax.A
     q, k, v = heads("q", shape.heads), heads("k", shape.kv_heads), heads("v", shape.kv_heads)
     arrays: dict[Path, jax.Array] = {path: w[name] for name, path in _norms(shape).items()}
     arrays |= {path: w[name].T for name, path in _MATRICES.items()}
+    # Tunix has one tensor for all three where the numbers of heads agree, otherwise one for queries and one for the
+    # rest.
     if shape.heads == shape.kv_heads:
         arrays["attn", "qkv_einsum", "w"] = jnp.stack([q, k, v])
     else:

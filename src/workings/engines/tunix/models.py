@@ -26,6 +26,7 @@ def check_shape(shape: ModelShape) -> None:
         "an embedding of its own for the logits": not shape.tied_embeddings,
         f"rope_theta {shape.rope_theta:g}": shape.family != "gemma3" and shape.rope_theta != BASE,
         f"a global layer every {shape.sliding_pattern}": shape.family == "gemma3" and shape.sliding_pattern != PATTERN,
+        # Compared with a tolerance, because the product of two roots is seldom exactly 1.
         f"query_scale {scale:g}": abs(scale * shape.head_dim ** 0.5 - 1) > 1e-6,
         "soft caps": shape.family == "gemma3" and bool(shape.attention_softcap or shape.final_softcap),
     }

@@ -153,6 +153,7 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_with
     difference = paired_difference(pairs)
     equivalence = None if equivalent_within is None else paired_equivalence(pairs, equivalent_within)
     verdict = difference.verdict
+    # A difference that is shown stays `better` or `worse` even where it lies within the margin.
     if verdict == "inconclusive" and isinstance(equivalence, Equivalence) and equivalence.shown:
         verdict = "equivalent"
     side_a = ComparedSide(name=name_a, path=str(a.path), cell=cell(results_a))
@@ -173,7 +174,9 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_with
 
 def pair_results(a: EvaluationRecord, b: EvaluationRecord) -> list[tuple[ItemResult, ItemResult]]:
     """The items of both sides, in A's order. Raises `RequestError` where the sets differ."""
+    # Matched by id, because files of predictions may have another order.
     results_a, by_id = a.results(), {result.id: result for result in b.results()}
+    # With equal counts and none missing the two sets are equal.
     missing = [result.id for result in results_a if result.id not in by_id]
     if missing or len(by_id) != len(results_a):
         raise RequestError(f"{a.path} and {b.path}: {len(missing)} of {len(results_a)} items of A are not in B "
@@ -237,6 +240,7 @@ def _sections(pairs: Sequence[tuple[ItemResult, ItemResult]]) -> list[SectionDel
     groups: dict[str, list[tuple[ItemResult, ItemResult]]] = {}
     for pair in pairs:
         groups.setdefault(pair[0].section, []).append(pair)
+    # A fixed order: Holm's adjusted values are listed beside the names.
     names = sorted(groups)
     differences = [paired_difference(groups[name]) for name in names]
     # Of twenty sections that do not differ, one shows a difference by chance.

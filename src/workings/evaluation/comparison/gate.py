@@ -118,6 +118,7 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
     check_metric(metric)
     if not 0 <= max_drop < float("inf"):
         raise RequestError(f"--max-drop {max_drop}", "a number of at least 0, e.g. 0.02 for two points of accuracy")
+    # Probably a number of points, such as 2 for 2 %, with which every run would pass.
     if metric not in COUNT_METRICS and max_drop >= 1:
         raise RequestError(f"--max-drop {max_drop:g} of {metric}, which is a share and never drops by that much",
                            "a share below 1: 0.02 for two points", f"--max-drop {max_drop / 100:g}")
@@ -147,6 +148,7 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
 
 def _matching(run: Path, baseline: str, folder: Path) -> Any:
     """The run's evaluation that the baseline was made for."""
+    # A run may have several evaluations; the digest of the items says which one is meant.
     units = find_results(run)
     for record in units[:-1]:
         try:
@@ -160,6 +162,7 @@ def _decide(interval: Interval | str, max_drop: float) -> str:
     if isinstance(interval, str):
         return "inconclusive"
     # The allowed drop stands where a comparison has zero.
+    # The whole interval lies above what is allowed: a non-inferiority test at 2.5 %.
     if interval.low > -max_drop:
         return "pass"
     return "fail" if interval.high < -max_drop else "inconclusive"

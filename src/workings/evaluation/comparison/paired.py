@@ -41,6 +41,7 @@ def compare_configs(a: dict[str, Any], b: dict[str, Any]) -> tuple[list[str], li
     A value that one side does not record (predictions from elsewhere) forbids nothing, but is said.
     """
     different, unknown, equal = [], [], []
+    # `aggregate` is one value and not a section, which is why it has no key.
     for section, key, words in (*_MUST_AGREE, ("aggregate", "", "aggregation of samples")):
         value_a, value_b = _value(a, section, key), _value(b, section, key)
         if is_absent(value_a) or is_absent(value_b):
@@ -57,6 +58,7 @@ def way_to_compare(reasons: Sequence[str]) -> str:
     different = [words for _, _, words in _MUST_AGREE
                  if any(reason.startswith(f"{words} differ") for reason in reasons)]
     if "chat template" in different:
+        # No option repairs it: the template belongs to the model.
         return "nothing: answers under two chat templates are answers to different prompts"
     words = " ".join(f"{_OPTIONS[name]} …" for name in different if name in _OPTIONS)
     which = "both runs" if set(_BY_VERSION) & set(different) else "one of the runs as the other was"
@@ -86,6 +88,7 @@ def _sides(a: Any, b: Any) -> str:
 
 def _setting_text(value: Any) -> str:
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    # 64 letters and digits are a SHA-256, of which the first twelve are enough to tell two apart.
     return f"{text[:12]}…" if len(text) == 64 and text.isalnum() else text
 
 
@@ -148,11 +151,13 @@ def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str
     """
     differences = [y - x for x, y in zip(a, b, strict=True)]
     n = len(differences)
+    # Ties count on neither side; the interval accounts for their number.
     right, wrong = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     names = cluster_names(clusters)
     # Clusters first: both other methods assume that items are independent.
     if len(set(names)) < n:
         stats = _clustered(differences, names)
+    # Right or wrong has exact methods; the t method would be too sure near 0 and 1.
     elif all(value in (0.0, 1.0) for value in (*a, *b)):
         stats = _Statistics(tango(right, wrong, n), score_p(right, wrong), mcnemar_exact(right, wrong),
                             _independent_error(differences))
@@ -162,6 +167,7 @@ def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str
                             result.standard_error)
     else:
         stats = _Statistics("one item", None, "one item", 0.0)
+    # `fsum` is exact, so the order of the items does not change the last digit.
     return PairedDifference(n=n, delta=math.fsum(differences) / n, interval=stats.interval, p_value=stats.p_value,
                             mcnemar=stats.mcnemar, newly_right=right, newly_wrong=wrong, standard_error=stats.error)
 
@@ -184,6 +190,7 @@ def values_equivalence(a: Sequence[float], b: Sequence[float], clusters: Sequenc
         # As in `_clustered`: without any spread the number of clusters says how much is known.
         return (t_equivalence(differences, margin, names) if any(differences) else
                 score_equivalence(0, 0, groups, margin))
+    # The same choice of a method as in `paired_values`, or verdict and equivalence could contradict each other.
     if all(value in (0.0, 1.0) for value in (*a, *b)):
         return score_equivalence(sum(d > 0 for d in differences), sum(d < 0 for d in differences), n, margin)
     return t_equivalence(differences, margin) if n > 1 else "one item"
@@ -211,6 +218,7 @@ def points(share: float) -> str:
 
 def p_text(p: float) -> str:
     """A p value in words: ``p = 0.031``, ``p = 2e-09``, ``p < 1e-300``."""
+    # Near the smallest double; below it the number printed would be 0, which no test says.
     if p < 1e-300:
         return "p < 1e-300"
     return f"p = {p:.1e}" if p < 0.001 else f"p = {p:.3f}"
@@ -238,6 +246,7 @@ def _clustered(differences: Sequence[float], names: Sequence[str]) -> _Statistic
     mcnemar = "items in clusters are not independent"
     groups = len(set(names))
     if groups < MIN_CLUSTERS:
+        # The error only says how far the estimate is off if items were independent; no claim is made of it.
         return _Statistics(too_few_clusters(groups), None, mcnemar, _independent_error(differences))
     # Without any spread the t interval would have no width, as if all were known.
     if not any(differences):

@@ -70,6 +70,7 @@ def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[s
         return []
     # An item whose samples are not all there has no pass@k of all of them.
     most = min(n for counts in (counts_a, counts_b) for n, _ in counts.values())
+    # Powers of two, because pass@k changes slowly with k; a set, because the last may be one as well.
     ks = sorted({*(1 << power for power in range(most.bit_length())), most})
     clusters = [cluster for _, cluster in order]
     rows = []
@@ -96,5 +97,6 @@ def _counts(record: EvaluationRecord) -> dict[str, tuple[int, int]]:
     # The summary counts samples by rule, so that most predictions need not be read a second time.
     if sum(record.summary["rules"].values()) <= record.summary["scorecard"]["overall"]["n"]:
         return {}
+    # Samples of an item are neighbors in the file, so one pass is enough.
     return {samples[0]["id"]: (len(samples), sum(sample["score"] == 1.0 for sample in samples))
             for samples in read_predictions(record.path / PREDICTIONS)}

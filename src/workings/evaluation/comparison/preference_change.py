@@ -47,6 +47,7 @@ def preference_change(metrics: Sequence[Mapping[str, Any]], beta: float) -> Pref
     """The change over metrics lines; None without two steps."""
     if len(metrics) < 2:
         return None
+    # At least one step a side, also of a run with fewer than ten.
     count = ceil(len(metrics) / PART)
 
     def mean(name: str, lines: Sequence[Mapping[str, Any]]) -> float:

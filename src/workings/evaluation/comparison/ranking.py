@@ -26,6 +26,7 @@ class Ranking:
     @property
     def best(self) -> str:
         """Name of the run that is better than all others after adjusting for their number, or ""."""
+        # Both, because the verdict of one comparison does not know of the others.
         sure = all(c.verdict == "better" and p is not None and p < 1 - CONFIDENCE
                    for c, p in zip(self.comparisons, self.p_adjusted, strict=True))
         return self.comparisons[0].name_b if sure else ""

@@ -44,6 +44,7 @@ class SeedSide:
     @property
     def spread(self) -> float:
         """Standard deviation between seeds (n - 1); 0 for one."""
+        # n - 1 is 0 here.
         if len(self.accuracies) < 2:
             return 0.0
         return math.sqrt(math.fsum((x - self.mean) ** 2 for x in self.accuracies) / (len(self.accuracies) - 1))
@@ -185,9 +186,12 @@ def _refuse_repeated(side: Sequence[EvaluationRecord]) -> None:
     seen: dict[object, EvaluationRecord] = {}
     for record in side:
         model = record.config["made_from"]
+        # Weights that were not trained here have no root digest; their evaluation's own stands for them.
         same: dict[object, str] = {model if isinstance(model, str) else record.root: "one run twice"}
         if record.run is not None:
             manifest = RunRecord.open(record.run).manifest
+            # The digest of the recipe includes its seed, so equal digests with equal data are one and the same
+            # training.
             same[manifest.config_digest,
                  *sorted(manifest.data_digests.items())] = f"one recipe with seed {manifest.seed} twice"
         for key, what in same.items():

@@ -30,6 +30,7 @@ def tango(newly_right: int, newly_wrong: int, n: int, confidence: float = CONFID
     """
     z = z_value(confidence)
     observed = (newly_right - newly_wrong) / n
+    # The statistic falls with the hypothetical difference, so each end is found by halving.
     low = _end(lambda d: score_statistic(newly_right, newly_wrong, n, d) - z, -1.0, observed)
     high = _end(lambda d: score_statistic(newly_right, newly_wrong, n, d) + z, observed, 1.0)
     return Interval(low, high, "tango")
@@ -38,6 +39,7 @@ def tango(newly_right: int, newly_wrong: int, n: int, confidence: float = CONFID
 def score_p(newly_right: int, newly_wrong: int) -> float:
     """Two-sided p value of the score statistic at a difference of zero: the p value of `tango`."""
     discordant = newly_right + newly_wrong
+    # At a difference of zero the score statistic is McNemar's without a correction.
     return two_sided_p((newly_right - newly_wrong) / math.sqrt(discordant)) if discordant else 1.0
 
 
@@ -55,13 +57,16 @@ def mcnemar_exact(newly_right: int, newly_wrong: int) -> float:
     terms = []
     for k in range(smaller + 1):
         terms.append(log_term)
+        # The next binomial coefficient is the one before times (n - k) / (k + 1).
         log_term += math.log(discordant - k) - math.log(k + 1)
+    # Twice the smaller tail exceeds 1 where both sides are equal.
     return min(1.0, 2 * math.fsum(math.exp(term) for term in terms))
 
 
 def score_statistic(newly_right: int, newly_wrong: int, n: int, difference: float) -> float:
     """Tango's statistic of the hypothesis that the difference is this one; positive where more was observed."""
     b = difference * (2 * n - newly_right + newly_wrong) - (newly_right + newly_wrong)
+    # q is the most likely share of newly wrong items if the difference is this one.
     c = newly_wrong * difference * (1 - difference)
     # The larger root of 2 n q^2 + b q - c = 0; rounding may leave a little less than zero under the root.
     q = (math.sqrt(max(b * b + 8 * n * c, 0.0)) - b) / (4 * n)
@@ -122,4 +127,5 @@ def paired_error(n: int, discordant_share: float) -> float:
 
 def items_needed(half_width: float, error: float, n: int) -> int:
     """Items at which an interval with standard error ``error`` at ``n`` items would be ``half_width`` to a side."""
+    # Rounded up: one item fewer would leave the interval a little too wide.
     return math.ceil(n * (z_value() * error / half_width) ** 2)

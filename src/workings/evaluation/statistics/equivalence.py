@@ -35,8 +35,10 @@ class Equivalence:
 
 def score_equivalence(newly_right: int, newly_wrong: int, n: int, margin: float) -> Equivalence:
     """Equivalence of right or wrong over the same ``n`` independent items, by Tango's score statistic (1998)."""
+    # Each null hypothesis is a difference of exactly the margin, on either side.
     above = score_statistic(newly_right, newly_wrong, n, -margin)
     below = -score_statistic(newly_right, newly_wrong, n, margin)
+    # Both tests must reject, so the weaker one decides; no adjustment for two tests is needed.
     p_value = max(math.erfc(z / math.sqrt(2)) / 2 for z in (above, below))
     return Equivalence(margin, tango(newly_right, newly_wrong, n, TOST_CONFIDENCE), p_value)
 

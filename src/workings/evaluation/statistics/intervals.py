@@ -70,6 +70,7 @@ def wilson_effective(values: Sequence[float]) -> Interval:
     n, mean = len(values), by_spread.mean
     off = sum(value != round(mean) for value in values)
     spread = by_spread.standard_error ** 2
+    # Values in between vary less than right or wrong does, as if there were more items; never fewer than there are.
     effective = max(n, mean * (1 - mean) / spread) if off >= _FEW_OFF and spread else n
     low, high = _wilson(mean, effective, t_value(n - 1))
     # As in `wilson`: rounding must not leave the ends open.
@@ -77,6 +78,7 @@ def wilson_effective(values: Sequence[float]) -> Interval:
 
 
 def _wilson(p: float, n: float, z: float) -> tuple[float, float]:
+    # The closed form of the two roots in p.
     center = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     return max(0.0, center - half), min(1.0, center + half)
@@ -113,12 +115,14 @@ def clustered_t_mean(values: Sequence[float], clusters: Sequence[str], confidenc
         RequestError: fewer than 8 clusters.
     """
     data = np.asarray(values, dtype=np.float64)
+    # float64: sums over ten thousand items in float32 would lose the last digits that records print.
     groups, totals, sizes = cluster_sums(data, clusters)
     if groups < MIN_CLUSTERS:
         raise RequestError(f"{groups} clusters", f"at least {MIN_CLUSTERS} clusters for an interval",
                            "more clusters: items of one cluster count as one observation")
     n = len(data)
     mean = float(data.mean())
+    # A cluster's leverage; CR2 divides by 1 - share, because a large cluster pulls the mean towards itself.
     shares = sizes / n
     # Summed within a cluster before they are squared, because its items move together.
     deviations = totals - mean * sizes
@@ -144,6 +148,7 @@ def degrees_of_freedom(sizes: np.ndarray) -> float:
 def cluster_sums(data: np.ndarray, clusters: Sequence[str]) -> tuple[int, np.ndarray, np.ndarray]:
     """Number of clusters, and per cluster the sum of its values and its size, in order of first appearance."""
     numbers: dict[str, int] = {}
+    # `len(numbers)` is read before the name is added, so names are numbered as they come.
     index = np.fromiter((numbers.setdefault(name, len(numbers)) for name in clusters), dtype=np.int64, count=len(data))
     return len(numbers), np.bincount(index, weights=data), np.bincount(index).astype(np.float64)
 
@@ -152,10 +157,12 @@ def t_result(mean: float, error: float, degrees: float, method: str, confidence:
     """A mean with this standard error and so many degrees of freedom."""
     from scipy import special  # as in `t_value`
 
+    # Interval and p value have the same degrees of freedom, so that they never contradict each other.
     half = t_value(degrees, confidence) * error
     # Without any spread the statistic would be 0 / 0 or infinite.
     if error == 0:
         p = 1.0 if mean == 0 else 0.0
     else:
+        # The lower tail: 1 minus an upper tail would be 0 far out.
         p = float(2 * special.stdtr(degrees, -abs(mean) / error))
     return MeanResult(mean, Interval(mean - half, mean + half, method), p, error)

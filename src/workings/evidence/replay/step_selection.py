@@ -53,6 +53,7 @@ class StepSelection:
         # A single step says nothing about the learning rate, so the state before the last step is not selected.
         starts = [state for state in states if step_count - state > 1] or list(states)
         ranges = tuple(StepRange(start=start, end=min(step_count, start + steps)) for start in starts)
+        # By the seed alone, so that whoever repeats the replay takes the same steps.
         number, = choose_numbers(seed, "steps", len(ranges), 1)
         return cls(ranges=ranges, selected=(ranges[number],), required=None, ends_at_states=False,
                    step_count=step_count)
@@ -70,13 +71,16 @@ class StepSelection:
             confidence: probability over the seeds, wherever the tampered steps are.
             seed: the verifier's.
         """
+        # A range ends where the next stored state begins: its weights can be compared there.
         ends = [*states[1:], step_count]
         ranges = tuple(StepRange(start=start, end=end if longest is None else min(end, start + longest))
                        for start, end in zip(states, ends, strict=True))
         ends_at_states = all(step_range.end == end for step_range, end in zip(ranges, ends, strict=True))
+        # The last range is always taken: the published scores come from its end.
         others = len(ranges) - 1
 
         def select(count: int) -> StepSelection:
+            # The numbers for a count are a part of those for a larger one, so a search over counts is consistent.
             numbers = [*choose_numbers(seed, "stretches", others, count), others]
             return cls(ranges=ranges, selected=tuple(ranges[number] for number in numbers), required=ranges[-1],
                        ends_at_states=ends_at_states, step_count=step_count)
@@ -97,6 +101,7 @@ class StepSelection:
     def mean_detection_probability(self, length: int) -> float:
         """Mean of the probability over all positions of the tampered steps."""
         total = sum(count * probability for count, probability in self._probabilities_by_position(length))
+        # That many positions can a part of this length begin at.
         return total / (self.step_count - length + 1)
 
     @property
@@ -112,6 +117,7 @@ class StepSelection:
 
     def shortest(self, confidence: float) -> int | None:
         """The fewest tampered steps in a row that are always detected with this probability; None: no number is."""
+        # If a run that is wrong from end to end is not found, no shorter part is.
         if self.detection_probability(self.step_count) < confidence:
             return None
         # By halves: a longer part overlaps at least the ranges that a shorter one in it overlaps.
@@ -124,6 +130,7 @@ class StepSelection:
         for step_range in self.selected:
             if step_range.start + 1 > next_step:
                 parts.append([next_step, step_range.start])
+            # Ranges may overlap where each takes a fixed number of steps.
             next_step = max(next_step, step_range.end + 1)
         return parts + ([[next_step, self.step_count]] if next_step <= self.step_count else [])
 

@@ -90,6 +90,7 @@ class Unit:
 
     def read(self, name: str, limit: int = MAX_JSON_BYTES) -> bytes:
         """Bytes of one of its files. Raises `RecordError`."""
+        # Links and devices are no plain files: to follow one would leave what is sealed.
         if not self.has(name):
             raise RecordError(f"{self.tree_path(name)} is missing")
         return trees.read(self.tree, self.tree_path(name), limit)
@@ -98,6 +99,7 @@ class Unit:
         """Contents of one of its JSON files, cached. Raises `RecordError`."""
         def parse() -> Any:
             data = self.read(name)
+            # Before parsing: Python's objects take many times the bytes of the text.
             self.tree.cache.reserve(parsed_bytes(data))
             return loads(data)
         return self._cached("json", name, parse)
@@ -127,6 +129,7 @@ class Unit:
 
     def _parse_sums(self) -> dict[str, str]:
         data = self.read(SUMS, MAX_SUMS_BYTES)
+        # A line becomes two strings and an entry of a dictionary.
         self.tree.cache.reserve(4 * len(data))
         return parse_sums(data)
 
@@ -138,6 +141,7 @@ class Unit:
     @property
     def root(self) -> str:
         """Its root digest. Raises `RecordError`."""
+        # The seal repeats this digest; here it is computed, so that a wrong seal is found by comparing.
         return bytes_digest(self.read(SUMS, MAX_SUMS_BYTES))
 
     @property
@@ -155,6 +159,7 @@ class Unit:
         """The same lines, each checked against its schema. Raises `RecordError` naming the first that is wrong."""
         def checked() -> list[StepMetrics]:
             rows = self.metrics
+            # A checked line is a second object beside the parsed one.
             self.tree.cache.reserve(STEP_BYTES * len(rows))
             return [check_line(row) for row in rows]
         return self._cached("steps", METRICS, checked)
@@ -204,6 +209,7 @@ class Unit:
         return self._cached("computed", name, make, file)
 
     def _cached(self, form: str, name: str, make: Callable[[], _T], file: str = "") -> _T:
+        # The form is part of the key: one file may be kept as JSON, as lines and as a manifest.
         return self.tree.cache.get_or_make((self.path, form, name), make, self.tree_path(file or name))
 
 
@@ -267,6 +273,7 @@ class Record:
 
     def attest(self, run: Unit) -> dict[str, Entry]:
         """Entries of a run's `attest` folder by name, folders in it included."""
+        # Signatures come after the seal, so their folder belongs to no unit.
         prefix = run.tree_path(ATTEST) + "/"
         return {entry.name.removeprefix(prefix): entry for entry in self.unowned_entries
                 if entry.name.startswith(prefix)}

@@ -90,6 +90,7 @@ def check(name: str, *, level: int, title: str, units: UnitSelector, when: Calla
             else:
                 yield from function(unit)
 
+        # The docstring says what is compared, and the reference of checks is generated from it.
         @wraps(function)
         def find(record: Record) -> Iterator[CheckFinding]:
             return for_each_unit(units(record), find_in_unit)
@@ -104,6 +105,7 @@ def for_each_unit(units: Iterable[Unit], find: UnitCheck) -> Iterator[CheckFindi
     for unit in units:
         try:
             yield from find(unit)
+        # Before `RecordError`, of which it is a kind: too large is not wrong.
         except TooLarge as error:
             yield not_checked(str(error), unit)
         # The generator is consumed inside this block, so an error in the middle of a unit's findings is caught here as
@@ -143,6 +145,7 @@ def written_by_this_version(unit: Unit) -> bool:
     Runs of the first development versions have the same number and none of the files and facts that came later. Who
     takes all of these out of a record has them named as missing.
     """
+    # Files and facts that came with later versions under the same number.
     later = unit.has(DOCTOR) or unit.has(MEASURED) or bool({"processes", "row_index"} & unit.manifest.facts.keys())
     return unit.written_by_train and later and unit.manifest.workings_version == version("workings")
 
@@ -169,6 +172,7 @@ def finding_from(problems: list[str], good: str, unit: Unit | None = None) -> Ch
 
 def same_json(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON: `True == 1` in Python, and in a record they are two values."""
+    # Canonical text distinguishes 1, 1.0 and true, and orders keys.
     return line(one) == line(other)
 
 

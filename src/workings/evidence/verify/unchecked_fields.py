@@ -73,6 +73,7 @@ class UncheckedField:
 
 def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField, ...]:
     """Every field of every file that no check covers, and every field whose check was not made."""
+    # A dictionary keeps the order and drops repetitions.
     fields: dict[UncheckedField, None] = {}
     for unit in record.units:
         for file in _missing_files(unit):
@@ -84,6 +85,7 @@ def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField
                 fields[UncheckedField(unit=unit.title, file=shown(file), field=shown(field), why=why)] = None
                 if len(fields) >= MAX_LISTED:
                     return tuple(fields)
+        # After the fields that are there, because only then is it known what is missing.
         for file, field in _missing_fields(unit, present):
             fields[UncheckedField(unit=unit.title, file=file, field=field, why=MISSING)] = None
     for path, attempts in read_lists(record).items():
@@ -100,6 +102,7 @@ def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField
 def _unowned_files(record: Record, verdicts: Verdicts) -> Iterator[str]:
     """Files beside the runs that no check compares: they belong to no unit, and `integrity.extra` names them too."""
     rounds = verdicts.get("recompute.rounds", {})
+    # Only where every improvement was compared and agreed.
     compared = ROUNDS_FILES if rounds and set(rounds.values()) == {CheckVerdict.PASSED} else ()
     for entry in record.unowned_entries:
         checked = entry.name.rpartition("/")[2] in ("attempts.jsonl", *compared) or "/attest/" in f"/{entry.name}"
@@ -125,6 +128,7 @@ def _missing_fields(unit: Unit, present: Mapping[str, set[str]]) -> Iterator[tup
                 or row.optional or (row.only_with_file and not unit.has(row.only_with_file)):
             continue
         # Where a whole section is absent, and says why, its keys are not missed.
+        # The paths of all sections around the field, and its own.
         outer = {row.field[:index] for index, sign in enumerate(row.field + ".") if sign == "."}
         if not outer & seen and not any(field.startswith(row.field + ".") for field in seen):
             yield row.file, row.field
@@ -146,6 +150,7 @@ def _why(unit: Unit, file: str, field: str, verdicts: Verdicts, *, absent: bool)
 def _was_made(row: FieldCoverage, unit: Unit, verdicts: Verdicts) -> bool:
     by_unit = verdicts.get(row.check, {})
     # A run's announcement is compared with its evaluations, and the findings are about those.
+    # Titles are paths: that of an evaluation begins with its run's.
     inside = [verdict for title, verdict in by_unit.items() if unit.is_run and title.startswith(
         EVALUATIONS if unit.title == "." else f"{unit.title}/{EVALUATIONS}")]
     return bool({CheckVerdict.PASSED, CheckVerdict.FAILED} & {by_unit.get(unit.title, by_unit.get("")), *inside})
@@ -175,6 +180,7 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
 
 
 def _is_known(unit: Unit, name: str) -> bool:
+    # `fnmatchcase`, because `fnmatch` ignores case on some systems and a record is the same on all.
     return any(fnmatchcase(name, row.file) for row in rows_of("run" if unit.is_run else unit.kind))
 
 
@@ -200,6 +206,7 @@ def _leaves_of_lines(rows: list[dict[str, Any]]) -> Iterator[tuple[str, bool]]:
     """Fields of all lines. Lines with the keys of an earlier one, and plain values, are passed over."""
     plain: set[tuple[str, ...]] = set()
     for row in rows:
+        # Lines of a log have a few sets of keys; each set is walked once.
         keys = tuple(row)
         nested = [value for value in row.values() if isinstance(value, dict | list)]
         if nested or keys not in plain:
@@ -211,11 +218,13 @@ def _leaves_of_lines(rows: list[dict[str, Any]]) -> Iterator[tuple[str, bool]]:
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, bool]]:
     if is_absent(value):
         yield path, True
+    # An empty object or list is a value of its own.
     elif isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from _leaves(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list) and value:
         for inner in value:
+            # Entries of a list share one name, whatever their number.
             yield from _leaves(inner, f"{path}.*")
     else:
         yield path, False

@@ -63,6 +63,7 @@ def find_data(loaded: LoadedRecipe) -> RunData:
     """Reads or generates the data of `data.traces`, `evaluation.traces` and `evaluation.items`."""
     recipe = loaded.recipe
     digests: dict[str, str] = {}
+    # Objects of a store are copied first; from here on all names are local.
     names = [local_name(name) for name in (recipe.data.traces, recipe.evaluation.traces, recipe.evaluation.items)]
     prompts_are_items = recipe.uses_rollouts and holds_items(names[0], loaded.base)
     # Generated in one call, in which no pair of numbers is in both training and evaluation.
@@ -91,6 +92,7 @@ def read_prompts(name: str, base: Path = Path()) -> list[Item]:
         RequestError: there is no such file or set, or a line of it is not a question with an answer.
     """
     name = local_name(name)
+    # A file takes precedence over a shipped set of the same name.
     path = base / Path(name).expanduser()
     if not path.is_file() and name not in shipped_sets():
         raise RequestError(f"prompts: {name}; {no_file(path)}", "a file of items or of traces, or a shipped set",
@@ -106,6 +108,7 @@ def read_questions(path: Path) -> list[Item]:
     Raises:
         RequestError: there is no such file or set, or a line of it is not a question with an answer.
     """
+    # One line is read, because a file of traces may have gigabytes.
     keys = _first_keys(path) if path.is_file() else set()
     if {"id", "prompt", "answer"} <= keys and "expected_answer" not in keys:
         return [question_of(trace) for trace in open_traces(str(path)).traces]
@@ -116,6 +119,7 @@ def holds_items(name: str, base: Path) -> bool:
     """Whether a file (relative to ``base``) or a shipped set holds questions with expected answers and no steps."""
     path = base / Path(name).expanduser()
     if path.is_file():
+        # `question` is a common name of the key in other people's files of items.
         return bool({"expected_answer", "question"} & _first_keys(path))
     return name in shipped_sets() and shipped_sets()[name].holds == "items"
 
@@ -137,6 +141,7 @@ def question_of(trace: Trace) -> Item:
     Raises:
         RequestError: its answer cannot be compared.
     """
+    # Empty keys are left out, so that an item's digest is the same with and without the feature.
     history = {"history": [{"role": role, "content": text} for role, text in trace.history]} if trace.history else {}
     labels = {name: getattr(trace, name) for name in ("section", "category", "difficulty") if getattr(trace, name)}
     try:
@@ -154,6 +159,7 @@ def _pairs(loaded: LoadedRecipe, name: str, digests: dict[str, str]) -> list[Pre
                            f"{loaded.recipe.algorithm.name}", "a file of pairs: id, prompt, chosen, rejected",
                            f"workings data import --format preferences {path} --out pairs.jsonl")
     pairs = read_pairs(path)
+    # After reading: a file that cannot be read has an error of its own.
     digests["traces"] = file_digest(path)
     return pairs
 

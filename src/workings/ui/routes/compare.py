@@ -56,6 +56,7 @@ class Pairs(BaseModel):
 
 def two(site: Site, names: list[str]) -> list[Path]:
     """Places of two to `MAX_RUNS` different runs."""
+    # A run against itself would be equal by construction.
     if not 2 <= len(names) <= MAX_RUNS or len(set(names)) != len(names):
         raise RequestError(f"{len(set(names))} runs", f"2 to {MAX_RUNS} different runs to compare",
                            "tick them in the list")
@@ -74,6 +75,7 @@ def compared(site: Site, names: list[str], within: float | None = None) -> tuple
     if within is not None and len(runs) > 2:
         raise RequestError(f"equivalence of {len(runs)} runs", "two runs")
     comparison: Comparison | None = None
+    # Settings are compared first, because they explain why runs are not comparable.
     values: dict[str, Any] = {"runs": names, "different": differences(site.folder, runs)}
     try:
         if len(runs) == 2:
@@ -162,6 +164,7 @@ def _points(within: str) -> float | None:
     try:
         points = float(within) if within.strip() else None
     except ValueError:
+        # NaN fails the test below, so a text and a wrong number have one error.
         points = math.nan
     if points is not None and not 0 < points < 100:
         raise RequestError(f"equivalent within {within}", "percentage points above 0 and below 100")

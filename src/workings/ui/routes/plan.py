@@ -68,6 +68,7 @@ def catalog() -> list[TargetRow]:
 
 def what_fits(method: str, length: int) -> Fits:
     """Estimates by formula; compiled verdicts if `workings plan` has cached them."""
+    # A CPU is left out: its memory is that of whoever looks.
     machines = [target for target in targets().values() if target.platform != "cpu"]
     models: dict[str, list[FitsCell]] = {}
     for cell in matrix_cells(list(published()), [method], length, machines):
@@ -97,6 +98,7 @@ def bars(jobs: list[Job]) -> list[Markup | None]:
     answers: list[dict[str, Any]] = [job.answer or {} for job in jobs]
     parts = [[(str(part["name"]), int(part["size_bytes"])) for part in answer.get("parts", [])
               if int(part["size_bytes"]) > 0] for answer in answers]
+    # One scale for all bars, so that machines can be compared by eye; a part may exceed its limit.
     longest = max((max(int(answer["limit_bytes"]), sum(size for _, size in own))
                    for answer, own in zip(answers, parts, strict=True) if "limit_bytes" in answer), default=0)
     return [stacked_bars([(f"{answer.get('target', '')}, {answer['devices']} devices", own)], answer["limit_bytes"],
@@ -145,6 +147,7 @@ def router(site: Site) -> APIRouter:
         jobs = started(site, recipe, target or [], override_words(overrides))
         query = [("recipe", recipe), *(("target", name) for name in target or []), ("overrides", overrides),
                  *(("job", job.id) for job in jobs)]
+        # 303: the browser follows with GET, whatever the form was sent by.
         return RedirectResponse("/plan?" + urlencode(query), 303)
 
     return routes

@@ -50,9 +50,11 @@ def run_file(site: Site, name: str, file: str = "") -> OpenedFile:
     if not file or "\0" in file or not path.resolve().is_relative_to(run.resolve()) or not _is_plain(path):
         raise RequestError(f"file {file} of {name}", "a file of this run that is not a link",
                            "look at the list of its files")
+    # `lstat`, which does not follow a link that took the file's place meanwhile.
     size = path.lstat().st_size
     if path.suffix == ".safetensors":
         try:
+            # The header alone is read; weights may have gigabytes.
             opened = TensorFile(path)
         except RecordError as error:
             return OpenedFile(path=file, size_bytes=size, problem=str(error)[:300])
@@ -63,6 +65,7 @@ def run_file(site: Site, name: str, file: str = "") -> OpenedFile:
         # One byte more than is shown says whether there is more.
         data = stream.read(MAX_BYTES + 1)
     text = data[:MAX_BYTES].decode("utf-8", "replace")
+    # Text files have no zero byte; decoding alone accepts any bytes here.
     if "\0" in text:
         return OpenedFile(path=file, size_bytes=size, problem="it is not text")
     cut = len(data) > MAX_BYTES
@@ -81,6 +84,7 @@ def _readable(path: Path, text: str) -> str:
     if path.suffix == ".json":
         try:
             return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        # Deeply nested JSON exhausts Python's stack.
         except (ValueError, RecursionError):
             return text
     return text

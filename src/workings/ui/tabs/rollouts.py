@@ -54,6 +54,7 @@ def around(site: Site, name: str, steps: list[int], step: int) -> Rollouts:
 
 def _teacher(site: Site, run: Path) -> str:
     """The name of the run or model that a run learns from; empty where it has none."""
+    # A file of the record and not a key of the recipe: a recipe may name a folder that has moved.
     if not (run / TEACHER).is_file():
         return ""
     teacher = site.folder.object(run / TEACHER)
@@ -75,6 +76,7 @@ def values(site: Site, run: OpenedRun, query: RolloutsQuery) -> dict[str, Any]:
     try:
         answer = run_rollouts(site, run.name, **parameters)
     except RecordError as error:
+        # The neighbors are still known, so the page can lead past a broken rollout.
         steps = rollout_steps(run.path)
         return shown | {"drawn": around(site, run.name, steps, query.step or steps[-1]), "problem": str(error)}
     return shown | {"drawn": answer, "figure": _figure(answer.history)
@@ -86,6 +88,7 @@ def _figure(history: PromptHistory) -> Drawn | None:
     turns = history.turns
     if len(turns) < 2:
         return None
+    # Dots, because a prompt is drawn at a few updates and nothing is known between them.
     curves = [Curve(name=name, color=color, style="dots", points=[(float(turn.step), read(turn)) for turn in turns])
               for color, (name, read) in enumerate(_LINES)]
     alt = "; ".join(f"{curve.name}: {curve.points[0][1]:.3g} at update {turns[0].step}, {curve.points[-1][1]:.3g} at "

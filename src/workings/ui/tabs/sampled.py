@@ -108,6 +108,7 @@ def sampled_page(folder: Folder, reader: SampleReader, unit: Path, query: Wanted
         "samples_each": decoding["samples"], "form": str(outline.config["form"]),
         "rules": rules_text(outline.selection), "counts": outline.counts.to_json(), "agrees": outline.agrees,
         "pair_rule": _pair_text(outline), "pairs": outline.pairs,
+        # Kept first, then the reasons by name: the order of the record is that of the file.
         "reasons": {"kept": outline.counts.kept, **dict(sorted(outline.counts.left_out.items()))}}
     if query.question:
         row, pages = _alone(reader, unit, outline, query)
@@ -148,6 +149,7 @@ def _pair_text(outline: UnitOutline) -> str:
 def _run_of(folder: Folder, outline: UnitOutline) -> str:
     """The run whose digest the unit names; only runs of the same name are asked for theirs."""
     name, root = outline.config["model"].get("run"), outline.config["made_from"]
+    # Names are compared before digests, because each digest reads a list of sums.
     return next((folder.name(run) for run in folder.runs() if run.name == name and (run / SUMS).is_file()
                  and root_digest(run) == root), "")
 
@@ -155,6 +157,7 @@ def _run_of(folder: Folder, outline: UnitOutline) -> str:
 def _passing(reader: SampleReader, unit: Path, outline: UnitOutline, query: Wanted) -> Iterator[PromptOutline]:
     text = query.look.casefold()
     for prompt in outline.prompts:
+        # Cheap filters first: they need the outline alone.
         if query.solved and prompt.solved != query.solved:
             continue
         if (query.fate and query.fate not in prompt.fates) or (query.paired and not prompt.pairs):
@@ -178,6 +181,7 @@ def _prompt(reader: SampleReader, unit: Path, outline: UnitOutline, prompt: Prom
             part: range = range(COMPLETIONS_A_PAGE)) -> DrawnPrompt:
     """A prompt with its samples in ``part``, each cut after ``most`` characters."""
     rows = reader.rows(unit, prompt)
+    # All samples of the prompt are in memory already; only the page is sent.
     samples = {row["sample"]: _sample(row, fate, most) for row, fate in zip(rows, prompt.fates, strict=True)}
     # Of all samples, also those that are not shown: a pair may have one of each.
     made = make_pairs([rows], outline.pair_rule, SampleOrigin.from_config(outline.config)) if outline.pair_rule else ()

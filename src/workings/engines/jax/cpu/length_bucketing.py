@@ -48,6 +48,7 @@ class StepByLength:
                                              jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), trained)))
         first, rows = longest["tokens"].shape[:2]
         size = rows_at_a_time(first, rows)
+        # Compiled first: the longest needs the most memory, so a run that does not fit fails before its first step.
         self._longest = self._add({name: jax.ShapeDtypeStruct((1, size, *x.shape[2:]), x.dtype)
                                    for name, x in longest.items()})
         self._update, self._zeros = self._compiled_update()
@@ -55,16 +56,19 @@ class StepByLength:
     def __call__(self, state: Any, arrays: Arrays, divisor: np.float32,
                  learning_rate: np.float32) -> tuple[Any, jax.Array, np.ndarray | None]:
         """One step; arguments and results as in `make_step`."""
+        # Positions of the loss belong to the old micro batches and are found again for the new ones.
         rows = {name: np.asarray(x) for name, x in arrays.items() if name != LOSS_POSITIONS}
         batch = Batch.of(rows, divided_by=float(divisor))
         if LOSS_POSITIONS in arrays:
             batch = batch.with_loss_positions(arrays[LOSS_POSITIONS].shape[-1])
+        # Zeros are made anew, because each program donates the sums that it is given.
         buckets, sums, log_probs = group_by_length(batch), self._zeros(), list[Any]()
         for part in buckets.batches:
             part_arrays = {name: part.arrays[name] for name in rows} | self._spec.variant.batch_arrays(part)
             sums, part_log_probs = self._add(part_arrays)(state["params"], sums, part_arrays, divisor)
             log_probs.append(part_log_probs)
         after, numbers = self._update(state, sums, learning_rate)
+        # The buckets have rows in another order; `merge` brings the log probabilities back to that of the batch.
         return after, numbers, None if log_probs[0] is None else buckets.merge([np.asarray(x) for x in log_probs])
 
     def memory_analysis(self) -> Any:
@@ -75,6 +79,7 @@ class StepByLength:
         def analyze(program: Any, waiting_bytes: int) -> SimpleNamespace:
             analysis = program.memory_analysis()
             return SimpleNamespace(**{
+                # Arrays that wait are resident while the program runs, so they raise its arguments and its peak.
                 name: getattr(analysis, name) + waiting_bytes * name.startswith(("argument", "peak"))
                 for name in dir(analysis) if name.endswith("_in_bytes")})
 
@@ -85,6 +90,7 @@ class StepByLength:
 
     def _add(self, rows: Mapping[str, Any]) -> Any:
         """The program that adds the gradients of a micro batch of these sizes to the sums so far."""
+        # The shapes are all that two micro batches of one step differ in: they name the program.
         name = f"add {[x.shape for x in rows.values()]}"
         if name not in self._programs:
             def add(params: Params, sums: Any, rows: Arrays, divisor: jax.Array) -> tuple[Any, jax.Array | None]:
@@ -92,6 +98,7 @@ class StepByLength:
                 return jax.tree.map(jnp.add, sums, tuple(part_sums)), log_probs
 
             shapes = {key: jax.ShapeDtypeStruct(x.shape, x.dtype) for key, x in rows.items()}
+            # The sums are donated: two sets of gradients at a time would double the memory.
             self._compile(name, add, 1, self._state["params"], self._sums, shapes, _NUMBER)
         return self._programs[name]
 
@@ -102,11 +109,13 @@ class StepByLength:
                 loss_and_metrics, gradient = sums
                 return apply_update(self._spec, state, loss_and_metrics, gradient, learning_rate)
 
+            # The state is donated, as in the step of one program.
             self._compile("update", update, 0, self._state, self._sums, _NUMBER)
             self._compile("zeros", lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), self._sums), ())
         return self._programs["update"], self._programs["zeros"]
 
     def _compile(self, name: str, function: Any, donated: Any, *shapes: Any) -> None:
+        # Several programs are used on one CPU device only, so nothing is split.
         sharding = self._spec.layout.replicated()
         jitted = jax.jit(function, donate_argnums=donated, in_shardings=sharding, out_shardings=sharding)
         self._programs[name] = jitted.lower(*shapes).compile()

@@ -23,6 +23,7 @@ FIRST, INDEX = NAMES = "distinct_first", "distinct_index"
 def batch_arrays(batch: Batch) -> dict[str, np.ndarray]:
     """``[A, 1, P]`` and ``[A, B, S]`` arrays for `PrefixSharingArrays.from_rows`; empty where nothing is shared."""
     sharing = prefix_sharing.PrefixSharing.from_batch(batch)
+    # A row axis of length one keeps the form [A, B, ...] that the step splits into micro batches.
     return {} if sharing is None else {FIRST: sharing.first_AP[:, None], INDEX: sharing.index_ABS}
 
 
@@ -59,6 +60,7 @@ class PrefixSharingArrays:
 
     def _attention(self, attention: Attention) -> Attention:
         def distinct_attention(q: jax.Array, k: jax.Array, v: jax.Array, **named: Any) -> jax.Array:
+            # Only attention mixes positions: everything else is computed once for each distinct position.
             return self.to_distinct(attention(self.to_rows(q), self.to_rows(k), self.to_rows(v), **named))
 
         return distinct_attention
@@ -66,6 +68,7 @@ class PrefixSharingArrays:
 
 def _flat(x: jax.Array) -> jax.Array:
     """``[B, S, ...]`` as ``[B * S, ...]``."""
+    # Rows are contiguous, so this moves no data.
     return x.reshape(-1, *x.shape[2:])
 
 
@@ -89,9 +92,11 @@ def _to_rows_backward(maps: tuple[jax.Array, ...], dy: jax.Array) -> tuple[jax.A
     # Rows that share a position are neighbours: pairs are added, then fours, then eights. Padding's gradients are zero.
     further = 1
     while further < min(MAX_ROWS, len(dy)):
+        # Doubling the distance each time adds n equal neighbors in log2(n) passes instead of n.
         alike = masked(index_BS[further:] == index_BS[:-further], dy[further:])
         dy = dy + jnp.pad(alike, ((0, further), *[(0, 0)] * (dy.ndim - 1)))
         further *= 2
+    # Spare positions point behind the rows; clipped for the read, then set to zero.
     return masked(first_P < index_BS.size, jnp.take(_flat(dy), first_P, axis=0, mode="clip"))[None], None, None
 
 

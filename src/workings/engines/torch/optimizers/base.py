@@ -86,6 +86,7 @@ class Optimizer(ABC):
 def row_blocks(x: Tensor) -> Iterator[slice]:
     """Slices of rows with at most `BLOCK` elements each (at least one row)."""
     rows = x.shape[0]
+    # Guarded, because a tensor that is split over processes may have no rows here.
     count = max(1, BLOCK // max(1, x.numel() // max(1, rows)))
     for start in range(0, rows, count):
         yield slice(start, min(rows, start + count))
@@ -102,6 +103,7 @@ def sum_of_squares(*tensors: Tensor) -> Tensor:
 def _wide_sum_of_squares(x: Tensor) -> Tensor:
     total = torch.zeros((), dtype=torch.float32, device=x.device)
     for rows in row_blocks(x):
+        # In float32: a sum of many bfloat16 squares would stop growing at 256 times their size.
         total += x[rows].float().square().sum()
     return total
 
@@ -114,6 +116,7 @@ def clip_factor(norm: Tensor, limit: float) -> Tensor:
 
 def is_matrix(x: Tensor) -> bool:
     """Whether weight decay applies: to matrices and filters."""
+    # Norms and biases are vectors; to pull these to zero would change the scale of a layer.
     return x.ndim >= 2
 
 
@@ -123,4 +126,5 @@ def new_values(param: Tensor, rows: slice, direction: Tensor, context: UpdateCon
     wide = param[rows].float()
     if weight_decay:
         direction = direction.add_(wide, alpha=weight_decay)
+    # Decoupled decay: it is scaled by the learning rate and not by the moments.
     return direction.mul_(-context.learning_rate).add_(wide)

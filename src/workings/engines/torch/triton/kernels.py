@@ -27,6 +27,7 @@ def block_loss(logits, targets, weights, totals, log_z, stride, cap, VOCABULARY:
         if CAPPED:
             x = tl.where(at < VOCABULARY, capped(x, cap), -float("inf"))
         # What was added up so far counts from the largest logit seen, which may rise.
+        # The running maximum keeps every exponent at most zero, so nothing overflows whatever the logits are.
         larger = tl.maximum(top, tl.max(x))
         total = total * tl.exp(top - larger) + tl.sum(tl.exp(x - larger))
         top = larger
@@ -39,10 +40,12 @@ def block_loss(logits, targets, weights, totals, log_z, stride, cap, VOCABULARY:
             x = tl.load(logits + at, mask=at < VOCABULARY, other=0.0).to(tl.float32)
             if CAPPED:
                 x = capped(x, cap)
+            # The derivative of log z is the softmax, times the sum of the weights of the targets.
             d = tl.exp(x - z) * weight
             for k in tl.static_range(TARGETS):
                 d -= tl.where(at == tl.load(targets + row * TARGETS + k), tl.load(weights + row * TARGETS + k), 0.0)
             if CAPPED:
+                # The slope of cap * tanh(x / cap), from the capped value itself.
                 d *= 1 - (x / cap) * (x / cap)
             tl.store(logits + at, d.to(logits.dtype.element_ty), mask=at < VOCABULARY)
 
@@ -56,6 +59,7 @@ def norm(x, weight, y, inverse, rows, epsilon, SIZE: tl.constexpr, OFFSET: tl.co
     at, there = row[:, None] * SIZE + column[None, :], (row < rows)[:, None] & (column < SIZE)[None, :]
     wide = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
     w = tl.load(weight + column, mask=column < SIZE, other=0.0).to(tl.float32) + OFFSET
+    # Places behind the row's end were read as zeros, so the sum is that of the row.
     r = 1 / tl.sqrt(tl.sum(wide * wide, 1) / SIZE + epsilon)
     tl.store(y + at, (wide * r[:, None] * w[None, :]).to(y.dtype.element_ty), mask=there)
     tl.store(inverse + row, r, mask=row < rows)
@@ -69,6 +73,7 @@ def norm_gradient(x, weight, inverse, dy, dx, parts, rows, SIZE: tl.constexpr, O
     w = tl.load(weight + column, mask=column < SIZE, other=0.0).to(tl.float32) + OFFSET
     total = tl.zeros([BLOCK], dtype=tl.float32)
     for tile in range(TILES):
+        # Tiles of a program follow each other, so its part of the weight's gradient is added in a fixed order.
         row = (tl.program_id(0).to(tl.int64) * TILES + tile) * TILE + tl.arange(0, TILE)
         at, there = row[:, None] * SIZE + column[None, :], (row < rows)[:, None] & (column < SIZE)[None, :]
         r = tl.load(inverse + row, mask=row < rows, other=0.0)[:, None]
@@ -124,6 +129,7 @@ def rotate(x, cos, sin, y, heads, positions, row_stride, head_stride, position_s
     at = (row.to(tl.int64) * row_stride + position.to(tl.int64) * position_stride
           + head[:, None].to(tl.int64) * head_stride + column[None, :])
     there = (head < heads)[:, None] & (column < HALF)[None, :]
+    # A stride of zero reads the same angles for every row of the batch.
     angle = row.to(tl.int64) * angle_stride + position * 2 * HALF + column
     c1 = tl.load(cos + angle, mask=column < HALF, other=0.0).to(tl.float32)[None, :]
     c2 = tl.load(cos + angle + HALF, mask=column < HALF, other=0.0).to(tl.float32)[None, :]
@@ -132,6 +138,7 @@ def rotate(x, cos, sin, y, heads, positions, row_stride, head_stride, position_s
     a = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
     b = tl.load(x + at + HALF, mask=there, other=0.0).to(tl.float32)
     if BACK:
+        # Both halves have cosines and sines of their own: models may rotate only a part of a head.
         first, second = a * c1 + b * s2, b * c2 - a * s1
     else:
         first, second = a * c1 - b * s1, b * c2 + a * s2
@@ -153,4 +160,5 @@ def adamw(param, grad, mean, square, changed, scale, count, kept, rate, beta1, r
     tl.store(param + at, new, mask=there)
     tl.store(mean + at, m, mask=there)
     tl.store(square + at, v, mask=there)
+    # Integers: their sum does not depend on the order in which programs finish.
     tl.atomic_add(changed, tl.sum(((new != p) & there).to(tl.int64)))

@@ -65,8 +65,10 @@ def norm(x: Tensor, weight: Tensor, offset: int, epsilon: float) -> Tensor:
 class _Norm(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, offset: int, epsilon: float) -> Tensor:
+        # A kernel walks over memory by rows; strided views would need a stride for each axis.
         x = _dense(x)
         y, count = torch.empty_like(x), x.numel() // x.shape[-1]
+        # Kept for backward in place of the normed rows: one float32 a row instead of a row.
         inverse_R = torch.empty(count, dtype=torch.float32, device=x.device)
         block, tile, warps = _tiles(x.shape[-1])
 
@@ -89,6 +91,7 @@ class _Norm(Function):
         block, tile, warps = _tiles(x.shape[-1])
         programs = -(-inverse_R.shape[0] // (tile * TILES))
         of_weight = ctx.needs_input_grad[1]
+        # A row for each program and one sum at the end: atomics would add in another order each time.
         parts = torch.empty((programs if of_weight else 1, x.shape[-1]), dtype=torch.float32, device=x.device)
 
         def plain() -> None:
@@ -107,6 +110,7 @@ class _Norm(Function):
 def _tiles(size: int) -> tuple[int, int, int]:
     """Columns of a program, rows of it, and warps."""
     block = _power_of_two(size)
+    # About a thousand elements a program fill its threads; wider rows need more warps to stay in registers.
     return block, max(1, 1024 // block), 4 if block <= 2048 else 8 if block <= 4096 else 16
 
 
@@ -119,6 +123,7 @@ def gate(left: Tensor, right: Tensor, kind: str) -> Tensor:
 class _Gate(Function):
     @staticmethod
     def forward(ctx: Any, left: Tensor, right: Tensor, kind: str) -> Tensor:
+        # Chunks of one projection are strided views; the kernel takes flat indices.
         left, right = left.contiguous(), right.contiguous()
         y, count = torch.empty_like(left), left.numel()
 
@@ -152,6 +157,7 @@ def _bent(x: Tensor, kind: str) -> tuple[Tensor, Tensor]:
     """Argument of the sigmoid, and its slope: GELU by tanh is ``x * sigmoid`` of a polynomial."""
     if kind == SILU:
         return x, torch.ones_like(x)
+    # 0.5 * (1 + tanh(z)) is sigmoid(2 z), which saves a tanh.
     root = 2 * (2 / torch.pi) ** 0.5
     return root * (x + 0.044715 * x ** 3), root * (1 + 3 * 0.044715 * x ** 2)
 
@@ -193,6 +199,7 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor, *, back: bool) -> Tensor:
 def wide_product(left_CV: Tensor, right_CD: Tensor) -> Tensor:
     """``left.T @ right`` of bf16 matrices as a float32 matrix ``[V, D]``, never rounded to bf16."""
     if left_CV.is_cuda:
+        # Tensor cores add in float32 in any case; this keeps the result from being rounded to bf16.
         return torch.mm(left_CV.t(), right_CD, out_dtype=torch.float32)
     if is_fake(left_CV):
         return left_CV.new_empty((left_CV.shape[1], right_CD.shape[1]), dtype=torch.float32)
@@ -220,6 +227,7 @@ def adamw(tensors: Sequence[tuple[Tensor, ...]], *, scale: Tensor | float, step:
     changed = torch.zeros((), dtype=torch.int64, device=device)
     # A fill, not a copy from the host: that would make the host wait for the card.
     factor = scale if isinstance(scale, Tensor) else torch.full((), scale, device=device)
+    # Bias corrections are folded into two numbers on the host, so the kernel has no power to compute.
     kept, rate_now, root = 1 - rate * decay, rate / (1 - beta1 ** step), (1 - beta2 ** step) ** -0.5
     for param, grad, mean, square in tensors:
         def plain(param: Tensor = param, grad: Tensor = grad, mean: Tensor = mean, square: Tensor = square) -> None:

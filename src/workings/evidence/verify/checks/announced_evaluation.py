@@ -44,10 +44,12 @@ def announced(unit: Unit) -> Iterator[CheckFinding]:
     if run is None:
         yield not_checked("it stands in no run: nothing was announced", unit, blocking=False)
         return
+    # Cached, because every evaluation of a run asks for it.
     recipe = _recipe(run)
     announcement = _announcement(run)
     name = unit.path[len(run.path):].lstrip("/")
     config = unit.json_object(EVALUATION_CONFIG)
+    # Only the evaluation of the recipe is announced; others are compared as far as they name this run.
     if name != RECIPE_EVALUATION or recipe is None or recipe.evaluation.items == "none" or not run.written_by_train:
         if run.written_by_train and (problems := [*_later_problems(run, config), *_twin_problems(unit, config)]):
             yield failed(join_first(problems), unit)
@@ -104,6 +106,7 @@ def answers(unit: Unit) -> Iterator[CheckFinding]:
 
 def _line_problems(row: dict[str, Any], generated: bool, limit: Any) -> Iterator[str]:
     text, reason, tokens = row.get("completion"), row.get("finish_reason"), row.get("completion_tokens")
+    # `is`, because 1 and true are two values in a record.
     if "truncated" in row and row["truncated"] is not (reason == "length"):
         yield f"truncated is {row['truncated']}, it ended by {str(reason)[:20]!r}"
     if "empty" in row and row["empty"] is not (isinstance(text, str) and not text.strip()):
@@ -139,6 +142,7 @@ def _settings_problems(config: dict[str, Any], recipe: Recipe) -> list[str]:
         ("source", config.get("source"), {"kind": "generated"}),
         ("template", section_of(config, "template").get("name"), recipe.data.template)]
     decoding = config.get("decoding")
+    # A section of another type has no keys: each is then reported as missing.
     expected += [(name, (decoding if isinstance(decoding, dict) else {}).get(name), value)
                  for name, value in settings.decoding().items()]
     # Limits and the second opinion have no key in a recipe: they are those of the version.
@@ -184,6 +188,7 @@ def _later_problems(run: Unit, config: dict[str, Any]) -> list[str]:
         name, step = model.get("run"), model.get("step")
         if name != run.manifest.name:
             problems.append(f"{EVALUATION_CONFIG}: model.run is {str(name)[:40]!r}, the run's is {run.manifest.name!r}")
+        # `type`, because a boolean is an integer for `isinstance`.
         if type(step) is not int or not 0 <= step <= run.manifest.completed_steps:
             problems.append(f"{EVALUATION_CONFIG}: model.step is {str(step)[:20]}, the run took "
                             f"{run.manifest.completed_steps}")
@@ -202,6 +207,7 @@ def _twin_problems(unit: Unit, config: dict[str, Any]) -> list[str]:
     engine = section_of(config, "engine")
     if engine.get("platform") != "cpu" or section_of(config, "decoding").get("temperature") != 0:
         return []
+    # Of the same run: two runs may differ in their last bits.
     others = [other for other in unit.record.measurements if other is not unit and other.parent is unit.parent]
     for other in others:
         twin = other.json_object(EVALUATION_CONFIG)
@@ -220,6 +226,7 @@ def _template_digest(run: Unit, name: str) -> str:
         return ""
     if name == "tokenizer":
         source = run.json_object(f"{TOKENIZER}/tokenizer_config.json").get("chat_template")
+        # Several named templates stand as a list, of which nothing is known here.
         return bytes_digest(source.encode()) if isinstance(source, str) else ""
     shipped = files("workings.models").joinpath(f"templates/{name}.jinja")
     if name not in ("gemma", "gemma4", "plain") or not shipped.is_file():
@@ -234,6 +241,7 @@ def _item_problems(run: Unit, unit: Unit, config: dict[str, Any], announcement: 
     items = config.get("items")
     if not isinstance(items, dict):
         raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: no items")
+    # The digest of the file's bytes, which differs from that of the items in it.
     file_digest = run.manifest.data_digests.get("items")
     known_digest = _known_digest(recipe)
     problems = [f"the set {recipe.evaluation.items!r} has digest {known_digest[:16]}…, "
@@ -270,9 +278,11 @@ def _items_file_digest(unit: Unit) -> str:
     seen: dict[str, ItemRecord] = {}
     for row in unit.lines(PREDICTIONS):
         try:
+            # Samples of one item repeat it; the file has each item once, in the same order.
             seen.setdefault(str(row["id"]), ItemRecord(
                 id=str(row["id"]), prompt=row["prompt"], expected_answer=row["gold"], section=row["section"],
                 category=row["category"], difficulty=row["difficulty"]))
+        # Predictions without these keys come from a file of another form, which cannot be made again.
         except (KeyError, TypeError):
             return ""
     try:

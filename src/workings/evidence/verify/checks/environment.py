@@ -48,6 +48,7 @@ def tokenizer_digest(tokenizer: Any, settings: dict[str, Any]) -> str:
                for name in SPECIAL if (value := settings.get(name))}
     parts = {"tokenizer": tokenizer, "special": {name: text for name, text in special.items() if isinstance(text, str)},
              "chat_template": template if isinstance(template, str) else ""}
+    # The same form as where the digest is made: sorted keys, no escapes.
     return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
@@ -73,6 +74,7 @@ def machine(unit: Unit) -> Iterator[CheckFinding]:
     axes = manifest.config_snapshot.get("mesh")
     problems += [f"the recipe's mesh.{axis[:20]} is {str(size)[:20]}, the manifest's {manifest.mesh.get(axis)}"
                  for axis, size in (axes if isinstance(axes, dict) else {}).items()
+                 # `auto` is resolved on the machine; only a number can be compared.
                  if size != "auto" and not same_json(size, manifest.mesh.get(axis, 1))]
     if prod(manifest.mesh.values()) != device.count:
         problems.append(f"a mesh of {prod(manifest.mesh.values())} devices, {device.count} were used")
@@ -109,6 +111,7 @@ def _host_problems(unit: Unit, host: dict[str, Any]) -> list[str]:
     if our_engine and isinstance(manifest.measured_peak_source, str) and manifest.measured_peak_source != PROCESS_PEAK:
         problems.append(f"measured_peak_source is {manifest.measured_peak_source[:40]!r}, on a CPU {PROCESS_PEAK!r}")
     for name, size in (("memory_limit_bytes", manifest.memory_limit_bytes), ("measured_peak_bytes", peak)):
+        # The device is the machine here, so no process holds more than it has.
         if isinstance(size, int) and isinstance(memory, int) and size > memory:
             problems.append(f"{name} is {size:,} on a machine with {memory:,}")
     rows = unit.metrics

@@ -50,11 +50,13 @@ def rounds(record: Record) -> Iterator[CheckFinding]:
 
 def improvement_folders(record: Record) -> list[str]:
     """Folders and packs with the result of an improvement and its runs below it; "" is the whole record."""
+    # Folders that hold runs; a result without any is only a file of this name.
     runs = {run.path.rpartition("/")[0] for run in record.runs}
     found = [str(PurePosixPath(entry.name).parent) for entry in record.unowned_entries
              if entry.kind == "file" and PurePosixPath(entry.name).name == ROUNDS]
     folders = ["" if folder == "." else folder for folder in found]
     folders += [pack.path for pack in record.packs if pack.has(ROUNDS)]
+    # Sorted, so that the limit cuts off the same ones everywhere.
     return sorted(folder for folder in folders if (f"{folder}/runs" if folder else "runs") in runs)
 
 
@@ -71,5 +73,6 @@ def _on_disk(tree: Tree, folder: str) -> Iterator[Path]:
             if entry.kind == "file" and name.name in COMPARED_BY and (not folder or folder in map(str, name.parents)):
                 path = Path(there, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
+                # Read with the limits of the tree, which refuse what unpacks to too much.
                 path.write_bytes(read(tree, entry.name))
         yield Path(there, folder)

@@ -70,6 +70,7 @@ def log_line_problems(unit: Unit, lines: Sequence[str], announced: Mapping[str, 
     problems = []
     if len(attempts) > unit.manifest.resumes + 1:
         problems.append(f"{LOG} tells of {len(attempts)} attempts, the manifest of {unit.manifest.resumes} resumes")
+    # Fewer are possible: an attempt may be killed before it writes its first line.
     resumes = sum(line.startswith("resume     ") for line in lines)
     if resumes > unit.manifest.resumes:
         problems.append(f"{LOG} tells of {resumes} resumes, the manifest of {unit.manifest.resumes}")
@@ -101,6 +102,7 @@ def engine_line_problems(unit: Unit, line: str) -> Iterator[str]:
 
 def backend_agrees(backend: str, platform: str) -> bool:
     """Whether what a library calls its devices is of a platform; a word that is not known is."""
+    # Libraries append numbers and versions, as in `cuda:0` or `TPU v5`.
     word = re.split(r"[\s:.\d]", backend.strip().lower(), maxsplit=1)[0]
     return BACKENDS.get(word, platform) == platform
 
@@ -109,11 +111,13 @@ def _attempts(unit: Unit, lines: Sequence[str]) -> list[_Attempt]:
     """The attempts, each of which begins with its device."""
     parts: list[list[str]] = []
     for line in lines:
+        # A log that does not begin with a device still has one attempt, whose missing line is reported.
         if line.startswith(PREAMBLE[0]) or not parts:
             parts.append([])
         parts[-1].append(line)
     starts = [next((int(match.group(1)) for line in part if (match := _RESUME.fullmatch(line))), 0) for part in parts]
     return [_Attempt(lines=tuple(part), start=start, is_last=number == len(parts) - 1,
+                     # The earliest later start: a third attempt may go back behind the second.
                      valid=min([*starts[number + 1:], unit.manifest.completed_steps]))
             for number, (part, start) in enumerate(zip(parts, starts, strict=True))]
 
@@ -126,6 +130,7 @@ def _form_problems(attempt: _Attempt) -> list[str]:
     problems = [f"{LOG} has a line that no run writes: {line[:60]!r}"
                 for line, rank in zip(lines, ranks, strict=True) if rank is None]
     known = [rank for rank in ranks if rank is not None]
+    # Equal ranks may repeat, as those of steps do.
     if known != sorted(known):
         problems.append(f"{LOG}: lines in another order than they are written in")
     for begin in (*ONCE, *ENDS) if attempt.is_last else ():
@@ -158,9 +163,11 @@ def _pace_problems(unit: Unit, attempt: _Attempt) -> list[str]:
         shown[step] = line
         if step > attempt.valid and attempt.is_last:
             problems.append(f"{LOG} has step {step}, {unit.manifest.completed_steps} were completed")
+        # The window begins with the attempt: the one before ran in another process.
         recent = [rows.get(number) for number in range(max(first, step - WINDOW + 1), step + 1)]
         if first <= step <= attempt.valid and None not in recent:
             now = pace([row for row in recent if row is not None], planned, first=first)
+            # Columns are two spaces apart, and the pace stands behind the learning rate.
             there = line.partition("  lr ")[2].partition("  ")[2]
             if there not in _pace_texts(now):
                 problems.append(f"{LOG}, step {step}: {there[:60] or 'no pace'!r}, the seconds of its steps give "
@@ -177,6 +184,7 @@ def _pace_texts(now: Pace | None) -> list[str]:
     if now is None:
         return [""]
     paces = [Pace(tokens_per_second=now.tokens_per_second * factor, seconds_left=now.seconds_left / factor)
+             # Written numbers are rounded: the last bit decides which of two texts is written at the edge.
              for factor in (1.0, 1 - LAST_BITS, 1 + LAST_BITS)]
     return [f"{each.rate_text}  {each.left_text}" for each in paces]
 
@@ -200,6 +208,7 @@ def _expected_problems(unit: Unit, attempt: _Attempt, announced: Mapping[str, st
     for line in attempt.lines:
         if line.startswith("engine     "):
             problems += engine_line_problems(unit, line)
+        # Only the last part: the folder may have been moved since.
         if line.startswith("writing    ") and PurePath(line[11:]).name != manifest.name:
             problems.append(f"{LOG} says {line[:60]!r}, the run is {manifest.name[:40]!r}")
         if line.startswith("curves     ") and ((match := _CURVES.fullmatch(line)) is None or (
@@ -225,6 +234,7 @@ def pairs_change_sentence(unit: Unit) -> str:
     if not isinstance(algorithm, dict) or algorithm.get("name") != "dpo":
         return ""
     beta = algorithm.get("beta")
+    # Change is divided by it; `not >` also catches a NaN.
     if not isinstance(beta, int | float) or not beta > 0:
         raise RecordError("config_snapshot: algorithm.beta is no number above 0")
     change = preference_change(unit.metrics, beta)
@@ -235,6 +245,7 @@ def _sample_problems(unit: Unit, attempt: _Attempt) -> list[str]:
     """Samples of a step at which none was due, or of more questions than the recipe asks."""
     section: Any = unit.manifest.config_snapshot.get("evaluation")
     section = section if isinstance(section, dict) else {}
+    # Read from the raw section: this version may not know the recipe's other keys.
     every, most = section.get("every_steps"), section.get("samples")
     problems: list[str] = []
     counts: dict[int, int] = {}
@@ -260,6 +271,7 @@ def _last_samples(unit: Unit, count: int) -> list[str]:
     """The samples after the last step as the evaluation's answers give them; none where the two may differ."""
     lines = [f"{SAMPLE}{unit.manifest.planned_steps}: {row.get('prompt')!r} -> {row.get('completion')!r} "
              f"({row.get('finish_reason')})" for row in final_answers(unit, count)]
+    # The log is cleaned of names before it is written; the predictions are not.
     return [] if any(REDACTED in line for line in lines) else lines
 
 
@@ -271,6 +283,7 @@ def final_answers(unit: Unit, count: int) -> list[dict[str, Any]]:
     """
     formats = {unit.manifest.actual_dtypes.get(name) for name in ("parameters", "compute")}
     evaluation = unit.recipe_evaluation
+    # Elsewhere the batch size may change the last bits of a logit, and with them a greedy token.
     if evaluation is None or formats != {"float32"} or unit.manifest.actual_device.platform != "cpu" or (
             unit.manifest.status != "complete"):
         return []

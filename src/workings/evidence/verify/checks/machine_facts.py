@@ -37,9 +37,11 @@ def doctor_problems(unit: Unit) -> list[str]:
         what = str(finding.get("what"))
         if finding.get("id") != HARDWARE:
             continue
+        # The form in which the doctor writes them: `GPU at /dev/nvidia0`.
         seen = {part.split(" at ", 1)[0].lower() for part in what.split(", ") if " at " in part}
         if what != NO_ACCELERATOR and (not seen or seen - {"gpu", "tpu"}):
             problems.append(f"{DOCTOR} found {what[:60]!r}, which is no accelerator and not none")
+        # A run on a CPU is possible where an accelerator is: the recipe may ask for it.
         elif device.platform != "cpu" and device.platform not in seen:
             problems.append(f"{DOCTOR} found {what[:60]!r}, the run took place on {device.platform}")
         elif seen and "shows no accelerator" in device.reason:
@@ -65,6 +67,7 @@ def load_problems(unit: Unit, start: datetime, end: datetime) -> Iterator[str]:
         return
     if any(not start - CLOCK_SLACK <= time <= end + CLOCK_SLACK for time in times):
         yield f"{MACHINE}: a time before the run began or after it ended"
+    # Clocks are set back a little now and then.
     if any(after < before - CLOCK_SLACK for before, after in pairwise(times)):
         yield f"{MACHINE}: times in another order"
     memory = _host_memory(unit)
@@ -72,6 +75,7 @@ def load_problems(unit: Unit, start: datetime, end: datetime) -> Iterator[str]:
     # An attempt that was killed took steps that another one took again, perhaps on another machine.
     if manifest.resumes:
         return
+    # Names are `gpu.NUMBER.KIND`.
     cards = sorted({name.split(".")[1] for row in rows for name in row if name.startswith("gpu.")})
     doctor = unit.json_object(DOCTOR) if unit.has(DOCTOR) else {}
     if cards and any(isinstance(finding, dict) and finding.get("what") == NO_ACCELERATOR
@@ -89,6 +93,7 @@ def _seconds_problems(unit: Unit, times: list[datetime], steps: list[Any]) -> It
     """Steps that began and ended between two lines of the machine's load took no longer than there is between them."""
     for (before, after), (first, last) in zip(pairwise(times), pairwise(steps), strict=True):
         # The step after the one that was named may have begun before the line was written.
+        # `steps` counts from 0, so this begins with the second step after `first`.
         taken = sum(step.seconds for step in unit.steps[first + 1:last])
         there = (after - before).total_seconds()
         if taken > there + MOMENT_SLACK:
@@ -101,6 +106,7 @@ def resident_problems(unit: Unit) -> list[str]:
     if not unit.has(MEASURED) or unit.manifest.resumes:
         return []
     measured = unit.json_object(MEASURED)
+    # A peak counts what the process held before, so no later one can be lower.
     floor = max((size for name in ("resident_before_bytes", "peak_before_bytes")
                  if type(size := measured.get(name)) is int), default=0) * (1 - RESIDENT_SLACK)
     return [f"step {step.step}: a peak of {step.memory_bytes:,} bytes, the process held {floor:,.0f} before the first"

@@ -37,8 +37,10 @@ def recipe(unit: Unit) -> Iterator[CheckFinding]:
     overrides = words.get("overrides") if isinstance(words, dict) else None
     if not isinstance(overrides, list) or not all(isinstance(word, str) for word in overrides):
         raise RecordError(f"{OVERRIDES}: no list of overrides")
+    # Broken bytes become signs that no recipe has, and the parser's error names the place.
     text = unit.read(RECIPE, MAX_RECIPE_BYTES).decode("utf-8", errors="replace")
     try:
+        # An empty folder: no file that the recipe names is opened.
         loaded = parse_recipe(text, RECIPE, Path(), overrides)
     except RequestError as error:
         if written_by_this_version(unit) and _reads_resolved(unit):
@@ -82,5 +84,6 @@ def _differences(recorded: Any, expected: Any, path: str, *, exact: bool) -> Ite
         for key in expected:
             if key in recorded:
                 yield from _differences(recorded[key], expected[key], f"{path}{key}.", exact=exact)
+    # Here 1 and 1.0 may be equal: YAML and JSON write the same number in both ways.
     elif recorded != expected:
         yield f"{path[:-1]} is {str(recorded)[:40]}, the recipe as written gives {str(expected)[:40]}"

@@ -53,6 +53,7 @@ def prompts(unit: Unit) -> Iterator[CheckFinding]:
     # By these digests questions are found that are also measured with; another one would hide such a question.
     problems += [f"{shown(row['id'])}: its prompt_digest is not that of its prompt" for row in unit.lines(PROMPTS)
                  if row["status"] == "kept" and row["prompt_digest"] != prompt_digest(row["item"]["prompt"])]
+    # A key that nothing reads would be a place to hide text in.
     problems += [f"{shown(str(row.get('id')))}: keys that no prompt has" for row in unit.lines(PROMPTS)
                  if row.keys() - PROMPT_KEYS]
     if inputs.settings is not None:
@@ -70,6 +71,7 @@ def prompt_tokens(unit: Unit) -> Iterator[CheckFinding]:
     inputs, template = rollout_inputs_of(unit), template_of(unit)
     problems = [f"prompt {prompt.item.id[:60]!r}: other tokens than its question gives"
                 for prompt in inputs.prompts.prompts
+                # Tokenized by the record's own tokenizer: another one would give other tokens for the same text.
                 if tuple(template.prompt_ids(prompt.item.prompt, prompt.item.history)) != prompt.tokens]
     yield finding_from(problems + _recomputed(unit).ends, f"{len(inputs.prompts.prompts):,} prompts", unit)
 
@@ -79,6 +81,7 @@ def prompt_tokens(unit: Unit) -> Iterator[CheckFinding]:
 def rewards(unit: Unit) -> Iterator[CheckFinding]:
     """Rewards of each completion against this project's, in a process with limits. A person's function is not run."""
     result, settings = _recomputed(unit), _settings(rollout_inputs_of(unit))
+    # Verification never runs code of the record: whoever wrote it may be hostile.
     user_rewards = [reward_name(reward) for reward in settings.rewards if isinstance(reward, FileReward)]
     if result.failure:
         yield failed(f"cannot be rewarded again: {result.failure}", unit)
@@ -130,10 +133,12 @@ def _compute(unit: Unit) -> _Recomputed:
         if inputs.settings is not None and (ours := _recomputable_rewards(unit, inputs.settings)):
             from workings.scoring.rewards import RewardProcess
             try:
+                # One process for all rollouts, because its start takes longer than a rollout's rewards.
                 process = stack.enter_context(RewardProcess(
                     replace(inputs.settings, rewards=ours, call_seconds=CALL_SECONDS)))
             except (RequestError, RewardError) as error:
                 result.failure = str(error)
+        # One at a time, so that memory does not grow with the length of the run.
         for rollout in rollouts_of(unit):
             result.completions += len(rollout.all_samples)
             result.ends += _end_problems(inputs, template, rollout)
@@ -161,6 +166,7 @@ def _end_problems(inputs: RolloutInputs, template: "ChatTemplate", rollout: "Rol
         cut = completion.stop_token is None and len(completion.tokens) == limit
         # The stop token is one of the new tokens, so that at most one less than the limit stand before it.
         ended = completion.stop_token in stops and len(completion.tokens) < limit
+        # A stop token in the middle would mean that sampling went on behind it.
         if not (cut or ended) or stops & set(completion.tokens):
             problems.append(f"rollout of step {rollout.step}: a completion of {len(completion.tokens)} tokens "
                             "that neither ended nor was cut off")
