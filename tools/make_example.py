@@ -13,8 +13,8 @@ import sys
 import zipfile
 from pathlib import Path
 
-from workings.evaluation.comparison.small_p import small_p
 from workings.evidence.verify import verify
+from workings.record.number_text import small_p
 
 TARGET = Path(__file__).resolve().parent.parent / "examples" / "runs" / "quickstart"
 EPOCH = (2000, 1, 1, 0, 0, 0)

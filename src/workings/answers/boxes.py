@@ -20,6 +20,7 @@ def last_boxes(text: str) -> str | None:
     start, _, content = found[-1]
     contents = [content]
     for before in reversed(found[:-1]):
+        # Cut, because the expression could take long on a text of any length; a cut one matches nothing.
         if not _SIDE_BY_SIDE.fullmatch(text[before[1]:start][:MAX_BETWEEN]):
             break
         contents.insert(0, before[2])

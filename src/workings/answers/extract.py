@@ -96,6 +96,7 @@ def hashes(text: AfterThinking, kind: Kind) -> str | None:
 def _hash_lines(text: str) -> Iterator[tuple[int, str, str]]:
     """Place, rest of the line, and what stands behind it, of the last lines with ``####``, from the last one."""
     end = len(text)
+    # From the end and bounded: repetitive completions hold thousands of marks.
     for _ in range(LOOKED_AT):
         at = text.rfind("####", 0, end)
         if at < 0:
@@ -141,10 +142,12 @@ _TAKEN_BACK = re.compile(r"(?:^|[.!\n]\s*)(?:(?:no|hmm|oh),?\s)?(?:wait|correcti
 
 def answer_phrase(text: AfterThinking, kind: Kind) -> str | None:
     """What follows the last "Answer:", "the answer is" or heading "Final answer" that is followed by an answer."""
+    # From the end, because a later announcement corrects an earlier one; bounded for texts that repeat themselves.
     for match in reversed([*_ANNOUNCED.finditer(text.text)][-LOOKED_AT:]):
         segment, closed = _announced(text.text, match.end())
         if not segment or _NO_ANSWER.match(segment) or _TAKEN_BACK.search(text.text, match.end()):
             continue
+        # Cut off in the middle, the last word may be half a number.
         if text.truncated and not closed:
             segment = re.sub(r"[^\s]*\s*$", "", segment)
         is_answer = match.group().casefold().strip("_") not in ("option", "choice")
@@ -294,6 +297,7 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
         truncated: the completion was cut off by the limit on new tokens; then what stands at its very end is no answer.
         question: what is answered: where a last sentence says several numbers its words choose; empty: nobody knows it.
     """
+    # Before the rules, so that none of them has to know what is no prose.
     plainer = _EMOJI.sub("", _CALCULATOR.sub("", _without_drawings(text)))
     if kind == "number":
         plainer = with_decimal_points(plainer)

@@ -219,6 +219,7 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
     if not numbers:
         return None, algebra
     at = max(sentence.rfind("="), sentence.rfind("≈"))
+    # An equation says its result on its right, whatever other numbers the sentence has.
     if at >= 0:
         return _right_side(sentence, at, numbers)
     if len(numbers) > 1 and _SUBJECT.match(sentence, numbers[0].end):
@@ -230,6 +231,7 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
     marked = [number for number in numbers if any(start <= number.start < end for start, end in bold)]
     said = [number for number in numbers if not strict or is_stated(sentence, number.start, number.end)]
     chosen = _chosen(marked or said)
+    # "5 feet 6 inches" is one value in two numbers.
     if chosen is not None and (pair := _in_two_units(sentence, chosen, numbers)):
         return pair, True
     if chosen is None or _is_open(sentence, chosen, marked or numbers) or (

@@ -49,6 +49,7 @@ def implied_truth(text: str, question: str) -> str | None:
     >>> implied_truth("A tomato is a fruit only in botany.", "Is a tomato a fruit?")
     """
     asked = telling_words(_EQUATION.sub(" ", _ASKS_WHETHER.sub(" ", question)))
+    # One telling word stands in too many sentences to connect one of them with the question.
     if len(set(asked)) < 2 or len(question) > MAX_CHARACTERS:
         return None
     told = [sentence for line in last_lines(text)[-MAX_SENTENCES:] for sentence in sentences(line)]

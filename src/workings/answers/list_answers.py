@@ -28,6 +28,7 @@ def list_entry_for(lines: Sequence[str], question: str) -> str | None:
     if len(of_whom) == 1:
         return of_whom[0]
     *_, second, best = sorted((how_much_asked(name, question), number) for name, number in entries)
+    # A whole word ahead: with less, entries differ by chance.
     return best[1] if best[0] - max(second[0], 0) >= 1 else None
 
 

@@ -65,6 +65,7 @@ def answering_sentence(told: list[str], question: str) -> str:
     best = max(shares, default=0)
     if not best or 2 * best < len(asked):
         return ""
+    # Of sentences with equal shares the last, which may correct the ones before.
     at = len(shares) - 1 - shares[::-1].index(best)
     if told[at].endswith(":") or is_question(told[at]):
         return ""
@@ -151,6 +152,7 @@ def _answer_in(sentence: str, question: str) -> list[str]:
     if any(_unasked(other, asked) for other in others):
         return []
     clause = without_lead(_CONTRAST.sub("", clause))
+    # A doubted name is no answer, and taking it would reward guessing.
     if HEDGED.search(clause):
         return []
     marked = [match["text"] for match in _EMPHASIZED.finditer(clause) if not words_of(match["text"]) <= asked]
@@ -188,6 +190,7 @@ def _unasked(sentence: str, asked: set[str]) -> list[list[str]]:
     found = []
     for name in _NAME.finditer(sentence):
         words = _spelt(name[0]).split()
+        # At the beginning of a sentence a capital letter tells no name.
         if not name.start() and words and _BEGINS.fullmatch(words[0]):
             words = words[1:]
         if words and not set(words) <= asked:

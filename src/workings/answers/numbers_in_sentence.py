@@ -92,6 +92,7 @@ def numbers_in(sentence: str, *, first: bool = False, elliptic: bool = False) ->
 
     Elliptically the number of "Ann has 5 pens and Ben 7" is one as well, and no name.
     """
+    # Masked by as many characters, so that places in both texts are the same.
     masked = NO_NUMBER.sub(lambda name: "\0" * len(name.group()), sentence)
     numbers: list[NumberAt] = []
     has_expressions = False

@@ -101,6 +101,7 @@ def read_question(question: str) -> ParsedQuestion:
     One with a question mark comes before "Use E for how much Evan earned."
     """
     from_the_end = re.split(r"(?<=[.?!])\s+", question)[::-1]
+    # Sentences with a question mark first, and of each kind the last of the text.
     for sentence in sorted(from_the_end, key=lambda each: not each.endswith("?")):
         places = list(_ASKING.finditer(sentence))
         if not places:

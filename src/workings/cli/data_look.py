@@ -88,6 +88,7 @@ def _report_lines(report: Any) -> list[str]:
     first = []
     for finding in report.findings:
         counts[finding.kind] += 1
+        # Counted before it is cut, so that the counts are those of all findings.
         if (finding.matters or finding.record == ENTIRE_FILE) and counts[finding.kind] <= MAX_SHOWN_OF_A_KIND:
             first.append(finding)
     first.sort(key=lambda finding: list(KINDS).index(finding.kind))
@@ -231,6 +232,7 @@ def _row_problems(recipe: str, read: Any, problems: Any) -> Any:
     from workings.config.load import load_recipe
 
     loaded = load_recipe(recipe)
+    # Made once and kept by the function: a tokenizer that is trained on the file takes seconds.
     tokenizer, template = _tokenizer_and_template(loaded, [entry for _, entry in read.entries])
     return lambda entries: problems(entries, tokenizer, template, loaded.recipe.data)
 

@@ -59,6 +59,7 @@ def _set_up(yes: bool, as_json: bool) -> None:
         answer({"problems": 1, "findings": [refused.finding.to_json()]}, as_json=as_json,
                text="\n".join(refused.finding.lines()))
         raise typer.Exit(1) from None
+    # Without --yes the commands are shown and nothing is changed.
     if yes:
         plan = perform(plan, run_command, say)
     answer(plan.to_json(), as_json=as_json, text="\n".join(plan.lines()))

@@ -88,6 +88,7 @@ def _check_write(write: Path | None, names: list[str]) -> None:
     if len(set(names)) > 1:
         raise RequestError(f"--write {write} with {len(set(names))} targets", "one target, whose plan is written",
                            f"--on {names[0]}")
+    # Before compiling, which can take minutes.
     if write.exists() or not write.absolute().parent.is_dir():
         raise RequestError(f"--write {write}", "a file that does not exist yet, in a folder that does", "another name")
 
@@ -128,6 +129,7 @@ def time_lines(plan: "Plan") -> list[str]:
     if time.teacher_seconds:
         drawing.append(f"{duration(time.teacher_seconds)} to ask the teacher")
     size = gib(time.checkpoint_bytes)
+    # A single checkpoint has no distance to the next.
     one = time.checkpoints == 1
     return [
         *drawing,

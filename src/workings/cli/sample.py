@@ -136,6 +136,7 @@ def _text(unit: "SampleUnit", with_pairs: bool) -> str:
     lines += [f"{kind}: {count['kept']} of {count['found']} kept" for kind, count in sorted(counts.classes.items())]
     if with_pairs:
         lines.append(f"{len(unit.pairs)} preference pairs: {unit.path / PAIRS}")
+    # Exit code 0 all the same: drawing succeeded, and an empty selection is its result.
     if not counts.kept:
         lines.append("nothing was kept: these prompts are too hard for this model, or it writes another form")
     return "\n".join([*lines, f"to verify: workings verify {shlex.quote(str(unit.path))}"])

@@ -45,6 +45,7 @@ def _request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestErr
         near = difflib.get_close_matches(unknown, command.commands, 1)
         return RequestError(f"the command {unknown}", f"one of those that `{called} -h` lists",
                             f"{called} {near[0] if near else '-h'}")
+    # Options of other trainers, such as a learning rate, are keys of the recipe here.
     if key := _suggested_key(option, command):
         return RequestError(f"the option {option}", "keys of the recipe behind its name, as KEY=VALUE", f"{key}=…")
     if hasattr(wrong, "possibilities"):

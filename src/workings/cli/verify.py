@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from workings.evidence.verify import Verification
     from workings.evidence.verify.record import Replay
 
-# As wide as the widest, so that the ids behind them stand below each other.
 USUAL_LEVEL = 2
 """Checked without `--level`: what needs no engine."""
+# As wide as the widest, so that the ids behind them stand below each other.
 VERDICT_MARKS = {"passed": "passed     ", "failed": "FAILED     ", "not_checked": "not checked"}
 MEANINGS: dict[str, Meaning] = {"passed": "good", "failed": "bad", "not_checked": "warning"}
 

@@ -33,6 +33,7 @@ class WaitingLine(ProgressListener):
             first, self._before_first = self._before_first, None
             say(first())
         if self._going_on:
+            # One operation inside another: only the inner one speaks, or two lines would alternate.
             self._going_on[-1].pause()
         else:
             self._silence.begins()

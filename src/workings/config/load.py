@@ -108,6 +108,7 @@ def load_recipe(name: RecipeLike, overrides: Overrides = (), *, recorded: bool =
     if not isinstance(name, str | Path | Mapping):
         raise RequestError(f"a recipe of type {type(name).__name__}", "a file, a shipped recipe's name, or a dict",
                            "rows and a model go by name: workings.train(model=…, data=rows, steps=100)")
+    # A dict is written out and read again, so that it passes the same checks with the same messages as a file.
     text, origin, base = (_dump(name), GIVEN, Path.cwd()) if isinstance(name, Mapping) else _find(str(name))
     return parse_recipe(text, origin, base, words if recorded else [seen_from(base, word) for word in words])
 

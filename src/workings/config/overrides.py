@@ -81,6 +81,7 @@ def moved_override(override: str, change: Callable[[str], str]) -> str:
     moved: Any = with_changed_paths(values, change)
     for part in key.split("."):
         moved = moved[part]
+    # An override without a path keeps the spelling that was typed: a record holds it word by word.
     return override if moved == value else f"{key}={flow(moved)}"
 
 

@@ -167,6 +167,7 @@ class Recipe(Section):
         if not self.uses_pairs:
             return self
         name, rows, packing = self.algorithm.name, self.batch.micro_batch, self.data.packing
+        # Chosen and rejected are neighbors in a micro batch, so that one pass gives both losses.
         if rows % 2:
             raise refused(f"batch.micro_batch: {rows} with algorithm.name: {name}",
                           "an even number: it counts rows, and a pair has two", f"batch.micro_batch={rows + 1}")

@@ -79,6 +79,7 @@ def key_places(text: str) -> dict[tuple[str, ...], tuple[int, int]]:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 inner = (*location, str(key.value))
+                # YAML counts lines from 0, editors from 1.
                 places[inner] = key.start_mark.line + 1, key.start_mark.column
                 walk(value, inner)
         elif isinstance(node, yaml.SequenceNode):

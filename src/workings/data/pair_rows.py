@@ -50,6 +50,7 @@ class PairRows:
         def alike(first: np.ndarray, second: np.ndarray) -> int:
             length = min(len(first), len(second))
             different = np.flatnonzero(first[:length] != second[:length])
+            # Up to the first difference: the common beginning needs one pass for both.
             return int(different[0]) if len(different) else length
 
         both = (self.pair(number) for number in range(len(self.rows.rows) // 2))

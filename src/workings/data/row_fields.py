@@ -149,6 +149,7 @@ def text_of(record: Mapping[str, Any], key: str) -> str:
     value = record[key]
     if not isinstance(value, str):
         raise ValueError(f"`{key}` must be a text, not {kind_of(value)}")
+    # Other texts, such as those of earlier turns, may be empty.
     if key in ("id", "prompt", "answer", "chosen", "rejected") and not value.strip():
         raise ValueError(f"`{key}` is empty")
     return value

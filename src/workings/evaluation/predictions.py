@@ -145,6 +145,7 @@ def item_result(samples: list[dict[str, Any]], aggregate: str,
         measures = _measures(first)
     else:
         sample_measures = [_measures(sample) for sample in samples]
+        # Over the samples that have the measure: a sample without one counts neither way.
         measures = {name: sum(values) / len(values) for name in MEASURES
                     if (values := [of_sample[name] for of_sample in sample_measures if name in of_sample])}
     return ItemResult(id=first["id"], score=aggregate_score(samples, aggregate, extraction_version),

@@ -165,6 +165,7 @@ def scorecard_text(scorecard: Scorecard, out: Path, warning: str = "") -> str:
     if scorecard.overall.errors:
         lines.append(f"{scorecard.overall.errors} items could not be scored and count as 0: see "
                      f"{out / EVALUATION_SUMMARY}")
+    # A single section repeats the first line.
     if len(scorecard.per_section) > 1:
         width = max(map(len, scorecard.per_section))
         lines += [f"  {name:<{width}}  {cell.n:>6} items  {cell_text(cell)}"

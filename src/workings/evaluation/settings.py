@@ -78,6 +78,7 @@ def aggregate_score(samples: list[dict[str, Any]], how: str, extraction_version:
         return max(scores)
     if how.startswith("pass@"):
         return pass_at_k(len(scores), sum(score == 1.0 for score in scores), int(how.removeprefix("pass@")))
+    # The score of an answer that most samples gave, not the mean of the scores.
     return scores[majority_index([sample["extracted"] for sample in samples], extraction_version)]
 
 

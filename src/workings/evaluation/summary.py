@@ -78,6 +78,7 @@ class EvaluationSummary:
                 behaviour[name] = {"absent": "not measured on any item"}
                 continue
             values = [result.measures[name] for result in having]
+            # By clusters: items made from one text are not independent, and the interval would be too narrow.
             interval = mean_interval(values, [result.cluster for result in having])
             behaviour[name] = {"n": len(values), "mean": sum(values) / len(values), **interval_json(interval)}
         return behaviour

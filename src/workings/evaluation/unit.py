@@ -257,6 +257,7 @@ class EvaluationWriter:
             if kept_items + size > len(ends):
                 break
             done, kept_items = done + 1, kept_items + size
+        # Cut off in place: the lines before stay the bytes that were written.
         os.truncate(self.predictions, ends[kept_items - 1] if kept_items else 0)
         return done
 
@@ -304,6 +305,7 @@ def _item_ends(path: Path, samples: int) -> list[int]:
     name, lines = "", 0
     for line_id, end in _ids(path):
         if line_id == name and ends:
+            # Samples of an item stand together, so only the last item can be incomplete.
             ends[-1], lines = end, lines + 1
         else:
             ends.append(end)
@@ -314,6 +316,7 @@ def _item_ends(path: Path, samples: int) -> list[int]:
 
 def _ids(path: Path) -> Iterator[tuple[str, int]]:
     offset = 0
+    # As bytes: offsets in a text file are no positions to cut at.
     with path.open("rb") as file:
         for line in file:
             offset += len(line)

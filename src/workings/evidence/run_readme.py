@@ -37,6 +37,7 @@ def run_readme(manifest: RunManifest, *, data: str, command: str, memory: str,
         loss = f"mean reward {learned[0]:.3f} at first, {learned[1]:.3f} at last"
     elif learned is not None:
         loss = f"{loss}; {learned}"
+    # From the snapshot and not the recipe, because verification writes this page again and has the record alone.
     note = f" {said_of_recipe(manifest.config_snapshot, manifest.architecture)}".rstrip()
     return f"""# Run {manifest.name}
 

@@ -36,6 +36,7 @@ class MachineUse:
         memory = host_memory(self._root)
         facts = {"host_memory_used_bytes": float(memory.limit_bytes - memory.available_bytes)}
         now, before = _processor_ticks(self._root), self._before
+        # The kernel counts ticks since the start of the machine, so a share needs two looks; the first has none.
         if now and before and now[1] > before[1]:
             facts["cpu_percent"] = round(100 * (now[0] - before[0]) / (now[1] - before[1]), 1)
         self._before = now

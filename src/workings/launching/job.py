@@ -57,6 +57,7 @@ class LaunchJob:
         if not JOB_NAME.fullmatch(self.name):
             raise RequestError(f"--name {self.name}", "at most 40 lower case letters, digits and dashes, a letter "
                                "first", "--name my-run")
+        # The text goes into a shell script on another machine, so nothing that a shell reads may be in it.
         if not REMOTE_FOLDER.fullmatch(self.remote_folder) or ".." in self.remote_folder:
             raise RequestError(f"--home {self.remote_folder}",
                                "an absolute path on the cluster, of letters, digits and ._/-",

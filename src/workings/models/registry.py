@@ -97,6 +97,7 @@ def _brought(name: str) -> Family:
         raise RequestError(f"model family {name!r}", f"one of {', '.join(known_families())}",
                            "install the package that brings it")
     family = point.load()
+    # The name is recorded, so an object with another one would be looked up under that later.
     if not isinstance(family, Family) or family.name != name:
         raise RequestError(f"model family {name!r}: {point.value}",
                            f"a `workings.models.family.Family` whose name is {name!r}")

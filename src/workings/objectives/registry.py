@@ -32,6 +32,7 @@ def find_objective(name: str) -> type[Objective]:
     """
     given, ours = f"objective {name!r}", our_objectives()
     if name in ours:
+        # A package that brings one of these names would change what recorded recipes mean.
         refuse_our_names(GROUP, [name], kind="objective")
         place = f"{objectives.__name__}.{name}"
         objective = getattr(import_module(place), "OBJECTIVE", None)

@@ -73,6 +73,7 @@ class Plan:
     @property
     def reasons(self) -> tuple[str, ...]:
         """All sentences that explain the plan, the verdict first."""
+        # Only the verdict's first reason: its others are said in more detail by the parts.
         return tuple(filter(None, (self.verdict.reasons[0], self.verdict.warning, self.largest_part, self.step_time,
                                    *self.remarks)))
 

@@ -87,6 +87,7 @@ def memory_verdict(inspection: "Inspection", device: DeviceFacts, memory: HostMe
     warning = (f"marginal: less than {percent(1 - share, 0)} is left, as far as allocators differ from compilers; it "
                "may run out of memory") if marginal else ""
     reasons = [first, *filter(None, [warning])]
+    # Sums of the others would always be the largest part.
     if parts := {name: size for name, size in inspection.breakdown.items() if name not in TOTAL_ENTRIES}:
         largest = max(parts, key=lambda name: parts[name])
         reasons.append(f"largest part: {largest}, {gib(parts[largest])}")
@@ -112,6 +113,7 @@ def verdict_remarks(recipe: "Recipe", target: "Target", inspection: "Inspection"
     number = recipe.precision.compute
     if number in target.no_matrix_units and target.platform != "tpu":
         remarks.append(f"{target.name} has no matrix units for {number}: fitting is not the same as being fast")
+    # `cuda` is another word for gpu and no contradiction.
     device = without_alias(recipe.device)
     if device not in ("auto", target.platform):
         remarks.append(f"the recipe says device: {recipe.device}; to run it there: device={target.platform}")

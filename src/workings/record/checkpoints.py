@@ -190,6 +190,7 @@ def parse_commit(data: bytes, step: int) -> dict[str, dict[str, Any]]:
     commit = loads(data)
     if not isinstance(commit, dict) or commit.get("schema") != SCHEMA or commit.get("step") != step:
         raise RecordError(f"not a {SCHEMA} of step {step}")
+    # Nothing beside them: an entry that nobody reads would be sealed without having been checked.
     if set(commit) != {"schema", "step", "files"}:
         raise RecordError("does not have exactly the keys schema, step, files")
     files = commit.get("files")

@@ -98,6 +98,7 @@ def read(path: Path, *, bounded: bool = False) -> tuple[list[dict[str, Any]], st
     Raises:
         RecordError: it is no plain file, too large, or damaged.
     """
+    # Without following links: one that leads nowhere is not an absent file, and is refused below.
     if not os.path.lexists(path):
         return [], None
     data = read_plain(path, MAX_BYTES if bounded else None)

@@ -128,6 +128,7 @@ def partial_path(final: Path) -> Path:
 
 def partial_unit_path(unit: Path) -> Path:
     """Path of a unit until it is sealed: beside the sealed run that it belongs to, else beside its final path."""
+    # A unit of a run lies two folders below it: RUN/eval/NAME.
     run = unit.parent.parent
     # In a sealed run every file has to be sealed; a kill would leave half a unit there, and the run would not verify.
     if unit.parent.name in UNIT_PARENTS and (run / SEAL).is_file():
@@ -157,6 +158,7 @@ def refuse_unit_name(out: Path) -> None:
     name = out.name
     if _is_plain(name):
         return
+    # Decomposed, so that of a letter with an accent the letter stays; "ß" has no decomposition.
     letters = unicodedata.normalize("NFKD", name.replace("ß", "ss")).encode("ascii", "ignore").decode()
     plain = re.sub(r"[^A-Za-z0-9._+=@-]+", "-", letters).strip("-.")[:200].rstrip(".") or "run"
     raise RequestError(f"--out {shlex.quote(str(out))}, a folder named {name!r}",

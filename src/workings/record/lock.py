@@ -101,6 +101,7 @@ def _lock_patiently(descriptor: int) -> None:
         except OSError as error:
             if error.errno not in HELD:
                 raise
+            # A short wait: `doctor` and `ui` hold a lock for a moment to see whether somebody else does.
             time.sleep(RETRY_SECONDS)
     return _lock(descriptor)
 

@@ -170,6 +170,7 @@ class RunManifest(_Part):
     def to_json(self) -> dict[str, Any]:
         """JSON values of the manifest. Raises `RecordError` if one of the free parts holds a null."""
         value: dict[str, Any] = self.model_dump(mode="json")
+        # A null would leave open whether a value is unknown or was forgotten; an absent one says why.
         if nulls := find_nulls(value):
             raise RecordError(f"{MANIFEST}: null at {', '.join(nulls[:5])}")
         return value

@@ -76,6 +76,7 @@ def memory_use(facts: Mapping[str, Any], line: Mapping[str, Any] | None = None) 
         RecordError: a number of bytes is none.
     """
     held = facts if line is None else {**facts, **line}
+    # By type, because a record may come from somebody else, and True counts as a number.
     if wrong := [name for name in (*_NEEDED, *_OPTIONAL, *(("memory_bytes",) if line is not None else ()))
                  if (name in held or name not in _OPTIONAL) and type(held.get(name)) is not int]:
         raise RecordError(f"{MEASURED}: {', '.join(wrong)}: no number of bytes")

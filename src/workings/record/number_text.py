@@ -16,6 +16,7 @@ def duration(seconds: float) -> str:
     """A time for people: two units at most."""
     if 0 < seconds < MILLISECOND:
         return "less than a millisecond"
+    # "75 s" says more than "1 min".
     if seconds < 90:
         return f"{seconds:.3g} s"
     if seconds < 3600:

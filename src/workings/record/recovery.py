@@ -62,6 +62,7 @@ def repair(partial: Path) -> list[dict[str, Any]]:
             torn = jsonl.cut_torn_line(partial / name)
             if torn is not None:
                 events.append({"kind": "torn_line", "file": name, "bytes": len(torn.encode("utf-8"))})
+        # Lines first: whoever is killed here has a whole log, and leftovers do no harm.
         if removed := remove_temporaries(partial) + CheckpointStore(partial / CHECKPOINTS).clean():
             events.append({"kind": "leftovers_removed", "names": sorted(removed)})
     return events

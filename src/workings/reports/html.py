@@ -58,6 +58,7 @@ def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None 
         RequestError: no run, or more than can be told apart.
         RecordError: a run cannot be read.
     """
+    # As many as there are colors that can be told apart.
     if not 1 <= len(runs) <= MAX_RUNS:
         raise RequestError(f"{len(runs)} runs", f"1 to {MAX_RUNS} runs on one page")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -164,6 +165,7 @@ def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:
     interval = (f"95 % interval {points(numbers['delta_ci_low'])} to {points(numbers['delta_ci_high'])}"
                 if "delta_ci_low" in numbers else "no interval")
     tiles.append({"name": "difference", "value": f"{points(numbers['delta'])} points", "more": interval})
+    # A narrow blank between thousands, which no language takes for a decimal mark.
     tiles.append({"name": "items", "value": f"{comparison.a.cell.n:,}".replace(",", "\u202f"),
                   "more": f"{numbers['newly_right']} newly right, {numbers['newly_wrong']} newly wrong"
                   + (f"; {p_text(numbers['p_value'])}" if "p_value" in numbers else "")})

@@ -82,6 +82,7 @@ def _axis(chart: IntervalChart, x: Scale, height: int, width: int) -> Markup:
     parts = []
     bottom = height - _BOTTOM
     for tick in linear_ticks(x.low, x.high, max(2, int((x.end - x.start) // 80))):
+        # Differences have a line at zero, because an interval that crosses it shows nothing.
         style = "zero" if chart.zero_line and tick == 0 else "grid"
         parts.append(Markup('<line class="{s}" x1="{x}" x2="{x}" y1="{a}" y2="{b}"/>'
                             '<text class="tick" x="{x}" y="{t}" text-anchor="middle">{label}</text>').format(

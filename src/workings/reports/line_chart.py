@@ -124,6 +124,7 @@ def marker(color: int, x: float, y: float, size: float) -> Markup:
     """A run's sign: circle, square, diamond or triangle, so that runs are told apart without their colors."""
     if color == 0:
         return Markup('<circle cx="{x}" cy="{y}" r="{r}"/>').format(x=x, y=y, r=size)
+    # Sizes differ a little so that all forms look equally large.
     corners = {
         1: ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
         2: ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
@@ -185,6 +186,7 @@ def _grid(x: Scale, y: Scale, chart: LineChart, right: float, height: int) -> Ma
         parts.append(Markup('<line class="grid" x1="{l}" x2="{r}" y1="{y}" y2="{y}"/>'
                             '<text class="tick" x="{t}" y="{ty}" text-anchor="end">{label}</text>').format(
             l=_LEFT, r=right, y=y(tick), t=_LEFT - 6, ty=y(tick) + 4, label=tick_label(tick)))
+    # 90 pixels hold the longest label with room around it.
     for tick in linear_ticks(x.low, x.high, max(2, int((right - _LEFT) // 90))):
         parts.append(Markup('<line class="axis" x1="{x}" x2="{x}" y1="{a}" y2="{b}"/>'
                             '<text class="tick" x="{x}" y="{ty}" text-anchor="middle">{label}</text>').format(

@@ -107,6 +107,7 @@ def _prompts(run: Path, prompt_ids: Collection[str]) -> dict[str, Prompt]:
     with open_plain(run / PROMPTS, MAX_BYTES) as file:
         for line in file:
             begin = _ID.match(line)
+            # Only lines with a wanted id are parsed whole; prompts can be thousands, and a page shows a few.
             if begin is None or json.loads(begin[1]) in prompt_ids:
                 record = loads(line)
                 if record.get("status") == "kept" and record.get("id") in prompt_ids:
@@ -148,6 +149,7 @@ def _front(path: Path) -> bytes:
 def _outline(line: Any) -> list[GroupOutline]:
     ids, lengths = line["prompts"], line["lengths"]
     rewards = [float(value) for value in line["reward"]] if "reward" in line else [0.0] * len(lengths)
+    # Lists are flat, one value a sample, and groups are of one size: only the lengths can show a damaged line.
     if not ids or not lengths or len(lengths) % len(ids) or len(rewards) != len(lengths) or any(
             len(line[name]) != len(ids) for name in ("epochs", "kept")):
         raise ValueError("its lists differ in length")

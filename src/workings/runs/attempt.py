@@ -224,6 +224,7 @@ class Attempt:
             recipe=setup.recipe, device=setup.device, shape=setup.shape, parameters=parameter_count(setup.shape),
             model_id=setup.weights.id, revision=setup.weights.revision, data=setup.training_data.sentence(),
             data_digests=setup.training_data.digests, memory=setup.verdict.reasons[0], out=self.out)
+        # Said before the training and not refused: a leak makes the evaluation worthless, not the model.
         if trained := trained_item_ids(setup.data.items, setup.training_data):
             yield (f"leak       {len(trained):,} of {len(setup.data.items):,} held-out items are trained on as well, "
                    f"such as {trained[0]}: they measure nothing, and `workings verify` will say so; try: other "
@@ -258,6 +259,7 @@ class Attempt:
         if not settings.held_out_items or settings.evaluation is None:
             yield None
             return
+        # A process of its own, because a person's scorer may hang or take memory that training needs.
         with ScoringProcess(ScoringSettings(scorer=settings.evaluation.scorer)) as scorer:
             yield HeldOutItems(
                 engine=setup.engine, items=setup.data.items[:settings.held_out_items], tokenizer=setup.tokenizer,

@@ -124,6 +124,7 @@ def evaluation_is_missing(out: Path) -> bool:
     if not (out / SEAL).is_file():
         return False
     run = RunRecord.open(out)
+    # Announced in the run itself, so that a recipe that asked for no evaluation is not taken for an unfinished one.
     if run.status != "complete" or not any(event["kind"] == ANNOUNCED for event in run.events()):
         return False
     return not (out / RECIPE_EVALUATION).exists() or (

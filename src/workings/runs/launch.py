@@ -135,6 +135,7 @@ def pick(loaded: LoadedRecipe, request: LaunchRequest) -> PickedMachine:
     seen = []
     for target, hosts, devices in candidates(request):
         plan = plan_target(loaded, target, nearest=False)
+        # A marginal fit is no fit here: who queues for hours should not run out of memory in the first step.
         if plan.verdict.fits and not plan.verdict.marginal:
             return PickedMachine(plan=plan, target=target, hosts=hosts, devices=devices)
         seen.append(f"{hosts} x {devices} x {target.name}: {gib(plan.verdict.peak_bytes)} of "
@@ -201,6 +202,7 @@ def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, remote_folde
 
 
 def _files(job: LaunchJob, request: LaunchRequest) -> dict[str, str]:
+    # Refused rather than ignored: who gives an option expects the job to use it.
     of = {"--image": ("kubernetes", request.image), "--storage": ("skypilot", request.storage),
           "--wheel": ("skypilot", request.wheel)}
     for option, (launcher, value) in of.items():

@@ -147,6 +147,7 @@ class SealedRun:
             return Weights(directory=None, id=manifest.model_id, revision=RANDOM)
         try_next = "--weights DIRECTORY gives their path"
         directory = given or self.find_weights(model, try_next)
+        # Only files that training read; a folder may hold others, such as a second format.
         for name in differing_weights(directory, recorded):
             if name in recorded:
                 raise RequestError(f"{directory / name}, which is not the file that training started from",

@@ -121,6 +121,7 @@ def parity(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, own_mod
     loaded = comparable(loaded, steps, on_cpu=not any(word.startswith("device=") for word in overrides))
     if not own_model:
         loaded = Smoke(steps=steps).shrink(loaded)
+    # Both engines read one set of files, so that the weights are the same bit for bit.
     with tempfile.TemporaryDirectory(prefix="workings-parity-") as folder:
         return compare(make_case(loaded, Path(folder), small=not own_model), loaded.recipe.name)
 

@@ -89,6 +89,7 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True, r
     """`plan` for a machine that need not be in the catalog; raises the same errors."""
     loaded = with_engine(loaded, target.platform)
     shape = find_shape(loaded)
+    # Steps depend on the rows of one step, and those on the devices of the mesh.
     loaded = with_steps(loaded, planned_mesh(loaded.recipe, target).fsdp)
     teacher = teacher_model(loaded)
     plan = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher)

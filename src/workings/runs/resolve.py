@@ -215,6 +215,7 @@ def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabular
     if isinstance(model, FromPretrained):
         if directory is None and is_stored(model.id):
             directory = find_weights(loaded, tensors=False).directory
+        # No folder here, so the catalog has to know the shape: planning downloads nothing.
         if directory is None and not (loaded.path(model.id) / "config.json").is_file():
             if not model.proven:
                 raise RequestError(f"model.id: {model.id} with model.proven: false", "a directory with config.json and "

@@ -148,6 +148,7 @@ def warnings(prompts: Sequence[PromptRewards], max_new_tokens: int) -> list[str]
     sentences: list[str] = []
     samples = [sample for prompt in prompts for sample in prompt.samples]
     equal = equal_reward_groups(prompts)
+    # Groups without spread have no advantages; from one half on they are worth a sentence.
     if samples and 2 * equal > len(prompts):
         sentences.append(f"{equal} of {len(prompts)} groups have equal rewards: "
                          f"{'nothing' if equal == len(prompts) else 'little'} to learn; {_what_to_do(samples)}")

@@ -136,6 +136,7 @@ def build_manifest(setup: TrainSetup, outcome: Outcome, metrics: list[dict[str, 
         global_batch=setup.global_batch, memory_limit_bytes=device.memory_limit_bytes,
         memory_limit_source=device.memory_limit_source, measured_peak_bytes=memory.peak_bytes,
         measured_peak_source=memory.source, hardware=f"{device.count} x {device.kind}",
+        # An absent value says why it is absent; a zero would look like a measurement.
         vram=absent("no accelerator") if device.platform == "cpu" else device.memory_limit_bytes,
         planned_steps=recipe.training.steps, completed_steps=progress.step, training_steps=progress.step,
         first_loss=metrics[0]["loss"] if metrics else no_steps,

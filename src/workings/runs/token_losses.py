@@ -69,6 +69,7 @@ class RowLosses:
     def largest(self, count: int = MAX_TOKENS_SHOWN) -> list[tuple[int, TokenLoss]]:
         """The tokens with the largest losses and their numbers from 1, the largest first."""
         numbered = [(number, token) for number, token in enumerate(self.tokens, start=1) if token.loss is not None]
+        # A stable sort: of equal losses the first in the text.
         return sorted(numbered, key=lambda pair: -(pair[1].loss or 0.0))[:count]
 
     def before(self, number: int) -> str:
@@ -124,6 +125,7 @@ def token_losses(run: Path, row: str = "", *, traces: Path | None = None) -> Row
     loaded = LoadedRecipe(recipe=opened.recipe, text="", origin=str(run), base=recorded_base(opened.run), overrides=())
     rows = _rows(loaded, session, row, traces)
     with slow_operation("asking the model"):
+        # Padded to the mesh, because a program takes as many rows as it has devices.
         batch = fixed_batches(rows, engine.describe().mesh.get("fsdp", 1), opened.recipe.data)[0]
         log_probs = engine.log_probs(session.state, batch)[0, 0]
     shown: Row = rows.rows[0]
@@ -147,6 +149,7 @@ def _rows(loaded: LoadedRecipe, session: ModelSession, row: str, traces: Path | 
                            f"the id of a row, such as {', '.join([*known][:3])}" if known else "a file of traces",
                            "leave --row out for the first one" if known else "--traces FILE")
     entry = known[row or next(iter(known))]
+    # A row is built alone, so that no other one of the file can be refused on the way.
     row_set = (build_pair_rows([entry], session.tokenizer, session.template, loaded.recipe.data).rows
             if isinstance(entry, PreferencePair) else
             build_rows([entry], session.tokenizer, session.template, loaded.recipe.data))

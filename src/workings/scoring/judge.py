@@ -78,6 +78,7 @@ def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringS
     Raises what the scorer raises.
     """
     extraction = find_answer(item, text, settings, truncated=truncated)
+    # By version, so that evaluations of before are scored as they were.
     if settings.extraction_version > 1 and (option := option_of(item.expected_answer, item.prompt)):
         item = replace(item, aliases=(*item.aliases, option))
     value = score(extraction.text, item) if extraction.text else 0.0

@@ -47,6 +47,7 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
     }
     if form == "answer_only":
         return texts | {"very long": f"{filler} {right}"}
+    # A reward that pays for length shows here: the filler says nothing.
     texts["very long"] = _written(filler, right, form)
     texts["answer without steps"] = _written("", right, form)
     texts["form only"] = _written("", "", form)

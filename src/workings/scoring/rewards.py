@@ -86,6 +86,7 @@ class RewardSettings:
         check_form(self.form)
         if not self.rewards:
             raise RequestError("rewards: none", "at least one reward", "rewards=[{scorer: answer}]")
+        # Values come back by name, so a repeated one would overwrite the first.
         if len(set(self.names)) < len(self.names):
             raise RequestError(f"rewards: {', '.join(self.names)}", "every reward once: values are known by its name")
         for name in ("max_new_tokens", "call_seconds"):
@@ -282,6 +283,7 @@ class RewardProcess(ChildProcess):
             for name, reward in zip(self._names, self._settings.rewards, strict=True):
                 # One line a reward, so each has the whole time for itself.
                 seconds = reward.seconds if isinstance(reward, FileReward) else self._settings.call_seconds
+                # One read may bring the lines of several rewards, which are kept for the next turns.
                 answers = answers or self._next(seconds)
                 answer = answers.pop(0)
                 if "problem" in answer:

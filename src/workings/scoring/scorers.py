@@ -67,6 +67,7 @@ def get_scorer(name: str, extraction_version: int = EXTRACTION_VERSION) -> Score
     if scorer.libraries is None:
         return scorer
     try:
+        # The library's version is part of the scorer's, because it decides scores as well.
         return replace(scorer, version=f"{scorer.version} ({scorer.libraries()})")
     except RequestError as error:
         raise RequestError(f"scorer: {name} needs {error.given}", error.expected, error.try_next) from None

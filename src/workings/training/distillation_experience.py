@@ -30,6 +30,7 @@ def teacher_top_tokens_by_row(top_tokens: TopTokensFunction, batches: Batches,
     """
     batch, _ = batches.at(position)
     tokens, log_probs = top_tokens(batch)
+    # Asked here, once a part: in the loss it would show as a step that is not finite, with the student to blame.
     if not np.isfinite(log_probs).all():
         raise TrainingFailed(f"a log probability of the teacher is not finite, in batch {position.batch + 1}")
     return top_tokens_by_row(batch, batches.row_ids(position), tokens, log_probs)
@@ -84,6 +85,7 @@ class DistillationExperience(TraceExperience):
         for number, part in enumerate(self._parts):
             rows = self._load_part(number, part)
             if rows is None:
+                # Asked again, a teacher on other hardware rounds otherwise, and the run would not be one run any more.
                 if step:
                     raise RecordError(f"part {number} of the teacher's top tokens is missing, and the run has already "
                                       f"taken {step} steps with them")
@@ -91,6 +93,7 @@ class DistillationExperience(TraceExperience):
                 self._save_part(number, {
                     name: row for batch in part
                     for name, row in teacher_top_tokens_by_row(teacher, self._batches, Position(0, batch)).items()})
+                # Read back from the file, so that a resumed run and this one train on the same stored bytes.
                 rows = self._load_part(number, part)
             assert rows is not None  # saved above
             self._top_tokens |= rows

@@ -158,6 +158,7 @@ def search(folder: Folder, run: Path, *, unit: str = "", text: str = "", result:
                   and (not result or _result(row) == result) and has_step(row)
                   and (not folded_text or any(folded_text in value.casefold() for value in
                                          (row.id, row.prompt, row.completion, row.gold, row.extracted)))]
+    # Wrong steps are looked for on the shown page alone, because reading all equations takes seconds.
     shown, pages = paged(matches, page, ITEMS_A_PAGE)
     return AnswersPage(unit=name, units=list(units_of(run)), total=len(rows), found=len(matches), page=page,
                        pages=pages, sections=sorted({row.section for row in rows}),

@@ -95,6 +95,7 @@ class Site:
         """
         phase = self.phases().get(name)
         try:
+            # First as a folder: between the phases of a run both may be there, and the folder knows more.
             row = run_row(self.folder, self.folder.path(name), {})
         except RequestError:
             if phase is None:

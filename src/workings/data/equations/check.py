@@ -79,6 +79,7 @@ def broken_chains(text: str) -> Iterator[tuple[int, str]]:
 
     Not among the equations of `find_equations`, by which the steps of records are scored.
     """
+    # Cheap, and most texts have no two signs in a row: tokenizing costs far more.
     if not _TWO_SIGNS.search(text):
         return
     shown = _ANNOTATION.sub(lambda match: " " * len(match.group()), text)
@@ -243,6 +244,7 @@ def _is_range(pair: Pair, right_calculates: bool) -> bool:
     low, high = Fraction(tokens[0].text), Fraction(tokens[2].text)
     if pair.right.tokens[0].text == "-":
         return False
+    # "1990-95" is a range of years although its end is smaller.
     return (low < high and (right_calculates or not pair.right.alone)) or (1900 <= low < 2100 and high < 100)
 
 
@@ -285,6 +287,7 @@ def _spelled(value: Fraction, shown: Side) -> str:
     places = len(single.text.partition(".")[2]) if single is not None else 0
     if value.denominator == 1:
         return str(value.numerator)
+    # As few decimals as give the value exactly; thirds and sevenths never end, and are rounded below.
     for decimals in range(1, 7):
         if (value * 10 ** decimals).denominator == 1:
             return f"{float(value):.{decimals}f}"

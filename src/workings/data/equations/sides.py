@@ -178,6 +178,7 @@ def _first_unmatched(side: Sequence[Token]) -> tuple[int, int]:
         elif token.kind == "close" and opened:
             opened.pop()
         elif token.kind == "close":
+            # Closing marks in a row belong together, so that the rest begins behind all of them.
             behind = index
             while behind < len(side) and side[behind].kind == "close":
                 behind += 1

@@ -145,6 +145,7 @@ def _is_operation(text: str, piece: str, at: int, end: int) -> bool:
     if piece not in ("*", "**"):
         return True
     spaces = (text[at - 1:at] == " ", text[end:end + 1] == " ")
+    # Markdown never puts blanks on both sides of a mark, so this star multiplies.
     if piece == "*" and spaces == (True, True):
         return True
     before, after = text[max(at - 9, 0):at].rstrip(" "), text[end:end + 9].lstrip(" ")

@@ -124,6 +124,7 @@ class _Expression:
             token = self._next()
             if token is not None and token.kind == "op" and token.text in ("*", "of"):
                 self._take()
+                # Bounded at every step: the numerators of long products would grow without end.
                 value = _bounded(value * self._factor())
             elif self._next_is("/", ":"):
                 self._take()
@@ -195,6 +196,7 @@ class _Expression:
             if self._next_is("%"):
                 value = value if self._reading.percent != "part" else value / 100
             elif token.kind == "factorial":
+                # Bounded, because a model may write any number in front of the mark.
                 if value.denominator != 1 or not 0 <= value <= _MAX_FACTORIAL:
                     raise NotRead
                 value = Fraction(factorial(int(value)))
@@ -210,6 +212,7 @@ class _Expression:
         match token.kind:
             case "number":
                 return _bounded(Fraction(token.text))
+            # "2 1/2" has three readings, which the caller tries in turn.
             case "mixed":
                 integer, top, bottom = mixed_parts(token.text)
                 part = Fraction(top, bottom)

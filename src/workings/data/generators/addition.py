@@ -60,6 +60,7 @@ def _facts_first(problems: list[tuple[int, int]]) -> list[tuple[int, int]]:
     for a, b in problems:
         carry, _ = carries(a, b)
         columns = ((a % 10, b % 10), (a // 10, b // 10, carry))
+        # One rare column is enough: the other is then shown more often than asked, which costs nothing.
         if min(shown[column] for column in columns) < TIMES_COLUMN_SHOWN:
             first.append((a, b))
             shown.update(columns)

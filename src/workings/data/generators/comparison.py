@@ -14,6 +14,7 @@ def two_products(draw: Draw) -> Problem:
     answer = f"{a}*{b}" if left > right else f"{c}*{d}" if right > left else "equal"
     return Problem(prompt=f"Which is greater, {a}*{b} or {c}*{d}, or are they equal?",
                    steps=(f"{a}*{b}={left}", f"{c}*{d}={right}", f"{left} {_sign(left, right)} {right}"),
+                   # Sorted, because both orders ask the same problem, which may stand on one side only.
                    answer=answer, key=("products", *sorted((tuple(sorted((a, b))), tuple(sorted((c, d)))))),
                    category="expressions", section="edge_case" if 0 in (a, b, c, d) or left == right else "core",
                    difficulty="easy")

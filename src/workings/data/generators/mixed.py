@@ -36,6 +36,7 @@ def make(kinds: Sequence[str], n_train: int, n_items: int, seed: int) -> tuple[l
     if n_train < 0 or n_items < 0 or n_train + n_items == 0:
         raise RequestError(f"{n_train} traces and {n_items} items", "at least one of either")
     trained = _drawn(kinds, n_train, seed, asked=False)
+    # The same seed on both sides is no leak: a key decides on which side a problem may stand.
     evaluation_problems = _drawn(kinds, n_items, seed, asked=True)
     source = f"workings:{'+'.join(kinds)} version {VERSION} seed {seed}"
     traces = [Trace(id=f"{kind}-{number:06d}", prompt=problem.prompt, steps=problem.steps, answer=problem.answer,

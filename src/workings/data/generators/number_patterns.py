@@ -11,6 +11,7 @@ def _listed(numbers: list[int]) -> str:
 
 def equal_steps(draw: Draw) -> Problem:
     """3, 7, 11, 15: what comes next?"""
+    # A step of 0 would show the answer.
     start, step = draw.integer(0, 60), draw.choice([step for step in range(-9, 16) if step])
     numbers = [start + step * index for index in range(5)]
     shown = [f"{b}-{a}={step}" if a >= 0 else f"{b}-({a})={step}" for a, b in itertools.pairwise(numbers[:4])]

@@ -77,6 +77,7 @@ def nothing_left(draw: Draw) -> Problem:
     """An edge case: everything is used up, or nobody takes anything."""
     name = draw.choice(_NAMES)
     rows, seats = draw.integer(3, 15), draw.integer(4, 20)
+    # The two ends alone, which random numbers would hardly ever give.
     taken = draw.choice((0, rows * seats))
     total = rows * seats
     return Problem(
@@ -121,6 +122,7 @@ def asked_pages(draw: Draw) -> Problem:
     """Days that are needed to read the rest of a book."""
     name = draw.choice(_NAMES)
     a_day, days, read = draw.integer(5, 30), draw.integer(3, 14), draw.integer(10, 90)
+    # Built backwards, so that the division comes out even.
     rest = a_day * days
     return Problem(
         prompt=f"A book has {rest + read} pages. {name} has read {read} of them and now reads {a_day} pages a day. "

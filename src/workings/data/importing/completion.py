@@ -70,6 +70,7 @@ def split_hashes(text: str) -> tuple[tuple[str, ...], str]:
         raise ValueError("no line that begins with ####")
     if len(marked) > 1:
         raise ValueError("two answers: more than one line begins with ####")
+    # What stands behind the answer would be lost, and with it perhaps a correction.
     if marked[0] != len(lines) - 1:
         raise ValueError("text after the line that begins with ####")
     return lines_of("\n".join(lines[:-1])), _alone(lines[-1].lstrip().removeprefix("####"))

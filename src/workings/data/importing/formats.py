@@ -117,6 +117,7 @@ def _steps(steps: object) -> tuple[list[str], list[str]]:
         return list(lines_of(steps)), []
     if not isinstance(steps, list):
         raise ValueError(f"`steps` must be a list of texts, not {kind_of(steps)}")
+    # Kinds stay as long as texts, empty where none is told, because they are paired by position.
     texts, kinds = [], []
     for step in steps:
         if isinstance(step, dict):

@@ -66,6 +66,7 @@ def how_to_import(path: Path, out: str) -> str:
 
 def refuse_without_format(source: RecordSource, keys: KeyMap) -> None:
     """Raise the `RequestError` of an import without a format, which says what the first record looks like."""
+    # The first record alone: it is enough for a hint, and a source may be gigabytes.
     first = next(source.records(lambda _: None), None)
     value = first.value if isinstance(first, SourceRecord) else None
     if not isinstance(value, dict):

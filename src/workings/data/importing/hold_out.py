@@ -193,6 +193,7 @@ class _Near:
     def _like(self, spelled: list[str]) -> str:
         own, same = passages(spelled), numbers(spelled)
         shared = Counter(number for passage in own for number in self._by_passage.get(passage, ()))
+        # By the most shared passages, so that the likeliest question is compared first.
         for number, count in shared.most_common():
             name, its_numbers, its_passages = self._questions[number]
             similarity = count / (len(own) + len(its_passages) - count)

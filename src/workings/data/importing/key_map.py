@@ -18,6 +18,7 @@ def parse_map(texts: Sequence[str]) -> dict[str, str]:
     """
     keys: dict[str, str] = {}
     for pair in (pair for text in texts for pair in text.split(",")):
+        # At the first mark only: a key of the file may hold another one.
         format_key, mark, file_key = (part.strip() for part in pair.partition("="))
         if not (format_key and mark and file_key):
             raise RequestError(f"--map {pair}", "KEY=KEY: the format's key, then the file's", _EXAMPLE)

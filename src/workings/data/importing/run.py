@@ -144,6 +144,7 @@ def _check(request: ImportRequest, out: Path) -> None:
     if request.hold_out and request.format in ALL_PAIR_FORMATS:
         raise RequestError(f"--hold-out with --format {request.format}",
                            "a format of traces: a pair has no answer that an item could expect")
+    # Before anything is read: an import can take minutes.
     for path in (out, *((item_path(out),) if request.hold_out else ())):
         if path.exists() and not request.force:
             raise RequestError(f"--out {out}: {path}, which exists", "a file that does not exist",

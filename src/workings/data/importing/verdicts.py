@@ -61,6 +61,7 @@ def _exchange(record: Mapping[str, Any], shape: str) -> tuple[Exchange, frozense
         prompt, history = fields.alpaca_prompt(record)
         return Exchange(history, prompt, fields.text(record, shape), ()), ALPACA | {shape}
     used = frozenset({"prompt", shape})
+    # TRL writes either both as texts or both as turns.
     if isinstance(record.get("prompt"), list) or isinstance(record[shape], list):
         return fields.exchange([*fields.turns(record, "prompt"), *fields.turns(record, shape)]), used
     return Exchange([], fields.text(record, "prompt"), fields.text(record, shape), ()), used

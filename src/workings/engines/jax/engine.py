@@ -131,6 +131,7 @@ class JaxEngine(JaxPlanning):
         return checkpoint.load_params(weights, self.spec, self._abstract["params"], self._shardings["params"], seed)
 
     def _fresh(self, params: Any, trainable: bool) -> State:
+        # The counter lies on the devices like everything else, so that a step needs nothing of the host.
         state = {"params": params, "step": jax.device_put(np.int32(0), self._shardings["step"])}
         if not trainable:
             return state

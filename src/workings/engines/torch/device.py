@@ -134,7 +134,7 @@ def check_kernels(device: torch.device, dtype: str = "fp32") -> dict[str, Any]:
     Raises `DeviceError` where it fails or returns wrong numbers.
     """
     number = {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]
-    # Sizes that no matrix unit has to pad, and values without a random generator, so all devices multiply the same.
+    # Values without a random generator, so that all devices multiply the same.
     left = torch.linspace(-1.0, 1.0, 128 * 64, dtype=torch.float64).reshape(128, 64).to(number)
     right = torch.linspace(1.0, -0.5, 64 * 32, dtype=torch.float64).reshape(64, 32).to(number)
     expected = left.double() @ right.double()

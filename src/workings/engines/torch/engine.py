@@ -94,6 +94,7 @@ class TorchEngine(TorchPlanning):
         self.request = request
         self.device = device
         self.spec = build_spec(request, device.device, find_mesh(request, device.platform))
+        # Before memory is allocated: both need the request and the class of the model alone.
         refuse_unknown(self.spec)
         refuse_unsuited(self.spec)
 
@@ -287,6 +288,7 @@ class TorchEngine(TorchPlanning):
 
     def memory(self) -> Memory:
         """Peak memory so far: what PyTorch's allocator reserved, or the process's peak resident set on a CPU."""
+        # The allocator's reserve and not what tensors take: the reserve is what other programs cannot have.
         if self.device.platform == "gpu":
             return Memory(peak_bytes=torch.cuda.max_memory_reserved(self.device.device),
                           source="device (max_memory_reserved)")

@@ -56,10 +56,12 @@ class TorchPlanning:
             NotInspected: matrices are to be split among devices, which the engine refuses to run.
             WorkingsError: the trace failed.
         """
+        # Not inspected rather than refused: then the formula answers, which knows `tp`.
         if request.mesh.tp > 1:
             raise NotInspected("engine: torch splits rows and parameters, not matrices (mesh.tp)")
         for refusal in cls.refusals(request):
             raise refusal.error()
+        # For an absent machine `auto` means all of its devices, not those that this process sees.
         if request.mesh.fsdp == "auto":
             request = replace(request, mesh=MeshConfig(fsdp=target.devices, tp=1))
         inspections = trace_for(request, programs, target.platform,

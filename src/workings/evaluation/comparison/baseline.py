@@ -92,6 +92,7 @@ def list_baselines(folder: Path) -> list[dict[str, Any]]:
     baselines = []
     for path in sorted(folder.glob("*/*.json")):
         value = loads(path.read_bytes())
+        # Other JSON may lie in the folder, which is a person's own.
         if isinstance(value, dict) and value.get("schema") == SCHEMA:
             scores = [float(entry["score"]) for entry in value["results"]]
             baselines.append({"name": value["name"], "source": value["source"], "items": len(scores),

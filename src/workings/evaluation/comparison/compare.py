@@ -225,6 +225,7 @@ def comparison_text(comparison: Comparison) -> str:
         lines += ["items by what changed from A to B:", *flips_text(comparison.flips)]
         if isinstance(pair_difference.mcnemar, float):
             lines.append(f"exact McNemar beside it: {p_text(pair_difference.mcnemar)}")
+    # One section is the whole set again.
     if len(comparison.sections) > 1:
         lines.append(f"by section ({len(comparison.sections)} looked at, so p values are Holm's):")
         lines += [f"  {section.name}: {difference_text(section.difference, section.p_adjusted)}"

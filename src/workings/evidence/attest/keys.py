@@ -127,6 +127,7 @@ def public_key(data: bytes) -> "SSlibKey":
         key = load_pem_public_key(data[:MAX_KEY_BYTES])
     except (ValueError, UnsupportedAlgorithm):
         raise RecordError("not a public key in PEM") from None
+    # One kind alone, so that a signature has one form and no parameters to get wrong.
     if not isinstance(key, Ed25519PublicKey):
         raise RecordError("a public key of another kind than Ed25519")
     return SSlibKey.from_crypto(key)

@@ -66,10 +66,12 @@ def stamp_signature(signature: Path, url: str) -> tuple[Path, Stamp]:
     """
     require_available()
     path, data = signature.with_name(stamp_name(signature.name)), read_plain(signature)
+    # The older stamp proves more than a new one, and stays.
     if path.exists():
         return path, stamp_of(response_in(read_plain(path)), data)
     response = _request(url, data)
     try:
+        # Checked before it is written, because an authority may answer with anything.
         stamp = stamp_of(response, data)
     except RecordError as error:
         raise RequestError(f"--timestamp {url}: {error}", "the address of an RFC 3161 time-stamp authority") from None

@@ -94,6 +94,7 @@ def badge(root: str) -> bytes:
     Args:
         root: the pack's root digest.
     """
+    # Widths are fixed and texts are stretched to them, because SVG cannot measure fonts before it is shown.
     width = _LEFT + _RIGHT
     title = escape(f"{_LABEL}, root digest {root}")
     texts = "".join(

@@ -59,6 +59,7 @@ class AnswerSelection:
         largest = max((evaluation.batches for evaluation in evaluations), default=0)
         selection = cls(evaluations=tuple(evaluations), batch_counts=(0,) * len(evaluations),
                         required_share=required_share)
+        # Tried one after the other: the probability has steps, and no formula gives the first sufficient count.
         for count in range(1, largest + 1):
             selection = cls(evaluations=tuple(evaluations), required_share=required_share,
                             batch_counts=tuple(min(count, evaluation.batches) for evaluation in evaluations))

@@ -27,6 +27,7 @@ def find_checks(name: str) -> tuple[RegisteredCheck, ...]:
         return tuple(by_id.values())
     if name in by_id:
         return (by_id[name],)
+    # Parts of an id before similar ones: "losses" means all ids with that word.
     near = [id_ for id_ in by_id if name and name in id_] or get_close_matches(name, by_id, n=3)
     raise RequestError(f"--explain {name!r}", " or ".join(near) if near else "the id of a check",
                        f"workings verify --explain {near[0] if len(near) == 1 else ALL}")

@@ -115,6 +115,7 @@ class Unit:
         """Rows of one of its JSON-lines files, cached. Raises `RecordError` for a torn or broken line."""
         def parse() -> list[dict[str, Any]]:
             data = self.read(name)
+            # Reserved before it is parsed: parsed rows take many times the bytes of the file.
             self.tree.cache.reserve(parsed_bytes(data, lines=True))
             rows, torn = jsonl.parse(data, self.tree_path(name))
             if torn is not None:

@@ -138,6 +138,7 @@ def _findings(entry: RegisteredCheck, record: Record) -> list[CheckFinding]:
         findings.extend(entry.find(record))
     except RecordError as error:
         findings.append(CheckFinding(verdict=CheckVerdict.FAILED, text=str(error), unreadable=True))
+    # A record may be anybody's, so a check that stumbles over its form has found something and must not end the others.
     except MALFORMED as error:
         findings.append(CheckFinding(
             verdict=CheckVerdict.FAILED, text="the record does not have the form that this check reads "

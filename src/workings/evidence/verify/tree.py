@@ -177,6 +177,7 @@ def open_tree(path: Path) -> Tree:
         return FolderTree(path)
     if path.is_file():
         return ZipTree(path)
+    # The most likely mistake, so it gets a message of its own.
     if (partial := partial_path(path)).is_dir():
         raise RequestError(f"{path}, a run that has not ended", "a sealed run directory",
                            f"the command that started it, with --resume; so far it lies in {partial}")

@@ -51,6 +51,7 @@ def _of_global_layers(config: Mapping[str, Any], key: str, earlier: str) -> int:
     if own is None:
         return int(config.get(earlier) or 0)
     kinds = config.get("layer_types") or ()
+    # Keys of a JSON object are texts, so layers are compared as such.
     layers = {str(at) for at, kind in enumerate(kinds) if kind == "full_attention"}
     sizes = [layer.get(key, 0) for layer in own.values() if isinstance(layer, Mapping)] if isinstance(
         own, Mapping) and set(own) == layers else []
@@ -108,6 +109,7 @@ class Gemma4(Family):
         elif shape.keys_as_values and not shape.slides(layer):
             gone = ("self_attn.v_proj.weight",)
         shapes = {name: size for name, size in shapes.items() if name not in gone}
+        # A buffer in transformers, but saved like a tensor, so files have it.
         shapes[LAYER_SCALAR] = (1,)
         if shape.per_layer_width:
             shapes |= {"per_layer_input_gate.weight": (shape.per_layer_width, width),

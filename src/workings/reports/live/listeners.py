@@ -23,6 +23,7 @@ class RunListeners:
 
     def __init__(self, trackers: Sequence[str], notify: str, say: Callable[[str], None]) -> None:
         """Raises `RequestError` for an unknown tracker, one that is not installed, or an invalid address."""
+        # Here and not at the first step, so that a missing package stops nothing that has begun.
         check_trackers(trackers)
         if notify:
             check_address(notify)

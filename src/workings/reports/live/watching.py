@@ -108,6 +108,7 @@ def check_trackers(names: Sequence[str]) -> None:
         if name not in TRACKERS:
             raise RequestError(f"tracker {name}", f"one of {', '.join(TRACKERS)}; files for TensorBoard are always "
                                "written", TRACKERS[0])
+        # Looked up without importing: trackers take seconds to load.
         if find_spec(name) is None:
             raise RequestError(f"tracker {name}, which is not installed", f"the package {name}",
                                pip_install("track" if name == "mlflow" else name, extra=name != "trackio"))

@@ -170,6 +170,7 @@ def _traces(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str,
         digests[label] = bytes_digest(traces_bytes(generated))
         return generated
     path = loaded.path(name)
+    # Only the first record is looked at, for a better message than thousands of rows without the expected keys.
     first = _first_record(path) if path.is_file() else {}
     if {"chosen", "rejected"} <= set(first):
         raise RequestError(f"{path}, a file of preference pairs, in place of traces", "a file of traces",

@@ -64,6 +64,7 @@ class DistillationData(TraceData):
 
         def save_part(number: int, rows: Mapping[str, TopTokensOfRow]) -> None:
             atomic.write_bytes(writer.path(top_tokens_file(number)), to_bytes(rows.values()))
+            # Behind the file: an event of a part that is not there would be believed after a crash.
             writer.event("teacher_asked", part=number, rows=len(rows), seconds=perf_counter() - started)
 
         return nullcontext(DistillationExperience(

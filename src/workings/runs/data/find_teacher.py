@@ -83,6 +83,7 @@ def teacher_model(loaded: LoadedRecipe) -> TeacherModel | None:
         folder = locate_weights(algorithm.teacher, "", [], tensors=False).directory
     if folder is None:
         return TeacherModel(shape=shape_by_hub_id(algorithm.teacher, "algorithm.teacher"))
+    # A sealed run has its shape in its manifest, and may hold adapters alone.
     if not (folder / SEAL).is_file():
         return TeacherModel(shape=read_shape(folder))
     return TeacherModel(shape=_sealed_shape(folder), method=_recipe_of(RunRecord.open(folder)).method)
@@ -113,6 +114,7 @@ def _base(run: RunRecord, recipe: Recipe, algorithm: TeacherAlgorithm, engine: s
     if isinstance(model, FromPretrained):
         weights = recorded_weights(run, model, f"type it in the folder that {model.id} is relative to", adapters=True,
                                    tensors=False)
+    # The same seed gives other random weights in another engine, and adapters fit only those that they were trained on.
     elif recipe.engine != engine:
         raise RequestError(f"algorithm.teacher: {algorithm.teacher}, adapters beside random weights of engine "
                            f"{recipe.engine}", f"an engine that draws the same ones; this run's is {engine}",

@@ -280,6 +280,7 @@ def inspections_with_frozen_models(data: TrainingData, request: EngineRequest, d
     request_of_teacher = teacher_request(request, teacher.model, teacher.algorithm.teacher_precision)
     of_teacher = estimated_teacher(request_of_teacher, data.shapes()[0], mesh, device.platform)
     return with_teacher(request, request_of_teacher, mesh, inspections, of_teacher,
+                        # With rewards the teacher is asked in every step; for traces it is asked before and put away.
                         stays_loaded=isinstance(data, PromptData))
 
 

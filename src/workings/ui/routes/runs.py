@@ -112,6 +112,7 @@ def router(site: Site) -> APIRouter:
     @routes.get("/", include_in_schema=False)
     def runs_page(wanted: Annotated[ListQuery, Query()]) -> HTMLResponse:
         run_list = listed(site, wanted.q, wanted.state, wanted.sort, wanted.order == "down")
+        # An empty folder is a new user's: the page offers the quickstart instead of an empty table.
         if not run_list.total:
             return site.html("start.html.jinja", page="start", jobs=site.jobs.all(), empty=True, shipped=[],
                              quickstart="quickstart")

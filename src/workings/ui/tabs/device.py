@@ -84,6 +84,7 @@ def machine_use(folder: Folder, run: Path) -> MachineCurves:
 
 def drawn(figure: MachineFigure) -> Drawn | None:
     """The figure, with its numbers as a table; None with less than two places."""
+    # One place makes no line.
     curves = [curve for curve in figure.curves if len(curve.minutes) > 1]
     if not curves:
         return None

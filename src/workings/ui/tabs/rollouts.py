@@ -39,6 +39,7 @@ def run_rollouts(site: Site, name: str, step: int = 0, order: Order = "drawn", f
     if prompt:
         return Rollouts(run=name, first=steps[0], last=steps[-1], count=len(steps), teacher=_teacher(site, run),
                         history=prompt_history(site.rollouts, run, prompt, page=sheet))
+    # Several updates may learn from one rollout, which is recorded under the first of them.
     update = _first_update(site, name, step or steps[-1])
     return around(site, name, steps, update).model_copy(update={
         "rollout": rollout_page(site.rollouts, run, update, order=order, find=find, page=sheet)})

@@ -166,6 +166,7 @@ def _model_problems(run: Unit, config: dict[str, Any]) -> list[str]:
     if isinstance(model, dict) and not is_absent(model):
         pairs += [("model.run", model.get("run"), manifest.name), ("model.step", model.get("step"),
                                                                    manifest.completed_steps)]
+    # Only packages that both name: an engine may tell versions, such as a driver's, that are no package.
     packages = section_of(run.json_object(ENVIRONMENT), "packages")
     pairs += [(f"engine.versions.{name[:40]}", number, packages[name])
               for name, number in section_of(engine, "versions").items()

@@ -114,6 +114,7 @@ def _order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> list[str]:
     starts = unit.starts
     listed = [(moment(str(row.get("time"))), moment(str(line.get("started_at")))) for row in starts
               if (line := lines.get(str(row.get(ATTEMPT))))]
+    # With slack, because the clock of a machine may be set back between two writes.
     problems = [f"an event of {at} names the start that is listed at {start}" for at, start in listed
                 if at < start - CLOCK_SLACK]
     problems += [f"an event of {at} names the start that is listed at {start}, long before it" for at, start in listed
@@ -123,6 +124,7 @@ def _order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> list[str]:
     names = [str(row[ATTEMPT]) for row in starts if ATTEMPT in row and not is_absent(row[ATTEMPT])]
     if len(set(names)) < len(names):
         problems.append("two of its starts name one line of the list")
+    # None at all is a run from before the list; some is a record that was put together.
     if 0 < len(starts) - sum(ATTEMPT in row for row in starts) < len(starts):
         problems.append("some of its starts name their line of the list, and others do not")
     return problems

@@ -67,6 +67,7 @@ def rows(unit: Unit) -> Iterator[CheckFinding]:
         f"{ROWS} has digest {digest[:16]}…, the manifest {str(recorded_digest)[:16]}…"]
     if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != unit.manifest.data_digests:
         problems.append(f"{DATA_DIGESTS} differs from the manifest")
+    # Where the data were stored, their digest is worked out from the copy.
     problems += _stored_data_problems(unit)
     if without_supervision := [row["id"] for row in kept if row["supervised_tokens"] < 1]:
         problems.append(f"rows without a supervised token: {join_first(without_supervision)}")

@@ -31,6 +31,7 @@ def tokenizer(unit: Unit) -> Iterator[CheckFinding]:
     if manifest_digest is None or not unit.has(name):
         yield not_checked(f"no {name} or no digest of it", unit, blocking=False)
         return
+    # Over the parsed content, as when it was recorded: spacing and order of keys do not change a tokenizer.
     digest = tokenizer_digest(unit.json(name), _object(unit, f"{TOKENIZER}/tokenizer_config.json"))
     problems = [] if digest == manifest_digest else [
         f"{TOKENIZER} has digest {digest[:16]}…, the manifest {manifest_digest[:16]}…"]

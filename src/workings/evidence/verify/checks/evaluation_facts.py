@@ -23,6 +23,7 @@ def stated_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     if type(limit) is int:
         yield from _length_problems(unit, limit)
     if source.get("kind") == GENERATED:
+        # Generated answers come from nowhere else, so a file or a digest here would be a made-up source.
         if set(source) != {"kind"}:
             yield f"{EVALUATION_CONFIG}: generated, and source has {', '.join(sorted(source))[:80]}"
         yield from (f"{EVALUATION_CONFIG}: generated, and {name} is not told" for name in ("decoding", "engine")

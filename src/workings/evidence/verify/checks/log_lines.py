@@ -94,6 +94,7 @@ def engine_line_problems(unit: Unit, line: str) -> Iterator[str]:
     if name != unit.manifest.engine:
         yield f"{LOG} has engine {name[:40]!r}, the manifest {unit.manifest.engine!r}"
     for library, _, version in (part.partition(" ") for part in versions.split(", ")):
+        # Libraries that are no packages, such as drivers, stand in the log alone.
         if isinstance(packages, dict) and library in packages and not same_version(packages[library], version):
             yield f"{LOG} has {library[:40]} {version[:40]}, {ENVIRONMENT} {str(packages[library])[:40]}"
         if library == "backend" and not backend_agrees(version, unit.manifest.actual_device.platform):

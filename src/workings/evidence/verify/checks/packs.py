@@ -97,6 +97,7 @@ def texts(pack: Unit) -> Iterator[CheckFinding]:
     if form != README_FORM:
         yield not_checked(f"a README of form {shown(str(form))}, this version writes {README_FORM}", pack,
                           blocking=False)
+    # Byte by byte: a single changed number in it would mislead whoever reads nothing else.
     elif pack.read(README, MAX_DOCUMENT_BYTES) != _readme(pack, runs).encode("utf-8"):
         problems.append(f"{README} is not what the records give")
     yield finding_from(problems, f"{README} and {len(recipes)} recipes", pack)
@@ -233,6 +234,7 @@ def _documents(pack: Unit) -> list[str]:
 
 def _claim_problems(pack: Unit, claim: Claim, texts: dict[str, str]) -> list[str]:
     where = f"{shown(claim.document)}: {shown(claim.text)}"
+    # By place and not by search: the same number may stand in several sentences.
     if claim.document not in texts or texts[claim.document][claim.at:claim.at + len(claim.text)] != claim.text:
         return [f"{where} does not stand there"]
     try:

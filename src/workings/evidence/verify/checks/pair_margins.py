@@ -25,6 +25,7 @@ def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, sl
         return [f"a margin of {margin:g}, with every pair right"]
     if right == 0 and margin > slack:
         return [f"a margin of {margin:g}, with no pair right"]
+    # The bounds below follow from the sigmoid loss of plain margins, and hold for no other.
     if algorithm.loss != "sigmoid" or algorithm.length_normalized or algorithm.label_smoothing:
         return []
     least, most = loss_bounds(margin, right, pairs)

@@ -40,6 +40,7 @@ def pairs(unit: Unit) -> Iterator[CheckFinding]:
     from workings.data.pair_rows import pair_ids
     rows = kept_rows(unit)
     names = pair_ids([row["id"] for row in rows])
+    # Called for its errors: dropped rows have to come in pairs as well.
     pair_ids([str(row.get("id")) for row in unit.lines(ROWS) if row.get("status") == "dropped"])
     problems = []
     for name, chosen, rejected in zip(names, rows[::2], rows[1::2], strict=True):

@@ -81,6 +81,7 @@ def readme(unit: Unit) -> Iterator[CheckFinding]:
     problems = [f"{README} says {recorded[:80]!r}, the record {generated.replace(UNKNOWN, '…')[:80]!r}"
                 for generated in expected if (recorded := _same_subject(generated, lines)) is not None
                 and not _agrees(recorded, generated)]
+    # Lines of other versions are named and not refused, because their sentences may have been others.
     other_lines = [line for line in lines if line and not any(_agrees(line, generated) for generated in expected)]
     if not problems and written_by_this_version(unit):
         problems = _exact_problems(lines, expected)

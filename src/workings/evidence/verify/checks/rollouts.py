@@ -168,12 +168,14 @@ def _sampling_problems(inputs: RolloutInputs, rollout: "Rollout") -> list[str]:
     groups_per_rollout = inputs.shape.completions // inputs.algorithm.group
     rounds, over = divmod(len(rollout.groups), groups_per_rollout)
     most = inputs.algorithm.max_sampling_rounds
+    # Whole rounds only: sampling again draws as many groups as an update takes.
     if over or not 1 <= rounds <= most:
         return [f"{subject}: {len(rollout.groups)} groups, updates take {groups_per_rollout}"]
     prompt_positions, after = inputs.prompts.take(rollout.position, len(rollout.groups))
     if [(position.prompt, position.epoch) for position in prompt_positions] != [(group.prompt, group.epoch)
                                                                                 for group in rollout.groups]:
         problems.append(f"{subject}: other prompts than seed and prompts imply")
+    # Otherwise prompts between two rollouts could have been skipped.
     if after != rollout.after:
         problems.append(f"{subject}: the next one would begin elsewhere")
     if any(len(group.samples) != inputs.algorithm.group for group in rollout.groups):

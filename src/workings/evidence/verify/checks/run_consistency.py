@@ -70,6 +70,7 @@ def status(unit: Unit) -> Iterator[CheckFinding]:
         problems.append(f"complete, with {manifest.completed_steps} of {manifest.planned_steps} steps")
     if manifest.completed_steps > manifest.planned_steps:
         problems.append(f"{manifest.completed_steps} steps done, {manifest.planned_steps} planned")
+    # Only the last event counts, because a run that failed once may have been resumed and completed.
     if manifest.status != "failed" and _failed_at_the_end(unit):
         problems.append(f"{manifest.status}, and the last of its events says that it failed")
     if manifest.training_steps != manifest.completed_steps:

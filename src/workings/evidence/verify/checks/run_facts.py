@@ -100,6 +100,7 @@ def _differences(name: str, recorded: Any, expected: Mapping[str, Any] | None, l
         return [] if recorded is None and expected is None else [
             f"{MANIFEST} has {'no' if recorded is None else 'a'} facts.{name}, the log gives "
             f"{'none' if expected is None else 'one'}"]
+    # Keys of either side, so that neither an invented fact nor a missing one passes.
     keys = sorted({*recorded, *expected} - set(left_out))
     return [f"facts.{name}.{key} {str(recorded.get(key))[:60]!r}, the log gives {str(expected.get(key))[:60]!r}"
             for key in keys if not same_json(recorded.get(key), expected.get(key))]

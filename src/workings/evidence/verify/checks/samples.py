@@ -56,6 +56,7 @@ def selection(unit: Unit) -> Iterator[CheckFinding]:
     """Prompts solved never, sometimes, always; samples kept and left out; pairs; that the unit is in no run."""
     recorded, rows = unit.json(SELECTION), unit.lines(PREDICTIONS)
     counts, scores = recorded["counts"], {(str(row["id"]), row["sample"]): row["score"] for row in rows}
+    # Samples of a prompt stand together in the file, so neighbors are grouped without sorting.
     by_prompt = [[row["score"] == 1 for row in group] for _, group in groupby(rows, key=lambda row: row["id"])]
     kept = [str(row["id"]).rpartition("/") for row in unit.lines(KEPT)]
     by_outcome = {"prompts": len(by_prompt), "never": sum(not any(right) for right in by_prompt),

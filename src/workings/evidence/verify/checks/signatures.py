@@ -227,6 +227,7 @@ def times(run: Unit) -> Iterator[CheckFinding]:
     if not timestamp.is_available():
         yield not_checked(NO_STAMP_LIBRARY, run, blocking=bool(run.record.authorities))
         return
+    # Without a given certificate a stamp vouches for itself alone, and nothing is passed on that.
     roots = [root for data in run.record.authorities for root in timestamp.certificates(data)]
     problems, sentences = [], []
     for name in names:

@@ -180,6 +180,7 @@ def _state_problems(unit: Unit, number: int, state: dict[str, Any]) -> list[str]
     sums = {"tokens": sum(row.tokens for row in rows),
             "supervised_tokens": sum(row.supervised_tokens for row in rows),
             "training_seconds": math.fsum(row.seconds for row in rows)}
+    # Counts are exact; seconds were summed step by step, which rounds otherwise than one sum.
     return [f"step_{number:06d}: {name} is {str(facts.get(name))[:20]}, the log adds up to {value}"
             for name, value in sums.items() if not isinstance(facts.get(name), int | float)
             or not math.isclose(facts[name], value, rel_tol=1e-9)]

@@ -172,6 +172,7 @@ def tensors(unit: Unit) -> Iterator[CheckFinding]:
             else:
                 files += 1
                 problems += expected.problems(unit, name)
+    # Files that a pack names by digest have no headers here to read.
     if elsewhere:
         yield not_checked(f"{elsewhere} files of tensors are named by digest", unit, blocking=False)
         return
@@ -279,6 +280,7 @@ def _expected(unit: Unit) -> Expected | str:
     trained = {name: size for name, size in weights.items()
                if not isinstance(method, FullConfig) or not is_frozen(name, shape)}
     inside = (family_of(shape).layer_prefix + ".", PEFT_PREFIX)
+    # The optimizer tells the shapes of its moments, so one that factors them needs no rule here.
     moments: dict[str, tuple[tuple[int, ...], str]] = {}
     for name, size in trained.items():
         made = optimizer.moment_shapes(size, moments=precision.moments, in_layer=name.startswith(inside))

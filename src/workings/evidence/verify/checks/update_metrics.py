@@ -55,6 +55,7 @@ def objective_problems(inputs: RolloutInputs, rollout: "Rollout", batch: "Batch"
         batch: of the update.
         line: of the step, from `train/metrics.jsonl`.
     """
+    # With several updates a rollout, the recorded log probabilities are those of the first alone.
     if inputs.shape.updates > 1 or len(rollout.trainer_log_probs) != len(rollout.trained_samples):
         return []
     problems = []
@@ -87,6 +88,7 @@ def _rounding(objective: PolicyGradient, log_probs_BS: "np.ndarray", mask_BS: "n
     """The sum of the sizes of the loss's terms, which may cancel, and the number of tokens close to a bound."""
     import numpy as np
 
+    # The terms' sizes bound the rounding of their sum: terms that cancel leave a small sum with a large error.
     tokens_B1 = mask_BS.sum(-1, keepdims=True)
     share_BS = mask_BS / np.maximum(tokens_B1, 1)
     log_ratio_BS = (log_probs_BS - signals[BEHAVIOR]) * mask_BS
