@@ -1,14 +1,16 @@
-"""What fits where: fine-tuning by model, method, row length and machine, by compilers and by formula.
+"""What fits where: fine-tuning by model, method, row length and machine, by compilers, by traces and by formula.
 
     python -m benchmarks.what_fits                                    # every row that no compiler said, by formula
     python -m benchmarks.what_fits --compile 1 [--on TARGET ...]      # so many rows more by the compiler
+    python -m benchmarks.what_fits --trace 1 [--on TARGET ...]        # so many rows more by a trace of PyTorch
 
 Every row is planned with one sequence a device, bfloat16 weights, recomputed layers and a chunked loss. Each row holds
 what the formula says of it; a compiled one also what the compiler says, so that the formula's error is measured. A row
 takes from ten seconds to minutes to compile, and the file is written after each: a call that is cut short loses one,
 and the next goes on. Models whose layers are all alike come first, for they compile soonest, in an order that mixes
-machines, methods and lengths. Compiled rows of earlier calls stay. Writes `benchmarks/results/what_fits.json`, which
-`python -m tools.what_fits` turns into a page.
+machines, methods and lengths. Compiled rows of earlier calls stay. Models that only PyTorch trains have no rows by
+formula, for the formula was fitted to JAX: of them the rows of `TRACED` alone are there, each by a trace. Writes
+`benchmarks/results/what_fits.json`, which `python -m tools.what_fits` turns into a page.
 """
 
 import argparse
@@ -28,7 +30,8 @@ from workings.planning.planned_run import PlannedRun
 from workings.planning.verdict import memory_verdict
 
 MODELS = ("gemma-2b", "gemma-2-2b", "gemma-3-270m", "gemma-3-1b", "gemma-3-4b", "gemma-4-e2b", "gemma-4-e4b",
-          "gemma-4-12b", "gemma-4-31b", "qwen3-1.7b", "qwen3-4b", "smollm3-3b", "olmo-3-7b")
+          "gemma-4-12b", "gemma-4-31b", "llama-3.2-1b", "qwen2.5-1.5b", "qwen3-1.7b", "qwen3-4b", "smollm3-3b",
+          "olmo-3-7b")
 METHODS: dict[str, dict[str, Any]] = {
     "full": {"optimizer": {"name": "adafactor"},
              "precision": {"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"}},
@@ -44,6 +47,21 @@ MACHINES = ("t4", "t4x2", "l4", "rtx5090", "h100", "v5e-1", "v5e-8")
 RESULT = ROOT / "benchmarks" / "results" / "what_fits.json"
 Key = tuple[str, str, int, str]
 """Model, method, length, machine."""
+TRACED: tuple[Key, ...] = tuple(
+    (model, method, length, name) for length in (512, 2048) for model, method, name in (
+        ("qwen3.5-2b", "lora", "t4"), ("gemma-4-26b-a4b", "lora", "h100"), ("qwen3.5-4b", "lora", "t4"),
+        ("qwen3.5-9b", "qlora", "t4"), ("qwen3.5-0.8b", "full", "t4"), ("gpt2", "full-adamw", "t4"),
+        ("qwen3.5-9b", "lora", "rtx5090"), ("gemma-4-26b-a4b", "qlora", "rtx5090"), ("qwen3.5-2b", "full", "t4"),
+        ("qwen3.5-4b", "qlora", "t4"), ("qwen3.5-2b", "full", "rtx5090"), ("qwen3.5-4b", "full", "rtx5090"),
+        ("qwen3.5-0.8b", "full-adamw", "t4"), ("gpt2", "lora", "t4"), ("qwen3.5-2b", "full-adamw", "rtx5090"),
+        ("qwen3.5-9b", "full", "h100"), ("qwen3.5-4b", "lora", "t4x2"), ("qwen3.5-2b", "full", "t4x2"),
+        ("qwen3.5-9b", "qlora", "rtx5090"), ("qwen3.5-2b", "qlora", "t4"), ("qwen3.5-0.8b", "lora", "t4"),
+        ("qwen3.5-4b", "full-adamw", "h100"), ("qwen3.5-4b", "lora", "rtx5090"), ("gemma-4-26b-a4b", "qlora", "h100"),
+        ("gemma-4-26b-a4b", "full-adamw", "h100")) if (model, length) != ("gpt2", 2048))
+"""Rows of models that only PyTorch trains, in the order in which they are traced: cards that one would ask about.
+
+GPT-2 has 1024 positions. A T4 is not asked about experts: it computes in fp32 what is stored in bf16, and experts have
+one format for both."""
 
 
 def recipe_for(model: str, method: str, length: int, target: Target) -> Any:
@@ -52,14 +70,14 @@ def recipe_for(model: str, method: str, length: int, target: Target) -> Any:
         "name": "what-fits", "model": {"source": "scratch", "shape": model}, "tokenizer": "train",
         "data": {"traces": "addition", "max_length": length}, "batch": {"micro_batch": 1},
         "training": {"steps": 1, "learning_rate": 1e-5}, "memory": {"remat": "layer", "loss_chunk": 128},
-    } | METHODS[method]
+    } | METHODS[method] | ({"engine": "torch"} if any(model == traced[0] for traced in TRACED) else {})
     if values["precision"]["compute"] in target.no_matrix_units and target.platform == "gpu":
         values = values | {"precision": values["precision"] | {"compute": "fp32"}}
     return check_recipe(values, "a row of what fits where")
 
 
 def row(key: Key, *, compiled: bool) -> dict[str, Any]:
-    """One verdict on a run's step, and what the formula says of the same step."""
+    """One verdict on a run's step, compiled or traced or by formula, and what the formula says of the same step."""
     model, method, length, name = key
     target = targets()[name]
     recipe, shape = recipe_for(model, method, length, target), published_shape(model)
@@ -76,10 +94,10 @@ def row(key: Key, *, compiled: bool) -> dict[str, Any]:
             "source": verdict.source} | said
 
 
-def error_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """How far the formula was off in the compiled rows, as a share of what the compiler said; below zero: too low."""
+def error_of(rows: list[dict[str, Any]], source: str) -> dict[str, Any]:
+    """How far the formula was off in the compiled or traced rows, as a share of what those say; below zero: too low."""
     off = sorted(((each["estimated_bytes"] / each["peak_bytes"] - 1, _key(each)) for each in rows
-                  if each["source"] == "compiled"), key=lambda one: abs(one[0]))
+                  if each["source"] == source), key=lambda one: abs(one[0]))
     if not off:
         return {"rows": 0}
     sizes = [abs(error) for error, _ in off]
@@ -96,45 +114,48 @@ def in_order(keys: list[Key]) -> list[Key]:
 
 
 def main(arguments: list[str]) -> int:
-    """Rows by formula, or some more by the compiler."""
+    """Rows by formula, or some more by the compiler or by traces."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--compile", type=int, default=0)
+    asked_for = parser.add_mutually_exclusive_group()
+    asked_for.add_argument("--compile", type=int, default=0)
+    asked_for.add_argument("--trace", type=int, default=0)
     parser.add_argument("--on", nargs="*", default=MACHINES)
     asked = parser.parse_args(arguments)
     before = load_average()
     keys = [(model, method, length, name) for name in MACHINES for model in MODELS for method in METHODS
             for length in LENGTHS]
     rows = {_key(old): old for old in earlier(RESULT).get("rows", [])}
-    if not asked.compile:
+    if not (asked.compile or asked.trace):
         for key in keys:
             formula = row(key, compiled=False)
             compiled = rows.get(key, formula)["source"] == "compiled"
             rows[key] = rows[key] | {"estimated_bytes": formula["estimated_bytes"]} if compiled else formula
     missing = in_order([key for key in keys if key[3] in asked.on and (
-        key not in rows or rows[key]["source"] != "compiled")])
-    for key in missing[:asked.compile]:
+        key not in rows or rows[key]["source"] != "compiled")])[:asked.compile]
+    missing += [key for key in TRACED if key[3] in asked.on and key not in rows][:asked.trace]
+    for key in missing:
         found = row(key, compiled=True)
         # Read again each time: another call may have written meanwhile.
         rows = {_key(old): old for old in earlier(RESULT).get("rows", [])} | {key: found}
         print(*key, found["fits"], f"{found['peak_bytes'] / 2**30:.2f} GiB, by formula",
               f"{found['estimated_bytes'] / found['peak_bytes']:.3f} of that", flush=True)
-        _write([rows[each] for each in keys if each in rows], before)
-    if not asked.compile:
-        _write([rows[key] for key in keys], before)
+        _write([rows[each] for each in (*keys, *TRACED) if each in rows], before)
+    if not missing:
+        _write([rows[each] for each in (*keys, *TRACED) if each in rows], before)
     return 0
 
 
 def _write(rows: list[dict[str, Any]], before: float) -> None:
-    counts = {source: sum(each["source"] == source for each in rows) for source in ("compiled", "estimated")}
+    counts = {source: sum(each["source"] == source for each in rows) for source in ("compiled", "traced", "estimated")}
     write_result(RESULT, what="Verdicts on fine-tuning steps, one sequence a device",
-                 command="python -m benchmarks.what_fits [--compile ROWS]",
-                 values={"rows": rows, "counts": counts, "error": error_of(rows), "methods": METHODS},
-                 packages=("jax", "jaxlib", "libtpu", "jax-cuda12-plugin"), load_before=before)
+                 command="python -m benchmarks.what_fits [--compile ROWS | --trace ROWS]",
+                 values={"rows": rows, "counts": counts, "error": error_of(rows, "compiled"),
+                         "traced_error": error_of(rows, "traced"), "methods": METHODS},
+                 packages=("jax", "jaxlib", "libtpu", "jax-cuda12-plugin", "torch", "transformers"), load_before=before)
 
 
 def _key(old: dict[str, Any]) -> Key:
     return old["model"], old["method"], old["length"], old["target"]
-
 
 
 if __name__ == "__main__":

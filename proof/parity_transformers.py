@@ -1,14 +1,19 @@
-"""Families that one engine alone has compute what transformers computes: its own class, PyTorch's own AdamW.
+"""Models that one engine alone has compute what transformers computes: its own class, PyTorch's own AdamW.
 
 In float32, on the batches of `workings parity`: logits, losses and gradients, a course of 20 steps, and a course that
 the engine begins and transformers ends with the moments of the engine's checkpoint. transformers opens what is
-exported, with its own plain attention and its own code for everything. Run as ``python -m proof.parity_transformers``.
+exported, with its own plain attention and its own code for everything.
+
+    python -m proof.parity_transformers [FAMILY ...]
+
+Only the families that are named are compared, or else all; rows of an earlier call stay.
 """
 
 import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +23,11 @@ from peft import PeftModel
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM
 
-from tools.result_file import write_result
+from tools.result_file import earlier, measured, write_result
 from workings.config.load import load_recipe
 from workings.engines.safetensors_file import TensorFile
 from workings.models.batch import Batch
+from workings.models.registry import find_family
 from workings.runs.parity import (
     COMPARED_BATCHES,
     TOLERANCES,
@@ -40,10 +46,16 @@ from workings.runs.smoke import Smoke
 
 RESULT = Path(__file__).parent / "parity_transformers.json"
 ENGINE, STEPS = "torch", 20
-METHODS = {"full": ["optimizer.weight_decay=0.1"],
-           "lora": ["method={name: lora, rank: 4, alpha: 8, target_modules: [in_proj_qkv, in_proj_z, out_proj, q_proj, "
-                    "k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj]}", "batch.accumulation=2"]}
-CASES = [("qwen3_5", method) for method in METHODS]
+METHODS = ("full", "lora")
+USUAL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+ADAPTED = {"qwen3_5": ("in_proj_qkv", "in_proj_z", "out_proj", *USUAL), "gpt2": ("c_attn", "c_proj", "c_fc"),
+           "gemma4": USUAL}
+"""Family -> the projections that have adapters."""
+EXPERTS = {"experts": 4, "experts_per_token": 2, "expert_width": 48, "shared_kv_layers": 0, "shared_mlp_width": 0,
+           "per_layer_width": 0, "keys_as_values": True, "global_kv_heads": 1}
+"""What makes a tiny Gemma 4 the form of its 26B-A4B."""
+FORMS: tuple[tuple[str, Mapping[str, Any]], ...] = (("qwen3_5", {}), ("gpt2", {}), ("gemma4", EXPERTS))
+"""Family, and changes of its tiny shape."""
 OPTIMIZER = "optimizer.safetensors"
 
 
@@ -53,7 +65,7 @@ class Theirs:
     def __init__(self, case: ParityCase, folder: Path, adapter: Path | None = None) -> None:
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
         # transformers may take token 0 for padding, whose row would get no gradient.
-        model.base_model.embed_tokens.padding_idx = None
+        model.get_input_embeddings().padding_idx = None
         self.model: Any = model if adapter is None else PeftModel.from_pretrained(model, adapter, is_trainable=True)
         self.case = case
         # Names as a checkpoint of ours has them: without the adapter's own name.
@@ -115,11 +127,16 @@ class Theirs:
         return found
 
 
-def compared(family: str, method: str, folder: Path) -> Parity:
+def compared(family: str, changes: Mapping[str, Any], method: str, folder: Path) -> Parity:
     """One row."""
-    words = [f"engine={ENGINE}", f"model.shape.family={family}", "model.shape.layers=4", *METHODS[method]]
+    adapted = ", ".join(ADAPTED[family])
+    own = ["optimizer.weight_decay=0.1"] if method == "full" else [
+        f"method={{name: lora, rank: 4, alpha: 8, target_modules: [{adapted}]}}", "batch.accumulation=2"]
+    # GPT-2 has as many heads of keys as of queries; the tiny shape has two of those.
+    heads = [] if find_family(family).grouped_heads else ["model.shape.kv_heads=2"]
+    words = [f"engine={ENGINE}", f"model.shape.family={family}", "model.shape.layers=4", *heads, *own]
     loaded = comparable(load_recipe("smoke-tiny", words), STEPS, on_cpu=True)
-    case = make_case(Smoke(steps=STEPS).shrink(loaded), folder, small=True, initializer=ENGINE)
+    case = make_case(Smoke(steps=STEPS).shrink(loaded), folder, small=True, initializer=ENGINE, changes=changes)
     case = replace(case, request=replace(case.request, packed=False))
     ours, half = case.engine(ENGINE), STEPS // 2
 
@@ -156,20 +173,24 @@ def compared(family: str, method: str, folder: Path) -> Parity:
         resume=max_abs_difference(second, middle.run_steps(half, STEPS)))
 
 
-def main() -> int:
+def main(families: list[str]) -> int:
     """Compare, write, and say whether all passed."""
-    rows = []
-    for family, method in CASES:
+    rows = {(old["family"], old["method"]): old for old in earlier(RESULT).get("rows", [])}
+    for (family, changes), method in product(FORMS, METHODS):
+        if families and family not in families:
+            continue
         with tempfile.TemporaryDirectory(prefix="workings-parity-") as folder:
-            found = compared(family, method, Path(folder))
-        rows.append({"family": family, "method": method} | found.to_json() | {"engines": [ENGINE, "transformers"]})
-        print(rows[-1], flush=True)
+            found = compared(family, changes, method, Path(folder))
+        rows[family, method] = {"family": family, "changes": dict(changes), "method": method} | found.to_json() | {
+            "engines": [ENGINE, "transformers"], "compared": measured()}
+        print(rows[family, method], flush=True)
+    kept = [rows[family, method] for (family, _), method in product(FORMS, METHODS) if (family, method) in rows]
     write_result(RESULT, what="Largest differences between an engine and transformers' own class in float32.",
                  command="python -m proof.parity_transformers", packages=["peft", "torch", "transformers"], values={
-                     "comparisons": len(rows), "passed": sum(row["passed"] for row in rows), "tolerances": TOLERANCES,
-                     "steps": STEPS, "rows": rows})
-    return 0 if all(row["passed"] for row in rows) else 1
+                     "comparisons": len(kept), "passed": sum(row["passed"] for row in kept), "tolerances": TOLERANCES,
+                     "steps": STEPS, "rows": kept})
+    return 0 if all(row["passed"] for row in kept) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

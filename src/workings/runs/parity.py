@@ -7,9 +7,10 @@ they are.
 """
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from workings.engines.safetensors_file import TensorFile
 from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.registry import family_of
+from workings.models.shapes import check_shape
 from workings.runs.resolve import resolve
 from workings.runs.smoke import Smoke
 from workings.training.schedule import Schedule
@@ -144,13 +146,22 @@ def comparable(loaded: LoadedRecipe, steps: int, *, on_cpu: bool, attention: str
     return replace(loaded, recipe=check_recipe(values, f"{loaded.origin} as compared"))
 
 
-def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: str = ENGINES[1]) -> ParityCase:
-    """Batches of the recipe, and weights on disk that both engines load."""
+def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: str = ENGINES[1],
+              changes: Mapping[str, Any] = MappingProxyType({})) -> ParityCase:
+    """Batches of the recipe, and weights on disk that both engines load.
+
+    Args:
+        loaded: the recipe, as `comparable` gives it.
+        folder: for the files of the engines.
+        small: whether the shape becomes one of which rows of a few dozen tokens use every feature.
+        initializer: name of the engine that makes the first weights and adapters.
+        changes: fields of `ModelShape` that such a small shape takes last (experts, say).
+    """
     resolved, recipe = resolve(loaded), loaded.recipe
     rows = build_rows(resolved.data.traces, resolved.tokenizer, resolved.template, recipe.data)
     shape, weights = resolved.shape, resolved.weights
     if small:
-        shape = family_of(shape).with_small_windows(shape)
+        shape = check_shape(replace(family_of(shape).with_small_windows(shape), **changes))
     batches = Batches(rows, seed=recipe.seed, rows_per_micro_batch=recipe.batch.micro_batch,
                       accumulation=recipe.batch.accumulation, data_config=recipe.data)
     # Made once and kept: both engines must be given the very same arrays.
