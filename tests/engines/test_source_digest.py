@@ -55,3 +55,16 @@ def test_a_file_has_its_name_in_the_digest(tmp_path, monkeypatch):
     (tmp_path / "measured" / "inner" / "code.py").rename(tmp_path / "measured" / "inner" / "other.py")
     source_digest.cache_clear()
     assert source_digest("measured") != first
+
+
+def test_of_a_package_beside_its_modules_count_and_no_folder_below(tmp_path, monkeypatch):
+    def of_modules() -> str:
+        source_digest.cache_clear()
+        return source_digest(beside="measured")
+
+    digest_of(CODE, tmp_path, monkeypatch)
+    first = of_modules()
+    (tmp_path / "measured" / "inner" / "code.py").write_text(CODE + "double(2)\n")
+    assert of_modules() == first
+    (tmp_path / "measured" / "shared.py").write_text(CODE)
+    assert of_modules() != first

@@ -13,7 +13,7 @@ from math import gcd
 from workings.models.shape import ModelShape
 from workings.models.weights import state_channels
 
-LARGEST_ACTIVATION = 256 << 20
+LARGEST_ACTIVATION = 128 << 20
 """Most bytes of the inner activation of one feed-forward, on one device. Smaller batches are read whole, with the same
 bits as in records of earlier versions."""
 STATE_WIDTH = 4

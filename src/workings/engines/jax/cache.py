@@ -91,6 +91,27 @@ def repeat_rows(layout: Layout, caches: Caches, copies: int) -> Caches:
     return jax.tree.map(lambda x: _shard(layout, jnp.repeat(x, copies, 1)), caches) if copies > 1 else caches
 
 
+def fills_by_head(layout: Layout) -> bool:
+    """Whether prompts are read into rings in the order of `by_head`.
+
+    XLA's programs for GPUs decode from that order. A cache that was filled in another one would be copied as a whole
+    before the first token, and half of it would exist twice. For other devices XLA chooses one order for both.
+    """
+    return bool(layout.mesh.devices.flat[0].platform == "gpu")
+
+
+def by_head(caches: Caches) -> Caches:
+    """Rings with keys ``[l, B, K, R, H]`` and values ``[l, B, K, H, R]``."""
+    return {kind: Ring(ring.keys.transpose(0, 1, 3, 2, 4), ring.values.transpose(0, 1, 3, 4, 2))
+            for kind, ring in caches.items()}
+
+
+def by_position(caches: Caches) -> Caches:
+    """The inverse of `by_head`, of which XLA makes another view of the same memory."""
+    return {kind: Ring(ring.keys.transpose(0, 1, 3, 2, 4), ring.values.transpose(0, 1, 4, 2, 3))
+            for kind, ring in caches.items()}
+
+
 def _shard(layout: Layout, x: jax.Array) -> jax.Array:
     if layout.size == 1:
         return x

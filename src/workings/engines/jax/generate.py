@@ -127,21 +127,27 @@ def _prefill_in_parts(spec: StepSpec, params: Params, tokens: jax.Array, lengths
     parts = _PromptParts.for_memory(spec, tokens)
     if parts.count == 1:
         return prefill(tokens, lengths)
+    by_head = cache.fills_by_head(spec.layout)
+
+    def prefill_ordered(tokens: jax.Array, lengths: jax.Array) -> tuple[jax.Array, cache.Caches]:
+        x, caches = prefill(tokens, lengths)
+        return x, cache.by_head(caches) if by_head else caches
 
     def prefill_part(part: jax.Array, buffers: tuple[jax.Array, cache.Caches]) -> tuple[jax.Array, cache.Caches]:
-        x, caches = prefill(*(parts.select(array, part) for array in (tokens, lengths)))
+        x, caches = prefill_ordered(*(parts.select(array, part) for array in (tokens, lengths)))
         # Hidden states have their rows on the first axis, caches on the second: layers come first there.
         return parts.write(buffers[0], x, part, 0), jax.tree.map(
             lambda buffer, rows: parts.write(buffer, rows, part, 1), buffers[1], caches)
 
     # Each part is written in place into the caches of all rows: stacked parts would be the whole cache once more.
     # Shapes alone, without computing anything.
-    x, caches = jax.eval_shape(prefill, tokens, lengths)
+    x, caches = jax.eval_shape(prefill_ordered, tokens, lengths)
     x, caches = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (x, caches))
     buffers = (parts.shard(parts.split_rows(x, 0), 0),
                jax.tree.map(lambda x: parts.shard(parts.split_rows(x, 1), 1), caches))
     x, caches = jax.lax.fori_loop(0, parts.count, prefill_part, buffers)
-    return parts.merge_rows(x, 0), jax.tree.map(lambda x: parts.merge_rows(x, 1), caches)
+    caches = jax.tree.map(lambda x: parts.merge_rows(x, 1), caches)
+    return parts.merge_rows(x, 0), cache.by_position(caches) if by_head else caches
 
 
 def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Array, count: jax.Array,

@@ -100,7 +100,8 @@ class JaxPlanning:
         known = target.platform != "gpu" or target.gpu_config
         return {"machine": asdict(compile_target(target)) if known else target.name,
                 "versions": library_versions(("jax", "jaxlib", *PACKAGES[target.platform])),
-                "engine": source_digest("workings.engines.jax", "workings.models", "workings.objectives"),
+                "engine": source_digest("workings.engines.jax", "workings.models", "workings.objectives",
+                                        beside="workings.engines"),
                 # Flags change what the compiler makes of the same program, so they are part of the key.
                 "flags": {name: os.environ[name] for name in FLAGS if name in os.environ}}
 

@@ -30,32 +30,83 @@ SHRINK = {"cpu": 2, "cuda": 4}
 card records its graph anew."""
 
 
+class FixedCache(DynamicCache):  # type: ignore[misc]  # transformers is not typed
+    """transformers' cache, of all rows and with room for tokens to come.
+
+    Prompts are read some at a time, straight into their rows: caches of the parts, joined, would be there twice. Then
+    each new token goes into one slot of all rows.
+
+    Args:
+        spec: the step's.
+        rows: of the batch, ``copies`` neighbours of each prompt.
+        padded: slots that prompts take.
+        room: slots for tokens to come.
+        copies: rows that begin with the same prompt.
+    """
+
+    def __init__(self, spec: TorchSpec, rows: int, padded: int, room: int, copies: int = 1) -> None:
+        super().__init__()
+        shape, self.copies, self.slots = spec.shape, copies, padded + room
+        self.first_prompt: int | None = 0
+        """Number of the first of the prompts that are read now; None once all were read."""
+        self.slot = torch.full((1,), padded, dtype=torch.int64, device=spec.device)
+        """``[1]`` slot of the next token."""
+        # All at once, before a prompt is read: among activations, which come and go, they would leave gaps in a card's
+        # memory that nothing fits into.
+        self.layers = [FixedLayer(self, *(torch.zeros(
+            (rows, shape.kv_heads_of(layer), self.slots, shape.head_dim_of(layer)), dtype=spec.compute_dtype,
+            device=spec.device) for _ in range(2))) for layer in range(shape.layers) if not shape.shares_keys(layer)]
+
+    def make_room(self, slots: int) -> None:
+        """Let every layer have so many slots; at most one tensor exists twice."""
+        self.slots = slots
+        for layer in self.layers:
+            layer.keys = with_room(layer.keys, slots)
+            layer.values = with_room(layer.values, slots)
+            if self.slot.device.type == "cuda":
+                # The former tensors are too small for anything that comes, and are given back to the card.
+                torch.cuda.empty_cache()
+
+
 class FixedLayer:
-    """A layer of transformers' cache: keys and values ``[B, heads, T, H]``, whose new ones are written at ``slot``."""
+    """A layer of a `FixedCache`: keys and values ``[B, heads, T, H]``."""
 
     is_sliding, is_initialized = False, True
 
-    def __init__(self, layer: Any, room: int, slot: Tensor) -> None:
-        self.slot = slot
-        self.keys, self.values = with_room(layer.keys, room), with_room(layer.values, room)
-        # At most one layer exists twice.
-        layer.keys = layer.values = None
+    def __init__(self, cache: FixedCache, keys: Tensor, values: Tensor) -> None:
+        self.cache, self.keys, self.values = cache, keys, values
 
     def update(self, key_states: Tensor, value_states: Tensor, *others: Any, **more: Any) -> tuple[Tensor, Tensor]:
-        """All slots, with those of the new token in place; a mask hides the empty ones."""
+        """Those of the prompts that are read now; later all slots, with those of the new token in place.
+
+        A mask hides empty slots. They are zero, since a weight of zero times NaN is NaN.
+        """
         del others, more
-        # In place and by a tensor: a recorded graph replays it for every slot.
-        self.keys.index_copy_(2, self.slot, key_states)
-        self.values.index_copy_(2, self.slot, value_states)
-        return self.keys, self.values
+        cache, states = self.cache, (key_states, value_states)
+        for held, new in zip((self.keys, self.values), states, strict=True):
+            if cache.first_prompt is None:
+                # In place and by a tensor: a recorded graph replays it for every slot.
+                held.index_copy_(2, cache.slot, new)
+            else:
+                by_prompt = held.unflatten(0, (-1, cache.copies))
+                by_prompt[cache.first_prompt:cache.first_prompt + len(new), :, :, :new.shape[2]] = new[:, None]
+        return (self.keys, self.values) if cache.first_prompt is None else states
 
     def get_seq_length(self) -> int:
         """Slots, filled or not; transformers asks before it looks at positions, which are given."""
-        return self.keys.shape[2]
+        return self.cache.slots
+
+
+def first_room(spec: TorchSpec, limit: int) -> int:
+    """Slots for tokens to come that a cache first has, if a row gets at most ``limit`` of them.
+
+    The last token is picked and never read.
+    """
+    return min(ROOM[spec.device.type], limit - 1)
 
 
 def with_room(held: Tensor, room: int) -> Tensor:
-    """A copy whose third axis has ``room`` slots; empty ones are zero, since a weight of zero times NaN is NaN."""
+    """A copy whose third axis has ``room`` slots; empty ones are zero."""
     wider = held.new_zeros((*held.shape[:2], room, *held.shape[3:]))
     wider[:, :, :held.shape[2]] = held
     return wider
@@ -67,7 +118,7 @@ class Decoder:
     Args:
         spec: the step's.
         model: in evaluation mode.
-        cache: of the prompts, padded on the right.
+        cache: of the prompts, padded on the right, and all were read.
         lengths: ``[B]`` of the prompts.
         padded: length of the longest prompt, to which all are padded.
         limit: most new tokens of a row.
@@ -79,8 +130,6 @@ class Decoder:
                  limit: int, stop_ids: Sequence[int], pick: PickToken) -> None:
         device = spec.device
         self.spec, self.model, self.cache, self.limit, self.pick = spec, model, cache, limit, pick
-        # Other caches grow by themselves: a state has no slots, and an unproven class has a cache of its own kind.
-        self.fixed = spec.shape.proven and not spec.shape.has_state
         self.stops = torch.tensor([*stop_ids], dtype=torch.int64, device=device)
         # Numbers of the rows that are still computed, which of them have ended, their last token and its position.
         self.rows = torch.arange(len(lengths), device=device)
@@ -89,9 +138,12 @@ class Decoder:
         self.token, self.position = torch.zeros_like(self.rows), lengths.clone()
         # Number of the next token, and the cache slot that it is read into.
         self.count = torch.zeros(1, dtype=torch.int64, device=device)
-        self.padded, self.slot = padded, torch.full_like(self.count, padded)
+        self.padded = padded
+        # Other caches grow by themselves.
+        self.slot, slots = (cache.slot, cache.slots) if isinstance(cache, FixedCache) else (
+            torch.full_like(self.count, padded), padded)
         # Position of the token in each cache slot, and whether it may be attended to, which padding may not.
-        index = torch.arange(padded, device=device).expand(len(lengths), -1)
+        index = torch.arange(slots, device=device).expand(len(lengths), -1)
         self.slot_positions, self.seen = index.clone(), index < lengths[:, None]
         self.picked: tuple[Tensor, ...] = ()
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -125,9 +177,8 @@ class Decoder:
         # The tensors are new, and a graph knows the old ones by their addresses.
         self.graph = None
         self.slot_positions, self.seen = (with_room(x[:, None], slots)[:, 0] for x in (self.slot_positions, self.seen))
-        if self.fixed:
-            for number, layer in enumerate(self.cache.layers):
-                self.cache.layers[number] = FixedLayer(layer, slots, self.slot)
+        if isinstance(self.cache, FixedCache):
+            self.cache.make_room(slots)
 
     def keep_rows(self, index: Tensor) -> None:
         """Leave out the other rows."""
@@ -162,11 +213,10 @@ class Decoder:
 
     def grow(self, count: int) -> None:
         """Make room for the token behind ``count`` new ones, if there is none."""
-        if not self.fixed:
+        if not isinstance(self.cache, FixedCache):
             self.make_room(self.padded + count)
-        elif self.padded + count > self.seen.shape[1]:
-            room = max(ROOM[self.spec.device.type], 2 * (count - 1))
-            self.make_room(self.padded + min(room, self.limit - 1))
+        elif self.padded + count > self.cache.slots:
+            self.make_room(self.padded + min(2 * (count - 1), self.limit - 1))
 
     def replay(self) -> None:
         """One more token of each row: on a card by a graph of `advance`, once that was run on these tensors."""

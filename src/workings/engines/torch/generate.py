@@ -8,17 +8,16 @@ Shape suffixes: B rows, P padded prompt length, V vocabulary.
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 
 from workings.engines.base import Completion
 from workings.engines.prefill import prompts_at_a_time
 from workings.engines.torch.attention import AttentionMask
-from workings.engines.torch.decode import Decoder, PickToken
+from workings.engines.torch.decode import Decoder, FixedCache, PickToken, first_room
 from workings.engines.torch.linear_attention import choose_rows, empty_cache, join_caches
 from workings.engines.torch.model import hidden_states
 from workings.engines.torch.spec import TorchSpec
@@ -96,7 +95,8 @@ def complete(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence
             padded = max(map(len, prompts))
             # On the right, where causality hides padding, so that no mask is needed to read prompts.
             tokens = torch.tensor([[*prompt, *[0] * (padded - len(prompt))] for prompt in prompts], device=spec.device)
-            last, cache = prefill_prompts(spec, model, tokens, lengths, copies)
+            last, cache = prefill_prompts(spec, model, tokens, lengths, copies=copies,
+                                          room=first_room(spec, max_new_tokens))
             decoder = Decoder(spec, model, cache, lengths, padded=padded, limit=max_new_tokens, stop_ids=stop_ids,
                               pick=pick)
             generated = decoder.run(last, tell)
@@ -105,8 +105,8 @@ def complete(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence
     return [Completion.of(row[0], stop_ids, *row[1:]) for row in zip(*generated, strict=True)]
 
 
-def prefill_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor,
-                 copies: int = 1) -> tuple[Tensor, Any]:
+def prefill_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor, *, room: int,
+                    copies: int = 1) -> tuple[Tensor, DynamicCache]:
     """``[B, D]`` hidden state of each prompt's last token, and the cache of all rows; equal prompts are read once.
 
     Args:
@@ -114,30 +114,34 @@ def prefill_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, len
         model: in evaluation mode.
         tokens: ``[B, P]``, padded on the right.
         lengths: ``[B]`` of the prompts.
+        room: slots of the cache for tokens to come, where it does not grow by itself.
         copies: so many equal prompts stand next to each other.
     """
-    last, cache = _prefill_in_parts(spec, model, tokens[::copies], lengths[::copies])
-    if copies > 1:
-        choose_rows(cache, torch.arange(len(last), device=last.device).repeat_interleave(copies))
-    return last.repeat_interleave(copies, 0), cache
-
-
-def _prefill_in_parts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
-    """`prefill_prompts` of different prompts, some at a time (`workings.engines.prefill`).
-
-    The caches of the parts are joined layer by layer.
-    """
+    tokens, lengths = tokens[::copies], lengths[::copies]
     most = prompts_at_a_time(spec.shape, tokens.shape[1], spec.compute_dtype.itemsize)
-    if not spec.shape.proven or len(tokens) <= most:  # the cache of an unproven class may have any contents
-        return _prefill(spec, model, tokens, lengths)
-    parts = [_prefill(spec, model, *part) for part in zip(tokens.split(most), lengths.split(most), strict=True)]
-    return torch.cat([last for last, _ in parts]), join_caches([cache for _, cache in parts])
+    if not spec.shape.proven:  # its cache may have any contents, which cannot be joined
+        most = len(tokens)
+    parts = list(zip(tokens.split(most), lengths.split(most), strict=True))
+    last: list[Tensor] = []
+    if spec.shape.proven and not spec.shape.has_state:
+        cache: DynamicCache = (fixed := FixedCache(spec, len(tokens) * copies, tokens.shape[1], room, copies))
+        for number, part in enumerate(parts):
+            fixed.first_prompt = number * most
+            last.append(_prefill(spec, model, *part, fixed))
+        fixed.first_prompt = None
+    else:  # a state has no slots
+        caches = [empty_cache(spec.shape, model) for _ in parts]
+        last += [_prefill(spec, model, *part, cache) for part, cache in zip(parts, caches, strict=True)]
+        cache = join_caches(caches) if len(caches) > 1 else caches[0]
+        if copies > 1:
+            choose_rows(cache, torch.arange(len(tokens), device=tokens.device).repeat_interleave(copies))
+    return torch.cat(last).repeat_interleave(copies, 0), cache
 
 
-def _prefill(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
+def _prefill(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, lengths: Tensor, cache: DynamicCache) -> Tensor:
+    """``[B, D]`` hidden state of each prompt's last token; keys and values go into the cache."""
     index = torch.arange(tokens.shape[1], device=spec.device).expand_as(tokens)
-    cache = empty_cache(spec.shape, model)
     # Padding is on the right, so causality hides it from real tokens.
     hidden = hidden_states(model, tokens, index, AttentionMask(), cache)
     # Only the last token of each prompt needs logits: [B, V], not [B, P, V].
-    return hidden[torch.arange(len(tokens), device=spec.device), lengths - 1], cache
+    return hidden[torch.arange(len(tokens), device=spec.device), lengths - 1]

@@ -73,7 +73,8 @@ class TorchPlanning:
         """Properties of a GPU that decide the reserved memory, versions of libraries, and this engine's source."""
         return {"platform": target.platform, "devices": target.devices, "capability": target.compute_capability,
                 "limit_bytes": target.memory_bytes, "versions": library_versions(LIBRARIES),
-                "engine": source_digest("workings.engines.torch", "workings.models", "workings.objectives")}
+                "engine": source_digest("workings.engines.torch", "workings.models", "workings.objectives",
+                                        beside="workings.engines")}
 
     @classmethod
     def usable_memory(cls, target: Target) -> tuple[int, str]:

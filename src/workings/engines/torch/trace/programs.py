@@ -10,7 +10,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from workings.engines.base import EngineRequest, GenerationShape, ProgramName
 from workings.engines.prefill import largest_divisor
-from workings.engines.torch.decode import Decoder, PickToken
+from workings.engines.torch.decode import Decoder, FixedCache, PickToken
 from workings.engines.torch.generate import greedy, prefill_prompts, sampled
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.step import (
@@ -79,13 +79,13 @@ def _generate(spec: TorchSpec, model: PreTrainedModel, size: GenerationShape, pi
     prompts, length, new = size
     index = torch.zeros((prompts, length), dtype=torch.int64, device=spec.device)
     lengths = torch.full((prompts,), length, device=spec.device)
-    last, cache = prefill_prompts(spec, model, index, lengths, copies)
+    last, cache = prefill_prompts(spec, model, index, lengths, room=new - 1, copies=copies)
     decoder = Decoder(spec, model, cache, lengths, padded=length, limit=new, stop_ids=(0,), pick=pick)
     decoder.choose(last)
     del last, cache
-    # Room for all tokens but the last, which is picked and never read; a cache that grows is as long at its last token.
-    decoder.make_room(length + new - 1)
-    if not decoder.fixed:
+    # There is room for all tokens but the last, which is picked and never read; a cache that grows is as long then.
+    if not isinstance(decoder.cache, FixedCache):
+        decoder.make_room(length + new - 1)
         lengthen(decoder.cache, length + new - 2)
     decoder.advance()
 
