@@ -13,6 +13,7 @@ from typing import get_args
 
 from workings.config.algorithms import TeacherAlgorithm
 from workings.config.algorithms.base import TeacherPrecision
+from workings.config.load import load_recipe, shipped_recipes
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, ProgramName
 from workings.engines.registry import find_planning_engine
@@ -195,12 +196,22 @@ def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, sear
     nearest = find_nearest(recipe, shape, target, requested, teacher)
     if nearest is None:
         remarks = ["no plan of the search fits: a smaller model, shorter rows or a larger machine are left"]
+        remarks += shipped_for(recipe, target)
         if recipe.uses_rollouts:
             remarks.append("not searched: fewer completions an update, smaller groups, and shorter completions "
                            "together with another change")
         return replace(requested, remarks=(*requested.remarks, *remarks))
     return replace(requested, nearest=nearest,
                    remarks=(*requested.remarks, *_nearest_remarks(nearest, requested.batch.all_rows)))
+
+
+def shipped_for(recipe: Recipe, target: Target) -> list[str]:
+    """A line for each shipped recipe that is written for this target and trains the same pretrained model."""
+    if recipe.model.source != "pretrained":
+        return []
+    names = [name for name in shipped_recipes() if name.endswith(f"-{target.name}") and name != recipe.name]
+    return [f"a shipped recipe trains this model there: workings plan {name} --on {target.name}" for name in names
+            if getattr(load_recipe(name).recipe.model, "id", "") == recipe.model.id]
 
 
 def _nearest_remarks(nearest: Nearest, requested_rows: int) -> list[str]:
