@@ -8,7 +8,8 @@ import pytest
 
 from tests.evaluation.making import items, score
 from tests.record import synthetic
-from workings.errors import RequestError
+from workings.cli.quickstart import quickstart_command
+from workings.errors import Interrupted, RequestError
 from workings.evaluation.comparison.compare import compare
 from workings.runs.quickstarts import quickstart
 from workings.runs.quickstarts.quickstart import ANSWER_ONLY, SAME_TOKENS, WITH_STEPS, QuickstartResult
@@ -74,3 +75,15 @@ def test_only_the_same_quickstart_goes_on(tmp_path: Path) -> None:
     (tmp_path / "report.html").touch()
     with pytest.raises(RequestError, match="which exists"):
         quickstart.quickstart(tmp_path, ("training.steps=60",))
+
+
+def test_stopped_while_it_answers_it_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(quickstart, "quickstart", stopped)
+    with pytest.raises(KeyboardInterrupt):  # nothing to go on with
+        quickstart_command(out=tmp_path)
+    (tmp_path / "recipes").mkdir()
+    with pytest.raises(Interrupted, match=f"to go on: the same command with --out {tmp_path}"):
+        quickstart_command(out=tmp_path)

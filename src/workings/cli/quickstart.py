@@ -1,11 +1,13 @@
 """`workings quickstart`: the main job from end to end, on a CPU, without a network."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from workings.cli.output import JsonFlag, answer, as_typed, say
+from workings.errors import Interrupted
 
 
 def quickstart_command(
@@ -38,5 +40,11 @@ def quickstart_command(
         return
     from workings.runs.quickstarts.quickstart import quickstart
 
-    result = quickstart(out, overrides or (), seed=seed, full=full, say=say)
+    try:
+        result = quickstart(out, overrides or (), seed=seed, full=full, say=say)
+    except KeyboardInterrupt as stop:
+        if not (out / "recipes").is_dir():  # its data were not made yet
+            raise
+        raise Interrupted(f"stopped by {str(stop) or 'Ctrl-C'}; to go on: the same command with --out "
+                          f"{shlex.quote(str(out))}") from None
     answer(result.to_json(), as_json=as_json, text=as_typed(result.text()))
