@@ -21,12 +21,13 @@ from typing import Any
 import pytest
 from coverage import Coverage
 
-from tests import kept_traces
+from tests import kept_folders, kept_traces
 from tests.fork_server import (
     FORKED_AGAIN,
     FORKS,
     ForkedChild,
     Server,
+    collect_nothing,
     collect_seldom,
     do_not_wait_for_the_disk,
     fork_scoring,
@@ -64,6 +65,10 @@ OURS |= {"JAX_COMPILATION_CACHE_DIR": str(PROGRAMS.folder), "JAX_PERSISTENT_CACH
 if "TESTS_CACHE" not in os.environ:  # workers take it from the process that started them
     os.environ["TESTS_CACHE"] = tempfile.mkdtemp(prefix="workings-tests-cache-")
     atexit.register(shutil.rmtree, os.environ["TESTS_CACHE"], ignore_errors=True)
+    os.environ["TESTS_KEPT"] = str(kept_folders.folder_of_now(XLA_FLAGS))
+    # Answers of compilers: tests that ask one have a cache of their own.
+    (Path(os.environ["TESTS_KEPT"]) / "plans").mkdir(exist_ok=True)
+    (Path(os.environ["TESTS_CACHE"]) / "plans").symlink_to(Path(os.environ["TESTS_KEPT"]) / "plans")
 # Plans, links and verdicts that a person keeps must neither help a test nor change by it.
 OURS |= {"WORKINGS_CACHE": os.environ["TESTS_CACHE"]}
 
@@ -86,6 +91,7 @@ def _set(environment: Mapping[str, str]) -> None:
 # Before any test module is imported: JAX and the Hub read the environment when they are imported.
 _set(_clean(os.environ))
 do_not_wait_for_the_disk()
+collect_nothing()
 
 
 class SaidAtOnce:

@@ -1,4 +1,4 @@
-"""What a trace of a PyTorch step said, kept for this session: tests start the same few tiny runs again and again.
+"""What a trace of a PyTorch step said, kept: tests start the same few tiny runs again and again.
 
 A trace is most of a tiny run's time, and its answer follows from what is asked for. Tests of the trace itself
 call `workings.engines.torch.trace.inspect`, which nothing is kept of.
@@ -28,7 +28,7 @@ def keep() -> None:
     @wraps(module.inspect_step)
     def kept(request: EngineRequest, batch: tuple[int, ...], platform: str, card: Any) -> Inspection:
         asked = json_digest([request.to_json(), list(batch), platform, asdict(card)])
-        place = Path(os.environ["TESTS_CACHE"]) / "traces" / f"{asked}.json"
+        place = Path(os.environ["TESTS_KEPT"]) / "traces" / f"{asked}.json"
         if not place.exists():
             place.parent.mkdir(exist_ok=True)
             # The order of its parts is kept, too, which canonical JSON would not do.

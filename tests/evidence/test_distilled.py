@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import kept_folders
 from tests.evidence import reseal
 from tests.runs import distilled
 from workings.config.load import check_recipe
@@ -26,9 +27,11 @@ FIRST = "train/rollouts/step_000001.json"
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("distilled")
-    recipe = distilled.write(folder, ["training.steps=2"])
-    return train(str(recipe), folder / "student", ["training.steps=2", "checkpoint.every_steps=1"]).run
+    def make(folder: Path) -> None:
+        recipe = distilled.write(folder, ["training.steps=2"])
+        train(str(recipe), folder / "student", ["training.steps=2", "checkpoint.every_steps=1"])
+
+    return kept_folders.copy(make, tmp_path_factory.mktemp("distilled"), "distilled") / "student"
 
 
 def another_log_prob(run: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests import kept_folders
 from tests.evidence import reseal
 from tests.evidence.verdicts import failed
 from tests.runs import rewarded
@@ -22,10 +23,11 @@ pytestmark = pytest.mark.children
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with rewards whose held-out items are scored by `exact`."""
-    folder = tmp_path_factory.mktemp("held_out")
-    run = folder / "runs/a"
-    train_and_evaluate(str(rewarded.write(folder / "asked")), run, overrides=["evaluation.scorer=exact"])
-    return run
+    def make(folder: Path) -> None:
+        train_and_evaluate(str(rewarded.write(folder / "asked")), folder / "runs/a",
+                           overrides=["evaluation.scorer=exact"])
+
+    return kept_folders.copy(make, tmp_path_factory.mktemp("held_out"), "held_out") / "runs/a"
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

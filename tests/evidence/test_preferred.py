@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests import kept_folders
 from tests.evidence import reseal
 from tests.evidence.verdicts import failed
 from tests.runs import killed
@@ -22,8 +23,10 @@ Lines = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs")
-    return train(str(killed.write_pairs(folder)), folder / "tiny", ["training.learning_rate=0.01"]).run
+    def make(folder: Path) -> None:
+        train(str(killed.write_pairs(folder)), folder / "tiny", ["training.learning_rate=0.01"])
+
+    return kept_folders.copy(make, tmp_path_factory.mktemp("runs"), "preferred") / "tiny"
 
 
 def change(name: str, edit: Callable[[Lines], Any]) -> Callable[[Path], None]:

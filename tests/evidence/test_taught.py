@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
+from tests import kept_folders
 from tests.evidence import reseal
 from tests.runs import taught
 from workings.evidence.verify import verify
@@ -21,8 +22,10 @@ NAMES = ("tokens", "log_probs")
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("taught")
-    return train(str(taught.write(folder, ["training.steps=2"])), folder / "student", ["training.steps=2"]).run
+    def make(folder: Path) -> None:
+        train(str(taught.write(folder, ["training.steps=2"])), folder / "student", ["training.steps=2"])
+
+    return kept_folders.copy(make, tmp_path_factory.mktemp("taught"), "taught") / "student"
 
 
 def said(change: Callable[[Arrays], Any]) -> Callable[[Path], None]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import kept_folders
 from tests.runs.killed import write_recipe
 from workings.errors import RequestError
 from workings.publish.export import export_run
@@ -19,8 +20,10 @@ QUESTION = "What is 34+58?"
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny Gemma 3 after six steps."""
-    folder = tmp_path_factory.mktemp("exported")
-    return train(str(write_recipe(folder)), folder / "run").run
+    def make(folder: Path) -> None:
+        train(str(write_recipe(folder)), folder / "run")
+
+    return kept_folders.copy(make, tmp_path_factory.mktemp("exported"), "exported") / "run"
 
 
 def test_transformers_opens_the_export_and_answers_as_the_run_does(run: Path, tmp_path: Path, workings) -> None:

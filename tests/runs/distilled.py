@@ -1,13 +1,10 @@
 """A tiny teacher that was trained, and a tiny student of another shape that learns from it. For the tests."""
 
-import contextlib
-import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests import kept_folders
 from workings.record.digest import json_digest
 from workings.runs.replay.replay import ReplayRequest, replay_run
 from workings.runs.train import train
@@ -44,31 +41,14 @@ checkpoint: {every_steps: 2}
 
 def write(folder: Path, teacher: Sequence[str] = ()) -> Path:
     """The student's recipe beside its teacher, a sealed run, which was trained with these ``key=value`` words."""
-    if cache := os.environ.get("TESTS_CACHE"):
-        shutil.copytree(_kept(Path(cache) / "teachers", teacher), folder, dirs_exist_ok=True)
-    else:  # a script of `proof`
-        _train(folder, teacher)
+    def make(place: Path) -> None:
+        (place / "teacher.yaml").write_text(TEACHER)
+        train(str(place / "teacher.yaml"), place / "teacher", teacher)
+
+    kept_folders.copy(make, folder, f"teacher-{json_digest(list(teacher))}")
     student = folder / "student.yaml"
     student.write_text(STUDENT)
     return student
-
-
-def _train(folder: Path, words: Sequence[str]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "teacher.yaml").write_text(TEACHER)
-    train(str(folder / "teacher.yaml"), folder / "teacher", words)
-
-
-def _kept(place: Path, words: Sequence[str]) -> Path:
-    """A folder with the teacher's recipe and run, made once for all tests of a session and only to be copied."""
-    kept = place / json_digest(list(words))
-    if not kept.exists():
-        place.mkdir(exist_ok=True)
-        own = Path(tempfile.mkdtemp(dir=place))
-        _train(own, words)
-        with contextlib.suppress(OSError):  # another worker has made it meanwhile
-            own.rename(kept)
-    return kept
 
 
 def replayed_with_its_teacher_and_without(run: Path, teacher: Path) -> list[dict[str, Any]]:

@@ -2,11 +2,9 @@
 
 import contextlib
 import json
-import os
-import shutil
-import tempfile
 from pathlib import Path
 
+from tests import kept_folders
 from workings.runs.improve import ImproveRequest, improve
 
 RECIPE = """# every question has the same answer
@@ -44,15 +42,11 @@ def write_task(folder: Path, *, engine: str = "jax") -> Path:
 
 
 def improved(folder: Path) -> Path:
-    """`out` of a round, made once for all tests of a session in its task's folder, and copied here with the task."""
-    kept = Path(os.environ["TESTS_CACHE"]) / "improved"
-    if not kept.exists():
-        own = Path(tempfile.mkdtemp(dir=kept.parent))
-        recipe = write_task(own)
-        with contextlib.chdir(own):
-            improve(str(recipe), own / "out", request=ImproveRequest(rounds=1, prompts="prompts.jsonl",
-                                                                     all_rounds=True))
-        with contextlib.suppress(OSError):  # another worker has made it meanwhile
-            own.rename(kept)
-    shutil.copytree(kept, folder, dirs_exist_ok=True)
-    return folder / "out"
+    """`out` of a round, in its task's folder."""
+    def make(place: Path) -> None:
+        recipe = write_task(place)
+        with contextlib.chdir(place):
+            improve(str(recipe), place / "out", request=ImproveRequest(rounds=1, prompts="prompts.jsonl",
+                                                                       all_rounds=True))
+
+    return kept_folders.copy(make, folder, "improved") / "out"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests import kept_folders
 from tests.evaluation.making import items, records, write_lines
 from tests.runs.killed import write_recipe
 from tests.runs.runs_helpers import DIES_WITHIN_THE_SECOND_BATCH
@@ -33,12 +34,14 @@ SAMPLED: dict[str, Any] = {"max_new_tokens": 8, "temperature": 1.0, "samples": 2
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny Gemma 3 after some steps as a run and as plain weights, and items."""
-    folder = tmp_path_factory.mktemp("weights")
     settings = ["training.learning_rate=0.05", "training.steps=24", "checkpoint.every_steps=24",
                 "data.traces=addition", "model.shape.layers=2"]  # else it learns one answer to everything
-    export_run(train(str(write_recipe(folder)), folder / "run", settings).run, folder / "model")
-    write_lines(folder / "items.jsonl", [item.to_json() for item in items(COUNT)])
-    return folder
+
+    def make(folder: Path) -> None:
+        export_run(train(str(write_recipe(folder)), folder / "run", settings).run, folder / "model")
+        write_lines(folder / "items.jsonl", [item.to_json() for item in items(COUNT)])
+
+    return kept_folders.copy(make, tmp_path_factory.mktemp("weights"), "weights")
 
 
 def words(made: Path, engine: str, out: Path) -> list[str | Path]:

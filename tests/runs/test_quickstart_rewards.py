@@ -23,7 +23,7 @@ asked, constant = [], quickstart._constant
 # As many seconds are hundreds of steps after so few updates, and more the busier the machine is.
 quickstart._constant = lambda training, steps: constant(training, asked.append(steps) or 8)
 found = quickstart.quickstart_rewards(Path(sys.argv[1]), sys.argv[2:], export=export_run,
-                                      size=quickstart.Size(start_steps=8, prompts=100, items=8))
+                                      size=quickstart.Size(start_steps=8, prompts=100, items=4))
 print(json.dumps(found.to_json() | {"imitation_steps_of_as_many_seconds": asked}))
 """
 
@@ -59,8 +59,8 @@ def test_a_wrong_override_leaves_nothing(workings, tmp_path):
 @pytest.mark.slow
 def test_four_sealed_arms_from_one_start(run_forked, tmp_path):
     out = tmp_path / "quickstart"
-    done = run_forked("-c", FEW, out, "training.steps=4", "training.warmup_steps=1", "batch.accumulation=1",
-                      "algorithm.patience=100")
+    done = run_forked("-c", FEW, out, "training.steps=4", "training.warmup_steps=1", "batch.micro_batch=8",
+                      "batch.accumulation=1", "algorithm.patience=100")
     told = json.loads(done.stdout.splitlines()[-1])
     assert set(ASKED) <= set(told)
     runs = {name: RunRecord.open(out / "runs" / name) for name in (START, REWARDS, IMITATION, RANDOM)}

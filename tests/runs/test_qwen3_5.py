@@ -11,6 +11,7 @@ from tests.engines.tiny import tiny_shape
 from tests.runs.runs_helpers import resumed_bit_for_bit
 from workings.config.load import load_recipe, shipped_recipes
 from workings.data.generators import addition
+from workings.data.generators.base import write_items
 from workings.engines.torch.engine import TorchEngine
 from workings.errors import RequestError
 from workings.evidence.verify import verify
@@ -25,6 +26,7 @@ from workings.runs.resolve import find_shape
 from workings.runs.smoke import Smoke
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
+from workings.scoring.items import Item
 
 pytestmark = [pytest.mark.slow, pytest.mark.children]
 WORDS = ["engine=torch", "model={source: pretrained, id: base}", "tokenizer=model", "data.template=plain",
@@ -50,6 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     weights = place / "base" / "model.safetensors"
     save_file(load_file(weights) | {GUESSES: torch.arange(32.0)}, weights, {"format": "pt"})
     tokenizer.save(place / "base")
+    write_items(place / "items.jsonl", [Item(id="next", prompt="Which number follows 1?", expected_answer="2")])
     (place / "recipe.yaml").write_text(shipped_recipes()["smoke-tiny"])
     train(str(place / "recipe.yaml"), place / "runs" / "straight", WORDS)
     return place
@@ -101,7 +104,7 @@ def test_adapters_in_layers_with_a_state_are_merged_into_what_transformers_reads
 
 
 def test_it_is_evaluated_and_its_plan_is_traced(folder: Path) -> None:
-    asked = [*WORDS[:-1], "training.steps=2", "evaluation={items: addition, max_new_tokens: 4}"]
+    asked = [*WORDS[:-1], "training.steps=2", "evaluation={items: items.jsonl, max_new_tokens: 4}"]
     assert train_and_evaluate(str(folder / "recipe.yaml"), folder / "asked" / "run", asked).to_json()["items"] > 0
     assert verify(folder / "asked" / "run").failed == 0
     planned = plan(str(folder / "recipe.yaml"), "t4", asked)

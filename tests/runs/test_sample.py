@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests import kept_folders
 from tests.evaluation.making import records, write_lines
 from tests.runs.runs_helpers import DIES_WITHIN_THE_SECOND_BATCH
 from workings.data.traces import read_traces
@@ -43,13 +44,14 @@ WORDS = ("--samples", "4", "--max-new-tokens", "64", "--device", "cpu", "--json"
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run that is now and then right, its weights, and the traces that it learned."""
-    folder = tmp_path_factory.mktemp("sampled")
-    write_lines(folder / "traces.jsonl", [
-        {"id": f"{a}+{b}", "prompt": f"What is {a}+{b}?", "steps": [f"{a}+{b}={a + b}"], "answer": str(a + b)}
-        for a in range(4) for b in range(3)])
-    (folder / "tiny.yaml").write_text(RECIPE)
-    export_run(train(str(folder / "tiny.yaml"), folder / "run", []).run, folder / "model")
-    return folder
+    def make(folder: Path) -> None:
+        write_lines(folder / "traces.jsonl", [
+            {"id": f"{a}+{b}", "prompt": f"What is {a}+{b}?", "steps": [f"{a}+{b}={a + b}"], "answer": str(a + b)}
+            for a in range(4) for b in range(3)])
+        (folder / "tiny.yaml").write_text(RECIPE)
+        export_run(train(str(folder / "tiny.yaml"), folder / "run", []).run, folder / "model")
+
+    return kept_folders.copy(make, tmp_path_factory.mktemp("sampled"), "sampled")
 
 
 def answer(done: "CompletedProcess[str]") -> dict[str, Any]:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests import kept_folders
 from tests.reports.parsed_page import Page
 from tests.runs.improving import write_task
 from tests.runs.runs_helpers import write_recipe
@@ -19,8 +20,10 @@ from workings.runs.train import train
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("surprise")
-    return train(str(write_task(folder)), folder / "run", ["training.steps=12"]).run
+    def make(folder):
+        train(str(write_task(folder)), folder / "run", ["training.steps=12"])
+
+    return kept_folders.copy(make, tmp_path_factory.mktemp("surprise"), "surprise") / "run"
 
 
 @pytest.mark.children

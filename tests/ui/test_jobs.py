@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from tests.runs.runs_helpers import OTHER_PACKAGE
 from tests.ui.making import client, two_runs
 from workings.record.phase import process_start
 from workings.ui import jobs
@@ -78,9 +79,12 @@ def test_a_process_is_known_by_its_start(proc: Path) -> None:
 
 
 def test_training_is_stopped_with_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # An engine that sleeps between its steps: a real one would take a core until it is stopped.
+    monkeypatch.setenv("PYTHONPATH", str(OTHER_PACKAGE))
+    monkeypatch.setenv("UNIGRAM_SECONDS", "0.1")
     page = client(tmp_path, monkeypatch)
     job = page.post("/api/train", data={"recipe": "smoke-tiny", "out": "long",
-                                        "overrides": "training.steps=100000"}).json()
+                                        "overrides": "training.steps=100000\nengine=unigram"}).json()
     row: dict[str, Any] = {}
     while not row.get("seconds_left"):  # said from the third step on
         rows = page.get("/api/runs").json()["rows"]
