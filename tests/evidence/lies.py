@@ -235,6 +235,8 @@ TENSORS: dict[str, tuple[Lie, str]] = {
     "another tensor's name": (header(LAST + "model.safetensors", lambda found: {"weights": found["logits"]}), SAID),
     "other numbers": (lambda files: add(LAST + "model.safetensors", files[LAST + "model.safetensors"][:-8] + b"\0" * 8)(
         files), SAID),
+    "no step that changed a weight": (every(METRICS, lambda found: found | {"share_of_weights_changed": 0}),
+                                      "consistency.checkpoints"),
     "no moments": (gone(LAST + "optimizer.safetensors"), "consistency.checkpoints"),
     "a checkpoint without weights": (gone(LAST + "model.safetensors"), "consistency.checkpoints"),
     "checkpoints without weights": (gone(LAST + "model.safetensors", LAST + "optimizer.safetensors", RUN

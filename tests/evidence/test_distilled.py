@@ -108,6 +108,8 @@ FORGERIES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "a student that is closer in the log": (closer_in_the_log, {"consistency.rollout_metrics"}),
     "another root of the teacher": (teacher(follow=False, root="0" * 64), {"consistency.teacher"}),
     "another precision of the teacher": (teacher(follow=True, precision="bf16"), {"consistency.teacher"}),
+    "weights of another checkpoint of the teacher": (
+        teacher(follow=True, checkpoint="step_000999"), {"consistency.teacher"}),
     "a teacher without weights": (teacher(follow=True, weights={}), {"consistency.teacher"}),
     "imitation instead": (imitation_instead, {"consistency.rows"}),
 }
@@ -151,6 +153,20 @@ def test_a_root_that_is_not_that_of_the_run_beside_it_is_said(honest: Path, tmp_
     reseal.reseal(run)
     said = [check for check in verify(tmp_path).checks if check.id == "consistency.teacher"]
     assert any("has the teacher's name and another root" in check.text for check in said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("told", [{"run": "another"}, {"tokenizer": "5d" * 32}, {"weights": "5d" * 32}], ids=str)
+def test_what_is_said_of_a_teacher_is_what_the_run_of_its_root_says(honest: Path, tmp_path: Path,
+                                                                    told: dict[str, Any]) -> None:
+    run = copied(honest, tmp_path)
+    shutil.copytree(honest.parent / "teacher", tmp_path / "teacher")
+    if "weights" in told:
+        weights = json.loads((run / "config/teacher.json").read_bytes())["weights"]
+        told = {"weights": dict.fromkeys(weights, told["weights"])}
+    teacher(follow=True, **told)(run)
+    reseal.reseal(run)
+    assert "consistency.teacher" in {check.id for check in verify(tmp_path).checks if check.verdict == "failed"}
 
 
 @pytest.mark.slow

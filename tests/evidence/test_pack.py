@@ -15,6 +15,7 @@ from tests.evidence import reseal
 from tests.evidence.packs import EXAMPLE, seal_again, two_runs, unpacked
 from tests.evidence.verdicts import failed
 from tests.record import synthetic
+from tests.samples.making import samples_unit
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import Verification, verify
 from workings.publish.pack import Packed, pack
@@ -433,6 +434,13 @@ def test_an_evaluation_beside_a_run_is_packed_and_compared(runs: Path, tmp_path:
     pack([base, tmp_path / "runs/a"], out)
     assert failed(out) == set()
     assert "every number equal" in text_of(out, "recompute.comparison")
+
+
+def test_samples_called_like_a_run_have_the_name_that_they_have_in_the_pack(runs: Path, tmp_path: Path) -> None:
+    pack([runs / "a", samples_unit(tmp_path / "samples" / "a")], tmp_path / "out.zip")
+    folder = unpacked(tmp_path / "out.zip", tmp_path / "pack")
+    assert "a-samples" in (folder / "report.html").read_text()
+    assert text_of_check(verify(folder, report=is_drawn_again), "recompute.report")[0] == "passed"
 
 
 def test_more_runs_than_a_page_can_show_are_packed_without_one(runs: Path, tmp_path: Path) -> None:

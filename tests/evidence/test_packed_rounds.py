@@ -48,6 +48,20 @@ def test_rounds_are_compared_in_the_zip_and_unpacked(packed: Path, tmp_path: Pat
     assert (folder / rounds["rounds"][1]["unit"] / "kept.jsonl").is_file()
 
 
+def test_what_a_round_learned_and_was_asked_for_is_what_its_run_says(out: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(out, tmp_path / "out")
+    traces, request = folder / "traces" / "round_1.jsonl", folder / "improve.json"
+    learned, asked = traces.read_bytes(), read_json_object(request)
+    traces.write_bytes(learned.partition(b"\n")[2])
+    assert contradictions(folder) == ["traces/round_1.jsonl is not what round_1 learned from"]
+    traces.write_bytes(learned)
+    atomic.write_json(request, asked | {"contents of items": "5d" * 32})
+    assert contradictions(folder)[0] == "improve.json: other items than those of round_0"
+    atomic.write_json(request, asked | {"recipe": asked["recipe"] | {"seed": 99}})
+    assert "round_1" not in contradictions(folder)[0]
+    assert contradictions(folder)[0].startswith("round 1 was drawn with seed ")
+
+
 def test_the_folder_in_a_zip_is_compared_as_well(out: Path, tmp_path: Path) -> None:
     archive = shutil.make_archive(str(tmp_path / "folder"), "zip", out)
     assert verdicts(Path(archive))["recompute.rounds"] == "passed"

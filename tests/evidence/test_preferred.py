@@ -74,6 +74,11 @@ def another_beta(run: Path) -> None:
     reseal.change_config(run, edit)
 
 
+def more_pairs(run: Path) -> None:
+    facts = json.loads((run / "run_manifest.json").read_bytes())["facts"]
+    reseal.edit_manifest(run, facts=facts | {"pairs": 10 * facts["pairs"]})
+
+
 def no_reference(run: Path) -> None:
     (run / REFERENCE).unlink()
 
@@ -102,6 +107,7 @@ FORGERIES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
     "rewards before anything was learned": (
         log(1, chosen_reward=0.1, margin=0.1, chosen_log_prob=0.2), {"recompute.implied_rewards"}),
     "another loss, which begins elsewhere": (another_loss, {"recompute.implied_rewards"}),
+    "ten times as many pairs": (more_pairs, {"consistency.pairs"}),
     "another beta": (another_beta, {"recompute.implied_rewards"}),
 }
 

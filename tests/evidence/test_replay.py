@@ -309,8 +309,25 @@ def say_it_passed(facts: dict[str, Any]) -> dict[str, Any]:
     return facts | {"lines": [off, *facts["lines"][1:]]}
 
 
+def another_run(facts: dict[str, Any]) -> dict[str, Any]:
+    return facts | {"run": "another"}
+
+
+def weights_of_another_step(facts: dict[str, Any]) -> dict[str, Any]:
+    return facts | {"weights": facts["weights"] | {"step": 1}}
+
+
+def more_tensors(facts: dict[str, Any]) -> dict[str, Any]:
+    return facts | {"weights": facts["weights"] | {"tensors": 60}}
+
+
+def a_longer_control(facts: dict[str, Any]) -> dict[str, Any]:
+    return facts | {"controls": facts["controls"] | {"seed": facts["controls"]["seed"] | {"steps": 400}}}
+
+
 FORGED_REPLAYS = (lower_the_bar, call_it_the_same_machine, forget_a_control, push_a_control_outside,
-                  count_more_completions, change_both_sides, say_it_passed)
+                  count_more_completions, change_both_sides, say_it_passed, another_run, weights_of_another_step,
+                  more_tensors, a_longer_control)
 
 
 @pytest.mark.parametrize("forge", FORGED_REPLAYS, ids=lambda forge: forge.__name__)

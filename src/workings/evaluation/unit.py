@@ -86,7 +86,8 @@ class EvaluationRecord:
     def name(self) -> str:
         """The run's name where it stands in one (with the unit's, if that is not the default), else its folder's."""
         if self.run is None:
-            return self.path.resolve().name
+            # A link keeps its own name: a pack links samples under the name that they have in it.
+            return self.path.name if self.path.name not in ("", "..") else self.path.resolve().name
         unit = self.path.resolve().name
         return self.run.name if unit == DEFAULT_NAME else f"{self.run.name}/eval/{unit}"
 

@@ -16,6 +16,7 @@ from workings.evaluation.unit import read_scorecard
 from workings.evidence.pack.form import RUNS, SAMPLES_SUFFIX
 from workings.record import atomic
 from workings.record.canonical import line, loads, read_json_object
+from workings.record.digest import file_digest
 from workings.record.layout import EVALUATION_CONFIG, SELECTION
 from workings.record.manifest import DRAWN_FROM
 from workings.record.number_text import percent
@@ -265,8 +266,17 @@ def _request_problems(folder: Path, request: Mapping[str, Any], result: ImproveR
         problems += [f"{REQUEST}: {key} {short_repr(request[key])}, round {round_.number} has {short_repr(value)}"
                      for key, value in (("temperature", decoding["temperature"]), ("samples", decoding["samples"]),
                                         ("selection", selection)) if request[key] != value]
+        if decoding["seed"] != (expected := request["recipe"]["seed"] + round_.number):
+            problems.append(f"round {round_.number} was drawn with seed {decoding['seed']}, by the request {expected}")
     # Each round has data of its own, and where a vocabulary was trained the later ones take that of the start.
-    start = RunRecord.open(result.rounds[0].run).manifest.config_snapshot
+    runs = [RunRecord.open(round_.run).manifest for round_ in result.rounds]
+    start = runs[0].config_snapshot
+    problems += [f"{REQUEST}: other {name} than those of round_{number}"
+                 for number, run in enumerate(runs) for name in (("items", "traces") if number == 0 else ("items",))
+                 if (digest := run.data_digests.get(name)) not in (None, request.get(f"contents of {name}", digest))]
+    learned = [(number, folder / "traces" / f"round_{number}.jsonl") for number in range(1, len(runs))]
+    problems += [f"{path.relative_to(folder)} is not what round_{number} learned from" for number, path in learned
+                 if path.is_file() and file_digest(path) != runs[number].data_digests.get("traces")]
     problems += [f"{REQUEST}: recipe.{key} {short_repr(value)}, the start has {short_repr(start.get(key))}"
                  for key, value in request["recipe"].items() if key not in ("data", "evaluation", "name")
                  and value != start.get(key)]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from math import prod
 from typing import Any
@@ -18,9 +19,11 @@ from workings.evidence.verify.registry import (
 )
 from workings.evidence.verify.result import CheckFinding
 from workings.hardware.memory import PROCESS_PEAK
-from workings.record.layout import ENVIRONMENT, MEASURED, PLAN, TOKENIZER
+from workings.record.layout import DEVICE_CHECKS, ENVIRONMENT, MEASURED, PLAN, TOKENIZER
 
 SPECIAL = ("bos_token", "eos_token", "pad_token")
+_FORCED_COUNT = re.compile(r"--xla_force_host_platform_device_count=(\d{1,9})\b")
+"""How JAX is told to show one processor as several devices; the last of several counts."""
 
 
 @check("consistency.tokenizer", level=1, title="the tokenizer's files are those of the digest", units=every_run,
@@ -77,6 +80,9 @@ def machine(unit: Unit) -> Iterator[CheckFinding]:
                  for axis, size in (axes if isinstance(axes, dict) else {}).items()
                  # `auto` is resolved on the machine; only a number can be compared.
                  if size != "auto" and not same_json(size, manifest.mesh.get(axis, 1))]
+    checked_mesh = _object(unit, DEVICE_CHECKS).get("mesh", dict(manifest.mesh))
+    if not same_json(checked_mesh, dict(manifest.mesh)):
+        problems.append(f"{DEVICE_CHECKS} has mesh {str(checked_mesh)[:40]}, the manifest {dict(manifest.mesh)}")
     if prod(manifest.mesh.values()) != device.count:
         problems.append(f"a mesh of {prod(manifest.mesh.values())} devices, {device.count} were used")
     if manifest.hardware != f"{device.count} x {device.kind}":
@@ -85,6 +91,7 @@ def machine(unit: Unit) -> Iterator[CheckFinding]:
         problems.append(f"vram is {manifest.vram}, memory_limit_bytes {limit}")
     problems += doctor_problems(unit)
     problems += _host_problems(unit, host if isinstance(host, dict) else {})
+    problems += _forced_count_problems(unit, environment.get("variables"))
     yield finding_from(problems, f"{manifest.hardware}, {limit:,} bytes", unit)
 
 
@@ -123,6 +130,17 @@ def _host_problems(unit: Unit, host: dict[str, Any]) -> list[str]:
                      if isinstance(manifest.measured_peak_source, str) and "memory_source" in row
                      and row["memory_source"] != manifest.measured_peak_source]
     return problems
+
+
+def _forced_count_problems(unit: Unit, variables: Any) -> list[str]:
+    """More devices of a processor than XLA was told to show, in each of the run's processes."""
+    manifest, flags = unit.manifest, variables.get("XLA_FLAGS") if isinstance(variables, dict) else None
+    counts = _FORCED_COUNT.findall(flags) if isinstance(flags, str) else []
+    processes = manifest.facts.get("processes", 1)
+    if not counts or manifest.engine != "jax" or manifest.actual_device.platform != "cpu" or type(processes) is not int:
+        return []
+    used, shown = manifest.actual_device.count, int(counts[-1]) * processes
+    return [f"{used} devices were used, XLA_FLAGS in {ENVIRONMENT} shows {shown}"] if used > shown else []
 
 
 def _object(unit: Unit, name: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from workings.evidence.verify.checks.tensors import expected_tensors
 from workings.evidence.verify.record import Unit
 from workings.hardware.catalog import targets
 from workings.hardware.memory import gib
@@ -17,6 +18,10 @@ ROUNDING_BYTES = 2048
 COMPILED = ("arguments", "outputs", "temporaries", "aliased", "sum", "compiler_peak")
 """What a compiler says of a program; further entries of a breakdown lie beside it, such as a teacher."""
 NOT_ADDED = (*COMPILED, "code")
+SIGNALS = {"sft": 0, "dpo": 1}
+"""Arrays of a batch beside those that every one has, by algorithm; of the others their settings decide."""
+NUMBER_BYTES = 4
+"""Bytes of one number of a batch."""
 _CULPRIT = re.compile(r"(?:\d+ of \d+ devices are idle: the mesh uses \d+; )?largest part: (?P<name>.+), "
                       r"(?P<size>[\d.]+ \w+), (?P<share>\d+ %) of the peak \((?P<certainties>.+)\)")
 
@@ -43,6 +48,7 @@ def part_problems(unit: Unit, plan: Mapping[str, Any]) -> list[str]:
     problems += _culprit_problems(unit, plan, parts)
     if ours:
         problems += _target_problems(unit, plan)
+        problems += _exact_part_problems(unit, plan, parts)
     return problems
 
 
@@ -91,13 +97,42 @@ def _culprit_problems(unit: Unit, plan: Mapping[str, Any], parts: Sequence[Mappi
     return problems
 
 
+def _exact_part_problems(unit: Unit, plan: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Weights, moments and batch that the compiler counted, against what the recipe gives.
+
+    On a processor alone, weights and moments on one: several devices share them unevenly, accelerators pad them, and
+    engines pack four bits in ways of their own.
+    """
+    device, sizes = unit.manifest.actual_device, dict[str, int]()
+    if plan.get("source") != "compiled" or (unit.manifest.engine, device.platform) != ("jax", "cpu"):
+        return []
+    # Imported here: other records need no formulas, which bring NumPy.
+    from workings.planning.memory_formulas import BATCH_ARRAYS
+    from workings.planning.tensors import PER_LAYER_TABLE
+
+    expected = expected_tensors(unit) if device.count == 1 else ""
+    if not isinstance(expected, str):
+        sizes |= expected.exact_bytes(unit.manifest.parameters)
+    if any(part["name"] == PER_LAYER_TABLE for part in parts):
+        sizes.pop("parameters", None)  # the table is a part of its own
+    algorithm, batch = unit.manifest.config_snapshot.get("algorithm"), plan.get("batch")
+    signals = SIGNALS.get(algorithm.get("name", "")) if isinstance(algorithm, dict) else None
+    if signals is not None and isinstance(batch, list) and [type(size) for size in batch] == [int] * 3:
+        rows = batch[0] * batch[1] // max(1, unit.manifest.mesh.get("fsdp", 1))
+        sizes["batch"] = (BATCH_ARRAYS + signals) * NUMBER_BYTES * rows * batch[2]
+    return [f"{PLAN}: {part['name']} take {part['size_bytes']:,} bytes, by the recipe {sizes[part['name']]:,}"
+            for part in parts if part.get("certainty") == "exact"
+            and sizes.get(part["name"], part["size_bytes"]) != part["size_bytes"]]
+
+
 def _target_problems(unit: Unit, plan: Mapping[str, Any]) -> list[str]:
     """The machine that was planned for is the run's device, by its name in the catalog or its own."""
     device, target = unit.manifest.actual_device, plan.get("target")
     if target is None:
         return []
-    names = [row.name for row in targets().values() if row.platform == device.platform
-             and (device.platform == "cpu" or row.kind == device.kind)]
-    expected = {*names, *(f"{device.count} x {name}" for name in [*names, device.kind])}
+    rows = [row for row in targets().values() if row.platform == device.platform
+            and (device.platform == "cpu" or row.kind == device.kind)]
+    expected = {*(row.name for row in rows if row.platform != "cpu" or row.devices == device.count),
+                *(f"{device.count} x {name}" for name in [*(row.name for row in rows), device.kind])}
     return [] if target in expected else [
         f"{PLAN}: planned for {str(target)[:40]!r}, the run took place on {device.count} x {device.kind[:40]}"]

@@ -21,10 +21,10 @@ from workings.evidence.verify.checks.data_order import (
 )
 from workings.evidence.verify.checks.pair_margins import margin_problems
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, every_run, finding_from
+from workings.evidence.verify.registry import check, every_run, finding_from, same_json
 from workings.evidence.verify.result import CheckFinding
 from workings.objectives.preference import Preference
-from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
+from workings.record.layout import MANIFEST, REFERENCE_LOG_PROBS, ROWS
 
 TOLERANCE = 1e-5
 """Tolerance for sums of float32 numbers, as a share of the numbers that are added up."""
@@ -48,6 +48,8 @@ def pairs(unit: Unit) -> Iterator[CheckFinding]:
             problems.append(f"pair {name[:60]!r}: completions of different prompts")
         if chosen["digest"] == rejected["digest"]:
             problems.append(f"pair {name[:60]!r}: one completion, chosen and rejected")
+    if not same_json(recorded := unit.manifest.facts.get("pairs", len(names)), len(names)):
+        problems.append(f"{MANIFEST} says {str(recorded)[:20]} pairs, the row index has {len(names)}")
     yield finding_from(problems, f"{len(names):,} pairs", unit)
 
 

@@ -10,6 +10,7 @@ from workings.evidence.replay.coverage import is_enough, sentences
 from workings.evidence.replay.tolerance import BITWISE, tolerance_for
 from workings.evidence.verify.checks.data_order import uses_pairs
 from workings.evidence.verify.checks.teacher_top_tokens import distills_traces
+from workings.evidence.verify.checks.tensors import read_header
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import (
     check,
@@ -26,7 +27,7 @@ from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rollout_inputs import has_rewards, uses_rollouts
 from workings.evidence.verify.tree import FolderTree
 from workings.record.digest import bytes_digest
-from workings.record.layout import ENVIRONMENT, PREDICTIONS, REPLAY, REPLAY_ENVIRONMENT, SAMPLED
+from workings.record.layout import CHECKPOINTS, ENVIRONMENT, PREDICTIONS, REPLAY, REPLAY_ENVIRONMENT, SAMPLED
 from workings.record.number_text import percent
 from workings.record.values import is_absent
 
@@ -77,6 +78,7 @@ def recorded_replays(unit: Unit) -> Iterator[CheckFinding]:
         yield not_checked("the run that was replayed is not here", unit, blocking=False)
         return
     problems = [*_conclusion_problems(facts, unit.parent), *_line_problems(facts, unit.parent),
+                *_weight_problems(facts, unit.parent),
                 *_condition_problems(facts, unit), *_prediction_problems(facts, unit)]
     if not problems and facts["verdict"] == "failed":
         problems = [f"the replay itself failed: {join_first(facts['reasons'])}"]
@@ -237,6 +239,31 @@ def _line_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
             problems.append(f"step {line['step']}: {asked} completions drawn again, the log has "
                             f"{logged.get('completions', 0):g}")
     return problems
+
+
+def _weight_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
+    """Problems of the run's name, and of the compared tensors: those of its checkpoint after the last step."""
+    problems = [] if facts["run"] == run.manifest.name else [
+        f"a replay of {str(facts['run'])[:40]!r}, it stands in {run.manifest.name[:40]!r}"]
+    count, compared = len(facts["lines"]), facts["weights"]
+    problems += [f"control {name[:20]} over {str(control['steps'])[:20]} steps, {count} were taken"
+                 for name, control in facts["controls"].items() if not 0 < control["steps"] <= count]
+    if is_absent(compared):
+        return problems
+    last = facts["lines"][-1]["step"] if count else 0
+    if compared["step"] != last:
+        return [*problems, f"weights of step {str(compared['step'])[:20]}, the last one taken is {last}"]
+    prefix = f"{CHECKPOINTS}/step_{last:06d}/"
+    names = [name for name in [*run.files, *run.external_files] if name.startswith(prefix)
+             and name.endswith(".safetensors")]
+    there = {"files": len(names)}
+    if not run.external_files:
+        there["tensors"] = sum(len(read_header(run, name).shapes) for name in names
+                               if not name.startswith(f"{prefix}optimizer"))
+    return problems + [f"weights.{key} is {str(compared.get(key))[:20]}, the run's checkpoint has {number}"
+                       for key, number in there.items() if compared.get(key) != number] + (
+        [f"{str(compared['files_identical'])[:20]} of {len(names)} files are identical"]
+        if not 0 <= compared["files_identical"] <= len(names) else [])
 
 
 def _condition_problems(facts: Mapping[str, Any], unit: Unit) -> list[str]:

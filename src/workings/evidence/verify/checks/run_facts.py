@@ -33,6 +33,8 @@ def facts(unit: Unit) -> Iterator[CheckFinding]:
         seen = unit.json_object(DEVICE_CHECKS).get(PROCESSES, recorded[PROCESSES])
         problems += [] if same_json(seen, recorded[PROCESSES]) else [
             f"{MANIFEST} says {recorded[PROCESSES]} processes, {DEVICE_CHECKS} {seen}"]
+        devices = manifest.actual_device.count
+        problems += [f"{seen} processes, {devices} devices were used"] if type(seen) is int and seen > devices else []
     if uses_pairs(unit):
         compared.append(PREFERENCES)
         beta = manifest.config_snapshot["algorithm"]["beta"]

@@ -162,14 +162,20 @@ def _kept_problems(unit: Unit, numbers: list[int]) -> list[str]:
 
 
 def _unchanged_weights(unit: Unit, numbers: list[int]) -> list[str]:
-    """Checkpoints with the weights of an earlier one, although the log says that steps between them changed some."""
+    """Checkpoints with an earlier one's weights although the log says that steps changed some, or the other way."""
     weights = {number: {name.rpartition("/")[2]: digest for name, digest in unit.sums.items()
                         if name.startswith(f"{CHECKPOINTS}/step_{number:06d}/") and WEIGHTS_FILE.search(name)}
                for number in numbers}
     changed = {step.step for step in unit.steps if step.share_of_weights_changed > 0}
-    return [f"step_{after:06d} has the weights of step_{before:06d}, and steps between them changed weights"
-            for before, after in pairwise(numbers) if weights[before] and weights[before] == weights[after]
-            and changed & set(range(before + 1, min(after, len(unit.steps)) + 1))]
+    problems = []
+    for before, after in pairwise(numbers):
+        has_changes, same = bool(changed & set(range(before + 1, after + 1))), weights[before] == weights[after]
+        if not weights[before] or not weights[after] or has_changes is not same:
+            continue
+        problems.append(f"step_{after:06d} has the weights of step_{before:06d}, and steps between them changed weights"
+                        if same else f"step_{after:06d} has other weights than step_{before:06d}, and no step between "
+                                     "them changed any")
+    return problems
 
 
 def _state_problems(unit: Unit, number: int, state: dict[str, Any]) -> list[str]:

@@ -10,11 +10,11 @@ from typing import Any
 
 from workings.evidence.verify.checks.teacher_top_tokens import distills_traces
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, every_run, finding_from, not_checked
+from workings.evidence.verify.registry import check, every_run, finding_from, join_first, not_checked
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rollout_inputs import has_rewards, uses_rollouts
 from workings.record.digest import is_digest, json_digest
-from workings.record.layout import TEACHER
+from workings.record.layout import CHECKPOINTS, SUMS, TEACHER
 
 
 @check("consistency.teacher", level=1, title="the teacher is the one that the manifest names", units=every_run,
@@ -28,6 +28,8 @@ def teacher(unit: Unit) -> Iterator[CheckFinding]:
     if recorded_digest != json_digest(facts):
         problems.append(f"{TEACHER} has digest {json_digest(facts)[:16]}…, the manifest {str(recorded_digest)[:16]}…")
     problems += _fact_problems(facts, unit.manifest.config_snapshot["algorithm"])
+    problems += [problem for run in unit.record.runs if not problems and run.has(SUMS) and run.root == facts.get("root")
+                 for problem in _run_problems(facts, run)]
     yield finding_from(problems, _sentence(facts) if not problems else "", unit)
     for run in unit.record.runs:
         # No failure: names are not unique, and the true teacher may lie elsewhere.
@@ -47,10 +49,23 @@ def _fact_problems(facts: Any, algorithm: dict[str, Any]) -> list[str]:
     problems = [] if all(map(is_digest, digests)) else [f"{TEACHER}: a digest of it is none"]
     if not isinstance(facts.get("run" if "root" in facts else "id"), str):
         problems.append(f"{TEACHER} says neither which run nor which weights")
+    checkpoint = facts.get("checkpoint")
+    if checkpoint is not None and any(not name.startswith(f"{CHECKPOINTS}/{checkpoint}/") for name in facts["weights"]):
+        problems.append(f"{TEACHER}: weights of another checkpoint than {str(checkpoint)[:40]}")
     if facts.get("precision") != algorithm.get("teacher_precision"):
         problems.append(f"{TEACHER}: precision {str(facts.get('precision'))[:10]}, the recipe's is "
                         f"{str(algorithm.get('teacher_precision'))[:10]}")
     return problems
+
+
+def _run_problems(facts: dict[str, Any], run: Unit) -> Iterator[str]:
+    """What is said of a teacher against the run that it is, by its root."""
+    if facts.get("run") != run.manifest.name:
+        yield f"{TEACHER} calls it {str(facts.get('run'))[:40]!r}, the run of this root is {run.manifest.name[:40]!r}"
+    if facts.get("tokenizer") != run.manifest.data_digests.get("tokenizer", facts.get("tokenizer")):
+        yield f"{TEACHER} names another tokenizer than the run of this root"
+    if others := [name for name, digest in facts["weights"].items() if run.sums.get(name) != digest]:
+        yield f"{TEACHER}: {join_first(others)} with another digest than in the run of this root"
 
 
 def _sentence(facts: dict[str, Any]) -> str:

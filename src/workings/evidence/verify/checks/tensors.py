@@ -145,6 +145,7 @@ def model(unit: Unit) -> Iterator[CheckFinding]:
                  for key in asked or () if sizes.get(key, asked[key]) != asked[key]
                  # Weights from elsewhere bring their own family.
                  and (key != "family" or source == "scratch")] if isinstance(asked, dict) else []
+    problems += _source_problems(unit, section)
     # Random weights come from the seed, and no file has them.
     if source == "scratch" and not isinstance(manifest.weight_digests, Absent):
         problems.append(f"random weights, and {len(manifest.weight_digests)} files of weights")
@@ -156,7 +157,7 @@ def model(unit: Unit) -> Iterator[CheckFinding]:
        units=every_run, example="a checkpoint whose tensors have other shapes than the recipe's model")
 def tensors(unit: Unit) -> Iterator[CheckFinding]:
     """Names, shapes and formats of weights and moments; the optimizer's own count of steps."""
-    expected = _expected(unit)
+    expected = expected_tensors(unit)
     if isinstance(expected, str):
         yield not_checked(expected, unit, blocking=False)
         return
@@ -187,8 +188,24 @@ class Expected:
     weights: _Sizes
     moments: dict[str, tuple[tuple[int, ...], str]]
     trained: frozenset[str]
-    frozen: tuple[frozenset[str], ...] = ()
+    frozen: tuple[frozenset[str], ...]
     """Formats that the weights below adapters may have; engines name four bits in ways of their own."""
+    stored: str
+    """Code of the format that weights are stored in; adapters are in float32."""
+
+    def exact_bytes(self, parameters: int) -> dict[str, int]:
+        """Bytes of ``parameters`` (of a whole model with so many, and adapters) and ``moments`` on one device.
+
+        Without parts that the recipe does not decide: four-bit weights, and tables that lie beside the others.
+        """
+        moments = sum(prod(size) * BITS[code] // 8 for name, (size, code) in self.moments.items()
+                      if not name.startswith(f"{MASTER}."))
+        if self.file == ADAPTERS:
+            adapters = sum(prod(size) for size in self.weights.values()) * BITS["F32"] // 8
+            is_packed = any("uint8" in formats for formats in self.frozen)
+            whole = {} if is_packed else {"parameters": parameters * BITS[self.stored] // 8 + adapters}
+            return {**whole, "moments": moments}
+        return {"parameters": parameters * BITS[self.stored] // 8, "moments": moments}
 
     def problems(self, unit: Unit, name: str) -> list[str]:
         """Problems of one file."""
@@ -262,7 +279,8 @@ def _shape(unit: Unit) -> ModelShape | str:
     return shape
 
 
-def _expected(unit: Unit) -> Expected | str:
+def expected_tensors(unit: Unit) -> Expected | str:
+    """The tensors of each of a run's checkpoints, or why they cannot be told. Raises `RecordError` for a bad recipe."""
     shape, recipe = recorded_shape(unit), unit.manifest.config_snapshot
     if isinstance(shape, str):
         return shape
@@ -291,7 +309,7 @@ def _expected(unit: Unit) -> Expected | str:
     below = {"lora": (frozenset({stored}),),
              "qlora": tuple(frozenset({stored, four_bits}) for four_bits in ("uint8", "nf4"))}
     return Expected(file=WEIGHTS if isinstance(method, FullConfig) else ADAPTERS, weights=weights, moments=moments,
-                    trained=frozenset(trained), frozen=below.get(method.name, ()))
+                    trained=frozenset(trained), frozen=below.get(method.name, ()), stored=CODES[precision.parameters])
 
 
 def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Sizes | str:
@@ -310,6 +328,20 @@ def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Siz
             adapter_sizes[f"{name}.lora_A.weight"] = (method.rank, inner)
             adapter_sizes[f"{name}.lora_B.weight"] = (out, method.rank)
     return adapter_sizes
+
+
+def _source_problems(unit: Unit, section: dict[str, Any]) -> list[str]:
+    """Problems of the weights' name and revision: the recipe's id, or a shape with random weights."""
+    manifest, source, shape = unit.manifest, section.get("source"), section.get("shape")
+    if manifest.engine_distribution.name != "workings" or source not in ("pretrained", "scratch"):
+        return []
+    made = shape if isinstance(shape, str) else f"scratch:{shape.get('family')}" if isinstance(shape, dict) else None
+    name = section.get("id") if source == "pretrained" else made
+    problems = [] if name in (None, manifest.model_id) else [
+        f"the recipe's weights are {str(name)[:60]!r}, the manifest's {manifest.model_id[:60]!r}"]
+    if isinstance(manifest.model_revision, Absent) is not (source == "scratch"):
+        problems.append(f"model.source is {source}, and model_revision is {str(manifest.model_revision)[:40]!r}")
+    return problems
 
 
 def _format_problems(unit: Unit) -> list[str]:

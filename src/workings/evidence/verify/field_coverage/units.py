@@ -68,6 +68,8 @@ _PACK: Rows = {
     "rounds.html": (checked("", "recompute.rounds", "drawn again from the rounds"),),
     "improve.json": (checked("temperature samples selection.* recipe.*", "recompute.rounds",
                              "the samples, and the recipe of the start"),
+                     partly("contents of items", "recompute.rounds", "the digest in the rounds, where it is told"),
+                     partly("contents of traces", "recompute.rounds", "the digest in the start, where it is told"),
                      partly("rounds", "recompute.rounds", "at least as many as were made"),
                      unchecked("*", "what was asked for; nothing else says so")),
     "report.html": (checked("", "recompute.report", "drawn again from the records; its numbers are claims"),),

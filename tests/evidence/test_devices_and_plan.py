@@ -1,0 +1,86 @@
+"""What a kept run of JAX says of its devices, its model and its plan, told otherwise in one place and sealed again."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.evidence import walk
+from tests.evidence.packs import EXAMPLE
+from workings.record import canonical
+
+Files = dict[str, bytes]
+RUN = "with-steps/"
+
+
+@pytest.fixture(scope="module")
+def kept() -> Files:
+    """A run of the repository without its evaluation, as files in memory."""
+    prefix = f"runs/{RUN}"
+    return {RUN + name.removeprefix(prefix): data for name, data in walk.files_of(EXAMPLE).items()
+            if name.startswith(prefix) and "/eval/" not in name}
+
+
+def told(name: str, change: Callable[[Any], Any]) -> Callable[[Files], Files]:
+    """A file of JSON in which ``change`` told something else."""
+    def lie(files: Files) -> Files:
+        value = json.loads(files[RUN + name])
+        change(value)
+        return files | {RUN + name: canonical.line(value)}
+    return lie
+
+
+def part(name: str, size: int) -> Callable[[Files], Files]:
+    """The plan, of a version that named its parts, with one that takes so many bytes."""
+    def change(plan: Any) -> None:
+        plan["parts"] = [{"name": name, "size_bytes": size, "certainty": "exact"},
+                         {"name": "everything else", "size_bytes": plan["peak_bytes"] - size,
+                          "certainty": "unexplained"}]
+        plan["batch"] = BATCH
+    return told(PLAN, change)
+
+
+BATCH = [1, 16, 48]
+"""Micro batches, rows and positions that the plan is said to be of: it does not name them itself."""
+CHECKS, MANIFEST, PLAN = "env/device_checks.json", "run_manifest.json", "plan/plan.json"
+LIES = {
+    "another mesh was checked": (told(CHECKS, lambda value: value.update(mesh={"fsdp": 2, "tp": 1})),
+                                 "consistency.machine"),
+    "more devices than XLA was told to show": (
+        told("env/env_info.json", lambda value: value["variables"].update(
+            XLA_FLAGS="--xla_force_host_platform_device_count=0")), "consistency.machine"),
+    "one device checked twice": (told(CHECKS, lambda value: value.update(devices=["cpu:0", "cpu:0"], count=2)),
+                                 "consistency.device"),
+    "more processes than devices": (
+        lambda files: told(MANIFEST, lambda value: value["facts"].update(processes=4))(
+            told(CHECKS, lambda value: value.update(processes=4))(files)), "consistency.facts"),
+    "another model": (told(MANIFEST, lambda value: value.update(model_id="google/gemma-2b")), "consistency.model"),
+    "a revision of random weights": (told(MANIFEST, lambda value: value.update(model_revision="main")),
+                                     "consistency.model"),
+    "planned for several processors": (told(PLAN, lambda value: value.update(target="8 x cpu")), "consistency.plan"),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_each_is_found(kept: Files, name: str) -> None:
+    lie, check = LIES[name]
+    found = walk.verified(walk.resealed(lie(kept)), level=1)
+    assert check in {one.id for one in found.checks if one.verdict == "failed"}
+
+
+def test_the_kept_run_is_a_good_one(kept: Files) -> None:
+    assert [one.text for one in walk.verified(walk.resealed(kept), level=1).checks if one.verdict == "failed"] == []
+
+
+@pytest.mark.parametrize("name", ["parameters", "moments", "batch"])
+def test_what_the_compiler_counted_follows_from_the_recipe(kept: Files, name: str) -> None:
+    manifest = json.loads(kept[RUN + MANIFEST])
+    accumulation, rows, positions = BATCH
+    weights = 4 * manifest["parameters"]
+    # Five arrays of whole numbers and masks make a batch; AdamW has two moments of each weight.
+    sizes = {"parameters": weights, "moments": 2 * weights, "batch": 5 * 4 * accumulation * rows * positions}
+    for size, is_told in ((sizes[name], False), (sizes[name] // 2, True)):
+        found = walk.verified(walk.resealed(part(name, size)(kept)), level=1)
+        text = next(one.text for one in found.checks if one.id == "consistency.plan")
+        assert (f"{name} take {size:,} bytes, by the recipe {sizes[name]:,}" in text) is is_told
