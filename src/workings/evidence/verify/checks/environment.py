@@ -137,7 +137,8 @@ def _forced_count_problems(unit: Unit, variables: Any) -> list[str]:
     manifest, flags = unit.manifest, variables.get("XLA_FLAGS") if isinstance(variables, dict) else None
     counts = _FORCED_COUNT.findall(flags) if isinstance(flags, str) else []
     processes = manifest.facts.get("processes", 1)
-    if not counts or manifest.engine != "jax" or manifest.actual_device.platform != "cpu" or type(processes) is not int:
+    ours = manifest.engine_distribution.name == "workings"
+    if not counts or not ours or manifest.actual_device.platform != "cpu" or type(processes) is not int:
         return []
     used, shown = manifest.actual_device.count, int(counts[-1]) * processes
     return [f"{used} devices were used, XLA_FLAGS in {ENVIRONMENT} shows {shown}"] if used > shown else []

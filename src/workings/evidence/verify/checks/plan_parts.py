@@ -104,7 +104,8 @@ def _exact_part_problems(unit: Unit, plan: Mapping[str, Any], parts: Sequence[Ma
     engines pack four bits in ways of their own.
     """
     device, sizes = unit.manifest.actual_device, dict[str, int]()
-    if plan.get("source") != "compiled" or (unit.manifest.engine, device.platform) != ("jax", "cpu"):
+    # Another program has a batch of its own.
+    if plan.get("source") != "compiled" or plan.get("program", "step") != "step" or device.platform != "cpu":
         return []
     # Imported here: other records need no formulas, which bring NumPy.
     from workings.planning.memory_formulas import BATCH_ARRAYS

@@ -95,7 +95,7 @@ def device(unit: Unit) -> Iterator[CheckFinding]:
     if checks.get("passed") is False:
         problems.append("the device check failed")
     if manifest.engine_distribution.name == OURS:  # other engines name devices in their own way
-        problems += _checked_devices(checks, used.platform, used.count, manifest.engine)
+        problems += _checked_devices(checks, used.platform, used.count)
     # Only an accelerator has memory of its own to unit.record, so a CPU run that was relabelled shows here.
     if (used.platform == "cpu") != isinstance(manifest.vram, Absent):
         problems.append(f"platform {used.platform}, and vram is {manifest.vram}")
@@ -203,14 +203,14 @@ def _measured_problems(unit: Unit, snapshot: dict[str, Any]) -> list[str]:
             if (name in digests) is (section.get(key, "none") == "none")]
 
 
-def _checked_devices(checks: dict[str, Any], platform: str, count: int, engine: str) -> list[str]:
+def _checked_devices(checks: dict[str, Any], platform: str, count: int) -> list[str]:
     """Problems of the checked devices (`TFRT_CPU_0`, `cuda:0`): as many as were used, and of their platform."""
     listed = checks.get("devices")
     if not isinstance(listed, list):
         return []
     problems = [] if len(listed) == count else [f"{count} devices were used, {len(listed)} were checked"]
-    # JAX numbers the devices of all processes; PyTorch's processes name theirs alike.
-    if engine == "jax" and len(set(map(str, listed))) != len(listed):
+    # Processes may name their devices alike.
+    if checks.get("processes") == 1 and len(set(map(str, listed))) != len(listed):
         problems.append("a device was checked twice")
     marks = {"cpu": ("cpu",), "gpu": ("cuda", "gpu", "rocm"), "tpu": ("tpu",)}.get(platform, (platform,))
     return problems + [f"checked device {str(name)[:40]!r} is no {platform}" for name in listed

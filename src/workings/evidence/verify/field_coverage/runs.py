@@ -183,7 +183,7 @@ _RUN: Rows = {
     "env/env_info.txt": (checked("", "consistency.views", "made again from the JSON"),),
     "env/device_checks.json": (
         checked("platform kind count", "consistency.device", "the manifest"),
-        partly("devices.*", "consistency.device", "their number and platform; of JAX that none stands there twice"),
+        partly("devices.*", "consistency.device", "their number and platform; in one process none stands there twice"),
         partly("mesh.*", "consistency.machine", "the manifest" + ALIKE),
         partly("processes", "consistency.facts", "the manifest; no more than devices" + ALIKE),
         unchecked("*", "what a kernel gave on that day"),
