@@ -36,8 +36,8 @@ COMPILED = {
     "parts": [{"certainty": certainty, "name": name, "size_bytes": size} for certainty, name, size in (
         ("by proportion", "activations of the layer at hand", 5863617),
         ("by proportion", "activations kept for backward", 5187045), ("by proportion", "attention scores", 2255237),
-        ("exact", "moments", 159232), ("exact", "gradients", 79616), ("exact", "parameters", 79616),
-        ("exact", "batch", 71680), ("by proportion", "head gradient in fp32", 29159))],
+        ("assigned", "moments", 159232), ("assigned", "gradients", 79616), ("assigned", "parameters", 79616),
+        ("assigned", "batch", 71680), ("by proportion", "head gradient in fp32", 29159))],
     "reasons": ["fits: 13.1 MiB of 23.54 GiB a device (compiled; limit from machine (/proc/meminfo))", LARGEST]}
 """Contents of a plan that adds up."""
 
