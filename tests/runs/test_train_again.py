@@ -33,7 +33,7 @@ def test_typed_in_the_run_in_the_working_folder_and_elsewhere(tmp_path: Path, mo
     write_traces(tmp_path / "data" / "sums.jsonl", make(20, 1, 3)[0])
     (tmp_path / "recipes" / "mine.yaml").write_text(shipped_recipes()["smoke-tiny"])
     monkeypatch.chdir(tmp_path)
-    words = ["data.traces=data/sums.jsonl", "training.steps=1"]
+    words = ["data.traces=data/sums.jsonl", "training.steps=1", "engine=unigram"]
     recipe: object = {"a shipped recipe": "smoke-tiny", "a file": "recipes/mine.yaml"}.get(asked)
     if recipe is None:
         recipe = load_recipe("smoke-tiny", words).recipe.model_dump(mode="json", exclude_unset=True)
