@@ -31,6 +31,7 @@ from tests.fork_server import (
     collect_seldom,
     do_not_wait_for_the_disk,
     fork_scoring,
+    import_less,
     interpreter,
 )
 from tests.kept_programs import KeptPrograms
@@ -92,6 +93,7 @@ def _set(environment: Mapping[str, str]) -> None:
 _set(_clean(os.environ))
 do_not_wait_for_the_disk()
 collect_nothing()
+import_less()
 
 
 class SaidAtOnce:

@@ -281,6 +281,11 @@ def do_not_wait_for_the_disk() -> None:
     os.fsync = lambda descriptor: None
 
 
+def import_less() -> None:
+    """Hide scikit-learn, which transformers imports for a way to draw that nobody here uses: a second in a process."""
+    sys.modules.setdefault("sklearn", None)  # type: ignore[arg-type]
+
+
 def collect_nothing() -> None:
     """From here until `collect_seldom` look for no unreachable cycles: what is imported stays, and looking through it
     again and again takes a fifth of the time of the imports."""
@@ -305,6 +310,7 @@ def serve(folder: Path, owner: int) -> None:
 
     do_not_wait_for_the_disk()
     collect_nothing()
+    import_less()
     before = dict(os.environ)
     if folder.name == "scoring":
         for name in SCORING:

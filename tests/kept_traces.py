@@ -7,6 +7,7 @@ call `workings.engines.torch.trace.inspect`, which nothing is kept of.
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
@@ -26,13 +27,24 @@ def keep() -> None:
         return
 
     @wraps(module.inspect_step)
-    def kept(request: EngineRequest, batch: tuple[int, ...], platform: str, card: Any) -> Inspection:
-        asked = json_digest([request.to_json(), list(batch), platform, asdict(card)])
-        place = Path(os.environ["TESTS_KEPT"]) / "traces" / f"{asked}.json"
-        if not place.exists():
-            place.parent.mkdir(exist_ok=True)
-            # The order of its parts is kept, too, which canonical JSON would not do.
-            write_bytes(place, json.dumps(asdict(kept.__wrapped__(request, batch, platform, card))).encode())
-        return Inspection.from_json(json.loads(place.read_text()))
+    def here(request: EngineRequest, batch: tuple[int, ...], platform: str, card: Any) -> Inspection:
+        return _kept([request.to_json(), list(batch), platform, asdict(card)],
+                     lambda: here.__wrapped__(request, batch, platform, card))
 
-    module.inspect_step = kept
+    @wraps(module.trace_for)
+    def in_a_child(request: EngineRequest, programs: Any, platform: str, **card: Any) -> dict[str, Inspection]:
+        return {name: _kept([request.to_json(), name, list(size), platform, card],
+                            lambda name=name, size=size: in_a_child.__wrapped__(  # type: ignore[misc]
+                                request, {name: size}, platform, **card)[name])
+                for name, size in programs.items()}
+
+    module.inspect_step, module.trace_for = here, in_a_child
+
+
+def _kept(asked: list[Any], trace: Callable[[], Inspection]) -> Inspection:
+    place = Path(os.environ["TESTS_KEPT"]) / "traces" / f"{json_digest(asked)}.json"
+    if not place.exists():
+        place.parent.mkdir(exist_ok=True)
+        # The order of its parts is kept, too, which canonical JSON would not do.
+        write_bytes(place, json.dumps(asdict(trace())).encode())
+    return Inspection.from_json(json.loads(place.read_text()))
