@@ -57,7 +57,10 @@ def copy(make: Callable[[Path], object], to: Path, name: str) -> Path:
     kept = Path(os.environ["TESTS_KEPT"]) / f"{name}-{sha256(source).hexdigest()[:16]}"
     if not kept.exists():
         own = Path(tempfile.mkdtemp(dir=kept.parent, prefix="own-"))
-        make(own)
-        with contextlib.suppress(OSError):  # another worker has made it meanwhile
-            own.rename(kept)
+        try:
+            make(own)
+            with contextlib.suppress(OSError):  # another worker has made it meanwhile
+                own.rename(kept)
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
     return shutil.copytree(kept, to, dirs_exist_ok=True)
