@@ -46,7 +46,8 @@ def formula_plan(recipe, shape, target):
     # A second copy of the gradients is given up before the optimizer is.
     ("gemma-2b-rtx5090", "gemma-2b", "t4", [], ["batch.micro_batch=4", "batch.accumulation=1"]),
     ("gemma-2b-rtx5090", "gemma-2b", "rtx4090", [ADAMW], [ADAFACTOR]),
-    ("gemma-3-1b-v5e8", "gemma-3-1b", "v5e-1", [*FLOAT32, ADAMW, "evaluation.batch_size=256"],
+    ("gemma-3-1b-v5e8", "gemma-3-1b", "v5e-1",
+     [*FLOAT32, ADAMW, "evaluation.batch_size=256", "evaluation.max_new_tokens=1024"],
      ["evaluation.batch_size=64"]),
     # The logits of all positions at once: in pieces, and answers in smaller turns.
     ("gemma-3-1b-v5e8", "gemma-3-1b", "v5e-1",
