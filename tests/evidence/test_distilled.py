@@ -37,9 +37,13 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def another_log_prob(run: Path) -> None:
     """The teacher is said to have found a token half a nat likelier."""
     def change(value: dict[str, Any]) -> dict[str, Any]:
-        said = rollout_json._unpack(value["reference_log_probs"], learned_tokens(value)).view("<f4").copy()
+        count = learned_tokens(value)
+        from_trainer, from_sampler, sampler = (rollout_json._unpack(value[name], count) for name in (
+            "reference_bits_from_trainer", "trainer_log_probs", "sampler_log_probs"))
+        trainer = from_sampler + sampler
+        said = (from_trainer + trainer).view("<f4").copy()
         said[np.argmin(said)] += np.float32(0.5)  # an unlikely one: a log probability stays below 0
-        return value | {"reference_log_probs": rollout_json._pack(said.view("<i4"))}
+        return value | {"reference_bits_from_trainer": rollout_json._pack(said.view("<i4") - trainer)}
     reseal.edit_json(run / FIRST, change)
 
 
@@ -71,7 +75,7 @@ def another_log_prob_thoroughly(run: Path) -> None:
 
 def without_the_teacher(run: Path) -> None:
     reseal.edit_json(run / FIRST, lambda value: {
-        name: each for name, each in value.items() if name != "reference_log_probs"})
+        name: each for name, each in value.items() if name != "reference_bits_from_trainer"})
 
 
 def invented_rewards(run: Path) -> None:

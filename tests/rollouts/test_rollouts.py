@@ -19,7 +19,7 @@ from workings.data.batches import Position
 from workings.engines.base import Completion
 from workings.errors import RecordError, RequestError
 from workings.record.canonical import dumps, loads
-from workings.rollouts import arithmetic
+from workings.rollouts import arithmetic, rollout_json
 from workings.rollouts.prompts import Prompt, PromptSet, build_prompts, refuse_evaluation_items
 from workings.rollouts.rollout import (
     Group,
@@ -149,8 +149,14 @@ def test_every_algorithm_has_a_file_and_a_name() -> None:
 def test_a_line_gives_back_every_bit() -> None:
     mixed = replace(TWO, reference_log_probs=tuple(x * np.float32(1.5) for x in TWO.trainer_log_probs))
     for made in (TWO, mixed):
-        again = from_json(loads(dumps(to_json(made))), {prompt.item.id: prompt for prompt in PROMPTS})
+        line = loads(dumps(to_json(made)))
+        again = from_json(line, {prompt.item.id: prompt for prompt in PROMPTS})
         assert again == made
+        if line.pop("reference_bits_from_trainer", None):  # as earlier versions wrote it
+            line["reference_log_probs"] = rollout_json._pack(np.concatenate(made.reference_log_probs).view("<i4"))
+            earlier = from_json(line, {prompt.item.id: prompt for prompt in PROMPTS})
+            assert np.concatenate(earlier.reference_log_probs).tobytes() == np.concatenate(
+                made.reference_log_probs).tobytes()
         for name in ("trainer_log_probs", "reference_log_probs"):
             for one, other in zip(getattr(made, name), getattr(again, name), strict=True):
                 assert one.tobytes() == other.tobytes()

@@ -34,10 +34,13 @@ def to_json(rollout: Rollout) -> dict[str, Any]:
     rewards = {} if not names else {
         "rewards": {name: [sample.rewards[name] for sample in samples] for name in names},
         "reward": [sample.reward for sample in samples], "advantages": [sample.advantage for sample in samples]}
+    # Of two models that nearly agree, the difference of the bits of their log probabilities is small. NumPy's int32
+    # wraps around without an error, so adding the difference gives back the bits of any two floats.
+    trainer_bits = trainer_log_probs.astype("<f4").view("<i4")
     reference: dict[str, Any] = {}
     if rollout.reference_log_probs:
         log_probs = np.concatenate([np.zeros(0, np.float32), *rollout.reference_log_probs])
-        reference = {"reference_log_probs": _pack(log_probs.view("<i4"))}
+        reference = {"reference_bits_from_trainer": _pack(log_probs.astype("<f4").view("<i4") - trainer_bits)}
     return rewards | reference | {
         "step": rollout.step, "position": rollout.position.to_json(), "after": rollout.after.to_json(),
         "prompts": [group.prompt.item.id for group in rollout.groups],
@@ -50,10 +53,8 @@ def to_json(rollout: Rollout) -> dict[str, Any]:
         "lengths": [len(sample.completion.tokens) for sample in samples],
         "tokens": _pack(np.array([x for sample in samples for x in sample.completion.tokens], "<i4")),
         "sampler_log_probs": _pack(np.array(sampler_log_probs, "<f4").view("<i4")),
-        # As the difference of their bits from the sampler's, which is small where both agree.
-        # NumPy's int32 wraps around without an error, so adding the difference gives back the bits of any two floats.
-        "trainer_log_probs": _pack(
-            trainer_log_probs.astype("<f4").view("<i4") - np.array(trained, "<f4").view("<i4"))}
+        # As the difference of their bits from the sampler's.
+        "trainer_log_probs": _pack(trainer_bits - np.array(trained, "<f4").view("<i4"))}
 
 
 def from_json(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
@@ -86,16 +87,19 @@ def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
     # Only groups that were kept have trainer log probabilities.
     bits = np.array([x for _, sample in rollout.trained_samples for x in sample.completion.log_probs],
                     "<f4").view("<i4")
-    trainer_log_probs = (_unpack(line["trainer_log_probs"], sum(counts)) + bits).view("<f4")
+    trainer_bits = _unpack(line["trainer_log_probs"], sum(counts)) + bits
     # `np.split` makes one empty piece of an empty array, and there would be no sample that it belongs to.
     if not counts:
         return rollout
     ends = np.cumsum(counts)[:-1]
-    rollout = replace(rollout, trainer_log_probs=tuple(np.split(trainer_log_probs, ends)))
-    if "reference_log_probs" not in line:
+    rollout = replace(rollout, trainer_log_probs=tuple(np.split(trainer_bits.view("<f4"), ends)))
+    if "reference_bits_from_trainer" in line:
+        reference = _unpack(line["reference_bits_from_trainer"], sum(counts)) + trainer_bits
+    elif "reference_log_probs" in line:  # so did earlier versions write them
+        reference = _unpack(line["reference_log_probs"], sum(counts))
+    else:
         return rollout
-    reference = _unpack(line["reference_log_probs"], sum(counts)).view("<f4")
-    return replace(rollout, reference_log_probs=tuple(np.split(reference, ends)))
+    return replace(rollout, reference_log_probs=tuple(np.split(reference.view("<f4"), ends)))
 
 
 def _check_lengths(line: Mapping[str, Any]) -> None:
