@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.layout import Layout as DeviceLayout
+from jax.experimental.layout import with_layout_constraint
 
 from workings.engines.jax.attention import MASKED, scores
 from workings.engines.jax.layers import KeysValues, slides
@@ -120,13 +122,19 @@ def _shard(layout: Layout, x: jax.Array) -> jax.Array:
     return jax.lax.with_sharding_constraint(x, layout.sharding(None, FSDP, None, heads))
 
 
-def append(shape: ModelShape, caches: Caches, kv_by_stack: dict[str, KeysValues], count: jax.Array) -> Caches:
+def append(shape: ModelShape, layout: Layout, caches: Caches, kv_by_stack: dict[str, KeysValues],
+           count: jax.Array) -> Caches:
     """The rings with new token number ``count`` of every row, from its keys and values ``[n, B, 1, K, H]``."""
     def write(ring: jax.Array, part: int, layers: list[int]) -> jax.Array:
         x = select_layers(shape, kv_by_stack, part, layers)
+        if on_tpu:
+            # With rows next to each other, as a layer makes them, XLA's TPU programs would keep the whole ring in an
+            # order that attention does not read, and copy it for every token.
+            x = with_layout_constraint(x, DeviceLayout((0, 1, 3, 2, 4)))
         # One slice serves all rows and layers, because every row is at the same count.
         return jax.lax.dynamic_update_slice_in_dim(ring, x.astype(ring.dtype), count % ring.shape[2], 2)
 
+    on_tpu = layout.mesh.devices.flat[0].platform == "tpu"
     return {kind: Ring(write(caches[kind].keys, 0, layers), write(caches[kind].values, 1, layers))
             for kind, layers in layers_of(shape).items()}
 

@@ -162,7 +162,7 @@ def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Arra
     inputs = {**inputs, "index": jnp.asarray(cache.index_in_kind(spec.shape))}
     # The scan only reads the caches and returns one token's keys and values; they are written once, after it.
     x, kv_by_stack = LayerScan(spec.shape, layer, inputs, transform, keep_kv=True).run(params, x)
-    return x[:, 0], cache.append(spec.shape, caches, kv_by_stack, count)
+    return x[:, 0], cache.append(spec.shape, spec.layout, caches, kv_by_stack, count)
 
 
 GeneratedTokens = tuple[jax.Array, ...]
