@@ -1,6 +1,6 @@
 """Compiles the plans that ship with the package: ``python -m tools.ship_plans [--check] [--minutes N] [RECIPE ...]``.
 
-Every shipped recipe whose name ends in a machine's (``-v5e8``, ``-t4x2``, …) is planned for that machine once, and what
+Every shipped recipe that is called after a machine (``-v5e8``, ``-t4x2``, …) is planned for that machine once, and what
 the compiler or the trace said goes into `src/workings/planning/shipped_plans.json`. Answers that are still current are
 not made again. The file is written after each recipe, and after ``--minutes`` no further one is begun: the next call
 goes on. A recipe takes from ten seconds to ten minutes.
@@ -21,12 +21,11 @@ from contextlib import contextmanager
 
 from tools.generated import ROOT
 from workings.config.load import shipped_recipes
+from workings.hardware.catalog import target_in_name
 from workings.planning.inspection_cache import SHIPPED_FILE, TIMINGS_FILE, cache_directory, shipped_plans
 from workings.record.progress import ProgressListener, report_progress_to
 from workings.runs.plan import plan
 
-MACHINES = {"-v5e8": "v5e-8", "-t4": "t4", "-t4x2": "t4x2", "-rtx5090": "rtx5090", "-rtx5090-packed": "rtx5090"}
-"""How a recipe's name ends -> the machine it is for. Not a CPU: what is compiled for this one is not for another."""
 PLACE = ROOT / "src" / "workings" / "planning" / SHIPPED_FILE
 
 
@@ -44,8 +43,9 @@ class Refuses(ProgressListener):
 
 def machines() -> dict[str, str]:
     """Recipe -> machine, of those that plans are shipped of."""
-    return {recipe: machine for recipe in shipped_recipes() for ending, machine in MACHINES.items()
-            if recipe.endswith(ending)}
+    named = {recipe: target_in_name(recipe) for recipe in shipped_recipes()}
+    # What is compiled for this CPU is not for another one.
+    return {recipe: machine for recipe, machine in named.items() if machine not in ("", "cpu")}
 
 
 def is_current(recipe: str, machine: str) -> bool:

@@ -68,7 +68,8 @@ def test_another_method_is_called_another_experiment():
 
 
 @pytest.mark.parametrize(("name", "target", "shipped"), [
-    ("gemma-2b-v5e8", "t4", "gemma-2b-t4"), ("gemma-2b-t4", "t4", ""), ("gemma-2b-v5e8", "l4", ""),
+    ("gemma-2b-v5e8", "t4", "gemma-2b-t4"), ("gemma-2b-t4", "v5e-8", "gemma-2b-v5e8"),
+    ("gemma-2b-t4", "t4", ""), ("gemma-2b-v5e8", "l4", ""),
     ("smoke-tiny", "t4", "")])
 def test_a_shipped_recipe_for_the_target_is_named(name, target, shipped):
     assert search.shipped_for(load_recipe(name).recipe, find_target(target)) == (

@@ -253,3 +253,16 @@ CONTRAST = r"""() => {
   }
   return [...found];
 }"""
+
+
+def test_the_machine_that_a_recipe_is_called_after_is_ticked(new_page: NewPage, link: str) -> None:
+    page = new_page()
+    page.goto(link)
+    page.goto(link.split("?")[0] + "plan?recipe=gemma-2b-v5e8")
+    ticked = "() => [...document.querySelectorAll('[name=target]:checked')].map((box) => box.value)"
+    assert page.evaluate(ticked) == ["v5e-8"]
+    page.select_option("#recipe", "gemma-2b-t4x2")
+    assert page.evaluate(ticked) == ["t4x2"]
+    page.check("[name=target][value=h200]")
+    page.select_option("#recipe", "gemma-2b-t4")
+    assert page.evaluate(ticked) == ["t4x2", "h200"], "what a person chose stays"

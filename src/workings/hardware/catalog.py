@@ -112,6 +112,12 @@ def _target(row: dict[str, Any]) -> Target:
     return Target(**fields)
 
 
+def target_in_name(recipe: str) -> str:
+    """The machine that a recipe is called after (``gemma-2b-v5e8``: ``v5e-8``); empty where it is called after none."""
+    names = {name.replace("-", ""): name for name in targets()}
+    return next((names[part] for part in recipe.split("-") if part in names), "")
+
+
 def find_target(name: str) -> Target:
     """A target by its name or another spelling of it. Raises `RequestError` that names the near ones."""
     # People write `V5E_8` and `tpu v5e-8`; names in the catalog are in lower case with hyphens.

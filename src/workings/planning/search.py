@@ -17,7 +17,7 @@ from workings.config.load import load_recipe, shipped_recipes
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, ProgramName
 from workings.engines.registry import find_planning_engine
-from workings.hardware.catalog import Target
+from workings.hardware.catalog import Target, target_in_name
 from workings.models.shape import ModelShape
 from workings.planning.generation_candidates import fewer_answers, shorter_completions, smaller_rollouts
 from workings.planning.plan import Nearest, Plan, estimate, make_plan
@@ -206,12 +206,14 @@ def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, sear
 
 
 def shipped_for(recipe: Recipe, target: Target) -> list[str]:
-    """A line for each shipped recipe that is written for this target and trains the same pretrained model."""
+    """A line for each shipped recipe that is written for this target and trains the same pretrained model alike."""
     if recipe.model.source != "pretrained":
         return []
-    names = [name for name in shipped_recipes() if name.endswith(f"-{target.name}") and name != recipe.name]
-    return [f"a shipped recipe trains this model there: workings plan {name} --on {target.name}" for name in names
-            if getattr(load_recipe(name).recipe.model, "id", "") == recipe.model.id]
+    names = [name for name in shipped_recipes() if target_in_name(name) == target.name and name != recipe.name]
+    others = {name: load_recipe(name).recipe for name in names}
+    return [f"a shipped recipe trains this model there: workings plan {name} --on {target.name}"
+            for name, other in others.items() if getattr(other.model, "id", "") == recipe.model.id
+            and other.algorithm.name == recipe.algorithm.name]
 
 
 def _nearest_remarks(nearest: Nearest, requested_rows: int) -> list[str]:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from pydantic import BaseModel, Field
 
 from workings.config.load import shipped_recipes
-from workings.hardware.catalog import targets
+from workings.hardware.catalog import target_in_name, targets
 from workings.models.shapes import catalog as published
 from workings.planning.matrix import BASE_RECIPE, METHODS, cell_overrides, matrix_cells
 from workings.ui.jobs import Job
@@ -138,7 +138,8 @@ def router(site: Site) -> APIRouter:
         return site.html("plan.html.jinja", page="plan", recipe=recipe, chosen=target or [], overrides=overrides,
                          jobs=list(zip(jobs, bars(jobs), strict=True)), catalog=catalog(), quick=KEYS_OF_THE_FORM,
                          waiting=any(each.state == "running" for each in jobs),
-                         shipped=list(shipped_recipes()), written=recipe_files(site.folder))
+                         shipped=list(shipped_recipes()), written=recipe_files(site.folder),
+                         machines={name: target_in_name(name) for name in shipped_recipes()})
 
     @routes.post("/plan", include_in_schema=False)
     def plan_form(recipe: Annotated[str, Form()], target: Annotated[list[str] | None, Form()] = None,

@@ -199,8 +199,20 @@ function watchRecipe(form) {
   read();
 }
 
+// The machine that a recipe is called after is ticked with it, until somebody ticks another one.
+function tickMachine(form) {
+  const machines = JSON.parse(form.dataset.plan), boxes = [...form.querySelectorAll("[name=target]")];
+  const recipe = form.elements.recipe;
+  if (boxes.some((box) => box.checked)) return;
+  const tick = () => boxes.forEach((box) => { box.checked = box.value === machines[recipe.value]; });
+  recipe.addEventListener("change", tick);
+  boxes.forEach((box) => box.addEventListener("change", () => recipe.removeEventListener("change", tick)));
+  tick();
+}
+
 document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("form[data-recipe-form]").forEach(watchRecipe);
+  document.querySelectorAll("form[data-plan]").forEach(tickMachine);
   const items = [...document.querySelectorAll("article.item[id]")];
   if (items.length) watchKeys(items);
   showTimes(document);
