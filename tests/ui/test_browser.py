@@ -111,8 +111,8 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
     page.wait_for_url(re.compile("/compare"))
     assert page.locator(".verdict").first.inner_text() == "with-steps is better"
     page.locator(".curves figure canvas").first.wait_for()
-    page.get_by_role("link", name=re.compile("^both wrong")).click()
-    page.wait_for_url(re.compile("both_wrong"))  # and for its script, which listens to keys
+    page.get_by_role("link", name=re.compile("^both right")).click()
+    page.wait_for_url(re.compile("both_right"))  # and for its script, which listens to keys
     assert page.locator("article.item").count() > 0
     for key, number in (("j", 0), ("j", 1), ("k", 0)):
         page.keyboard.press(key)
@@ -137,7 +137,7 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
     page.get_by_role("link", name="Items", exact=True).click()
     page.get_by_label("Result").select_option("wrong")
     page.get_by_role("button", name="Show").click()
-    assert page.get_by_role("status").inner_text() == "7 of 600"
+    assert page.get_by_role("status").inner_text() == "2 of 600"
 
     page.get_by_role("link", name="Checks", exact=True).click()
     page.get_by_role("button", name="Verify", exact=True).click()
