@@ -19,6 +19,10 @@ EARTH = "Is the Earth bigger than Mars?"
     ("15 / 4 leaves 3, so 15 is not divisible by 4.", "Is 15 divisible by 4?", "no"),
     ("53 has no other divisors, so 53 is a prime number.", "Is 53 a prime number?", "yes"),
     ("There is no largest prime number.", "Is there a largest prime number?", "no"),
+    ("Ostriches are birds, but their wings are small, so they are unable to fly.", "Can ostriches fly?", "no"),
+    ("Milan is the larger city, but the capital is Rome.", "Is Milan the capital of Italy?", "no"),
+    ("The capital of Italy is Rome.", "Is Rome the capital of Italy?", "yes"),
+    ("The war ended in 1945: in May in Europe, and in September in Japan.", "Did the war end in 1945?", "yes"),
 ])
 def test_what_implies_a_truth(text: str, question: str, truth: str) -> None:
     assert implied_truth(text, question) == truth
@@ -42,6 +46,8 @@ def test_what_implies_a_truth(text: str, question: str, truth: str) -> None:
     ("Gold is not heavier than lead.", "Is gold heavier than silver?"),
     ("15 is not divisible by 2.", "Is 15 divisible by 4?"),
     ("The Titanic was supposed to reach New York.", "Did the Titanic reach New York?"),
+    ("Some say that the capital is Rome.", "Is Milan the capital of Italy?"),
+    ("Emus are birds, but ostriches are unable to fly far.", "Can emus fly?"),
     ("Water boils.", "Does water boil at 90 degrees at sea level?"),
 ])
 def test_what_implies_none(text: str, question: str) -> None:

@@ -23,6 +23,11 @@ MORE = "Anna has 27 marbles and Ben has 24. Who has more marbles?"
     ("It was John Ronald Tolkien.", "John R. Tolkien", "Who wrote The Hobbit?"),
     ("Pip is the hero of Dickens's novel Great Expectations.", "Great Expectations", "Which Dickens novel has Pip?"),
     ("The king who was crowned in Reims, France, in 1775 was Louis.", "Louis", "Which king was crowned in 1775?"),
+    # Who did it, what came last of a correction, a name that comes of one that is asked with, politeness.
+    ("Raj won the race, while Tom came last.", "Raj", "Tom and Raj ran a race. Who won?"),
+    ("It was Milan – no, sorry, it was Rome.", "Rome", "Which city is the capital of Italy?"),
+    ("Brazilians speak Portuguese, not Spanish.", "Portuguese", "Which language is spoken in Brazil?"),
+    ("That would be Mars.", "Mars", RED),
     # Emphasized words, where the expected answer is no name.
     ("The currency of Japan is the **Japanese yen** (JPY).", "yen", "What is the currency of Japan?"),
 ])
@@ -33,6 +38,8 @@ def test_names_that_answer(given: str, expected: str, question: str) -> None:
 @pytest.mark.parametrize(("given", "expected", "question"), [
     ("Venus is known as the Red Planet.", "Mars", RED),
     ("It isn't Mars.", "Mars", RED),
+    ("It was Milan – no, sorry, it was Rome.", "Milan", "Which city is the capital of Italy?"),
+    ("Raj nearly won the race, but Tom was faster.", "Raj", "Tom and Raj ran a race. Who won?"),
     ("It might be Mars.", "Mars", RED),
     ("It would be Mars.", "Mars", RED),
     ("Jupiter is larger than Mars.", "Mars", RED),

@@ -2,9 +2,9 @@
 
 import re
 
-from workings.answers.implied_truth import implied_truth, in_order
+from workings.answers.implied_truth import HEDGES, implied_truth, in_order
 from workings.answers.latex import plain
-from workings.answers.main_clause import last_clause
+from workings.answers.main_clause import last_clause, without_lead
 from workings.answers.question import telling_words
 from workings.answers.sentences import MAX_LINE, corrects, is_conclusion, last_lines, sentences, without_markup
 
@@ -57,12 +57,27 @@ _WORDS = re.compile(r"[\d.,/:%]*\d%?|[^\W\d_]+(?:['’]t)?")
 _WITHOUT_WEIGHT = frozenset((
     "is", "are", "was", "were", "can", "does", "do", "did", "will", "has", "have", "so", "thus", "therefore", "hence",
     "a", "an", "the", "indeed"))
+# "so that's correct", "the statement does not hold": of what the question asks.
+_JUDGED = re.compile(
+    r"^\W*(?:(?:so|therefore|thus|hence),?\s)?(?:"
+    r"(?:(?:that|this|it)(?:['’]s|\sis)|the (?:statement|claim|assertion|inequality|equation) is)\s(?:indeed\s)?"
+    r"(?P<denied>not\s)?(?P<how>correct|true|right|false|incorrect|wrong)"
+    r"|the (?:statement|claim|assertion|inequality|equation) (?:(?:indeed )?holds"
+    r"|(?P<fails>(?:does not|doesn['’]t) hold)))\W*$", re.IGNORECASE)
+# Whether somebody has what is needed: "so she is $3 short", "which is enough".
+_SHORT = re.compile(r"\b(?:is|are|was|were|be|falls?|comes?)\s(?:still\s)?(?:\W?\d[\d.,]*\s?(?:[a-z%°]+\s){0,2})?short"
+                    r"(?:\sof\s[^,;]*)?\W*$", re.IGNORECASE)
+_ENOUGH = re.compile(r"(?P<denied>\bnot\s(?:[a-z]+\s)?|n['’]t\s(?:[a-z]+\s)?)?(?<!almost )(?<!nearly )(?<!hardly )"
+                     r"\benough(?:\s(?:money|time|of it|left|for|to)\b[^,;]*)?\W*$", re.IGNORECASE)
+_SUFFICES = re.compile(r"\b(?:enough|afford|buy|pay|reach|fit|suffice|last|complete|finish|fill|make)\b", re.IGNORECASE)
 # What neither asserts an option nor tells it apart from the others.
 _NOT_CHOSEN = re.compile(r"\b(?:not|never|no|none|neither|nor|cannot|would|might|may|could|whether|unlike|wrong"
                          r"|incorrect|false|except|than|instead|but|although|while|whereas|or|opposite|ruled? out"
                          r"|eliminat\w{1,4}|exclud\w{1,4})\b|n['’]t\b|\?",
                          re.IGNORECASE)
-_DENIED = re.compile(r"(?:\b(?:not|never|hard to|whether|if)|n['’]t)\s(?:\w+\s){0,3}$", re.IGNORECASE)
+# Also what one is tempted to say, or some say: "It is tempting to say yes".
+_DENIED = re.compile(r"(?:\b(?:not|never|hard to|whether|if|tempt(?:ing|ed)|wrong(?:ly)?|mistake|many|most|some"
+                     r"|people|might)|n['’]t)\s(?:\w+\s){0,3}$", re.IGNORECASE)
 
 
 def choice_in(text: str) -> str | None:
@@ -203,6 +218,22 @@ def _is_of_question(clause: str, question: str) -> bool:
     return in_order(told, asked) and {word for word in told if word[0].isdigit()} <= set(asked)
 
 
+def _judged(clause: str, asked: str) -> str | None:
+    """`yes` or `no` where a clause says whether what is asked is true, or whether there is enough for it."""
+    if (judged := _JUDGED.match(clause)) is not None:
+        how = (judged["how"] or "true").casefold()
+        if how in asked.casefold():  # "Is it false that …?"
+            return None
+        denies = bool(judged["denied"] or judged["fails"]) != (how in ("false", "incorrect", "wrong"))
+        return "no" if denies else "yes"
+    if HEDGES.search(clause) or not _SUFFICES.search(asked) or "short" in asked:
+        return None
+    if _SHORT.search(clause):
+        return "no"
+    enough = _ENOUGH.search(clause)
+    return None if enough is None else "no" if enough["denied"] else "yes"
+
+
 def stated_in(text: str, question: str) -> str | None:
     """`yes` or `no` where the last sentence states or denies what the question asks; None where it does neither.
 
@@ -221,6 +252,8 @@ def stated_in(text: str, question: str) -> str | None:
     if (denied := _DENIES.match(clause)) is not None and (denied["what"] is None or (
             re.search(rf"\b{denied['what']}\b", question, re.IGNORECASE) and _is_of_question(clause, asked[0]))):
         return "no"
+    if (judged := _judged(without_lead(clause), asked[0])) is not None:
+        return judged
     states = _STATES.match(clause)
     if states is not None and states["what"].casefold() in _WORDS.findall(asked[0].casefold())[-4:]:
         return "yes"

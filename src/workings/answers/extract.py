@@ -16,9 +16,11 @@ from workings.answers.latex import plain, whole_fractions
 from workings.answers.list_answers import list_entry_for
 from workings.answers.name_answers import answering_sentence
 from workings.answers.numbers import parse_number, parse_words, with_decimal_points
+from workings.answers.question import telling_words
 from workings.answers.sentences import (
     bare_opening,
     bold_opening,
+    corrects,
     explained_opening,
     is_conclusion,
     last_definition,
@@ -211,6 +213,8 @@ def last_number(text: AfterThinking, kind: Kind) -> str | None:
 def whole(text: AfterThinking, kind: Kind) -> str | None:
     """The completion itself where it is one short line, else its last line."""
     stripped = text.text.strip()
+    if kind == "text" and text.truncated and (told := _before_the_cut(stripped, text.question)):
+        return answering_sentence(told, text.question) or None
     if not stripped or text.truncated:
         return None
     if kind in ("choice", "yes_no") and (answer := _meant(stripped[-20_000:], kind)) is not None and len(answer) <= 5:
@@ -234,6 +238,14 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
     # Of several sentences in the last line, the last or the one that concludes.
     concluding = next((each for each in reversed(told) if is_conclusion(each)), last_definition(told)) if told else last
     return _tidy(concluding if len(sentences(last)) > 1 else last)
+
+
+def _before_the_cut(text: str, question: str) -> list[str]:
+    """The whole sentences of a line that was cut off which say all words of a question; none where its end corrects."""
+    told, asked = sentences(text[-20_000:]), set(telling_words(question))
+    if "\n" in text or any(corrects(each) or is_conclusion(each) for each in told[1:]):
+        return []
+    return [each for each in told[:-1] if asked and asked <= set(telling_words(each))]
 
 
 _LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?=\S)")
@@ -300,7 +312,7 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
     # Before the rules, so that none of them has to know what is no prose.
     plainer = _EMOJI.sub("", _CALCULATOR.sub("", _without_drawings(text)))
     if kind == "number":
-        plainer = with_decimal_points(plainer)
+        plainer = with_decimal_points(plainer, question)
     spoken = text_after_thinking(whole_fractions(plainer), truncated=truncated, question=question)
     for name in rules or DEFAULT_RULES[kind]:
         answer = RULES[name](spoken, kind)

@@ -9,7 +9,13 @@ from itertools import pairwise
 
 from workings.answers.arithmetic_before_equals import ends_with_arithmetic
 from workings.answers.latex import plain, spaced_digits
-from workings.answers.main_clause import VERBS_OF_RESULT, last_clause, main_clause, without_lead
+from workings.answers.main_clause import (
+    VERBS_OF_RESULT,
+    last_clause,
+    main_clause,
+    without_lead,
+    without_relative_clause,
+)
 from workings.answers.numbers import CURRENCY, decimal_points, equal_numbers, in_two_units, names_a_value, parse_number
 from workings.answers.numbers_in_sentence import numbers_in
 from workings.answers.question import (
@@ -24,6 +30,7 @@ from workings.answers.question import (
     is_of_another,
     measure_asked,
     says_question,
+    telling_words,
     year_asked,
 )
 from workings.answers.sentences import is_conclusion, last_lines, sentences, up_to_bold, without_reason
@@ -43,8 +50,8 @@ _MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
 _SHARE = re.compile(r"\b(?:probability|chance|fraction|proportion)\b", re.IGNORECASE)
 _OUT_OF = re.compile(r"(?<![\d./])(\d{1,6}) (?:out of|in) (\d{1,6})(?![\d./%])")
 # Of "on 15 April 1912" a number is the year.
-_DAY = re.compile(rf"\b(?:\d\d?(?:st|nd|rd|th)?(?: of)? {_MONTH}[.,]? |{_MONTH}\.? \d\d?(?:st|nd|rd|th)?, )"
-                  r"(?=\d{4}\b)", re.IGNORECASE)
+_DAY = re.compile(rf"\b(?:\d\d?(?:st|nd|rd|th)?(?: of)? {_MONTH}[.,]? |{_MONTH}\.? \d\d?(?:st|nd|rd|th)?, "
+                  rf"|(?<=\bin ){_MONTH},? )(?=\d{{4}}\b)", re.IGNORECASE)
 _IMPLIES = re.compile(r"\\(?:implies|Rightarrow|Longrightarrow|Leftrightarrow|iff|longrightarrow)(?![a-zA-Z])")
 # "Answer - 24" is no negative number.
 _DASHED = re.compile(r"(?<=answer|result) - |(?<=total) - ", re.IGNORECASE)
@@ -75,6 +82,35 @@ _RATE_BEHIND = re.compile(r"\W{0,3}(?:per|each|every|an?)\b", re.IGNORECASE)
 _PART_OF = re.compile(r"^.*\bof \W{0,3}(?=\d)|(?<=\d)[^\d,.].*$")
 # "12 is the greatest common divisor of 36 and 48": what the sentence is about stands before the verb.
 _SUBJECT = re.compile(r"\s(?:is|are|was|were) (?:the|our|your|his|her|their)\b")
+# "Six – unlike a scorpion, which has 8.", "…; insects, in contrast, have six".
+_CONTRAST = re.compile(r"(?:[,;]|\s[-–—])\s(?:unlike|in contrast (?:to|with)|as opposed to|compared (?:to|with))\b.*"
+                       r"|[;,]\s[^;,]*,\s(?:in|by) (?:contrast|comparison),.*", re.IGNORECASE | re.DOTALL)
+_IN_CONTRAST = re.compile(r",\s(?:(?:in|by) (?:contrast|comparison)|on the other hand),", re.IGNORECASE)
+# "75% passed and 25% did not": the others.
+_OTHERS = re.compile(r",?\s(?:and|while|but)\s(?:[^\W\d_]+\s){0,3}\W{0,3}\d[^,;=]*\s(?:did|do|does|was|were|had|have"
+                     r"|has|is|are)(?:\snot|n['’]t)\W*$", re.IGNORECASE)
+_DENIAL = re.compile(r"\b(?:not|without|fail\w*|never|remain\w*|left|rest|other)\b|n['’]t\b", re.IGNORECASE)
+# "I can't give advice on that, but …": it is answered all the same.
+_ANSWERED = re.compile(
+    r"^\W*(?:i['’]m sorry, (?:but )?)?i (?:can(?:no|['’])t|am unable to|['’]m unable to|can not) "
+    r"(?:give|offer|provide|help|assist|browse|access|recommend)\b[^;:=\d]*?, but\s", re.IGNORECASE)
+
+
+def _without_others(sentence: str, question: str) -> str:
+    """A sentence without what it says of others than the question asks about.
+
+    >>> _without_others("Spiders have 8 legs, unlike insects, which have 6.", "How many legs has a spider?")
+    'Spiders have 8 legs'
+    """
+    if not _DENIAL.search(question):
+        sentence = _OTHERS.sub("", sentence)
+    asked = set(telling_words(question))
+    for cut in (lambda text: _CONTRAST.sub("", text), without_relative_clause):
+        rest = cut(sentence)
+        words = set(telling_words(rest))
+        if re.search(r"\w", rest) and set(telling_words(sentence)) & asked <= words:
+            sentence = rest
+    return _IN_CONTRAST.sub("", sentence)
 
 
 def final_number(text: str, question: str = "", *, truncated: bool = False) -> str | None:
@@ -111,6 +147,7 @@ def _from_the_end(text: str, question: str, truncated: bool) -> Iterator[tuple[s
                 continue
             if asked_back and not is_conclusion(sentence):
                 continue
+            sentence = _without_others(_ANSWERED.sub("", sentence), question)
             if states_no_result(sentence):
                 return
             if place and _is_supposition(sentence) and _said(told[place - 1], strict=True)[0] is not None:
@@ -247,7 +284,7 @@ def _prepared(sentence: str) -> str:
     sentence = _DASH.sub(": ", re.sub(r"^.*[→⇒⟹](?=[^→⇒⟹]*\d)", "", sentence))
     sentence = _DASHED.sub(": ", decimal_points(spaced_digits(plain(sentence))))
     # Of "$3/4$" the signs are no currency.
-    sentence = re.sub(r"(?<!\\)\$(\s?-?[\d.,/]+\s?)\$(?!\d)", r"\1", sentence)
+    sentence = re.sub(r"(?<!\\)\$(\s?-?[\d.,/]+\s?%?\s?)\$(?!\d)", r"\1", sentence)
     sentence = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", sentence).replace("__", "**").replace("&=", "=").strip()
     sentence = _LED_IN.sub("", _MINUS.sub("-", sentence))
     # A power written with stars is no bold text.

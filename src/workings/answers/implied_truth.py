@@ -19,16 +19,24 @@ MAX_CHARACTERS = 400
 _ASKS_WHETHER = re.compile(r"\bis it (?:possible|true|correct|the case)\b", re.IGNORECASE)
 # Of "the line y = 3x - 1" the words are "the line".
 _EQUATION = re.compile(r"\b\w{1,3}\s?=\s?(?:\b\d*[a-z]\b|[-+*/^()\d.\s]){1,40}")
-_HEDGES = re.compile(
+HEDGES = re.compile(
     r"\b(?:if|unless|whether|or|but|although|though|however|while|whereas|only|except|rather|instead|unlike|would|could|might"
-    r"|may|should|perhaps|maybe|possibly|probably|sometimes|often|usually|rarely|hardly|some|many|most|few|almost|nearly|less"
+    r"|(?-i:may)|should|perhaps|maybe|possibly|probably|sometimes|often|usually|rarely|hardly|some|many"
+    r"|most|few|almost|nearly|less"
     r"|think|thought|believed?|considered|says?|said|claim(?:s|ed)?|myth|misconception|wrong|false|incorrect|untrue|once"
     r"|former(?:ly)?|used to|fails?|lacks?|without|neither|nor|either|impossible|unclear|depends"
     r"|(?:not|no|never) (?:only|just|merely|necessarily|always|doubt|matter|longer|more|less|fewer)"
     r"|far from|anything but|too|(?:meant|supposed|tr(?:y|ies|ied)|want(?:s|ed)?|plan(?:s|ned)?|expected|hoped|due"
     r"|about|going|ready|allowed|likely) to)\b",
     re.IGNORECASE)
-_DENIAL = re.compile(r"\b(?:not|cannot|never|no)\b|n['’]t\b", re.IGNORECASE)
+_DENIAL = re.compile(r"\b(?:not|cannot|never|no|unable to|incapable of)\b|n['’]t\b", re.IGNORECASE)
+# "Penguins are birds, but their wings are flippers": what stands before it hedges nothing of the same subject.
+_GOES_ON = re.compile(r"^(?:[^,;:]|,(?! but\b))*, but (?=(?:it|its|he|his|she|her|they|their|this|these|that)"
+                      r"\b)", re.IGNORECASE)
+# "Is Istanbul the capital of Turkey?": one is asked for, and there is only one.
+_THE_ONE = re.compile(r"^(?:is|was)\s(?P<subject>(?:[A-Z][\w'’-]*\s)+)the\s"
+                      r"(?P<what>[a-z]+(?:\s(?!of\b|in\b)[a-z]+){0,2})\b(?:\s(?:of|in)\s[^,;]*)?\?", re.IGNORECASE)
+_A_NAME = r"[A-Z][\w'’-]*(?:\s[A-Z][\w'’-]*)*"
 _POSSESSIVE = re.compile(r"\w['’]s\b")
 # "is not a fish but a mammal".
 _OTHER_CLAUSE = re.compile(r",\s(?:so|and)\s|,?\sbut\s|[;:]")
@@ -66,29 +74,58 @@ def _says_most(sentence: str, asked: list[str]) -> bool:
 
 
 def _truth_of(sentence: str, question: str, asked: list[str]) -> str | None:
+    if same_one := _is_the_one(sentence, question):
+        return same_one
     clause = last_clause(sentence)
     sentence = clause if _says_most(clause, asked) else sentence
+    subject, behind = set[str](), _GOES_ON.sub("", sentence)
+    if behind != sentence and len(_DENIAL.findall(behind)) == len(_DENIAL.findall(sentence)) == 1:
+        sentence, subject = behind, set(telling_words(sentence)) & set(asked)
     denials = list(_DENIAL.finditer(sentence))
     if len(denials) == 1:
         at = denials[0].end()
         sentence = sentence[:at] + _OTHER_CLAUSE.split(sentence[at:])[0]
     if len(denials) > 1 or len(sentence) > MAX_CHARACTERS or is_question(sentence) or any(
-            hedge[0].casefold() not in question.casefold() for hedge in _HEDGES.finditer(sentence)):
+            hedge[0].casefold() not in question.casefold() for hedge in HEDGES.finditer(sentence)):
         return None
     if denials:
-        return "no" if _is_denied(sentence, denials[0].end(), asked) else None
-    clause = without_lead(_ADVERB_FIRST.sub("", last_clause(sentence) or sentence))
+        return "no" if _is_denied(sentence, denials[0].end(), asked, subject) else None
+    clause = re.split("[;:]", without_lead(_ADVERB_FIRST.sub("", last_clause(sentence) or sentence)))[0]
     # An adverb may stand anywhere in the sentence.
     told = set(telling_words(sentence))
     asked = [word for word in asked if not (word.endswith("ly") and word in told)]
     same_subject = len(_POSSESSIVE.findall(clause)) <= len(_POSSESSIVE.findall(question)) and (
         " and " not in clause or " and " in question)
-    return "yes" if same_subject and _is_asserted(re.split("[;:]", clause)[0], asked) else None
+    return "yes" if same_subject and _is_asserted(clause, asked) else None
 
 
-def _is_denied(sentence: str, at: int, asked: list[str]) -> bool:
-    """Whether a sentence says four of five words of a question, all numbers, and behind the denial in their order."""
-    words, told, behind = set(asked), set(telling_words(sentence)), telling_words(sentence[at:])
+def _is_the_one(sentence: str, question: str) -> str:
+    """`yes` or `no` where a clause names the one that a question asks about; empty where none does.
+
+    >>> _is_the_one("Milan is larger, but the capital is Rome.", "Is Milan the capital of Italy?")
+    'no'
+    """
+    asked = _THE_ONE.match(question)
+    if asked is None:
+        return ""
+    for clause in reversed(re.split(r"[,;]\s(?:but|while|whereas|and)\s", sentence)):
+        said = re.search(rf"\b[Tt]he {asked['what']}(?:\s(?:of|in)\s[^,;]*?)?\s(?:is|was)\s({_A_NAME})"
+                         rf"|^\W*({_A_NAME})\s(?:is|was)\sthe {asked['what']}\b", clause)
+        if said is not None:
+            name = telling_words(said[1] or said[2])
+            if HEDGES.search(clause) or _DENIAL.search(clause):
+                return ""
+            return "yes" if name == telling_words(asked["subject"]) else "no" if set(name).isdisjoint(
+                telling_words(question)) else ""
+    return ""
+
+
+def _is_denied(sentence: str, at: int, asked: list[str], subject: set[str]) -> bool:
+    """Whether a sentence says four of five words of a question, all numbers, and behind the denial in their order.
+
+    ``subject``: the words of the question that the clause before it says of the same subject.
+    """
+    words, told, behind = set(asked), set(telling_words(sentence)) | subject, telling_words(sentence[at:])
     return (5 * len(words & told) >= 4 * len(words) and behind[:1] != [] and behind[0] in words
             and {word for word in words if word[0].isdigit()} <= told and in_order(behind, asked))
 

@@ -40,6 +40,9 @@ _CLAUSE = re.compile(r"\b(?:and|but|so) (?:since|because|as|if)\b[^,]*,"
                      rf"[^=,;]*?\b(?:{VERBS_OF_RESULT})\b(?=\s\W{{0,3}}\d)"
                      r"|\b(?=(?:we|you) (?:get|obtain|end up with)\b)", re.IGNORECASE)
 _SUPPOSES = re.compile(r"^\W*(?:if|had|when|suppose)\b", re.IGNORECASE)
+# "Paris – no, sorry, Rome": what is said before it is taken back.
+_CORRECTION = re.compile(r"(?:[,;.…]|\s[-–—]|—)\s*(?:(?:oh|hmm),?\s)?(?:no,\s(?:wait|sorry|actually)|wait,?\sno|sorry"
+                         r"|correction|oops|I meant?|no(?=,\s(?:that|it) (?:was|is)\b))\b\s?[,:–—-]?\s", re.IGNORECASE)
 # Brackets that say more about a number; a pair of numbers is no remark.
 _BRACKETS = re.compile(r"(?<=[\w*%. ])\((?!\s*-?[\d./]+\s*(?:,\s*-?[\d./]+\s*)+\))[^()]*\)")
 # "1/6, or about 16.7%": the same once more.
@@ -57,6 +60,7 @@ _TRAIL = re.compile(
 # "So they need 4 buses: 3 full ones and …": what follows the colon is of what the number is made.
 _COUNTED = re.compile(rf"\b(?:{VERBS_OF_RESULT}|needs?|takes?|there are)(?: (?:only|exactly|about))? \W{{0,3}}"
                       r"\d[\d,.]*\W{0,3}\s[^:=\d]{2,60}$", re.IGNORECASE)
+_RELATIVE = re.compile(r"^(\W*[^,;:=\d]{2,60}), (?:which|who|whose)\s[^,;:=]*, (?!and\b|but\b|so\b|which\b|who\b)")
 _CLAUSE_OF_ITS_OWN = re.compile(r"(?:s?he|it|they|we|you|the|her|his|its|their)\s")
 _ITEM = re.compile(r",\s(?:and\s)?|\sand\s")
 _DIGITS = re.compile(r"\d[\d,]{0,20}(?:\.\d{1,20})?")
@@ -74,6 +78,15 @@ def main_clause(sentence: str, says_number: Callable[[str], bool]) -> str:
     return sentence
 
 
+def corrected(sentence: str) -> str:
+    """What a sentence says behind its last correction; the whole of it where it corrects nothing.
+
+    >>> corrected("It was Paris – no, sorry, it was Rome.")
+    'it was Rome.'
+    """
+    return sentence[max((each.end() for each in _CORRECTION.finditer(sentence)), default=0):]
+
+
 def last_clause(sentence: str) -> str:
     """What a sentence concludes behind its last "so", "which gives" or the like; empty where it does nowhere."""
     supposes = _SUPPOSES.match(sentence) is not None  # "If you add, you get 12" concludes nothing
@@ -84,6 +97,11 @@ def last_clause(sentence: str) -> str:
 def without_lead(sentence: str) -> str:
     """A sentence without the clause that leads to it: "After 3 days, …", "If today is Tuesday, …"."""
     return _LEAD.sub("", sentence, count=1)
+
+
+def without_relative_clause(sentence: str) -> str:
+    """A sentence without what it says of its subject between commas: "The wall, which stood for 28 years, fell …"."""
+    return _RELATIVE.sub(r"\1 ", sentence, count=1)
 
 
 def _without_trail(sentence: str) -> str:

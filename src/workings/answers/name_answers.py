@@ -5,7 +5,8 @@ Words of the question choose: "Pacific" is the ocean that was asked for, "Albert
 
 import re
 
-from workings.answers.main_clause import without_lead
+from workings.answers.main_clause import corrected, without_lead
+from workings.answers.question import telling_words
 from workings.answers.sentences import corrects, is_conclusion, sentences
 from workings.answers.states_a_result import is_question
 from workings.answers.texts import HEDGED, normalise_text
@@ -24,7 +25,7 @@ _NAME = re.compile(rf"[A-ZÀ-ÞĀ-Ž][\w.'’-]*(?:\s(?:{_PARTICLE}\s){{0,2}}[A-
 # "the Spanish author": no name, where a common noun follows.
 _NATIONAL = re.compile(r"[A-Z][a-z]+(?:ish|ese|ian|ean|can|ch|ek)(?=\s[a-z]{3})")
 _BEGINS = re.compile("the|an?|its?|it's|this|that|these|those|in|on|at|by|for|from|of|to|as|one|his|her|their|s?he|they"
-                     "|we|i|you|there|here|so|thus|therefore|yes|no|my|your|our|what|which|who")
+                     "|we|i|you|people|there|here|so|thus|therefore|yes|no|my|your|our|what|which|who")
 # What says more about a name: "the largest city in Türkiye", "(Turkey)", "; it looks reddish", ", which …".
 _MORE = re.compile(r"\s*(?:\([^()]*\)|,\s(?:the|an?|which|who|whose|where|and (?:is|was))\s.*"
                    r"|;\s(?:it|its|he|she|his|her|they|this)\s.*)", re.IGNORECASE | re.DOTALL)
@@ -46,6 +47,13 @@ _OF_NO_WEIGHT = frozenset((
     "the", "and", "who", "whom", "whose", "which", "what", "where", "when", "did", "does", "was", "were", "are", "has",
     "have", "had", "name", "known", "for", "from", "that", "this", "with", "its", "into", "most", "mainly", "following",
     "these"))
+# "Who painted …", "Who won?": the verb of what somebody did; and a verb behind a name.
+_DOES = re.compile(r"\s(?:(?:has|had|have)\s|[a-z]+ly\s)?([a-z]+)\b")
+_DID = re.compile(r"\bwho\s(?:first\s|originally\s)?(?!(?:is|was|were|are|has|had|did|does|do|will|would|can|could)\b)"
+                  r"(?P<did>[a-z]+)", re.IGNORECASE)
+# "painted around 1665 by Johannes Vermeer".
+_BY = re.compile(r"((?:\S+\s){1,5})by\s[A-Z]")
+_WHICH = re.compile(r"\b(?:which|what)\s(?!is\b|was\b|are\b|were\b|did\b|does\b)([a-z]+)\b", re.IGNORECASE)
 _SAME_STEM = 5
 """Letters by which two words are taken for forms of one: "invented", "inventing"."""
 
@@ -61,7 +69,8 @@ def answering_sentence(told: list[str], question: str) -> str:
     if not _FACT.search(question):
         return ""
     asked = _stems(question)
-    shares = [len(asked & _stems(each)) for each in told]
+    # One that says who did it, or what it is called, answers before one that says more about it.
+    shares = [len(asked & _stems(each)) + len(asked) * _names_asked(each, question) for each in told]
     best = max(shares, default=0)
     if not best or 2 * best < len(asked):
         return ""
@@ -71,7 +80,25 @@ def answering_sentence(told: list[str], question: str) -> str:
         return ""
     if any(is_conclusion(sentence) or corrects(sentence) for sentence in told[at + 1:]):
         return ""
-    return told[at] if _unasked(without_emphasis(told[at]), words_of(question)) else ""
+    return told[at] if _names_asked(told[at], question) or _unasked(
+        without_emphasis(told[at]), words_of(question)) else ""
+
+
+def _names_asked(sentence: str, question: str) -> bool:
+    """Whether a sentence says by whom something was done, or of what is asked for how it is called.
+
+    >>> _names_asked("It was painted by Claude Monet.", "Who painted it?")
+    True
+    >>> _names_asked("The metal is called tin.", "Which metal has the symbol Sn?")
+    True
+    """
+    if HEDGED.search(sentence):
+        return False
+    which, did = _WHICH.search(question), _DID.search(question)
+    if which and re.search(rf"\b(?:the|this|that) {which[1]} is (?:called|named|known as) ", sentence, re.IGNORECASE):
+        return True
+    by = _BY.search(sentence)
+    return did is not None and by is not None and set(telling_words(did["did"])) <= set(telling_words(by[1]))
 
 
 def _stems(text: str) -> set[str]:
@@ -110,8 +137,11 @@ def names_expected_answer(given: str, expected: str, question: str) -> bool:
             of_a_person and said == without_rank(wanted)[-1:] and not set(said) <= asked):
         return True
     told = sentences(given.strip().rstrip("."))
-    if len(told) != 1 or re.search(r"\bwould\b", told[0]):
+    if len(told) != 1 or re.search(r"(?<!^that )\bwould\b", told[0], re.IGNORECASE):
         return False
+    told[0] = corrected(told[0])
+    if not HEDGED.search(told[0]) and _doers(told[0], question) == [wanted]:
+        return True
     if compared := _COMPARES.match(told[0]):
         return (compared["how"].casefold() in asked and not HEDGED.search(compared[0])
                 and _spelt(compared["name"]).split() == wanted)
@@ -119,6 +149,16 @@ def names_expected_answer(given: str, expected: str, question: str) -> bool:
     return bool(name) and (_same_name(without_rank(name), without_rank(wanted)) or (
         of_a_person and (_holds(name, wanted) or name == without_rank(wanted)[-1:]))
         or _is_short_for(name, wanted, asked) or _is_short_for(wanted, name, asked))
+
+
+def _doers(sentence: str, question: str) -> list[list[str]]:
+    """The names before the verb of a question that asks who did something: "Raj won", where it asks who won."""
+    did = _DID.search(question)
+    stems = telling_words(did["did"]) if did else []
+    sentence = without_emphasis(sentence)
+    verbs = [(name[0], _DOES.match(sentence, name.end())) for name in _NAME.finditer(sentence)]
+    return [_spelt(re.sub(r"^(?:So|Thus|Therefore|Hence|Then)\s", "", name)).split() for name, verb in verbs
+            if verb is not None and stems and telling_words(verb[1]) == stems]
 
 
 def _is_emphasized(given: str, wanted: list[str], question: str) -> bool:
@@ -161,7 +201,9 @@ def _answer_in(sentence: str, question: str) -> list[str]:
     elif (named := _IS_NAMED.search(clause)) is not None and not re.search(r"\b(?:and|while)\b", clause):
         clause = named["name"]
     names = _unasked(without_emphasis(clause), asked)
-    return names[0] if names else []
+    # "Brazilians speak Portuguese", where Brazil is asked about.
+    own = [name for name in names if not all(word[:_SAME_STEM] in stems for word in name)]
+    return (own + names)[0] if names else []
 
 
 def without_rank(words: list[str]) -> list[str]:

@@ -44,6 +44,11 @@ _COMMA_CENTS = re.compile(
     r"|(?<![\d.,])(\d{1,3}(?:\.\d{3})+|\d+),(\d\d)(?=\s?(?:€|EUR\b|[Ee]uros?\b|reais\b))")
 # Not of a pair in brackets, nor of a list.
 _DECIMAL_COMMA = re.compile(r"(?<![\d.,({\[])(\d{1,3}(?:\.\d{3})+|\d+),(\d{1,2})(?![\d)}\]]|,\d|\.\d)")
+_SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
+COMPOUND = re.compile(r"(?:\d[\d.,]*\s?[a-zA-Z]+\.?,?\s*(?:and\s+)?){2,4}")
+"""Values in several units: "5 ft 3 in"."""
+# "Wie viele", "Combien", "Cuántos", "Quanto".
+_WRITES_COMMAS = re.compile(r"\b(?:wie ?viele?|combien|cu[aá]nt[oa]s?|quant[oiae])\b", re.IGNORECASE)
 _DECIMAL_POINT = re.compile(r"\d\.(?:\d{1,2}|\d{4,})(?!\d)")
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![\d.]|,\d)")
 _AND_CENTS = re.compile(r"(?:\$\s?(\d[\d,]*+)|(?<![\d.,])(\d[\d,]*+) dollars?),? and (\d\d?) cents\b", re.IGNORECASE)
@@ -169,16 +174,36 @@ def in_two_units(text: str) -> list[WrittenNumber]:
     return read
 
 
+def measures(text: str) -> list[WrittenNumber]:
+    """What "5 ft 3 in" and "2 hours and 30 minutes" are made of; empty for anything else."""
+    if not COMPOUND.fullmatch(text):
+        return []
+    read = [parse_number(part) for part in re.findall(r"\d[\d.,]*\s?[a-zA-Z]+", text)]
+    numbers = [number for number in read if number is not None and number.unit.measure]
+    return numbers if len(numbers) == len(read) else []
+
+
+def lasting_seconds(text: str) -> Fraction:
+    """How long "145 minutes" and "2 hours 25 minutes" last; 0 for anything else."""
+    numbers = measures(text) or [number for number in (parse_number(text),) if number is not None]
+    known = [number.value * _SECONDS[number.unit.measure] for number in numbers if number.unit.measure in _SECONDS]
+    return sum(known, Fraction()) if len(known) == len(numbers) else Fraction()
+
+
 def decimal_points(text: str) -> str:
     """`R$ 1.045,00`, `45,50 €` and `15 dollars and 50 cents` with a point before the cents."""
     text = _AND_CENTS.sub(lambda money: f"${money[1] or money[2]}.{money[3]:>02}", text)
     return _COMMA_CENTS.sub(lambda cents: f"{(cents[1] or cents[3]).replace('.', '')}.{cents[2] or cents[4]}", text)
 
 
-def with_decimal_points(text: str) -> str:
-    """A text in which decimals stand behind commas with points: `3.600 l : 1.000 = 3,6 m³` is 3.6; else as it is."""
-    # Of `1,5` alone nobody knows whether it is one number.
-    if not _DECIMAL_COMMA.search(text) or _DECIMAL_POINT.search(text) or not re.search(r"[^\W\d_]{2}", text):
+def with_decimal_points(text: str, question: str = "") -> str:
+    """A text in which decimals stand behind commas with points: `3.600 l : 1.000 = 3,6 m³` is 3.6; else as it is.
+
+    They do where one stands in it, and where the question is asked in a language that writes them so.
+    """
+    # Of `1,5` alone nobody knows whether it is one number, where the question does not tell.
+    tells = _WRITES_COMMAS.search(question) or (_DECIMAL_COMMA.search(text) and re.search(r"[^\W\d_]{2}", text))
+    if not tells or _DECIMAL_POINT.search(text):
         return text
     text = _DECIMAL_COMMA.sub(lambda number: f"{number[1].replace('.', '')}.{number[2]}", text)
     return _GROUPED.sub(lambda number: number[0].replace(".", ""), text)

@@ -77,7 +77,7 @@ _ALGEBRA_BEFORE = re.compile(
     rf"|[(\[{{](?:\s?-?\d+(?:\.\d+)?\s?,){{1,9}}\s?)$")
 _ATTACHED = re.compile(r"[^\W\d_]+")
 _ORDINALS = frozenset(("st", "nd", "rd", "th", "am", "pm"))
-_NOT = re.compile(r"\b(?:not|never|isn't|isn’t|rather than|instead of|than just|no "
+_NOT = re.compile(r"\b(?:not|nicht|statt|pas|never|isn't|isn’t|rather than|instead of|than just|no "
                   r"longer)\s+(?:\w+\s)?$|\b(?:incorrect|wrong):\s+$", re.IGNORECASE)
 _DENIED_BEHIND = re.compile(r"\s(?:is|are|was|were|would be)\s(?:not|wrong|incorrect|false|impossible|too)\b"
                             r"|\s(?:isn|aren)['’]t\b", re.IGNORECASE)

@@ -19,6 +19,9 @@ MAX_QUESTION = 600
 MAX_NUMBERS = 12
 """Numbers of a sentence; one with more is a list."""
 _ASKING = re.compile(r"\bhow\b|\b(?:what|which|calculate|find|determine|compute)\b", re.IGNORECASE)
+# "Give only the number of boxes as the answer."
+_ONLY = re.compile(r"\b(?:give|write|state|report|answer with|return)\s(?:only|just)\s"
+                   r"(?=the (?:number|amount) of\b)", re.IGNORECASE)
 _SUPPOSED = re.compile(r",?\s(?:if|assuming|given)\s.*", re.IGNORECASE | re.DOTALL)
 _COUNTED = re.compile(
     r"\b(?:how (?:many|much|(?=[a-z]))|(?:number|amount) of)\s?(.*?)(?=\b(?:do|does|did|is|are|was|were|will|would|can"
@@ -48,6 +51,8 @@ _SAME = {other: word for word, others in {
     "buy": "bought", "sell": "sold", "spend": "spent", "eat": "ate", "pay": "paid", "make": "made",
     "get": "got gotten", "lose": "lost", "win": "won", "give": "gave given", "take": "took taken", "run": "ran",
     "drive": "drove", "go": "goes went",
+    "write": "wrote written", "begin": "began begun", "fall": "fell fallen", "build": "built", "become": "became",
+    "lead": "led", "draw": "drew drawn", "sing": "sang sung", "break": "broke broken", "speak": "spoke spoken",
     "more": "farther further longer older taller extra additional difference exceed exceeds",
     "average": "mean", "few": "fewer", "person": "people",
     "foot": "feet", "child": "children kid kids", "need": "needed"}.items()
@@ -102,7 +107,9 @@ def read_question(question: str) -> ParsedQuestion:
     """
     from_the_end = re.split(r"(?<=[.?!])\s+", question)[::-1]
     # Sentences with a question mark first, and of each kind the last of the text.
-    for sentence in sorted(from_the_end, key=lambda each: not each.endswith("?")):
+    for sentence in sorted(from_the_end, key=lambda each: (_ONLY.search(each) is None, not each.endswith("?"))):
+        if only := _ONLY.search(sentence):
+            sentence = f"what is {sentence[only.end():]}"
         places = list(_ASKING.finditer(sentence))
         if not places:
             continue
@@ -113,6 +120,8 @@ def read_question(question: str) -> ParsedQuestion:
         what = _words(_OF_A_SIZE.sub("", counted[1])) if counted else frozenset()
         many = "how many" in asking.casefold()
         words = _words(asking) | _words(sentence) & _MEAN  # "On average, how many …"
+        if _YEAR_ASKED.search(asking):  # an answer to "which year" need not say "year"
+            words -= {"year"}
         return ParsedQuestion(what, words - what, many, (_COINS if many else _MONEY).search(asking) is not None,
                      "percent" in question or "%" in question, _named(asking[1:]))
     return ParsedQuestion()

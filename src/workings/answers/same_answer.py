@@ -5,6 +5,8 @@ import re
 from workings.answers.final_number import sentence_number
 from workings.answers.latex import normal_form
 from workings.answers.numbers import MAX_CHARACTERS, equal_numbers, in_two_units, parse_number, parse_words
+from workings.answers.sentences import sentences
+from workings.answers.states_a_result import is_undecided
 from workings.answers.texts import same_text
 
 _SIDE_BY_SIDE = re.compile(r"\W*[\d.]+(?:\s+[\d.]+)+\W*")
@@ -21,7 +23,8 @@ def same_answer(given: str, expected: str, tolerance: float = 0.0) -> bool:
     """
     target = parse_number(expected)
     if target is None:
-        if same_text(given, expected, tolerance):
+        if same_text(given, expected, tolerance) or (
+                is_undecided(expected, alone=True) and is_undecided((sentences(given) or [given])[-1])):
             return True
         # An expected "seventy-five" may be answered with 75.
         in_words = parse_words(expected)

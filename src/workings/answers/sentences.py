@@ -25,7 +25,9 @@ _CONCLUSION = re.compile(rf"^{_MARKUP}(?:so|therefore|thus|hence|in total|in con
                          rf"(?:final )?answer|answer"
                          r"|total|all ?together|together|combined|in all|all in all"
                          r"|consequently|overall|as a result|we (?:get|find|conclude|have)"
-                         r"|∴)\b", re.IGNORECASE)
+                         # German, French, Spanish and Italian; "also" with a verb behind it is German.
+                         r"|∴|also (?:ist|sind|hat|haben|kostet|kosten|braucht|brauchen|beträgt|bleibt|bleiben|gibt)"
+                         r"|somit|daher|folglich|donc|il reste donc|por lo tanto|entonces|quindi)\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*\\$(\[\"'“]|\d)|(?<=[.!?]\*\*)\s+|(?<=[。！？])")
 VERBS_OF_CONCLUSION = ("(?:gives|makes|means|leaves|equals|brings|totals|(?:\\w+ ){0,3}round(?: up| down)? to"
                        "|(?:simplifies|reduces|comes|works out"

@@ -28,7 +28,8 @@ _VERB = (rf"(?:{VERBS_OF_RESULT}|{VERBS_OF_THE_PAST}|{_BASE}|{VERBS_ELSEWHERE}|[
 _FILLER = (r"(?:only|exactly|precisely|about|approximately|around|roughly|nearly|almost|just|now|still|already|then"
            r"|therefore|thus|another|additional|back|up|out|down|away|off|over|equal|in total|altogether|a total of|a"
            r"|an|at least|on average|size|number|floor|page|worth|as much as|to|with|at|donc|also"
-           r"|entonces|quindi|portanto|zusammen|insgesamt|[a-z]+ly|him|her|them|us|me|it|each|the remaining|the other"
+           r"|danach|dann|nun|jetzt|noch|genau|etwa|maintenant|ahora|entonces|quindi|portanto|zusammen|insgesamt"
+           r"|[a-z]+ly|him|her|them|us|me|it|each|the remaining|the other"
            r"|everyone|everybody|\w+self)")
 _OF_NOUN = r"(?:the |a |an |its |her |his |their |our |my )?(?:[a-z]+\s){0,2}of"
 _PRONOUN_IS = "(?:s?he|it|that|there|they|we|you|i)['’](?:s|re|m)"

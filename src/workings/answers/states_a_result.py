@@ -59,6 +59,30 @@ _MAY_PRECEDE = re.compile(
     "|plus|another|in|on|at|by|for|from|to|of|with|after|before|during|within|until|every|each|per|out|over|under"
     "|between|among|usd|eur|gbp|inr|us|rs|average|mean|final|yes|now|today|there|here|it|i|he|she|they|we|you"
     rf"|[a-z]+ed|{VERBS_OF_RESULT}|{VERBS_ELSEWHERE}", re.IGNORECASE)
+_UNDECIDED = re.compile(
+    r"(?:(?:\bnot|n['’]t) (?:\w+ ){0,2}enough|\binsufficient|\btoo little) (?:information|data)\b"
+    r"(?: (?:is |are )?given| available| provided)?"
+    r"|\b(?:can(?:no|['’])t|can not) be (?:determined|known|told|calculated|found|inferred|decided|concluded"
+    r"|computed)\b"
+    r"|\b(?:cannot|can not|can['’]t|(?:impossible|not possible) to|no way (?:to|of)) "
+    r"(?:determine|tell|know|calculat|infer|decide|conclude|say for)\w*\b"
+    r"|\b(?:undetermined|indeterminate|undecidable)\b", re.IGNORECASE)
+_SAYS_MORE = re.compile(r"\b(?:but|however|although|though|so|if|unless|assuming|except|without|probably|perhaps|maybe"
+                        r"|might|could|estimate|guess)\b", re.IGNORECASE)
+
+
+def is_undecided(sentence: str, *, alone: bool = False) -> bool:
+    """Whether a sentence says that what is asked cannot be told, and gives no answer; ``alone``: it says nothing else.
+
+    >>> is_undecided("So his age can't be determined."), is_undecided("We cannot tell, but it is probably 10.")
+    (True, False)
+    """
+    said = _UNDECIDED.search(sentence)
+    if said is None:
+        return False
+    if alone:
+        return not re.search(r"\w", sentence[:said.start()] + sentence[said.end():])
+    return _SAYS_MORE.search(sentence[said.end():]) is None
 
 
 def states_no_result(sentence: str) -> bool:

@@ -3,12 +3,11 @@
 import re
 import unicodedata
 from collections.abc import Iterator
-from fractions import Fraction
 from itertools import pairwise
 
 from workings.answers.latex import is_mathematics, normal_form, plain, signs
-from workings.answers.main_clause import last_clause, without_lead
-from workings.answers.numbers import WrittenNumber, equal_numbers, names_a_value, parse_number
+from workings.answers.main_clause import corrected, last_clause, without_lead
+from workings.answers.numbers import COMPOUND, equal_numbers, lasting_seconds, measures, names_a_value, parse_number
 from workings.answers.sentences import sentences, without_markup, without_reason
 from workings.answers.stated_numbers import VERBS_OF_THE_PAST
 from workings.answers.units import NO_UNIT, MeasureUnit, read_unit, same_units
@@ -20,15 +19,12 @@ MAX_FORMULA = 300
 """Characters of a formula whose terms may stand in another order."""
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _CHOICE = re.compile(r"\(?([A-Ja-j])\)[\s.:]*(?=\S)|([A-J])[.:]\s+(?=\S)")
-_COPULA = re.compile(r"\b(?:is|are|was|were|equals?|be|called|named|means|it's|it’s|that's"
-                     r"|that’s)\s+(?:therefore |thus |then |simply |the name |called "
-                     r"|named |probably )*", re.IGNORECASE)
+_COPULA = re.compile(r"\b(?:is|are|was|were|equals?|be|called|named|means|it's|it’s|that's|that’s)\s+"
+                     r"(?:therefore |thus |then |simply |the name |called |named |probably )*", re.IGNORECASE)
 HEDGED = re.compile(r"n['’]t\b|\b(?:not|never|whether|if|might|(?<!\d )may(?! \d)|maybe|perhaps|possibly|could"
-                    r"|either|neither|or|unsure|unclear|doubt|unlikely"
-                    r"|think|guess|wrong|incorrect|false|except|unless|probably|hardly|no longer"
-                    r"|used to be)\b", re.IGNORECASE)
+                    r"|either|neither|or|unsure|unclear|doubt|unlikely|think|guess|wrong|incorrect|false|except"
+                    r"|unless|probably|hardly|(?:nearly|almost) (?!\d)|no longer|used to be)\b", re.IGNORECASE)
 """What a sentence says that does not assert, or denies."""
-_SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
 # "0.05 < 0.4 < 0.5", and "10-14 hours".
 _CHAIN = re.compile(r"\W{0,3}[^<>=]+(?:(?:<[^<>=]+){2,}|(?:>[^<>=]+){2,})")
 _SPAN = re.compile(r"^(\d[\d.]*)\s?[-–]\s?(\d[\d.]*)(?=\s?[a-zA-Z%]|$)")
@@ -39,7 +35,6 @@ _TIME = re.compile(r"(?<![\d:])\d{1,3} ?: ?\d{1,3}(?::\d\d)?(?: ?[ap]\.?m\b\.?)?
 """The time of a clock, or a ratio."""
 _HALF_SAID = re.compile(r"(?<![\d:])(\d{1,2}:\d\d) (?:(in the morning)|in the (?:afternoon|evening)|at night)\b",
                         re.IGNORECASE)
-_COMPOUND = re.compile(r"(?:\d[\d.,]*\s?[a-zA-Z]+\.?,?\s*(?:and\s+)?){2,4}")
 # "was written by", "is celebrated on": what follows is what the sentence says.
 _PASSIVE = re.compile(r"\b(?:is|are|was|were|been)\s(?:[a-z]+ly\s)?[a-z]+\s(?:by|on|in|at|as)\s+(?=\S)")
 _NAME = r"(?:[A-Z][\w.'’-]*\s)(?:(?:[A-Z][\w.'’-]*|da|de|del|van|von|of|the)\s){0,6}"
@@ -161,11 +156,13 @@ def variants(given: str) -> Iterator[str]:
     told = sentences(given.strip())
     if len(told) != 1 and len({normalise_text(sentence) for sentence in told}) != 1:
         return
-    sentence = _SOLUTIONS.sub(lambda first: f"{first[0][:-2]},", _LED_IN.sub("", without_reason(told[0])))
+    sentence = _SOLUTIONS.sub(lambda first: f"{first[0][:-2]},", _LED_IN.sub("", without_reason(corrected(told[0]))))
     yield sentence
     sentence = _ROUNDED.sub("", sentence)
     sentence = _CONCEDED.sub("", _BELIEVED.sub("", sentence, count=1))
-    sentence = _SAME_AGAIN.sub("", sentence if " would " in sentence else without_lead(sentence))
+    led = without_lead(sentence)
+    # "In 10 days it is Friday, and …": what "and" follows leads to nothing.
+    sentence = _SAME_AGAIN.sub("", sentence if " would " in sentence or led.startswith(("and ", "but ")) else led)
     if HEDGED.search(sentence):
         return
     yield re.sub(r"\s*\([^()]*\)\s*$", "", sentence)
@@ -175,12 +172,13 @@ def variants(given: str) -> Iterator[str]:
     yield from _in_formulas(concluded)
     if undecided := re.search(r"\bcannot be [a-z]+\W*$", sentence):
         yield undecided[0]
+    for part in (re.split(r",\s(?:that is|i\.e\.),?\s", sentence)[0], sentence):
+        yield from _times(part)
     sentence = _REMARK_BEHIND.sub("", sentence)
     if bold := re.findall(r"\*\*([^*]+)\*\*", sentence):
         between = re.split(r"\*\*[^*]+\*\*", sentence)[1:-1]
         if all(re.fullmatch(r"[\s,]*(?:and)?\s*", each) for each in between):
             yield _REMARK_BEHIND.sub("", ", ".join(bold))
-    yield from _times(sentence)
     said = [*_COPULA.finditer(sentence)]
     if said and not _SECOND_SUBJECT.search(sentence, said[0].end(), said[-1].start()):
         yield sentence[said[-1].end():]
@@ -244,10 +242,10 @@ def _same(given: str, expected: str, tolerance: float) -> bool:
         return False
     if _unpaired(normalise_text(given)) == _unpaired(normalise_text(expected)):
         return True
-    if (one := _measures(given)) and (other := _measures(expected)):
+    if (one := measures(given)) and (other := measures(expected)):
         return len(one) == len(other) and all(map(equal_numbers, one, other))
-    if (seconds := _seconds(given)) and _COMPOUND.fullmatch(expected):
-        return seconds == _seconds(expected)
+    if (seconds := lasting_seconds(given)) and COMPOUND.fullmatch(expected):
+        return seconds == lasting_seconds(expected)
     if not (is_mathematics(given) or is_mathematics(expected)):
         return _same_parts(given, expected, tolerance)
     if _TIME.fullmatch(given) and _TIME.fullmatch(expected):
@@ -282,14 +280,15 @@ def value_of(given: str, expected: str) -> str:
         given = _ARROW.split(given)[-1]
     if "=" in expected or "≈" in expected:
         return given
-    exact = re.split(r"≈|\\approx(?![a-z])", given, maxsplit=1)[0] if "=" in given else given
+    exact = re.split(r"≈|\\approx(?![a-z])", given, maxsplit=1)[0]
+    exact = given if _LETTER.fullmatch(exact.strip(" $")) else exact  # "x ≈ 3"
     left, equals, right = exact.rpartition("=")
     # "x^2 + 3x = x(x + 3)" is the same in other words where one side is a product and the other a sum.
     rewritten = (_FACTORS.fullmatch(normal_form(left)) is None) != (_FACTORS.fullmatch(normal_form(right)) is None)
     # So is a sum of fewer terms, of the same letters: "2x + 3x - 4 = 5x - 4".
     letters, others = (set(_LETTER.findall(side)) for side in (left, right))
     simplified = letters == others != set() and len(_TERM.findall(left)) > len(_TERM.findall(right)) > 1
-    return right if equals and (names_a_value(plain(left)) or rewritten or simplified) else given
+    return right if equals and (names_a_value(plain(left)) or rewritten or simplified) else given if equals else exact
 
 
 def _factors(formula: str) -> list[str]:
@@ -320,22 +319,6 @@ def without_unit(text: str) -> tuple[str, MeasureUnit]:
         return parts[1], NO_UNIT
     unit = read_unit(words.strip())
     return (parts[1], unit) if unit is not None and (unit.measure or parts[3]) else (text, NO_UNIT)
-
-
-def _measures(text: str) -> list[WrittenNumber]:
-    """What "5 ft 3 in" and "2 hours and 30 minutes" are made of; empty for anything else."""
-    if not _COMPOUND.fullmatch(text):
-        return []
-    read = [parse_number(part) for part in re.findall(r"\d[\d.,]*\s?[a-zA-Z]+", text)]
-    numbers = [number for number in read if number is not None and number.unit.measure]
-    return numbers if len(numbers) == len(read) else []
-
-
-def _seconds(text: str) -> Fraction:
-    """How long "145 minutes" and "2 hours 25 minutes" last; 0 for anything else."""
-    numbers = _measures(text) or [number for number in (parse_number(text),) if number is not None]
-    known = [number.value * _SECONDS[number.unit.measure] for number in numbers if number.unit.measure in _SECONDS]
-    return sum(known, Fraction()) if len(known) == len(numbers) else Fraction()
 
 
 def _unpaired(text: str) -> str:
