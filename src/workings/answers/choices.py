@@ -64,6 +64,12 @@ _JUDGED = re.compile(
     r"(?P<denied>not\s)?(?P<how>correct|true|right|false|incorrect|wrong)"
     r"|the (?:statement|claim|assertion|inequality|equation) (?:(?:indeed )?holds"
     r"|(?P<fails>(?:does not|doesn['’]t) hold)))\W*$", re.IGNORECASE)
+# "…, which is more than 40": of the number before it.
+_MORE = ("more", "greater", "larger", "bigger", "higher")
+_COMPARED = re.compile(rf"\b(?P<how>{'|'.join(_MORE)}|less|smaller|fewer|lower) than \$?"
+                       r"(?P<number>\d[\d.,]*\d|\d)(?:\s[a-z]+)?\W*$", re.IGNORECASE)
+_AFFIRMS = re.compile(r"\W*(?:correct|indeed|exactly|certainly|absolutely|that['’]s (?:right"
+                      r"|correct))\W{0,3}[,.!]\s", re.IGNORECASE)
 # Whether somebody has what is needed: "so she is $3 short", "which is enough".
 _SHORT = re.compile(r"\b(?:is|are|was|were|be|falls?|comes?)\s(?:still\s)?(?:\W?\d[\d.,]*\s?(?:[a-z%°]+\s){0,2})?short"
                     r"(?:\sof\s[^,;]*)?\W*$", re.IGNORECASE)
@@ -234,6 +240,21 @@ def _judged(clause: str, asked: str) -> str | None:
     return None if enough is None else "no" if enough["denied"] else "yes"
 
 
+def _compared(sentence: str, asked: str) -> str | None:
+    """`yes` or `no` where the end of a sentence compares with the number that a question compares with.
+
+    >>> _compared("15 + 27 = 42, which is more than 40.", "Is 15 + 27 greater than 40?")
+    'yes'
+    """
+    said, wanted = _COMPARED.search(sentence), _COMPARED.search(asked)
+    if not said or not wanted or said["number"] != wanted["number"] or asked.count(" than ") > 1:
+        return None
+    if HEDGES.search(sentence[:said.start("how")]) or re.search(r"\b(?:not|no|never)\b|n['’]t\b", sentence):
+        return None
+    more = [compared["how"].casefold() in _MORE for compared in (said, wanted)]
+    return "yes" if more[0] == more[1] else "no"
+
+
 def stated_in(text: str, question: str) -> str | None:
     """`yes` or `no` where the last sentence states or denies what the question asks; None where it does neither.
 
@@ -252,7 +273,7 @@ def stated_in(text: str, question: str) -> str | None:
     if (denied := _DENIES.match(clause)) is not None and (denied["what"] is None or (
             re.search(rf"\b{denied['what']}\b", question, re.IGNORECASE) and _is_of_question(clause, asked[0]))):
         return "no"
-    if (judged := _judged(without_lead(clause), asked[0])) is not None:
+    if (judged := _judged(without_lead(clause), asked[0]) or _compared(last, asked[0])) is not None:
         return judged
     states = _STATES.match(clause)
     if states is not None and states["what"].casefold() in _WORDS.findall(asked[0].casefold())[-4:]:
@@ -262,4 +283,9 @@ def stated_in(text: str, question: str) -> str | None:
     said = [word for word in said if word not in _WITHOUT_WEIGHT]
     rest = iter(words)
     same_order = all(word in rest for word in said)
-    return "yes" if len(said) > 1 and same_order and said[-1] == words[-1] else implied_truth(text, asked[0])
+    if len(said) > 1 and same_order and said[-1] == words[-1]:
+        return "yes"
+    implied = implied_truth(text, asked[0])
+    # "Correct, …" says yes where nothing behind it denies or doubts.
+    affirms = _AFFIRMS.match(text) is not None and not HEDGES.search(text) and not _NOT_CHOSEN.search(text)
+    return "yes" if implied is None and affirms else implied

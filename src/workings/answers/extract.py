@@ -242,7 +242,7 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
 
 def _before_the_cut(text: str, question: str) -> list[str]:
     """The whole sentences of a line that was cut off which say all words of a question; none where its end corrects."""
-    told, asked = sentences(text[-20_000:]), set(telling_words(question))
+    told, asked = sentences(text[-20_000:]), set(telling_words(question)) - {"who", "whom", "whose", "where"}
     if "\n" in text or any(corrects(each) or is_conclusion(each) for each in told[1:]):
         return []
     return [each for each in told[:-1] if asked and asked <= set(telling_words(each))]

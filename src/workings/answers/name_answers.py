@@ -51,6 +51,8 @@ _OF_NO_WEIGHT = frozenset((
 _DOES = re.compile(r"\s(?:(?:has|had|have)\s|[a-z]+ly\s)?([a-z]+)\b")
 _DID = re.compile(r"\bwho\s(?:first\s|originally\s)?(?!(?:is|was|were|are|has|had|did|does|do|will|would|can|could)\b)"
                   r"(?P<did>[a-z]+)", re.IGNORECASE)
+# "Table salt is sodium chloride; its formula is NaCl."
+_ITS = re.compile(r"[,;]\s(?:its|his|her|their|the) ([a-z]+) is (?:called )?([^,;]{1,40})$")
 # "painted around 1665 by Johannes Vermeer".
 _BY = re.compile(r"((?:\S+\s){1,5})by\s[A-Z]")
 _WHICH = re.compile(r"\b(?:which|what)\s(?!is\b|was\b|are\b|were\b|did\b|does\b)([a-z]+)\b", re.IGNORECASE)
@@ -142,6 +144,12 @@ def names_expected_answer(given: str, expected: str, question: str) -> bool:
     told[0] = corrected(told[0])
     if not HEDGED.search(told[0]) and _doers(told[0], question) == [wanted]:
         return True
+    # "Sweden uses the Swedish krona (SEK)": the end of a sentence of one clause.
+    end = re.search(r"^([^,;:]*\s(?:uses|is|has|speak|speaks)\s)(?:called )?([^,;:]*)$", _BRACKETS.sub("", told[0]))
+    if end and not HEDGED.search(told[0]) and _spelt(end[2]).split() == wanted and _stems(end[1]) & _stems(question):
+        return True
+    if (what := _ITS.search(told[0])) and what[1] in asked and not HEDGED.search(told[0]):
+        return _spelt(what[2]).split() == wanted
     if compared := _COMPARES.match(told[0]):
         return (compared["how"].casefold() in asked and not HEDGED.search(compared[0])
                 and _spelt(compared["name"]).split() == wanted)

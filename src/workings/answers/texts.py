@@ -195,7 +195,8 @@ def variants(given: str) -> Iterator[str]:
 def _times(sentence: str) -> Iterator[str]:
     """The time of a clock, the time that something lasts, and the date that a sentence says."""
     times = _TIME.findall(sentence)
-    if times and (len(times) == 1 or re.search(rf"(?:\bat|\bis|=|\d)\s+\(?{re.escape(times[-1])}\W*$", sentence)):
+    if times and (len(times) == 1 or re.search(rf"(?:\bat|\bis|\bit['’]s|="
+                                               rf"|\d)\s+\(?{re.escape(times[-1])}\W*$", sentence)):
         yield times[-1]
     if lasting := _LASTING.search(sentence):
         yield lasting[0]
