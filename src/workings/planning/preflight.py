@@ -1,6 +1,7 @@
 """The lines before the first step: run, device, model, data, memory, and the run directory."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from workings.config.recipe import Recipe
@@ -11,19 +12,30 @@ from workings.models.shape import ModelShape
 from workings.models.unproven import unproven_sentence
 
 
-def preflight_lines(*, recipe: Recipe, device: DeviceFacts, shape: ModelShape, parameters: int, model_id: str,
-                    revision: str, data: str, data_digests: Mapping[str, str], memory: str, out: Path) -> list[str]:
+@dataclass(frozen=True, kw_only=True)
+class ModelFacts:
+    """The model that a run trains."""
+
+    id: str
+    """Repository or folder of its weights."""
+    revision: str
+    shape: ModelShape
+    parameters: int
+
+
+def preflight_lines(*, recipe: Recipe, device: DeviceFacts, model: ModelFacts, data: str,
+                    data_digests: Mapping[str, str], memory: str, out: Path) -> list[str]:
     """One line per subject."""
     mesh = " x ".join(f"{axis}={size}" for axis, size in device.mesh.items())
     data_parallel = device.mesh.get("fsdp", 1)
-    batch, precision = recipe.batch, recipe.precision
+    batch, precision, shape = recipe.batch, recipe.precision, model.shape
     total = batch.micro_batch * batch.accumulation * data_parallel
     return [
         f"device     {device.platform}: {device.kind}, {device.count} used, {gib(device.memory_limit_bytes)} each "
         f"({device.reason})",
         f"engine     {recipe.engine}  " + ", ".join(f"{name} {number}" for name, number in device.versions.items()),
-        f"model      {model_id} at {revision}: {shape.family}, {shape.layers} layers, width {shape.width}, "
-        f"vocabulary {shape.vocab_size:,}, {parameters:,} parameters",
+        f"model      {model.id} at {model.revision}: {shape.family}, {shape.layers} layers, width {shape.width}, "
+        f"vocabulary {shape.vocab_size:,}, {model.parameters:,} parameters",
         *([] if shape.proven else [f"not proven {unproven_sentence(shape.family)}"]),
         f"dtypes     parameters {precision.parameters}, compute {precision.compute}, moments {precision.moments}, "
         f"rounding {precision.rounding}",

@@ -15,7 +15,7 @@ from workings.evaluation.comparison.preference_change import PreferenceChange, p
 from workings.evidence.run_readme import run_readme
 from workings.hardware.memory import byte_text
 from workings.models.weights import parameter_count
-from workings.planning.preflight import preflight_lines
+from workings.planning.preflight import ModelFacts, preflight_lines
 from workings.record import attempts, jsonl
 from workings.record.digest import HashProgress
 from workings.record.layout import (
@@ -53,6 +53,19 @@ from workings.training.tensorboard import TensorBoardFiles
 
 Callback = Callable[[Mapping[str, Any]], bool | None]
 """Called with a step's metrics when the step is done; `False` asks for a stop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCallbacks:
+    """Functions that a run calls. Only process 0 calls them."""
+
+    steps: Sequence[Callback] = ()
+    """Called after every step, in this order."""
+    accepted: Callable[[], None] = lambda: None
+    """Called once, when nothing of the request can be refused any more and the run begins."""
+
+
+NO_CALLBACKS = RunCallbacks()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,8 +214,7 @@ class Attempt:
             # An event and not a failure: preference losses often lower both completions.
             if preferences.chosen_fell:
                 writer.event("chosen_completions_fell", **preferences.facts())
-        manifest = build_manifest(setup, outcome, metrics, out=self.out, started_at=start.first_started_at,
-                                  resumes=start.resumes, resumed_from=writer.resumed_from, memory=memory, facts=facts)
+        manifest = build_manifest(setup, start, outcome, metrics, memory, facts)
         if outcome.status == "failed":
             writer.event("failed", reason=outcome.reason)
         rewards = first_and_last_reward(metrics)
@@ -221,9 +233,10 @@ class Attempt:
         """Lines about the training that is about to start, and about its problems."""
         setup = self.setup
         yield from preflight_lines(
-            recipe=setup.recipe, device=setup.device, shape=setup.shape, parameters=parameter_count(setup.shape),
-            model_id=setup.weights.id, revision=setup.weights.revision, data=setup.training_data.sentence(),
-            data_digests=setup.training_data.digests, memory=setup.verdict.reasons[0], out=self.out)
+            recipe=setup.recipe, device=setup.device, data=setup.training_data.sentence(),
+            data_digests=setup.training_data.digests, memory=setup.verdict.reasons[0], out=self.out,
+            model=ModelFacts(id=setup.weights.id, revision=setup.weights.revision, shape=setup.shape,
+                             parameters=parameter_count(setup.shape)))
         # Said before the training and not refused: a leak makes the evaluation worthless, not the model.
         if trained := trained_item_ids(setup.data.items, setup.training_data):
             yield (f"leak       {len(trained):,} of {len(setup.data.items):,} held-out items are trained on as well, "

@@ -35,6 +35,7 @@ from workings.record.manifest import DeviceRecord, Distribution, Origin, RunMani
 from workings.record.redact import redact
 from workings.record.values import Absent, absent, leaves, now, text_view
 from workings.record.writer import RunWriter
+from workings.runs.create_or_resume import Start
 from workings.runs.memory_check import plan_here
 from workings.runs.prepare import TrainSetup
 from workings.runs.resolve import weight_digests
@@ -109,17 +110,16 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     writer.write_json(PLAN, plan_here(setup).to_json())
 
 
-def build_manifest(setup: TrainSetup, outcome: Outcome, metrics: list[dict[str, Any]], *, out: Path, started_at: str,
-                   resumes: int, resumed_from: dict[str, str] | None, memory: Memory,
+def build_manifest(setup: TrainSetup, start: Start, outcome: Outcome, metrics: list[dict[str, Any]], memory: Memory,
                    facts: dict[str, Any]) -> RunManifest:
-    """The manifest, from the request, the outcome and the metrics."""
+    """The manifest of a run that ended; ``facts`` are the fields that were known before its first step."""
     recipe, device, progress = setup.recipe, setup.device, outcome.progress
     code, precision = code_version(), recipe.precision
     dtypes: dict[str, str] = {"parameters": precision.parameters, "compute": precision.compute,
                               "moments": precision.moments}
-    no_steps = absent("no step was completed")
+    no_steps, origin = absent("no step was completed"), start.writer.resumed_from
     return RunManifest(
-        name=out.name, recipe=recipe.name, status=outcome.status,
+        name=start.writer.final.name, recipe=recipe.name, status=outcome.status,
         status_reason=outcome.reason or "all steps were taken",
         workings_version=code.version, engine=recipe.engine,
         engine_distribution=Distribution(name=setup.registered.distribution, version=setup.registered.version),
@@ -141,9 +141,9 @@ def build_manifest(setup: TrainSetup, outcome: Outcome, metrics: list[dict[str, 
         planned_steps=recipe.training.steps, completed_steps=progress.step, training_steps=progress.step,
         first_loss=metrics[0]["loss"] if metrics else no_steps,
         final_loss=metrics[-1]["loss"] if metrics else no_steps,
-        supervised_tokens=progress.supervised_tokens, tokens=progress.tokens, resumes=resumes,
-        resumed_from=Origin(**resumed_from) if resumed_from else absent("not a continuation of a sealed run"),
-        started_at=started_at, finished_at=now(), training_seconds=progress.seconds, facts=facts)
+        supervised_tokens=progress.supervised_tokens, tokens=progress.tokens, resumes=start.resumes,
+        resumed_from=Origin(**origin) if origin else absent("not a continuation of a sealed run"),
+        started_at=start.first_started_at, finished_at=now(), training_seconds=progress.seconds, facts=facts)
 
 
 def _weight_digests(directory: Path | None) -> dict[str, str] | Absent:

@@ -1,7 +1,7 @@
 """`train`: prepare, check the memory, record the request, train, seal. Nothing is trained that was not checked."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from workings.record.layout import (
 )
 from workings.record.manifest import DRAWN_FROM, LEFT_ASIDE, NOT_PROVEN
 from workings.record.progress import slow_operation
-from workings.runs.attempt import Attempt, Callback, Listeners
+from workings.runs.attempt import NO_CALLBACKS, Attempt, Listeners, RunCallbacks
 from workings.runs.create_or_resume import same_request
 from workings.runs.data.datasets import find_data
 from workings.runs.data.find_teacher import refuse_processes
@@ -59,11 +59,8 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
 
 
 def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume: bool, smoke: Smoke | None,
-             force: bool, callbacks: Sequence[Callback] = (),
-             accepted: Callable[[], None] = lambda: None) -> TrainResult:
+             force: bool, callbacks: RunCallbacks = NO_CALLBACKS) -> TrainResult:
     """`train` for a process group that is already set up. The result keeps the final state for an evaluation.
-
-    ``accepted`` is called in process 0 when nothing of the request can be refused any more and the run begins.
 
     Only process 0 uses the run directory. The others return when process 0 has left the group.
     """
@@ -87,7 +84,7 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
             shared = processes.work(setup.engine, setup.weights.directory, lambda: stop.requested)
             return TrainResult.of_worker(shared, run=out, setup=setup, settings=settings, process=processes.index)
         setup = replace(setup, engine=processes.coordinate(setup.engine), device_check=_all_checks(checks))
-        accepted()
+        callbacks.accepted()
         # The engine has run a kernel already and compared it with NumPy, so the doctor runs none.
         with slow_operation("looking at this machine"):
             examination = doctor(setup.loaded, out=out.parent, kernels=False)
@@ -98,7 +95,7 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
         planned = watch.before(setup)
         writer.write_json(MEASURED, planned)
         try:
-            outcome = attempt.take_steps(Listeners(callbacks=callbacks, stop=stop, processes=processes), planned)
+            outcome = attempt.take_steps(Listeners(callbacks=callbacks.steps, stop=stop, processes=processes), planned)
             # Also of a run that failed or was stopped: what happened is recorded in any case.
             result = attempt.seal(outcome, facts, watch)
         except RequestError:

@@ -1,6 +1,6 @@
 """`workings train`: trains a recipe, then evaluates the trained and the untrained model on its items."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from workings.record.reader import RunRecord
 from workings.record.values import Absent
 from workings.reports.live.listeners import RunListeners
 from workings.reports.tracked import flat
-from workings.runs.attempt import Callback
+from workings.runs.attempt import NO_CALLBACKS, Callback, RunCallbacks
 from workings.runs.create_or_resume import evaluation_is_missing
 from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
@@ -119,11 +119,11 @@ class TrainAndEvaluateResult:
 
 
 def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
-                       smoke: Smoke | None = None, force: bool = False, callbacks: Sequence[Callback] = (),
-                       accepted: Callable[[], None] = lambda: None) -> TrainAndEvaluateResult:
+                       smoke: Smoke | None = None, force: bool = False,
+                       callbacks: RunCallbacks = NO_CALLBACKS) -> TrainAndEvaluateResult:
     """`train`, then evaluates the final state and, unless the recipe says no, the untrained model.
 
-    Arguments and errors are those of `workings.runs.train.train`, ``callbacks`` and ``accepted`` those of `train_in`.
+    Arguments and errors are those of `workings.runs.train.train`, ``callbacks`` those of `train_in`.
     With ``resume``, a run that is sealed without its evaluation, or without the untrained model's, is only evaluated.
     The result has no state if the base was evaluated: two models do not fit where one was planned for.
     """
@@ -132,11 +132,11 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
             phases(out, loaded.recipe.name, loaded.recipe.training.steps) if group.is_coordinator else nullcontext()):
         # Several processes have no rule for who evaluates.
         if resume and group.count == 1 and evaluation_is_missing(out):
-            accepted()
+            callbacks.accepted()
             return _evaluated(trained_before(loaded, out, smoke), keep_base=smoke is None)
         # Passed on at once: a variable here would keep the trained model beside the untrained one.
-        return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force, callbacks=callbacks,
-                                   accepted=accepted), keep_base=smoke is None)
+        return _evaluated(train_in(group, loaded, out, resume=resume, smoke=smoke, force=force, callbacks=callbacks),
+                          keep_base=smoke is None)
 
 
 def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateResult:
@@ -193,7 +193,8 @@ def train_with_listeners(loaded: LoadedRecipe, out: Path, listeners: RunListener
     listeners.about(out, dict(flat(loaded.resolved())))
     with listeners:
         result = train_and_evaluate(loaded, out, resume=resume, smoke=smoke, force=force,
-                                    callbacks=[*callbacks, listeners.step], accepted=listeners.accepted)
+                                    callbacks=RunCallbacks(steps=(*callbacks, listeners.step),
+                                                           accepted=listeners.accepted))
         # Only process 0 reports.
         if not result.training.process:
             listeners.ended(result.training.status, _outcome(result),

@@ -49,6 +49,18 @@ class Answer:
                                                    "shown")] = None
 
 
+class ItemsQuery(BaseModel):
+    """Which evaluation of a run, which of its items, and which page of them."""
+
+    unit: str = Field(default="", description="Name of the evaluation; empty: `items`, else the first")
+    q: str = Field(default="", max_length=500, description="Text that the item or its answer contains")
+    result: Result = ""
+    section: str = ""
+    rule: str = ""
+    wrong_step: str = ""
+    page: int = 1
+
+
 class AnswersPage(BaseModel):
     """A page of an evaluation's items."""
 
@@ -142,25 +154,24 @@ def _answer(line: dict[str, Any]) -> Answer:
         error=str(line.get("error", missing)), finish_reason="" if isinstance(finish, dict) else str(finish))
 
 
-def search(folder: Folder, run: Path, *, unit: str = "", text: str = "", result: Result = "", section: str = "",
-           rule: str = "", wrong_step: str = "", page: int = 1) -> AnswersPage:
-    """Items whose id, prompt, completion, gold or extracted answer holds a text; all filters together.
+def search(folder: Folder, run: Path, query: ItemsQuery) -> AnswersPage:
+    """Items that pass all filters; a text is looked for in id, prompt, completion, gold and extracted answer.
 
     Raises:
         RequestError: no such evaluation, no such kind of step, or a page that does not exist.
     """
-    name, path = unit_path(run, unit)
+    name, path = unit_path(run, query.unit)
     rows = read_answers(folder, path)
-    has_step = step_filter(folder, path, wrong_step)
-    folded_text = text.casefold()
+    has_step = step_filter(folder, path, query.wrong_step)
+    text = query.q.casefold()
     matches = [row for row in rows
-                  if (not section or row.section == section) and (not rule or row.rule == rule)
-                  and (not result or _result(row) == result) and has_step(row)
-                  and (not folded_text or any(folded_text in value.casefold() for value in
-                                         (row.id, row.prompt, row.completion, row.gold, row.extracted)))]
+               if (not query.section or row.section == query.section) and (not query.rule or row.rule == query.rule)
+               and (not query.result or _result(row) == query.result) and has_step(row)
+               and (not text or any(text in value.casefold() for value in
+                                    (row.id, row.prompt, row.completion, row.gold, row.extracted)))]
     # Wrong steps are looked for on the shown page alone, because reading all equations takes seconds.
-    shown, pages = paged(matches, page, ITEMS_A_PAGE)
-    return AnswersPage(unit=name, units=list(units_of(run)), total=len(rows), found=len(matches), page=page,
+    shown, pages = paged(matches, query.page, ITEMS_A_PAGE)
+    return AnswersPage(unit=name, units=list(units_of(run)), total=len(rows), found=len(matches), page=query.page,
                        pages=pages, sections=sorted({row.section for row in rows}),
                        rules=sorted({row.rule for row in rows}),
                        rows=list(map(_with_wrong_step, shown)))

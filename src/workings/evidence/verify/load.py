@@ -1,6 +1,6 @@
 """Finds the units of a tree (runs, packs, and the units in them), and assigns every entry to its unit."""
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -9,12 +9,11 @@ from workings.evidence.pack.form import PACK, RUNS, may_be_external, parse_pack
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.record import (
     MAX_SEAL_BYTES,
+    NO_INPUTS,
     PACK_KIND,
-    PageRegenerator,
     Record,
-    Replay,
-    RoundsComparison,
     Unit,
+    VerifierInputs,
 )
 from workings.evidence.verify.tree import Entry, Tree
 from workings.record.layout import EVALUATION_UNITS, MANIFEST, OUTSIDE_EVERY_SUM, PARTIAL_SUFFIX, SEAL, SUMS, unit_of
@@ -24,10 +23,8 @@ MAX_UNITS = 5_000
 """Most sealed folders that are looked at together: each takes milliseconds, however small it is."""
 
 
-def load(tree: Tree, expect_root: str = "", progress: Callable[[int], None] | None = None,
-         trusted: tuple[bytes, ...] = (), replay: Replay | None = None, authorities: tuple[bytes, ...] = (),
-         report: PageRegenerator | None = None, rounds: RoundsComparison | None = None) -> Record:
-    """Find the units of a tree; the other arguments become fields of the record.
+def load(tree: Tree, given: VerifierInputs = NO_INPUTS) -> Record:
+    """Find the units of a tree; ``given`` is handed to the checks as it is.
 
     Raises:
         RequestError: there is no unit.
@@ -65,9 +62,7 @@ def load(tree: Tree, expect_root: str = "", progress: Callable[[int], None] | No
     ordered = tuple(unit for _, unit in sorted(units.items()))
     for unit in ordered:
         _assign_external_files(unit, units)
-    record = Record(tree=tree, units=ordered, unowned_entries=tuple(unowned), expect_root=expect_root,
-                    progress=progress, trusted=trusted, replay=replay, authorities=authorities, report=report,
-                    rounds=rounds)
+    record = Record(tree=tree, units=ordered, unowned_entries=tuple(unowned), given=given)
     for unit in ordered:
         unit.record = record
     return record

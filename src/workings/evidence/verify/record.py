@@ -222,6 +222,30 @@ RoundsComparison = Callable[[Path], list[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
+class VerifierInputs:
+    """All that the person who verifies brings along; nothing in it comes from the record."""
+
+    expect_root: str = ""
+    """Root digest that the person expects; empty: none was given."""
+    trusted: tuple[bytes, ...] = ()
+    """Public keys in PEM that the person trusts."""
+    authorities: tuple[bytes, ...] = ()
+    """Certificates in PEM of time-stamp authorities that the person trusts."""
+    progress: Callable[[int], None] | None = None
+    """Called with the bytes hashed so far."""
+    # Verification itself reaches no engine, draws no page and reads no rounds: rooms above it hand over functions.
+    replay: Replay | None = None
+    """Recomputes steps for level 3; None: no engine was given."""
+    report: PageRegenerator | None = None
+    """Compares the report page of an unpacked pack with a new one; None: not given."""
+    rounds: RoundsComparison | None = None
+    """Compares the rounds of an improvement again; None: not given."""
+
+
+NO_INPUTS = VerifierInputs()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Record:
     """The record under verification, with what the person who verifies has given."""
 
@@ -230,22 +254,9 @@ class Record:
     """Sealed folders (or such that ought to be), outer ones before those inside."""
     unowned_entries: tuple[Entry, ...]
     """Entries that belong to no unit: beside the runs, in `attest`, in unfinished runs."""
-    expect_root: str = ""
-    """Root digest that the person expects; empty: none was given."""
-    progress: Callable[[int], None] | None = None
-    """Called with the bytes hashed so far."""
-    replay: Replay | None = None
-    """Recomputes steps for level 3; None: no engine was given."""
+    given: VerifierInputs
     replayed: dict[str, Any] = field(default_factory=dict)
     """Results of the replays so far, by the run's path."""
-    report: PageRegenerator | None = None
-    """Compares the report page of an unpacked pack with a new one; None: not given."""
-    rounds: RoundsComparison | None = None
-    """Compares the rounds of an improvement again; None: not given."""
-    trusted: tuple[bytes, ...] = ()
-    """Public keys in PEM that the person trusts."""
-    authorities: tuple[bytes, ...] = ()
-    """Certificates in PEM of time-stamp authorities that the person trusts."""
 
     @property
     def runs(self) -> list[Unit]:

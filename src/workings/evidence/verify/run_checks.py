@@ -6,7 +6,7 @@ from pathlib import Path
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.load import load
-from workings.evidence.verify.record import PageRegenerator, Record, Replay, RoundsComparison
+from workings.evidence.verify.record import PageRegenerator, Record, Replay, RoundsComparison, VerifierInputs
 from workings.evidence.verify.record_sentences import record_sentences
 from workings.evidence.verify.registry import CHECKS, RegisteredCheck, passed
 from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, Verification
@@ -77,7 +77,9 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
         raise RequestError(str(path), "a run directory, a folder of runs, or a packed .zip",
                            "the folder that `workings train` named when it ended")
     try:
-        record = load(open_tree(Path(path)), expect_root, progress, trusted, replay, authorities, report, rounds)
+        record = load(open_tree(Path(path)), VerifierInputs(
+            expect_root=expect_root, progress=progress, trusted=trusted, replay=replay, authorities=authorities,
+            report=report, rounds=rounds))
     # Every requested check is listed all the same: an answer that left them out would look complete.
     except RecordError as error:
         not_made = [Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED,

@@ -1,38 +1,24 @@
 """The items of an evaluation: searched, filtered, a page at a time."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from fastapi import Query
 
-from workings.ui.answers import AnswersPage, Result, search
+from workings.ui.answers import AnswersPage, ItemsQuery, search
 from workings.ui.site import Site
 from workings.ui.tab import OpenedRun, Tab
 
 
-class ItemsQuery(BaseModel):
-    """The evaluation and the filters of its items on the page."""
-
-    unit: str = ""
-    q: str = Field(default="", max_length=500)
-    result: Result = ""
-    section: str = ""
-    rule: str = ""
-    wrong_step: str = ""
-    page: int = 1
-
-
-def run_items(site: Site, name: str, unit: str = "", q: str = "", result: Result = "", section: str = "",
-              rule: str = "", wrong_step: str = "", page: int = 1) -> AnswersPage:
+def run_items(site: Site, name: str, query: Annotated[ItemsQuery, Query()]) -> AnswersPage:
     """Items of an evaluation, 50 a page."""
-    return search(site.folder, site.folder.path(name), unit=unit, text=q, result=result, section=section, rule=rule,
-                  wrong_step=wrong_step, page=page)
+    return search(site.folder, site.folder.path(name), query)
 
 
 def values(site: Site, run: OpenedRun, query: ItemsQuery) -> dict[str, Any]:
     """A page of items, and what was searched for."""
-    parameters = {name: getattr(query, name) for name in ItemsQuery.model_fields}
-    return {"answers": run_items(site, run.name, **parameters)} | {
-        name: value for name, value in parameters.items() if name != "page"}
+    # The page of a run hands over the parameters of all its tabs in one object: only those of this tab are shown.
+    filters = query.model_dump(include=set(ItemsQuery.model_fields) - {"page"})
+    return {"answers": run_items(site, run.name, query)} | filters
 
 
 TAB = Tab(key="items", title="Items", position=50, query=ItemsQuery, values=values, answer=run_items,

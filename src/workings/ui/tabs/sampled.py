@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from fastapi import Query
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
@@ -204,21 +205,18 @@ def _sample(row: dict[str, Any], fate: str, most: int) -> DrawnSample:
         end=end if isinstance(end, str) else "")
 
 
-def run_sampled(site: Site, name: str, solved: Solved = "", fate: str = "", paired: bool = False, look: str = "",
-                question: str = "", part: int = 1) -> Sampled:
+def run_sampled(site: Site, name: str, query: Annotated[Wanted, Query()]) -> Sampled:
     """Prompts of a unit of samples with their samples, a page of them; with ``question``, one prompt's samples.
 
     ``fate`` is `kept` or a reason for which a sample was left out: prompts that have such a sample.
     """
-    return sampled_page(site.folder, site.samples, site.folder.path(name), Wanted(
-        solved=solved, fate=fate, paired=paired, look=look, question=question, part=part))
+    return sampled_page(site.folder, site.samples, site.folder.path(name), query)
 
 
 def values(site: Site, run: OpenedRun, query: Wanted) -> dict[str, Any]:
     """A page of prompts; samples that cannot be read are a sentence, and the other tabs stay."""
-    parameters = {name: getattr(query, name) for name in Wanted.model_fields}
     try:
-        return {"wanted": query, "sampled": run_sampled(site, run.name, **parameters), "problem": ""}
+        return {"wanted": query, "sampled": run_sampled(site, run.name, query), "problem": ""}
     except RecordError as error:
         return {"wanted": query, "sampled": None, "problem": str(error)}
 

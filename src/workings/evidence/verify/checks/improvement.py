@@ -39,11 +39,11 @@ def rounds(record: Record) -> Iterator[CheckFinding]:
     # A bound, because a comparison costs seconds and a tree of somebody else may hold thousands.
     for folder in folders[:MAX_IMPROVEMENTS]:
         name = shown(f"{folder}/{ROUNDS}" if folder else ROUNDS)
-        if record.rounds is None:
+        if record.given.rounds is None:
             yield not_checked(f"{name}: nothing that compares rounds was given", blocking=False)
             continue
         with _on_disk(record.tree, folder) as path:
-            problems = record.rounds(path)
+            problems = record.given.rounds(path)
         yield failed(f"{name}: {join_first(problems)}") if problems else passed(f"{name}, computed again")
     if len(folders) > MAX_IMPROVEMENTS:
         yield not_checked(f"{len(folders) - MAX_IMPROVEMENTS:,} improvements more than are compared")

@@ -107,7 +107,7 @@ def sums(unit: Unit) -> Iterator[CheckFinding]:
         try:
             # The one place where all bytes are read: in pieces, so that a checkpoint needs no more memory than a
             # text.
-            digest, size = trees.digest(unit.tree, unit.tree_path(name), unit.record.progress)
+            digest, size = trees.digest(unit.tree, unit.tree_path(name), unit.record.given.progress)
         except RecordError as error:
             problems.append(str(error))
             continue
@@ -135,7 +135,7 @@ def checkpoints(unit: Unit) -> Iterator[CheckFinding]:
               example="all losses invented and everything sealed again: the root is not the published one")
 def anchor(record: Record) -> Iterator[CheckFinding]:
     """The root against `--expect-root`: whoever can change files can seal them again, not a digest kept elsewhere."""
-    expected = record.expect_root.strip().lower()
+    expected = record.given.expect_root.strip().lower()
     if not expected:
         yield not_checked(f"not anchored: no digest was given to compare with; the root digest is {record.root}",
                           blocking=False)

@@ -34,7 +34,7 @@ from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rollout_inputs import rollout_inputs_of, uses_rollouts
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
-from workings.planning.preflight import preflight_lines
+from workings.planning.preflight import ModelFacts, preflight_lines
 from workings.record.layout import ENVIRONMENT, ENVIRONMENT_TEXT, LOG, MEASURED, OVERRIDES, PLAN, PROMPTS, README, ROWS
 from workings.record.memory_use import memory_sentence
 from workings.record.number_text import percent
@@ -161,8 +161,9 @@ def _announced(unit: Unit) -> dict[str, str]:
     except RequestError:
         return {}  # a recipe of another version
     lines = preflight_lines(
-        recipe=recipe, shape=shape, parameters=manifest.parameters, model_id=manifest.model_id,
-        revision=UNKNOWN if isinstance(revision, Absent) else revision, data=_data_sentence(unit),
+        recipe=recipe, data=_data_sentence(unit),
+        model=ModelFacts(id=manifest.model_id, revision=UNKNOWN if isinstance(revision, Absent) else revision,
+                         shape=shape, parameters=manifest.parameters),
         data_digests={name: manifest.data_digests[name] for name in ("rows", "prompts", "rewards", "teacher")
                       if name in manifest.data_digests},
         memory=str(plan["reasons"][0]), out=Path(UNKNOWN),

@@ -178,13 +178,13 @@ def _replay(unit: Unit) -> dict[str, Any] | CheckFinding | RecordError:
     # An engine opens checkpoints by their paths, and a path below the archive does not exist.
     if not isinstance(unit.record.tree, FolderTree):
         return not_checked("a zip is not unpacked; unpack it and verify the folder", unit)
-    if unit.record.replay is None:
+    if unit.record.given.replay is None:
         return not_checked("no engine was given to replay with", unit)
     if unit.external_files:
         return not_checked("its weights are named by digest and are not here", unit)
     try:
         samples = tuple(unit.record.tree.path / samples.path for samples in _samples_of(unit))
-        return dict(unit.record.replay(unit.record.tree.path / unit.path, samples))
+        return dict(unit.record.given.replay(unit.record.tree.path / unit.path, samples))
     except RequestError as error:
         return not_checked(f"cannot be replayed here: {error.given}; needed: {error.expected}"
                            + (f"; {error.try_next}" if error.try_next else ""), unit)

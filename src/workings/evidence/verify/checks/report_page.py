@@ -24,8 +24,8 @@ def report(pack: Unit) -> Iterator[CheckFinding]:
     """The page, generated again, byte for byte; a page of another version is not compared."""
     if not pack.has(REPORT):
         return
-    if pack.record.report is None or not isinstance(pack.record.tree, FolderTree):
-        why = "nothing that draws it was given" if pack.record.report is None else \
+    if pack.record.given.report is None or not isinstance(pack.record.tree, FolderTree):
+        why = "nothing that draws it was given" if pack.record.given.report is None else \
             "a zip is not unpacked; unpack it and verify the folder"
         yield not_checked(f"{REPORT}: {why}", pack, blocking=False)
         return
@@ -37,7 +37,7 @@ def report(pack: Unit) -> Iterator[CheckFinding]:
     # Read only now: a page of another version is not compared.
     page = pack.read(REPORT, MAX_PAGE_BYTES)
     try:
-        same = pack.record.report(page, pack.record.tree.path / pack.path, _unit_paths(pack), _compared(pack))
+        same = pack.record.given.report(page, pack.record.tree.path / pack.path, _unit_paths(pack), _compared(pack))
     except RequestError as error:
         yield not_checked(f"{REPORT} cannot be drawn again: {error.given[:200]}", pack, blocking=False)
         return

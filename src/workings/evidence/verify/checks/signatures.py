@@ -101,7 +101,7 @@ def signatures(run: Unit) -> Iterator[CheckFinding]:
 def trust(run: Unit) -> Iterator[CheckFinding]:
     """Each signature's key against those of `--key`: a key found in a record says only that one person made all."""
     # Keys that lie in the record are never trusted by themselves: a forger can add a key of their own.
-    if not run.record.trusted:
+    if not run.record.given.trusted:
         if _envelopes(run):
             yield not_checked("signed, but no key was given to trust (--key)", run, blocking=False)
         return
@@ -109,7 +109,7 @@ def trust(run: Unit) -> Iterator[CheckFinding]:
         # This one blocks the level, because the reader has asked for it by giving a key.
         yield not_checked(NO_LIBRARY, run)
         return
-    trusted = [keys.public_key(data) for data in run.record.trusted]
+    trusted = [keys.public_key(data) for data in run.record.given.trusted]
     covered = set[str]()
     for name in _envelopes(run):
         opened = _opened_or_none(run, name)
@@ -199,7 +199,7 @@ def _known_keys(run: Unit) -> dict[str, Any]:
             except RecordError:
                 continue  # reported by attestation.files
             by_id[str(key.keyid)] = key
-    return by_id | {str(key.keyid): key for key in map(keys.public_key, run.record.trusted)}
+    return by_id | {str(key.keyid): key for key in map(keys.public_key, run.record.given.trusted)}
 
 
 def _key_problems(run: Unit, name: str) -> list[str]:
@@ -221,14 +221,14 @@ def times(run: Unit) -> Iterator[CheckFinding]:
     names = sorted(name for name, entry in run.record.attest(run).items()
                    if entry.kind == "file" and STAMP_NAME.fullmatch(name))
     if not names:
-        if run.record.authorities:
+        if run.record.given.authorities:
             yield failed("no time stamp, and a certificate of an authority was given", run)
         return
     if not timestamp.is_available():
-        yield not_checked(NO_STAMP_LIBRARY, run, blocking=bool(run.record.authorities))
+        yield not_checked(NO_STAMP_LIBRARY, run, blocking=bool(run.record.given.authorities))
         return
     # Without a given certificate a stamp vouches for itself alone, and nothing is passed on that.
-    roots = [root for data in run.record.authorities for root in timestamp.certificates(data)]
+    roots = [root for data in run.record.given.authorities for root in timestamp.certificates(data)]
     problems, sentences = [], []
     for name in names:
         try:
