@@ -41,6 +41,7 @@ def test_numbers_are_found(text: str, numbers: list[str]) -> None:
     ("+83.0", 0.83, "points", 1, True), ("\u221283.0", -0.83, "points", 1, True), ("83.0", -0.83, "points", 1, False),
     ("2.6e-110", 2.61e-110, "number", 1, True), ("2.7e-110", 2.61e-110, "number", 1, False),
     ("1.5", 1.5 * 2**30, "GiB", 1, True), ("1", True, "number", 0, False), ("nan", float("nan"), "number", 0, False),
+    ("0.001", 2.6e-110, "below", 3, True), ("0.001", 0.002, "below", 3, False), ("0.5", 0.1, "below", 1, False),
     ("1", "1", "number", 0, False), ("0", {"absent": "none"}, "number", 0, False),
 ])
 def test_a_number_agrees_with_its_source_at_its_digits(text, value, unit, digits, right) -> None:
@@ -125,3 +126,11 @@ def test_what_a_process_grew_by_is_a_number_of_the_runs_measured_memory() -> Non
     assert (claim.text, claim.unit) == ("31.1", "MiB")
     assert (claim.source.file, claim.source.pointer) == ("runs/s/plan/measured.json", "/growth_bytes")
     assert report_claims(page, "", {}, [Column(name="s", place="runs/s", memory={"growth_bytes": 1})]) == []
+
+
+def test_a_small_p_value_of_a_page_is_one_that_is_below() -> None:
+    page = '<p class="lead">+83.0 points (p\u00a0&lt;\u00a00.001)</p>'
+    for p, claimed in ((2.6e-110, ["83.0", "0.001"]), (0.002, ["83.0"])):
+        claims = report_claims(page, "+83.0 points (p = 2.6e-110)", {"delta": 0.83, "p_value": p}, [])
+        assert [claim.text.lstrip("+") for claim in claims] == claimed
+    assert unsourced("report.html", page, claims) == ["0.001"]

@@ -13,6 +13,7 @@ from workings.errors import RequestError
 from workings.evaluation.comparison.compare import compare
 from workings.evaluation.comparison.seeds import compare_seeds
 from workings.evaluation.run import evaluate_predictions
+from workings.record.number_text import small_p
 from workings.reports.html import write_report
 from workings.reports.seeds_page import write_seeds_page
 
@@ -22,7 +23,7 @@ def test_a_comparison_page_says_everything(tmp_path: Path) -> None:
     comparison = compare(*runs)
     page = Page(write_report(tmp_path / "out" / "page.html", runs, comparison).read_text(encoding="utf-8"))
     assert page.open == []
-    assert comparison.sentence.replace(" %", "\u00a0%") in "".join(page.words)
+    assert small_p(comparison.sentence).replace(" %", "\u00a0%") in "".join(page.words)
     for text in ("steps is better", "50.0 % 95 % interval", "90.0 % 95 % interval", "+40.0 points", "Training loss",
                  "core (30)", "items: ", "Root digest", f"workings compare {runs[0]} {runs[1]}",
                  f"workings verify {runs[0]} --expect-root ", "chat template is not recorded for both",
@@ -115,7 +116,7 @@ def test_several_seeds_a_side(tmp_path: Path) -> None:
     page = Page(write_seeds_page(tmp_path / "page.html", a, b, found).read_text(encoding="utf-8"))
     assert page.open == []
     assert len(page.named("b")) == 3  # the tiles' figures; a run's name is text
-    assert found.sentence.replace(" %", "\u00a0%") in "".join(page.words)
+    assert small_p(found.sentence).replace(" %", "\u00a0%") in "".join(page.words)
     for text in ("these runs: better; B's method is better", "over seeds", "A: a0<b>", "B: b2<b>", "Welch",
                  "spread between seeds", "+33.3", f"--with-b={b[1]}"):
         assert text in page.text, text

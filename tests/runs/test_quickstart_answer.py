@@ -1,5 +1,6 @@
 """What `quickstart` says, and how it goes on where it was cut short, from records that need no training."""
 
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ from tests.record import synthetic
 from workings.cli.quickstart import quickstart_command
 from workings.errors import Interrupted, RequestError
 from workings.evaluation.comparison.compare import compare
-from workings.runs.quickstarts import quickstart
+from workings.runs.quickstarts import quickstart, quickstart_rewards
 from workings.runs.quickstarts.quickstart import ANSWER_ONLY, SAME_TOKENS, WITH_STEPS, QuickstartResult
 
 
@@ -47,34 +48,54 @@ def test_complete_runs_are_used_and_an_unfinished_one_is_resumed(tmp_path: Path,
     recipe, said, trained = quickstart._recipe(WITH_STEPS, 17, "tags", ()), [], []
     done = synthetic.sealed_run(tmp_path / "runs" / WITH_STEPS, name=WITH_STEPS)
 
-    def train(out: Path, name: str, _: object, *, resume: bool, to_go_on: str) -> SimpleNamespace:
-        trained.append((name, resume, to_go_on))
-        return SimpleNamespace(training=SimpleNamespace(run=done))
+    def train(recipe: str, out: Path, *, resume: bool) -> SimpleNamespace:
+        trained.append((Path(recipe).name, out, resume))
+        return SimpleNamespace(training=SimpleNamespace(status=status))
 
-    monkeypatch.setattr(quickstart, "run_recipe", train)
-    assert quickstart._run(tmp_path, WITH_STEPS, recipe, said.append).path == done
+    monkeypatch.setattr(quickstart, "train_and_evaluate", train)
+    assert quickstart.complete_run(tmp_path, WITH_STEPS, recipe, said.append) is None
     assert trained == []
     (tmp_path / "runs" / f"{ANSWER_ONLY}.partial").mkdir()
+    status = "complete"
     for name in (ANSWER_ONLY, SAME_TOKENS):
-        quickstart._run(tmp_path, name, recipe, said.append)
-    again = f"to go on: the same command with --out {tmp_path}"
-    assert trained == [(ANSWER_ONLY, True, again), (SAME_TOKENS, False, again)]
+        assert quickstart.complete_run(tmp_path, name, recipe, said.append) is not None
+    assert trained == [(f"{name}.yaml", tmp_path / "runs" / name, resume)
+                       for name, resume in ((ANSWER_ONLY, True), (SAME_TOKENS, False))]
     assert said == [f"{done} is complete and is used as it is",
                     f"{tmp_path / 'runs' / ANSWER_ONLY} was cut short and goes on"]
+    status = "interrupted"
+    with pytest.raises(Interrupted, match=f"to go on: the same command with --out {tmp_path}"):
+        quickstart.complete_run(tmp_path, SAME_TOKENS, recipe, said.append)
 
 
-def test_only_the_same_quickstart_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("begin", "first", "last"), [
+    (quickstart.quickstart, WITH_STEPS, ANSWER_ONLY),
+    (partial(quickstart_rewards.quickstart_rewards, export=None), quickstart_rewards.START, quickstart_rewards.RANDOM)])
+def test_only_the_same_quickstart_goes_on(begin: Any, first: str, last: str, tmp_path: Path,
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    class GoesOn(Exception):
+        """Raised in place of training."""
+
+    def trains(*_: object) -> None:
+        raise GoesOn
+
+    for module in (quickstart, quickstart_rewards):
+        monkeypatch.setattr(module, "complete_run", trains)
+        monkeypatch.setattr(module, "make_data", lambda folder, *_, **__: folder.mkdir(parents=True))
+    out, words = tmp_path / "out", ("training.steps=60",)
+    out.mkdir()
     with pytest.raises(RequestError, match="which exists"):  # its data may be half made
-        quickstart.quickstart(tmp_path)
-    (tmp_path / "recipes").mkdir()
-    begun = tmp_path / "recipes" / f"{WITH_STEPS}.yaml"
-    begun.write_text(quickstart._recipe(WITH_STEPS, 17, "tags", ("training.steps=60",)).written())
-    for words in ({"seed": 18, "overrides": ("training.steps=60",)}, {}):
-        with pytest.raises(RequestError, match=f"another seed or other overrides.*(?s:.*){begun}"):
-            quickstart.quickstart(tmp_path, **words)
-    (tmp_path / "report.html").touch()
+        begin(out, words)
+    out.rmdir()
+    for _ in range(2):
+        with pytest.raises(GoesOn):
+            begin(out, words)
+    for other, name in (({"seed": 18, "overrides": words}, first), ({}, "")):
+        with pytest.raises(RequestError, match=f"another seed or other overrides.*(?s:.*){out}/recipes/{name}"):
+            begin(out, **other)
+    (out / "recipes" / f"{last}.yaml").unlink()
     with pytest.raises(RequestError, match="which exists"):
-        quickstart.quickstart(tmp_path, ("training.steps=60",))
+        begin(out, words)
 
 
 def test_stopped_while_it_answers_it_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,8 +103,11 @@ def test_stopped_while_it_answers_it_says_how_to_go_on(tmp_path: Path, monkeypat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(quickstart, "quickstart", stopped)
-    with pytest.raises(KeyboardInterrupt):  # nothing to go on with
-        quickstart_command(out=tmp_path)
-    (tmp_path / "recipes").mkdir()
-    with pytest.raises(Interrupted, match=f"to go on: the same command with --out {tmp_path}"):
-        quickstart_command(out=tmp_path)
+    monkeypatch.setattr(quickstart_rewards, "quickstart_rewards", stopped)
+    for rewards in (False, True):
+        out = tmp_path / f"rewards-{rewards}"
+        with pytest.raises(KeyboardInterrupt):  # nothing to go on with
+            quickstart_command(out=out, rewards=rewards)
+        (out / "recipes").mkdir(parents=True)
+        with pytest.raises(Interrupted, match=f"to go on: the same command with --out {out}"):
+            quickstart_command(out=out, rewards=rewards)

@@ -15,16 +15,23 @@ from workings.runs.quickstarts.quickstart_rewards import IMITATION, RANDOM, REWA
 ASKED = [f"{arm}_{what}" for arm in ("start", "rewards", "imitation", "random")
          for what in ("accuracy", "pass_at_1", "pass_at_8")] + ["p_value", "seconds", "runs", "sentence"]
 FEW = """
-import json, sys
+import json, shutil, sys
 from pathlib import Path
 from workings.publish.export import export_run
 from workings.runs.quickstarts import quickstart_rewards as quickstart
 asked, constant = [], quickstart._constant
 # As many seconds are hundreds of steps after so few updates, and more the busier the machine is.
 quickstart._constant = lambda training, steps: constant(training, asked.append(steps) or 8)
-found = quickstart.quickstart_rewards(Path(sys.argv[1]), sys.argv[2:], export=export_run,
-                                      size=quickstart.Size(start_steps=8, prompts=100, items=4))
-print(json.dumps(found.to_json() | {"imitation_steps_of_as_many_seconds": asked}))
+out, said = Path(sys.argv[1]), []
+def found():
+    return quickstart.quickstart_rewards(out, sys.argv[2:], export=export_run, say=said.append,
+                                         size=quickstart.Size(start_steps=8, prompts=100, items=4)).to_json()
+first = found() | {"imitation_steps_of_as_many_seconds": list(asked)}
+# As if it had been stopped between an arm and its samples.
+for path in (out / "runs" / "rewards" / "eval" / "samples", out / "runs" / "random"):
+    shutil.rmtree(path)
+(out / "report.html").unlink()
+print(json.dumps(first | {"again": found(), "said": said}))
 """
 
 
@@ -68,6 +75,10 @@ def test_four_sealed_arms_from_one_start(run_forked, tmp_path):
     assert [told[f"{name}_steps"] for name in (START, REWARDS, IMITATION, RANDOM)] == [8, 4, 8, 2]
     seconds = {name: run.manifest.training_seconds for name, run in runs.items()}
     assert told["imitation_steps_of_as_many_seconds"] == [round(seconds[REWARDS] * 8 / seconds[START])]
+    assert told["said"] == [f"{runs[name].path} is complete and is used as it is"
+                            for name in (START, REWARDS, IMITATION)]
+    assert {name: value for name, value in told["again"].items() if "seconds" not in name} == {
+        name: told[name] for name in told["again"] if "seconds" not in name}
     # One checkpoint for all three, and the same questions.
     weights = {json.dumps(dict(runs[name].manifest.weight_digests)) for name in (REWARDS, IMITATION, RANDOM)}
     assert len(weights) == 1

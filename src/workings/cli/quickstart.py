@@ -30,21 +30,22 @@ def quickstart_command(
     from workings.runs.create_or_resume import run_directory
 
     out = out or run_directory("quickstart")
-    if rewards:
-        from workings.publish.export import export_run
-        from workings.runs.quickstarts.quickstart_rewards import quickstart_rewards
-
-        # Handed in, because `publish` stands above `runs`, which may not import it.
-        learned = quickstart_rewards(out, overrides or (), export=export_run, seed=seed, full=full)
-        answer(learned.to_json(), as_json=as_json, text=as_typed(learned.text()))
-        return
-    from workings.runs.quickstarts.quickstart import quickstart
-
     try:
-        result = quickstart(out, overrides or (), seed=seed, full=full, say=say)
+        if rewards:
+            from workings.publish.export import export_run
+            from workings.runs.quickstarts.quickstart_rewards import quickstart_rewards
+
+            # Handed in, because `publish` stands above `runs`, which may not import it.
+            learned = quickstart_rewards(out, overrides or (), export=export_run, seed=seed, full=full, say=say)
+            values, text = learned.to_json(), learned.text()
+        else:
+            from workings.runs.quickstarts.quickstart import quickstart
+
+            result = quickstart(out, overrides or (), seed=seed, full=full, say=say)
+            values, text = result.to_json(), result.text()
     except KeyboardInterrupt as stop:
         if not (out / "recipes").is_dir():  # its data were not made yet
             raise
         raise Interrupted(f"stopped by {str(stop) or 'Ctrl-C'}; to go on: the same command with --out "
                           f"{shlex.quote(str(out))}") from None
-    answer(result.to_json(), as_json=as_json, text=as_typed(result.text()))
+    answer(values, as_json=as_json, text=as_typed(text))

@@ -15,8 +15,12 @@ from workings.errors import RecordError
 CLAIMS = "claims.json"
 SCHEMA = "claims/1"
 UNITS: dict[str, float] = {"number": 1.0, "percent": 100.0, "points": 100.0, "thousands": 1e-3, "millions": 1e-6,
-                           "minutes": 1 / 60, "hours": 1 / 3600, "KiB": 2.0**-10, "MiB": 2.0**-20, "GiB": 2.0**-30}
-"""Factor of each unit, by which a source's value is multiplied before it is rounded."""
+                           "minutes": 1 / 60, "hours": 1 / 3600, "KiB": 2.0**-10, "MiB": 2.0**-20, "GiB": 2.0**-30,
+                           "below": 1.0}
+"""Factor of each unit, by which a source's value is multiplied before it is rounded. `below` is said of 0.001
+alone: the value is smaller, as in "p < 0.001"."""
+SMALL_P = "0.001"
+"""Number that a p value is said to be below."""
 CONSTANTS = {"95": "the confidence level of every interval"}
 """Numbers that are not results and need no source."""
 # A float has 15 to 17 digits; more in a format string would only cost time.
@@ -111,6 +115,9 @@ def agrees(text: str, value: Any, unit: str, digits: int) -> bool:
     """Whether a number in a text is this value in this unit at this many digits."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return False
+    if unit == "below":
+        # Of any number it would hold of much that was never said.
+        return text == SMALL_P and value < float(SMALL_P)
     # Powers of ten are compared as they are formatted: as plain decimals a tiny p value would be zero.
     if "e" in text:
         return text == format(value * UNITS[unit], f".{digits}e")

@@ -10,6 +10,7 @@ from workings.errors import RecordError
 from workings.evidence.claims import Claim, ClaimSource, agrees, numbers_in, pointer_to, resolve
 from workings.evidence.pack.form import COMPARISON, REPORT
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, MANIFEST, MEASURED, METRICS
+from workings.record.number_text import small_p
 from workings.reports.run_table import MEASURES
 
 # The confidence level stands in every interval's text and is not a result.
@@ -85,7 +86,7 @@ def _lead(page: str, sentence: str, comparison: dict[str, Any]) -> Iterator[Clai
     start = page.find(opening)
     text = page[start + len(opening):page.find("</p>", start)]
     # Compared with what the page should say: a changed wording gets no claims instead of wrong ones.
-    if sentence and start >= 0 and html.unescape(text).replace("\u00a0", " ") == sentence:
+    if sentence and start >= 0 and html.unescape(text).replace("\u00a0", " ") == small_p(sentence, " "):
         yield from _row((start + len(opening), text), [f"/{pointer}" for pointer in _SENTENCE], COMPARISON, comparison)
 
 
@@ -229,14 +230,22 @@ def _row(cell: Cell, pointers: Sequence[str], file: str, value: Any, line: int =
         if number == CONFIDENCE_TEXT and f"{CONFIDENCE_TEXT} % interval" in text.replace("\u00a0", " "):
             continue
         for index, pointer in enumerate(waiting):
-            if (claim := _claim(start + at, number, text[at + len(number):], pointer, file, value, line)) is not None:
+            unit = _unit(text[:at], text[at + len(number):])
+            if (claim := _claim(start + at, number, unit, pointer, file, value, line)) is not None:
                 yield claim
                 # Values before the one that fitted are passed over: two equal numbers then get two different sources.
                 del waiting[:index + 1]
                 break
 
 
-def _claim(at: int, number: str, after: str, pointer: str, file: str, value: Any, line: int) -> Claim | None:
+def _unit(before: str, after: str) -> str:
+    """The unit that the text around a number says; empty if it says none."""
+    if html.unescape(before).replace("\u00a0", " ").endswith("p < "):
+        return "below"
+    return next((unit for unit in _BYTES if after.startswith(f" {unit}")), "")
+
+
+def _claim(at: int, number: str, unit: str, pointer: str, file: str, value: Any, line: int) -> Claim | None:
     """The claim; None if the number is not this value."""
     mantissa = number.partition("e")[0]
     digits = len(mantissa.rpartition(".")[2]) if "." in mantissa else 0
@@ -244,8 +253,7 @@ def _claim(at: int, number: str, after: str, pointer: str, file: str, value: Any
         value_there = resolve(value, pointer)
     except RecordError:
         return None
-    # A unit behind the number decides; without one, number, percent and points are tried in this order.
-    unit = next((unit for unit in _BYTES if after.startswith(f" {unit}")), "")
+    # A unit that the text says decides; without one, number, percent and points are tried in this order.
     for candidate in (unit,) if unit else ("number", "percent", "points"):
         if agrees(number, value_there, candidate, digits):
             return Claim(document=REPORT, at=at, text=number, unit=candidate, digits=digits,

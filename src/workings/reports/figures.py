@@ -8,10 +8,10 @@ from markupsafe import Markup
 
 from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.flips import TABLE_HEADS
-from workings.evaluation.comparison.paired import PairedDifference, p_text, points
+from workings.evaluation.comparison.paired import PairedDifference, points
 from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.statistics.intervals import Interval
-from workings.record.number_text import percent
+from workings.record.number_text import p_shown, percent, small_p
 from workings.reports.gather import RunView
 from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, draw_interval_chart
 from workings.reports.line_chart import Curve, LineChart, Points, draw_line_chart, marker, smoothed
@@ -95,7 +95,7 @@ def delta_figure(comparison: Comparison) -> Drawn | None:
         # Adjusted for the number of sections: of twenty, one looks significant by chance.
         entries += [(section.name, section.difference, section.p_adjusted) for section in comparison.sections]
     rows = [IntervalRow(name=f"{name} ({pair.n})", marks=[_delta_mark(pair)]) for name, pair, _ in entries]
-    table = [[name, str(pair.n), points(pair.delta), _delta_bounds(pair), p_text(p) if p is not None else "none",
+    table = [[name, str(pair.n), points(pair.delta), _delta_bounds(pair), p_shown(p) if p is not None else "none",
               str(pair.newly_right), str(pair.newly_wrong)] for name, pair, p in entries]
     description = "; ".join(f"{row[0]}: {row[2]} points, interval {row[3]}" for row in table)
     chart = IntervalChart(title=f"Difference {comparison.name_b} minus {comparison.name_a}", description=description,
@@ -225,4 +225,4 @@ def pass_table(comparison: Comparison | None) -> Table | None:
     if comparison is None or not comparison.pass_at_k:
         return None
     return Table(caption="Any of k samples right", heads=["k", comparison.name_a, comparison.name_b, "difference"],
-                 rows=[list(rate.row()) for rate in comparison.pass_at_k])
+                 rows=[[*map(small_p, rate.row())] for rate in comparison.pass_at_k])

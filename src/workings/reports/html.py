@@ -14,14 +14,14 @@ import jinja2
 
 from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison
-from workings.evaluation.comparison.paired import p_text, points
+from workings.evaluation.comparison.paired import points
 from workings.evaluation.first_wrong_step import count_first_wrong_steps
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.unit import EvaluationRecord
 from workings.models.unproven import said_of_recipe
 from workings.record import atomic
 from workings.record.layout import PREDICTIONS
-from workings.record.number_text import percent
+from workings.record.number_text import p_shown, percent, small_p
 from workings.reports.figures import Drawn, accuracy_figure, delta_figure, flips_table, loss_figures, pass_table
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
 from workings.reports.reward_figures import reward_figures, reward_samples
@@ -76,7 +76,7 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
     return render_page(
         "report.html.jinja", title=_title(views, comparison), kicker=_kicker(views),
         # A no-break space: a line never ends between a number and its sign.
-        comparison=comparison, sentence=comparison.sentence.replace(" %", "\u00a0%") if comparison else "",
+        comparison=comparison, sentence=small_p(comparison.sentence).replace(" %", "\u00a0%") if comparison else "",
         verdict_text=verdict_text(comparison), numbers=numbers_of(comparison), runs=views,
         accuracy=accuracy_figure(views), delta=delta_figure(compared) if compared else None,
         delta_caption=_delta_caption(comparison), flips=flips_table(compared), pass_rates=pass_table(compared),
@@ -168,7 +168,7 @@ def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:
     # A narrow blank between thousands, which no language takes for a decimal mark.
     tiles.append({"name": "items", "value": f"{comparison.a.cell.n:,}".replace(",", "\u202f"),
                   "more": f"{numbers['newly_right']} newly right, {numbers['newly_wrong']} newly wrong"
-                  + (f"; {p_text(numbers['p_value'])}" if "p_value" in numbers else "")})
+                  + (f"; {p_shown(numbers['p_value'])}" if "p_value" in numbers else "")})
     return tiles
 
 

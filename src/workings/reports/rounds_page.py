@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workings.record import atomic
-from workings.record.number_text import percent
+from workings.record.number_text import percent, small_p
 from workings.reports.figures import Drawn, Table, drawn_intervals
 from workings.reports.html import render_page
 from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark
@@ -58,7 +58,7 @@ def rounds_page(page: RoundsPage) -> str:
     return render_page("rounds.html.jinja", title=f"{page.title}, round by round", kicker="workings improvement",
                        verdict=page.verdict, verdict_text=f"the last round against the start: {page.verdict}",
                        # A no-break space: a line never ends between a number and its sign.
-                       sentence=page.sentence.replace(" %", "\u00a0%"), accuracy=accuracy_by_round(page),
+                       sentence=small_p(page.sentence).replace(" %", "\u00a0%"), accuracy=accuracy_by_round(page),
                        rows=page.rows, method=METHOD, percent=percent)
 
 

@@ -4,14 +4,14 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from workings.evaluation.comparison.paired import p_text, points
+from workings.evaluation.comparison.paired import points
 from workings.evaluation.comparison.seeds import MIN_SEEDS, SeedsComparison
 from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.statistics.equivalence import Equivalence
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import find_unit
 from workings.record import atomic
-from workings.record.number_text import percent
+from workings.record.number_text import p_shown, percent, small_p
 from workings.reports.figures import Drawn, Table, drawn_intervals
 from workings.reports.html import render_page
 from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark
@@ -45,11 +45,12 @@ def write_seeds_page(out: Path, a: Sequence[Path], b: Sequence[Path], comparison
               "more": f"spread between seeds {100 * side.spread:.1f} points" if len(side.names) > 1 else "one seed"}
              for name, side in (("A", comparison.a), ("B", comparison.b))]
     tiles.append({"name": "difference", "value": f"{points(comparison.difference.delta)} points",
-                  "more": f"{items} items" + (f"; {p_text(comparison.difference.p_value)}"
+                  "more": f"{items} items" + (f"; {p_shown(comparison.difference.p_value)}"
                                               if comparison.difference.p_value is not None else "")})
     text = render_page(
         "seeds.html.jinja", title="Several seeds: B against A", kicker=f"workings comparison of {runs} runs",
-        verdict=comparison.verdict, verdict_text=verdict, sentence=comparison.sentence.replace(" %", "\u00a0%"),
+        verdict=comparison.verdict, verdict_text=verdict,
+        sentence=small_p(comparison.sentence).replace(" %", "\u00a0%"),
         numbers=tiles, difference=_difference(comparison), runs=_runs(a, b, comparison), notes=comparison.notes,
         min_seeds=MIN_SEEDS, command=shlex.join(command), method=METHOD)
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,6 @@ from workings.evaluation.comparison.paired import (
     difference_text,
     equivalence_json,
     equivalence_text,
-    p_text,
     paired_difference,
     paired_equivalence,
     steps_versions,
@@ -25,6 +24,7 @@ from workings.evaluation.statistics.differences import holm
 from workings.evaluation.statistics.equivalence import Equivalence
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import EvaluationRecord, find_pair
+from workings.record.number_text import p_text
 
 MAX_IDS_SHOWN = 50
 

@@ -12,6 +12,7 @@ from workings.evaluation.scorecard import ItemResult, cluster_names, too_few_clu
 from workings.evaluation.statistics.differences import mcnemar_exact, minimum_detectable_effect, score_p, tango
 from workings.evaluation.statistics.equivalence import Equivalence, score_equivalence, t_equivalence
 from workings.evaluation.statistics.intervals import MIN_CLUSTERS, Interval, clustered_t_mean, t_mean, z_value
+from workings.record.number_text import p_text
 from workings.record.values import is_absent
 
 Pairs = Sequence[tuple[ItemResult, ItemResult]]
@@ -214,14 +215,6 @@ def equivalence_json(equivalence: Equivalence) -> dict[str, Any]:
 def points(share: float) -> str:
     """A difference of shares in percentage points, with its sign."""
     return f"{100 * share:+.1f}"
-
-
-def p_text(p: float) -> str:
-    """A p value in words: ``p = 0.031``, ``p = 2e-09``, ``p < 1e-300``."""
-    # Near the smallest double; below it the number printed would be 0, which no test says.
-    if p < 1e-300:
-        return "p < 1e-300"
-    return f"p = {p:.1e}" if p < 0.001 else f"p = {p:.3f}"
 
 
 def difference_text(difference: PairedDifference, p_value: float | None) -> str:

@@ -12,7 +12,6 @@ from workings.evaluation.comparison.paired import (
     compare_configs,
     equivalence_json,
     equivalence_text,
-    p_text,
     paired_values,
     points,
     values_equivalence,
@@ -22,7 +21,7 @@ from workings.evaluation.statistics.differences import welch_mean
 from workings.evaluation.statistics.equivalence import Equivalence, welch_equivalence
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import EvaluationRecord, find_unit
-from workings.record.number_text import percent
+from workings.record.number_text import p_text, percent
 from workings.record.reader import RunRecord
 
 MIN_SEEDS = 3

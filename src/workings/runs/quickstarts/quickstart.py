@@ -3,7 +3,7 @@
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -100,17 +100,19 @@ def quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, full
     # Loaded before data are generated: a wrong override leaves no folder behind.
     recipes = {WITH_STEPS: _recipe(WITH_STEPS, seed, "tags", overrides),
                ANSWER_ONLY: _recipe(ANSWER_ONLY, seed, "answer_only", overrides)}
-    if out.exists():
-        _refuse_other_quickstart(out, recipes[WITH_STEPS])
-    else:
+    if not goes_on(out, recipes):
         make_data(out / "data", seed)
-    runs = {name: _run(out, name, recipe, say) for name, recipe in recipes.items()}
+        write_recipes(out, recipes)
+    for name, recipe in recipes.items():
+        complete_run(out, name, recipe, say)
+    runs = {name: RunRecord.open(out / "runs" / name) for name in recipes}
     if full:
         # Answers without steps have fewer supervised tokens, so the same number takes more steps.
         with_steps, answer_only = (runs[name].manifest for name in (WITH_STEPS, ANSWER_ONLY))
         steps = round(answer_only.completed_steps * with_steps.supervised_tokens / answer_only.supervised_tokens)
-        runs[SAME_TOKENS] = _run(out, SAME_TOKENS, _recipe(SAME_TOKENS, seed, "answer_only",
-                                                           [*overrides, f"training.steps={steps}"]), say)
+        complete_run(out, SAME_TOKENS, _recipe(SAME_TOKENS, seed, "answer_only",
+                                               [*overrides, f"training.steps={steps}"]), say)
+        runs[SAME_TOKENS] = RunRecord.open(out / "runs" / SAME_TOKENS)
 
     paths = {name: run.path for name, run in runs.items()}
     comparison = compare(paths[ANSWER_ONLY], paths[WITH_STEPS])
@@ -122,33 +124,63 @@ def quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, full
     return QuickstartResult(out=out, runs=runs, comparison=comparison, more=more, seconds=time.perf_counter() - started)
 
 
-def _refuse_other_quickstart(out: Path, first: LoadedRecipe) -> None:
-    """Raises `RequestError` for a folder that is not this quickstart, cut short after its data were made."""
-    recipe = _recipe_file(out, WITH_STEPS)
-    if not recipe.is_file() or (out / "report.html").exists():
+def goes_on(out: Path, recipes: Mapping[str, LoadedRecipe]) -> bool:
+    """Whether ``out`` is a quickstart with these recipes that was cut short; False if it does not exist.
+
+    Raises `RequestError` for any other folder.
+    """
+    if not out.exists():
+        return False
+    files = {name: _recipe_file(out, name) for name in recipes}
+    if not all(file.is_file() for file in files.values()) or (out / "report.html").exists():
         raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet, or a quickstart that was "
                            "cut short while it trained", "another --out")
-    if recipe.read_text(encoding="utf-8") != first.written():
-        raise RequestError(f"--out {out}, where a quickstart with another seed or other overrides was cut short",
-                           "the same words as before, or another folder",
-                           f"another --out; the recipe of before is {recipe}")
+    for name, file in files.items():
+        if file.read_text(encoding="utf-8") != recipes[name].written():
+            raise RequestError(f"--out {out}, where a quickstart with another seed or other overrides was cut short",
+                               "the same words as before, or another folder",
+                               f"another --out; the recipe of before is {file}")
+    return True
+
+
+def write_recipes(out: Path, recipes: Mapping[str, LoadedRecipe]) -> None:
+    """Writes the recipes by which `goes_on` knows a quickstart again; after its data, which are complete then."""
+    for name, recipe in recipes.items():
+        _recipe_file(out, name).parent.mkdir(exist_ok=True)
+        atomic.write_text(_recipe_file(out, name), recipe.written())
 
 
 def _recipe_file(out: Path, name: str) -> Path:
     return out / "recipes" / f"{name}.yaml"
 
 
-def _run(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str], None]) -> RunRecord:
-    """The complete, evaluated run: the one that is there, or trained, from its last checkpoint if it was cut short."""
+def complete_run(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str], None]
+                 ) -> TrainAndEvaluateResult | None:
+    """Trains and evaluates a recipe at ``out/runs/NAME``, from its last checkpoint if it was cut short.
+
+    Returns:
+        The result, or None for a run that was complete before.
+
+    Raises:
+        Interrupted: it was stopped; the message says how to go on.
+        RecordError: it failed.
+    """
     path = out / "runs" / name
     begun = path.exists() or partial_path(path).exists()
     if (path / SEAL).is_file() and RunRecord.open(path).status == "complete" and not evaluation_is_missing(path):
         say(f"{path} is complete and is used as it is")
-        return RunRecord.open(path)
+        return None
     if begun:
         say(f"{path} was cut short and goes on")
-    return RunRecord.open(run_recipe(out, name, recipe, resume=begun, to_go_on="to go on: the same command with "
-                                     f"--out {shlex.quote(str(out))}").training.run)
+    # As a file: the record of each run then names a recipe that can be repeated.
+    write_recipes(out, {name: recipe})
+    result = train_and_evaluate(str(_recipe_file(out, name)), path, resume=begun)
+    if result.training.status == "interrupted":
+        raise Interrupted(f"stopped while {name} was trained; what is finished lies in {out}; to go on: the same "
+                          f"command with --out {shlex.quote(str(out))}")
+    if result.training.status != "complete":
+        raise RecordError(f"{name}: {result.training.status}: {result.training.reason}")
+    return result
 
 
 def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts: int = 0,
@@ -181,21 +213,6 @@ def _recipe(name: str, seed: int, reasoning: str, overrides: Sequence[str]) -> L
         f"name={name}", f"seed={seed}", f"data.reasoning={reasoning}", "tokenizer=../data/tokenizer",
         "data.traces=../data/traces.jsonl", "evaluation.traces=../data/held_out.jsonl",
         "evaluation.items=../data/items.jsonl", *overrides])
-
-
-def run_recipe(out: Path, name: str, recipe: LoadedRecipe, *, resume: bool = False,
-               to_go_on: str = "it begins anew: the same command with another --out") -> TrainAndEvaluateResult:
-    """Trains and evaluates a recipe below ``out``. Raises `Interrupted`, which says ``to_go_on``, or `RecordError`."""
-    # As a file: the record of each run then names a recipe that can be repeated.
-    path = _recipe_file(out, name)
-    path.parent.mkdir(exist_ok=True)
-    atomic.write_text(path, recipe.written())
-    result = train_and_evaluate(str(path), out / "runs" / name, resume=resume)
-    if result.training.status == "interrupted":
-        raise Interrupted(f"stopped while {name} was trained; what is finished lies in {out}; {to_go_on}")
-    if result.training.status != "complete":
-        raise RecordError(f"{name}: {result.training.status}: {result.training.reason}")
-    return result
 
 
 def verify_all(runs: list[Path]) -> None:

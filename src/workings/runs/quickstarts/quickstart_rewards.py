@@ -12,20 +12,20 @@ from typing import Any
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.section import Section
 from workings.config.training import TrainingConfig
-from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.comparison.paired import difference_text
 from workings.evaluation.predictions import read_results
 from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import build_scorecard
-from workings.evaluation.settings import EvaluationSettings
+from workings.evaluation.settings import EvaluationSettings, settings_of
 from workings.record import atomic
-from workings.record.layout import PREDICTIONS
+from workings.record.layout import PREDICTIONS, RECIPE_EVALUATION
 from workings.record.number_text import percent
 from workings.record.reader import RunRecord
 from workings.reports.html import write_report
 from workings.runs.data.datasets import ADDITION_ITEMS
-from workings.runs.quickstarts.quickstart import make_data, run_recipe, verify_all
+from workings.runs.evaluate import evaluate_run
+from workings.runs.quickstarts.quickstart import complete_run, goes_on, make_data, verify_all, write_recipes
 from workings.runs.train_and_evaluate import TrainAndEvaluateResult
 
 RECIPE = "quickstart-rewards-cpu"
@@ -33,6 +33,8 @@ START = "start"
 REWARDS = "rewards"
 IMITATION = "imitation"
 RANDOM = "random"
+START_MODEL = "start-model"
+"""Folder of the weights that the other arms begin with."""
 SAMPLES = 8
 """Number of completions of each held-out item at temperature 1."""
 SAMPLED = "eval/samples"
@@ -149,26 +151,28 @@ class RewardsQuickstartResult:
 
 
 def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export: Export, seed: int = 17,
-                       full: bool = False, size: Size = FULL_SIZE) -> RewardsQuickstartResult:
+                       full: bool = False, size: Size = FULL_SIZE,
+                       say: Callable[[str], None] = lambda _: None) -> RewardsQuickstartResult:
     """Trains a start, continues from it in three ways, evaluates, compares, verifies, reports.
 
+    One that was cut short goes on, as `workings.runs.quickstarts.quickstart.quickstart` does.
+
     Args:
-        out: folder to make for everything.
+        out: folder to make for everything, or that of a quickstart with rewards that was cut short.
         overrides: ``key=value`` words for the recipe with rewards, e.g. ``training.steps=4``; the other
             arms follow from it.
         export: `workings.publish.export.export_run`.
         seed: decides data, weights, the order of rows and sampling.
         full: as many updates from random rewards as from right ones.
         size: a smaller one is for tests.
+        say: told which runs are used or resumed.
 
     Raises:
-        RequestError: ``out`` exists.
+        RequestError: ``out`` exists, and is not this quickstart cut short.
         RecordError: a run that was just sealed does not verify.
     """
     started = time.perf_counter()
-    if out.exists():
-        raise RequestError(f"--out {out}, which exists", "a folder that does not exist yet", "another --out")
-    model = "model={source: pretrained, id: ../start-model}"
+    model = f"model={{source: pretrained, id: ../{START_MODEL}}}"
     data = ["tokenizer=model", "data.traces=../data/prompts.jsonl", "evaluation.items=../data/items.jsonl"]
     # Loaded before data are generated: a wrong override leaves no folder behind.
     learning = load_recipe(RECIPE, [f"name={REWARDS}", f"seed={seed}", model, *data, *overrides])
@@ -177,21 +181,25 @@ def quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export: Expo
     coin = load_recipe(RECIPE, [
         f"name={RANDOM}", f"seed={seed}", model, *data, *overrides, "rewards=[{scorer: 'random_reward.py:coin'}]",
         f"training.steps={few}", f"training.warmup_steps={min(training.warmup_steps, few - 1)}"])
-    make_data(out / "data", seed, traces=size.traces, prompts=size.prompts, item_count=size.items)
-    (out / "recipes").mkdir()
-    atomic.write_text(out / "recipes" / "random_reward.py", RANDOM_REWARD)
-
     warmup = min(load_recipe("quickstart").recipe.training.warmup_steps, size.start_steps - 1)
-    arms = {START: _arm(out, START, _imitating(START, seed, [
-        f"training.steps={size.start_steps}", f"training.warmup_steps={warmup}"]))}
-    export(arms[START].run, out / "start-model")
-    arms[REWARDS] = _arm(out, REWARDS, learning)
+    imitating = _imitating(START, seed, [f"training.steps={size.start_steps}", f"training.warmup_steps={warmup}"])
+    recipes = {START: imitating, REWARDS: learning, RANDOM: coin}
+    if not goes_on(out, recipes):
+        make_data(out / "data", seed, traces=size.traces, prompts=size.prompts, item_count=size.items)
+        (out / "recipes").mkdir()
+        atomic.write_text(out / "recipes" / "random_reward.py", RANDOM_REWARD)
+        write_recipes(out, recipes)
+
+    arms = {START: _arm(out, START, imitating, say)}
+    if not (out / START_MODEL).exists():
+        export(arms[START].run, out / START_MODEL)
+    arms[REWARDS] = _arm(out, REWARDS, learning, say)
     # As many seconds, by the start's seconds a step; this optimizer's steps take longer, so it gets rather more.
     steps = max(training.warmup_steps + 1, round(arms[REWARDS].seconds * arms[START].steps / arms[START].seconds))
     arms[IMITATION] = _arm(out, IMITATION, _imitating(IMITATION, seed, [
         model, "tokenizer=model", f"training={json.dumps(_constant(training, steps))}",
-        f"optimizer={_written(learning.recipe.optimizer)}"]))
-    arms[RANDOM] = _arm(out, RANDOM, coin)
+        f"optimizer={_written(learning.recipe.optimizer)}"]), say)
+    arms[RANDOM] = _arm(out, RANDOM, coin, say)
 
     against = {name: compare(arm.run, arms[REWARDS].run) for name, arm in arms.items() if name != REWARDS}
     atomic.write_json(out / "compare.json", {name: comparison.to_json() for name, comparison in against.items()})
@@ -222,27 +230,31 @@ def _imitating(name: str, seed: int, overrides: Sequence[str]) -> LoadedRecipe:
         "checkpoint.every_steps=1000", *overrides])
 
 
-def _arm(out: Path, name: str, recipe: LoadedRecipe) -> Arm:
+def _arm(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str], None]) -> Arm:
     """Trains an arm and evaluates it on the held-out items, greedily and at temperature 1."""
-    result = run_recipe(out, name, recipe)
-    assert result.scorecard is not None  # its recipe has items, and training is complete
-    unit = _evaluate_samples(result)
-    # One evaluation gives both scores: the mean of its samples, and whether any is right.
-    scores = {how: build_scorecard(list(read_results(unit / PREDICTIONS, how))).accuracy for how in ("mean", "pass")}
-    run = RunRecord.open(result.training.run)
-    return Arm(run=run.path, steps=result.training.steps, seconds=run.manifest.training_seconds,
-               accuracy=result.scorecard.accuracy, pass_at_1=scores["mean"], pass_at_8=scores["pass"])
+    result = complete_run(out, name, recipe, say)
+    run = RunRecord.open(out / "runs" / name)
+    if not (run.path / SAMPLED).exists():
+        settings: EvaluationSettings = replace(settings_of(recipe.recipe), temperature=1.0, samples=SAMPLES)
+        _evaluate_samples(run, out / "data" / "items.jsonl", settings, result)
+    # One evaluation of samples gives both scores: their mean, and whether any is right.
+    return Arm(run=run.path, steps=run.manifest.completed_steps, seconds=run.manifest.training_seconds,
+               accuracy=_accuracy(run, RECIPE_EVALUATION, "mean"), pass_at_1=_accuracy(run, SAMPLED, "mean"),
+               pass_at_8=_accuracy(run, SAMPLED, "pass"))
 
 
-def _evaluate_samples(result: TrainAndEvaluateResult) -> Path:
-    """Seals the evaluation of samples at temperature 1 beside the greedy one; returns its path."""
-    training = result.training
-    greedy = training.settings.evaluation
-    assert greedy is not None
+def _accuracy(run: RunRecord, unit: str, aggregate: str) -> float:
+    return build_scorecard(list(read_results(run.path / unit / PREDICTIONS, aggregate))).accuracy
+
+
+def _evaluate_samples(run: RunRecord, items: Path, settings: EvaluationSettings,
+                      result: TrainAndEvaluateResult | None) -> None:
+    """Seals the evaluation of samples at temperature 1 beside the greedy one."""
+    if result is None:  # trained by a call that was cut short
+        evaluate_run(run.path, items, run.path / SAMPLED, settings=settings)
+        return
     # With the final state, which is still in memory: nothing is loaded again.
-    settings: EvaluationSettings = replace(greedy, temperature=1.0, samples=SAMPLES)
-    sealed = RunRecord.open(training.run)
-    unit = training.run / SAMPLED
-    evaluate(training.setup.session(training.setup.engine, training.state), training.setup.data.items, unit,
-             settings=settings, made_from=sealed.root, facts={"run": sealed.manifest.name, "step": training.steps})
-    return unit
+    training = result.training
+    evaluate(training.setup.session(training.setup.engine, training.state), training.setup.data.items,
+             run.path / SAMPLED, settings=settings, made_from=run.root,
+             facts={"run": run.manifest.name, "step": training.steps})
