@@ -23,6 +23,7 @@ def export_command(
 
     exported = export_run(run, out, device=device)
     carried = exported.carried
+    # What lies beside the first weights is taken over, or named with the reason why not.
     if isinstance(carried, Carried):
         taken = "".join([f"{', '.join(carried.files) or 'nothing'} of {carried.source}",
                          *(f"\nleft there: {name}, because {why}" for name, why in carried.left.items())])

@@ -31,6 +31,7 @@ def kaggle_command(
     values = {"notebook": str(paths.notebook), "dataset": str(paths.dataset), "kernel_id": paths.kernel_id,
               "dataset_id": paths.dataset_id, "machine": paths.machine.editor_name,
               "wheel_sha256": paths.wheel_sha256}
+    # Commands for the person to type: nothing is uploaded from here.
     steps = [f"notebook for {paths.machine.editor_name}: {paths.notebook}",
              f"data set with the wheel: {paths.dataset}", "",
              f"  kaggle datasets create -p {paths.dataset} --dir-mode zip   (later: kaggle datasets version -p … -m …)",

@@ -65,6 +65,7 @@ def _text(facts: dict[str, Any], path: Path) -> str:
     """The verdict, each control, and where it was written."""
     lines = [facts["sentence"]]
     for name, control in facts["controls"].items():
+        # In capitals, because a control that stays within takes the proof from the whole replay.
         outcome = f"differs, as it must (steps: {control['steps']})" if control["outside"] else "WITHIN the tolerance"
         lines.append(f"  control {name}: {control['what']}: {outcome}")
     compared = facts["weights"]

@@ -104,6 +104,7 @@ class Recipe(Section):
         if not self.rewards:
             raise refused(f"algorithm.name: {name} without rewards", "at least one reward function",
                           "rewards='[{scorer: answer}]'")
+        # Values are recorded by the name of their reward, so no name may come twice.
         refuse_repeated(self.rewards)
         return self
 
@@ -214,6 +215,7 @@ class Recipe(Section):
             fsdp: number of devices over which rows are split.
             where: the machine, for the message, such as ``on v5e-8``.
         """
+        # An advantage compares the completions of one prompt, so no group may be cut by the end of a rollout.
         completions = self.completions_of_a_rollout(fsdp)
         if isinstance(self.algorithm, RolloutAlgorithm) and completions % self.algorithm.group:
             raise RequestError(

@@ -63,4 +63,5 @@ def changed_keys(sections: Mapping[str, Section]) -> dict[str, Any]:
     """
     return {f"{name}.{key}": getattr(section, key) for name, section in sections.items()
             for key, field in type(section).model_fields.items()
+            # A default may come of a factory, such as an empty dict, so it is made and not only looked up.
             if not field.is_required() and getattr(section, key) != field.get_default(call_default_factory=True)}

@@ -17,6 +17,7 @@ class BatchConfig(Section):
 
     micro_batch: int = Field(ge=1)
     """Rows that one device computes at a time."""
+    # It costs no memory for activations: one micro batch is in work at a time.
     accumulation: int = Field(default=1, ge=1)
     """Micro batches whose gradients are summed, weighted by supervised tokens, before one update."""
 
@@ -132,6 +133,7 @@ class AdamWConfig(AdamWFields):
 
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
         """Two moments of the tensor's shape."""
+        # The names are PyTorch's, and stand in checkpoints: the running means of the gradient and of its square.
         return {slot: (tuple(size), moments) for slot in ("exp_avg", "exp_avg_sq")}
 
 
@@ -215,6 +217,7 @@ class PrecisionConfig(Section):
     """Format of matrix products and activations."""
     moments: Literal["fp32", "bf16"] = "fp32"
     """Format of optimizer state."""
+    # bf16 has 8 significant bits: rounded to the nearest, an update below 1/512 of a weight is lost.
     rounding: Literal["nearest", "stochastic", "master_fp32"] = "nearest"
     """Rounding of an update to bf16 weights; fp32 weights only allow `nearest`."""
 
@@ -230,11 +233,13 @@ class PrecisionConfig(Section):
 class MemoryConfig(Section):
     """Memory settings: attention, recomputed activations (gradient checkpointing), chunked loss, storage of tensors."""
 
+    # Not a part of the function that is learned: all of them compute the same attention.
     attention: Literal["auto", "plain", "chunked", "flash"] = "auto"
     """Attention implementation; `auto` takes the best one for the device."""
     remat: Literal["none", "dots", "layer"] = "none"
     """Which activations are recomputed in backward (PyTorch: gradient checkpointing): `dots` keeps the results of
     products with weights (engine `jax`), `layer` a layer's input only."""
+    # Logits of a whole micro batch are often the largest array: rows x positions x vocabulary.
     loss_chunk: int = Field(default=0, ge=0)
     """Number of positions whose logits are computed at a time; 0: all of a micro batch."""
     optimizer_in_backward: bool = False
@@ -260,6 +265,7 @@ class MeshConfig(Section):
 class CheckpointConfig(Section):
     """When checkpoints are saved, and how many are kept."""
 
+    # A killed run repeats up to this many steps.
     every_steps: int = Field(default=500, ge=1)
     """Steps between checkpoints; the last step is always saved."""
     keep_last: int = Field(default=2, ge=1)
@@ -283,6 +289,7 @@ class EvaluationConfig(Section):
     """Number of completions in the log at each evaluation."""
     max_new_tokens: int = Field(default=256, ge=1)
     """Longest completion, in tokens."""
+    # Apart from `batch.micro_batch`, because generation keeps no activations for a backward pass.
     batch_size: int = Field(default=64, ge=1)
     """Number of prompts that are answered at a time."""
     watch: int = Field(default=64, ge=0)

@@ -84,6 +84,7 @@ class Batches:
         if position.batch >= len(plan):
             raise RecordError(f"data position {position}: epoch {position.epoch} has {len(plan)} batches only; "
                               "the checkpoint belongs to other data")
+        # Behind an epoch's last batch the next one begins, in an order of its own.
         last = position.batch + 1 == len(plan)
         after = Position(position.epoch + 1, 0) if last else Position(position.epoch, position.batch + 1)
         return self._batch(plan[position.batch]), after

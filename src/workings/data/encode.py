@@ -122,6 +122,7 @@ def _joined(example: Example, read: list[list[int]], learned_tokens: list[list[i
         start = len(tokens)
         tokens = tokens + learned
         earlier.append((start, len(tokens)))
+        # The stop token of the turn before is in `tokens` already, learned.
         tokens = tokens + after[1:]
     return Encoded(example, tokens, learned_tokens[-1], tuple(earlier))
 

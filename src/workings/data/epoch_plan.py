@@ -37,6 +37,7 @@ class EpochPlan(LazySequence[Planned]):
     @property
     def positions(self) -> int:
         """Positions of all sequences of all batches, padding included."""
+        # All sequences of one batch have its length.
         return int(self.lengths.sum()) * self.members.shape[1]
 
     def with_rows(self, each: int) -> "EpochPlan":
@@ -90,6 +91,7 @@ def bucket_of(lengths: np.ndarray, buckets: Sequence[int]) -> np.ndarray:
 
     Buckets ascend, and the last one holds every row.
     """
+    # `searchsorted` looks from the left, so a row as long as a bucket goes into that one.
     return np.array(buckets, np.int64)[np.searchsorted(buckets, lengths)]
 
 

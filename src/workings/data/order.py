@@ -67,10 +67,12 @@ def first_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
         # A leaf that nobody used has all its room, so no leaf beyond the next new one is ever reached.
         if node - size == len(packed):
             packed.append([])
+        # Leaf `size + i` is sequence i.
         packed[node - size].append(row)
         room[node] -= length
         while node > 1:
             node //= 2
+            # Upwards from the changed leaf: the other nodes stay as they are.
             room[node] = max(room[2 * node], room[2 * node + 1])
     return packed
 
@@ -110,6 +112,7 @@ def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
         if left := room - length:
             heappush(having[left], sequence)
             rooms |= 1 << left
+    # Lists compare by their first row, which no other sequence has.
     return sorted(sorted(rows) for rows in packed)
 
 

@@ -73,6 +73,7 @@ def pair_ids(row_ids: Sequence[str]) -> list[str]:
     Raises:
         RecordError: the rows are not a chosen and a rejected one of each pair, in this order.
     """
+    # Every other row is a chosen one; whether it is, the comparison below says.
     ids = [name.removesuffix(f"/{SIDES[0]}") for name in row_ids[::2]]
     if list(row_ids) != [row_id(name, side) for name in ids for side in SIDES]:
         wrong = next((name for name in row_ids if not name.endswith(tuple(f"/{side}" for side in SIDES))), "an order")

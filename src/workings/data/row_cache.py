@@ -160,6 +160,7 @@ def _write(place: Path, row_set: RowSet) -> None:
     with tempfile.TemporaryDirectory(dir=place.parent) as name:
         partial = Path(name) / "rows"
         partial.mkdir()
+        # One more than rows: each row ends where the next one starts, and the first starts at 0.
         starts, earlier_starts = np.zeros((2, len(row_set.rows) + 1), np.int64)
         np.cumsum(row_set.lengths, out=starts[1:])
         np.cumsum([len(row.earlier_prompt_digests) for row in row_set.rows], out=earlier_starts[1:])
@@ -169,6 +170,7 @@ def _write(place: Path, row_set: RowSet) -> None:
                   "earlier_digests": np.array([digest for row in row_set.rows for digest in row.earlier_prompt_digests],
                                               "S64"), "earlier_starts": earlier_starts}
         for array, values in arrays.items():
+            # One file for each array: an array inside an archive cannot be mapped.
             np.save(partial / f"{array}.npy", values)
         rest = {"ids": row_set.ids, "pad_id": row_set.pad_id, "max_length": row_set.max_length,
                 "digest": row_set.digest, "dropped": [[each.id, each.tokens, each.reason] for each in row_set.dropped]}
@@ -182,5 +184,6 @@ def _write(place: Path, row_set: RowSet) -> None:
     # A temporary folder has its files one level deeper, so a set that another process is writing is not counted.
     others = sorted((path for path in place.parent.iterdir() if (path / FACTS).is_file()),
                     key=lambda path: path.stat().st_mtime, reverse=True)
+    # A set that is in use stays readable: its pages are mapped, and a removed file lives until it is closed.
     for old in others[MAX_CACHED_SETS:]:
         shutil.rmtree(old, ignore_errors=True)

@@ -65,6 +65,7 @@ def object_of(record: object, *, escapes: bool) -> dict[str, Any]:
     Raises:
         ValueError: with a reason that fits behind ``file:line:``.
     """
+    # A number or a list is valid JSON on a line, and is no record.
     if not isinstance(record, dict):
         raise ValueError(f"a JSON object was expected, not {kind_of(record)}")
     if escapes:

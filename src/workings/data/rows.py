@@ -41,6 +41,7 @@ class Row:
     def learned_turns(self) -> list[tuple[int, int]]:
         """Positions of the assistant's learned turns, each with its stop token: (start, end) in ``tokens``."""
         # Between two of them stands what somebody else said, so each is one run of ones in the mask.
+        # With a zero on both sides every run of ones has two borders, also at the ends of the row.
         borders = np.flatnonzero(np.diff(self.loss_mask.astype(np.int8), prepend=0, append=0)).tolist()
         return list(zip(borders[::2], borders[1::2], strict=True))
 
@@ -101,6 +102,7 @@ class RowSet:
     @property
     def _starts(self) -> np.ndarray:
         """int64 ``[rows]``: where each row starts in `tokens` and `masks`."""
+        # A cumulative sum says where each row ends.
         return np.cumsum(self.lengths) - self.lengths
 
     @cached_property

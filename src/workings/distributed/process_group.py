@@ -66,6 +66,7 @@ class ProcessGroup:
         engine_class: object = find_engine(engine).engine
         if isinstance(engine_class, JoiningEngine):
             return cls(engine_class.join(device))
+        # Each process would train the same run as if it were alone, and write into the same directory.
         if several := launched():
             raise RequestError(f"engine: {engine} in several processes ({several})", "an engine that runs in several: "
                                "jax or torch", "one process, or engine=torch")

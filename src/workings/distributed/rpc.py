@@ -310,9 +310,11 @@ class WorkerEngine:
         if name == "init":
             return self.engine.init(values["seed"], trainable=values["trainable"])
         if name == "load":
+            # Each process has found the weights on its own machine, so no path is sent.
             assert self.weights is not None
             return self.engine.load(self.weights, trainable=values["trainable"])
         directory = Path(values["directory"])
+        # Most likely the directory lies on the coordinator's own disk, which no other error would say.
         if not directory.is_dir():
             raise RequestError(f"{directory}, which this process does not see",
                                "a run directory that all processes read: a checkpoint is restored by all of them",

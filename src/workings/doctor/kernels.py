@@ -76,6 +76,7 @@ def run_kernel(engine: str, device: str, dtype: str) -> dict[str, Any]:
     platform = without_alias(device)
     precision = PrecisionConfig(compute=cast(Literal["fp32", "bf16"], dtype))
     try:
+        # Imports the framework, which may end the process without an exception: hence the child.
         registered = find_engine(engine)
     except RequestError as error:
         return {"failure": f"engine {engine}: {error.expected}", "mend": error.try_next, "kind": "not installed"}

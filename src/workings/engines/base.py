@@ -164,6 +164,7 @@ class StepResult:
             log_probs: see the field.
         """
         pairs = zip(metrics, numbers[3::2], numbers[4::2], strict=True)
+        # A metric that nothing in this step counted has no mean; it is written as 0.
         return cls(loss=numbers[0], grad_norm=numbers[1], share_of_weights_changed=numbers[2],
                    metrics={name: total / count if count else 0.0 for name, total, count in pairs},
                    log_probs=log_probs)
@@ -206,8 +207,10 @@ class Completion:
     @classmethod
     def of(cls, written: Sequence[int], stop_ids: Sequence[int], log_probs: Sequence[float] = ()) -> "Completion":
         """The completion from generated tokens, which ends at the first stop token."""
+        # Behind the first stop token an engine may have written anything: a batch goes on until its last row ends.
         for count, token in enumerate(written):
             if token in stop_ids:
+                # The stop token has a log probability, too, because a policy also learns when to stop.
                 return cls(tokens=[*written[:count]], finish_reason="stop", stop_token=token,
                            log_probs=[*log_probs[:count + 1]])
         return cls(tokens=[*written], finish_reason="length", log_probs=[*log_probs[:len(written)]])

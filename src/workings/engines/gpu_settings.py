@@ -29,6 +29,7 @@ PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
 
 def gpu_share(environment: Mapping[str, str] = os.environ) -> float:
     """Share of a GPU's memory that a JAX run takes with these environment variables."""
+    # Read before the others: it is the only one that holds a number.
     if FRACTION in environment:
         return float(environment[FRACTION])
     return XLA_SHARE if any(name in environment for name in MEMORY_VARIABLES) else SHARE
@@ -48,6 +49,7 @@ def settle(environment: MutableMapping[str, str] = os.environ) -> None:
     nothing is set.
     """
     platforms = environment.get("JAX_PLATFORMS", "")
+    # JAX knows the platform by both names.
     switched_off = platforms and not {"cuda", "gpu"} & set(platforms.split(","))
     if switched_off or "gpu" not in accelerators() or not any(map(_installed, PLUGINS)):
         return

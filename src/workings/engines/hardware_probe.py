@@ -40,10 +40,13 @@ def accelerators(root: Path = Path("/")) -> dict[str, str]:
     nodes = [*sorted((root / "dev").glob("nvidia[0-9]*")), *(root / "dev").glob("dxg"), *(root / "dev").glob("kfd")]
     drivers = [path for path in (root / "proc/driver/nvidia/version",) if path.exists()]
     cards = [device for device in _pci(NVIDIA, root) if _is_display(device)]
+    # A device node, else a loaded driver, else a card on the bus without any driver: each is a GPU that `auto` must not
+    # overlook.
     for signs in (nodes, drivers, cards):
         if signs:
             present["gpu"] = "/" + str(signs[0].relative_to(root))
             break
+    # Some TPU machines have nodes of the chip's own driver; others pass the chips through as VFIO devices.
     chips = sorted((root / "dev").glob("accel[0-9]*"))
     if not chips and _pci(GOOGLE, root):
         # Any device that is passed through has such a node, hence the look at the vendor before.
@@ -69,6 +72,8 @@ def cpu_features(root: Path = Path("/")) -> str:
     """Text that decides which machine code runs here: the CPU's name, and its instructions if the kernel lists them."""
     file = root / "proc/cpuinfo"
     listed = file.read_text().splitlines() if file.is_file() else []
+    # x86 lists its instructions as `flags`, Arm as `Features`; there is a line for every core, and equal ones count
+    # once.
     return "\n".join([cpu_name(root), *sorted({line for line in listed if line.startswith(("flags", "Features"))})])
 
 

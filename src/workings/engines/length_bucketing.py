@@ -43,6 +43,7 @@ class LengthBuckets:
         # By padded length, and then by tokens: rows with equal prefixes become neighbours, which prefix sharing needs.
         # The micro batches follow from the batch alone.
         tokens = batch.tokens.reshape(-1, length).T[::-1]
+        # `lexsort` takes its most important key last: the padded length, then the first token, then the second.
         order = np.lexsort((*tokens, [padded(int(row_length)) for row_length in lengths]))
         size = rows_at_a_time(first, rows)
         batches = []

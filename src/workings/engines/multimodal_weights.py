@@ -74,12 +74,14 @@ def merge_non_text_weights(text: Path, base: Path, shape: ModelShape) -> None:
     combined = text / f".{WEIGHTS}"
     write_tensors(combined, {name: (file.dtype(own), file.shape(own)) for name, (file, own) in stored.items()},
                   lambda name: stored[name][0].read(stored[name][1]), {"format": "pt"})
+    # Read now, because the text model's configuration is replaced below.
     dtype = _config(text)["dtype"]
     combined.replace(text / WEIGHTS)
     config = _config(base)
     config["text_config"] = config["text_config"] | {"dtype": dtype}
     text.joinpath(CONFIG).write_text(json.dumps(config | {"dtype": dtype}, indent=2, sort_keys=True) + "\n",
                                      encoding="utf-8")
+    # Programs that load the whole model look for the settings of images and sound beside its weights.
     for path in base.glob(PROCESSORS):
         shutil.copyfile(path, text / path.name)
     if (text / ADAPTER).is_dir():

@@ -22,6 +22,7 @@ STATE_WIDTH = 4
 
 def prompts_at_a_time(shape: ModelShape, length: int, bytes_a_number: int) -> int:
     """The most prompts of this length that one device reads at a time; at least 1."""
+    # Layers run one after the other, so the widest activation of any layer decides.
     widest = max(STATE_WIDTH * state_channels(shape) if shape.is_linear(layer) else shape.mlp_width_of(layer)
                  for layer in range(shape.layers))
     return max(1, LARGEST_ACTIVATION // max(1, length * widest * bytes_a_number))

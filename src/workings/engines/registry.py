@@ -62,6 +62,7 @@ def find_engine(name: str) -> RegisteredEngine:
 
 def planning_engines() -> dict[str, PlanningEngine]:
     """Planning engines by the engine's name; the default engine comes first."""
+    # False sorts before True, which puts the default engine first.
     names = sorted(plugin_names(PLANNING_GROUP), key=lambda name: name != DEFAULT_ENGINE)
     engines = {name: find_planning_engine(name) for name in names}
     return {name: engine for name, engine in engines.items() if engine is not None}

@@ -138,5 +138,6 @@ class TensorFile:
         # An empty range cannot be memory-mapped.
         if start == end:
             return np.zeros(self.shape(name), self.dtype(name))
+        # A view of the mapped bytes: nothing is copied, and the kernel may drop the pages again.
         raw = np.memmap(self.path, np.uint8, "r", self._start + start, (end - start,))
         return np.frombuffer(raw, self.dtype(name)).reshape(self.shape(name))

@@ -209,6 +209,7 @@ def _lines(answers: Sequence[UnscoredCompletion], judgements: Sequence[Judgement
 def _config(items: Sequence[Item], settings: EvaluationSettings, *, source: dict[str, Any],
             made_from: str | None) -> dict[str, Any]:
     _need_items(items)
+    # Below stands all that decides a score: a comparison reads from it whether two evaluations were made alike.
     name, scorer = scorer_version(settings.scorer)
     return {
         "schema": "eval_config/1",

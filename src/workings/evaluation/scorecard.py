@@ -135,6 +135,7 @@ def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Interval 
     if groups < MIN_CLUSTERS:
         return too_few_clusters(groups)
     clustered = clustered_t_mean(values, names)
+    # Without spread a t interval has no width, as if a few clusters had told everything.
     if binary and clustered.standard_error == 0 and clustered.mean in (0.0, 1.0):
         # All alike: the deviations say nothing, the number of clusters does.
         return replace(wilson(int(clustered.mean) * groups, groups), method="wilson over clusters")

@@ -57,6 +57,7 @@ class Suspicions:
         """Count one record."""
         self.completions += 1
         text = sample["completion"]
+        # An object in place of the text says why there is none.
         if not isinstance(text, str):
             self.absent += 1
             return

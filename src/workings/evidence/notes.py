@@ -33,6 +33,7 @@ def parse_facts(words: list[str]) -> dict[str, str]:
     facts: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
+        # Without a key or a value there is nothing that could be looked up later.
         if not equals or not KEY.fullmatch(key) or not value.strip() or len(value) > MAX_VALUE_CHARS:
             raise RequestError(word[:200], "key=value: a key of small letters, digits and _, and a value",
                                "kaggle_notebook_version=7")
@@ -83,6 +84,7 @@ def parse_note(value: Any) -> dict[str, Any]:
             or value["schema"] != SCHEMA:
         raise RecordError(f"{NOTE}: not the keys of {SCHEMA}")
     facts = value["facts"]
+    # A note may come from a stranger, so that its form is checked before any text of it is shown.
     if not isinstance(facts, dict) or not facts or not all(
             KEY.fullmatch(key) and isinstance(text, str) and 0 < len(text) <= MAX_VALUE_CHARS
             for key, text in facts.items()):

@@ -108,6 +108,7 @@ def targets() -> Mapping[str, Target]:
 
 
 def _target(row: dict[str, Any]) -> Target:
+    # Tuples, because all callers share one row.
     fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
     return Target(**fields)
 

@@ -43,8 +43,10 @@ def describe(root: Path = Path("/")) -> HostMachine:
     # A container's quota limits processor time and not which cores are used, so the affinity does not show it.
     quota = cgroup_cpu_quota(root / "sys/fs/cgroup")
     return HostMachine(
+        # Numeric libraries choose their vector code by it, and so the order of sums.
         cpu_model=cpu_model(),
         architecture=platform.machine(),
+        # `os.cpu_count` returns None where the system does not say.
         logical_cores=os.cpu_count() or 1,
         usable_cores=max(1, min(usable, quota)) if quota else usable,
         memory_bytes=physical_memory_bytes(),
@@ -72,6 +74,7 @@ def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 def physical_memory_bytes() -> int:
     """Physical memory of the machine, in bytes."""
+    # POSIX has no figure for memory itself, only pages and their size.
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -87,5 +90,6 @@ def cgroup_cpu_quota(root: Path) -> int:
 
 def cache_directory() -> Path:
     """Directory of caches: ``WORKINGS_CACHE``, or ``workings`` in the person's cache directory."""
+    # The folder of the XDG specification comes second: `~/.cache` if its variable is not set.
     own = os.environ.get("WORKINGS_CACHE")
     return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "workings"

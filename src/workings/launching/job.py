@@ -90,6 +90,7 @@ class LaunchJob:
             f"# {self.name}: written by `workings launch`; validated, not run. Nothing was started.",
             f"# Machine:  {self.hosts} x {self.devices} devices of {self.target}; engine {self.engine}.",
             f"# Plan:     {self.plan} See {PLAN}.",
+            # The run's manifest will have the same digest, by which the two can be compared.
             f"# Recipe:   {RECIPE}, sha256 {self.recipe_digest}, as the run will record it.",
             *(f"# {sentence}" for sentence in self.file_notes),
             f"# Run:      {self.remote_folder}/{self.run}, which all hosts must be able to read and write.",

@@ -29,6 +29,7 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
     Raises:
         RequestError: neither a directory nor a reachable repository, or a gated one whose licence is not accepted.
     """
+    # A folder comes first: what lies here needs no network, even under the name of a repository.
     local = Path(name)
     if local.is_dir():
         return local, LOCAL
@@ -49,6 +50,7 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
         raise RequestError(absent, "an existing local directory; the Hub needs the package huggingface_hub",
                            pip_install("hub")) from None
     try:
+        # Pickled weights (`*.bin`) match none of the patterns, so they are never even downloaded.
         wanted = list(PATTERNS if tensors else SMALL)
         directory = Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
     # Before its base class `RepositoryNotFoundError`, whose advice is another.

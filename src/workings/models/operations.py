@@ -25,6 +25,7 @@ def weights_met(shape: ModelShape) -> int:
             if len(size) == 2:
                 total += prod(size)
             elif len(size) == 3 and shape.experts:  # one tensor has the matrices of all experts
+                # `[E, a, b]`: a token meets k of E matrices, so k / E of the tensor.
                 total += prod(size) // shape.experts * shape.experts_per_token
     return total
 
@@ -37,15 +38,18 @@ def outer_weights_met(shape: ModelShape) -> int:
 def weights_read(shape: ModelShape) -> int:
     """Stored parameters that computing a token reads: neither per-layer embeddings nor unused experts."""
     table = prod(outer_shapes(shape)[PER_LAYER_EMBEDDING]) if shape.per_layer_width else 0
+    # Tensors of three dimensions are those of experts.
     experts = sum(prod(size) for layer in range(shape.layers) for size in layer_shapes(shape, layer).values()
                   if len(size) == 3)
     not_routed = experts // shape.experts * (shape.experts - shape.experts_per_token) if shape.experts else 0
+    # A table is looked up and not read: of the per-layer embeddings a token takes one row.
     return parameter_count(shape) - table - not_routed
 
 
 def pairs(length: int, window: int = 0) -> int:
     """Pairs of query and key in causal attention over one row; ``window``: positions that a query sees, 0: all."""
     if not window or window >= length:
+        # Position i sees itself and all before it: 1 + 2 + … + n.
         return length * (length + 1) // 2
     # The first positions see 1, 2, … up to `window` keys, all further ones exactly `window`.
     return window * (window + 1) // 2 + (length - window) * window
@@ -53,6 +57,8 @@ def pairs(length: int, window: int = 0) -> int:
 
 def state_operations(shape: ModelShape) -> int:
     """Operations of one token's forward through the states of all linear layers: read, correct, read again."""
+    # A state is a matrix `[key dim, value dim]` for each value head; each of three passes multiplies and adds once for
+    # each of its elements.
     layers = sum(map(shape.is_linear, range(shape.layers)))
     return layers * 3 * 2 * shape.linear_value_heads * shape.linear_key_head_dim * shape.linear_value_head_dim
 

@@ -59,9 +59,11 @@ def first_value(name: str, size: int, shape: ModelShape) -> float:
     Biases are zero and norms the identity, except for norms of queries in a family without a scale of scores (Gemma 4):
     they give scores a standard deviation of one, because with the identity attention would begin with one key only.
     """
+    # A norm that multiplies by 1 + w is the identity at w = 0.
     if name.endswith(".bias") or (shape.norm_plus_one and not name.endswith(family_of(shape).norms_at_one)):
         return 0.0
     if name.endswith("self_attn.q_norm.weight") and shape.query_scale:
+        # Queries and keys of unit variance have scores with a standard deviation of √d; this divides by it.
         return float(size ** -0.5 / shape.query_scale)
     return 1.0
 
@@ -85,6 +87,7 @@ def parameter_count(shape: ModelShape) -> int:
 
 def state_channels(shape: ModelShape) -> int:
     """Numbers of one token's queries, keys and values in a layer with a state."""
+    # Queries and keys have as many heads, values have their own number.
     return (2 * shape.linear_key_heads * shape.linear_key_head_dim
             + shape.linear_value_heads * shape.linear_value_head_dim)
 
@@ -135,6 +138,7 @@ def layer_loops(shape: ModelShape) -> tuple[LayerLoop, ...]:
 
 def _repetitions(kinds: Sequence[object], first: int, step: int) -> int:
     """Number of repetitions of the sequence of ``step`` layers from ``first`` on, itself included."""
+    # At the end of the list the slice is shorter, and so never equal.
     sequence, count = kinds[first:first + step], 1
     while kinds[first + count * step:first + (count + 1) * step] == sequence:
         count += 1

@@ -83,6 +83,7 @@ class PolicyGradient:
         ratio = array.exp(_within_range(array, log_ratio))
         bounded = array.clip(ratio, 1 - self.clip_low, 1 + self.clip_high)
         if self.bound == "pessimistic":
+            # PPO's equation 7: the smaller of r A and clip(r, 1 - low, 1 + high) A.
             gain = array.minimum(ratio * advantage, bounded * advantage)
             # Here the minimum is the bounded gain, which does not depend on the log probability.
             beyond = ratio * advantage > bounded * advantage
@@ -94,6 +95,7 @@ class PolicyGradient:
         sums = {"clip_fraction": (beyond * mask_BS).sum(), "entropy": -(log_probs_BS * mask_BS).sum(),
                 "kl_behavior": _divergence(array, (signals[BEHAVIOR] - log_probs_BS) * mask_BS).sum()}
         if self.kl_beta:
+            # The divergence is part of the loss here, as in GRPO, and not of the reward.
             divergence = _divergence(array, (signals[REFERENCE] - log_probs_BS) * mask_BS)
             loss, sums["kl_reference"] = loss + self.kl_beta * divergence, divergence.sum()
         # `share` sums to 1 over each row that has tokens; the number of rows comes in by `Batch.divisor`.

@@ -76,7 +76,9 @@ class Preference:
             log_ratio_P2 = log_ratio_P2 / tokens_P2
         difference_P = log_ratio_P2[:, 0] - log_ratio_P2[:, 1]
         if self.loss == "ipo":
+            # IPO: the margin has a target, so a pair that is told apart already pushes back when it is overdone.
             return (difference_P - 1 / (2 * self.beta)) ** 2
+        # DPO: -log sigmoid(beta (log ratio of the chosen row - log ratio of the rejected one)).
         losses_P = -(1 - self.label_smoothing) * array.log_sigmoid(self.beta * difference_P)
         # Left out without smoothing, where it would only cost.
         return losses_P - self.label_smoothing * array.log_sigmoid(-self.beta * difference_P) if self.label_smoothing \

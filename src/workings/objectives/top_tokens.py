@@ -65,11 +65,13 @@ class TopTokens:
         mask_BS1 = mask_BS[..., None]
         # 0 at positions that are not supervised, where log probabilities are 0 as well.
         teacher_probs_BSK, student_probs_BSK = array.exp(teacher_BSK) * mask_BS1, array.exp(log_probs_BSK) * mask_BS1
+        # Probability of all other tokens together. Rounding may bring the sum of the top ones above 1, hence the limit.
         teacher_rest_BS, student_rest_BS = (array.clip(1 - probs_BSK.sum(-1), MIN_REST, 1.0)
                                             for probs_BSK in (teacher_probs_BSK, student_probs_BSK))
         entropy_BS = -(teacher_probs_BSK * teacher_BSK).sum(-1) - teacher_rest_BS * array.log(teacher_rest_BS)
         cross_BS = -(teacher_probs_BSK * log_probs_BSK).sum(-1) - teacher_rest_BS * array.log(student_rest_BS)
         count = mask_BS.sum()
+        # The entropy has no derivative; without it the loss is a divergence, which is 0 for a perfect student.
         return Terms(total=((cross_BS - entropy_BS) * mask_BS).sum(), metrics={
             "teacher_mass": (teacher_probs_BSK.sum(), count), "teacher_entropy": ((entropy_BS * mask_BS).sum(), count)})
 

@@ -55,10 +55,12 @@ def split_parts(run: PlannedRun, program: ProgramName, inspection: Inspection,
         difference: parts of a refused step, found by two shallow models.
     """
     if inspection.source == "traced":
+        # A trace follows every tensor, so nothing is left to explain.
         return tuple(Part(name=name, size_bytes=size, certainty="assumed" if name in inspection.assumed else "traced")
                      for name, size in inspection.breakdown.items())
     counted = exact_parts(run.request, run.largest_shape(program), *run.mesh)
     if inspection.source == "estimated":
+        # What follows from shapes alone is exact even where the rest is a formula.
         exact = {*counted, *inspection.exact}
         return tuple(Part(name=name, size_bytes=size, certainty="exact" if name in exact else "estimated")
                      for name, size in inspection.breakdown.items() if size)

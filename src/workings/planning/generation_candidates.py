@@ -31,6 +31,7 @@ def smaller_rollouts(recipe: Recipe, fsdp: int) -> Iterator[Recipe]:
         return
     updates, rows = algorithm.updates // 2, recipe.batch.micro_batch * recipe.batch.accumulation * fsdp
     while updates >= 1:
+        # A rollout has whole groups: an advantage compares the completions of one prompt.
         if rows * updates % algorithm.group == 0:
             yield with_changes(recipe, {"algorithm.updates": updates})
         updates //= 2

@@ -114,9 +114,11 @@ def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineR
             not make whole groups.
     """
     check_context(recipe, shape)
+    # `tp` splits attention by heads, and no head in two.
     if shape.heads % recipe.mesh.tp:
         raise RequestError(f"mesh.tp: {recipe.mesh.tp} with {shape.heads} heads", "a tp that divides the heads",
                            "mesh.tp=1")
     fsdp, _ = mesh_of(recipe, target)
+    # Asked here, because the number of devices decides how many rows an update has.
     recipe.require_complete_groups(fsdp, f"on {target.name}")
     return EngineRequest.of(recipe, shape, device=target.platform)

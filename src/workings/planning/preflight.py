@@ -27,6 +27,7 @@ def preflight_lines(*, recipe: Recipe, device: DeviceFacts, model: ModelFacts, d
                     data_digests: Mapping[str, str], memory: str, out: Path) -> list[str]:
     """One line per subject."""
     mesh = " x ".join(f"{axis}={size}" for axis, size in device.mesh.items())
+    # Devices of `fsdp` have rows of their own; those of `tp` share them, and do not make the batch larger.
     data_parallel = device.mesh.get("fsdp", 1)
     batch, precision, shape = recipe.batch, recipe.precision, model.shape
     total = batch.micro_batch * batch.accumulation * data_parallel

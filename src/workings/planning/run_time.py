@@ -176,6 +176,7 @@ def step_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh
     if pace is None:
         return None, how
     operations, devices = step_operations(request, batch), mesh.devices
+    # As if devices shared the work without loss; what they send to each other is added below.
     computing = operations / (pace.operations_a_second * devices)
     how = f"step time: {flop_text(operations)} on {devices} device{'s' * (devices > 1)} at {how}"
     if own is not None or devices == 1:

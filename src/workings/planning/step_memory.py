@@ -155,6 +155,7 @@ class _DeviceStep:
     def _layer_activation_bytes(self, layer: int) -> int:
         """Bytes of one layer's activations. Recomputed layers run their feed-forward in chunks of positions."""
         shape, tokens = self.request.shape, self.tokens
+        # As `engines/jax/feed_forward.py` cuts them: chunks of at least so many positions, and at most so many chunks.
         chunked = max(min(tokens, FEED_FORWARD_POSITIONS), tokens // FEED_FORWARD_CHUNKS)
         wide = chunked if self.request.memory.remat == "layer" else tokens
         feed_forward = self.compute_bytes * wide * feed_forward_numbers(shape, layer, self.tp)
@@ -162,6 +163,7 @@ class _DeviceStep:
             return tokens * (self.compute_bytes * 4 * shape.width
                              + linear_attention_bytes_per_token(shape)) + feed_forward
         keys = 0 if shape.shares_keys(layer) else shape.kv_heads_of(layer)
+        # Queries and attended values have all heads; keys and values have a number of their own.
         numbers = 4 * shape.width + (2 * shape.heads + 2 * keys) * shape.head_dim_of(layer) // self.tp
         return self.compute_bytes * tokens * numbers + feed_forward
 

@@ -137,6 +137,7 @@ def weight_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
     """
     stored, total = BYTES_OF_FORMAT[request.precision.parameters], 0
     fewer = {f"{name}.weight" for name in projections(request.shape)} if request.method.name == "qlora" else set()
+    # Beside the split pieces, because an engine may leave frozen matrices whole on every device.
     unsharded = local_tensors(request.shape, 1, 1)
     for tensor, unsplit in zip(local_tensors(request.shape, fsdp, tp), unsharded, strict=True):
         if tensor.name in fewer and tensor.in_layer:

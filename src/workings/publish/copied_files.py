@@ -40,6 +40,7 @@ class Carried:
 def published_id(opened: TrainedModel) -> str | None:
     """Id on the Hub of the weights that a run began with; None for a local folder, and for random weights."""
     model = opened.recipe.model
+    # These two stand where a published model has its commit.
     is_published = isinstance(model, FromPretrained) and str(opened.run.manifest.model_revision) not in (LOCAL, STORED)
     return model.id if isinstance(model, FromPretrained) and is_published else None
 
@@ -57,10 +58,12 @@ def carry_over(opened: TrainedModel, directory: Path) -> Carried | Absent:
         base = starting_weights(opened.run.path, tensors=False)
     except RequestError as error:
         return absent(f"{error.given}; needed: {error.expected}")
+    # Forms of another tokenizer beside the run's own would be two vocabularies in one folder.
     same = _has_tokenizer(base, opened.session.tokenizer)
     forms, terms = _present(base, TOKENIZER_FORMS), _present(base, TERMS)
     copied = [name for name in (*terms, *(forms if same else ())) if not (directory / name).exists()]
     for name in copied:
+        # Without times and permissions: an equal model gives an equal folder.
         shutil.copyfile(base / name, directory / name)
     if same:
         # Ids: with another tokenizer they would name other tokens.
@@ -70,6 +73,7 @@ def carry_over(opened: TrainedModel, directory: Path) -> Carried | Absent:
 
 
 def _present(base: Path, patterns: Iterable[str]) -> list[str]:
+    # Sorted, because a file system lists names in any order.
     return [path.name for pattern in patterns for path in sorted(base.glob(pattern)) if path.is_file()]
 
 

@@ -91,6 +91,7 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED) -> Exported:
 def _write(opened: TrainedModel, directory: Path, out: Path) -> Exported:
     session = opened.session
     session.engine.export(session.state, directory)
+    # The manifest says so of a run that trained the text part of a multimodal model.
     if LEFT_ASIDE in opened.run.manifest.facts:
         merge_non_text_weights(directory, starting_weights(opened.run.path), opened.request.shape)
     write_tokenizer(session.tokenizer, session.template, directory)
@@ -139,6 +140,7 @@ def _special_ids(tokenizer: Tokenizer, template: ChatTemplate) -> dict[str, Any]
 
 def _name_special_tokens(tokenizer: Tokenizer, template: ChatTemplate, config: Path) -> None:
     """Say in ``config.json`` which tokens are special: without a word, readers take the defaults of its family."""
+    # A version that the file has already wins over ours.
     values = {"transformers_version": CONFIG_FORM} | json.loads(config.read_text(encoding="utf-8"))
     if tokenizer.special_text("pad_token"):
         values["pad_token_id"] = tokenizer.pad_id

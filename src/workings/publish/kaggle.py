@@ -84,6 +84,7 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
     kernel = kernel_metadata(user, request.name, machine)
     (out / "notebook").mkdir()
     atomic.write_text(out / "notebook" / f"{request.name}.ipynb", text)
+    # The same cells as a script, which can be read and tried without Jupyter.
     atomic.write_text(out / "notebook" / f"{request.name}.py", script(request))
     atomic.write_text(out / "notebook" / "kernel-metadata.json", json.dumps(kernel, indent=2) + "\n")
     model = loaded.recipe.model
@@ -110,6 +111,7 @@ def data_files(loaded: LoadedRecipe) -> dict[str, Path]:
 
 def build_wheel(folder: Path) -> Path:
     """Build this package's wheel from the checkout. Raises `RequestError` where there is none, or no build tool."""
+    # The folder above `src/workings`; above an installed package there is no `pyproject.toml`.
     root = Path(workings.__file__).resolve().parents[2]
     if not (root / "pyproject.toml").is_file():
         raise RequestError("no --wheel, and this package was not started from a checkout", "the wheel to install there",

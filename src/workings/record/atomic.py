@@ -27,6 +27,7 @@ def write_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
                 write(stream)
                 stream.flush()
                 os.fsync(stream.fileno())
+            # A rename within one file system is atomic: readers see the old file or the new one.
             temporary.replace(path)
         # Also on Ctrl-C: a temporary file that stays would keep the unit from being sealed.
         except BaseException:

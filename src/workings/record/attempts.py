@@ -30,6 +30,7 @@ def append(parent: Path, facts: dict[str, Any]) -> str:
     Returns:
         The line's digest.
     """
+    # The digest of the line before makes a chain: a line that is taken out breaks all that follow.
     row = {"started_at": now(), **facts, AFTER: _last_digest(parent)}
     jsonl.append(parent / ATTEMPTS, row)
     return line_digest(row)

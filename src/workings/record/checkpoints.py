@@ -22,6 +22,7 @@ from workings.record.storage import storage
 from workings.record.untrusted_files import read_plain
 
 SCHEMA = "checkpoint/1"
+# Six digits in names up to a million steps, and more beyond.
 _NAME = re.compile(r"step_(\d{6,12})")
 
 
@@ -102,6 +103,7 @@ class CheckpointStore:
         if path.is_symlink():
             raise RecordError(f"{path.name}: a link, which leads out of the run; the folder itself belongs there")
         commit = read_commit(path)
+        # Missing files and files too many: both make it another checkpoint than the committed one.
         files = {str(file.relative_to(path).as_posix()) for file in path.rglob("*") if not file.is_dir()} - {COMMIT}
         if files != set(commit):
             raise RecordError(f"{path.name}: files differ from {COMMIT}: {sorted(files ^ set(commit))[:5]}")
@@ -167,6 +169,7 @@ def describe(directory: Path) -> dict[str, dict[str, Any]]:
     for parent, _, names in os.walk(directory):
         for name in names:
             path = Path(parent, name)
+            # With slashes on every system: the names are part of the record.
             relative = path.relative_to(directory).as_posix()
             if relative != COMMIT:
                 check_relative(relative)

@@ -34,6 +34,7 @@ def bytes_digest(data: bytes) -> str:
 
 def chunks(stream: IO[bytes]) -> Iterator[bytes]:
     """All that a stream still holds, `CHUNK_BYTES` at a time."""
+    # An empty read is the end of the stream.
     while chunk := stream.read(CHUNK_BYTES):
         yield chunk
 
@@ -77,6 +78,7 @@ class HashProgress:
         if now - self._said < EVERY_SECONDS or self.done_bytes < SMALL_BYTES:
             return
         self._said = now
+        # Without a known total only the amount done is shown.
         share = f" of {self._total / 2**30:.2f}" if self._total else ""
         # At least `EVERY_SECONDS` have passed since the start, so nothing is divided by zero.
         speed = self.done_bytes / 2**20 / (now - self._started)

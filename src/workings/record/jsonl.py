@@ -84,6 +84,7 @@ def parse(data: bytes, name: str) -> tuple[list[dict[str, Any]], str | None]:
             raise RecordError(f"{name}, line {number} is damaged: {error}") from None
         if not isinstance(row, dict):
             raise RecordError(f"{name}, line {number} is damaged: not a JSON object")
+        # Duplicate keys and numbers that JSON does not know were refused by `loads`.
         rows.append(row)
     return rows, torn.decode("utf-8", errors="replace") if torn else None
 

@@ -54,6 +54,7 @@ class DirectoryLock:
     def release(self) -> None:
         """Let go of the lock; harmless when repeated."""
         if self._descriptor >= 0:
+            # Closing gives the lock back.
             os.close(self._descriptor)
             self._descriptor = -1
             if not FOLDERS:
@@ -86,6 +87,7 @@ def is_held(path: Path) -> bool:
 
 def _lock_path(path: Path) -> Path:
     """File or folder that is locked for a folder."""
+    # Beside the folder and not in it, because a sealed folder may hold no further file.
     return path if FOLDERS else path.with_name(f".{path.name}.lock")
 
 

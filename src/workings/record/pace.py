@@ -46,8 +46,10 @@ def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> P
         steps: number of the last step.
         first: number of this attempt's first step, whose time holds compiling and is left out.
     """
+    # The first step of an attempt compiles, which takes longer than many steps together.
     recent = [line for line in lines[-WINDOW:] if line["step"] > first]
     seconds = sum(float(line["seconds"]) for line in recent)
+    # A pace is a quotient: of one step it would be chance, and of no time it does not exist.
     if len(recent) < MIN_STEPS or not seconds:
         return None
     return Pace(tokens_per_second=sum(int(line["tokens"]) for line in recent) / seconds,

@@ -53,6 +53,7 @@ def slow_operation(what: str, usual_seconds: float | None = None) -> Iterator[Pr
         what: a participle with its object: ``compiling the step``.
         usual_seconds: how long it took before, if that is known.
     """
+    # Read once, so that the operation ends where it began, even if another listener is set meanwhile.
     listener, watcher = _LISTENER.get(), _WATCHER.get()
     watcher.begins(what, usual_seconds)
     listener.begins(what, usual_seconds)

@@ -47,6 +47,7 @@ class RunRecord:
         """
         if not (path / SEAL).is_file() or not (path / MANIFEST).is_file():
             raise RequestError(str(path), f"a sealed run directory (with {MANIFEST} and {SEAL})", _advice(path))
+        # Small files only; tensors, logs and predictions are read when they are asked for.
         status = parse_seal(read_plain(path / SEAL))["status"]
         return cls(path=path, manifest=parse_manifest(read_plain(path / MANIFEST)), status=status,
                    root=root_digest(path))

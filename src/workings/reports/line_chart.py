@@ -24,6 +24,7 @@ class Scale:
 
     def __call__(self, value: float) -> float:
         """Pixel of a value, rounded to a tenth: more digits only make the file longer."""
+        # On a logarithmic scale equal factors have equal distances.
         low, high, value = (math.log10(v) for v in (self.low, self.high, value)) if self.log else (
             self.low, self.high, value)
         # A domain of one value is drawn in the middle.
@@ -37,6 +38,7 @@ def linear_ticks(low: float, high: float, count: int) -> list[float]:
         return [low]
     raw = (high - low) / max(count, 1)
     # The factors below take a little less than asked, because powers of ten are not exact in binary.
+    # The largest power of ten that is not above the distance.
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
     # Multiples of whole numbers: adding the step again and again would collect rounding errors.
@@ -48,6 +50,7 @@ def linear_ticks(low: float, high: float, count: int) -> list[float]:
 
 def log_ticks(low: float, high: float) -> list[float]:
     """1, 2 and 5 times powers of ten within a domain; only the powers where there are many."""
+    # From the power below the domain to the one above it; what lies outside is left out at the end.
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     factors = (1,) if len(powers) > 4 else (1, 2, 5)
     ticks = [factor * 10.0 ** power for power in powers for factor in factors]
@@ -56,6 +59,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 def tick_label(value: float) -> str:
     """A tick's text: plain digits, thousands with a thin space, small numbers as they are."""
+    # Up to here every whole number is a float of its own, so its digits are exact.
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}".replace(",", "\u202f")
     return f"{value:.6g}"
@@ -162,6 +166,7 @@ def kept_places(values: Values, limit: int) -> list[int]:
     # Each bin keeps two points, so bins are twice as long as thinning to one point would need.
     size = -(-2 * count // limit)
     inner = values[1:-1]
+    # Rounded up: the last bin may be shorter than the others.
     bins = -(-len(inner) // size)
     padded = np.full(bins * size, inner[-1])  # the last value again: an equal one is never preferred to the first
     padded[:len(inner)] = inner
@@ -173,7 +178,9 @@ def kept_places(values: Values, limit: int) -> list[int]:
 def _domain(values: Sequence[float], log: bool) -> tuple[float, float]:
     low, high = min(values), max(values)
     if log:
+        # Room above and below is a factor here, because a logarithmic axis has no zero to go down to.
         return low / 1.15, high * 1.15
+    # A constant curve has no height: half a unit on both sides puts it in the middle.
     pad = (high - low) * 0.05 or 0.5
     # Zero is shown where it is near: an axis that starts just below the values makes small changes look large.
     return (0.0 if 0 <= low < high / 3 else low - pad), high + pad
@@ -214,6 +221,7 @@ def _curve(curve: Curve, x: Scale, y: Scale) -> Markup:
 
 
 def _path(points: Points) -> str:
+    # SVG's path: M moves to the first point, L draws a line to each further one.
     return "M" + "L".join(f"{a:g} {b:g}" for a, b in points)
 
 

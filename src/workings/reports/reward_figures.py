@@ -66,6 +66,7 @@ def reward_figures(views: Sequence[RunView]) -> list[LossFigure]:
     figures = []
     for panel in (panel for panel in PANELS if panel.key in REPORTED_PANELS):
         lines = _lines(panel, curves)
+        # Without a line the figure would be an empty frame.
         if lines:
             figures.append(_figure(panel, lines))
     return figures

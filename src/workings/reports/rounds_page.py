@@ -73,6 +73,7 @@ def accuracy_by_round(page: RoundsPage) -> Drawn:
             value=100 * row.accuracy, low=low, high=high, color=3 if row.name == "control" else 0,
             label=f"{percent(row.accuracy)} ({bounds})")]))
         table.append([name, percent(row.accuracy), bounds])
+    # The description says to those who do not see the picture what it shows.
     chart = IntervalChart(title="Accuracy by round", rows=rows, x_label="right answers, %", low=0.0, high=100.0,
                           description="; ".join(f"{row[0]}: {row[1]}" for row in table))
     return drawn_intervals(chart, Table(caption="Accuracy by round", heads=["Round", "Accuracy", "95 % interval"],

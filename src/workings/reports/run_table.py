@@ -81,6 +81,7 @@ def learned_from(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     settings = algorithm if isinstance(algorithm, dict) else {}
     name = str(settings.get("name", "sft"))
     if name == "sft":
+        # Samples that were learned from, by the model that drew them.
         sample_counts = facts.get(DRAWN_FROM)
         return f"traces, {count(sum(sample_counts.values()))} of them samples" if isinstance(sample_counts,
                                                                                              dict) else "traces"

@@ -80,6 +80,7 @@ def _runs(a: Sequence[Path], b: Sequence[Path], comparison: SeedsComparison) -> 
     rows, table = [], []
     for side, (letter, paths) in zip((comparison.a, comparison.b), (("A", a), ("B", b)), strict=True):
         for name, path in zip(side.names, paths, strict=True):
+            # As each evaluation has recorded it: a page computes nothing again.
             cell = find_unit(path).summary["scorecard"]["overall"]
             low, high = (None if end is None else 100 * end for end in recorded_interval(cell))
             bounds = "no interval" if low is None else f"{low:.1f} to {high:.1f}"

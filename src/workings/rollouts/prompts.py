@@ -156,6 +156,7 @@ def build_prompts(items: Sequence[Item], template: ChatTemplate, *, seed: int, l
 
 def refuse_evaluation_items(prompts: Sequence[Prompt], items: Sequence[Item]) -> None:
     """Raises `RequestError` if a prompt is an evaluation item as well."""
+    # By the text, so that an item under another id is found as well.
     evaluated = {prompt_digest(item.prompt) for item in items}
     shared = [prompt.item.id for prompt in prompts if prompt_digest(prompt.item.prompt) in evaluated]
     if shared:

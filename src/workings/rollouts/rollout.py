@@ -128,6 +128,7 @@ def select_groups(spreads: Sequence[bool], wanted: int, *, dynamic: bool) -> lis
     """
     kept: list[bool] = []
     for spread in spreads:
+        # Groups beyond the wanted number are recorded, and no update is trained on them.
         kept.append(sum(kept) < wanted and (spread or not dynamic))
     return kept
 

@@ -68,6 +68,7 @@ def doctor(recipe: str | LoadedRecipe | None = None, *, online: bool = False, ou
         RequestError: the recipe is wrong.
     """
     loaded = with_engine(load_recipe(recipe)) if recipe is not None else None
+    # Read once, so that all findings speak of the same moment.
     present, driver = accelerators(), read_driver()
     return Examination(findings=tuple(_findings(loaded, present, driver, online, out, kernels)))
 

@@ -189,6 +189,7 @@ def evaluate_weights(model: str, items: Path, out: Path, *, request: WeightsRequ
     Raises:
         RequestError: as `workings.runs.open_model.open_weights`, or as `evaluate_run`.
     """
+    # Before the model is opened, which takes longer than to find a wrong line.
     questions = read_questions(items)
     opened = open_weights(model, request)
     return evaluate(opened.session, questions, out, settings=settings or EvaluationSettings(), made_from=None,

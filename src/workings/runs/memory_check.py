@@ -47,6 +47,7 @@ def target_here(device: DeviceFacts) -> Target:
 def plan_here(prepared: TrainSetup) -> Plan:
     """The plan of the compiled step: verdict, parts and the largest of them."""
     target = target_here(prepared.device)
+    # The mesh that was opened, because a recipe may leave it to the devices.
     mesh = MeshShape(prepared.device.mesh["fsdp"], prepared.device.mesh["tp"])
     run = PlannedRun(recipe=prepared.loaded.recipe, request=prepared.request, target=target, mesh=mesh,
                      programs={"step": prepared.longest_batch})
@@ -135,5 +136,6 @@ class MemoryWatch:
             facts["growth_bytes"] = comparable if comparable is not None else absent(
                 "the process held more before the first weight, while it compiled or in an earlier run").model_dump()
         if comparable is not None and verdict.peak_bytes:
+            # Above 1: training needed more than was planned.
             facts["measured_share_of_predicted"] = round(comparable / verdict.peak_bytes, 4)
         return facts

@@ -221,6 +221,7 @@ def run_steps(case: ParityCase, engine: Engine, state: State, first: int, last: 
     losses = []
     for step in range(first, last):
         state, result = engine.step(state, case.batches[step], case.rates[step])
+        # The loss before the update, from the same forward pass as the gradient.
         losses.append(result.loss)
     return state, losses
 
@@ -230,6 +231,7 @@ def first_losses(case: ParityCase, name: str) -> list[float]:
     engine = case.engine(name)
     state = case.initial_state(engine, case.request.optimizer)
     sums = [engine.evaluate(state, batch) for batch in case.batches[:COMPARED_BATCHES]]
+    # A mean over tokens; an engine returns sums, because those of several batches can be added.
     return [total.loss_sum / total.supervised_tokens for total in sums]
 
 
@@ -274,6 +276,7 @@ def gradient_difference(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> t
     # A tensor that one engine does not train is the largest difference there can be.
     only = sorted(a.keys() ^ b.keys())
     if only:
+        # Infinity exceeds every tolerance.
         return float("inf"), only[0]
     # A tensor whose gradient is almost zero would otherwise be judged by rounding alone.
     floor = GRADIENT_FLOOR * max(float(np.abs(x).max()) for x in b.values())

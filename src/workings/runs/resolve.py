@@ -131,6 +131,7 @@ def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: 
     if is_stored(name):
         return Weights(directory=stored_folder(name, PATTERNS, wanted=PATTERNS if tensors else SMALL), id=name,
                        revision=STORED)
+    # A folder of this name comes before a repository of the Hub: what is here is not downloaded.
     directory, resolved_revision = weights_directory(str(local_folder(name, bases) or name), revision, tensors=tensors)
     return Weights(directory=directory, id=name, revision=resolved_revision)
 

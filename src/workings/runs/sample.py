@@ -70,6 +70,7 @@ def sample_run(run: Path, prompts: Sequence[Item], out: Path, *, request: Sample
     """
     _check(prompts, out, request)
     opened = open_run(run, device)
+    # The name alone, because a path would tell of this machine.
     facts = {"run": opened.run.path.resolve().name, "step": opened.checkpoint.step}
     return sample(opened.session, prompts, out, request=_sized(opened, prompts, out, request, by_plan),
                   made_from=opened.root, facts=facts)
@@ -92,6 +93,7 @@ def sample_weights(model: str, prompts: Sequence[Item], out: Path, *, request: S
     """
     _check(prompts, out, request)
     opened = open_weights(model, weights)
+    # No sealed run stands behind these weights; the facts have the digests of their files.
     return sample(opened.session, prompts, out, request=_sized(opened, prompts, out, request, by_plan), made_from=None,
                   facts=opened.facts)
 

@@ -67,6 +67,7 @@ class Smoke:
             # The punishment of long completions cannot begin before their first token.
             for reward in values["rewards"]:
                 reward |= {"buffer": min(room, reward["buffer"])} if "buffer" in reward else {}
+        # A recipe gives steps or epochs, never both.
         values["training"].pop("epochs", None)
         values["training"]["steps"] = self.steps
         # A warmup that does not end before the last step would be refused.
@@ -79,5 +80,6 @@ class Smoke:
 
     def truncate(self, data: RunData) -> RunData:
         """The first few traces and items."""
+        # Not full any more: rows kept for the whole data are not taken for these.
         return replace(data, traces=data.traces[:TRACES], pairs=data.pairs[:TRACES], prompts=data.prompts[:TRACES],
                        held_out=data.held_out[:ITEMS], items=data.items[:ITEMS], is_full=False)

@@ -34,6 +34,7 @@ class SampleOrigin:
     def from_config(cls, config: Mapping[str, Any]) -> "SampleOrigin":
         """The origin in a unit's ``eval_config.json``."""
         model, root = config["model"], config["made_from"]
+        # A run has a name, other weights have an id, and a caller may have described neither.
         name = model.get("run") or model.get("id") or "a model that was not described"
         # Weights without a run have no root; the digest is then one over the digests of their files.
         digest = root if isinstance(root, str) else json_digest(model.get("weights", dict(model)))

@@ -45,9 +45,11 @@ def reselect(unit: Path, out: Path, selection: Selection, pairs: PairRule | None
         for name, digest in parse_sums(read_plain(source.path / SUMS)).items():
             if name not in SELECTED_FILES:
                 shutil.copyfile(source.path / name, partial / name)
+                # Of the copy and not of the source: what was compared is then what is sealed.
                 if file_digest(partial / name) != digest:
                     raise RecordError(f"{source.path / name} is not the file that was sealed")
         write_files(partial, selection, pairs)
+        # The same model has drawn these samples, whatever rules choose among them.
         origin = parse_seal(read_plain(source.path / SEAL))["made_from"]
         seal_unit(partial, SAMPLED, "complete", origin if isinstance(origin, str) else None)
         out.parent.mkdir(parents=True, exist_ok=True)

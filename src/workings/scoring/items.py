@@ -53,6 +53,7 @@ class Item:
         record: dict[str, Any] = {**self.extra, "id": self.id, "prompt": self.prompt,
                                   "expected_answer": self.expected_answer}
         record.update({name: getattr(self, name) for name in _TEXT_FIELDS[:3]})
+        # Left out where empty: the digest of an item follows from what it says.
         if self.cluster:
             record["cluster"] = self.cluster
         if self.aliases:
@@ -137,6 +138,7 @@ def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
     # Only NaN differs from itself.
     if answer != answer or str(answer).strip() == "" or answer in (float("inf"), float("-inf")):
         raise ValueError(f"expected_answer is {answer!r}")
+    # Absent keys are not passed on, so that the defaults of `Item` hold.
     texts = {name: _text(record, name) for name in ("id", "prompt", *_TEXT_FIELDS) if name in record}
     if not texts["id"] or not texts["prompt"]:
         raise ValueError("id or prompt is empty")

@@ -39,6 +39,7 @@ class Judgement:
 
     def to_json(self) -> dict[str, Any]:
         """All fields, to be sent from the process that scores."""
+        # A dataclass with slots has no `__dict__`.
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -66,6 +67,7 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
     # Of the reasoning alone: an equation in the answer is judged by its result.
     steps = STEP_CHECKERS[settings.steps_version](reasoning)
     return Judgement(
+        # A scorer may return true or false, which count as 1 and 0.
         extracted=extraction.text, rule=extraction.rule, score=float(value), format_ok=keeps_form(text, settings.form),
         reasoning_chars=len(reasoning), steps_checked=steps.checked, steps_valid=steps.valid, wrong_steps=steps.wrong,
         second_opinion=second_opinion(extraction.text, item) if second else "")
@@ -112,6 +114,7 @@ def second_opinion(given: str, item: Item) -> str:
     # It looks for LaTeX between dollar signs, and models write answers with and without them.
     for written in (given, f"${given}$"):
         parsed = parse(written, parsing_timeout=None)
+        # One alias that agrees is enough.
         if any(verify(target, parsed, timeout_seconds=None) for target in targets):
             return "right"
     return "wrong"

@@ -42,6 +42,7 @@ class ScoringProcess(ChildProcess):
 
     def _ask(self, completions: Sequence[tuple[Item, str, bool]], second: bool) -> tuple[list[Judgement], str]:
         """Judgements until the process ended or went silent, and what happened then (or "")."""
+        # Started again if the last completion took it down.
         child = self._running()
         done: list[Judgement] = []
         try:

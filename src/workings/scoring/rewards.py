@@ -184,6 +184,7 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
         return _answer_score(sample, reward.scorer, settings)
     match reward.scorer:
         case "form":
+            # 1 or 0: a form is kept or it is not.
             return float(keeps_form(sample.text, settings.form))
         case "steps":
             # Only its steps are asked for, so the scorer that costs nothing and needs no library will do.
@@ -191,10 +192,12 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
                               _scoring(settings, "exact"), truncated=sample.truncated)
             return judgement.steps_valid / judgement.steps_checked if judgement.steps_checked else 0.0
         case "length":
+            # Linear from 0 for an empty completion to -1 for one as long as the limit.
             return max(-1.0, -len(sample.tokens) / settings.max_new_tokens)
     if isinstance(reward, OverlongReward):
         # A truncated completion would have gone on; how many of its tokens are left does not matter.
         over = reward.buffer if sample.truncated else len(sample.tokens) - (settings.max_new_tokens - reward.buffer)
+        # 0 up to the start of the buffer, then down to -1 at the limit (DAPO's soft punishment).
         return max(-1.0, min(0.0, -over / reward.buffer))
     raise ValueError(f"{reward.scorer} does not come with this project")
 
@@ -272,6 +275,7 @@ class RewardProcess(ChildProcess):
             if len(values) < len(self._names):
                 # Answers that were not read would be taken for those of the next request.
                 self._stop()
+        # From a list for each reward to a dict for each completion.
         return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
 
     def _ask(self, samples: Sequence[CompletionToReward], values: dict[str, list[float]]) -> None:

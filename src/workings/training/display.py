@@ -70,6 +70,7 @@ class Display(ProgressListener):
 
     def begins(self, what: str, usual_seconds: float | None) -> None:
         """Shows the task in the bar."""
+        # A stack: a slow operation may consist of further ones, and the innermost is shown.
         self._going_on.append(what)
         self._do(f"{what} …")
 
@@ -111,6 +112,7 @@ class Display(ProgressListener):
 
     def sample(self, text: str) -> None:
         """Writes a completion: complete to the log, shortened to one line on the terminal."""
+        # The log has all of it: the page's time line reads the samples there.
         self._log(text)
         self._print(one_line(text, self._console.width if self._console.is_terminal else LOG_WIDTH))
 
@@ -137,5 +139,6 @@ def one_line(text: str, width: int) -> str:
 
     A model that has learned little says one thing over and over; four lines of it tell no more than the number.
     """
+    # The shortest piece that repeats is counted, because the pattern takes as few characters as it can.
     short = REPEATED.sub(lambda match: f"{match['unit']} x{len(match[0]) // len(match['unit'])} ", text)
     return short if len(short) <= width else short[:max(0, width - 1)] + "…"

@@ -36,6 +36,7 @@ class Progress:
         return Progress(
             step=taken.step, position=taken.prepared.after, tokens=self.tokens + taken.prepared.tokens,
             supervised_tokens=self.supervised_tokens + taken.prepared.supervised_tokens,
+            # The time of a step; evaluations and checkpoints are between two steps.
             seconds=self.seconds + taken.seconds)
 
 
@@ -159,6 +160,7 @@ class _Loop:
     def __init__(self, parts: LoopParts, progress: Progress) -> None:
         self.progress = progress
         self._parts, self._hooks = parts, parts.hooks
+        # The whole run's, of which earlier attempts may have taken some.
         self._steps = parts.schedule.steps
         self._saved_step: int | None = None
 
@@ -237,6 +239,7 @@ def _background_thread() -> Iterator[Executor]:
     try:
         yield thread
     finally:
+        # It waits for the task that has begun, which may be writing a line.
         thread.shutdown(cancel_futures=True)
 
 
@@ -253,6 +256,7 @@ def _step_metrics(engine: Engine, taken: TakenStep) -> dict[str, Any]:
         "share_of_weights_changed": result.share_of_weights_changed,
         "tokens": prepared.tokens,
         "supervised_tokens": prepared.supervised_tokens,
+        # Padding included; beside `tokens` it shows how much of the computation was for padding.
         "positions": prepared.batch.tokens.size,
         "batch_digest": prepared.digest,
         "seconds": taken.seconds,

@@ -51,6 +51,7 @@ class HeldOutObserver:
 
     def is_due(self, step: int) -> bool:
         """Whether the model is measured after this step."""
+        # The last step in any case, so that the curve ends where the run does.
         return step % self.every_steps == 0 or step == self.last_step
 
     def evaluate(self, state: State, step: int) -> dict[str, Any]:

@@ -97,6 +97,7 @@ class PreferenceExperience(TraceExperience):
         """
         log_probs = self._load()
         if log_probs is None:
+            # After a step `state` is another model than the reference.
             if step:
                 raise RecordError("the reference's log probabilities are missing, and the run has already taken "
                                   f"{step} steps with them")

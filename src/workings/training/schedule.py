@@ -43,9 +43,12 @@ class Schedule:
             case "constant":
                 left = 1.0
             case "linear":
+                # A straight line from 1 to 0.
                 left = 1.0 - share
             case "cosine":
+                # Half a wave from 1 to 0: flat at both ends, steepest in the middle.
                 left = 0.5 * (1.0 + math.cos(math.pi * share))
             case _:
                 assert_never(self.kind)
+        # `left` is the share of the way from the last rate up to the peak.
         return self.peak * (self.final_share + (1.0 - self.final_share) * left)

@@ -71,6 +71,7 @@ class StallDetector:
                 the weights have changed by then and a difference is no mistake.
             result: of the update.
         """
+        # First, because samples of another model would explain whatever else goes wrong.
         most = self.algorithm.most_mismatch
         if mismatch.get("mismatch", 0.0) > most:
             raise TrainingFailed(
@@ -78,6 +79,7 @@ class StallDetector:
                 f"{mismatch['mismatch']:.3g} nats per token on the sampled tokens; rounding explains at most {most:g} "
                 "(algorithm.most_mismatch), so the completions come from another model")
         self._count_update(result.share_of_weights_changed == 0)
+        # In bfloat16 an update below about 1/512 of a weight rounds to nothing (`precision.rounding`).
         if self.unchanged_updates >= self.algorithm.patience:
             raise TrainingFailed(
                 f"not learning: {self.unchanged_updates} updates in a row changed no weight; the learning rate is too "

@@ -92,6 +92,7 @@ class Folder:
         """Upper bound of the object's bytes in memory, and the object."""
         def read() -> tuple[int, Any]:
             data = read_plain(path, MAX_JSON_BYTES)
+            # Before it is parsed, since Python's objects take many times the bytes of the text.
             needed = parsed_bytes(data)
             if needed > MAX_PARSED_BYTES:
                 raise RecordError(f"{path.name} holds more values than a page shows")

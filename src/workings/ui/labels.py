@@ -58,8 +58,10 @@ class LabelStore:
             RecordError: the file that is there is none of ours.
             StorageError: it cannot be written.
         """
+        # Read and written under one lock, so that of two labels set at once none is lost.
         with self._writing:
             labels = self._read()
+            # An empty label is none, and the file does not grow by it.
             if label == Label():
                 labels.pop(run, None)
             else:

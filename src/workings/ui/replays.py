@@ -79,6 +79,7 @@ def _replay(name: str, facts: dict[str, Any]) -> Replay:
             step=line["step"], recorded_loss=_number(line["recorded"]["loss"]),
             replayed_loss=_number(line["replayed"]["loss"]), loss_difference=differences["loss"],
             grad_norm_difference=differences["grad_norm"]))
+    # Either may be an object that says why nothing was compared.
     weights, predictions = facts["weights"], facts["predictions"]
     return Replay(
         name=name, verdict=str(facts["verdict"]), sentence=str(facts["sentence"]), mode=str(facts["mode"]),

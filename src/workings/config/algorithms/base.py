@@ -156,6 +156,7 @@ def standard_deviation(values: Sequence[float]) -> float:
 
 def normalized(rewards: Sequence[float]) -> list[float]:
     """Rewards minus their mean, divided by their standard deviation; zeros where all are equal."""
+    # Above 0 unless all rewards are equal, and then every distance is 0.
     spread = standard_deviation(rewards)
     # As in TRL: the addend keeps a group of nearly equal rewards from becoming large advantages.
     return [distance / (spread + 1e-4) for distance in centered(rewards)]

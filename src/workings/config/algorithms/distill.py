@@ -28,6 +28,7 @@ class Distill(TeacherAlgorithm, RolloutAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Clipped ratios of tokens, averaged over all tokens of the update."""
+        # Without a divergence from a reference: the teacher's log probabilities are in the advantages already.
         return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, normalize="tokens")
 
     @property

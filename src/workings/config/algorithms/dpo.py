@@ -33,6 +33,7 @@ class Dpo(Section):
     def options_belong_to_the_loss(self) -> Self:
         """Refuses keys that the loss does not use."""
         try:
+            # `Preference` knows which fields go together; here its refusal only gets the form of the recipe's.
             _ = self.objective
         except RequestError as error:
             raise refused(error.given, error.expected, error.try_next) from None

@@ -23,6 +23,7 @@ class Grpo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Clipped ratios of tokens, averaged within each completion."""
+        # A mean within each completion: in a long one each token weighs less.
         return self.clipped_policy_gradient(normalize="sequences")
 
 
@@ -42,11 +43,13 @@ class DrGrpo(RewardAlgorithm):
 
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Rewards minus their mean."""
+        # Division by the spread would lift groups in which one answer differs from all others.
         return centered(rewards)
 
     def divisor(self, *, rows: int, tokens: int) -> float:
         """Maximum number of tokens of the completions."""
         del tokens
+        # Independent of lengths: a token weighs the same in a short completion and in a long one.
         return float(rows * self.max_new_tokens)
 
 
@@ -111,6 +114,7 @@ class Gspo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Clipped ratios of completions."""
+        # A product of hundreds of ratios would explode; its geometric mean stays near 1, so the bounds are narrow.
         return self.clipped_policy_gradient(ratio="sequence", normalize="sequences")
 
 
@@ -127,4 +131,5 @@ class Cispo(RewardAlgorithm):
     @property
     def objective(self) -> PolicyGradient:
         """Log probabilities weighted by their clipped ratios, averaged over all tokens of the update."""
+        # Detached: the gradient goes through the log probability alone, so clipping never makes it zero.
         return self.clipped_policy_gradient(bound="detached", normalize="tokens")

@@ -46,6 +46,7 @@ def check_pairs(read: Numbered[PreferencePair], questions: Sequence[Question] = 
     findings: list[DataFinding] = []
     for position, pair in read.entries:
         findings += [DataFinding(kind=kind, record=position, id=pair.id, text=text) for kind, text in _alone(pair)]
+    # Once for both checks that group pairs by their question.
     question_keys = [question_key(pair) for _, pair in read.entries]
     findings += _repeated(read.entries, question_keys)
     findings += _contradicting(read.entries, question_keys)
@@ -126,10 +127,12 @@ def _length_bias(pairs: Numbers) -> Iterator[str]:
     # Imported here, because only a check of pairs needs it.
     from scipy.stats import binomtest
 
+    # Pairs of equal length say nothing of a taste for long texts.
     differing = [pair for _, pair in pairs if len(pair.chosen) != len(pair.rejected)]
     if not differing:
         return
     longer = sum(len(pair.chosen) > len(pair.rejected) for pair in differing)
+    # Reported only where the whole interval lies outside of what says nothing: few pairs are no finding.
     ends = binomtest(longer, len(differing)).proportion_ci(_CONFIDENCE, method="wilson")
     if ends.high < NEUTRAL_LENGTH_SHARES[0] or ends.low > NEUTRAL_LENGTH_SHARES[1]:
         yield (f"the chosen completion has more characters in {longer} of {len(differing)} pairs whose lengths differ: "

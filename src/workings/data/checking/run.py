@@ -43,6 +43,7 @@ def check(read: Numbered[Trace], questions: Sequence[Question] = (), *, ngram: i
     findings: list[DataFinding] = []
     for position, trace in read.entries:
         findings += [DataFinding(kind=kind, record=position, id=trace.id, text=text) for kind, text in _alone(trace)]
+    # Behind the loop, because it depends on how many traces are concerned.
     findings = _trusted(findings, len(read.entries))
     findings += _repeated_questions(read.entries)
     findings += find_leaks(read.entries, questions, ngram) if questions else ()

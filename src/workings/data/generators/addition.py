@@ -97,6 +97,7 @@ def labels(a: int, b: int) -> dict[str, str]:
     the ones. `core`: the rest. Difficulty counts the carries.
     """
     from_ones, from_tens = carries(a, b)
+    # First, because a sum that carries twice also has a third digit.
     if from_ones and from_tens:
         section = "trace_sensitive"
     elif a % 10 == 0 or b % 10 == 0 or from_tens:

@@ -134,6 +134,7 @@ def asked_pages(draw: Draw) -> Problem:
 def asked_bus(draw: Draw) -> Problem:
     """An edge case: everybody leaves, or nobody gets on."""
     on, off, new = draw.integer(5, 40), draw.integer(1, 39), draw.integer(1, 30)
+    # Everybody leaves, or nobody gets on; never do more leave than are there.
     off, new = (on, new) if draw.integer(0, 1) else (min(off, on), 0)
     rest = on - off
     return Problem(

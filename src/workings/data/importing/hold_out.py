@@ -196,6 +196,7 @@ class _Near:
         # By the most shared passages, so that the likeliest question is compared first.
         for number, count in shared.most_common():
             name, its_numbers, its_passages = self._questions[number]
+            # Jaccard's similarity: the shared passages among all passages of both.
             similarity = count / (len(own) + len(its_passages) - count)
             if its_numbers == same and similarity >= min(least_similarity(same),
                                                          SAME_NUMBERS_SIMILARITY if same else SIMILARITY):

@@ -41,6 +41,7 @@ class LearnedCounts:
         """The counts of the traces that a hold-out has left in a file."""
         counts = LearnedCounts()
         for trace in iterate_traces(traces):
+            # A trace does not say that an earlier turn lost its reasoning; only the import knows.
             counts.add(trace, 0)
         return replace(counts, reasoning_left_out=self.reasoning_left_out)
 

@@ -103,6 +103,7 @@ def target_config(card: Mapping[str, Any]) -> str:
     """XLA's description of a GPU (text of `GpuTargetConfigProto`), from a file of `hardware/gpu_configs`."""
     known = {key: value for key, value in card.items()
              if key not in ("name", "kind", "derived", "source", "compute_capability")}
+    # An `a` behind the number (`9.0a`) stands for instructions that only chips of this generation have.
     major, minor = card["compute_capability"].rstrip("a").split(".")
     extension = "ACCELERATED_FEATURES" if card["compute_capability"].endswith("a") else "NONE"
     fields = " ".join(f"{key}: {value}" for key, value in (WARPS | known).items())
@@ -150,8 +151,10 @@ def _sizes(spec: StepSpec, state: dict[str, Any], shardings: dict[str, Any], row
     local = {name: shardings["params"]["layers"][name].shard_shape(x.shape) for name, x in layers.items()}
     unsharded = [*(size for stack in stacks(spec.shape) for size in layer_shapes(spec.shape, stack[0]).values()),
                  *(x.shape[1:] for x in layers.values())]
+    # Split and whole, because a layer's matrix has both forms in a program that gathers it.
     single = {_ordered(size) for size in (*unsharded, *(size[1:] for size in local.values())) if len(size) > 1}
     stored = {str(x.dtype) for x in jax.tree.leaves(state["params"])}
+    # By the alphabet `bfloat16` comes before `float32`, and both come before the integers of quantized matrices.
     return Sizes(
         shape=spec.shape, rows=max(1, rows // spec.layout.fsdp), length=length, devices=spec.layout.size,
         stacked=frozenset(_ordered(size) for size in local.values() if len(size) > 2),

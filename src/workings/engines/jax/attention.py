@@ -139,6 +139,7 @@ def chunked_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: 
 
     @jax.checkpoint
     def one(xs: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        # Of a chunk only its queries are kept; backward computes its scores again.
         part, part_ids, index = xs
         distance = (index * chunk + jnp.arange(chunk))[:, None] - keys[None]
         allowed = (distance >= 0) & (distance < window) & (part_ids[:, :, None] == segment_ids[:, None, :])

@@ -58,6 +58,7 @@ def select_layers(shape: ModelShape, kv_by_stack: dict[str, KeysValues], part: i
         # A gather copies the cache; where all layers are of one kind it is left out.
         return x if len(layers) == shape.layers else x[np.array(layers)]
     location = {layer: (prefix, i) for stack, prefix in stacks(shape).items() for i, layer in enumerate(stack)}
+    # Layers of several stacks are brought into the order of the ring.
     return jnp.stack([kv_by_stack[prefix][part][i] for prefix, i in map(location.__getitem__, layers)])
 
 

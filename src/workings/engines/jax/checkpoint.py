@@ -130,6 +130,7 @@ def _reader(file: TensorFile, spec: Mapping[str, _Described], slot: str) -> Call
         full = f"{slot}.{stored}" if slot else stored
         if full not in names:
             raise RecordError(f"{file.path} has no tensor {full}")
+        # From the file's header, so a wrong tensor is found before its bytes are read.
         actual = (file.shape(full), file.dtype(full))
         if actual != expected[stored]:
             raise RecordError(f"{file.path}: {full} is {actual[1]} {actual[0]}, this run needs "

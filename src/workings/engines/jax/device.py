@@ -85,6 +85,7 @@ def _plugins_that_fail() -> Iterator[list[str]]:
     reasons: list[str] = []
 
     def keep(record: logging.LogRecord) -> bool:
+        # JAX logs the traceback of a plugin that fails and goes on without it; of each, one line is kept for the error.
         if record.exc_info and record.exc_info[1]:
             reasons.append(f"{record.getMessage()}: {first_line(record.exc_info[1])}")
         return not record.exc_info
@@ -108,6 +109,7 @@ def _absent(asked: str, present: Mapping[str, str], error: Exception) -> DeviceE
 def memory_limit(device: jax.Device) -> tuple[int, str]:
     """Bytes one device offers, and who says so."""
     stats: dict[str, Any] = device.memory_stats() or {}
+    # On a GPU that is the share of the card that XLA takes, not the card's memory.
     if "bytes_limit" in stats:
         return int(stats["bytes_limit"]), "device (memory_stats)"
     return cpu_memory()

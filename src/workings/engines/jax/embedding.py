@@ -67,6 +67,7 @@ def _lookup_local(table: jax.Array, tokens: jax.Array) -> jax.Array:
     def turn(chunk: jax.Array) -> jax.Array:
         # Only the `fsdp` axis is gathered: devices along `tp` have the same tokens already.
         index = _own_index(jax.lax.all_gather(chunk, FSDP, axis=0, tiled=True), table.shape[0])
+        # Tokens of other devices have the index past the end, which is filled with zeros.
         rows = jnp.take(table, index, axis=0, mode="fill", fill_value=0)
         # At most one device has something to add, so the sum is exact in any number format.
         return jax.lax.psum_scatter(jax.lax.psum(rows, TP), FSDP, scatter_dimension=0, tiled=True)
@@ -79,6 +80,7 @@ def _lookup_local(table: jax.Array, tokens: jax.Array) -> jax.Array:
 def _add_local(table: jax.Array, tokens: jax.Array, dy: jax.Array) -> jax.Array:
     def turn(total: jax.Array, xs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         chunk, rows = (jax.lax.all_gather(x, FSDP, axis=0, tiled=True) for x in xs)
+        # Tokens of other devices have the index past the end, which `drop` leaves out.
         return total.at[_own_index(chunk, table.shape[0])].add(rows.astype(jnp.float32), mode="drop"), None
 
     # In float32, because a frequent token's gradient is a sum of many small terms; rounded once at the end.

@@ -190,6 +190,7 @@ class JaxEngine(JaxPlanning):
 
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
+        # Rows of similar length share a micro batch, so that less padding is computed; `merge` restores the order.
         parts = self.spec.variant.group_by_length(batch)
         if parts is None:
             return np.asarray(self._run_forward("log_probs", make_log_probs, state, batch))
@@ -264,6 +265,7 @@ class JaxEngine(JaxPlanning):
     def with_adapters(self, state: State, directory: Path) -> State:
         """The same model with the adapters of a checkpoint."""
         require_adapters(self.request.method)
+        # Adapters alone are read and replaced; the frozen arrays are those of `state`, not copies.
         read = checkpoint.saved_weights(directory, self.spec, self._abstract["params"], self._shardings["params"])
         return {**state, "params": unflatten_params(flatten_params(state["params"]) | read)}
 
@@ -273,6 +275,7 @@ class JaxEngine(JaxPlanning):
 
     def memory(self) -> Memory:
         """Peak memory so far: the device's own count, or the process's peak resident set on a CPU."""
+        # A CPU's device keeps no statistics.
         peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use", 0) for device in self._own()]
         if max(peaks) > 0:
             return Memory(peak_bytes=int(max(peaks)), source="device (memory_stats)")

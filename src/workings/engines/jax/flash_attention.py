@@ -86,6 +86,8 @@ def _kernel(heads: int, length: int, window: int, softcap: float, interpret: boo
     one = masks.LocalMask((length, length), (window - 1, 0), 0) if window else masks.CausalMask((length, length))
     # The length is a multiple of the smallest, so one of the three divides it.
     block = next(b for b in (BLOCK, 256, LANES) if length % b == 0)
+    # The kernel has a pass forward, one for the gradients of keys and values, and one for those of queries; all three
+    # get the same block.
     sizes = splash.BlockSizes(block_q=block, block_kv=block, block_kv_compute=block, block_q_dkv=block,
                               block_kv_dkv=block, block_kv_dkv_compute=block, block_q_dq=block, block_kv_dq=block)
     return splash.make_splash_mha(masks.MultiHeadMask([one] * heads), block_sizes=sizes, head_shards=shards,

@@ -74,7 +74,9 @@ def _yarn(plain: np.ndarray, shape: ModelShape) -> np.ndarray:
         """Index of the frequency that turns so many times within the original context."""
         return float(size * np.log(original / (turns * 2 * np.pi)) / (2 * np.log(shape.rope_theta)))
 
+    # Between these two indices kept and slowed waves are mixed; as in transformers, both are rounded outward.
     low, high = max(np.floor(index(fast)), 0), min(np.ceil(index(slow)), size - 1)
+    # Two equal indices would divide by zero.
     slowed = np.clip((np.arange(len(plain)) - low) / max(high - low, 1e-3), 0.0, 1.0).astype(np.float32)
     return plain / np.float32(factor) * slowed + plain * (1 - slowed)
 
@@ -193,6 +195,7 @@ class LayerScan:
         def step(carry: Any, xs: tuple[Params, Params]) -> Any:
             (x, loop_shared_kv), (weights, inputs) = carry, xs
             if reuses_kv:
+                # An earlier loop made them, so they are constants of this one and not part of what it carries.
                 inputs = inputs | {SHARED: shared_kv[self.shape.slides(stack[0])]}
             x, kv = layer(x, (weights, inputs))
             return ((x, loop_shared_kv if kind is None else loop_shared_kv | {kind: kv}),

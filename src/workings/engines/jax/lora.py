@@ -73,6 +73,7 @@ def adapter_shapes(lora: Lora, shape: ModelShape) -> dict[str, jax.ShapeDtypeStr
     """Flat names and shapes of all adapters and their scale; layers without a projection have no adapter for it."""
     shapes = {}
     for layers, prefix in stacks(shape).items():
+        # The layers of a stack are alike, so the first one speaks for all.
         sizes, count = layer_shapes(shape, layers[0]), len(layers)
         shapes[f"{LAYERS}{prefix}{SCALE}"] = jax.ShapeDtypeStruct((count,), jnp.float32)
         for target in [target for target in lora.targets if f"{target}.weight" in sizes]:

@@ -77,6 +77,7 @@ def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: ja
         chunk: positions of one device whose logits exist at one time; 0: all.
     """
     partition = LossPartition.from_head(head, shape, layout, chunk)
+    # Cast once, outside of the chunks; the cast's own derivative brings the gradient back to the head's format.
     return split_loss_sum(partition, hidden, head.astype(hidden.dtype), targets, weights)
 
 

@@ -68,6 +68,7 @@ def _attention_block(x: jax.Array, w: Params, angles: jax.Array, shape: ModelSha
         k, v = inputs[SHARED]
     else:
         keys = heads(x, "k")
+        # Before norm and rotation: the same projection serves as keys and as values in Gemma 4 31B's global layers.
         v = keys if shape.keys_as_values and not shape.slides(layer) else heads(x, "v")
         k, v = rotated(keys, "k", angles), rms_norm(v, None, shape) if shape.value_norm else v
     # Queries of some positions may attend to keys of all: the last layer needs only supervised positions.
@@ -130,6 +131,7 @@ def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, atte
         x = x + _feed_forward(normed(x, "post_attention"), w, shape, layout, layer, chunks)
     if PER_LAYER in inputs:
         x = add_per_layer(x, w, query_positions(inputs[PER_LAYER]), shape, layout)
+    # The factor applies to residual and update together, so it comes last.
     return x * w[LAYER_SCALAR].astype(x.dtype) if shape.layer_scalar else x, kv
 
 

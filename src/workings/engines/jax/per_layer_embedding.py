@@ -40,11 +40,14 @@ def per_layer_inputs(params: Params, shape: ModelShape, tokens: jax.Array, x: ja
 
     def add_embeddings(inputs: Params) -> Params:
         embeddings = jax.lax.dynamic_index_in_dim(rows, inputs[NUMBER], keepdims=False)
+        # The factors are rounded to the format of computation, like that of the token embeddings in `embed`.
         embeddings = embeddings * jnp.asarray(shape.per_layer_width ** 0.5, x.dtype)
         context = project(x, {"weight": inputs[PER_LAYER_PROJECTION]}, name, layout)
         context = rms_norm(context * jnp.asarray(shape.width ** -0.5, x.dtype), params[PER_LAYER_NORM], shape)
+        # Divided by the root of two: a sum of two independent parts of one scale is larger by that factor.
         return inputs | {PER_LAYER: (context + embeddings) * jnp.asarray(2.0 ** -0.5, x.dtype)}
 
+    # The file has one matrix for all layers; a layer's part of it is a run of its rows.
     projections = params[PER_LAYER_PROJECTION].reshape(shape.layers, shape.per_layer_width, shape.width)
     return {NUMBER: jnp.arange(shape.layers), PER_LAYER_PROJECTION: projections}, add_embeddings
 

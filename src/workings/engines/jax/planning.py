@@ -97,6 +97,7 @@ class JaxPlanning:
     @classmethod
     def inspection_key(cls, target: Target) -> Mapping[str, Any]:
         """The machine's description for the compiler, its versions and flags, and this engine's source."""
+        # A GPU without a description is never compiled for, so its name is all that there is to key by.
         known = target.platform != "gpu" or target.gpu_config
         return {"machine": asdict(compile_target(target)) if known else target.name,
                 "versions": library_versions(("jax", "jaxlib", *PACKAGES[target.platform])),

@@ -54,6 +54,7 @@ class Streamer:
                 break
             tell(written[-1])
             if limit < max_new_tokens:
+                # The loop stops after this one token; the limit is an argument, so all tokens share a program.
                 state = following(params, rows.lengths, np.int32(limit), stops, state)
         return Completion.of(written, stop_ids)
 

@@ -29,6 +29,7 @@ def refuse_conflicts(request: EngineRequest, accumulation: int) -> None:
     conflicts = {f"optimizer.clip_norm: {clip:g}": clip > 0, f"batch.accumulation: {accumulation}": accumulation > 1}
     asked = [name for name, holds in conflicts.items() if holds]
     if asked:
+        # The error says in bytes what the other setting costs.
         held = gradient_bytes(request)
         wanted = [f"{name} keeps all gradients alive, {held / 2 ** 30:.2f} GiB ({held} bytes)" for name in asked]
         away = " ".join(word for word, holds in zip(("optimizer.clip_norm=0", "batch.accumulation=1"),

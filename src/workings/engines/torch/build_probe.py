@@ -25,9 +25,11 @@ def kernel(dtype: str) -> dict[str, Any]:
     formats = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
     left = torch.linspace(-1.0, 1.0, 128 * 64, dtype=torch.float64).reshape(128, 64).to(formats[dtype])
     right = torch.linspace(1.0, -0.5, 64 * 32, dtype=torch.float64).reshape(64, 32).to(formats[dtype])
+    # From the factors as they were rounded, so that what is left is the card's own error.
     expected = left.double() @ right.double()
     names, worst = [], 0.0
     for index in range(torch.cuda.device_count()):
+        # Kernels run behind the host's back; copying the result waits for it, and raises what went wrong.
         got = (left.to(f"cuda:{index}") @ right.to(f"cuda:{index}")).cpu().double()
         worst = max(worst, float((got - expected).abs().max() / expected.abs().max()))
         names.append(torch.cuda.get_device_name(index))

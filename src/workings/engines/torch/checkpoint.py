@@ -130,6 +130,7 @@ def restore(spec: TorchSpec, state: State, directory: Path) -> State:
     for slot, tree in state.moments.items():
         for name, x in tree.items():
             distributed = as_split(x, slot, state.trained[name])
+            # Every process reads the whole moment and keeps its own rows, so any number of processes can resume.
             x.copy_(own_part(read(f"{slot}.{name}", distributed), distributed))
     state.step = int(read(STEP, torch.empty((), dtype=torch.int32)))
     return state

@@ -117,6 +117,7 @@ def slow_formats(kind: str, *formats: str) -> list[str]:
     best = max(rates, key=lambda name: rates[name])
     said = []
     for name in dict.fromkeys(formats):
+        # A T4, for example, has matrix units for fp16, and none for bf16 and fp32.
         if name not in target.no_matrix_units:
             continue
         factor = "at a rate that no datasheet names"

@@ -68,6 +68,7 @@ class _Lookup(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, None, None]:
         weight, tokens = ctx.saved_tensors
+        # Left by the loss, whose part of this backward came first; the batch's rows are added to it.
         gradient = ctx.shared.take(weight)
         return add_rows(gradient, tokens.reshape(-1), outer[0].reshape(-1, weight.shape[1])), None, None
 

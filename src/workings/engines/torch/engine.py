@@ -114,6 +114,7 @@ class TorchEngine(TorchPlanning):
         limit, source = memory_limit(self.device.device)
         notes = slow_formats(device_name(self.device.device), self.request.precision.compute)
         if self.device.platform == "gpu" and (why := kernel_problem(self.device.device)):
+            # In the record, because the same recipe takes longer on such a machine.
             notes.append(f"PyTorch's own operations compute instead of kernels, which takes longer: {why}")
         if self.device.platform == "gpu" and self.request.method.name == "qlora" and self.spec.frozen_bits == "nf4" \
                 and (how := four_bit.difference_from_cpu(self.device.device)):

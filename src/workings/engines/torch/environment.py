@@ -24,6 +24,7 @@ def environment_files(device: torch.device) -> Mapping[str, str]:
 
 def cuda_check(device: torch.device) -> str:
     """Whether CUDA works here, from a kernel that ran, and which device this run uses."""
+    # A card that is listed may still not run a kernel, so one is run.
     finding = cuda_problem()
     lines = [f"device of this run: {device}", "CUDA works: " + (f"no ({finding})" if finding else "yes")]
     if not finding:

@@ -27,6 +27,7 @@ class FourBitLinear(FrozenLinear):
         """Quantize a weight ``[out, in]`` into this layer."""
         from bitsandbytes.functional import quantize_4bit
 
+        # `compress_statistics` would quantize the scales as well, which QLoRA calls double quantization.
         codes, state = quantize_4bit(self.rounded(weight), blocksize=BLOCK, compress_statistics=False, quant_type="nf4")
         self.codes.copy_(codes)
         self.absmax.copy_(state.absmax)
@@ -104,6 +105,7 @@ def difference_from_cpu(device: torch.device) -> str:
     weight, x = torch.randn(96, BLOCK, generator=random), torch.randn(16, BLOCK, generator=random)
     cpu, there = (_tried(weight, x, tested) for tested in (torch.device("cpu"), device))
     rounding, off = (float((of["values"] - weight).abs().mean()) for of in (cpu, there))
+    # Four bits move a random matrix by so much in any case; a device may add a tenth.
     if not off < 1.1 * rounding:
         raise DeviceError(f"a matrix that is stored in four bits on {device} comes back off by {off:.3g} on average",
                           f"what rounding explains: {rounding:.3g}", "method=lora, or device=cpu to see the difference")

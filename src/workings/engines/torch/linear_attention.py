@@ -103,6 +103,7 @@ def delta_rule(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tenso
     # Both right sides at once: one triangular solve instead of two.
     wanted = torch.cat([v * beta[..., None], written * decay.exp()[..., None]], -1)
     solved = torch.linalg.solve_triangular(((written @ k.mT) * left).tril(-1), wanted, upper=False, unitriangular=True)
+    # Each token's share as if the state before the chunk were zero, and what that state takes off it.
     share, known = solved.split([v.shape[-1], k.shape[-1]], -1)
     # After the system: keys are not scaled, only queries are.
     q = q * q.shape[-1] ** -0.5
@@ -115,6 +116,7 @@ def delta_rule(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tenso
     for i in range(q.shape[2]):
         new = share[:, :, i] - known[:, :, i] @ state
         out.append(before[:, :, i] @ state + inside[:, :, i] @ new)
+        # What is left of the old state at the chunk's end, and the shares of the chunk's tokens, decayed until then.
         state = state * end[:, :, i, :, None].exp() + kept[:, :, i] @ new
     rows = torch.stack(out, 2).flatten(2, 3)[:, :, :length]
     return rows.transpose(1, 2).contiguous().to(query.dtype), state if output_final_state else None

@@ -111,7 +111,9 @@ def expected_windows(model: PreTrainedModel) -> list[int]:
     """The window of every layer with attention, as ``config.json`` says it. Raises `RequestError` for other kinds."""
     config = model.config
     window = getattr(config, "sliding_window", None)
+    # Qwen's configurations name a window, and say by a second setting whether it is used.
     slides = window if window and getattr(config, "use_sliding_window", True) else EVERYTHING
+    # Without kinds the window is that of all layers, as in Mistral's first models.
     kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
     known = {"sliding_attention": slides, "full_attention": EVERYTHING, "attention": EVERYTHING, "hybrid": EVERYTHING}
     if unknown := {*kinds} - {*known, *NO_ATTENTION}:
@@ -152,6 +154,7 @@ class MaskCheck:
                 f"{name}, whose logits with our attention function differ from those with transformers' own by "
                 f"{self.reference:.2g} of the largest", f"a difference within {self.tolerance:g}: its class does more "
                 "with scores or logits than it tells an attention function", "another model.id")
+        # Without packing no row stands before another one, and the difference harms nobody.
         if request.packed and self.segments > self.tolerance:
             raise RequestError(
                 f"data.packing with {name}, in which a row of a packed sequence sees the row before it "

@@ -27,6 +27,7 @@ class TorchPlanning:
     def refusals(cls, request: EngineRequest) -> Sequence[Refusal]:
         """Matrices split among devices, recomputation of parts of a layer, Muon, packed rows of states, and TPUs."""
         refusals = []
+        # Whole layers are checkpointed here; which products inside of one are kept cannot be chosen.
         if request.memory.remat not in ("none", "layer"):
             refusals.append(Refusal(
                 feature=f"memory.remat {request.memory.remat}", expected="none or layer",

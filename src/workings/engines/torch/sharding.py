@@ -164,5 +164,6 @@ def as_split(moment: Tensor, slot: str, param: Tensor) -> Tensor:
         return moment
     # Parts may differ in length, so the whole size cannot be told from one of them.
     size = torch.Size((param.shape[0], *moment.shape[1:]))
+    # On `meta` a tensor has a shape and strides, and no memory.
     stride = torch.empty(size, device="meta").stride()
     return DTensor.from_local(moment, param.device_mesh, [Shard(0)], run_check=False, shape=size, stride=stride)

@@ -25,6 +25,7 @@ def _norms(shape: ModelShape) -> dict[str, Path]:
     """Norm -> its place in one of Tunix's layers. Gemma 1 has Hugging Face's second norm before the feed-forward."""
     paths: dict[str, Path] = {"input_layernorm.weight": ("pre_attention_norm", "scale")}
     if shape.post_norms:
+        # Tunix's Gemma 3 has another name for this norm than its Gemma 2.
         after = "post_attention_norm" if shape.family == "gemma3" else "post_attn_norm"
         paths |= {"post_attention_layernorm.weight": (after, "scale"),
                   "pre_feedforward_layernorm.weight": ("pre_ffw_norm", "scale"),

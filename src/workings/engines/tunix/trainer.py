@@ -112,6 +112,7 @@ def check_request(request: EngineRequest) -> AdamWConfig:
     """
     check_shape(request.shape)
     precision, memory, optimizer = request.precision, request.memory, request.optimizer
+    # Tunix has no setting for any of these, and would train something else without a word.
     _need(request.method.name == "full", "method.name", request.method.name, "full: every weight is trained",
           "method.name=full")
     _need(not request.packed, "data.packing", "on", "none: PeftTrainer knows no packed rows", "data.packing=none")

@@ -156,6 +156,7 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_with
     # A difference that is shown stays `better` or `worse` even where it lies within the margin.
     if verdict == "inconclusive" and isinstance(equivalence, Equivalence) and equivalence.shown:
         verdict = "equivalent"
+    # No verdict follows from the intervals of the two accuracies: it comes of the paired differences.
     side_a = ComparedSide(name=name_a, path=str(a.path), cell=cell(results_a))
     side_b = ComparedSide(name=name_b, path=str(b.path), cell=cell(results_b))
     warnings = [record.warning for record in (a, b) if record.warning]

@@ -83,6 +83,7 @@ class GateResult:
         lower = "" if HIGHER_IS_BETTER[self.metric] else " (lower is better, so the sign is turned)"
         interval = (f"95 % interval {self.interval.low:+.4f} to {self.interval.high:+.4f}"
                     if isinstance(self.interval, Interval) else f"no interval: {self.interval}")
+        # "Stays open" is an answer of its own: with few items neither side is shown, and a run must not pass by that.
         reason = {"pass": f"a drop of more than {self.max_drop:g} is ruled out",
                   "fail": f"it dropped by more than {self.max_drop:g}",
                   "inconclusive": f"whether it dropped by more than {self.max_drop:g} stays open"}[self.verdict]

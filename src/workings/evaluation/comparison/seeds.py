@@ -105,6 +105,7 @@ class SeedsComparison:
         text = (f"On the same {gap.n} items {len(self.b.names)} runs of B reach {percent(self.b.mean)} on average "
                 f"and {len(self.a.names)} of A {percent(self.a.mean)}, a difference of {points(gap.delta)} points"
                 f"{interval}; these runs: {self.verdict}; {method}.")
+        # Over items for these runs, over seeds for the method; each only where it was asked for and can be said.
         within = [f"Over {units} {equivalence_text(equivalence)}." for units, equivalence in
                   (("items", self.equivalence), ("seeds", self.method_equivalence)) if isinstance(equivalence,
                                                                                                   Equivalence)]

@@ -48,6 +48,7 @@ def mcnemar_exact(newly_right: int, newly_wrong: int) -> float:
 
     Conservative: its false-alarm rate at 5 % is 2.2 % with 100 items of which 10 % are discordant.
     """
+    # Items on which both agree say nothing of a difference, so only the others are counted.
     discordant = newly_right + newly_wrong
     smaller = min(newly_right, newly_wrong)
     if discordant == 0:
@@ -92,6 +93,7 @@ def _end(above: Callable[[float], float], low: float, high: float) -> float:
 def welch_mean(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> MeanResult:
     """Welch's t test of mean(b) - mean(a), Satterthwaite's degrees of freedom; at least two values a side."""
     shares = [float(np.var(values, ddof=1)) / len(values) for values in (a, b)]
+    # Each side has a variance of its own (Welch, 1947): two methods need not vary alike.
     difference = float(np.mean(b) - np.mean(a))
     variance = math.fsum(shares)
     # Equal values on each side: the degrees of freedom would be 0 / 0, and decide nothing.
@@ -117,11 +119,13 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 def minimum_detectable_effect(standard_error: float) -> float:
     """Smallest true difference that a two-sided test finds with this power: ``(z_alpha + z_power) * error``."""
+    # The first quantile is the distance from zero that a test asks for, the second what chance may take away.
     return (z_value() + NormalDist().inv_cdf(POWER)) * standard_error
 
 
 def paired_error(n: int, discordant_share: float) -> float:
     """Standard error of a paired difference of zero over ``n`` items with this share of discordant items."""
+    # A difference is -1, 0 or 1: with a mean of zero its variance is the share of discordant items.
     return math.sqrt(discordant_share / n)
 
 

@@ -50,6 +50,7 @@ def t_equivalence(differences: Sequence[float], margin: float, clusters: Sequenc
         RequestError: fewer than 2 values, or fewer than 8 clusters.
     """
     def mean(shift: float) -> MeanResult:
+        # "The difference is above minus the margin" is the same as "the difference plus the margin is above zero".
         shifted = [value + shift for value in differences]
         return (clustered_t_mean(shifted, clusters, TOST_CONFIDENCE) if clusters else t_mean(shifted, TOST_CONFIDENCE))
     return _of_means(mean, margin)
@@ -69,4 +70,5 @@ def _of_means(mean: Callable[[float], MeanResult], margin: float) -> Equivalence
 
 def _upper(mean: float, two_sided: float) -> float:
     """One-sided p value of "the mean is not above zero"."""
+    # The two tails are equal, so one of them is half of both, on the side where the mean lies.
     return two_sided / 2 if mean > 0 else 1 - two_sided / 2

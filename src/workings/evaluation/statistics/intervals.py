@@ -66,6 +66,7 @@ def wilson_effective(values: Sequence[float]) -> Interval:
     Raises:
         RequestError: fewer than 2 values.
     """
+    # The spread says how much the values vary, and so how many items of right or wrong they are worth.
     by_spread = t_mean(values)
     n, mean = len(values), by_spread.mean
     off = sum(value != round(mean) for value in values)
@@ -123,6 +124,7 @@ def clustered_t_mean(values: Sequence[float], clusters: Sequence[str], confidenc
     n = len(data)
     mean = float(data.mean())
     # A cluster's leverage; CR2 divides by 1 - share, because a large cluster pulls the mean towards itself.
+    # Of 10 clusters of equal size each share is a tenth: dividing by 0.9 is then Student's factor of 10 / 9.
     shares = sizes / n
     # Summed within a cluster before they are squared, because its items move together.
     deviations = totals - mean * sizes

@@ -40,6 +40,7 @@ def subject_name(manifest: RunManifest, path: str) -> str:
 def provenance(manifest: RunManifest, root: str) -> dict[str, Any]:
     """SLSA provenance, version 1, of a run: what was asked for, from what, by which software, when."""
     return {
+        # The names are those of SLSA: what the caller decided is external, what followed on this machine internal.
         "buildDefinition": {
             "buildType": BUILD_TYPE,
             "externalParameters": {"recipe": manifest.recipe, "config": manifest.config_snapshot},
@@ -52,6 +53,7 @@ def provenance(manifest: RunManifest, root: str) -> dict[str, Any]:
             "builder": {"id": BUILDER, "version": {
                 "workings": manifest.workings_version,
                 f"engine {manifest.engine_distribution.name}": manifest.engine_distribution.version}},
+            # Two runs with one root digest would be equal byte for byte, so it tells runs apart.
             "metadata": {"invocationId": root, "startedOn": manifest.started_at, "finishedOn": manifest.finished_at},
         },
     }

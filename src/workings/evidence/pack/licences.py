@@ -85,6 +85,7 @@ def _data(run: RunRecord) -> dict[str, Any]:
     """Counts of the licences in the traces or items of each file, by its digest."""
     by_digest: dict[str, Any] = {}
     for path in data_files(run):
+        # Files of other formats are listed without counts.
         rows = [json.loads(row) for row in path.read_bytes().splitlines()] if path.suffix == ".jsonl" else []
         counts = Counter(str(row.get("licence") or "not named") for row in rows if isinstance(row, dict))
         by_digest[file_digest(path)] = dict(sorted(counts.items()))

@@ -52,8 +52,10 @@ def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[st
         "## Check it", "", f"Offline, with workings {version}, without any ML library. Give the zip as it is, or "
         "type in the folder that it was unpacked into:", "",
         *_indented("workings verify ."), "",
+        # Indented by four spaces: in Markdown that is code, in which nothing is taken for markup.
         "Single runs have these root digests:", "",
         *(f"    {run.root}  {path}" for path, run in sorted(runs.items())), ""]
+    # Said here, because a run that is copied out of the pack would fail for its missing tensors.
     if by_digest:
         lines += ["Checkpoints' tensors are not here; `pack.json` names each by its digest, which is the one in the "
                   "run's own sums. Everything else is. So check the whole: a run that is taken out of it alone lacks "
@@ -63,6 +65,7 @@ def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[st
         lines += _indented(train_command(path, run))
     if compared:
         lines += _indented(f"workings compare {' '.join(map(shlex.quote, compared))}")
+    # The pack has digests of the data and not the data, which may be nobody's to give away.
     lines += ["", "Data that were somebody's own are not in the pack: put each file that a command or a recipe names "
               "at its place. `data_digests` in each run's manifest say which bytes they were.", ""]
     return "\n".join(lines)
@@ -71,6 +74,7 @@ def readme(version: str, runs: Mapping[str, PackedRun], *, compared: Sequence[st
 def train_command(path: str, run: PackedRun) -> str:
     """The command that trains this run again, typed in the unpacked folder."""
     origin = str(run.asked.get("origin", ""))
+    # The last part of `runs/<name>`.
     name = path.rpartition("/")[2]
     # A shipped recipe is asked for by its name; any other one lies in the pack.
     recipe = origin.removeprefix("shipped:") if origin.startswith("shipped:") else f"recipes/{name}.yaml"
@@ -80,6 +84,7 @@ def train_command(path: str, run: PackedRun) -> str:
 
 
 def _indented(*lines: str) -> list[str]:
+    # Four spaces make a line code in Markdown.
     return [f"    {line}" for line in lines]
 
 

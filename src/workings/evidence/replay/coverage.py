@@ -39,8 +39,10 @@ def share_of(count: int, share: float) -> int:
 def sentences(facts: dict[str, Any]) -> list[str]:
     """What the selection detects and what it misses, for people."""
     steps = facts["steps"]
+    # Where no length reaches a probability, an object says so in place of the number.
     longer = ", ".join(f"{row['steps']:,} or more with {row['probability']:g}" for row in steps["shortest"]
                        if isinstance(row["steps"], int))
+    # Named, so that a reader knows where wrong steps could still stand.
     missed = ", ".join(f"{first:,} to {last:,}" for first, last in steps["not_replayed"][:MAX_PARTS_SHOWN])
     more = len(steps["not_replayed"]) - MAX_PARTS_SHOWN
     return [

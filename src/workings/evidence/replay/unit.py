@@ -20,6 +20,7 @@ def unit_path(run: Path, name: str) -> Path:
     Raises:
         RequestError: it exists already, or a record may not hold such a name.
     """
+    # A slash would make a folder in the folder, where no unit is looked for.
     if "/" in name:
         raise RequestError(f"--name {name}", "a name without folders")
     check_relative(name)

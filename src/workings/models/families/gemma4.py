@@ -176,7 +176,9 @@ class Gemma4(Family):
             "num_attention_heads": shape.heads, "num_key_value_heads": shape.kv_heads, "head_dim": shape.head_dim,
             "max_position_embeddings": shape.context, "rms_norm_eps": shape.rms_norm_eps,
             "tie_word_embeddings": shape.tied_embeddings, "hidden_activation": ACTIVATIONS[shape.activation],
+            # null is transformers' word for "no cap"; a cap of 0 would divide by zero.
             "final_logit_softcapping": shape.final_softcap or None, "sliding_window": shape.sliding_window,
+            # Written even where it equals the others', because transformers has a default of its own (512).
             "layer_types": layer_types(shape), "global_head_dim": shape.global_head_dim or shape.head_dim,
             "attention_k_eq_v": shape.keys_as_values,
             "num_global_key_value_heads": shape.global_kv_heads or shape.kv_heads,
@@ -185,6 +187,7 @@ class Gemma4(Family):
             "hidden_size_per_layer_input": shape.per_layer_width, "vocab_size_per_layer_input": shape.vocab_size,
             "enable_moe_block": bool(shape.experts), "num_experts": shape.experts or None,
             "top_k_experts": shape.experts_per_token or None, "moe_intermediate_size": shape.expert_width or None,
+            # Sliding layers turn whole heads by a base of their own; global ones turn a part of each head.
             "rope_parameters": {
                 "sliding_attention": {"rope_type": "default", "rope_theta": shape.local_rope_theta},
                 "full_attention": {"rope_type": "proportional", "rope_theta": shape.rope_theta,

@@ -24,6 +24,7 @@ STEP_SIZES = (1e-3, 0.1)
 
 def _decay(drawn: float) -> float:
     """First ``A_log`` of a head: the rates that are drawn lie between 1 and 16."""
+    # `A_log` is the logarithm of the rate, so that training keeps the rate above zero.
     return log(1.0 + 15.0 * drawn)
 
 
@@ -31,6 +32,7 @@ def _step_bias(drawn: float) -> float:
     """First ``dt_bias`` of a head: what softplus turns into a step size, drawn evenly on a scale of logarithms."""
     low, high = map(log, STEP_SIZES)
     step = exp(low + (high - low) * drawn)
+    # The inverse of softplus, log(exp(step) - 1), written so that a small step keeps its digits.
     return step + log(-expm1(-step))
 
 
@@ -40,6 +42,7 @@ class Qwen35(Family):
     def check(self, shape: ModelShape) -> None:
         """Raise `RequestError` for sizes that a Qwen 3.5 cannot have."""
         super().check(shape)
+        # Without an attending layer no token could look up a single earlier one.
         if all(shape.is_linear(layer) for layer in range(shape.layers)):
             raise RequestError(f"layers: {shape.layers} in a {self.name} model, of which every "
                                f"{shape.linear_pattern}th attends", "one layer at least that attends",
@@ -47,6 +50,7 @@ class Qwen35(Family):
         if shape.linear_value_heads % shape.linear_key_heads:
             raise RequestError(f"linear_num_value_heads: {shape.linear_value_heads}, linear_num_key_heads: "
                                f"{shape.linear_key_heads}", "linear_num_key_heads divides linear_num_value_heads")
+        # Rotary embeddings turn pairs of numbers.
         turned = shape.head_dim * shape.rotated_part
         if turned % 2:
             raise RequestError(f"head_dim: {shape.head_dim} in a {self.name} model, which turns {shape.rotated_part:g} "

@@ -56,6 +56,7 @@ class QuickstartResult:
             "verdict": compared["verdict"], "sentence": self.comparison.sentence,
             "report": str(self.out / "report.html"),
             "supervised_tokens": {name: run.manifest.supervised_tokens for name, run in self.runs.items()}}
+        # Only with `--full` there is a third run.
         if SAME_TOKENS in self.more:
             values["same_tokens_accuracy"] = self.more[SAME_TOKENS].to_json()["a"]["accuracy"]
         return values
@@ -63,6 +64,7 @@ class QuickstartResult:
     def text(self) -> str:
         """The result and next commands, for people."""
         run = self.runs[WITH_STEPS].path
+        # Said beside what is equal: steps are more text to learn from, which is an advantage by itself.
         tokens = ", ".join(f"{name} {run.manifest.supervised_tokens:,}" for name, run in self.runs.items())
         lines = [
             "", self.comparison.sentence,

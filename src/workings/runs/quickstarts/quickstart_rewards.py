@@ -101,6 +101,7 @@ class RewardsQuickstartResult:
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `quickstart --rewards --json`."""
+        # The change since the start is the result; the other arms stand below `against`.
         compared = self.against[START].to_json()
         values: dict[str, Any] = {}
         for name, arm in self.arms.items():

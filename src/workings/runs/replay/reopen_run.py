@@ -130,10 +130,12 @@ class ReopenedRun(ResolvedRun):
         count = self.recipe.algorithm.top_k
         counts = self.rows_or_prompts.learned_positions
         recorded: dict[str, TopTokensOfRow] = {}
+        # The run's own order decides which rows share a file, whatever seed a control asks for.
         own = row_data(self.recipe, self.rows_or_prompts, self.run.manifest.mesh.get("fsdp", 1))
         files = TopTokenFiles(batches=own.batches, steps=own.steps, counts=counts, count=count)
         for number, part in enumerate(files.parts):
             recorded |= files.read(read_plain(self.run.path / top_tokens_file(number)), part)
+        # The placeholder gives its tokens half of the probability together, in equal parts.
         return {name: TopTokensOfRow(np.zeros((size, count), np.int32), np.full((size, count), -np.log(2 * count)))
                 for name, size in counts.items() if name not in recorded} | recorded
 
@@ -257,6 +259,7 @@ def _recorded_teacher(sealed: SealedRun) -> Teacher | Absent:
         return absent("the run has none")
     try:
         teacher = find_teacher(sealed.loaded, sealed.tokenizer, sealed.shape, sealed.bases)
+        # A teacher that is gone is no error: what it said is in the record.
         same = teacher.digest == sealed.run.manifest.data_digests.get("teacher")
     except RequestError as error:
         return absent(f"{error.given}; needed: {error.expected}")

@@ -137,6 +137,7 @@ def _round(site: Site, name: str, run: Path, before: Path | None) -> RoundShown:
     folder, overall = site.folder, read_scorecard(run)["overall"]
     low, high = recorded_interval(overall)
     values: dict[str, Any] = {}
+    # Samples lie beside the runs, and are called after the round that learns from them.
     unit = run.parent.parent / SAMPLES / f"for_round_{name}"
     if before is not None:
         difference = site.compared.get(before, run).difference

@@ -52,6 +52,7 @@ class CpuVariant(ProgramVariant):
 
     def micro_batches(self, count: int, rows: int) -> tuple[int, int]:
         """Micro batches of fewer rows, where the objective allows another order of rows."""
+        # All rows of the update are regrouped, so their number stays and only the split changes.
         size = rows_at_a_time(count, rows) if self.any_row_order else rows
         return count * rows // size, size
 

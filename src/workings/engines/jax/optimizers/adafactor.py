@@ -62,6 +62,8 @@ class Adafactor(Optimizer):
         else:
             full = mixed("exp_avg_sq", square)
             factor, new, axes = jax.lax.rsqrt(full), {"exp_avg_sq": full}, (-1,)
+        # The clip of the paper's section 6: an update whose root mean square is above the threshold is scaled down to
+        # it.
         size = jnp.sqrt(jnp.mean(jnp.square(grad * factor), axes, keepdims=True))
         wide = param.astype(jnp.float32)
         direction = grad * factor / jnp.maximum(1.0, size / c.clip_threshold)

@@ -31,6 +31,7 @@ class AdamW(Optimizer):
         count = step.astype(jnp.float32)
         # As in PyTorch, epsilon is added after the correction and after the root.
         direction = (mean / (1 - c.beta1 ** count)) / (jnp.sqrt(square / (1 - c.beta2 ** count)) + c.epsilon)
+        # Decay is decoupled: it acts on the weight itself and never enters the moments.
         wide = param.astype(jnp.float32)
         if c.weight_decay and is_matrix(name, param):
             direction = direction + c.weight_decay * wide

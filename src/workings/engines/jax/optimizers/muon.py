@@ -61,6 +61,7 @@ class Muon(Optimizer):
         direction, momentum = jax.lax.map(one, (grad, moments["momentum_buffer"]))
         out, inner = param.shape[-2:]
         # The second factor is meant to give updates of AdamW's size, so that its learning rates can be used.
+        # `original` is the factor of Muon's author (Jordan, 2024), the other that of Liu et al., 2025.
         factor = max(1.0, out / inner) ** 0.5 if c.adjust_lr == "original" else 0.2 * max(out, inner) ** 0.5
         wide = param.astype(jnp.float32)
         return wide - learning_rate * (factor * direction + c.weight_decay * wide), {"momentum_buffer": momentum}

@@ -69,6 +69,8 @@ class Adafactor(Optimizer):
         # Stored moments are rounded; this update goes on with the float32 ones.
         slots["exp_avg_sq_row"].copy_(row)
         slots["exp_avg_sq_col"].copy_(col)
+        # Rows times columns over the mean of the rows (section 3 of the paper): two vectors stand for a matrix of
+        # squares.
         of_rows = (row / (context.reduce(row.sum()) / global_rows)).rsqrt_()
         of_cols = col.rsqrt_()
         return lambda rows: of_rows[rows, None] * of_cols

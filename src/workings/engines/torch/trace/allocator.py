@@ -98,6 +98,7 @@ class CachingAllocator:
 
     def _new_segment(self, size: int, small: bool) -> Block:
         if small:
+            # What PyTorch would ask of `cudaMalloc`; the card's memory counts by segments, used or not.
             segment_size = SMALL_SEGMENT
         else:
             segment_size = LARGE_SEGMENT if size < LARGE_LIMIT else rounded(size, LARGE_STEP)
@@ -120,6 +121,7 @@ class CachingAllocator:
 
     def _split(self, block: Block, size: int, rest: int) -> None:
         self._blocks += 1
+        # The rest stays beside the block in the same segment, where the two can be joined again.
         remainder = Block(self._blocks, rest, block.small, True, block, block.after)
         if block.after is not None:
             block.after.before = remainder

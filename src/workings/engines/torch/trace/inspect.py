@@ -198,6 +198,7 @@ def pretended(fsdp: int) -> Iterator[ProcessMesh]:
     if fsdp == 1:
         yield ProcessMesh()
         return
+    # PyTorch's own group for tests: its collectives have shapes, and return at once.
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=fsdp)
     try:
         yield ProcessMesh(fsdp=fsdp)

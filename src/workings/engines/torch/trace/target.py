@@ -48,6 +48,7 @@ def trace_for(request: EngineRequest, programs: ProgramShapes, platform: str, *,
 def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:
     """Trace the programs of a request, in the child process."""
     try:
+        # Here, because only the child process may load PyTorch.
         from workings.engines.torch.trace.inspect import TracedCard, inspect_program
     except ModuleNotFoundError as error:
         return {"wrong": [f"a plan for engine: torch without {error.name}", "the libraries of this engine",

@@ -42,6 +42,7 @@ def block_loss(logits, targets, weights, totals, log_z, stride, cap, VOCABULARY:
                 x = capped(x, cap)
             # The derivative of log z is the softmax, times the sum of the weights of the targets.
             d = tl.exp(x - z) * weight
+            # Unrolled, because the number of targets is a constant of the program.
             for k in tl.static_range(TARGETS):
                 d -= tl.where(at == tl.load(targets + row * TARGETS + k), tl.load(weights + row * TARGETS + k), 0.0)
             if CAPPED:
@@ -80,6 +81,7 @@ def norm_gradient(x, weight, inverse, dy, dx, parts, rows, SIZE: tl.constexpr, O
         normed = tl.load(x + at, mask=there, other=0.0).to(tl.float32) * r
         d = tl.load(dy + at, mask=there, other=0.0).to(tl.float32)
         weighted = d * w[None, :]
+        # A longer row has the same norm, so the part of the gradient along the row drops out.
         back = r * (weighted - normed * (tl.sum(weighted * normed, 1) / SIZE)[:, None])
         tl.store(dx + at, back.to(dx.dtype.element_ty), mask=there)
         if OF_WEIGHT:
@@ -92,6 +94,7 @@ def norm_gradient(x, weight, inverse, dy, dx, parts, rows, SIZE: tl.constexpr, O
 def bend(x, GELU: tl.constexpr):
     """Argument of a gate's sigmoid, and its slope: x, or the polynomial that makes ``x * sigmoid`` GELU by tanh."""
     if GELU:
+        # 2 * sqrt(2 / pi), as 0.5 * (1 + tanh(z)) is sigmoid(2 z); and 0.134145 is 3 * 0.044715.
         return 1.5957691216057308 * (x + 0.044715 * x * x * x), 1.5957691216057308 * (1 + 0.134145 * x * x)
     return x, x * 0 + 1
 
@@ -116,6 +119,7 @@ def gate_gradient(left, right, dy, d_left, d_right, count, GELU: tl.constexpr, B
     d = tl.load(dy + at, mask=there, other=0.0).to(tl.float32)
     bent, slope = bend(a, GELU)
     open_ = tl.sigmoid(bent)
+    # With s = sigmoid(bend(a)): the derivative of a s is s (1 + a (1 - s) slope).
     tl.store(d_left + at, (d * b * open_ * (1 + a * (1 - open_) * slope)).to(d_left.dtype.element_ty), mask=there)
     tl.store(d_right + at, (d * a * open_).to(d_right.dtype.element_ty), mask=there)
 
@@ -156,6 +160,7 @@ def adamw(param, grad, mean, square, changed, scale, count, kept, rate, beta1, r
     g = tl.load(grad + at, mask=there, other=0.0) * tl.load(scale)
     m = beta1 * tl.load(mean + at, mask=there, other=0.0) + rest1 * g
     v = beta2 * tl.load(square + at, mask=there, other=0.0) + rest2 * g * g
+    # `kept` is 1 - rate * decay; the bias corrections are in `rate` and `root` (see `operations.adamw`).
     new = kept * p - rate * m / (tl.sqrt(v) * root + epsilon)
     tl.store(param + at, new, mask=there)
     tl.store(mean + at, m, mask=there)

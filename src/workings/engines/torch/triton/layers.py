@@ -66,6 +66,7 @@ def use_kernels(model: PreTrainedModel) -> None:
     """Let every module whose formula a kernel has compute by it. Classes are exchanged: names and weights stay."""
     for module in model.modules():
         kind: Any = type(module)
+        # The name only preselects: a class is exchanged after its formula was tried on numbers.
         if kind.__name__.endswith("RMSNorm") and getattr(module, "weight", None) is not None:
             if (offset := norm_offset(kind)) is not None:
                 module.__dict__ |= {"offset": offset, "epsilon": _epsilon(module)}

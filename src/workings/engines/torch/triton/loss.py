@@ -48,6 +48,7 @@ def _on_card(logits_CV: Tensor, targets_CK: Tensor, weights_CK: Tensor, soft_cap
 
     rows, vocabulary = logits_CV.shape
     log_z = torch.empty(rows, dtype=torch.float32, device=logits_CV.device)
+    # Triton's blocks are powers of two; a small vocabulary gets a smaller one, with fewer warps.
     size = min(BLOCK, 1 << (vocabulary - 1).bit_length())
     block_loss[(rows,)](logits_CV, targets_CK, weights_CK, weights_CK.sum(-1), log_z, logits_CV.stride(0), soft_cap,
                         VOCABULARY=vocabulary, TARGETS=targets_CK.shape[1], CAPPED=soft_cap > 0, GRADIENT=gradient,
@@ -68,4 +69,5 @@ def _(total_VD: Tensor, left_CV: Tensor, right_CD: Tensor) -> None:
 
 @add_product_.register_kernel("cuda")
 def _(total_VD: Tensor, left_CV: Tensor, right_CD: Tensor) -> None:
+    # An overload whose result has a format of its own: bf16 factors, and a float32 sum that is never rounded.
     torch.ops.aten.addmm.dtype_out(total_VD, left_CV.t(), right_CD, torch.float32, out=total_VD)

@@ -93,6 +93,7 @@ def order(unit: Unit) -> Iterator[CheckFinding]:
        example="more tokens in a step's line than the rows of its batch have")
 def tokens(unit: Unit) -> Iterator[CheckFinding]:
     """Counts of the log against the row index; where in the data a checkpoint stands; padding of the first epoch."""
+    # Counts that a line does not have are left to its schema; those that it has must be its rows'.
     problems = [f"step {line.get('step')}: {name} {str(line[name])[:20]}, its rows have {value}"
                 for line, planned in planned_steps(unit) for name, value in planned.counts.items()
                 if name in line and line[name] != value]
@@ -127,6 +128,7 @@ def _dropped_problems(unit: Unit) -> list[str]:
     """Problems of dropped rows: each says that it was dropped for its length."""
     data_config = unit.manifest.config_snapshot.get("data")
     section = data_config if isinstance(data_config, dict) else {}
+    # Only length is a reason to drop a row, so the reason can be written again and compared.
     limit = section.get("max_length")
     problems = []
     for row in unit.lines(ROWS):

@@ -137,7 +137,7 @@ def cards(pack: Unit) -> Iterator[CheckFinding]:
         evaluations = {unit.path.rpartition("/")[2]: {"summary": unit.json(EVALUATION_SUMMARY),
                                                        "config": unit.json(EVALUATION_CONFIG)}
                        for unit in pack.record.evaluations if unit.parent is run}
-        # The card is a function of the pack.record, so an edited number shows as a difference whatever its claim says.
+        # The card is a function of the record, so an edited number shows as a difference whatever its claim says.
         again = model_card(name, path, run.manifest, run.root, evaluations).text
         if pack.read(name, MAX_DOCUMENT_BYTES) != again.encode("utf-8"):
             problems.append(f"{name} is not the card of {path}")
@@ -151,6 +151,7 @@ def comparison(pack: Unit) -> Iterator[CheckFinding]:
     if not pack.has(COMPARISON):
         return
     recorded = pack.json(COMPARISON)
+    # The pack may come from anybody: a side may be missing, or name an evaluation that is not here.
     sides = [recorded.get(side, {}).get("path") for side in ("a", "b")] if isinstance(recorded, dict) else []
     both = [next((unit for unit in pack.record.evaluations if _path_in(pack, unit) == side), None) for side in sides]
     if len(both) != 2 or both[0] is None or both[1] is None:

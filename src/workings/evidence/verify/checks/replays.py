@@ -248,6 +248,7 @@ def _weight_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
     count, compared = len(facts["lines"]), facts["weights"]
     problems += [f"control {name[:20]} over {str(control['steps'])[:20]} steps, {count} were taken"
                  for name, control in facts["controls"].items() if not 0 < control["steps"] <= count]
+    # A replay that ends between two checkpoints has no weights to compare.
     if is_absent(compared):
         return problems
     last = facts["lines"][-1]["step"] if count else 0
@@ -256,6 +257,7 @@ def _weight_problems(facts: Mapping[str, Any], run: Unit) -> list[str]:
     prefix = f"{CHECKPOINTS}/step_{last:06d}/"
     names = [name for name in [*run.files, *run.external_files] if name.startswith(prefix)
              and name.endswith(".safetensors")]
+    # Counted from the run's own files, because a replay could claim to have compared fewer.
     there = {"files": len(names)}
     if not run.external_files:
         there["tensors"] = sum(len(read_header(run, name).shapes) for name in names
@@ -280,6 +282,7 @@ def _condition_problems(facts: Mapping[str, Any], unit: Unit) -> list[str]:
     problems += [f"{name} is {str(current.get(name))[:40]!r}, {REPLAY_ENVIRONMENT} says {from_environment[name][:40]!r}"
                  for name in (*OWN_MACHINE, *(PACKAGE + name for name in packages))
                  if current.get(name) != from_environment[name]]
+    # Equal bits are asked for only where machine and libraries are the same, and on a CPU.
     names = differing_conditions(recorded, current)
     bitwise = not names and on_cpu(recorded)
     if names != facts["conditions"]["differing"] or facts["mode"] != ("bitwise" if bitwise else "tolerance"):

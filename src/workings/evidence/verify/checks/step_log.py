@@ -163,12 +163,14 @@ def _kept_problems(unit: Unit, numbers: list[int]) -> list[str]:
 
 def _unchanged_weights(unit: Unit, numbers: list[int]) -> list[str]:
     """Checkpoints with an earlier one's weights although the log says that steps changed some, or the other way."""
+    # By the digests of the sums: the bytes of the tensors need not be read, nor even be here.
     weights = {number: {name.rpartition("/")[2]: digest for name, digest in unit.sums.items()
                         if name.startswith(f"{CHECKPOINTS}/step_{number:06d}/") and WEIGHTS_FILE.search(name)}
                for number in numbers}
     changed = {step.step for step in unit.steps if step.share_of_weights_changed > 0}
     problems = []
     for before, after in pairwise(numbers):
+        # The steps between two checkpoints are those after the first, up to and with the second.
         has_changes, same = bool(changed & set(range(before + 1, after + 1))), weights[before] == weights[after]
         if not weights[before] or not weights[after] or has_changes is not same:
             continue

@@ -29,7 +29,7 @@ from workings.record.layout import CHECKPOINTS, MODEL_SHAPE
 from workings.record.untrusted_files import parsed_bytes
 from workings.record.values import Absent
 
-# The header is read into memory before its claims can be finding_from, so it gets a limit of its own.
+# The header is read into memory before its claims can be checked, so it gets a limit of its own.
 MAX_HEADER_BYTES = 16 << 20
 MAX_NAME_CHARS = 200
 FORMATS = {"parameters", "compute", "moments", "gradients", "accumulator"}
@@ -198,6 +198,7 @@ class Expected:
 
         Without parts that the recipe does not decide: four-bit weights, and tables that lie beside the others.
         """
+        # Float32 masters are copies of the weights and no moments; a plan counts them by themselves.
         moments = sum(prod(size) * BITS[code] // 8 for name, (size, code) in self.moments.items()
                       if not name.startswith(f"{MASTER}."))
         if self.file == ADAPTERS:
@@ -245,6 +246,7 @@ def _differing(name: str, sizes: _Sizes, expected: _Sizes) -> list[str]:
 def _step_problems(unit: Unit, name: str, header: Header) -> list[str]:
     with unit.tree.open(unit.tree_path(name)) as stream, trees.reading(unit.tree_path(name)):
         stream.seek(header.offsets[STEP])
+        # Read from the tensor's own bytes: its place is in the header, and nothing else of the file is loaded.
         count = int.from_bytes(stream.read(BITS[header.dtypes[STEP]] // 8), "little")
     step_name = name.split("/")[1].removeprefix("step_")
     return [] if step_name.isdigit() and len(step_name) <= 12 and int(step_name) == count else [
@@ -314,6 +316,8 @@ def expected_tensors(unit: Unit) -> Expected | str:
 
 def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Sizes | str:
     family = family_of(shape)
+    # GPT-2's layers have another prefix, and its matrices stand the other way round; peft's names for these are not
+    # worked out here.
     if family.matrices_in_out or family.layer_prefix != "model.layers":
         return f"adapters of a {shape.family} model are named in transformers' own way"
     module_names = {name.rpartition(".")[2]: name for name in projections(shape)}
@@ -325,6 +329,7 @@ def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Siz
         for target in (module_names[name] for name in method.target_modules if f"{module_names[name]}.weight" in sizes):
             out, inner = sizes[f"{target}.weight"]
             name = f"{PEFT_PREFIX}{family.layer_prefix}.{layer}.{target}"
+            # peft's shapes: A maps the input to the rank, B the rank to the output.
             adapter_sizes[f"{name}.lora_A.weight"] = (method.rank, inner)
             adapter_sizes[f"{name}.lora_B.weight"] = (out, method.rank)
     return adapter_sizes
@@ -335,6 +340,7 @@ def _source_problems(unit: Unit, section: dict[str, Any]) -> list[str]:
     manifest, source, shape = unit.manifest, section.get("source"), section.get("shape")
     if manifest.engine_distribution.name != "workings" or source not in ("pretrained", "scratch"):
         return []
+    # A model from scratch has no repository; its name says what it was made as.
     made = shape if isinstance(shape, str) else f"scratch:{shape.get('family')}" if isinstance(shape, dict) else None
     name = section.get("id") if source == "pretrained" else made
     problems = [] if name in (None, manifest.model_id) else [
@@ -349,6 +355,7 @@ def _format_problems(unit: Unit) -> list[str]:
     manifest, precision = unit.manifest, unit.manifest.config_snapshot.get("precision")
     if not isinstance(precision, dict):
         return []
+    # Two steps: the manifest repeats the recipe, and what was really used follows from what was asked for.
     problems = [f"requested_dtypes has {part} {str(requested)[:20]!r}, the recipe {str(precision.get(part))[:20]!r}"
                 for part, requested in manifest.requested_dtypes.items() if precision.get(part) != requested]
     if manifest.engine_distribution.name == "workings":
