@@ -272,6 +272,21 @@ def test_a_reward_from_a_file_is_not_run(tmp_path: Path) -> None:
     assert told["recompute.advantages"].startswith("passed")
 
 
+def test_a_function_that_the_run_keeps_is_the_recorded_one(tmp_path: Path) -> None:
+    source = "def short(prompts, completions, **columns):\n    return [0.5] * len(prompts)\n"
+    (tmp_path / "own.py").write_text(source)
+    run = rewarded_run(tmp_path / "tiny", rewards=[{"scorer": "answer"}, {"scorer": "own.py:short"}])
+    for name, text, fails in (
+            ("own.py", source, set()), ("own.py", source.replace("0.5", "0.6"), {"consistency.prompts"}),
+            ("other.py", source, {"consistency.prompts"}), ("more/own.py", source, {"content.plain"})):
+        kept = run / "config" / name
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(text)
+        reseal.reseal(run)
+        assert failed(run) == fails, name
+        kept.unlink()
+
+
 def test_limits_of_a_function_are_the_recipes(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("def short(prompts, completions, **columns):\n    return [0.5] * len(prompts)\n")
     run = rewarded_run(tmp_path / "tiny", rewards=[{"scorer": "answer"}, {"scorer": "own.py:short", "seconds": 9}])

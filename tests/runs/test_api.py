@@ -1,8 +1,10 @@
 """`import workings`: the verbs as functions, as people write them, and light."""
 
 import json
+import math
 import threading
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -16,10 +18,13 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.planning.preflight import rate_text
 from workings.record.progress import ProgressListener, report_progress_to
 from workings.runs.data.datasets import find_data
+from workings.runs.data.training_data import reward_settings
 from workings.runs.evaluate import Pieces, ask
 from workings.runs.python_api.keyword_recipe import Keywords, keyword_recipe
+from workings.runs.python_api.python_rewards import recipe_rewards
 from workings.runs.python_api.python_rows import rows_of
 from workings.runs.python_api.python_words import python_words
+from workings.scoring.rewards import CompletionToReward, RewardProcess
 from workings.training.schedule import Schedule
 
 SHAPE = {"source": "scratch", "shape": {"layers": 1, "width": 8, "mlp_width": 8, "heads": 1, "kv_heads": 1,
@@ -197,10 +202,13 @@ def test_frames_and_data_sets_are_rows():
      r'(?s)a recipe and items, learning_rate.*\{"evaluation.items": "i.jsonl", "training.learning_rate": 0.1\}'),
     ({"recipe": ROWS}, "a recipe of type list"),
     ({"recipe": "smoke-tiny", "overrides": {"rewards": [rows_of]}},
-     r'(?s)the function rows_of in a recipe.*FILE\.py:FUNCTION.*"scorer": "mine\.py:rows_of"'),
+     r'(?s)the function rows_of in a recipe.*FILE\.py:FUNCTION.*"scorer": "mine\.py:rows_of".*rewards=\[rows_of\]'),
     ({"recipe": {"name": "a", "rewards": [{"scorer": rows_of}]}}, "the function rows_of in a recipe"),
     ({"recipe": "smoke-tiny", "overrides": {"data.max_length": {1, 2}}}, "a value of type set in a recipe"),
-    ({"model": "x", "data": QUESTIONS, "steps": 1}, r"(?s)of which nothing can be imitated.*algorithm\.name.*grpo"),
+    ({"model": "x", "data": QUESTIONS, "steps": 1}, r'(?s)of which nothing can be imitated.*rewards=\["answer"\]'),
+    ({"recipe": "smoke-tiny", "rewards": ["answer"]},
+     r'(?s)a recipe and rewards.*overrides=\{"rewards": \[\{"scorer": "FILE.py:FUNCTION"'),
+    ({"reward_funcs": ["answer"], "model": "x", "data": QUESTIONS}, "reward_funcs"),
 ])
 def test_a_request_that_makes_no_run_says_what_would(keywords, said):
     with pytest.raises(RequestError, match=said):
@@ -275,6 +283,66 @@ def test_questions_are_rewarded_by_a_file_of_the_current_folder(tmp_path, monkey
     assert [(item.prompt, item.expected_answer) for item in data.prompts[:2]] == [
         ("What is 0+1?", "1"), ("What is 1+1?", "2")]
     assert not data.traces
+
+
+def test_a_function_given_in_python_is_a_reward(tmp_path):
+    def brief(prompts, completions, **columns):
+        from math import exp
+
+        return [exp(-len(text)) for text in completions]
+
+    asked = Keywords(model=SHAPE, data=QUESTIONS, method="full", steps=1,
+                     overrides={"engine": "jax", "device": "cpu"},
+                     rewards=["answer", {"scorer": brief, "weight": 0.5}, shared_reward])
+    with keyword_recipe(asked) as loaded:
+        recipe = loaded.recipe
+        assert recipe.algorithm.name == "grpo"
+        assert [(reward.scorer, reward.weight) for reward in recipe.rewards] == [
+            ("answer", 1.0), ("brief.py:brief", 0.5), (f"{Path(__file__).resolve()}:shared_reward", 1.0)]
+        # The run keeps the source where its recipe finds it.
+        assert loaded.kept == ("data/traces.jsonl", "config/brief.py")
+        source = loaded.path("brief.py").read_text()
+        assert source.startswith("def brief(")
+        with RewardProcess(reward_settings(loaded)) as process:
+            sample = CompletionToReward(item=find_data(loaded).prompts[0], text="1", tokens=[1], truncated=False)
+            assert process.score([sample])[0] == {
+                "answer": 1.0, "brief.py:brief": math.exp(-1), "test_api.py:shared_reward": 7.0}
+    with keyword_recipe(Keywords(model=SHAPE, data=QUESTIONS, method="full", steps=1, rewards="answer")) as loaded:
+        assert [reward.scorer for reward in loaded.recipe.rewards] == ["answer"]
+
+
+def shared_reward(prompts, completions, **columns):
+    return [7.0 for _ in completions]
+
+
+def outside(prompts, completions, **columns):
+    return [float(json.loads(text) == SHAPE) for text in completions]
+
+
+def test_a_function_that_no_file_can_hold_is_refused():
+    name = "n" * 5
+
+    def closed(prompts, completions, **columns):
+        return [float(name in text) for text in completions]
+
+    def annotated(prompts, completions: QUESTIONS, **columns):
+        return [0.0] * len(completions)
+
+    def private(prompts, completions, **columns):
+        password = "correct-horse-1"
+        return [float(text == password) for text in completions]
+
+    unread = {}
+    exec("def unread(prompts, completions, **columns):\n    return []", unread)
+    copied = FunctionType(outside.__code__, outside.__globals__)
+    for function, said in ((lambda **columns: [], "a lambda"), (Path, "Path, which is not a function"),
+                           (closed, "closed, which uses name from outside of it"),
+                           (copied, "outside, which uses json, SHAPE from outside of it"),
+                           (annotated, "annotated, which uses QUESTIONS from"),
+                           (unread["unread"], "unread, whose source cannot be read"),
+                           (private, "private, whose source holds a home folder")):
+        with pytest.raises(RequestError, match=said):
+            recipe_rewards([function], Path("/nowhere"), str)
 
 
 def test_answers_may_be_numbers_and_answers_alone_are_said():

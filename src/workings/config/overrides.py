@@ -105,7 +105,8 @@ def no_value(value: Any) -> RequestError:
         name = getattr(inner, "__name__", "function")
         return RequestError(f"the function {name} in a recipe",
                             "FILE.py:FUNCTION: it runs in a process of its own, and its file's digest is recorded",
-                            f'"rewards": [{{"scorer": "mine.py:{name}"}}]')
+                            f'"rewards": [{{"scorer": "mine.py:{name}"}}]; or, without a recipe, the argument '
+                            f"rewards=[{name}] of workings.train")
     return RequestError(f"a value of type {type(inner).__name__} in a recipe", "texts, numbers, lists and dicts")
 
 

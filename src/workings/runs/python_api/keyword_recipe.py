@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
@@ -17,6 +17,7 @@ from workings.config.recipe import Recipe
 from workings.engines.hardware_probe import accelerators
 from workings.errors import RequestError
 from workings.record.layout import CONFIG, GIVEN_ITEMS, GIVEN_TRACES
+from workings.runs.python_api.python_rewards import Reward, recipe_rewards
 from workings.runs.python_api.python_rows import Rows, holds_pairs, rows_of, write_given_items, write_given_traces
 
 MAX_LENGTH = 1024
@@ -53,6 +54,8 @@ class Keywords:
     """Number of passes over all rows; 0: from steps or the overrides."""
     learning_rate: float = 0.0
     """Peak learning rate; 0: by the method."""
+    rewards: Reward | Sequence[Reward] = ()
+    """What completions earn; then the model learns from them, by `grpo` unless the overrides name another algorithm."""
     overrides: Overrides = ()
     """Any other key of a recipe."""
 
@@ -64,7 +67,7 @@ _ARGUMENTS = ("recipe", "out", *(field.name for field in fields(Keywords)), "res
 IN_PYTHON = {
     "train_dataset": "data", "eval_dataset": "items", "output_dir": "out", "report_to": "track",
     "num_train_epochs": "epochs", "max_steps": "steps", "load_in_4bit": "method=\"qlora\"",
-    "max_length": "data.max_length"}
+    "max_length": "data.max_length", "reward_funcs": "rewards"}
 """Arguments of other trainers' constructors and their counterpart here; `aliases.json` has the keys of recipes."""
 FOUND_IN_THE_MODEL = ("tokenizer", "processing_class", "args", "peft_config")
 
@@ -113,13 +116,16 @@ def keyword_recipe(keywords: Keywords) -> Iterator[LoadedRecipe]:
         traces, form = _traces(keywords, Path(folder))
         kept = [GIVEN_TRACES] if form else []
         values = _values(keywords, traces, form, Path(folder), kept)
+        if keywords.rewards:
+            entries, written = recipe_rewards(keywords.rewards, config, _absolute)
+            values |= {"algorithm": {"name": "grpo"}, "rewards": entries}
+            kept += [f"{config.name}/{name}" for name in written]
         # Absolute, because a recipe's paths start from its own folder, which is a temporary one here.
-        loaded = load_recipe(values, [moved_override(word, lambda name: _existing(name) or name)
-                                      for word in override_words(keywords.overrides)])
+        loaded = load_recipe(values, [moved_override(word, _absolute) for word in override_words(keywords.overrides)])
         if form == QUESTIONS and not loaded.recipe.uses_rollouts:
             raise RequestError("data: rows with expected_answer, of which nothing can be imitated",
                                "rows with steps and answer, or an algorithm that rewards answers",
-                               'overrides={"algorithm.name": "grpo", "rewards": [{"scorer": "answer"}]}')
+                               'rewards=["answer"]')
         chosen = [f"data.reasoning: {ANSWERS_ALONE}: no row has steps, so answers alone are learned"] if (
             values["data"]["reasoning"] == ANSWERS_ALONE == loaded.recipe.data.reasoning) else []
         yield replace(loaded, base=config, kept=tuple(kept), chosen=(*loaded.chosen, *chosen))
@@ -139,7 +145,7 @@ def _traces(keywords: Keywords, folder: Path) -> tuple[str, str]:
 def _values(keywords: Keywords, traces: str, form: str, folder: Path, kept: list[str]) -> dict[str, Any]:
     model: dict[str, Any] = dict(keywords.model) if isinstance(keywords.model, Mapping) else {
         # Absolute, because a recipe's paths start from its own folder, which is a temporary one here.
-        "source": "pretrained", "id": _existing(str(keywords.model)) or str(keywords.model)}
+        "source": "pretrained", "id": _absolute(str(keywords.model))}
     scratch = model.get("source") == "scratch"
     on_accelerator = bool(accelerators())
     reasoning = _reasoning(folder / GIVEN_TRACES if form not in ("", QUESTIONS) else None)
@@ -229,6 +235,11 @@ def _existing(name: str) -> str:
     """The absolute path of a file or folder that exists here; empty for any other name."""
     path = Path(name).expanduser()
     return str(path.resolve()) if path.exists() else ""
+
+
+def _absolute(name: str) -> str:
+    """The absolute path of a file or folder that exists here; any other name as it is."""
+    return _existing(name) or name
 
 
 def _name(model: Mapping[str, Any], method: str) -> str:

@@ -13,6 +13,7 @@ from workings.reports.live.listeners import RunListeners
 from workings.runs.attempt import Callback
 from workings.runs.create_or_resume import load_to_resume, run_directory
 from workings.runs.python_api.keyword_recipe import Keywords, keyword_recipe, refuse_unknown
+from workings.runs.python_api.python_rewards import Reward
 from workings.runs.python_api.python_rows import Rows
 from workings.runs.python_api.run_object import Run
 from workings.runs.smoke import Smoke
@@ -22,7 +23,7 @@ from workings.runs.train_and_evaluate import train_with_listeners
 def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overrides: Overrides = (), *,
           model: str | Path | Mapping[str, Any] | None = None, data: Rows | None = None, items: Rows | None = None,
           method: Literal["full", "lora", "qlora"] | None = None, steps: int = 0, epochs: float = 0.0,
-          learning_rate: float = 0.0,
+          learning_rate: float = 0.0, rewards: Reward | Sequence[Reward] = (),
           resume: bool = False, smoke: bool | Smoke = False, force: bool = False,
           callbacks: Sequence[Callback] = (), track: str | Sequence[str] = (), notify: str = "",
           **unknown: Any) -> Run:
@@ -45,6 +46,10 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
         steps: updates; or
         epochs: passes over all rows.
         learning_rate: its peak; the default depends on the method.
+        rewards: what completions earn; the model then learns from them. Each is a shipped reward's name, an entry of
+            the recipe's section `rewards`, or a function ``(prompts, completions, **columns)`` that returns a list of
+            numbers. The file of an imported function is named with its digest; the source of any other function is
+            kept in the run, and must need nothing around it.
         resume: continue a killed, interrupted or failed run after its last checkpoint; with a recipe and without
             ``overrides``, with those that it was started with.
         smoke: a short run with a tiny model of the same architecture.
@@ -75,7 +80,7 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
 
     if recipe is not None:
         _refuse_both({"model": model, "data": data, "items": items, "method": method, "steps": steps, "epochs": epochs,
-                      "learning_rate": learning_rate})
+                      "learning_rate": learning_rate, "rewards": rewards or None})
         return run(load_to_resume(recipe, overrides, Path(out), _say) if resume and out is not None
                    else load_recipe(recipe, overrides))
     if model is None or data is None:
@@ -84,7 +89,8 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
                            'workings.train(model="Qwen/Qwen3-0.6B", data=rows, steps=100)')
     # Around the whole run: the rows are in a temporary folder until the run has its own copy.
     with keyword_recipe(Keywords(model=model, data=data, items=items, method=method or "lora", steps=steps,
-                                 epochs=epochs, learning_rate=learning_rate, overrides=overrides)) as loaded:
+                                 epochs=epochs, learning_rate=learning_rate, rewards=rewards,
+                                 overrides=overrides)) as loaded:
         return run(loaded)
 
 
@@ -93,7 +99,8 @@ def _say(text: str) -> None:
 
 
 _KEYS = {"model": "model.id", "data": "data.traces", "items": "evaluation.items", "method": "method.name",
-         "steps": "training.steps", "epochs": "training.epochs", "learning_rate": "training.learning_rate"}
+         "steps": "training.steps", "epochs": "training.epochs", "learning_rate": "training.learning_rate",
+         "rewards": "rewards"}
 """The recipe's keys for the arguments that make a recipe."""
 
 
@@ -102,8 +109,8 @@ def _refuse_both(keywords: Mapping[str, Any]) -> None:
     given = [name for name, value in keywords.items()
              if value is not None and not (isinstance(value, int | float) and value == 0)]
     if given:
-        words = {_KEYS[name]: value if isinstance(value := keywords[name], str | Path | int | float) else "FILE"
-                 for name in given}
+        words = {_KEYS[name]: [{"scorer": "FILE.py:FUNCTION"}] if name == "rewards" else value
+                 if isinstance(value := keywords[name], str | Path | int | float) else "FILE" for name in given}
         raise RequestError(f"a recipe and {', '.join(given)}", "one of the two: a recipe says all of it",
                            f"overrides={json.dumps(words, default=str)}; or no recipe, with model and data")
 

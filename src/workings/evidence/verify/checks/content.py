@@ -1,4 +1,4 @@
-"""Level 0: a record holds nothing that can be run, and nothing private."""
+"""Level 0: a record holds nothing that a check would run, and nothing private."""
 
 import codecs
 import re
@@ -14,7 +14,7 @@ from workings.evidence.verify.record import PACK_KIND, Record, Unit
 from workings.evidence.verify.registry import check, every_unit, finding_from, for_each_unit, not_checked, record_check
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import Entry, shown
-from workings.record.layout import ATTEST, SUMS
+from workings.record.layout import ATTEST, RECIPE, REWARDS, SUMS
 from workings.record.redact import find_secrets
 from workings.record.untrusted_files import TooLarge
 
@@ -36,8 +36,9 @@ _CHUNK_BYTES = 1 << 20
 _OVERLAP_BYTES = 4096
 
 
-@check("content.plain", level=0, title="no code, no pickles, no archives: text, JSON, tensors and pictures only",
-       units=every_unit, example="a pickle under a checkpoint's name, or behind its tensors")
+@check("content.plain", level=0, title="no code but reward functions given in Python, no pickles, no archives: text, "
+       "JSON, tensors and pictures only", units=every_unit,
+       example="a pickle under a checkpoint's name, or behind its tensors")
 def plain(unit: Unit) -> Iterator[CheckFinding]:
     """Every file against an allow-list of kinds, and its content: UTF-8 text, tensors that fit their header."""
     problems = []
@@ -88,6 +89,7 @@ def _leaks(unit: Unit) -> tuple[list[str], list[str]]:
 def _check_kind(unit: Unit, name: str) -> None:
     """Raise `RecordError` unless a file is of an allowed kind and really is of that kind."""
     # An allow-list: a format that nobody thought of is refused, where a list of forbidden ones would let it pass.
+    # A reward that was given in Python is the only code; it is read as text, and no check runs it.
     last = name.rpartition("/")[2]
     suffix = last.rpartition(".")[2].lower() if "." in last else ""
     if suffix == "safetensors":
@@ -95,6 +97,7 @@ def _check_kind(unit: Unit, name: str) -> None:
     elif suffix == "png" and unit.kind == "report":
         _check_png(unit, name)
     elif suffix in TEXT_SUFFIXES or last in PLAIN_NAMES or suffix in EXTRA_SUFFIXES.get(unit.kind, ()) \
+            or (suffix == "py" and name.rpartition("/")[0] == RECIPE.rpartition("/")[0] and unit.has(REWARDS)) \
             or (unit.kind == PACK_KIND and (PUBLIC_NAME.fullmatch(last) and f"/{ATTEST}/" in name)):
         _check_text(unit, name)
     else:

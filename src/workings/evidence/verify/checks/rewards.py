@@ -24,8 +24,8 @@ from workings.evidence.verify.rollout_inputs import (
     uses_rollouts,
 )
 from workings.evidence.verify.tree import shown
-from workings.record.digest import json_digest
-from workings.record.layout import DATA_DIGESTS, PROMPTS, REWARDS
+from workings.record.digest import bytes_digest, json_digest
+from workings.record.layout import DATA_DIGESTS, PROMPTS, RECIPE, REWARDS
 from workings.record.untrusted_files import refuse_too_large
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def prompts(unit: Unit) -> Iterator[CheckFinding]:
                  if row.keys() - PROMPT_KEYS]
     if inputs.settings is not None:
         problems += _reward_problems(unit.json(REWARDS), inputs.settings, digests.get("rewards"))
+        problems += _kept_function_problems(unit, inputs.settings)
     if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != digests:
         problems.append(f"{DATA_DIGESTS} differs from the manifest")
     yield finding_from(problems, f"{len(inputs.prompts.prompts):,} prompts; rewards: "
@@ -242,6 +243,20 @@ def _reward_problems(recorded: Any, settings: "RewardSettings", manifest_digest:
                 and entry.get("version") != settings.version(reward)):
             problems.append(f"{REWARDS}: {name} is not what the recipe and this version make of it")
     return problems
+
+
+def _kept_function_problems(unit: Unit, settings: "RewardSettings") -> list[str]:
+    """Problems of reward functions that were given in Python, whose files the run keeps beside its recipe."""
+    folder = RECIPE.rpartition("/")[0]
+    recorded = unit.json(REWARDS)
+    versions = {entry.get("name"): entry.get("version") for entry in recorded if isinstance(entry, dict)
+                } if isinstance(recorded, list) else {}
+    functions = {f"{folder}/{reward.file}": reward_name(reward) for reward in settings.rewards
+                 if isinstance(reward, FileReward)}
+    problems = [f"{file} has another digest than {REWARDS} says of {name}" for file, name in functions.items()
+                if unit.has(file) and f"sha256:{bytes_digest(unit.read(file))}" != versions.get(name)]
+    return problems + [f"{shown(file)} is the file of no reward" for file in unit.files
+                       if file.rpartition("/")[0] == folder and file.endswith(".py") and file not in functions]
 
 
 def _other_libraries(recorded: Any, settings: "RewardSettings") -> dict[str, str]:

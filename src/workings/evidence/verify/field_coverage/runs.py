@@ -171,6 +171,7 @@ _RUN: Rows = {
     ),
     "config/tokenizer/*": (unchecked("*", "other people's files; none of them decides a token here"),),
     "config/rewards.json": (checked("*", "consistency.prompts", "its digest in the manifest"),),
+    "config/*.py": (checked("", "consistency.prompts", "its digest in config/rewards.json"),),
     "config/teacher.json": (partly("*", "consistency.teacher",
                                    "its digest in the manifest; that it was asked, only a replay says"),),
     "env/env_info.json": (
