@@ -361,12 +361,13 @@ def test_a_learning_rate_that_is_given_counts():
         assert loaded.recipe.training.learning_rate == 0.5
 
 
-def test_items_that_are_trained_on_are_said_before_the_first_step(tmp_path):
+def test_items_that_are_trained_on_are_said_before_the_first_step_and_at_the_end(tmp_path):
     asked = [{"question": ROWS[0]["prompt"].upper(), "answer": "1"}, {"question": "Something else?", "answer": "1"}]
     run = workings.train(model=SHAPE, data=ROWS, items=asked, out=tmp_path / "run", method="full", steps=1,
                          overrides=UNIGRAM)
     log = (run.path / "train" / "training_log.txt").read_text()
     assert "leak       1 of 2 held-out items are trained on as well, such as item-00001" in log
+    assert "accuracy 0.0 % on 2 items, of which 1 were trained on as well" in repr(run)
     assert [check.id for check in run.verify().checks if check.verdict == "failed"] == ["consistency.disjoint"]
     assert repr(run.scorecard) == "<Scorecard: 0.0 % (95 % interval 0.0 to 65.8) on 2 items>"
     assert repr(run.compare(run)).startswith("<Comparison: Which of run (B) and run (A) is better stays open: 0.0 %")

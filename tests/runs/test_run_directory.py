@@ -6,7 +6,9 @@ from typer.testing import CliRunner
 from tests.runs.runs_helpers import write_recipe
 from workings.cli.main import app
 from workings.errors import RequestError
+from workings.record.layout import CHECKPOINTS, DATA_DIGESTS
 from workings.record.page_address import open_page
+from workings.runs import create_or_resume
 from workings.runs.create_or_resume import run_directory
 
 
@@ -32,3 +34,22 @@ def test_training_names_its_address_on_an_open_page_once_the_request_is_accepted
     lines = trained.stderr.splitlines()
     assert lines.count(address) == 1
     assert lines.index(address) < next(number for number, line in enumerate(lines) if line.startswith("device "))
+
+
+def test_a_corrected_reward_begins_another_run(tmp_path):
+    for name, sealed in (("a run", True), ("b.partial", False)):
+        run = tmp_path / name
+        run.mkdir()
+        (run / DATA_DIGESTS).parent.mkdir()
+        (run / DATA_DIGESTS).write_text('{"prompts": "p", "rewards": "r"}')
+        with pytest.raises(RequestError, match="rewards: 'r' before, 's' now") as refused:
+            create_or_resume._refuse_other_request([run], {DATA_DIGESTS: {"prompts": "p", "rewards": "s"}}, {})
+        assert "export" not in str(refused.value)  # there are no weights yet
+        (run / CHECKPOINTS / "step_000001").mkdir(parents=True)
+        with pytest.raises(RequestError, match="another --out; or, to keep what this one has learned: ") as refused:
+            create_or_resume._refuse_other_request([run], {DATA_DIGESTS: {"prompts": "p", "rewards": "s"}}, {})
+        assert ("Ctrl-C" in str(refused.value)) is not sealed
+        quoted = f"'{tmp_path}/a run'" if sealed else f"{tmp_path}/b"
+        assert f"workings export {quoted} --out WEIGHTS, then" in str(refused.value)
+        with pytest.raises(RequestError, match="the same recipe and data"):
+            create_or_resume._refuse_other_request([run], {DATA_DIGESTS: {"prompts": "q", "rewards": "s"}}, {})

@@ -16,7 +16,9 @@ from workings.record.canonical import loads, read_json
 from workings.record.checkpoints import Checkpoint
 from workings.record.layout import (
     ANNOUNCED,
+    CHECKPOINTS,
     CONFIG,
+    DATA_DIGESTS,
     DEVICE_CHECKS,
     EVALUATION_CONFIG,
     EVENTS,
@@ -207,6 +209,9 @@ def _refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, 
             continue
         differing = _differences(before, values, "")
         texts = _difference_texts(differing)
+        # The recipe was compared before, so a reward that differs has another file.
+        if relative == DATA_DIGESTS and {key for key, _, _ in differing} == {"rewards"}:
+            _refuse_another_reward(folders[0], texts[0])
         # A run that was killed early may have no device checks; then every difference is refused.
         meshes = (_before(folders, DEVICE_CHECKS) or {}).get("mesh", {})
         if relative == CONFIG and "fsdp" in meshes and {key for key, _, _ in differing} <= LAYOUT_KEYS:
@@ -221,6 +226,23 @@ def _difference_texts(differing: Sequence[tuple[str, Any, Any]]) -> list[str]:
     return [f"{key}: {old!r} before, {new!r} now" for key, old, new in differing]
 
 
+def _refuse_another_reward(run: Path, difference: str) -> None:
+    anew = "start a new run with another --out"
+    if any((run / CHECKPOINTS).glob("*")):
+        final = run.with_name(run.name.removesuffix(PARTIAL_SUFFIX))
+        # Only a sealed run can be exported, and a stopped one is sealed.
+        first = "" if final == run else "put the file back, resume, and stop with Ctrl-C, which seals the run; then "
+        anew += f"; or, to keep what this one has learned: {first}{begin_with_weights(final)}"
+    raise RequestError(f"a reward whose file has changed since the run began ({difference})",
+                       "the file as it was: all steps of a run have the same rewards", anew)
+
+
+def begin_with_weights(run: Path) -> str:
+    """What to type to begin another run with the weights of a sealed one."""
+    return (f"workings export {shlex.quote(str(run))} --out WEIGHTS, then the same command with another --out and "
+            "'model={source: pretrained, id: WEIGHTS}' tokenizer=model")
+
+
 def _refuse(differences: Sequence[str], overrides: Sequence[str]) -> None:
     """Raises `RequestError` if something differs; ``overrides``: the words that the run was started with."""
     if differences:
@@ -229,7 +251,7 @@ def _refuse(differences: Sequence[str], overrides: Sequence[str]) -> None:
         again = f"resume with what it was started with: {shlex.join(overrides)}" if overrides else (
             "resume with the recipe it was started with")
         raise RequestError("; ".join([*differences[:MAX_DIFFERENCES_SHOWN], *more]),
-                           "the same recipe and data as the run that is resumed; a reward's file counts as data",
+                           "the same recipe and data as the run that is resumed",
                            f"{again}; or start a new run with another --out")
 
 

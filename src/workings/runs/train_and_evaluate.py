@@ -25,7 +25,8 @@ from workings.record.values import Absent
 from workings.reports.live.listeners import RunListeners
 from workings.reports.tracked import flat
 from workings.runs.attempt import NO_CALLBACKS, Callback, RunCallbacks
-from workings.runs.create_or_resume import evaluation_is_missing
+from workings.runs.create_or_resume import begin_with_weights, evaluation_is_missing
+from workings.runs.data.training_data import trained_item_ids
 from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
@@ -97,7 +98,10 @@ class TrainAndEvaluateResult:
             lines.append(f"to go on: {resume_command}")
         if self.scorecard is not None:
             overall = self.scorecard.overall
-            lines.append(f"accuracy {percent(overall.mean)} on {overall.n} items")
+            trained = len(trained_item_ids(training.setup.data.items, training.setup.training_data))
+            lines.append(f"accuracy {percent(overall.mean)} on {overall.n} items" + (
+                f", of which {trained:,} were trained on as well: no measure of what it would answer to others"
+                if trained else ""))
         if self.base is not None:
             lines += self.base.lines(training.run)
         # Printed, because a missing comparison would look as if none was wanted.
@@ -112,9 +116,7 @@ class TrainAndEvaluateResult:
         lines = ["once its file is corrected: the same command with another --out; "
                  "`workings reward check` with its words tries the reward first"]
         if saved:
-            export = f"workings export {quote(str(self.training.run))} --out WEIGHTS"
-            lines.append(f"to begin with the weights of this run: {export}, then "
-                         "'model={source: pretrained, id: WEIGHTS}' tokenizer=model")
+            lines.append(f"to begin with the weights of this run: {begin_with_weights(self.training.run)}")
         return lines
 
 
