@@ -19,11 +19,11 @@ def pip_install(what: str, *, extra: bool = True) -> str:
 
 def interpreter() -> str:
     """How to type this Python: its name where the shell finds it, else its path, from here or from the home folder."""
-    own = Path(sys.executable)
+    python = Path(sys.executable)
     # Compared as written: in a virtual environment the file is a link to the Python that made it.
-    if which(own.name) == str(own):
-        return own.name
-    return typed_path(own)
+    if which(python.name) == str(python):
+        return python.name
+    return typed_path(python)
 
 
 def typed_path(path: Path) -> str:

@@ -126,20 +126,21 @@ def option_said(text: str, question: str) -> str | None:
     'B'
     """
     lines, stem = last_lines(text), _OPTION.split(question, maxsplit=1)[0]
-    asked, words_of_stem = set(telling_words(stem)), f" {_words_of(stem)} "
+    stem_words, words_of_stem = set(telling_words(stem)), f" {_words_of(stem)} "
     options = {letter: words for letter, option in _options(question).items() if re.search(
         "[a-z]{3}", words := _words_of(option.removeprefix("It "))) and f" {words} " not in words_of_stem}
     if lines and "?" not in lines[0] and not any(is_conclusion(line) or corrects(line) for line in lines[1:]):
         for letter, words in options.items():
             if _words_of(lines[0]) in (words, f"{words} {letter.casefold()}"):
                 return letter
-    told = [sentence for line in lines[-MAX_LINES_OF_CHOICE:] for sentence in sentences(line)]
-    said = [_options_in(sentence, options) for sentence in told]
-    if not said or len(said[-1]) != 1 or _NOT_CHOSEN.search(told[-1]):
+    statements = [sentence for line in lines[-MAX_LINES_OF_CHOICE:] for sentence in sentences(line)]
+    options_by_statement = [_options_in(sentence, options) for sentence in statements]
+    if not options_by_statement or len(options_by_statement[-1]) != 1 or _NOT_CHOSEN.search(statements[-1]):
         return None
-    answers = is_conclusion(told[-1]) or (
-        set().union(*said) == said[-1] and 3 * len(asked & set(telling_words(told[-1]))) >= len(asked))
-    return next(iter(said[-1])) if answers else None
+    answers = is_conclusion(statements[-1]) or (
+        set().union(*options_by_statement) == options_by_statement[-1]
+        and 3 * len(stem_words & set(telling_words(statements[-1]))) >= len(stem_words))
+    return next(iter(options_by_statement[-1])) if answers else None
 
 
 def _options_in(sentence: str, options: dict[str, str]) -> set[str]:
@@ -209,19 +210,20 @@ def truth_in(text: str) -> str | None:
             cleaned = without_markup(plain(sentence))
             if truth := _TRUTH_FIRST.match(cleaned) or _TRUTH_CONCLUDED.search(cleaned):
                 return truth[1].casefold()
-            said = [match for match in _TRUTH_LAST.finditer(cleaned)
+            truths = [match for match in _TRUTH_LAST.finditer(cleaned)
                     if not _DENIED.search(cleaned[max(0, match.start(1) - 40):match.start(1)])]
-            if said:
+            if truths:
                 # Behind a colon stands why: "It is true: false it would be only …".
-                first = cleaned.find(":", said[0].end())
-                return (said[0] if 0 <= first < said[-1].start() else said[-1])[1].casefold()
+                first = cleaned.find(":", truths[0].end())
+                return (truths[0] if 0 <= first < truths[-1].start() else truths[-1])[1].casefold()
     return None
 
 
 def _is_of_question(clause: str, question: str) -> bool:
     """Whether a clause says the words of a question in its order, and no other number before its first comma."""
-    told, asked = (telling_words(re.split(r",\s|[;:(=]", text)[0]) for text in (clause, question))
-    return in_order(told, asked) and {word for word in told if word[0].isdigit()} <= set(asked)
+    clause_words, question_words = (telling_words(re.split(r",\s|[;:(=]", text)[0]) for text in (clause, question))
+    numbers = {word for word in clause_words if word[0].isdigit()}
+    return in_order(clause_words, question_words) and numbers <= set(question_words)
 
 
 def _judged(clause: str, asked: str) -> str | None:
@@ -246,13 +248,13 @@ def _compared(sentence: str, asked: str) -> str | None:
     >>> _compared("15 + 27 = 42, which is more than 40.", "Is 15 + 27 greater than 40?")
     'yes'
     """
-    said, wanted = _COMPARED.search(sentence), _COMPARED.search(asked)
-    if not said or not wanted or said["number"] != wanted["number"] or asked.count(" than ") > 1:
+    stated, in_question = _COMPARED.search(sentence), _COMPARED.search(asked)
+    if not stated or not in_question or stated["number"] != in_question["number"] or asked.count(" than ") > 1:
         return None
-    if HEDGES.search(sentence[:said.start("how")]) or re.search(r"\b(?:not|no|never)\b|n['’]t\b", sentence):
+    if HEDGES.search(sentence[:stated.start("how")]) or re.search(r"\b(?:not|no|never)\b|n['’]t\b", sentence):
         return None
-    more = [compared["how"].casefold() in _MORE for compared in (said, wanted)]
-    return "yes" if more[0] == more[1] else "no"
+    is_more = [compared["how"].casefold() in _MORE for compared in (stated, in_question)]
+    return "yes" if is_more[0] == is_more[1] else "no"
 
 
 def stated_in(text: str, question: str) -> str | None:
@@ -264,28 +266,29 @@ def stated_in(text: str, question: str) -> str | None:
     ('yes', None)
     """
     asking = sentences(question.strip()[-MAX_LINE:])
-    asked = [sentence for sentence in asking if sentence.endswith("?")][-1:] or asking[-1:]
-    told = sentences((last_lines(text) or [""])[-1])
-    if not asked or not told or _ASKS.match(asked[0]) is None:
+    questions = [sentence for sentence in asking if sentence.endswith("?")][-1:] or asking[-1:]
+    statements = sentences((last_lines(text) or [""])[-1])
+    if not questions or not statements or _ASKS.match(questions[0]) is None:
         return None
-    last = told[-1].replace("*", "")
+    last = statements[-1].replace("*", "")
     clause = last_clause(last) or last
     if (denied := _DENIES.match(clause)) is not None and (denied["what"] is None or (
-            re.search(rf"\b{denied['what']}\b", question, re.IGNORECASE) and _is_of_question(clause, asked[0]))):
+            re.search(rf"\b{denied['what']}\b", question, re.IGNORECASE) and _is_of_question(clause, questions[0]))):
         return "no"
-    if (judged := _judged(without_lead(clause), asked[0]) or _compared(last, asked[0])) is not None:
+    if (judged := _judged(without_lead(clause), questions[0]) or _compared(last, questions[0])) is not None:
         return judged
     states = _STATES.match(clause)
-    if states is not None and states["what"].casefold() in _WORDS.findall(asked[0].casefold())[-4:]:
+    if states is not None and states["what"].casefold() in _WORDS.findall(questions[0].casefold())[-4:]:
         return "yes"
     # In the question's words and in their order: "2/3 is greater than 0.66".
-    words, said = (_WORDS.findall(plain(each).replace("*", "").casefold()) for each in (asked[0], told[-1]))
-    said = [word for word in said if word not in _WITHOUT_WEIGHT]
-    rest = iter(words)
-    same_order = all(word in rest for word in said)
-    if len(said) > 1 and same_order and said[-1] == words[-1]:
+    question_words, stated_words = (_WORDS.findall(plain(sentence).replace("*", "").casefold())
+                                    for sentence in (questions[0], statements[-1]))
+    stated_words = [word for word in stated_words if word not in _WITHOUT_WEIGHT]
+    rest = iter(question_words)
+    same_order = all(word in rest for word in stated_words)
+    if len(stated_words) > 1 and same_order and stated_words[-1] == question_words[-1]:
         return "yes"
-    implied = implied_truth(text, asked[0])
+    implied = implied_truth(text, questions[0])
     # "Correct, …" says yes where nothing behind it denies or doubts.
     affirms = _AFFIRMS.match(text) is not None and not HEDGES.search(text) and not _NOT_CHOSEN.search(text)
     return "yes" if implied is None and affirms else implied

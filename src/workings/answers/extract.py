@@ -213,8 +213,8 @@ def last_number(text: AfterThinking, kind: Kind) -> str | None:
 def whole(text: AfterThinking, kind: Kind) -> str | None:
     """The completion itself where it is one short line, else its last line."""
     stripped = text.text.strip()
-    if kind == "text" and text.truncated and (told := _before_the_cut(stripped, text.question)):
-        return answering_sentence(told, text.question) or None
+    if kind == "text" and text.truncated and (statements := _before_the_cut(stripped, text.question)):
+        return answering_sentence(statements, text.question) or None
     if not stripped or text.truncated:
         return None
     if kind in ("choice", "yes_no") and (answer := _meant(stripped[-20_000:], kind)) is not None and len(answer) <= 5:
@@ -232,20 +232,23 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
     if opening := bold_opening(lines) or (named_opening(lines) if kind == "text" else ""):
         return _tidy(opening)
     if kind == "text" and (answering := answering_sentence(
-            [each for line in lines[-MAX_FACT_LINES:] for each in sentences(line)], text.question)):
+            [sentence for line in lines[-MAX_FACT_LINES:] for sentence in sentences(line)], text.question)):
         return answering.strip()
-    told = up_to_bold(last)
+    statements = up_to_bold(last)
     # Of several sentences in the last line, the last or the one that concludes.
-    concluding = next((each for each in reversed(told) if is_conclusion(each)), last_definition(told)) if told else last
+    concluding = next((sentence for sentence in reversed(statements) if is_conclusion(sentence)),
+                      last_definition(statements)) if statements else last
     return _tidy(concluding if len(sentences(last)) > 1 else last)
 
 
 def _before_the_cut(text: str, question: str) -> list[str]:
     """The whole sentences of a line that was cut off which say all words of a question; none where its end corrects."""
-    told, asked = sentences(text[-20_000:]), set(telling_words(question)) - {"who", "whom", "whose", "where"}
-    if "\n" in text or any(corrects(each) or is_conclusion(each) for each in told[1:]):
+    statements = sentences(text[-20_000:])
+    question_words = set(telling_words(question)) - {"who", "whom", "whose", "where"}
+    if "\n" in text or any(corrects(sentence) or is_conclusion(sentence) for sentence in statements[1:]):
         return []
-    return [each for each in told[:-1] if asked and asked <= set(telling_words(each))]
+    return [sentence for sentence in statements[:-1]
+            if question_words and question_words <= set(telling_words(sentence))]
 
 
 _LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?=\S)")
@@ -266,13 +269,13 @@ _ASSIGNED = re.compile(r"([a-zA-Z])\s*=\s*[^=]+")
 
 def _assigned(lines: Sequence[str]) -> str:
     """Lines `x = 7` and `y = 3` at the end of a text as one answer; empty where there are not two, of other names."""
-    found: dict[str, str] = {}
+    equations: dict[str, str] = {}
     for line in reversed(lines):
         assigned = _ASSIGNED.fullmatch(_tidy(line))
-        if assigned is None or assigned[1] in found:
+        if assigned is None or assigned[1] in equations:
             break
-        found[assigned[1]] = assigned[0]
-    return ", ".join(reversed(found.values())) if len(found) > 1 else ""
+        equations[assigned[1]] = assigned[0]
+    return ", ".join(reversed(equations.values())) if len(equations) > 1 else ""
 
 
 RULES: dict[str, Rule] = {rule.__name__: rule for rule in (

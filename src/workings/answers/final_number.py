@@ -133,30 +133,30 @@ def final_number(text: str, question: str = "", *, truncated: bool = False) -> s
 
 def _from_the_end(text: str, question: str, truncated: bool) -> Iterator[tuple[str, str | None]]:
     """The sentences that say a number, the last one first, with it; None where one decides that there is none."""
-    asked = asked_back = of_another = False
+    has_question = asked_back = of_another = False
     for line in reversed(last_lines(text)):
-        if (truncated or asked) and not is_conclusion(line):
+        if (truncated or has_question) and not is_conclusion(line):
             continue
         if is_failure(line):
             return
-        told = up_to_bold(line)
-        for place, sentence in reversed([*enumerate(told)]):
+        statements = up_to_bold(line)
+        for index, sentence in reversed([*enumerate(statements)]):
             if is_question(sentence):
                 # Before it only a conclusion can be the answer: the rest may be the question said once more.
-                asked, asked_back = True, asked_back or asks_back(sentence)
+                has_question, asked_back = True, asked_back or asks_back(sentence)
                 continue
             if asked_back and not is_conclusion(sentence):
                 continue
             sentence = _without_others(_ANSWERED.sub("", sentence), question)
             if states_no_result(sentence):
                 return
-            if place and _is_supposition(sentence) and _said(told[place - 1], strict=True)[0] is not None:
+            if index and _is_supposition(sentence) and _said(statements[index - 1], strict=True)[0] is not None:
                 continue
             number, decided = _concluded(sentence, question, alone=len(sentence) == len(text.strip()))
             # "Ben is 12. Ann is 16." says of Ben what is asked of him; "So Ann is 12." alone says nothing of him.
             of_another = of_another or (number is not None and is_of_another(sentence, question))
             if (of_another and not asks_about(sentence, question)) or (
-                    place and decided and _is_remark(sentence, number or "", told[:place], question)):
+                    index and decided and _is_remark(sentence, number or "", statements[:index], question)):
                 continue
             if decided:
                 yield sentence, _asked_for(sentence, question, number)
@@ -175,29 +175,29 @@ def _whole_sentences(text: str) -> str:
     return text[-20_000:][:ends[-1]] if ends else ""
 
 
-def _asked_for(sentence: str, question: str, said: str | None) -> str | None:
+def _asked_for(sentence: str, question: str, stated: str | None) -> str | None:
     """The number that the question asks for, of several in a sentence; else the one that the sentence says."""
-    if said and (year := year_asked(sentence, said, question)):
+    if stated and (year := year_asked(sentence, stated, question)):
         return year
     if "=" in sentence and (clause := last_clause(sentence)) and "=" not in clause:  # "a / b = 12, so it fills 12 …"
         sentence = clause
     sentence = _prepared(sentence)
-    if said and (average := average_asked(sentence, numbers_in(sentence)[0], question)):
+    if stated and (average := average_asked(sentence, numbers_in(sentence)[0], question)):
         return average
-    if not question or (said and ("=" in sentence or in_two_units(said))):
-        return said
+    if not question or (stated and ("=" in sentence or in_two_units(stated))):
+        return stated
     if states_no_result(sentence) or supposes_or_plans(sentence):
-        return said
+        return stated
     # What an equals sign follows is an operand of what stands behind it; a number in brackets says one again.
     numbers = [number for number in numbers_in(sentence, elliptic=True)[0] if not (
         _OPERAND.match(sentence, number.end) or (sentence[:number.start].endswith("(") and sentence.startswith(
             ")", number.end)) or (sentence.startswith(" and ", number.end) and _OPERAND_OF.search(
                 sentence[:number.start][-60:])))]
-    at = next((at for at in reversed(range(len(numbers))) if numbers[at].text == said), None)
+    at = next((at for at in reversed(range(len(numbers))) if numbers[at].text == stated), None)
     if at is not None and counts_otherwise(sentence, numbers, at, question):
         del numbers[at]
-        said = None
-    return asked_for(sentence, numbers, question, said)
+        stated = None
+    return asked_for(sentence, numbers, question, stated)
 
 
 def _is_remark(sentence: str, number: str, told: list[str], question: str) -> bool:
@@ -327,10 +327,10 @@ def _chosen(numbers: list[NumberAt]) -> NumberAt | None:
 
 def _in_two_units(sentence: str, chosen: NumberAt, numbers: list[NumberAt]) -> str:
     """The text of the chosen number and the one beside it, where they say the same in two units; or ""."""
-    place = numbers.index(chosen)
-    for one, other in pairwise(numbers[max(0, place - 1):place + 2]):
-        text = sentence[one.start:other.end].replace("*", "")
-        if in_two_units(text) and not _RATE_BEHIND.match(sentence, other.end):
+    index = numbers.index(chosen)
+    for earlier, later in pairwise(numbers[max(0, index - 1):index + 2]):
+        text = sentence[earlier.start:later.end].replace("*", "")
+        if in_two_units(text) and not _RATE_BEHIND.match(sentence, later.end):
             return text
     return ""
 
@@ -353,15 +353,15 @@ def _goes_on(sentence: str, numbers: list[NumberAt]) -> bool:
 
 def _is_open(sentence: str, chosen: NumberAt, numbers: list[NumberAt]) -> bool:
     """Whether the chosen number is one of several that are said side by side, or the end of a range."""
-    place = numbers.index(chosen)
-    pairs = [(numbers[place - 1], chosen)] if place else []
-    pairs += [(chosen, numbers[place + 1])] if place + 1 < len(numbers) else []
-    for one, other in pairs:
-        between = sentence[one.end:other.start].replace("*", "")
+    index = numbers.index(chosen)
+    pairs = [(numbers[index - 1], chosen)] if index else []
+    pairs += [(chosen, numbers[index + 1])] if index + 1 < len(numbers) else []
+    for earlier, later in pairs:
+        between = sentence[earlier.end:later.start].replace("*", "")
         # Three words at most join numbers; longer ones are none, and the pattern would go back and forth in them.
         if len(between) < 200 and _JOINED.match(between) and (
-                one.circumstance == other.circumstance or between.strip() in ("to", "or", "-", "–")):
-            first, second = parse_number(one.text), parse_number(other.text)
+                earlier.circumstance == later.circumstance or between.strip() in ("to", "or", "-", "–")):
+            first, second = parse_number(earlier.text), parse_number(later.text)
             if first is None or second is None or not equal_numbers(first, second):
                 return True
     return False

@@ -56,14 +56,14 @@ def implied_truth(text: str, question: str) -> str | None:
     'yes'
     >>> implied_truth("A tomato is a fruit only in botany.", "Is a tomato a fruit?")
     """
-    asked = telling_words(_EQUATION.sub(" ", _ASKS_WHETHER.sub(" ", question)))
+    question_words = telling_words(_EQUATION.sub(" ", _ASKS_WHETHER.sub(" ", question)))
     # One telling word stands in too many sentences to connect one of them with the question.
-    if len(set(asked)) < 2 or len(question) > MAX_CHARACTERS:
+    if len(set(question_words)) < 2 or len(question) > MAX_CHARACTERS:
         return None
-    told = [sentence for line in last_lines(text)[-MAX_SENTENCES:] for sentence in sentences(line)]
-    for sentence in reversed(told[-MAX_SENTENCES:]):
-        if _says_most(sentence, asked):
-            return _truth_of(without_reason(plain(sentence).replace("*", "")), question, asked)
+    statements = [sentence for line in last_lines(text)[-MAX_SENTENCES:] for sentence in sentences(line)]
+    for sentence in reversed(statements[-MAX_SENTENCES:]):
+        if _says_most(sentence, question_words):
+            return _truth_of(without_reason(plain(sentence).replace("*", "")), question, question_words)
         if is_conclusion(sentence) or corrects(sentence) or is_question(sentence):
             return None
     return None
@@ -73,14 +73,14 @@ def _says_most(sentence: str, asked: list[str]) -> bool:
     return 3 * len(set(asked) & set(telling_words(sentence))) >= 2 * len(set(asked))
 
 
-def _truth_of(sentence: str, question: str, asked: list[str]) -> str | None:
+def _truth_of(sentence: str, question: str, question_words: list[str]) -> str | None:
     if same_one := _is_the_one(sentence, question):
         return same_one
     clause = last_clause(sentence)
-    sentence = clause if _says_most(clause, asked) else sentence
+    sentence = clause if _says_most(clause, question_words) else sentence
     subject, behind = set[str](), _GOES_ON.sub("", sentence)
     if behind != sentence and len(_DENIAL.findall(behind)) == len(_DENIAL.findall(sentence)) == 1:
-        sentence, subject = behind, set(telling_words(sentence)) & set(asked)
+        sentence, subject = behind, set(telling_words(sentence)) & set(question_words)
     denials = list(_DENIAL.finditer(sentence))
     if len(denials) == 1:
         at = denials[0].end()
@@ -89,14 +89,14 @@ def _truth_of(sentence: str, question: str, asked: list[str]) -> str | None:
             hedge[0].casefold() not in question.casefold() for hedge in HEDGES.finditer(sentence)):
         return None
     if denials:
-        return "no" if _is_denied(sentence, denials[0].end(), asked, subject) else None
+        return "no" if _is_denied(sentence, denials[0].end(), question_words, subject) else None
     clause = re.split("[;:]", without_lead(_ADVERB_FIRST.sub("", last_clause(sentence) or sentence)))[0]
     # An adverb may stand anywhere in the sentence.
-    told = set(telling_words(sentence))
-    asked = [word for word in asked if not (word.endswith("ly") and word in told)]
+    sentence_words = set(telling_words(sentence))
+    question_words = [word for word in question_words if not (word.endswith("ly") and word in sentence_words)]
     same_subject = len(_POSSESSIVE.findall(clause)) <= len(_POSSESSIVE.findall(question)) and (
         " and " not in clause or " and " in question)
-    return "yes" if same_subject and _is_asserted(clause, asked) else None
+    return "yes" if same_subject and _is_asserted(clause, question_words) else None
 
 
 def _is_the_one(sentence: str, question: str) -> str:
@@ -105,17 +105,17 @@ def _is_the_one(sentence: str, question: str) -> str:
     >>> _is_the_one("Milan is larger, but the capital is Rome.", "Is Milan the capital of Italy?")
     'no'
     """
-    asked = _THE_ONE.match(question)
-    if asked is None:
+    question_match = _THE_ONE.match(question)
+    if question_match is None:
         return ""
     for clause in reversed(re.split(r"[,;]\s(?:but|while|whereas|and)\s", sentence)):
-        said = re.search(rf"\b[Tt]he {asked['what']}(?:\s(?:of|in)\s[^,;]*?)?\s(?:is|was)\s({_A_NAME})"
-                         rf"|^\W*({_A_NAME})\s(?:is|was)\sthe {asked['what']}\b", clause)
-        if said is not None:
-            name = telling_words(said[1] or said[2])
+        naming = re.search(rf"\b[Tt]he {question_match['what']}(?:\s(?:of|in)\s[^,;]*?)?\s(?:is|was)\s({_A_NAME})"
+                         rf"|^\W*({_A_NAME})\s(?:is|was)\sthe {question_match['what']}\b", clause)
+        if naming is not None:
+            name = telling_words(naming[1] or naming[2])
             if HEDGES.search(clause) or _DENIAL.search(clause):
                 return ""
-            return "yes" if name == telling_words(asked["subject"]) else "no" if set(name).isdisjoint(
+            return "yes" if name == telling_words(question_match["subject"]) else "no" if set(name).isdisjoint(
                 telling_words(question)) else ""
     return ""
 

@@ -131,12 +131,12 @@ def _explains(head: str, parts: str) -> bool:
 
 
 def _without_details(sentence: str) -> str:
-    told, _, more = sentence.partition("; ")
-    if re.search(r"\bwould\b", more):
-        return told
-    head, colon, parts = told.partition(": ")
+    main, _, details = sentence.partition("; ")
+    if re.search(r"\bwould\b", details):
+        return main
+    head, colon, parts = main.partition(": ")
     if _adds_up(head, parts) or _counts_up(head, parts) or _explains(head, parts):
         return head
     if not is_conclusion(head):
         return sentence
-    return head if colon and _COUNTED.search(head) else told
+    return head if colon and _COUNTED.search(head) else main

@@ -60,7 +60,7 @@ _SAME_STEM = 5
 """Letters by which two words are taken for forms of one: "invented", "inventing"."""
 
 
-def answering_sentence(told: list[str], question: str) -> str:
+def answering_sentence(statements: list[str], question: str) -> str:
     """The last of the sentences that say most of the question's words, with a name that it does not say; "" for none.
 
     None where the question asks for no fact, and where a sentence behind it corrects it or concludes.
@@ -70,20 +70,21 @@ def answering_sentence(told: list[str], question: str) -> str:
     """
     if not _FACT.search(question):
         return ""
-    asked = _stems(question)
+    question_stems = _stems(question)
     # One that says who did it, or what it is called, answers before one that says more about it.
-    shares = [len(asked & _stems(each)) + len(asked) * _names_asked(each, question) for each in told]
+    shares = [len(question_stems & _stems(sentence)) + len(question_stems) * _names_asked(sentence, question)
+              for sentence in statements]
     best = max(shares, default=0)
-    if not best or 2 * best < len(asked):
+    if not best or 2 * best < len(question_stems):
         return ""
     # Of sentences with equal shares the last, which may correct the ones before.
     at = len(shares) - 1 - shares[::-1].index(best)
-    if told[at].endswith(":") or is_question(told[at]):
+    if statements[at].endswith(":") or is_question(statements[at]):
         return ""
-    if any(is_conclusion(sentence) or corrects(sentence) for sentence in told[at + 1:]):
+    if any(is_conclusion(sentence) or corrects(sentence) for sentence in statements[at + 1:]):
         return ""
-    return told[at] if _names_asked(told[at], question) or _unasked(
-        without_emphasis(told[at]), words_of(question)) else ""
+    return statements[at] if _names_asked(statements[at], question) or _unasked(
+        without_emphasis(statements[at]), words_of(question)) else ""
 
 
 def _names_asked(sentence: str, question: str) -> bool:
@@ -129,34 +130,39 @@ def names_expected_answer(given: str, expected: str, question: str) -> bool:
         return False
     if expected[:1].islower():
         return _is_emphasized(given, _spelt(expected).split(), question)
-    wanted, said = _spelt(expected).split(), _spelt(given).split()
-    asked = words_of(question)
+    expected_words, given_words = _spelt(expected).split(), _spelt(given).split()
+    question_words = words_of(question)
     # A letter is a choice, and one that is named may be one that is left out.
-    if len("".join(wanted)) < MIN_LETTERS or len(asked) < MIN_WORDS:
+    if len("".join(expected_words)) < MIN_LETTERS or len(question_words) < MIN_WORDS:
         return False
     of_a_person = _PERSON.search(question) is not None
-    if _is_short_for(said, wanted, asked) or _is_short_for(wanted, said, asked) or (
-            of_a_person and said == without_rank(wanted)[-1:] and not set(said) <= asked):
+    if _is_short_for(given_words, expected_words, question_words) or _is_short_for(
+            expected_words, given_words, question_words):
         return True
-    told = sentences(given.strip().rstrip("."))
-    if len(told) != 1 or re.search(r"(?<!^that )\bwould\b", told[0], re.IGNORECASE):
+    if of_a_person and given_words == without_rank(expected_words)[-1:] and not set(given_words) <= question_words:
+        return True
+    statements = sentences(given.strip().rstrip("."))
+    if len(statements) != 1 or re.search(r"(?<!^that )\bwould\b", statements[0], re.IGNORECASE):
         return False
-    told[0] = corrected(told[0])
-    if not HEDGED.search(told[0]) and _doers(told[0], question) == [wanted]:
+    statements[0] = corrected(statements[0])
+    if not HEDGED.search(statements[0]) and _doers(statements[0], question) == [expected_words]:
         return True
     # "Sweden uses the Swedish krona (SEK)": the end of a sentence of one clause.
-    end = re.search(r"^([^,;:]*\s(?:uses|is|has|speak|speaks)\s)(?:called )?([^,;:]*)$", _BRACKETS.sub("", told[0]))
-    if end and not HEDGED.search(told[0]) and _spelt(end[2]).split() == wanted and _stems(end[1]) & _stems(question):
+    end = re.search(r"^([^,;:]*\s(?:uses|is|has|speak|speaks)\s)(?:called )?([^,;:]*)$",
+                    _BRACKETS.sub("", statements[0]))
+    if end and not HEDGED.search(statements[0]) and _spelt(end[2]).split() == expected_words and (
+            _stems(end[1]) & _stems(question)):
         return True
-    if (what := _ITS.search(told[0])) and what[1] in asked and not HEDGED.search(told[0]):
-        return _spelt(what[2]).split() == wanted
-    if compared := _COMPARES.match(told[0]):
-        return (compared["how"].casefold() in asked and not HEDGED.search(compared[0])
-                and _spelt(compared["name"]).split() == wanted)
-    name = _answer_in(told[0], question)
-    return bool(name) and (_same_name(without_rank(name), without_rank(wanted)) or (
-        of_a_person and (_holds(name, wanted) or name == without_rank(wanted)[-1:]))
-        or _is_short_for(name, wanted, asked) or _is_short_for(wanted, name, asked))
+    if (attribute := _ITS.search(statements[0])) and attribute[1] in question_words and not HEDGED.search(
+            statements[0]):
+        return _spelt(attribute[2]).split() == expected_words
+    if compared := _COMPARES.match(statements[0]):
+        return (compared["how"].casefold() in question_words and not HEDGED.search(compared[0])
+                and _spelt(compared["name"]).split() == expected_words)
+    name = _answer_in(statements[0], question)
+    return bool(name) and (_same_name(without_rank(name), without_rank(expected_words)) or (
+        of_a_person and (_holds(name, expected_words) or name == without_rank(expected_words)[-1:]))
+        or _is_short_for(name, expected_words, question_words) or _is_short_for(expected_words, name, question_words))
 
 
 def _doers(sentence: str, question: str) -> list[list[str]]:
@@ -169,17 +175,18 @@ def _doers(sentence: str, question: str) -> list[list[str]]:
             if verb is not None and stems and telling_words(verb[1]) == stems]
 
 
-def _is_emphasized(given: str, wanted: list[str], question: str) -> bool:
+def _is_emphasized(given: str, expected_words: list[str], question: str) -> bool:
     """Whether a sentence emphasizes the wanted words alone, or behind words of the question: Thai baht."""
-    told, asked = sentences(given.strip().rstrip(".")), words_of(question)
-    clause = without_lead(_CONTRAST.sub("", told[0])) if len(told) == 1 else ""
+    statements, question_words = sentences(given.strip().rstrip(".")), words_of(question)
+    clause = without_lead(_CONTRAST.sub("", statements[0])) if len(statements) == 1 else ""
     marked = [] if HEDGED.search(clause) else _EMPHASIZED.findall(clause)
-    if len(marked) != 1 or len(asked) < MIN_WORDS or set(wanted) <= asked:
+    if len(marked) != 1 or len(question_words) < MIN_WORDS or set(expected_words) <= question_words:
         return False
     words = _spelt(_BRACKETS.sub("", marked[0][1])).split()
-    before, behind = words[:-len(wanted)], words[-len(wanted):]
-    return behind == wanted and all(any(
-        each.startswith(word) or each[:_SAME_STEM] == word[:_SAME_STEM] for each in asked) for word in before)
+    before, behind = words[:-len(expected_words)], words[-len(expected_words):]
+    return behind == expected_words and all(any(
+        question_word.startswith(word) or question_word[:_SAME_STEM] == word[:_SAME_STEM]
+        for question_word in question_words) for word in before)
 
 
 def _same_name(one: list[str], other: list[str]) -> bool:
@@ -194,24 +201,24 @@ def _answer_in(sentence: str, question: str) -> list[str]:
     Of several clauses the one with most words of the question counts. Empty where it denies, doubts or has no name, or
     where two clauses have as many.
     """
-    asked, stems = words_of(question), _stems(question)
+    question_words, stems = words_of(question), _stems(question)
     shares = {clause: len(stems & _stems(clause)) for clause in _CLAUSES.split(_MORE.sub("", sentence))}
-    clause, *others = (each for each, share in shares.items() if share == max(shares.values()))
-    if any(_unasked(other, asked) for other in others):
+    clause, *others = (candidate for candidate, share in shares.items() if share == max(shares.values()))
+    if any(_unasked(other, question_words) for other in others):
         return []
     clause = without_lead(_CONTRAST.sub("", clause))
     # A doubted name is no answer, and taking it would reward guessing.
     if HEDGED.search(clause):
         return []
-    marked = [match["text"] for match in _EMPHASIZED.finditer(clause) if not words_of(match["text"]) <= asked]
+    marked = [match["text"] for match in _EMPHASIZED.finditer(clause) if not words_of(match["text"]) <= question_words]
     if len(marked) == 1:
         clause = marked[0]
-    elif (named := _IS_NAMED.search(clause)) is not None and not re.search(r"\b(?:and|while)\b", clause):
-        clause = named["name"]
-    names = _unasked(without_emphasis(clause), asked)
+    elif (naming := _IS_NAMED.search(clause)) is not None and not re.search(r"\b(?:and|while)\b", clause):
+        clause = naming["name"]
+    names = _unasked(without_emphasis(clause), question_words)
     # "Brazilians speak Portuguese", where Brazil is asked about.
-    own = [name for name in names if not all(word[:_SAME_STEM] in stems for word in name)]
-    return (own + names)[0] if names else []
+    new_names = [name for name in names if not all(word[:_SAME_STEM] in stems for word in name)]
+    return (new_names + names)[0] if names else []
 
 
 def without_rank(words: list[str]) -> list[str]:

@@ -59,7 +59,7 @@ def read_words(words: Sequence[str]) -> InWords | None:
 
 def _whole(words: Sequence[str], at: int) -> tuple[Fraction, int] | None:
     """A whole number, and where it ends."""
-    total = current = taken = 0
+    total = current = words_read = 0
     last_scale = 10**15
     if at + 1 < len(words) and words[at] in ("a", "an") and words[at + 1] in (*SCALES, "hundred"):
         current, at = 1, at + 1
@@ -76,11 +76,11 @@ def _whole(words: Sequence[str], at: int) -> tuple[Fraction, int] | None:
         elif word in SCALES and current and SCALES[word] < last_scale:
             last_scale = SCALES[word]
             total, current = total + current * last_scale, 0
-        elif not (word == "and" and taken and at + 1 < len(words) and words[at + 1] in _SMALL
+        elif not (word == "and" and words_read and at + 1 < len(words) and words[at + 1] in _SMALL
                   and words[at - 1] in (*SCALES, "hundred")):
             break
-        taken, at = taken + 1, at + 1
-    return (Fraction(total + current), at) if taken else None
+        words_read, at = words_read + 1, at + 1
+    return (Fraction(total + current), at) if words_read else None
 
 
 def _while_digits(words: Sequence[str]) -> list[str]:

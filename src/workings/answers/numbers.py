@@ -96,16 +96,16 @@ def parse_words(text: str) -> WrittenNumber | None:
     """
     if len(text) > MAX_CHARACTERS or any(character.isdigit() for character in text):
         return None
-    said = (_TEXT_COMMAND.fullmatch(text.strip()) or [text, text])[1].casefold()
-    said = re.sub(r"^\W*(?:an?\s)?(half|third|quarter|fourth|fifth|sixth|eighth|tenth)\W*$", r"one \1", said)
-    said = re.sub(r"^\W*(?:a|one) dozen\b", "twelve", re.sub(r"^\W*half a dozen\b", "six", said))
-    places = list(re.finditer(r"[^\W\d_]+", said))
-    tokens = [place.group() for place in places]
+    lowered = (_TEXT_COMMAND.fullmatch(text.strip()) or [text, text])[1].casefold()
+    lowered = re.sub(r"^\W*(?:an?\s)?(half|third|quarter|fourth|fifth|sixth|eighth|tenth)\W*$", r"one \1", lowered)
+    lowered = re.sub(r"^\W*(?:a|one) dozen\b", "twelve", re.sub(r"^\W*half a dozen\b", "six", lowered))
+    matches = list(re.finditer(r"[^\W\d_]+", lowered))
+    tokens = [match.group() for match in matches]
     words = read_words(tokens)
     if words is None or any(
             # "a hundred, five times" are two numbers; "one million, two hundred" is one.
-            said[one.end():other.start()].strip(" -‐‑\n\t") not in ("", "," if one.group() in SCALES else "")
-            for one, other in pairwise(places[:words.taken])):
+            lowered[earlier.end():later.start()].strip(" -‐‑\n\t") not in ("", "," if earlier.group() in SCALES else "")
+            for earlier, later in pairwise(matches[:words.taken])):
         return None
     rest = tokens[words.taken:]
     if rest[:2] == ["dollars", "and"] and (cents := read_words(rest[2:])) and rest[2 + cents.taken:] == ["cents"]:

@@ -110,53 +110,57 @@ def read_question(question: str) -> ParsedQuestion:
     for sentence in sorted(from_the_end, key=lambda each: (_ONLY.search(each) is None, not each.endswith("?"))):
         if only := _ONLY.search(sentence):
             sentence = f"what is {sentence[only.end():]}"
-        places = list(_ASKING.finditer(sentence))
-        if not places:
+        matches = list(_ASKING.finditer(sentence))
+        if not matches:
             continue
         # "If she is 3 years old, how old is he?": what is supposed is not asked for.
-        how = [place for place in places if place.group().casefold() == "how"]
-        asking = _SUPPOSED.sub("", sentence[(how[-1] if how else places[0]).start():])
+        how = [match for match in matches if match.group().casefold() == "how"]
+        asking = _SUPPOSED.sub("", sentence[(how[-1] if how else matches[0]).start():])
         counted = _COUNTED.search(asking)
-        what = _words(_OF_A_SIZE.sub("", counted[1])) if counted else frozenset()
-        many = "how many" in asking.casefold()
+        counted_words = _words(_OF_A_SIZE.sub("", counted[1])) if counted else frozenset()
+        asks_how_many = "how many" in asking.casefold()
         words = _words(asking) | _words(sentence) & _MEAN  # "On average, how many …"
         if _YEAR_ASKED.search(asking):  # an answer to "which year" need not say "year"
             words -= {"year"}
-        return ParsedQuestion(what, words - what, many, (_COINS if many else _MONEY).search(asking) is not None,
-                     "percent" in question or "%" in question, _named(asking[1:]))
+        asks_for_money = (_COINS if asks_how_many else _MONEY).search(asking) is not None
+        return ParsedQuestion(counted_words, words - counted_words, asks_how_many, asks_for_money,
+                              "percent" in question or "%" in question, _named(asking[1:]))
     return ParsedQuestion()
 
 
-def asked_for(sentence: str, numbers: Sequence[NumberAt], question: str, said: str | None) -> str | None:
-    """The number that a question asks for, of several in a sentence; ``said`` where the question decides nothing.
+def asked_for(sentence: str, numbers: Sequence[NumberAt], question: str, stated: str | None) -> str | None:
+    """The number that a question asks for, of several in a sentence; ``stated`` where the question decides nothing.
 
     A number is asked for the more, the more of the question's words its clause says and the fewer others; if it is of
-    the kind that is asked for, and not given by the question; and the said one more than the others.
+    the kind that is asked for, and not given by the question; and the stated one more than the others.
     """
-    ranges = any(_RANGE.fullmatch(sentence, one.end, other.start) for one, other in pairwise(numbers))
-    asked, given = read_question(question[-MAX_QUESTION:]), frozenset(_digits(question[-MAX_QUESTION:]))
-    words = asked.counted | asked.other
+    ranges = any(_RANGE.fullmatch(sentence, earlier.end, later.start) for earlier, later in pairwise(numbers))
+    question = question[-MAX_QUESTION:]
+    parsed_question, question_numbers = read_question(question), frozenset(_digits(question))
+    words = parsed_question.counted | parsed_question.other
     if ranges or " between " in sentence or not 1 < len(numbers) <= MAX_NUMBERS or not words:
-        return said
-    counted = _inherited([_counted(sentence, number, asked) for number in numbers])
+        return stated
+    counted = _inherited([_counted(sentence, number, parsed_question) for number in numbers])
     clauses = _clauses(sentence, numbers)
     names = [_named(clause) for clause in clauses]
-    named = _inherited([each or None for each in names])
+    inherited_names = _inherited([name or None for name in names])
     # One name alone chooses nothing: the other clauses may be about the same person.
-    choosing = _CHOOSING | asked.names if sum(map(bool, names)) > 1 else _CHOOSING
-    place = next((place for place in reversed(range(len(numbers))) if numbers[place].text == said), -1)
+    choosing = _CHOOSING | parsed_question.names if sum(map(bool, names)) > 1 else _CHOOSING
+    stated_index = next((index for index in reversed(range(len(numbers))) if numbers[index].text == stated), -1)
     so = max((word.end() for word in _SO.finditer(sentence)), default=len(sentence))
     points = []
-    for at, (number, clause, what, who) in enumerate(zip(numbers, clauses, counted, named, strict=True)):
-        told = _words(clause) | who & words
-        points.append(5 * len(told & words) / len(words) + 2 * len(told & words & choosing)
-                      - (len(told - words) + len(who - words)) / 2
-                      + 2 * _kind(sentence, number, asked, counts=bool(what))
-                      - (not given.isdisjoint(_digits(number.text))) + (at == place) * (1 + (number.start > so)))
+    for index, (number, clause, counted_words, name_words) in enumerate(
+            zip(numbers, clauses, counted, inherited_names, strict=True)):
+        clause_words = _words(clause) | name_words & words
+        points.append(5 * len(clause_words & words) / len(words) + 2 * len(clause_words & words & choosing)
+                      - (len(clause_words - words) + len(name_words - words)) / 2
+                      + 2 * _kind(sentence, number, parsed_question, counts=bool(counted_words))
+                      - (not question_numbers.isdisjoint(_digits(number.text)))
+                      + (index == stated_index) * (1 + (number.start > so)))
     best = max(points)
     chosen = numbers[points.index(best)].text
-    others = [each for each, number in zip(points, numbers, strict=True) if number.text != chosen]
-    return chosen if best - max(others, default=best - 1) >= 1 else said
+    other_points = [point for point, number in zip(points, numbers, strict=True) if number.text != chosen]
+    return chosen if best - max(other_points, default=best - 1) >= 1 else stated
 
 
 def _digits(text: str) -> list[str]:
@@ -187,15 +191,15 @@ def _counted(sentence: str, number: NumberAt, asked: ParsedQuestion) -> frozense
 
 def _inherited(words: Sequence[frozenset[str] | None]) -> list[frozenset[str]]:
     """Words by clause; a clause that says none has those of the one before it."""
-    found = frozenset[str]()
-    return [found := found if each is None else each for each in words]
+    latest = frozenset[str]()
+    return [latest := latest if clause_words is None else clause_words for clause_words in words]
 
 
 def how_much_asked(name: str, question: str) -> float:
     """How much of a question a name says; what else it says counts against it."""
-    asked = read_question(question[-MAX_QUESTION:])
-    told, words = _words(name), asked.counted | asked.other
-    return len(told & words) + 2 * len(told & words & _CHOOSING) - len(told - words) / 2
+    parsed_question = read_question(question[-MAX_QUESTION:])
+    name_words, words = _words(name), parsed_question.counted | parsed_question.other
+    return len(name_words & words) + 2 * len(name_words & words & _CHOOSING) - len(name_words - words) / 2
 
 
 def asks_about(name: str, question: str) -> bool:
@@ -226,9 +230,9 @@ def says_question(sentence: str, question: str) -> bool:
 
 def answers_before(sentence: str, remark: str, said: str, question: str) -> bool:
     """Whether a sentence says nearly every word of a question, and the remark behind it at most a third as many."""
-    asked = read_question(question[-MAX_QUESTION:])
-    words = asked.counted | asked.other
-    kind = "$" in said or "dollar" in said if asked.money else bool(_words(said) & asked.counted)
+    parsed_question = read_question(question[-MAX_QUESTION:])
+    words = parsed_question.counted | parsed_question.other
+    kind = "$" in said or "dollar" in said if parsed_question.money else bool(_words(said) & parsed_question.counted)
     return not kind and says_question(sentence, question) and (
         3 * len(words & _words(remark)) <= len(words & _words(sentence)))
 
@@ -310,23 +314,23 @@ def _clauses(sentence: str, numbers: Sequence[NumberAt]) -> list[str]:
     Of "she makes $26 from lawns and $54 from juice" the second clause begins as the first one does.
     """
     cuts = [_WHEN.match(sentence).end()]  # type: ignore[union-attr]
-    for one, other in pairwise(numbers):
-        between = list(_BOUNDARY.finditer(sentence, one.end, other.start))
+    for earlier, later in pairwise(numbers):
+        between = list(_BOUNDARY.finditer(sentence, earlier.end, later.start))
         cuts.append(between[-1].start() if between else cuts[-1])
     clauses: list[str] = []
     head = ""
     for number, start in zip(numbers, cuts, strict=True):
-        own = sentence[start:number.start]
+        lead = sentence[start:number.start]
         # "88 are ruins and 44 of those are unmanned": what those are stands in the clause before.
         if clauses and _OF_THOSE.match(sentence, number.end):
-            head = clauses[-1] + own
+            head = clauses[-1] + lead
         elif clauses and ELLIPTIC.search(sentence[:number.start]):
             # What the clause before says of another one is meant of this one too.
-            head = _NAME.sub("", clauses[-1]) + own
-        elif (_words(own) - _CHOOSING and not _PARTICIPLE.match(own)) or _SUBJECT.match(sentence, number.end):
-            head = own
+            head = _NAME.sub("", clauses[-1]) + lead
+        elif (_words(lead) - _CHOOSING and not _PARTICIPLE.match(lead)) or _SUBJECT.match(sentence, number.end):
+            head = lead
         else:
-            head += own
+            head += lead
         clauses.append(head + sentence[number.start:next((cut for cut in cuts if cut > start), len(sentence))])
     return clauses
 

@@ -90,11 +90,11 @@ def last_lines(text: str) -> list[str]:
         if _VERIFICATION.match(lines[index]) or (
                 _EXPLAINED.match(lines[index]) and re.search(r"\*\*[^*\n]*\d[^*\n]*\*\*", lines[index - 1])):
             cut = index
-    kept = [line for line in lines[:cut] if not _FRIENDLY.match(line)]
-    while len(kept) > 1 and (_REMARK.match(kept[-1]) or _ASIDE.search(kept[-1]) or (
-            _LIST_MARK.fullmatch(kept[-1]) and _LIST_ITEM.match(kept[-2]))):
-        kept.pop()
-    return kept
+    answer_lines = [line for line in lines[:cut] if not _FRIENDLY.match(line)]
+    while len(answer_lines) > 1 and (_REMARK.match(answer_lines[-1]) or _ASIDE.search(answer_lines[-1]) or (
+            _LIST_MARK.fullmatch(answer_lines[-1]) and _LIST_ITEM.match(answer_lines[-2]))):
+        answer_lines.pop()
+    return answer_lines
 
 
 def sentences(line: str) -> list[str]:
@@ -112,11 +112,12 @@ def up_to_bold(line: str) -> list[str]:
     >>> up_to_bold("It has **206 bones**. Babies have more.")
     ['It has **206 bones**.']
     """
-    told = sentences(line)
-    bold = [at for at, sentence in enumerate(told) if _BOLD.search(sentence)]
-    if len(bold) == 1 and not any(is_conclusion(each) or _CORRECTION.search(each) for each in told[bold[0] + 1:]):
-        return told[:bold[0] + 1]
-    return told
+    statements = sentences(line)
+    bold = [at for at, sentence in enumerate(statements) if _BOLD.search(sentence)]
+    if len(bold) == 1 and not any(is_conclusion(sentence) or _CORRECTION.search(sentence)
+                                  for sentence in statements[bold[0] + 1:]):
+        return statements[:bold[0] + 1]
+    return statements
 
 
 def bold_opening(lines: list[str]) -> str:
@@ -149,8 +150,9 @@ def named_opening(lines: list[str]) -> str:
     >>> named_opening(["Tin. The symbol Sn comes from the Latin word stannum."])
     'Tin.'
     """
-    told = sentences(lines[0]) if len(lines) == 1 else []
-    return _unchanged(told) if len(told) > 1 and _FEW_WORDS.fullmatch(told[0]) and not _NO_NAME.search(told[0]) else ""
+    statements = sentences(lines[0]) if len(lines) == 1 else []
+    is_name = len(statements) > 1 and _FEW_WORDS.fullmatch(statements[0]) and not _NO_NAME.search(statements[0])
+    return _unchanged(statements) if is_name else ""
 
 
 def explained_opening(lines: list[str], question: str) -> str:
@@ -161,11 +163,13 @@ def explained_opening(lines: list[str], question: str) -> str:
     >>> explained_opening(["288 apples. Each crate holds 36, so we multiply by 8."], "8 crates, 36 apples each?")
     '288 apples.'
     """
-    told = sentences(lines[0]) if len(lines) == 1 else []
-    if len(told) < 2 or not re.fullmatch(r"\W*\d[\d,.]*\d\W{0,3}(?:\s[a-z]+){1,3}\W*\.\W*", told[0]):
+    statements = sentences(lines[0]) if len(lines) == 1 else []
+    if len(statements) < 2 or not re.fullmatch(r"\W*\d[\d,.]*\d\W{0,3}(?:\s[a-z]+){1,3}\W*\.\W*", statements[0]):
         return ""
-    given, said, more = (set(re.findall(r"\d+", text)) for text in (question, told[0], " ".join(told[1:])))
-    return _unchanged(told) if more and more <= given and not said <= given else ""
+    question_numbers, opening_numbers, explaining_numbers = (
+        set(re.findall(r"\d+", text)) for text in (question, statements[0], " ".join(statements[1:])))
+    explains = explaining_numbers and explaining_numbers <= question_numbers and not opening_numbers <= question_numbers
+    return _unchanged(statements) if explains else ""
 
 
 def _unchanged(told: list[str]) -> str:

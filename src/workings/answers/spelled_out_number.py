@@ -33,8 +33,8 @@ def spelled_out_number(sentence: str, is_counted: Callable[[str], bool] = lambda
         return "0"
     if _NOT_PLAIN.search(sentence) or states_no_result(sentence):
         return ""
-    places = list(_WORD.finditer(sentence))
-    words = [place.group().casefold() for place in places]
+    matches = list(_WORD.finditer(sentence))
+    words = [match.group().casefold() for match in matches]
     runs, at = [], 0
     while at < len(words):
         begins = words[at] in WORDS or words[at] in ("a", "minus", "negative")
@@ -45,26 +45,27 @@ def spelled_out_number(sentence: str, is_counted: Callable[[str], bool] = lambda
     if len({number.value for _, number in runs}) == 1:  # "a dozen is twelve"
         runs = runs[-1:]
     if len(runs) == 2 and (coins := _in_coins(words, *runs)):
-        return sentence[places[runs[0][0]].start():places[coins].end()]
+        return sentence[matches[runs[0][0]].start():matches[coins].end()]
     if len(runs) > 1:  # "nine dollars in two weeks"
         runs = [run for run in runs if not CIRCUMSTANCE.search(f"{' '.join(words[max(0, run[0] - 4):run[0]])} ")]
     if len(runs) != 1 or runs[0][1].value == 1:
         return ""
     begin, number = runs[0]
-    behind = words[begin + number.taken:begin + number.taken + 2]
-    said = " ".join(words[max(0, begin - 4):begin])
-    of_them = behind == ["of", "them"] and said.endswith("there are")
-    part_of = behind[:1] == ["of"] and not of_them and number.value.denominator == 1
-    concluded = is_conclusion(sentence) and not CIRCUMSTANCE.search(f"{said} ") and not said.endswith(" of")
-    if part_of or not (not begin or _SAYS.search(said) or concluded or any(map(is_counted, behind))):
+    words_after = words[begin + number.taken:begin + number.taken + 2]
+    words_before = " ".join(words[max(0, begin - 4):begin])
+    of_them = words_after == ["of", "them"] and words_before.endswith("there are")
+    part_of = words_after[:1] == ["of"] and not of_them and number.value.denominator == 1
+    concluded = is_conclusion(sentence) and not CIRCUMSTANCE.search(f"{words_before} ") and not words_before.endswith(
+        " of")
+    if part_of or not (not begin or _SAYS.search(words_before) or concluded or any(map(is_counted, words_after))):
         return ""
-    return sentence[places[begin].start():places[begin + number.taken - 1].end()]
+    return sentence[matches[begin].start():matches[begin + number.taken - 1].end()]
 
 
 def _dozen(words: list[str]) -> InWords | None:
     """`a dozen` and `half a dozen`; "two dozen" is a number with its unit."""
-    taken = next((said for said in _DOZEN if tuple(words[:len(said)]) == said), ())
-    return InWords(Fraction(_DOZEN[taken]), len(taken)) if taken else None
+    dozen_words = next((spelling for spelling in _DOZEN if tuple(words[:len(spelling)]) == spelling), ())
+    return InWords(Fraction(_DOZEN[dozen_words]), len(dozen_words)) if dozen_words else None
 
 
 def _in_coins(words: list[str], one: tuple[int, InWords], other: tuple[int, InWords]) -> int:

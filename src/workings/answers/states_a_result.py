@@ -77,12 +77,12 @@ def is_undecided(sentence: str, *, alone: bool = False) -> bool:
     >>> is_undecided("So his age can't be determined."), is_undecided("We cannot tell, but it is probably 10.")
     (True, False)
     """
-    said = _UNDECIDED.search(sentence)
-    if said is None:
+    undecided = _UNDECIDED.search(sentence)
+    if undecided is None:
         return False
     if alone:
-        return not re.search(r"\w", sentence[:said.start()] + sentence[said.end():])
-    return _SAYS_MORE.search(sentence[said.end():]) is None
+        return not re.search(r"\w", sentence[:undecided.start()] + sentence[undecided.end():])
+    return _SAYS_MORE.search(sentence[undecided.end():]) is None
 
 
 def states_no_result(sentence: str) -> bool:

@@ -129,12 +129,12 @@ def same_text(given: str, expected: str, tolerance: float = 0.0) -> bool:
 def _in_formulas(sentence: str) -> Iterator[str]:
     """What a sentence says in its only formula, or in several side by side: "The solutions are $x = 2$ and $x = 3$"."""
     formulas = [*_FORMULA.finditer(sentence)]
-    between = [sentence[one.end():other.start()].strip() for one, other in pairwise(formulas)]
-    if formulas and all(each in (",", "and", "or", ", and", ", or") for each in between) and not _COUNTED_ON.match(
+    between = [sentence[before.end():after.start()].strip() for before, after in pairwise(formulas)]
+    if formulas and all(joiner in (",", "and", "or", ", and", ", or") for joiner in between) and not _COUNTED_ON.match(
             sentence, formulas[-1].end()):
-        said, behind = ", ".join(formula[1] or formula[2] for formula in formulas), sentence[formulas[-1].end():]
+        listed, behind = ", ".join(formula[1] or formula[2] for formula in formulas), sentence[formulas[-1].end():]
         unit = read_unit(behind.strip(" ."))
-        yield f"{said} {behind.strip(' .')}" if unit is not None and unit.measure else said
+        yield f"{listed} {behind.strip(' .')}" if unit is not None and unit.measure else listed
     elif formulas and "\\pm" in formulas[-1][0]:
         yield formulas[-1][1] or formulas[-1][2]
 
@@ -153,10 +153,11 @@ def variants(given: str) -> Iterator[str]:
     given = _HALF_SAID.sub(lambda half: f"{half[1]} {'am' if half[2] else 'pm'}", given)
     if (choice := _CHOICE.match(without_markup(given))) and not HEDGED.search(given):
         yield without_markup(given)[choice.end():]
-    told = sentences(given.strip())
-    if len(told) != 1 and len({normalise_text(sentence) for sentence in told}) != 1:
+    statements = sentences(given.strip())
+    if len(statements) != 1 and len({normalise_text(sentence) for sentence in statements}) != 1:
         return
-    sentence = _SOLUTIONS.sub(lambda first: f"{first[0][:-2]},", _LED_IN.sub("", without_reason(corrected(told[0]))))
+    sentence = _LED_IN.sub("", without_reason(corrected(statements[0])))
+    sentence = _SOLUTIONS.sub(lambda first: f"{first[0][:-2]},", sentence)
     yield sentence
     sentence = _ROUNDED.sub("", sentence)
     sentence = _CONCEDED.sub("", _BELIEVED.sub("", sentence, count=1))
@@ -177,12 +178,12 @@ def variants(given: str) -> Iterator[str]:
     sentence = _REMARK_BEHIND.sub("", sentence)
     if bold := re.findall(r"\*\*([^*]+)\*\*", sentence):
         between = re.split(r"\*\*[^*]+\*\*", sentence)[1:-1]
-        if all(re.fullmatch(r"[\s,]*(?:and)?\s*", each) for each in between):
+        if all(re.fullmatch(r"[\s,]*(?:and)?\s*", joiner) for joiner in between):
             yield _REMARK_BEHIND.sub("", ", ".join(bold))
-    said = [*_COPULA.finditer(sentence)]
-    if said and not _SECOND_SUBJECT.search(sentence, said[0].end(), said[-1].start()):
-        yield sentence[said[-1].end():]
-        yield re.split(r",\s(?:an?|the)\s", sentence[said[-1].end():])[0]
+    copulas = [*_COPULA.finditer(sentence)]
+    if copulas and not _SECOND_SUBJECT.search(sentence, copulas[0].end(), copulas[-1].start()):
+        yield sentence[copulas[-1].end():]
+        yield re.split(r",\s(?:an?|the)\s", sentence[copulas[-1].end():])[0]
     yield re.split(r":\W{0,3}\s", sentence)[-1]
     if passive := _PASSIVE.search(sentence):
         yield sentence[passive.end():]
@@ -208,10 +209,10 @@ def _times(sentence: str) -> Iterator[str]:
 
 def _both_signs(text: str) -> str:
     r"""`x = \pm 2` as ``x = 2, x = -2``, and `1 \pm i` as ``1 + i, 1 - i``; anything else as it is."""
-    found = _PLUS_MINUS.fullmatch(text.strip("$. "))
-    if found is None:
+    match = _PLUS_MINUS.fullmatch(text.strip("$. "))
+    if match is None:
         return text
-    name, before, behind = found[1] or "", found[2].strip(), found[3]
+    name, before, behind = match[1] or "", match[2].strip(), match[3]
     return f"{name}{before}{' + ' * bool(before)}{behind}, {name}{before} - {behind}" if before else (
         f"{name}{behind}, {name}-{behind}")
 
@@ -243,30 +244,32 @@ def _same(given: str, expected: str, tolerance: float) -> bool:
         return False
     if _unpaired(normalise_text(given)) == _unpaired(normalise_text(expected)):
         return True
-    if (one := measures(given)) and (other := measures(expected)):
-        return len(one) == len(other) and all(map(equal_numbers, one, other))
+    if (given_measures := measures(given)) and (expected_measures := measures(expected)):
+        return len(given_measures) == len(expected_measures) and all(
+            map(equal_numbers, given_measures, expected_measures))
     if (seconds := lasting_seconds(given)) and COMPOUND.fullmatch(expected):
         return seconds == lasting_seconds(expected)
     if not (is_mathematics(given) or is_mathematics(expected)):
         return _same_parts(given, expected, tolerance)
     if _TIME.fullmatch(given) and _TIME.fullmatch(expected):
-        time, wanted = ("".join(normalise_text(text).split()) for text in (given, expected))
-        if time.endswith("m") != wanted.endswith("m"):
-            time, wanted = _half_of_day(time), _half_of_day(wanted)
+        time, expected_time = ("".join(normalise_text(text).split()) for text in (given, expected))
+        if time.endswith("m") != expected_time.endswith("m"):
+            time, expected_time = _half_of_day(time), _half_of_day(expected_time)
         # Where only one of them says which half of the day it is, the other means it.
-        return time == wanted or (
-            time.endswith("m") != wanted.endswith("m") and time.rstrip("apm") == wanted.rstrip("apm"))
-    (formula, unit), (wanted, in_unit) = without_unit(value_of(given, expected)), without_unit(expected)
-    if not same_units(unit, in_unit):
+        return time == expected_time or (time.endswith("m") != expected_time.endswith("m")
+                                         and time.rstrip("apm") == expected_time.rstrip("apm"))
+    (formula, unit), (expected_formula, expected_unit) = without_unit(value_of(given, expected)), without_unit(expected)
+    if not same_units(unit, expected_unit):
         return False
-    left, right = normal_form(formula), normal_form(wanted)
-    if left == right or _factors(left) == _factors(right) != [] or _terms(left) == _terms(right) != []:
-        return bool(left)
+    form, expected_form = normal_form(formula), normal_form(expected_formula)
+    if form == expected_form or _factors(form) == _factors(expected_form) != [] or (
+            _terms(form) == _terms(expected_form) != []):
+        return bool(form)
     # "y = 2x+3" for "2x+3": the name on the left says nothing, where only one side has it.
-    if bool(_NAME_BEFORE.match(left)) != bool(_NAME_BEFORE.match(right)) and (
-            _NAME_BEFORE.sub("", left) == _NAME_BEFORE.sub("", right)):
+    if bool(_NAME_BEFORE.match(form)) != bool(_NAME_BEFORE.match(expected_form)) and (
+            _NAME_BEFORE.sub("", form) == _NAME_BEFORE.sub("", expected_form)):
         return True
-    return _same_parts(plain(formula.strip("$ ")), plain(wanted.strip("$ ")), tolerance)
+    return _same_parts(plain(formula.strip("$ ")), plain(expected_formula.strip("$ ")), tolerance)
 
 
 def _half_of_day(time: str) -> str:
@@ -331,19 +334,23 @@ def _unpaired(text: str) -> str:
 
 def _same_parts(given: str, expected: str, tolerance: float) -> bool:
     """Lists and sets by their parts in any order; tuples and intervals in theirs."""
-    (one, opened), (other, wanted) = without_brackets(given), without_brackets(expected)
-    if opened != wanted and {opened, wanted} != {"", "{}"}:  # a set may be written without its braces
+    given_inner, given_brackets = without_brackets(given)
+    expected_inner, expected_brackets = without_brackets(expected)
+    # A set may be written without its braces.
+    if given_brackets != expected_brackets and {given_brackets, expected_brackets} != {"", "{}"}:
         return False
-    left, right = _parts(one, words=not opened), _parts(other, words=not wanted)
-    if not 2 <= len(left) == len(right) <= MAX_PARTS:
+    given_parts = _parts(given_inner, words=not given_brackets)
+    expected_parts = _parts(expected_inner, words=not expected_brackets)
+    if not 2 <= len(given_parts) == len(expected_parts) <= MAX_PARTS:
         return False
-    if opened and opened[0] in "([":
-        return all(_same_part(a, b, tolerance) for a, b in zip(left, right, strict=True))
-    for part in left:
-        match = next((index for index, candidate in enumerate(right) if _same_part(part, candidate, tolerance)), None)
+    if given_brackets and given_brackets[0] in "([":
+        return all(_same_part(a, b, tolerance) for a, b in zip(given_parts, expected_parts, strict=True))
+    for part in given_parts:
+        match = next((index for index, candidate in enumerate(expected_parts)
+                      if _same_part(part, candidate, tolerance)), None)
         if match is None:
             return False
-        del right[match]
+        del expected_parts[match]
     return True
 
 
@@ -373,11 +380,12 @@ def _parts(text: str, *, words: bool) -> list[str]:
 
 
 def _same_part(given: str, expected: str, tolerance: float) -> bool:
-    one, other = parse_number(given), parse_number(expected)
-    if one is not None and other is not None:
-        return equal_numbers(one, other, tolerance)
+    given_number, expected_number = parse_number(given), parse_number(expected)
+    if given_number is not None and expected_number is not None:
+        return equal_numbers(given_number, expected_number, tolerance)
     if normalise_text(given) == normalise_text(expected):
         return True
-    left, right = normal_form(given), normal_form(expected)
-    return left == right or (bool(_NAME_BEFORE.match(left)) != bool(_NAME_BEFORE.match(right))
-                             and _NAME_BEFORE.sub("", left) == _NAME_BEFORE.sub("", right))
+    given_form, expected_form = normal_form(given), normal_form(expected)
+    return given_form == expected_form or (
+        bool(_NAME_BEFORE.match(given_form)) != bool(_NAME_BEFORE.match(expected_form))
+        and _NAME_BEFORE.sub("", given_form) == _NAME_BEFORE.sub("", expected_form))

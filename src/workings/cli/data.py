@@ -91,11 +91,11 @@ def make_command(
 
     # A shipped name is a whole recipe with a recorded digest, so counts and seed on the command line do not apply.
     if len(kinds) == 1 and kinds[0] in shipped_sets():
-        made = make_named(kinds[0], out, force=force)
+        files_made = make_named(kinds[0], out, force=force)
     else:
-        made = make_files(kinds, n, items, seed, out, force=force)
-    files = "\n".join(f"{digest[:16]}…  {path}" for path, digest in made.files.items())
-    answer(made.to_json(), as_json=as_json, text=f"{made.traces} traces, {made.items} items\n{files}")
+        files_made = make_files(kinds, n, items, seed, out, force=force)
+    files = "\n".join(f"{digest[:16]}…  {path}" for path, digest in files_made.files.items())
+    answer(files_made.to_json(), as_json=as_json, text=f"{files_made.traces} traces, {files_made.items} items\n{files}")
 
 
 data_app.command("check")(data_look.check_command)

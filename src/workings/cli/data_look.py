@@ -162,14 +162,14 @@ def preview_command(
     if row and not chosen:
         raise RequestError(f"--row {row}", "the id of a row", "workings data preview without --row")
     entries_of_rows = entries_by_row(entries)
-    shown = [(shown_row, pieces(shown_row, tokenizer), turns_of(entries_of_rows[shown_row.id], shown_row))
+    rows_to_show = [(shown_row, pieces(shown_row, tokenizer), turns_of(entries_of_rows[shown_row.id], shown_row))
              for shown_row in chosen]
-    values = {**summary.to_json(), "dropped_rows": [vars(gone) for gone in rows.dropped[:20]], "shown": [
+    values = {**summary.to_json(), "dropped_rows": [vars(dropped_row) for dropped_row in rows.dropped[:20]], "shown": [
         {"id": shown_row.id, "tokens": len(shown_row.tokens), "supervised_tokens": shown_row.supervised_tokens,
          "turns": [vars(turn) for turn in turns], "text": marked(parts), "pieces": [vars(piece) for piece in parts]}
-        for shown_row, parts, turns in shown]}
+        for shown_row, parts, turns in rows_to_show]}
     if not as_json:
-        _print_rows(shown)
+        _print_rows(rows_to_show)
     answer(values, as_json=as_json, text=summary.text())
 
 

@@ -75,9 +75,10 @@ def _command_of(program: Any, typed: Sequence[str]) -> tuple[Any, list[str]]:
 def _missing(wrong: Any, names: list[str], typed: Sequence[str]) -> RequestError:
     """About the first parameter that is missing, and a command with all that are."""
     # Options that were typed are read first, then arguments, then the other options: what was not read is missing.
-    missing = [each for each in wrong.ctx.command.params if each.required and each.name not in wrong.ctx.params]
-    words = [word for each in missing for word in (
-        *([each.opts[0]] if each.param_type_name == "option" else []), _example(each, names))]
+    missing = [parameter for parameter in wrong.ctx.command.params
+               if parameter.required and parameter.name not in wrong.ctx.params]
+    words = [word for parameter in missing for word in (
+        *([parameter.opts[0]] if parameter.param_type_name == "option" else []), _example(parameter, names))]
     choices = re.findall(r"[\w.-]+", wrong.format_message().partition("Choose from:")[2])
     # Older versions of Typer keep no help of arguments.
     expected = ": ".join(filter(None, (_lowered(wrong.param.help) or "one, as below", ", ".join(choices))))
@@ -85,14 +86,14 @@ def _missing(wrong: Any, names: list[str], typed: Sequence[str]) -> RequestError
 
 
 def _unknown_option(wrong: Any, called: str, typed: Sequence[str]) -> RequestError:
-    name, known = wrong.option_name, {option.lstrip("-"): option for option in wrong.possibilities or ()}
+    name, option_of_name = wrong.option_name, {option.lstrip("-"): option for option in wrong.possibilities or ()}
     # Typer's own list is wide: of `--on` it would say `--json`.
-    near = difflib.get_close_matches(name.lstrip("-"), known, 1, 0.8)
+    near = difflib.get_close_matches(name.lstrip("-"), option_of_name, 1, 0.8)
     if not near:
         return RequestError(f"the option {name}", f"one of those that `{called} -h` lists", f"{called} -h")
-    meant = known[near[0]]
-    return RequestError(f"the option {name}", meant, _joined(
-        [meant + word[len(name):] if word.partition("=")[0] == name else word for word in typed]))
+    nearest = option_of_name[near[0]]
+    return RequestError(f"the option {name}", nearest, _joined(
+        [nearest + word[len(name):] if word.partition("=")[0] == name else word for word in typed]))
 
 
 def _suggested_key(option: str, command: Any) -> str:

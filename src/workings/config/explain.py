@@ -43,27 +43,27 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
         errors: of the library that validates.
         source: source of a key.
     """
-    given, expected, hints, missing = [], [], [], []
+    problems, expected, hints, missing = [], [], [], []
     for error in _without_union_noise(errors):
         location = _location(error)
         dotted = ".".join(location) or "the recipe"
         where = source(location)
         if error["type"] == REFUSED:
-            given.append(f"{error['ctx']['given']}  in {where}")
+            problems.append(f"{error['ctx']['given']}  in {where}")
             expected.append(error["ctx"]["expected"])
             hints.append(error["ctx"]["try_next"])
         elif error["type"] == "extra_forbidden":
-            given.append(f"{dotted}: {short_repr(error['input'])}  in {where}")
+            problems.append(f"{dotted}: {short_repr(error['input'])}  in {where}")
             expected.append(f"no key `{dotted}`")
             hints += [_did_you_mean(location), "" if where.startswith(OVERRIDE) else _whole_section(error, location)]
         elif error["type"] == "missing":
-            given.append(f"no `{dotted}`  in {where}")
+            problems.append(f"no `{dotted}`  in {where}")
             expected.append(f"`{dotted}`" + _described(location))
             missing.append(_override_for(location))
         elif error["type"] in ("union_tag_invalid", "union_tag_not_found"):
-            _explain_choice(error, location, source, (given, expected, hints))
+            _explain_choice(error, location, source, (problems, expected, hints))
         else:
-            given.append(f"{dotted}: {short_repr(error['input'])}  in {where}")
+            problems.append(f"{dotted}: {short_repr(error['input'])}  in {where}")
             expected.append(f"{dotted}: {_expected(error, location)}" + _described(location))
             hints.append(_near_choice(error, dotted) or _empty_section(error, location))
     if missing:
@@ -73,7 +73,7 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
     hints = [hint for hint in hints if hint] or [
         "correct that key; `workings recipes show smoke-tiny` prints a whole recipe"]
     # Further lines stand below the first one, behind the ten characters of its label.
-    return RequestError(*("\n          ".join(dict.fromkeys(lines)) for lines in (given, expected, hints)))
+    return RequestError(*("\n          ".join(dict.fromkeys(lines)) for lines in (problems, expected, hints)))
 
 
 def together(errors: Sequence[RequestError]) -> RequestError:

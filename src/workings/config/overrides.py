@@ -57,14 +57,14 @@ def seen_from(base: Path, override: str) -> str:
 
     def change(name: str) -> str:
         # Typed here but read beside the recipe: the two may be different files of one name.
-        here, beside = Path(name).absolute(), base / name
-        if not is_data_or_model_path(here):
+        typed_path, recipe_path = Path(name).absolute(), base / name
+        if not is_data_or_model_path(typed_path):
             return name
-        seen = relative_path(here, base)
-        if is_data_or_model_path(beside) and not beside.samefile(here):
+        relative = relative_path(typed_path, base)
+        if is_data_or_model_path(recipe_path) and not recipe_path.samefile(typed_path):
             raise RequestError(f"the override {override}", f"one file; there is one here and another in {base}",
-                               f"{seen} for the one here, {beside} for the other")
-        return seen
+                               f"{relative} for the one here, {recipe_path} for the other")
+        return relative
 
     return moved_override(override, change)
 

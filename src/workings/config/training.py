@@ -308,15 +308,15 @@ class EvaluationConfig(Section):
         if self.items != "none":
             return self
         unused = {"samples", "max_new_tokens", "batch_size", "watch", "base", "scorer"}
-        beside, expected = "evaluation.items: none", "`evaluation.items`: these keys only matter for items"
+        situation, expected = "evaluation.items: none", "`evaluation.items`: these keys only matter for items"
         if self.traces == "none":
             unused |= {"every_steps"}
-            beside = "neither evaluation.items nor evaluation.traces"
+            situation = "neither evaluation.items nor evaluation.traces"
             expected = "`evaluation.items`; for `every_steps` alone, `evaluation.traces` is enough"
-        if given := written_keys(self, info, unused, name="evaluation"):
+        if unused_keys := written_keys(self, info, unused, name="evaluation"):
             # An override replaces the section as a whole, so the proposed one names what may stay.
-            kept = self.model_dump(mode="json", include=self.model_fields_set - unused)
-            without = yaml.safe_dump(kept, default_flow_style=True, sort_keys=False, width=1000).strip()
-            raise refused(f"{given} with {beside}", expected,
+            remaining = self.model_dump(mode="json", include=self.model_fields_set - unused)
+            without = yaml.safe_dump(remaining, default_flow_style=True, sort_keys=False, width=1000).strip()
+            raise refused(f"{unused_keys} with {situation}", expected,
                           f"evaluation.items=eval, or without them: {shlex.quote(f'evaluation={without}')}")
         return self

@@ -107,21 +107,21 @@ def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) 
         long: int64 ``[sequences]``, positions of each sequence.
         size: sequences in a batch.
     """
-    full_batches, left = [], []
+    full_batches, leftovers = [], []
     for length in np.unique(long):
         # Sequences are numbered in the epoch's order, and `flatnonzero` keeps it.
-        alike = np.flatnonzero(long == length)
+        same_length = np.flatnonzero(long == length)
         # Whole batches only; the rest waits for those of other lengths.
-        end = len(alike) - len(alike) % size
-        full_batches.append(alike[:end].reshape(-1, size))
-        left.append(alike[end:])
+        end = len(same_length) - len(same_length) % size
+        full_batches.append(same_length[:end].reshape(-1, size))
+        leftovers.append(same_length[end:])
     full = np.concatenate(full_batches)
     # The last member of a batch is the one that completed it, so this is the order in which batches were complete.
     full = full[np.argsort(full[:, -1])]
     # Longest first, so that the first sequence of each leftover batch is its longest and decides its length.
-    over = np.concatenate(left[::-1])
+    leftover = np.concatenate(leftovers[::-1])
     # -1 is not a sequence; `EpochPlan` makes an empty one of it.
-    last = np.pad(over, (0, -len(over) % size), constant_values=-1).reshape(-1, size)
+    last = np.pad(leftover, (0, -len(leftover) % size), constant_values=-1).reshape(-1, size)
     members = np.concatenate([full, last])
     # The first sequence of a batch is never an empty one, and decides its length.
     return EpochPlan(rows, borders, members, long[members[:, 0]])

@@ -41,18 +41,18 @@ def check_disk(directory: Path, needs: Needs | None) -> Iterator[Finding]:
     existing = next(parent for parent in (directory.absolute(), *directory.absolute().parents) if parent.is_dir())
     free = shutil.disk_usage(existing).free
     needed_bytes = needs.disk_bytes if needs else MIN_FREE
-    what = f"{gib(free)} free at {_path_text(existing)}"
+    space_text = f"{gib(free)} free at {_path_text(existing)}"
     if needs:
-        what += (f"; {needs.recipe} keeps {needs.kept} checkpoints of {gib(needs.checkpoint_bytes)} and writes one "
-                 f"beside them: {gib(needed_bytes)}")
+        space_text += (f"; {needs.recipe} keeps {needs.kept} checkpoints of {gib(needs.checkpoint_bytes)} and writes "
+                       f"one beside them: {gib(needed_bytes)}")
     why = "a run whose disk is full stops at its last checkpoint"
     if free >= needed_bytes:
-        yield Finding(id="space.disk", judgement="fine", what=what, why=why)
+        yield Finding(id="space.disk", judgement="fine", what=space_text, why=why)
     # Keeping one checkpoint needs room for two, because the new one is complete before the old one goes.
     elif needs and needs.kept > 1 and free >= needs.checkpoint_bytes * (1 + SPARE_CHECKPOINTS):
-        yield Finding(id="space.disk", judgement="problem", what=what, why=why, mend="checkpoint.keep_last=1")
+        yield Finding(id="space.disk", judgement="problem", what=space_text, why=why, mend="checkpoint.keep_last=1")
     else:
-        yield Finding(id="space.disk", judgement="problem", what=what, why=why,
+        yield Finding(id="space.disk", judgement="problem", what=space_text, why=why,
                       mend=f"df -h {_path_text(existing)}, then free some, or another --out")
 
 

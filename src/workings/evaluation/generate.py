@@ -23,13 +23,13 @@ def generate_batch(session: "ModelSession", items: Sequence[Item],
     """
     seeds = [sample_seed(settings.seed, item.id, sample) if settings.temperature else -1
              for item in items for sample in range(settings.samples)]
-    asked = [session.template.prompt_ids(item.prompt, item.history) for item in items]
-    prompts = [prompt for prompt in asked for _ in range(settings.samples)]
+    prompt_of_item = [session.template.prompt_ids(item.prompt, item.history) for item in items]
+    prompts = [prompt for prompt in prompt_of_item for _ in range(settings.samples)]
     completions: list[Completion] = []
     # Memory is planned for so many at a time, and one item may have more samples.
     for start in range(0, len(prompts), settings.batch_size):
-        some = slice(start, start + settings.batch_size)
-        completions += _complete(session, prompts[some], seeds[some], settings)
+        batch = slice(start, start + settings.batch_size)
+        completions += _complete(session, prompts[batch], seeds[batch], settings)
     tokenizer = session.tokenizer
     texts = [tokenizer.decode(completion.tokens) for completion in completions]
     # Read again, because words may spell what the tokenizer takes for a control token.

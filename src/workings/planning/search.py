@@ -36,19 +36,19 @@ def _all_devices(recipe: Recipe, target: Target) -> KeyValues:
     if target.platform == "cpu":
         return {}
     fsdp, tp = mesh_of(recipe, target)
-    more = target.devices // (fsdp * tp)
-    if more == 1:
+    factor = target.devices // (fsdp * tp)
+    if factor == 1:
         return {}
     batch = recipe.batch
     # The rows do not divide: all devices are used nevertheless, and the global batch grows.
-    if batch.micro_batch * batch.accumulation % more:
+    if batch.micro_batch * batch.accumulation % factor:
         return {"mesh.fsdp": "auto"}
     # Accumulation is given up before rows are: it keeps a second copy of the gradients.
-    fewer = gcd(batch.accumulation, more)
-    if recipe.uses_pairs and batch.micro_batch * fewer // more % 2:
+    fewer = gcd(batch.accumulation, factor)
+    if recipe.uses_pairs and batch.micro_batch * fewer // factor % 2:
         return {"mesh.fsdp": "auto"}
     return {"mesh.fsdp": "auto", "batch.accumulation": batch.accumulation // fewer,
-            "batch.micro_batch": batch.micro_batch * fewer // more}
+            "batch.micro_batch": batch.micro_batch * fewer // factor}
 
 
 def _attention(recipe: Recipe, target: Target) -> KeyValues:

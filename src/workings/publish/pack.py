@@ -124,17 +124,17 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, writeup: Pa
 
 def _unfolded(paths: Sequence[Path]) -> tuple[list[Path], dict[str, bytes]]:
     """The paths with improvements replaced by their runs and samples, and the files of the improvement among them."""
-    found, rounds = list[Path](), dict[str, bytes]()
+    unit_paths, rounds = list[Path](), dict[str, bytes]()
     for path in paths:
         if not (path / RESULT).is_file():
-            found.append(path)
+            unit_paths.append(path)
             continue
         if rounds:
             raise RequestError(f"{path}, a second improvement", "one improvement in a pack: rounds have the same names",
                                "a pack for each")
         parts, rounds = pack_parts(path)
-        found += parts
-    return found, rounds
+        unit_paths += parts
+    return unit_paths, rounds
 
 
 def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, limit: str, max_bytes: int,
@@ -251,13 +251,13 @@ def _column(contents: Contents, unit_path: str, comparison: dict[str, Any]) -> C
     sides = [str(comparison[side]["path"]) for side in ("a", "b") if side in comparison]
     units = [unit.path for unit in find_units(path)] if any(path.glob(f"**/{EVALUATION_SUMMARY}")) else []
     names = {f"{unit_path}/{unit.relative_to(path).as_posix()}".removesuffix("/."): unit for unit in units}
-    shown = next((name for name in sides if name in names), next(iter(names), ""))
+    shown_evaluation = next((name for name in sides if name in names), next(iter(names), ""))
     return Column(
-        name=path.resolve().name, place=unit_path, evaluation=shown,
+        name=path.resolve().name, place=unit_path, evaluation=shown_evaluation,
         manifest=loads((path / MANIFEST).read_bytes()) if run else {}, steps=run.metrics() if run else (),
         memory=loads((path / MEASURED).read_bytes()) if run and (path / MEASURED).is_file() else {},
-        summary=loads((names[shown] / EVALUATION_SUMMARY).read_bytes()) if shown else {},
-        asked=loads((names[shown] / EVALUATION_CONFIG).read_bytes()) if shown else {})
+        summary=loads((names[shown_evaluation] / EVALUATION_SUMMARY).read_bytes()) if shown_evaluation else {},
+        asked=loads((names[shown_evaluation] / EVALUATION_CONFIG).read_bytes()) if shown_evaluation else {})
 
 
 def _compared(sides: list[str]) -> Comparison | None:

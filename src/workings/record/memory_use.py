@@ -75,28 +75,28 @@ def memory_use(facts: Mapping[str, Any], line: Mapping[str, Any] | None = None) 
     Raises:
         RecordError: a number of bytes is none.
     """
-    held = facts if line is None else {**facts, **line}
+    fields = facts if line is None else {**facts, **line}
     # By type, because a record may come from somebody else, and True counts as a number.
     if wrong := [name for name in (*_NEEDED, *_OPTIONAL, *(("memory_bytes",) if line is not None else ()))
-                 if (name in held or name not in _OPTIONAL) and type(held.get(name)) is not int]:
+                 if (name in fields or name not in _OPTIONAL) and type(fields.get(name)) is not int]:
         raise RecordError(f"{MEASURED}: {', '.join(wrong)}: no number of bytes")
     peak: int | None = facts.get("measured_peak_bytes")
     source = facts.get("measured_source", "")
     if line is not None:
         peak, source = line["memory_bytes"], line.get("memory_source")
     # Of a CPU alone the file has what the process held before.
-    before, taken = facts.get("resident_before_bytes"), peak
+    before, taken_bytes = facts.get("resident_before_bytes"), peak
     if before is not None:
         grown = facts.get("growth_bytes")
-        taken = grown if isinstance(grown, int) else None
+        taken_bytes = grown if isinstance(grown, int) else None
         if line is not None and source == PROCESS_PEAK and peak is not None:
-            taken = growth(peak, before, facts.get("peak_before_bytes", peak))
+            taken_bytes = growth(peak, before, facts.get("peak_before_bytes", peak))
         # Where the source is no peak of the process, it held what it began with and what it grew by.
-        if source != PROCESS_PEAK and taken is not None:
-            peak = before + taken
+        if source != PROCESS_PEAK and taken_bytes is not None:
+            peak = before + taken_bytes
     return MemoryUse(
         planned_bytes=facts["predicted_peak_bytes"], planned_source=str(facts.get("predicted_source")),
-        limit_bytes=facts["limit_bytes"], taken_bytes=taken, device_counts=before is None, held_bytes=peak,
+        limit_bytes=facts["limit_bytes"], taken_bytes=taken_bytes, device_counts=before is None, held_bytes=peak,
         resident_before_bytes=before or 0)
 
 

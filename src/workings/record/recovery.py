@@ -91,14 +91,14 @@ def keep_metrics(path: Path, last_step: int) -> dict[str, int]:
     """Rewrite a metrics file with its lines up to ``last_step``; how many steps were kept and dropped."""
     data = path.read_bytes()
     rows, _ = jsonl.parse(data, path.name)
-    kept = [row for row in rows if int(row["step"]) <= last_step]
+    kept_rows = [row for row in rows if int(row["step"]) <= last_step]
     # The checkpoint was saved after these lines were synced; a gap means that somebody removed them.
-    if [int(row["step"]) for row in kept] != list(range(1, last_step + 1)):
+    if [int(row["step"]) for row in kept_rows] != list(range(1, last_step + 1)):
         raise _cannot_go_on(path, f"lines of steps 1 to {last_step} are not all there")
     # The bytes are cut and not written anew, so the kept lines stay what they were.
-    lines = data.split(b"\n")[:len(kept)]
+    lines = data.split(b"\n")[:len(kept_rows)]
     atomic.write_bytes(path, b"".join(line + b"\n" for line in lines))
-    return {"kept_steps": len(kept), "dropped_steps": len(rows) - len(kept)}
+    return {"kept_steps": len(kept_rows), "dropped_steps": len(rows) - len(kept_rows)}
 
 
 def remove_rollouts(directory: Path, last_step: int) -> None:

@@ -128,14 +128,14 @@ def commands(runs: list[RunView]) -> list[tuple[str, str]]:
 
 def train_again(run: Path) -> str:
     """The command that trains a run again, typed in the current folder: its recipe, its overrides, its files."""
-    asked: dict[str, Any] = read_json(run / OVERRIDES) if (run / OVERRIDES).is_file() else {}
-    origin, overrides = str(asked.get("origin", "")), [str(override) for override in asked.get("overrides", [])]
+    request: dict[str, Any] = read_json(run / OVERRIDES) if (run / OVERRIDES).is_file() else {}
+    origin, overrides = str(request.get("origin", "")), [str(override) for override in request.get("overrides", [])]
     is_shipped = origin.startswith(SHIPPED)
-    recipe = origin.removeprefix(SHIPPED) if is_shipped else _recipe_file(run, asked)
-    files = moved_files(asked.get("files", {}), lambda name: os.path.normpath(run / name))
+    recipe = origin.removeprefix(SHIPPED) if is_shipped else _recipe_file(run, request)
+    files = moved_files(request.get("files", {}), lambda name: os.path.normpath(run / name))
     overrides = with_files(overrides, files, recipe_stays=not is_shipped and recipe != str(run / RECIPE))
     # Packs of earlier versions, which did not write down the files, hold a page without the options.
-    smoke = smoke_words(RunRecord.open(run).manifest) if "files" in asked else []
+    smoke = smoke_words(RunRecord.open(run).manifest) if "files" in request else []
     return shlex.join(["workings", "train", recipe, "--out", f"{run}-again", *overrides, *smoke])
 
 

@@ -74,19 +74,19 @@ def reward_figures(views: Sequence[RunView]) -> list[LossFigure]:
 
 def reward_samples(views: Sequence[RunView]) -> list[ShownRollout]:
     """Groups of the first and the last rollout of every run that has some; a file that cannot be read says so."""
-    shown = []
+    rollouts = []
     for view in views:
         steps = rollout_steps(view.path)
         for step in dict.fromkeys([*steps[:1], *steps[-1:]]):
             title = f"Update {step}" if len(views) == 1 else f"{view.name}, update {step}"
             try:
-                shown.append(_rollout(view, step, title))
+                rollouts.append(_rollout(view, step, title))
             # A report is about more than its examples.
             except RecordError as error:
-                shown.append(ShownRollout(title=title, about=f"It is not shown: {error}."))
+                rollouts.append(ShownRollout(title=title, about=f"It is not shown: {error}."))
             except RequestError as error:
-                shown.append(ShownRollout(title=title, about=f"It is not shown: {error.given}."))
-    return shown
+                rollouts.append(ShownRollout(title=title, about=f"It is not shown: {error.given}."))
+    return rollouts
 
 
 Line = tuple[str, int, Points]
@@ -110,11 +110,11 @@ def _lines(panel: Panel, points_of_runs: Sequence[tuple[RunView, list[tuple[floa
 def _figure(panel: Panel, lines: Sequence[Line]) -> LossFigure:
     # A value of 0 has no place on a logarithmic axis.
     log = panel.log and any(value > 0 for _, _, points in lines for _, value in points)
-    drawn = [(name, color, [(x, y) for x, y in points if y > 0 or not log]) for name, color, points in lines]
-    drawn = [(name, color, points) for name, color, points in drawn if points]
+    drawn_lines = [(name, color, [(x, y) for x, y in points if y > 0 or not log]) for name, color, points in lines]
+    drawn_lines = [(name, color, points) for name, color, points in drawn_lines if points]
     caption = panel.sentence
-    span = max(len(points) for *_, points in drawn) // SMOOTHING_SHARE
-    curves = [Curve(name=name, points=points, color=color) for name, color, points in drawn]
+    span = max(len(points) for *_, points in drawn_lines) // SMOOTHING_SHARE
+    curves = [Curve(name=name, points=points, color=color) for name, color, points in drawn_lines]
     if panel.key == "reward" and span > 1:
         curves = [Curve(name=curve.name, points=curve.points, color=curve.color, style="faint") for curve in curves] + [
             Curve(name=curve.name, points=smoothed(curve.points, span), color=curve.color) for curve in curves]
@@ -128,7 +128,7 @@ def _figure(panel: Panel, lines: Sequence[Line]) -> LossFigure:
                               f"{points[-1][0]:g}" for name, _, points in lines))
     return LossFigure(heading=heading, caption=caption, drawn=Drawn(
         wide=draw_line_chart(chart, WIDE, 300), narrow=draw_line_chart(chart, NARROW, 260),
-        key=[key_entry(name, color, "line") for name, color, _ in drawn],
+        key=[key_entry(name, color, "line") for name, color, _ in drawn_lines],
         table=steps_table(panel.title, [name for name, *_ in lines], [points for *_, points in lines], ".4g")))
 
 

@@ -55,14 +55,15 @@ class ReadSample:
 def read_samples(text: str) -> list[ReadSample]:
     """The completions of a ``samples.md``; none where it is not of the form that an evaluation writes."""
     parts = _fenced(text)
-    before, held = parts[::3], parts[2::3]
+    headings, fenced_texts = parts[::3], parts[2::3]
     samples = []
     # A prompt and its completion; the heading and the facts stand before the prompt.
-    for heading, prompt, completion in zip(before[:-1:2], held[::2], held[1::2], strict=False):
-        named = _HEADING.search(heading)
-        if named is None:
+    for heading, prompt, completion in zip(headings[:-1:2], fenced_texts[::2], fenced_texts[1::2], strict=False):
+        heading_match = _HEADING.search(heading)
+        if heading_match is None:
             return []
-        samples.append(ReadSample(named["item"], named["verdict"], named["facts"], prompt, completion))
+        samples.append(ReadSample(heading_match["item"], heading_match["verdict"], heading_match["facts"], prompt,
+                                  completion))
     return samples
 
 

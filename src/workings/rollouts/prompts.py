@@ -167,8 +167,8 @@ def refuse_evaluation_items(prompts: Sequence[Prompt], items: Sequence[Item]) ->
 
 def read_recorded_prompts(rows: Sequence[dict[str, Any]], seed: int) -> PromptSet:
     """Reads the prompts of a record. Raises `RecordError`."""
-    kept = [Prompt.from_json(row) for row in rows if row.get("status") == "kept"]
-    if not kept or len({prompt.item.id for prompt in kept}) != len(kept):
+    prompts = [Prompt.from_json(row) for row in rows if row.get("status") == "kept"]
+    if not prompts or len({prompt.item.id for prompt in prompts}) != len(prompts):
         raise RecordError("no prompts, or an id that is there twice")
-    return PromptSet(tuple(kept), (), seed)
+    return PromptSet(tuple(prompts), (), seed)
 

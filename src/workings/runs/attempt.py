@@ -242,9 +242,10 @@ class Attempt:
             yield (f"leak       {len(trained):,} of {len(setup.data.items):,} held-out items are trained on as well, "
                    f"such as {trained[0]}: they measure nothing, and `workings verify` will say so; try: other "
                    "evaluation.items")
-        if (left := setup.non_text_weights) is not None:
-            yield (f"left aside {', '.join(left.parts) or 'nothing'} of {left.architecture} ({left.tensors} "
-                   f"tensors, {byte_text(left.size)}): text is trained; `workings export` puts them back")
+        if (non_text := setup.non_text_weights) is not None:
+            yield (f"left aside {', '.join(non_text.parts) or 'nothing'} of {non_text.architecture} "
+                   f"({non_text.tensors} tensors, {byte_text(non_text.size)}): text is trained; `workings export` "
+                   "puts them back")
         for finding in self.doctor.findings:
             if finding.judgement == "problem":
                 yield f"doctor     {finding.what}; {finding.why}; try: {finding.mend}"

@@ -179,19 +179,20 @@ def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, remote_folde
     values["device"] = platform
     file_notes = []
     for section, key, name in recipe_paths(values):
-        what = f"{section}.{key}".strip(".")
+        recipe_key = f"{section}.{key}".strip(".")
         path = loaded.path(name)
         if path.is_file():
             (folder / DATA).mkdir(exist_ok=True)
-            there = f"{DATA}/{what.replace('.', '-')}{path.suffix}"
-            shutil.copyfile(path, folder / there)
-            (values[section] if section else values)[key] = there
-            file_notes.append(f"{what}: {remote_folder}/{there}, copied from here")
+            copied_name = f"{DATA}/{recipe_key.replace('.', '-')}{path.suffix}"
+            shutil.copyfile(path, folder / copied_name)
+            (values[section] if section else values)[key] = copied_name
+            file_notes.append(f"{recipe_key}: {remote_folder}/{copied_name}, copied from here")
         elif path.exists():
-            raise RequestError(f"{what}: {name}, a folder of this machine", "weights and tokenizers that the other "
-                               "machine reaches: a Hub id, or an absolute path there", f"{what}=google/gemma-2b")
+            raise RequestError(f"{recipe_key}: {name}, a folder of this machine", "weights and tokenizers that the "
+                               "other machine reaches: a Hub id, or an absolute path there",
+                               f"{recipe_key}=google/gemma-2b")
         else:
-            file_notes.append(f"{what}: {name}, by this name there as here")
+            file_notes.append(f"{recipe_key}: {name}, by this name there as here")
     if any(".py:" in str(reward.get("scorer", "")) for reward in values.get("rewards", [])):
         raise RequestError("a reward in a file of your own, with launch", "a reward of ours or of an installed "
                            "package", "install the reward as a package in the image")

@@ -246,13 +246,13 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
 def _check(request: WeightsRequest) -> None:
     # The recipe's own schema knows the templates, so this list cannot fall behind it.
     templates = section_at(["data"])[0].model_fields["template"].annotation
-    known = tuple(getattr(templates, "__args__", ()))
-    for name, given, allowed in (("--template", request.template, known),
+    template_names = tuple(getattr(templates, "__args__", ()))
+    for name, value, allowed in (("--template", request.template, template_names),
                                  ("--precision", request.precision, ("fp32", "bf16")),
                                  ("--device", request.device, DEVICES),
                                  ("--engine", request.engine, tuple(engine_names()))):
-        if given not in allowed:
-            raise RequestError(f"{name} {given}".rstrip() if given else f"no {name}", f"one of {', '.join(allowed)}",
+        if value not in allowed:
+            raise RequestError(f"{name} {value}".rstrip() if value else f"no {name}", f"one of {', '.join(allowed)}",
                                f"{name} {allowed[0]}")
 
 

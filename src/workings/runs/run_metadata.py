@@ -70,9 +70,9 @@ def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
         path = loaded.path(name)
         if not is_data_or_model_path(path) or (loaded.kept and path.is_relative_to(loaded.base.parent.resolve())):
             return name
-        seen = base_from(run, path)
+        relative = base_from(run, path)
         # With a dot in front, so that it is never taken for the name of a data set or a model.
-        return name if not isinstance(seen, str) else seen if seen.startswith("..") else f"./{seen}"
+        return name if not isinstance(relative, str) else relative if relative.startswith("..") else f"./{relative}"
 
     values = loaded.recipe.model_dump(mode="json")
     written, moved = dict(leaves(values)), dict(leaves(with_changed_paths(values, change)))

@@ -143,12 +143,13 @@ def _rows(loaded: LoadedRecipe, session: ModelSession, row: str, traces: Path | 
     else:
         data = find_data(loaded)
         entries = data.pairs or data.traces
-    known = entries_by_row(entries)
-    if not known or row not in {"", *known}:
+    entry_of_row = entries_by_row(entries)
+    if not entry_of_row or row not in {"", *entry_of_row}:
         raise RequestError(f"--row {row}" if row else "a run without traces",
-                           f"the id of a row, such as {', '.join([*known][:3])}" if known else "a file of traces",
-                           "leave --row out for the first one" if known else "--traces FILE")
-    entry = known[row or next(iter(known))]
+                           f"the id of a row, such as {', '.join([*entry_of_row][:3])}" if entry_of_row
+                           else "a file of traces",
+                           "leave --row out for the first one" if entry_of_row else "--traces FILE")
+    entry = entry_of_row[row or next(iter(entry_of_row))]
     # A row is built alone, so that no other one of the file can be refused on the way.
     row_set = (build_pair_rows([entry], session.tokenizer, session.template, loaded.recipe.data).rows
             if isinstance(entry, PreferencePair) else

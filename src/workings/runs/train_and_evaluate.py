@@ -57,9 +57,9 @@ class BaseResult:
 
     def lines(self, run: Path) -> list[str]:
         """The comparison with the run, and where the answers are, for people."""
-        said = [f"against the untrained model: {self.comparison.sentence}", *self.notes]
-        return said if self.path is None else [
-            *said, f"{self.path.name} has the untrained model's answers, kept for further runs from it",
+        sentences = [f"against the untrained model: {self.comparison.sentence}", *self.notes]
+        return sentences if self.path is None else [
+            *sentences, f"{self.path.name} has the untrained model's answers, kept for further runs from it",
             f"to see both: workings compare {quote(str(self.path))} {quote(str(run))} --html page.html"]
 
 

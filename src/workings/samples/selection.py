@@ -123,7 +123,7 @@ def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection,
     Raises:
         RequestError: balanced by difficulty, and an item names none.
     """
-    kept: list[tuple[Candidate, str]] = []
+    kept_samples: list[tuple[Candidate, str]] = []
     left_out: list[LeftOut] = []
     solved: Counter[str] = Counter()
     for rows in prompts:
@@ -133,19 +133,20 @@ def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection,
         solved["never" if not right else "always" if right == len(samples) else "sometimes"] += 1
         kind = _class_of(rows[0], right / len(samples), selection.balance)
         reasons = _reasons(samples, selection)
-        kept += [(sample, kind) for sample, reason in zip(samples, reasons, strict=True) if not reason]
+        kept_samples += [(sample, kind) for sample, reason in zip(samples, reasons, strict=True) if not reason]
         left_out += [_left_out(sample, reason) for sample, reason in zip(samples, reasons, strict=True) if reason]
-    kinds = Counter(kind for _, kind in kept)
+    kinds = Counter(kind for _, kind in kept_samples)
     if selection.balance != "none":
-        kept, more = _balanced(kept, kinds)
-        left_out += more
-    now = Counter(kind for _, kind in kept)
+        kept_samples, left_out_by_balance = _balanced(kept_samples, kinds)
+        left_out += left_out_by_balance
+    kept_kinds = Counter(kind for _, kind in kept_samples)
     counts = Counts(
         prompts=solved.total(), **{name: solved[name] for name in ("never", "sometimes", "always")},
-        with_kept=len({sample.prompt_id for sample, _ in kept}), samples=len(kept) + len(left_out), kept=len(kept),
+        with_kept=len({sample.prompt_id for sample, _ in kept_samples}),
+        samples=len(kept_samples) + len(left_out), kept=len(kept_samples),
         left_out=Counter(sample.reason for sample in left_out),
-        classes={kind: {"found": kinds[kind], "kept": now[kind]} for kind in kinds if kind})
-    return Selected(traces=tuple(trace_of(sample, origin) for sample, _ in kept), left_out=tuple(left_out),
+        classes={kind: {"found": kinds[kind], "kept": kept_kinds[kind]} for kind in kinds if kind})
+    return Selected(traces=tuple(trace_of(sample, origin) for sample, _ in kept_samples), left_out=tuple(left_out),
                     counts=counts)
 
 
@@ -171,38 +172,38 @@ def _reasons(samples: Sequence[Candidate], selection: Selection) -> list[str]:
         elif selection.valid_steps and samples[index].has_wrong_step:
             reasons[index] = WRONG_STEP
     sign = {"first": 0, "shortest": 1, "longest": -1}[selection.prefer]
-    kept: list[Candidate] = []
+    kept_samples: list[Candidate] = []
     # Sorting keeps the sampling order among equals.
     for index in sorted((index for index in usable if not reasons[index]),
                         key=lambda index: sign * samples[index].tokens):
         sample = samples[index]
         # Copies before the limit, so that the record counts a copy as a copy even if the prompt has enough. Quadratic
         # in the kept samples of one prompt; samples of two prompts are never compared.
-        if any(sample.text == other.text for other in kept):
+        if any(sample.text == other.text for other in kept_samples):
             reasons[index] = SAME_TEXT
         # No similarity is above 1, so none is computed then.
         elif selection.near_duplicates < 1 and any(
                 similarity(_passages(sample.content), _passages(other.content)) > selection.near_duplicates
-                for other in kept):
+                for other in kept_samples):
             reasons[index] = NEAR_DUPLICATE
-        elif selection.most_per_prompt and len(kept) >= selection.most_per_prompt:
+        elif selection.most_per_prompt and len(kept_samples) >= selection.most_per_prompt:
             reasons[index] = ENOUGH
         else:
-            kept.append(sample)
+            kept_samples.append(sample)
     return reasons
 
 
 def _balanced(kept: Sequence[tuple[Candidate, str]],
               counts: Mapping[str, int]) -> tuple[list[tuple[Candidate, str]], list[LeftOut]]:
     """Keeps as many of each class as the smallest has, chosen by the digests of their ids."""
-    most = min(counts.values(), default=0)
+    smallest_class = min(counts.values(), default=0)
     # As good as a random choice, and needs no seed: a verifier with the predictions makes the same choice.
     by_digest = sorted(kept, key=lambda pair: bytes_digest(f"{pair[0].prompt_id}/{pair[0].number}".encode()))
-    taken: Counter[str] = Counter()
+    count_of_kind: Counter[str] = Counter()
     full = set()
     for sample, kind in by_digest:
-        taken[kind] += 1
-        if taken[kind] > most:
+        count_of_kind[kind] += 1
+        if count_of_kind[kind] > smallest_class:
             full.add((sample.prompt_id, sample.number))
     is_out = [(sample.prompt_id, sample.number) in full for sample, _ in kept]
     return ([pair for pair, out in zip(kept, is_out, strict=True) if not out],

@@ -157,10 +157,10 @@ def _comparable_words(given: str, expected: str) -> bool:
     if any(re.search(r"\d(?!(?:km|cm|mm|kg|mg|ml|ft|in|lb|oz)\b)[a-zA-Z]{2,}", _COMMAND.sub(" ", text))
            for text in (given, expected)):
         return False  # a product of letters, which would be taken for a unit
-    left, right = _words(given), _words(expected)
-    one, other = read_unit(" ".join(left)), read_unit(" ".join(right))
-    return (one is not None or not left) and (other is not None or not right) and (
-        one is None or other is None or same_units(one, other)) and len(left) <= 3
+    given_words, expected_words = _words(given), _words(expected)
+    given_unit, expected_unit = read_unit(" ".join(given_words)), read_unit(" ".join(expected_words))
+    return (given_unit is not None or not given_words) and (expected_unit is not None or not expected_words) and (
+        given_unit is None or expected_unit is None or same_units(given_unit, expected_unit)) and len(given_words) <= 3
 
 
 def _words(text: str) -> list[str]:
@@ -178,12 +178,13 @@ def _comparable_forms(given: str, expected: str) -> bool:
         if "=" in one and "=" not in other and not names_a_value(one.rpartition("=")[0]):
             return _RELATION.search(other) is not None
     # A pair is no set, and an open interval no closed one; "x > 3" may stand for `(3, \infty)`.
-    brackets, wanted = (without_brackets(re.sub(r"\\(?:left|right)(?![a-z])", "", text))[1]
+    given_brackets, expected_brackets = (without_brackets(re.sub(r"\\(?:left|right)(?![a-z])", "", text))[1]
                         for text in (given, expected))
     listed = [re.search("[,;]", text) is not None for text in (given, expected)]
-    if any(listed) and brackets != wanted:
-        return {brackets, wanted} == {"", "{}"} or (
-            "" in (brackets, wanted) and bool(_RELATION.search(given if not brackets else expected)))
+    if any(listed) and given_brackets != expected_brackets:
+        return {given_brackets, expected_brackets} == {"", "{}"} or (
+            "" in (given_brackets, expected_brackets)
+            and bool(_RELATION.search(given if not given_brackets else expected)))
     return True
 
 

@@ -97,13 +97,13 @@ def wrong_place(completion: str) -> WrongPlace | None:
     reasoning = reasoning_text(completion)
     begin = reasoning[:FIRST_CHARACTERS]
     # Up to the end of a line, because half of a right equation may be a wrong one.
-    whole = begin if begin == reasoning else begin[:begin.rfind("\n") + 1] or begin
-    equation = first_wrong_step(whole)
+    checked_text = begin if begin == reasoning else begin[:begin.rfind("\n") + 1] or begin
+    equation = first_wrong_step(checked_text)
     if equation is None:
         return None
     # The reasoning is a stretch of the completion, and it begins where that stretch first stands.
     offset = completion.find(reasoning)
     before = reasoning[:reasoning.rfind("\n", 0, equation.start) + 1]
-    line = 1 + sum(bool(each.strip()) for each in before.splitlines())
-    lines = sum(bool(each.strip()) for each in reasoning.splitlines())
+    line = 1 + sum(bool(line_text.strip()) for line_text in before.splitlines())
+    lines = sum(bool(line_text.strip()) for line_text in reasoning.splitlines())
     return WrongPlace(offset + equation.start, offset + equation.end, line, lines, equation.written, equation.expected)

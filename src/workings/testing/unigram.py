@@ -179,14 +179,14 @@ class UnigramEngine:
 def _refuse_settings(request: EngineRequest) -> None:
     """Every setting that would decide nothing here, named in one `RequestError`."""
     # A setting that is silently ignored would make a test say something about it that is not true.
-    asked = changed_keys({"optimizer": request.optimizer, "precision": request.precision, "memory": request.memory})
-    asked.pop("memory.cpu_optimizations", None)  # this engine has none, which both values allow
+    changed = changed_keys({"optimizer": request.optimizer, "precision": request.precision, "memory": request.memory})
+    changed.pop("memory.cpu_optimizations", None)  # this engine has none, which both values allow
     if request.method.name != "full":
-        asked["method.name"] = request.method.name
+        changed["method.name"] = request.method.name
     if request.mesh.tp > 1 or request.mesh.fsdp not in ("auto", 1):
-        asked |= {"mesh.fsdp": request.mesh.fsdp, "mesh.tp": request.mesh.tp}
-    if asked:
-        raise RequestError(", ".join(f"{key}: {value}" for key, value in asked.items()) + " with engine unigram",
+        changed |= {"mesh.fsdp": request.mesh.fsdp, "mesh.tp": request.mesh.tp}
+    if changed:
+        raise RequestError(", ".join(f"{key}: {value}" for key, value in changed.items()) + " with engine unigram",
                            "the defaults: this engine has one update rule, in float64 on one core",
                            "leave them out, or engine=jax")
 

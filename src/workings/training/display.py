@@ -93,17 +93,18 @@ class Display(ProgressListener):
         self._lines.append(line)
         now = pace(list(self._lines), self._steps, first=self._first)
         rate = "" if now is None else f"  {now.rate_text}"
-        left = "" if now is None else f"  {now.left_text}"
+        time_left = "" if now is None else f"  {now.left_text}"
         # With rewards the loss says next to nothing: advantages of a group add up to zero. With a teacher it says
         # little from the second update of a rollout on.
         goal = next((f"{name} {line[name]:.3f}" for name in ("reward", "kl_teacher") if name in line),
                     f"loss {line['loss']:.4f}")
         gauge = memory_use(self._planned, line).gauge()
         self._bar.update(self._task, completed=progress.step,
-                         facts=fitting([goal, rate, left, f"  {gauge}" if gauge else ""], self._room))
+                         facts=fitting([goal, rate, time_left, f"  {gauge}" if gauge else ""], self._room))
         if has_log_line(line, self._steps):
-            seen = f"  evaluation loss {line['evaluation_loss']:.4f}" if "evaluation_loss" in line else ""
-            self.say(f"step {progress.step}/{self._steps}  {goal}{seen}  lr {line['learning_rate']:.3g}{rate}{left}")
+            evaluation = f"  evaluation loss {line['evaluation_loss']:.4f}" if "evaluation_loss" in line else ""
+            self.say(f"step {progress.step}/{self._steps}  {goal}{evaluation}  lr {line['learning_rate']:.3g}{rate}"
+                     f"{time_left}")
 
     def say(self, text: str) -> None:
         """Writes a line to the log; on a terminal it appears above the bar, elsewhere on standard error."""

@@ -78,19 +78,19 @@ class RolloutSampler:
     def rollout(self, state: State, position: Position, step: int) -> Rollout:
         """Samples and rewards the completions of a rollout whose first update is ``step``."""
         groups: list[Group] = []
-        after, wanted = position, self.groups
+        after, group_count = position, self.groups
         dynamic = self.algorithm.max_sampling_rounds > 1
         for _ in range(self.algorithm.max_sampling_rounds):
             # The same number of prompts in each round: programs have fixed shapes, and another number of prompts would
             # be another program.
-            turns, after = self.prompts.take(after, wanted)
+            turns, after = self.prompts.take(after, group_count)
             groups += self.sample_groups(state, turns, step)
-            kept = select_groups([group.has_spread for group in groups], wanted, dynamic=dynamic)
+            selected = select_groups([group.has_spread for group in groups], group_count, dynamic=dynamic)
             # No further round: each costs as much as the first.
-            if sum(kept) == wanted:
+            if sum(selected) == group_count:
                 break
         rollout = Rollout(step=step, position=position, after=after, groups=tuple(
-            replace(group, kept=is_kept) for group, is_kept in zip(groups, kept, strict=True)))
+            replace(group, kept=is_kept) for group, is_kept in zip(groups, selected, strict=True)))
         if self.reference is None:
             return rollout
         return replace(rollout, reference_log_probs=self.log_probs(partial(self.reference, state), rollout))
@@ -125,12 +125,12 @@ class RolloutSampler:
         values, rewards = self._rewards(prompts, completions)
         groups = []
         for number, turn in enumerate(turns):
-            own = slice(number * size, (number + 1) * size)
+            group_slice = slice(number * size, (number + 1) * size)
             samples = [Sample(seed=seed, completion=completion, rewards=sample_values, reward=reward,
                               advantage=advantage)
                        for seed, completion, sample_values, reward, advantage in zip(
-                           seeds[own], completions[own], values[own], rewards[own],
-                           self.algorithm.advantages(rewards[own]), strict=True)]
+                           seeds[group_slice], completions[group_slice], values[group_slice], rewards[group_slice],
+                           self.algorithm.advantages(rewards[group_slice]), strict=True)]
             groups.append(Group(prompt=turn.prompt, epoch=turn.epoch, samples=tuple(samples)))
         return groups
 

@@ -129,16 +129,16 @@ def read_answers(folder: Folder, unit: Path) -> list[Answer]:
         raise RecordError(f"{path.name} is missing")
     tail = folder.tail(path)
     # Building the rows costs more than reading the lines, so they are kept until the file has more of them.
-    kept: Any = tail.derived
+    cached: Any = tail.derived
     lines = tail.lines()
-    if kept is None or len(kept) != len(lines):
+    if cached is None or len(cached) != len(lines):
         try:
-            kept = [_answer(line) for line in lines]
+            cached = [_answer(line) for line in lines]
         # Lines are believed as a whole or not at all: a page with some of the items would show a wrong accuracy.
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(f"{path.name} has a line that is not a scored prediction") from error
-        tail.derived = kept
-    answers: list[Answer] = kept
+        tail.derived = cached
+    answers: list[Answer] = cached
     return answers
 
 

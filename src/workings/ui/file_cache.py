@@ -39,10 +39,10 @@ class FileCache:
             return read()  # says what is missing
         stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
         with self.lock:
-            kept = self.entries.get(path)
-            if kept is not None and kept[0] == stamp:
+            entry = self.entries.get(path)
+            if entry is not None and entry[0] == stamp:
                 self.entries[path] = self.entries.pop(path)  # the newest now
-                value: T = kept[2]
+                value: T = entry[2]
                 return value
         # Outside the lock: a large file takes a while, and other pages should not wait for it.
         value = read()

@@ -140,11 +140,11 @@ class Folder:
         """Let go of the files that nobody asked for the longest, so that more lines of this one can be kept."""
         refuse_too_large(tail.bytes + needed, tail.path.name)
         with self._growing:
-            taken = needed + sum(each.bytes for each in self._tails.values())
-            for old in [each for each in self._tails.values() if each is not tail]:
-                if taken <= memory_limit():
+            kept_bytes = needed + sum(open_tail.bytes for open_tail in self._tails.values())
+            for old in [open_tail for open_tail in self._tails.values() if open_tail is not tail]:
+                if kept_bytes <= memory_limit():
                     break
-                taken -= self._tails.pop(old.path).bytes
+                kept_bytes -= self._tails.pop(old.path).bytes
                 self._columns = {run: columns for run, columns in self._columns.items() if columns[0] is not old}
 
     def state(self, run: Path) -> str:

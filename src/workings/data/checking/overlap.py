@@ -104,10 +104,10 @@ def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, floa
     groups: dict[tuple[str, ...], list[int]] = {}
     of_texts: list[frozenset[int]] = []
     for number, text in enumerate(texts):
-        own = shingles(text)
+        own_shingles = shingles(text)
         # Also where it is empty, so that a text's number stays its index.
-        of_texts.append(own)
-        if not own:
+        of_texts.append(own_shingles)
+        if not own_shingles:
             continue
         group = numbers(text)
         first = groups.setdefault(group, [])
@@ -117,7 +117,7 @@ def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, floa
         else:
             # [passages, 1] against [128] functions. Of each function the smallest value is kept: for two texts it is
             # equal with the probability of their Jaccard similarity.
-            hashes = np.fromiter(own, np.uint64, len(own))[:, None]
+            hashes = np.fromiter(own_shingles, np.uint64, len(own_shingles))[:, None]
             # 1 KiB a passage, for a moment.
             signature = ((hashes * factors + offsets) % _PRIME).min(axis=0).reshape(BANDS, ROWS)
             for band, row in enumerate(signature):
@@ -125,8 +125,8 @@ def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, floa
                 candidates.update(members[:SMALL_GROUP])  # a crowd of equal texts is named by its first ones
                 members.append(number)
         # The sign makes the earliest win among equally similar ones.
-        alike = ((similarity(own, of_texts[other]), -other) for other in candidates)
-        best = max((pair for pair in alike if pair[0] >= least_similarity(group) or (
+        similarities = ((similarity(own_shingles, of_texts[other]), -other) for other in candidates)
+        best = max((pair for pair in similarities if pair[0] >= least_similarity(group) or (
             _says_little_more(text, texts[-pair[1]]) if group else
             pair[0] >= SIMILARITY_WITHIN and _asks_the_same(text, texts[-pair[1]]))), default=None)
         if best is not None:
@@ -140,8 +140,8 @@ def least_similarity(group: Sequence[str]) -> float:
 
 def _asks_the_same(one: Sequence[str], other: Sequence[str]) -> bool:
     """Whether one text has all words of the other, and denies nothing more."""
-    less, more = sorted((set(one), set(other)), key=len)
-    return less <= more and not (more - less) & _DENIALS
+    smaller, larger = sorted((set(one), set(other)), key=len)
+    return smaller <= larger and not (larger - smaller) & _DENIALS
 
 
 def _says_little_more(one: Sequence[str], other: Sequence[str]) -> bool:
@@ -149,15 +149,15 @@ def _says_little_more(one: Sequence[str], other: Sequence[str]) -> bool:
 
     Both begin and end alike behind the introduction: what follows a question asks for something else.
     """
-    less, more = sorted((one, other), key=len)
-    if len(less) < SHORTEST_QUESTION:
+    shorter, longer = sorted((one, other), key=len)
+    if len(shorter) < SHORTEST_QUESTION:
         return False
-    for added in range(max(1, len(less) // WORDS_FOR_ONE_MORE) + 1):
-        part = more[-len(less) - added:]
+    for added in range(max(1, len(shorter) // WORDS_FOR_ONE_MORE) + 1):
+        part = longer[-len(shorter) - added:]
         words_left = iter(part)
         # `in` takes from the iterator, so the words are found in their order.
-        if part[0] == less[0] and part[-1] == less[-1] and all(word in words_left for word in less):
-            extra = (Counter(part) - Counter(less)).keys()
+        if part[0] == shorter[0] and part[-1] == shorter[-1] and all(word in words_left for word in shorter):
+            extra = (Counter(part) - Counter(shorter)).keys()
             return not extra & (_DENIALS | _AMOUNTS) and all(word.isalpha() for word in extra)
     return False
 
@@ -218,19 +218,19 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
                      for question, text in spelled for at in range(len(text) - ngram + 1)}
     within = _Within([question for question, text in spelled if len(text) < ngram])
     for number, entry in entries:
-        asked = [entry.prompt, *earlier_texts(entry, "user")]
-        spelled_here = [words(prompt) for prompt in asked]
-        same = next((prompt for prompt in asked if prompt in exact), None)
-        alike = next((at for at, text in enumerate(spelled_here) if tuple(text) in normalized), None)
-        others = (*learned_texts(entry), *(said for _, said in entry.history))
+        entry_questions = [entry.prompt, *earlier_texts(entry, "user")]
+        spelled_here = [words(prompt) for prompt in entry_questions]
+        same = next((prompt for prompt in entry_questions if prompt in exact), None)
+        same_words_index = next((at for at, text in enumerate(spelled_here) if tuple(text) in normalized), None)
+        other_texts = (*learned_texts(entry), *(turn_text for _, turn_text in entry.history))
         if same is not None:
             kind, text = "leak", f"asked as {exact[same]}: {excerpt(same)}"
-        elif alike is not None:
-            name = normalized[tuple(spelled_here[alike])]
-            kind, text = "normalized_leak", f"asked as {name}: {excerpt(asked[alike])}"
-        elif passage := _passage(chain(spelled_here, map(words, others)), id_of_passage, ngram):
+        elif same_words_index is not None:
+            name = normalized[tuple(spelled_here[same_words_index])]
+            kind, text = "normalized_leak", f"asked as {name}: {excerpt(entry_questions[same_words_index])}"
+        elif passage := _passage(chain(spelled_here, map(words, other_texts)), id_of_passage, ngram):
             kind, text = "ngram_leak", f"{ngram} words of {id_of_passage[passage]}: {excerpt(' '.join(passage))}"
-        elif name := within.first_contained(chain(asked, others)):
+        elif name := within.first_contained(chain(entry_questions, other_texts)):
             kind, text = "contained_leak", f"all of {name}: {excerpt(entry.prompt)}"
         else:
             continue

@@ -62,9 +62,10 @@ def find_equations(text: str) -> list[Equation]:
     inner = [replace(equation, start=equation.start + match.start(1), end=equation.end + match.start(1))
              for match in _ANNOTATION.finditer(text) for equation in _equations_in(match[1], match[1])]
     # The annotation says the same as the text around it, and one mistake should count once.
-    alone = [one for one in inner if not any(
-        other.start <= one.start and one.end <= other.end and other.verdict == one.verdict
-        for other in _around(outer, one))]
+    alone = [equation_inside for equation_inside in inner if not any(
+        other.start <= equation_inside.start and equation_inside.end <= other.end
+        and other.verdict == equation_inside.verdict
+        for other in _around(outer, equation_inside))]
     return sorted([*outer, *alone], key=lambda equation: (equation.start, equation.end))
 
 
@@ -82,11 +83,11 @@ def broken_chains(text: str) -> Iterator[tuple[int, str]]:
     # Cheap, and most texts have no two signs in a row: tokenizing costs far more.
     if not _TWO_SIGNS.search(text):
         return
-    shown = _ANNOTATION.sub(lambda match: " " * len(match.group()), text)
-    for first, second in pairwise(pairs(tokenize(shown), shown)):
+    blanked = _ANNOTATION.sub(lambda match: " " * len(match.group()), text)
+    for first, second in pairwise(pairs(tokenize(blanked), blanked)):
         if first.right.start == second.left.start and second.sign.kind == "equals" and _differ(
-                first.right, second.right, shown) and _claimed(second, shown) and (
-                _judge(first, shown) == ("right", "")):
+                first.right, second.right, blanked) and _claimed(second, blanked) and (
+                _judge(first, blanked) == ("right", "")):
             yield first.left.start, text[first.left.start:second.right.end]
 
 
@@ -101,12 +102,12 @@ def _differ(one: Side, other: Side, text: str) -> bool:
     # In `8 + 9 = 17 = 7, carry 1` the second is a digit of the first.
     if str(first).endswith(str(second)):
         return False
-    named = [next((token.text for token in side.tokens if token.kind == "unit"), side.followed_by).removesuffix("s")
+    nouns = [next((token.text for token in side.tokens if token.kind == "unit"), side.followed_by).removesuffix("s")
              for side in (one, other)]
-    if not any(named):
+    if not any(nouns):
         return other.alone
     # `3600 = 1 hour` converts, as units do by a half and more.
-    return (named[0] == named[1] or not named[0]) and max(first, second) * 2 < min(first, second) * 3
+    return (nouns[0] == nouns[1] or not nouns[0]) and max(first, second) * 2 < min(first, second) * 3
 
 
 def _around(outer: Sequence[Equation], one: Equation) -> Iterator[Equation]:
@@ -147,7 +148,7 @@ def _judge(pair: Pair, text: str) -> tuple[Verdict, str] | None:
     except NotRead:
         return "not read", ""
     about = pair.sign.kind == "about"
-    if any(_equal(one, other, pair, about) for one in left_values for other in right_values):
+    if any(_equal(left_value, right_value, pair, about) for left_value in left_values for right_value in right_values):
         return "right", ""
     # `2 + 3 = 5 * 2 = 10` is not an equation for a mathematician, and every calculation in it is right.
     if pair.goes_on and calculates[1] and _begins_with(right, left_values):
@@ -155,8 +156,8 @@ def _judge(pair: Pair, text: str) -> tuple[Verdict, str] | None:
     if not _is_plain(pair, calculates) or _may_be_rounded(left_values, right_values, pair, text) or not _claimed(pair,
                                                                                                                  text):
         return "not read", ""
-    computed, shown = (left_values[0], right) if calculates[0] else (right_values[0], left)
-    return "wrong", _spelled(computed, shown)
+    computed, written_side = (left_values[0], right) if calculates[0] else (right_values[0], left)
+    return "wrong", _spelled(computed, written_side)
 
 
 def _values(side: Side) -> tuple[Fraction, ...]:

@@ -152,16 +152,16 @@ def _right(side: Sequence[Token], after: Token | None, text: str, *, strict: boo
         return Side()
     first, last = tokens[0], tokens[-1]
     unread = Side(start=first.start, end=last.end)
-    beside = end < len(side) and side[end].kind == "open"
+    opens_bracket = end < len(side) and side[end].kind == "open"
     # `= 12 (so 5 more)` says something beside, if there is a space; behind closing brackets nothing may go on.
-    if not ends_operand(last) or (last.end == side[end].start if beside else behind < len(side)):
+    if not ends_operand(last) or (last.end == side[end].start if opens_bracket else behind < len(side)):
         return unread
-    cut_off = not beside and after is not None and after.kind == "ellipsis" and "." in last.text
+    cut_off = not opens_bracket and after is not None and after.kind == "ellipsis" and "." in last.text
     if cut_off and after is not None:
         clean = text[after.end:after.end + 1] != "%"
     else:
-        clean = _clean_after(None if beside else after, last.end if beside else side[behind - 1].end, text,
-                             strict=strict)
+        clean = _clean_after(None if opens_bracket else after, last.end if opens_bracket else side[behind - 1].end,
+                             text, strict=strict)
     if not clean:
         return unread
     return Side(tokens, tuple(_shorter(tokens, text)), first.start, last.end,

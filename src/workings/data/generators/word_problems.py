@@ -16,28 +16,30 @@ def boxes_given_away(draw: Draw) -> Problem:
     """Boxes of things, some given away, the rest shared."""
     name, other = _people(draw)
     # At most 11 of at least 12 things are given away, so something is always left.
-    boxes, each, given = draw.integer(3, 12), draw.integer(4, 20), draw.integer(2, 11)
+    boxes, per_box, given_away = draw.integer(3, 12), draw.integer(4, 20), draw.integer(2, 11)
     thing = draw.choice(_THINGS)
-    total = boxes * each
+    total = boxes * per_box
     return Problem(
-        prompt=f"{name} has {boxes} boxes with {each} {thing} each and gives {given} {thing} to {other}. "
+        prompt=f"{name} has {boxes} boxes with {per_box} {thing} each and gives {given_away} {thing} to {other}. "
                f"How many {thing} does {name} have left?",
-        steps=(f"In all boxes: {boxes}*{each}={total} {thing}.", f"Left: {total}-{given}={total - given} {thing}."),
-        answer=str(total - given), key=("boxes", boxes, each, given), category="two_steps", difficulty="easy")
+        steps=(f"In all boxes: {boxes}*{per_box}={total} {thing}.",
+               f"Left: {total}-{given_away}={total - given_away} {thing}."),
+        answer=str(total - given_away), key=("boxes", boxes, per_box, given_away), category="two_steps",
+        difficulty="easy")
 
 
 def twice_as_many(draw: Draw) -> Problem:
     """One person has a multiple of another's things; both together."""
     name, other = _people(draw)
-    own, factor, more = draw.integer(5, 40), draw.integer(2, 5), draw.integer(3, 30)
+    count, factor, bought = draw.integer(5, 40), draw.integer(2, 5), draw.integer(3, 30)
     thing = draw.choice(_THINGS)
-    others = own * factor
+    multiple = count * factor
     return Problem(
-        prompt=f"{name} has {own} {thing}. {other} has {factor} times as many. Together they buy {more} {thing} more. "
-               f"How many {thing} do they have then?",
-        steps=(f"{other} has {factor}*{own}={others} {thing}.", f"Together: {own}+{others}={own + others}.",
-               f"Then: {own + others}+{more}={own + others + more}."),
-        answer=str(own + others + more), key=("multiple", own, factor, more), category="three_steps",
+        prompt=f"{name} has {count} {thing}. {other} has {factor} times as many. Together they buy {bought} {thing} "
+               f"more. How many {thing} do they have then?",
+        steps=(f"{other} has {factor}*{count}={multiple} {thing}.", f"Together: {count}+{multiple}={count + multiple}.",
+               f"Then: {count + multiple}+{bought}={count + multiple + bought}."),
+        answer=str(count + multiple + bought), key=("multiple", count, factor, bought), category="three_steps",
         section="trace_sensitive")
 
 
@@ -78,13 +80,13 @@ def nothing_left(draw: Draw) -> Problem:
     name = draw.choice(_NAMES)
     rows, seats = draw.integer(3, 15), draw.integer(4, 20)
     # The two ends alone, which random numbers would hardly ever give.
-    taken = draw.choice((0, rows * seats))
+    sitting = draw.choice((0, rows * seats))
     total = rows * seats
     return Problem(
-        prompt=f"A hall has {rows} rows of {seats} seats. {name} counts {taken} people sitting. How many "
+        prompt=f"A hall has {rows} rows of {seats} seats. {name} counts {sitting} people sitting. How many "
                "seats are free?",
-        steps=(f"Seats: {rows}*{seats}={total}.", f"Free: {total}-{taken}={total - taken}."),
-        answer=str(total - taken), key=("hall", rows, seats, taken), category="two_steps", section="edge_case",
+        steps=(f"Seats: {rows}*{seats}={total}.", f"Free: {total}-{sitting}={total - sitting}."),
+        answer=str(total - sitting), key=("hall", rows, seats, sitting), category="two_steps", section="edge_case",
         difficulty="easy")
 
 

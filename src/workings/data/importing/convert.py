@@ -29,19 +29,19 @@ def converted(parts: TraceParts | PairParts, metadata: dict[str, Any], fallback_
     Raises:
         ValueError: with the reason, where there is none.
     """
-    own: dict[str, Any] = {"prompt": parts.prompt}
+    fields: dict[str, Any] = {"prompt": parts.prompt}
     # `_label` takes what it finds out of the metadata, so that no field is kept twice.
     labels = {name: _label(metadata, name) or given.get(name, "") for name in LABELS}
-    own["id"] = _label(metadata, "id") or fallback_id
+    fields["id"] = _label(metadata, "id") or fallback_id
     if isinstance(parts, PairParts):
-        own |= {"chosen": parts.chosen, "rejected": parts.rejected}
+        fields |= {"chosen": parts.chosen, "rejected": parts.rejected}
     else:
-        own |= {"steps": list(parts.steps), "answer": parts.answer}
+        fields |= {"steps": list(parts.steps), "answer": parts.answer}
         if strip:
-            _take_annotations(own, metadata)
+            _take_annotations(fields, metadata)
     if parts.history:
-        own["history"] = [{"role": role, "content": text} for role, text in parts.history]
-    record = metadata | own | {name: text for name, text in labels.items() if text}
+        fields["history"] = [{"role": role, "content": text} for role, text in parts.history]
+    record = metadata | fields | {name: text for name, text in labels.items() if text}
     # One rule for what a trace or a pair is: that of reading it back.
     return pair_from_json(record) if isinstance(parts, PairParts) else trace_from_json(record)
 

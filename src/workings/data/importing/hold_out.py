@@ -103,10 +103,10 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
         RequestError: fewer questions than asked for, or no trace would be left.
     """
     candidates = _Candidates(iterate_traces(read))
-    held = candidates.choose(n, seed)
-    items = [_item(trace) for at, trace in enumerate(iterate_traces(read)) if at in held]
-    like = dict(_like(iterate_traces(read), [(item["id"], item["prompt"]) for item in items], held))
-    if len(held) + len(like) == candidates.traces:
+    held_indices = candidates.choose(n, seed)
+    items = [_item(trace) for at, trace in enumerate(iterate_traces(read)) if at in held_indices]
+    like = dict(_like(iterate_traces(read), [(item["id"], item["prompt"]) for item in items], held_indices))
+    if len(held_indices) + len(like) == candidates.traces:
         raise RequestError(f"--hold-out {n} of {candidates.traces} traces; the others are all like a held-out one",
                            "a hold-out that leaves traces to learn from", f"--hold-out {max(1, n // 10)}")
     left_out_path = path_beside(out, "left_out.jsonl")
@@ -116,11 +116,11 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
         atomic.write_with(left_out_path, partial(_write_left_out, read, like))
     else:
         left_out_path.unlink(missing_ok=True)
-    atomic.write_with(out, partial(_write_rest, read, {*held, *like}))
+    atomic.write_with(out, partial(_write_rest, read, {*held_indices, *like}))
     return HeldOut(
         items=len(items), path=item_path(out), sha256=file_digest(item_path(out)), seed=seed,
         strata={name: {value.strip(): count for value, count in sorted(
-            Counter(candidates.rows[at][0][index] for at in held).items())}
+            Counter(candidates.rows[at][0][index] for at in held_indices).items())}
                 for index, name in enumerate(candidates.fields)},
         left_out=len(like), left_out_path=left_out_path if like else None,
         long_answers=sum(len(item["expected_answer"]) > _LONG_ANSWER for item in items))

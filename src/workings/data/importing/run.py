@@ -113,7 +113,7 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
     if not request.format:
         refuse_without_format(source, KeyMap(request.keys))
     importer = _Importer(source, request, progress)
-    held: HeldOut | None = None
+    held_out: HeldOut | None = None
     # The rejects are in place before the rest is: what was written would hide what is missing.
     rejects = path_beside(out, "rejects.jsonl")
     if request.hold_out:
@@ -123,18 +123,19 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
             all_traces = Path(folder, "traces.jsonl")
             importer.to_files(all_traces, rejects)
             if not importer.nothing_left:
-                held = split(all_traces, out, request.hold_out, request.seed)
+                held_out = split(all_traces, out, request.hold_out, request.seed)
     else:
         importer.to_files(out, rejects)
     rejected = importer.reasons.total()
     is_there = not importer.nothing_left
-    return ImportResult(read=importer.read, written=importer.written - (held.items + held.left_out if held else 0),
+    return ImportResult(read=importer.read,
+                        written=importer.written - (held_out.items + held_out.left_out if held_out else 0),
                         rejected=rejected, reasons=dict(importer.reasons.most_common()), out=out,
                         rejects=rejects if rejected else None, sha256=file_digest(out) if is_there else "",
-                        held_out=held,
+                        held_out=held_out,
                         looks_like="" if importer.written else importer.looks_like,
                         learned=None if request.format in ALL_PAIR_FORMATS else
-                        importer.learned.from_file(out) if held else importer.learned)
+                        importer.learned.from_file(out) if held_out else importer.learned)
 
 
 def _check(request: ImportRequest, out: Path) -> None:
@@ -199,12 +200,12 @@ class _Importer:
                 self._reject(rejects, record)
                 continue
             # Two where a pair was made of a completion that waited and of this one.
-            taken = [record]
+            used_records = [record]
             try:
-                self._take(record, taken, good)
+                self._take(record, used_records, good)
             except ValueError as error:
-                for each in taken:
-                    self._reject(rejects, _unreadable(each, str(error)), each.value)
+                for used_record in used_records:
+                    self._reject(rejects, _unreadable(used_record, str(error)), used_record.value)
         for half in self._waiting.left():
             verdict = "right" if half.verdict.right else "wrong"
             self._reject(rejects, _unreadable(half.record, f"a {verdict} completion, and none of its prompt with the "

@@ -183,7 +183,7 @@ def _check_all(records: Sequence[EvaluationRecord]) -> list[str]:
 
 def _refuse_repeated(side: Sequence[EvaluationRecord]) -> None:
     """Runs that cannot differ say nothing of how seeds do, and would make any difference look certain."""
-    seen: dict[object, EvaluationRecord] = {}
+    record_of_key: dict[object, EvaluationRecord] = {}
     for record in side:
         model = record.config["made_from"]
         # Weights that were not trained here have no root digest; their evaluation's own stands for them.
@@ -194,11 +194,11 @@ def _refuse_repeated(side: Sequence[EvaluationRecord]) -> None:
             # training.
             same[manifest.config_digest,
                  *sorted(manifest.data_digests.items())] = f"one recipe with seed {manifest.seed} twice"
-        for key, what in same.items():
-            if key in seen:
-                raise RequestError(f"{seen[key].path} and {record.path} on one side: {what}",
+        for key, repetition in same.items():
+            if key in record_of_key:
+                raise RequestError(f"{record_of_key[key].path} and {record.path} on one side: {repetition}",
                                    "runs of one recipe with different seeds", f"workings train RECIPE seed={len(side)}")
-            seen[key] = record
+            record_of_key[key] = record
 
 
 def _scores(record: EvaluationRecord, order: Sequence[ItemResult]) -> list[float]:

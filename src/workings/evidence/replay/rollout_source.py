@@ -58,11 +58,11 @@ class RolloutSource:
         used, counts = recorded, None
         # At a later update of a rollout the weights that sampled it are gone; the recorded rollout is used.
         if part == 0:
-            again = replace(self.sampler, rewarder=RecordedRewards(recorded=recorded)).rollout(state, position, step)
+            repeated = replace(self.sampler, rewarder=RecordedRewards(recorded=recorded)).rollout(state, position, step)
             if self.sampler.reference is None and recorded.reference_log_probs:
-                again = replace(again, reference_log_probs=_as_recorded(recorded, again))
-            counts = _counts(recorded, again)
-            used = again if self.exact else recorded
+                repeated = replace(repeated, reference_log_probs=_as_recorded(recorded, repeated))
+            counts = _counts(recorded, repeated)
+            used = repeated if self.exact else recorded
         batch = self.sampler.batch(self.change(used, self.sampler), step)
         return StepInputs(batch=batch, after=recorded.after if part == updates - 1 else position,
                           digest=digest_of(batch), completion_counts=counts)
@@ -89,9 +89,9 @@ def _counts(recorded: Rollout, again: Rollout) -> dict[str, int]:
 def _count_other_log_probs(recorded: Rollout, again: Rollout) -> int:
     """Number of trained completions that are the same, with a token whose frozen log probability differs."""
     return sum(
-        (one.item.id, before.completion) == (other.item.id, after.completion)
-        and bool((np.abs(said - known) > MAX_LOG_PROB_DIFFERENCE).any())
-        for (one, before), (other, after), known, said in zip(
+        (recorded_group.item.id, before.completion) == (repeated_group.item.id, after.completion)
+        and bool((np.abs(log_probs_again - log_probs_recorded) > MAX_LOG_PROB_DIFFERENCE).any())
+        for (recorded_group, before), (repeated_group, after), log_probs_recorded, log_probs_again in zip(
             recorded.trained_samples, again.trained_samples, recorded.reference_log_probs, again.reference_log_probs,
             strict=False))
 

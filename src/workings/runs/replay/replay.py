@@ -265,23 +265,24 @@ def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> Initia
 def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: _ReplayCriteria,
               say: Say) -> dict[str, Facts]:
     exact = criteria.mode == "bitwise"
-    more: dict[str, tuple[str, BatchSource]] = {}
+    changed_sources: dict[str, tuple[str, BatchSource]] = {}
     if opened.recipe.uses_rewards:
         changes = {"reward": ("one reward flipped", with_another_reward),
                    "advantage": ("one advantage moved", with_another_advantage)}
-        more = {name: (words, opened.source(opened.recipe.seed, exact=exact, change=change))
+        changed_sources = {name: (words, opened.source(opened.recipe.seed, exact=exact, change=change))
                 for name, (words, change) in changes.items()}
     elif opened.recipe.uses_rollouts:
-        more = {"teacher": ("one log probability of the teacher moved",
+        changed_sources = {"teacher": ("one log probability of the teacher moved",
                             opened.source(opened.recipe.seed, exact=exact, change=with_another_teacher))}
     elif isinstance(plan.source, RowSource):
         wrong = {"pair": ("one pair of every step swapped", with_a_pair_swapped),
                  "reference": ("one log probability of the reference moved", with_another_reference)}
         if not opened.recipe.uses_pairs:
             wrong = {"teacher": ("one log probability of the teacher moved", with_another_top_token)}
-        more = {name: (words, replace(plan.source, change=change)) for name, (words, change) in wrong.items()}
+        changed_sources = {name: (words, replace(plan.source, change=change))
+                           for name, (words, change) in wrong.items()}
     say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
-                   *(words for words, _ in more.values())]))
+                   *(words for words, _ in changed_sources.values())]))
     other_seed = opened.recipe.seed + 1
     # Any other state of this run will do; without a second checkpoint, random weights stand for one.
     others = [step for step in opened.checkpoints_by_step if step != from_step]
@@ -290,7 +291,7 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: _
     # After a checkpoint a seed decides the order of rows only; at step 0 it may decide the first weights as well.
     begun = plan.start if from_step else InitialState(
         make=lambda: opened.initial_state(opened.engine, other_seed), words="another seed")
-    return run_controls(plan, opened.source(other_seed, exact=exact), other, begun, criteria.tolerance, more)
+    return run_controls(plan, opened.source(other_seed, exact=exact), other, begun, criteria.tolerance, changed_sources)
 
 
 def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> _ReplayCriteria:

@@ -56,12 +56,12 @@ def _loaded(site: Site, recipe: str, overrides: list[str]) -> LoadedRecipe:
 
 def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[str]) -> DataAnswer:
     """Preview, and the check where it is asked for; kept until the recipe or a file that it names changes."""
-    place = recipe_argument(site.folder, recipe)
-    loaded = _loaded(site, place, overrides)
-    named = [loaded.path(name) for _, _, name in recipe_paths(loaded.recipe.model_dump(mode="json"))]
-    stamp = _stamp([Path(place), *named])
-    words = ["data", "preview", place, *overrides, "--n", str(ROWS_SHOWN), *(["--row", row] if row else [])]
-    commands, look = [" ".join(["workings", *words])], {}
+    recipe_path = recipe_argument(site.folder, recipe)
+    loaded = _loaded(site, recipe_path, overrides)
+    data_paths = [loaded.path(name) for _, _, name in recipe_paths(loaded.recipe.model_dump(mode="json"))]
+    stamp = _stamp([Path(recipe_path), *data_paths])
+    words = ["data", "preview", recipe_path, *overrides, "--n", str(ROWS_SHOWN), *(["--row", row] if row else [])]
+    commands, checked = [" ".join(["workings", *words])], {}
     preview = _asked(tuple(words), site.folder.root, stamp)
     if check:
         data, items = loaded.recipe.data, loaded.recipe.evaluation.items
@@ -72,10 +72,10 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
             words += ["--against", str(loaded.path(items)) if loaded.path(items).exists() else items]
         commands.append(" ".join(["workings", *words]))
         try:
-            look = _asked(tuple(words), site.folder.root, stamp)
+            checked = _asked(tuple(words), site.folder.root, stamp)
         except RequestError as error:  # made data, such as `addition`, is not a file that could be checked
             return DataAnswer(recipe=recipe, commands=commands, preview=preview, check={}, check_problem=str(error))
-    return DataAnswer(recipe=recipe, commands=commands, preview=preview, check=look)
+    return DataAnswer(recipe=recipe, commands=commands, preview=preview, check=checked)
 
 
 def router(site: Site) -> APIRouter:

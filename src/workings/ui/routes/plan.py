@@ -99,11 +99,11 @@ def bars(jobs: list[Job]) -> list[Markup | None]:
     parts = [[(str(part["name"]), int(part["size_bytes"])) for part in answer.get("parts", [])
               if int(part["size_bytes"]) > 0] for answer in answers]
     # One scale for all bars, so that machines can be compared by eye; a part may exceed its limit.
-    longest = max((max(int(answer["limit_bytes"]), sum(size for _, size in own))
-                   for answer, own in zip(answers, parts, strict=True) if "limit_bytes" in answer), default=0)
-    return [stacked_bars([(f"{answer.get('target', '')}, {answer['devices']} devices", own)], answer["limit_bytes"],
-                         longest) if "limit_bytes" in answer and own else None
-            for answer, own in zip(answers, parts, strict=True)]
+    longest = max((max(int(answer["limit_bytes"]), sum(size for _, size in parts_of_plan))
+                   for answer, parts_of_plan in zip(answers, parts, strict=True) if "limit_bytes" in answer), default=0)
+    return [stacked_bars([(f"{answer.get('target', '')}, {answer['devices']} devices", parts_of_plan)],
+                         answer["limit_bytes"], longest) if "limit_bytes" in answer and parts_of_plan else None
+            for answer, parts_of_plan in zip(answers, parts, strict=True)]
 
 
 def router(site: Site) -> APIRouter:

@@ -96,20 +96,21 @@ def read_rounds(site: Site, name: str) -> Rounds:
         RecordError: a part of it is damaged.
     """
     folder = site.folder
-    place = folder.inside(name)
-    if place not in {path.resolve() for path in improvements(folder)}:
+    improvement = folder.inside(name)
+    if improvement not in {path.resolve() for path in improvements(folder)}:
         raise RequestError(f"improvement {name}", "a folder that `workings improve --out` wrote",
                            "look at the list of runs")
-    request, result = folder.object(place / REQUEST), _said(folder, place)
+    request, result = folder.object(improvement / REQUEST), _said(folder, improvement)
     # Round 0 is the run that the rounds begin from.
-    runs = [run for number in range(int(request["rounds"]) + 1) if _evaluated(run := place / RUNS / f"round_{number}")]
+    runs = [run for number in range(int(request["rounds"]) + 1)
+            if _evaluated(run := improvement / RUNS / f"round_{number}")]
     rounds = [_round(site, "start" if not number else str(number), run, runs[number - 1] if number else None)
               for number, run in enumerate(runs)]
     # Of several the one that the result names: it was made for as many rounds as there are.
-    if _evaluated(control := place / RUNS / Path(result.get("control", CONTROL)).name):
+    if _evaluated(control := improvement / RUNS / Path(result.get("control", CONTROL)).name):
         rounds.append(_round(site, CONTROL, control, None))
     last = site.compared.get(runs[0], runs[-1]) if len(runs) > 1 else None
-    return Rounds(name=folder.name(place), asked=int(request["rounds"]), finished=bool(result), rounds=rounds,
+    return Rounds(name=folder.name(improvement), asked=int(request["rounds"]), finished=bool(result), rounds=rounds,
                   sentence=str(result.get("sentence", "")), verdict=last.verdict if last else "")
 
 

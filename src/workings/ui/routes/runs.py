@@ -61,7 +61,7 @@ def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> Ru
     if sort == "started_at":
         passing.sort(key=lambda row: row.state != "running")
     # An untrained model's evaluation is shown in the row of its run, and is no run of its own.
-    total, found = (sum(not row.base_of for row in some) for some in (rows, passing))
+    total, found = (sum(not row.base_of for row in run_rows) for run_rows in (rows, passing))
     return RunList(folder=site.folder.root.name, total=total, found=found, rows=passing,
                    differing=_differing([row.settings for row in rows if row.settings]),
                    states=sorted({row.state for row in rows}), improvements=listed_improvements(site.folder))

@@ -185,12 +185,13 @@ def _prompt(reader: SampleReader, unit: Path, outline: UnitOutline, prompt: Prom
     # All samples of the prompt are in memory already; only the page is sent.
     samples = {row["sample"]: _sample(row, fate, most) for row, fate in zip(rows, prompt.fates, strict=True)}
     # Of all samples, also those that are not shown: a pair may have one of each.
-    made = make_pairs([rows], outline.pair_rule, SampleOrigin.from_config(outline.config)) if outline.pair_rule else ()
+    selected_pairs = make_pairs(
+        [rows], outline.pair_rule, SampleOrigin.from_config(outline.config)) if outline.pair_rule else ()
     pairs = [DrawnPair(**{side: samples[pair.metadata[f"{side}_sample"]] for side in ("chosen", "rejected")})
-             for pair in made]
-    shown = list(samples.values())[part.start:part.stop]
+             for pair in selected_pairs]
+    samples_of_page = list(samples.values())[part.start:part.stop]
     return DrawnPrompt(id=prompt.id, prompt=visible(str(rows[0]["prompt"])), expected=visible(str(rows[0]["gold"])),
-                       solved=prompt.solved, right=prompt.right, count=len(rows), samples=shown, pairs=pairs,
+                       solved=prompt.solved, right=prompt.right, count=len(rows), samples=samples_of_page, pairs=pairs,
                        further=max(0, len(rows) - part.stop))
 
 

@@ -60,8 +60,8 @@ def has_few_sequences(unit: Unit) -> bool:
 def rows(unit: Unit) -> Iterator[CheckFinding]:
     """The digest over ids and digests of the kept rows; the list of digests in its own file; the learned turns."""
     from workings.data.rows import index_digest
-    kept = kept_rows(unit)
-    digest = index_digest((row["id"], row["digest"]) for row in kept)
+    trained_rows = kept_rows(unit)
+    digest = index_digest((row["id"], row["digest"]) for row in trained_rows)
     recorded_digest = unit.manifest.data_digests.get("rows")
     problems = [] if digest == recorded_digest else [
         f"{ROWS} has digest {digest[:16]}…, the manifest {str(recorded_digest)[:16]}…"]
@@ -69,12 +69,12 @@ def rows(unit: Unit) -> Iterator[CheckFinding]:
         problems.append(f"{DATA_DIGESTS} differs from the manifest")
     # Where the data were stored, their digest is worked out from the copy.
     problems += _stored_data_problems(unit)
-    if without_supervision := [row["id"] for row in kept if row["supervised_tokens"] < 1]:
+    if without_supervision := [row["id"] for row in trained_rows if row["supervised_tokens"] < 1]:
         problems.append(f"rows without a supervised token: {join_first(without_supervision)}")
-    if wrong_turns := [row["id"] for row in kept if not _turns_agree(row, learns_every_turn(unit))]:
+    if wrong_turns := [row["id"] for row in trained_rows if not _turns_agree(row, learns_every_turn(unit))]:
         problems.append("learned turns that do not add up to the row's supervised tokens, or that the recipe does "
                         f"not ask for: {join_first(wrong_turns)}")
-    yield finding_from(problems, f"{len(kept):,} rows", unit)
+    yield finding_from(problems, f"{len(trained_rows):,} rows", unit)
 
 
 @check("consistency.order", level=1, title="every step's batch is the one that seed and row index imply",
@@ -216,17 +216,17 @@ def _turns_agree(row: dict[str, Any], every_turn: bool) -> bool:
 
 def kept_rows(unit: Unit) -> list[dict[str, Any]]:
     """Rows of the index that were trained on. Raises `RecordError` for a line without id, digest or counts."""
-    kept = [row for row in unit.lines(ROWS) if row.get("status", "kept") == "kept"]
-    for number, row in enumerate(kept, start=1):
+    trained_rows = [row for row in unit.lines(ROWS) if row.get("status", "kept") == "kept"]
+    for number, row in enumerate(trained_rows, start=1):
         if not isinstance(row.get("id"), str) or not isinstance(row.get("digest"), str):
             raise RecordError(f"{unit.tree_path(ROWS)}, line {number}: no id or no digest")
         for name in ("tokens", "supervised_tokens"):
             if type(row.get(name)) is not int or not 0 <= row[name] <= MAX_LENGTH:
                 raise RecordError(f"{unit.tree_path(ROWS)}, line {number}: {name} is no count")
     # Digests are looked up by id: of two rows with one id, one would never be compared.
-    if len({row["id"] for row in kept}) != len(kept):
+    if len({row["id"] for row in trained_rows}) != len(trained_rows):
         raise RecordError(f"{unit.tree_path(ROWS)}: an id stands there twice")
-    return kept
+    return trained_rows
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -134,13 +134,13 @@ def summary(unit: Unit) -> Iterator[CheckFinding]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # an overflow is no scorecard
-                again = EvaluationSummary(path, aggregate, recorded_version(config))
-                value = again.to_json(recorded.get("problems", {}))
-                samples = again.samples_text()
+                recomputed = EvaluationSummary(path, aggregate, recorded_version(config))
+                value = recomputed.to_json(recorded.get("problems", {}))
+                samples = recomputed.samples_text()
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Warning,
                 RequestError) as error:
             raise RecordError(f"{PREDICTIONS} cannot be summarized ({str(error)[:80]})") from None
-    problems = [f"{EVALUATION_SUMMARY}: {place}" for place in differences(recorded, value)]
+    problems = [f"{EVALUATION_SUMMARY}: {difference}" for difference in differences(recorded, value)]
     if unit.has(SAMPLES) and unit.read(SAMPLES) != samples.encode("utf-8"):
         problems.append(f"{SAMPLES} does not show these predictions")
     yield finding_from(problems, "every cell equal", unit)

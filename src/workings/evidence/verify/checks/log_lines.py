@@ -157,11 +157,11 @@ def _pace_problems(unit: Unit, attempt: _Attempt) -> list[str]:
     """Tokens a second and time left, from the seconds of the last steps; steps that the run does not have."""
     rows, planned, problems = {row["step"]: row for row in unit.metrics}, unit.manifest.planned_steps, []
     first = attempt.start + 1
-    shown = {}
+    line_of_step = {}
     for line in attempt.with_beginning(STEP):
         match = _NUMBER.match(line)
         step = int(match.group(1)) if match else 0
-        shown[step] = line
+        line_of_step[step] = line
         if step > attempt.valid and attempt.is_last:
             problems.append(f"{LOG} has step {step}, {unit.manifest.completed_steps} were completed")
         # The window begins with the attempt: the one before ran in another process.
@@ -169,14 +169,14 @@ def _pace_problems(unit: Unit, attempt: _Attempt) -> list[str]:
         if first <= step <= attempt.valid and None not in recent:
             now = pace([row for row in recent if row is not None], planned, first=first)
             # Columns are two spaces apart, and the pace stands behind the learning rate.
-            there = line.partition("  lr ")[2].partition("  ")[2]
-            if there not in _pace_texts(now):
-                problems.append(f"{LOG}, step {step}: {there[:60] or 'no pace'!r}, the seconds of its steps give "
+            pace_text = line.partition("  lr ")[2].partition("  ")[2]
+            if pace_text not in _pace_texts(now):
+                problems.append(f"{LOG}, step {step}: {pace_text[:60] or 'no pace'!r}, the seconds of its steps give "
                                 f"{_pace_texts(now)[0] or 'none'!r}")
     # A step that failed may have been counted before its line was written.
     if attempt.is_last and unit.manifest.status != "failed":
         problems += [f"{LOG} has no line of step {number}" for number, row in rows.items()
-                     if first <= number <= attempt.valid and has_log_line(row, planned) and number not in shown]
+                     if first <= number <= attempt.valid and has_log_line(row, planned) and number not in line_of_step]
     return problems
 
 
@@ -247,7 +247,7 @@ def _sample_problems(unit: Unit, attempt: _Attempt) -> list[str]:
     section: Any = unit.manifest.config_snapshot.get("evaluation")
     section = section if isinstance(section, dict) else {}
     # Read from the raw section: this version may not know the recipe's other keys.
-    every, most = section.get("every_steps"), section.get("samples")
+    every, samples_asked = section.get("every_steps"), section.get("samples")
     problems: list[str] = []
     counts: dict[int, int] = {}
     for line in attempt.with_beginning(SAMPLE):
@@ -259,12 +259,12 @@ def _sample_problems(unit: Unit, attempt: _Attempt) -> list[str]:
         if match is None or not attempt.start < step <= last or (
                 isinstance(every, int) and every > 0 and step % every and step != unit.manifest.planned_steps):
             problems.append(f"{LOG}: no sample was due: {line[:60]!r}")
-    problems += [f"{LOG} has {count} samples after step {step}, the recipe asks for {most}"
-                 for step, count in counts.items() if isinstance(most, int) and count > most]
+    problems += [f"{LOG} has {count} samples after step {step}, the recipe asks for {samples_asked}"
+                 for step, count in counts.items() if isinstance(samples_asked, int) and count > samples_asked]
     expected = _last_samples(unit, counts.get(unit.manifest.planned_steps, 0))
-    there = attempt.with_beginning(f"{SAMPLE}{unit.manifest.planned_steps}: ")
-    if expected and there != expected:
-        problems.append(f"{LOG} says {str(there)[:120]}, the evaluation has {str(expected)[:120]}")
+    logged_samples = attempt.with_beginning(f"{SAMPLE}{unit.manifest.planned_steps}: ")
+    if expected and logged_samples != expected:
+        problems.append(f"{LOG} says {str(logged_samples)[:120]}, the evaluation has {str(expected)[:120]}")
     return problems
 
 

@@ -34,18 +34,18 @@ def doctor_problems(unit: Unit) -> list[str]:
         problems.append(f"{DOCTOR} counts {str(doctor['problems'])[:20]} problems, {count} of its findings are some")
     device = unit.manifest.actual_device
     for finding in findings:
-        what = str(finding.get("what"))
+        finding_text = str(finding.get("what"))
         if finding.get("id") != HARDWARE:
             continue
         # The form in which the doctor writes them: `GPU at /dev/nvidia0`.
-        seen = {part.split(" at ", 1)[0].lower() for part in what.split(", ") if " at " in part}
-        if what != NO_ACCELERATOR and (not seen or seen - {"gpu", "tpu"}):
-            problems.append(f"{DOCTOR} found {what[:60]!r}, which is no accelerator and not none")
+        accelerators = {part.split(" at ", 1)[0].lower() for part in finding_text.split(", ") if " at " in part}
+        if finding_text != NO_ACCELERATOR and (not accelerators or accelerators - {"gpu", "tpu"}):
+            problems.append(f"{DOCTOR} found {finding_text[:60]!r}, which is no accelerator and not none")
         # A run on a CPU is possible where an accelerator is: the recipe may ask for it.
-        elif device.platform != "cpu" and device.platform not in seen:
-            problems.append(f"{DOCTOR} found {what[:60]!r}, the run took place on {device.platform}")
-        elif seen and "shows no accelerator" in device.reason:
-            problems.append(f"{DOCTOR} found {what[:60]!r}, the device was chosen because there is none")
+        elif device.platform != "cpu" and device.platform not in accelerators:
+            problems.append(f"{DOCTOR} found {finding_text[:60]!r}, the run took place on {device.platform}")
+        elif accelerators and "shows no accelerator" in device.reason:
+            problems.append(f"{DOCTOR} found {finding_text[:60]!r}, the device was chosen because there is none")
     return problems
 
 
@@ -94,10 +94,11 @@ def _seconds_problems(unit: Unit, times: list[datetime], steps: list[Any]) -> It
     for (before, after), (first, last) in zip(pairwise(times), pairwise(steps), strict=True):
         # The step after the one that was named may have begun before the line was written.
         # `steps` counts from 0, so this begins with the second step after `first`.
-        taken = sum(step.seconds for step in unit.steps[first + 1:last])
-        there = (after - before).total_seconds()
-        if taken > there + MOMENT_SLACK:
-            yield f"steps {first + 2} to {last} took {taken:.1f} s, {MACHINE} has {there:.1f} s for them"
+        step_seconds = sum(step.seconds for step in unit.steps[first + 1:last])
+        seconds_between = (after - before).total_seconds()
+        if step_seconds > seconds_between + MOMENT_SLACK:
+            yield (f"steps {first + 2} to {last} took {step_seconds:.1f} s, {MACHINE} has {seconds_between:.1f} s "
+                   "for them")
             return
 
 

@@ -40,12 +40,12 @@ CARDS, RECIPES = "model_cards", "recipes"
 def units(pack: Unit) -> Iterator[CheckFinding]:
     """The pack's list against the units that are there: no run and no evaluation was added or taken away."""
     listed, _ = parse_pack(pack.json(PACK))
-    here = {_path_in(pack, unit): unit for unit in pack.record.units if unit is not pack and unit.path.startswith(
+    present = {_path_in(pack, unit): unit for unit in pack.record.units if unit is not pack and unit.path.startswith(
         pack.tree_path(""))}
-    problems = [f"{shown(path)} is listed and not here" for path in sorted(listed.keys() - here.keys())]
-    problems += [f"{shown(path)} is here and not listed" for path in sorted(here.keys() - listed.keys())]
-    problems += [f"{shown(path)} has another root than the one listed" for path in sorted(here.keys() & listed)
-                 if not here[path].has(SUMS) or here[path].root != listed[path]]
+    problems = [f"{shown(path)} is listed and not here" for path in sorted(listed.keys() - present.keys())]
+    problems += [f"{shown(path)} is here and not listed" for path in sorted(present.keys() - listed.keys())]
+    problems += [f"{shown(path)} has another root than the one listed" for path in sorted(present.keys() & listed)
+                 if not present[path].has(SUMS) or present[path].root != listed[path]]
     # A seal in the pack's own files would look like a checked run to a reader, and no check would have opened it.
     problems += [f"{shown(name)}: a unit where none may stand, so nothing in it was checked"
                  for name in sorted(pack.files) if name.rpartition("/")[2] in (SEAL, SUMS, MANIFEST)]

@@ -216,14 +216,14 @@ def _data_sentence(unit: Unit) -> str:
         return _prompts_sentence(unit)
     if not has_few_sequences(unit):
         return UNKNOWN
-    kept = kept_rows(unit)
+    rows = kept_rows(unit)
     dropped = sum(row.get("status") == "dropped" for row in unit.lines(ROWS))
-    turns = sum(len(row.get("learned_turns", (0,))) for row in kept)
-    supervised = sum(row["supervised_tokens"] for row in kept)
-    sentence = (f"{len(kept):,} rows, {dropped:,} dropped, {supervised:,} supervised tokens an epoch"
-                f"{f' in {turns:,} turns of the assistant' if turns > len(kept) else ''}, "
+    turns = sum(len(row.get("learned_turns", (0,))) for row in rows)
+    supervised = sum(row["supervised_tokens"] for row in rows)
+    sentence = (f"{len(rows):,} rows, {dropped:,} dropped, {supervised:,} supervised tokens an epoch"
+                f"{f' in {turns:,} turns of the assistant' if turns > len(rows) else ''}, "
                 f"{percent(batches_of(unit).padding_share())} padding in epoch 0")
-    return f"{len(kept) // 2:,} pairs: {sentence}" if uses_pairs(unit) else sentence
+    return f"{len(rows) // 2:,} pairs: {sentence}" if uses_pairs(unit) else sentence
 
 
 def _prompts_sentence(unit: Unit) -> str:

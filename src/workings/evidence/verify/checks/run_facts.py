@@ -30,30 +30,31 @@ def facts(unit: Unit) -> Iterator[CheckFinding]:
     recorded, problems, compared = manifest.facts, [], []
     if PROCESSES in recorded and unit.has(DEVICE_CHECKS):
         compared.append(PROCESSES)
-        seen = unit.json_object(DEVICE_CHECKS).get(PROCESSES, recorded[PROCESSES])
-        problems += [] if same_json(seen, recorded[PROCESSES]) else [
-            f"{MANIFEST} says {recorded[PROCESSES]} processes, {DEVICE_CHECKS} {seen}"]
+        processes = unit.json_object(DEVICE_CHECKS).get(PROCESSES, recorded[PROCESSES])
+        problems += [] if same_json(processes, recorded[PROCESSES]) else [
+            f"{MANIFEST} says {recorded[PROCESSES]} processes, {DEVICE_CHECKS} {processes}"]
         devices = manifest.actual_device.count
-        problems += [f"{seen} processes, {devices} devices were used"] if type(seen) is int and seen > devices else []
+        if type(processes) is int and processes > devices:
+            problems.append(f"{processes} processes, {devices} devices were used")
     if uses_pairs(unit):
         compared.append(PREFERENCES)
         beta = manifest.config_snapshot["algorithm"]["beta"]
         preferred = preference_change(unit.metrics, beta)
         problems += _differences(PREFERENCES, recorded.get(PREFERENCES), preferred.facts() if preferred else None)
     clusters = _clusters(unit)
-    asked = max((len(str(line["held_out_right"])) for line in (*unit.metrics, *unit.events)
+    item_count = max((len(str(line["held_out_right"])) for line in (*unit.metrics, *unit.events)
                  if "held_out_right" in line), default=0)
-    if HELD_OUT in recorded or asked:
+    if HELD_OUT in recorded or item_count:
         # Here, because it brings NumPy, which no other check of this level needs.
         from workings.evaluation.comparison.held_out_change import held_out_change
 
         compared.append(HELD_OUT)
-        known = len(clusters) >= asked
-        change = held_out_change(clusters if known else [str(number) for number in range(asked)], unit.metrics,
-                                 unit.events)
+        clusters_known = len(clusters) >= item_count
+        change = held_out_change(clusters if clusters_known else [str(number) for number in range(item_count)],
+                                 unit.metrics, unit.events)
         expected = change.facts() | _scorer(unit, recorded.get(HELD_OUT)) if change else None
         problems += _last_look_problems(unit)
-        problems += _differences(HELD_OUT, recorded.get(HELD_OUT), expected, () if known else FROM_CLUSTERS)
+        problems += _differences(HELD_OUT, recorded.get(HELD_OUT), expected, () if clusters_known else FROM_CLUSTERS)
     if compared:
         yield finding_from(problems, f"{', '.join(compared)}, computed again", unit)
 

@@ -38,15 +38,15 @@ def drawn_from(unit: Unit) -> Iterator[CheckFinding]:
     problems = [] if counts == recorded_counts or unit.manifest.facts.get("smoke") is True else [
         f"the manifest names {str(recorded_counts)[:80]}, the file {str(counts)[:80]}"]
     problems += _row_problems(unit, rows)
-    kept, missing = _kept_samples(unit.record), 0
+    kept_lines, missing = _kept_samples(unit.record), 0
     for source, source_rows in by_source.items():
-        if source not in kept:
+        if source not in kept_lines:
             missing += len(source_rows)
             continue
-        if others := [str(row.get("id")) for row in source_rows if line(row) not in kept[source]]:
+        if others := [str(row.get("id")) for row in source_rows if line(row) not in kept_lines[source]]:
             problems.append(f"not among the kept samples of {source[:16]}…: {join_first(others)}")
-    here = {run.root for run in unit.record.runs if run.has(SUMS)}
-    if not problems and (missing or not by_source.keys() <= here):
+    roots_here = {run.root for run in unit.record.runs if run.has(SUMS)}
+    if not problems and (missing or not by_source.keys() <= roots_here):
         yield not_checked(f"{missing} of its samples, or a run that drew some, are not here", unit, blocking=False)
         return
     yield finding_from(problems, f"{sum(counts.values())} of {len(rows)} were drawn and kept by "

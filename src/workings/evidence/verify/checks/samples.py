@@ -27,25 +27,26 @@ def seeds(unit: Unit) -> Iterator[CheckFinding]:
     decoding = config.get("decoding") if isinstance(config, dict) else None
     if not isinstance(decoding, dict) or is_absent(decoding):  # completions from elsewhere
         return
-    asked, temperature = decoding.get("samples", 1), decoding.get("temperature", 0)
-    if not isinstance(asked, int) or not isinstance(temperature, int | float):
+    samples_per_item, temperature = decoding.get("samples", 1), decoding.get("temperature", 0)
+    if not isinstance(samples_per_item, int) or not isinstance(temperature, int | float):
         raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: samples or a temperature that is no number")
-    drawn = temperature > 0
-    if drawn and not isinstance(decoding.get("seed"), int):
+    is_sampled = temperature > 0
+    if is_sampled and not isinstance(decoding.get("seed"), int):
         raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: completions are drawn, and the seed is no number")
     if any("id" not in row for row in rows):
         raise RecordError(f"{unit.tree_path(PREDICTIONS)}: a line without an id")
     # `groupby` joins neighbours only: an item whose samples stand apart shows as two groups that are too short.
     for name, group in groupby(rows, key=lambda row: str(row["id"])):
         numbers = [row.get("sample") for row in group]
-        if len(numbers) != asked or any(type(one) is not int or one != at for at, one in enumerate(numbers)):
-            problems.append(f"{name[:60]}: samples {str(numbers[:8])[1:-1]}, asked for {asked}")
+        if len(numbers) != samples_per_item or any(
+                type(number) is not int or number != at for at, number in enumerate(numbers)):
+            problems.append(f"{name[:60]}: samples {str(numbers[:8])[1:-1]}, asked for {samples_per_item}")
     # Evaluations of earlier versions do not name their seeds.
-    if drawn and (unit.kind == SAMPLED or any("seed" in row for row in rows)):
+    if is_sampled and (unit.kind == SAMPLED or any("seed" in row for row in rows)):
         problems += [f"{str(row['id'])[:60]}: sample {row.get('sample')} from seed {row.get('seed')}, another "
                      "follows" for row in rows if not isinstance(row.get("sample"), int)
                      or row.get("seed") != sample_seed(decoding["seed"], str(row["id"]), row["sample"])]
-    elif not drawn:
+    elif not is_sampled:
         problems += [f"{str(row['id'])[:60]}: a seed, and nothing was drawn" for row in rows if "seed" in row]
     yield finding_from(problems, f"{len(rows)} completions of seed {decoding.get('seed')}", unit)
 
@@ -58,20 +59,20 @@ def selection(unit: Unit) -> Iterator[CheckFinding]:
     counts, scores = recorded["counts"], {(str(row["id"]), row["sample"]): row["score"] for row in rows}
     # Samples of a prompt stand together in the file, so neighbors are grouped without sorting.
     by_prompt = [[row["score"] == 1 for row in group] for _, group in groupby(rows, key=lambda row: row["id"])]
-    kept = [str(row["id"]).rpartition("/") for row in unit.lines(KEPT)]
+    kept_ids = [str(row["id"]).rpartition("/") for row in unit.lines(KEPT)]
     by_outcome = {"prompts": len(by_prompt), "never": sum(not any(right) for right in by_prompt),
-                  "always": sum(all(right) for right in by_prompt), "samples": len(rows), "kept": len(kept),
-                  "with_kept": len({name for name, _, _ in kept})}
+                  "always": sum(all(right) for right in by_prompt), "samples": len(rows), "kept": len(kept_ids),
+                  "with_kept": len({name for name, _, _ in kept_ids})}
     by_outcome["sometimes"] = by_outcome["prompts"] - by_outcome["never"] - by_outcome["always"]
     problems = [f"{name} is {str(counts.get(name))[:20]}, the files give {value}"
                 for name, value in by_outcome.items() if counts.get(name) != value]
-    if sum(counts["left_out"].values()) != len(rows) - len(kept):
-        problems.append(f"{len(rows) - len(kept)} samples are not kept, {counts['left_out']} were left out")
-    problems += [f"{name[:60]}/{number[:20]} is kept, and is no sample, or a wrong one" for name, _, number in kept
+    if sum(counts["left_out"].values()) != len(rows) - len(kept_ids):
+        problems.append(f"{len(rows) - len(kept_ids)} samples are not kept, {counts['left_out']} were left out")
+    problems += [f"{name[:60]}/{number[:20]} is kept, and is no sample, or a wrong one" for name, _, number in kept_ids
                  if not number.isdecimal() or (name, int(number)) not in scores
                  or (recorded["selection"]["keep"] == "correct" and scores[name, int(number)] != 1)]
     problems += [*_pair_problems(unit, recorded["pairs"]), *_location_problems(unit)]
-    yield finding_from(problems, f"{len(kept)} of {len(rows)} samples of {len(by_prompt)} prompts", unit)
+    yield finding_from(problems, f"{len(kept_ids)} of {len(rows)} samples of {len(by_prompt)} prompts", unit)
 
 
 @check("recompute.selection", level=2, title="what is kept, and the pairs, follow from the predictions by their rules",

@@ -136,15 +136,15 @@ def model(unit: Unit) -> Iterator[CheckFinding]:
         problems.append(f"{MODEL_SHAPE} is of {shape.family}, the manifest of {manifest.architecture[:40]!r}")
     section = manifest.config_snapshot.get("model")
     section = section if isinstance(section, dict) else {}
-    asked, source = section.get("shape"), section.get("source")
+    asked_sizes, source = section.get("shape"), section.get("source")
     if section.get("proven", shape.proven) != shape.proven:
         problems.append(f"the recipe's model.proven is {str(section['proven'])[:20]}, of the family "
                         f"{shape.family} it is {shape.proven}")
     sizes = shape.to_json()
-    problems += [f"the recipe's model has {key} {str(asked[key])[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
-                 for key in asked or () if sizes.get(key, asked[key]) != asked[key]
+    problems += [f"the recipe's model has {key} {str(asked_sizes[key])[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
+                 for key in asked_sizes or () if sizes.get(key, asked_sizes[key]) != asked_sizes[key]
                  # Weights from elsewhere bring their own family.
-                 and (key != "family" or source == "scratch")] if isinstance(asked, dict) else []
+                 and (key != "family" or source == "scratch")] if isinstance(asked_sizes, dict) else []
     problems += _source_problems(unit, section)
     # Random weights come from the seed, and no file has them.
     if source == "scratch" and not isinstance(manifest.weight_digests, Absent):
@@ -220,8 +220,8 @@ class Expected:
             formats = {"gradients": of_trained, "accumulator": of_trained}
             # The weights below adapters are in no checkpoint; their formats follow from the recipe.
             with_frozen = [" and ".join(sorted({*header.formats().split(" and "), *below})) for below in self.frozen]
-            there = with_frozen or [header.formats()]
-            formats["parameters"] = dtypes["parameters"] if dtypes.get("parameters") in there else there[0]
+            stored = with_frozen or [header.formats()]
+            formats["parameters"] = dtypes["parameters"] if dtypes.get("parameters") in stored else stored[0]
         else:
             sizes = {tensor: size for tensor, (size, _) in self.moments.items()}
             problems = _differing(name, header.shapes, sizes | {STEP: ()})
@@ -231,16 +231,16 @@ class Expected:
                          for tensor, (_, code) in self.moments.items() if header.dtypes[tensor] != code]
             problems += _step_problems(unit, name, header)
             formats = {"moments": header.formats(iter(sorted(self.moments)))}
-        return problems + [f"{name}: {part} are {there}, the manifest says {str(dtypes[part])[:40]}"
-                           for part, there in formats.items() if dtypes.get(part, there) != there]
+        return problems + [f"{name}: {part} are {code}, the manifest says {str(dtypes[part])[:40]}"
+                           for part, code in formats.items() if dtypes.get(part, code) != code]
 
 
 def _differing(name: str, sizes: _Sizes, expected: _Sizes) -> list[str]:
-    missing, more = sorted(expected.keys() - sizes.keys()), sorted(sizes.keys() - expected.keys())
+    missing, extra = sorted(expected.keys() - sizes.keys()), sorted(sizes.keys() - expected.keys())
     problems = [f"{name} lacks {join_first(missing)}"] if missing else []
-    problems += [f"{name} holds {join_first([shown(one) for one in more])}"] if more else []
-    return problems + [f"{name}: {shown(one)} is {list(sizes[one])}, the model's is {list(size)}"
-                       for one, size in expected.items() if one in sizes and sizes[one] != size]
+    problems += [f"{name} holds {join_first([shown(tensor) for tensor in extra])}"] if extra else []
+    return problems + [f"{name}: {shown(tensor)} is {list(sizes[tensor])}, the model's is {list(size)}"
+                       for tensor, size in expected.items() if tensor in sizes and sizes[tensor] != size]
 
 
 def _step_problems(unit: Unit, name: str, header: Header) -> list[str]:
