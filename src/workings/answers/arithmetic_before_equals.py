@@ -6,7 +6,7 @@ from workings.answers.numbers import CURRENCY
 
 LOOKED_AT = 200
 """Characters before an equals sign that are looked at."""
-_VALUE = rf"(?:{CURRENCY}\s?)?(?:\d[\d,]*+(?:\.\d+)?|\.\d+)(?:\s\d+/\d+)?+(?:\s?%|[¢°€£$])?"
+_VALUE = rf"(?:{CURRENCY}\s?)?(?:\d[\d,]*+(?:\.\d+)?|\.\d+)(?:\s\d+/\d+)?+(?:\s?%|\s?°[CF]?|[¢€£$])?"
 # What is counted, up to the operator: "24 green apples", "$2 per box", "5 miles/hour"; a single letter is a name.
 _COUNTED = (r"(?:\s?[/-]?\s?(?!times\b|plus\b|minus\b|divided\b|equals?\b)"
             r"(?:[^\W\d_]{2,}(?:['’&-]\w+)*|[^\W\d_][-&][^\W\d_]+|a|g|m|L|h)\b\.?){0,8}+")

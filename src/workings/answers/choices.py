@@ -37,8 +37,8 @@ _OPTION = re.compile(r"(?<!\S)[(\[]?([A-J])[).\]:]\s*(\S[^\n]{0,200}?)(?=\s+[(\[
 _TRUTH_FIRST = re.compile(r"(?:(?:so|therefore|thus|hence|well|then|in short)\b,?\s*)?(yes|no|true|false)(?![\w'’])"
                           r"(?=\W*$|[*_\"”]*\s*[,.;:!(—–]|\s-|\W*\s(?:because|since|as|it|he|she|they|we|this"
                           r"|that)\b)(?!,?\s*(?:and|or)\s)", re.IGNORECASE)
-_TRUTH_LAST = re.compile(r"\b(?:is|are|answer|be|say|would be|conclude)\s*:?\s*[\"'*_“]*(yes|no|true"
-                         r"|false)(?![\w'’])(?!\s*(?:and|or)\s)", re.IGNORECASE)
+_TRUTH_LAST = re.compile(r"\b(?:is|are|answer|be|say|would be|conclude)\s*:?\s*[\"'*_“]*(yes|true|false"
+                         r"|no(?!\s(?!because|since|as)[a-z]))(?![\w'’])(?!\s*(?:and|or)\s)", re.IGNORECASE)
 _TRUTH_CONCLUDED = re.compile(r"(?:[:,]|,?\s(?:so|then)\b,?)\s*[\"'*_“]*(yes|no|true|false)(?:\W*$|,\s)", re.IGNORECASE)
 # "**No.** Although …": it is said once, and in bold.
 _TRUTH_BOLD = re.compile(r"\*\*(yes|no|true|false)[.,!]?\*\*", re.IGNORECASE)
@@ -53,6 +53,15 @@ _STATES = re.compile(r"^\W*(?:(?:so|therefore|thus|hence),?\s)?(?:it|this|that|t
                      r"(?:\s(?:indeed|in fact|actually|also))?(?:\s(?:an?|the))?\s"
                      r"(?!not\b|number\b|only\b)(?P<what>[^\W\d_]+)\b"
                      r"(?!.*\b(?:not|but|if)\b)", re.IGNORECASE)
+# "He did not. …", "It is: …".
+_BARE = re.compile(r"\W*(?:it|this|that|they|he|she|there|we|you)\s"
+                   r"(?P<does>is|are|was|were|can|could|does|do|did|will|has|have|had)(?P<denied>n['’]t|\snot)?\W*$",
+                   re.IGNORECASE)
+_NOT_BARE = re.compile(r"\b(?:but|however|although|wait|actually|so|therefore|thus|hence|yes|no)\b", re.IGNORECASE)
+# "So such a triangle does not exist."
+_SUCH = re.compile(r"^\W*(?:(?:so|therefore|thus|hence),?\s)?(?P<no>no\s)?such\s(?:an?\s)?(?P<what>[a-z]+\s)"
+                   r"(?P<denied>(?:(?:does|do|can|could)(?:\snot|n['’]t)|cannot)\s)?(?:can\s)?(?P<does>[a-z]+)\W*$",
+                   re.IGNORECASE)
 _WORDS = re.compile(r"[\d.,/:%]*\d%?|[^\W\d_]+(?:['’]t)?")
 _WITHOUT_WEIGHT = frozenset((
     "is", "are", "was", "were", "can", "does", "do", "did", "will", "has", "have", "so", "thus", "therefore", "hence",
@@ -81,6 +90,7 @@ _NOT_CHOSEN = re.compile(r"\b(?:not|never|no|none|neither|nor|cannot|would|might
                          r"|incorrect|false|except|than|instead|but|although|while|whereas|or|opposite|ruled? out"
                          r"|eliminat\w{1,4}|exclud\w{1,4})\b|n['’]t\b|\?",
                          re.IGNORECASE)
+_REVISED = re.compile(r"\b(?:wait|actually|hmm|sorry)\b", re.IGNORECASE)
 # Also what one is tempted to say, or some say: "It is tempting to say yes".
 _DENIED = re.compile(r"(?:\b(?:not|never|hard to|whether|if|tempt(?:ing|ed)|wrong(?:ly)?|mistake|many|most|some"
                      r"|people|might)|n['’]t)\s(?:\w+\s){0,3}$", re.IGNORECASE)
@@ -202,6 +212,10 @@ def truth_in(text: str) -> str | None:
     ('yes', None, None)
     """
     lines = last_lines(text)
+    told = [without_markup(plain(sentence)) for sentence in (sentences(lines[-1]) if lines else [])]
+    ends = [truth[1].casefold() for each in told[:1] + told[-1:] if (truth := _TRUTH_FIRST.match(each))]
+    if len(set(ends)) > 1 and not (is_conclusion(told[-1]) or _REVISED.search(told[0])):
+        return None  # "No, it isn't. Yes, it comes close."
     if (bold := _TRUTH_BOLD.findall(text[-20_000:])) and len(bold) == 1 and lines and _TRUTH_BOLD.match(lines[0]):
         return str(bold[0]).casefold()
     for line in [*reversed(lines[-3:]), *lines[:1]]:
@@ -268,6 +282,9 @@ def stated_in(text: str, question: str) -> str | None:
     asking = sentences(question.strip()[-MAX_LINE:])
     questions = [sentence for sentence in asking if sentence.endswith("?")][-1:] or asking[-1:]
     statements = sentences((last_lines(text) or [""])[-1])
+    if questions and (bare := _BARE.match(sentences(last_lines(text)[0])[0] if last_lines(text) else "")) and (
+            bare["does"].casefold() == questions[0].split(" ")[0].casefold()) and not _NOT_BARE.search(text):
+        return "no" if bare["denied"] else "yes"
     if not questions or not statements or _ASKS.match(questions[0]) is None:
         return None
     last = statements[-1].replace("*", "")
@@ -275,6 +292,9 @@ def stated_in(text: str, question: str) -> str | None:
     if (denied := _DENIES.match(clause)) is not None and (denied["what"] is None or (
             re.search(rf"\b{denied['what']}\b", question, re.IGNORECASE) and _is_of_question(clause, questions[0]))):
         return "no"
+    such = _SUCH.match(clause)
+    if such and set(telling_words(such["what"] + such["does"])) <= set(telling_words(questions[0])):
+        return "no" if such["no"] or such["denied"] else "yes"
     if (judged := _judged(without_lead(clause), questions[0]) or _compared(last, questions[0])) is not None:
         return judged
     states = _STATES.match(clause)

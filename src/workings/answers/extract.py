@@ -13,7 +13,7 @@ from workings.answers.choices import TRUTHS, choice_in, option_said, stated_in, 
 from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.final_number import final_number, sentence_number
 from workings.answers.latex import plain, whole_fractions
-from workings.answers.list_answers import list_entry_for
+from workings.answers.list_answers import labelled_for, list_entry_for
 from workings.answers.name_answers import answering_sentence
 from workings.answers.numbers import parse_number, parse_words, with_decimal_points
 from workings.answers.question import telling_words
@@ -227,7 +227,7 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
     last = lines[-1] if lines else ""
     if len(last) > MAX_LINE:
         return None
-    if kind == "text" and (listed := _listed(lines) or _assigned(lines)):
+    if kind == "text" and (listed := _listed(lines) or _assigned(lines) or labelled_for(lines[-4:], text.question)):
         return listed
     if opening := bold_opening(lines) or (named_opening(lines) if kind == "text" else ""):
         return _tidy(opening)

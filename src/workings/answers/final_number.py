@@ -7,6 +7,14 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+from workings.answers.about_asked import (
+    about_asked,
+    average_asked,
+    is_in_another,
+    is_rate,
+    is_said_of_another,
+    year_asked,
+)
 from workings.answers.arithmetic_before_equals import ends_with_arithmetic
 from workings.answers.latex import plain, spaced_digits
 from workings.answers.main_clause import (
@@ -14,7 +22,6 @@ from workings.answers.main_clause import (
     last_clause,
     main_clause,
     without_lead,
-    without_relative_clause,
 )
 from workings.answers.numbers import CURRENCY, decimal_points, equal_numbers, in_two_units, names_a_value, parse_number
 from workings.answers.numbers_in_sentence import numbers_in
@@ -23,15 +30,13 @@ from workings.answers.question import (
     answers_before,
     asked_for,
     asks_about,
-    average_asked,
+    counts_another,
     counts_asked,
     counts_otherwise,
-    is_in_another,
+    goes_on_to_asked,
     is_of_another,
     measure_asked,
     says_question,
-    telling_words,
-    year_asked,
 )
 from workings.answers.sentences import is_conclusion, last_lines, sentences, up_to_bold, without_reason
 from workings.answers.spelled_out_number import spelled_out_number
@@ -68,7 +73,8 @@ _JOINED = re.compile(r"^(?!\s?(?:is|are|was|were|equals?)\b)"
                      r"|[–-]\s*|,\s*"
                      r"|,\s(?!(?:total|sum|answer|so|[a-z]+ing)\b)(?:for\s)?[^\W\d_]+:?\s)$", re.IGNORECASE)
 _SECOND_CLAUSE = re.compile(rf"\s(?:and|while|whereas)\s(?!(?:then |now |still )?(?:{VERBS_OF_RESULT}|[a-z]+ed)\b)")
-_SECOND_VERB = re.compile(rf"[^=,]{{0,40}},?\s(?:and|while|whereas)\s(?:{VERBS_OF_THE_PAST})\b")
+_SECOND_VERB = re.compile(rf"[^=,]{{0,40}},?\s(?:and|while|whereas)\s(?:{VERBS_OF_THE_PAST})\b"
+                          r"|[^=]{0,80}\s(?:and|but)\s(?:[^\W\d_]+\s){1,4}(?:is|are|was|were)\s\W{0,3}\d")
 _OPERAND = re.compile(r"(?:(?!\s(?:and|or)\s)[^=≈,;:.])*[=≈]")
 _OPERAND_OF = re.compile(r"\b(?:average|mean|sum|total|product|difference) (?:of|between) (?:[^\W\d_]+\s){0,2}\W?$",
                          re.IGNORECASE)
@@ -78,39 +84,12 @@ _WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i)['’
 _SUMMED_UP = re.compile(r"[^\W\d_]:\s\W{0,3}$")
 # "$2,088 over the 4 weeks, or $522 per week": a rate is no other unit of the same.
 _RATE_BEHIND = re.compile(r"\W{0,3}(?:per|each|every|an?)\b", re.IGNORECASE)
+# "For three that would be 6": it goes on with what one needs.
+_FOR_SEVERAL = re.compile(r"\W*(?:and )?for \w+,? (?:that|this|it) would be\b", re.IGNORECASE)
 # What stands around the number of which a part is taken, up to the verb.
 _PART_OF = re.compile(r"^.*\bof \W{0,3}(?=\d)|(?<=\d)[^\d,.].*$")
 # "12 is the greatest common divisor of 36 and 48": what the sentence is about stands before the verb.
 _SUBJECT = re.compile(r"\s(?:is|are|was|were) (?:the|our|your|his|her|their)\b")
-# "Six – unlike a scorpion, which has 8.", "…; insects, in contrast, have six".
-_CONTRAST = re.compile(r"(?:[,;]|\s[-–—])\s(?:unlike|in contrast (?:to|with)|as opposed to|compared (?:to|with))\b.*"
-                       r"|[;,]\s[^;,]*,\s(?:in|by) (?:contrast|comparison),.*", re.IGNORECASE | re.DOTALL)
-_IN_CONTRAST = re.compile(r",\s(?:(?:in|by) (?:contrast|comparison)|on the other hand),", re.IGNORECASE)
-# "75% passed and 25% did not": the others.
-_OTHERS = re.compile(r",?\s(?:and|while|but)\s(?:[^\W\d_]+\s){0,3}\W{0,3}\d[^,;=]*\s(?:did|do|does|was|were|had|have"
-                     r"|has|is|are)(?:\snot|n['’]t)\W*$", re.IGNORECASE)
-_DENIAL = re.compile(r"\b(?:not|without|fail\w*|never|remain\w*|left|rest|other)\b|n['’]t\b", re.IGNORECASE)
-# "I can't give advice on that, but …": it is answered all the same.
-_ANSWERED = re.compile(
-    r"^\W*(?:i['’]m sorry, (?:but )?)?i (?:can(?:no|['’])t|am unable to|['’]m unable to|can not) "
-    r"(?:give|offer|provide|help|assist|browse|access|recommend)\b[^;:=\d]*?, but\s", re.IGNORECASE)
-
-
-def _without_others(sentence: str, question: str) -> str:
-    """A sentence without what it says of others than the question asks about.
-
-    >>> _without_others("Spiders have 8 legs, unlike insects, which have 6.", "How many legs has a spider?")
-    'Spiders have 8 legs'
-    """
-    if not _DENIAL.search(question):
-        sentence = _OTHERS.sub("", sentence)
-    asked = set(telling_words(question))
-    for cut in (lambda text: _CONTRAST.sub("", text), without_relative_clause):
-        rest = cut(sentence)
-        words = set(telling_words(rest))
-        if re.search(r"\w", rest) and set(telling_words(sentence)) & asked <= words:
-            sentence = rest
-    return _IN_CONTRAST.sub("", sentence)
 
 
 def final_number(text: str, question: str = "", *, truncated: bool = False) -> str | None:
@@ -147,10 +126,14 @@ def _from_the_end(text: str, question: str, truncated: bool) -> Iterator[tuple[s
                 continue
             if asked_back and not is_conclusion(sentence):
                 continue
-            sentence = _without_others(_ANSWERED.sub("", sentence), question)
+            sentence = about_asked(sentence, question)
             if states_no_result(sentence):
                 return
-            if index and _is_supposition(sentence) and _said(statements[index - 1], strict=True)[0] is not None:
+            if is_said_of_another(sentence, question):
+                continue
+            if index and (_is_supposition(sentence) or is_rate(sentence, question)) and _said(
+                    statements[index - 1], strict=True)[0] is not None and not (
+                    goes_on_to_asked(statements[index - 1], sentence, question)):
                 continue
             number, decided = _concluded(sentence, question, alone=len(sentence) == len(text.strip()))
             # "Ben is 12. Ann is 16." says of Ben what is asked of him; "So Ann is 12." alone says nothing of him.
@@ -184,7 +167,7 @@ def _asked_for(sentence: str, question: str, stated: str | None) -> str | None:
     sentence = _prepared(sentence)
     if stated and (average := average_asked(sentence, numbers_in(sentence)[0], question)):
         return average
-    if not question or (stated and ("=" in sentence or in_two_units(stated))):
+    if not question or (stated and in_two_units(stated)):
         return stated
     if states_no_result(sentence) or supposes_or_plans(sentence):
         return stated
@@ -194,6 +177,8 @@ def _asked_for(sentence: str, question: str, stated: str | None) -> str | None:
             ")", number.end)) or (sentence.startswith(" and ", number.end) and _OPERAND_OF.search(
                 sentence[:number.start][-60:])))]
     at = next((at for at in reversed(range(len(numbers))) if numbers[at].text == stated), None)
+    if stated and "=" in sentence and (at is None or not counts_another(sentence, numbers, at, question)):
+        return stated
     if at is not None and counts_otherwise(sentence, numbers, at, question):
         del numbers[at]
         stated = None
@@ -226,12 +211,14 @@ def _counted_in_words(sentence: str, question: str) -> str:
     """
     if "=" in sentence or not says_question(sentence, question):
         return ""
+    sentence = re.sub(r"\b\d+(?!\d)", lambda digits: digits[0] if digits[0] not in question else "", sentence)
     return spelled_out_number(without_reason(_BREAKDOWN.sub("", sentence)), lambda word: counts_asked(word, question))
 
 
 def _is_supposition(sentence: str) -> bool:
     """Whether a sentence says what would be: behind one that says what is, it is a remark."""
-    return _WOULD.search(without_reason(sentence)) is not None and "=" not in sentence and not is_conclusion(sentence)
+    return _WOULD.search(without_reason(sentence)) is not None and "=" not in sentence and not (
+        is_conclusion(sentence) or _FOR_SEVERAL.match(sentence))
 
 
 def sentence_number(sentence: str) -> str | None:

@@ -60,10 +60,15 @@ def implied_truth(text: str, question: str) -> str | None:
     # One telling word stands in too many sentences to connect one of them with the question.
     if len(set(question_words)) < 2 or len(question) > MAX_CHARACTERS:
         return None
+    if re.search(r"\ball\b", question):
+        text = re.sub(r"\b(?:every|each|any)\b", "all", text, flags=re.IGNORECASE)
     statements = [sentence for line in last_lines(text)[-MAX_SENTENCES:] for sentence in sentences(line)]
     for sentence in reversed(statements[-MAX_SENTENCES:]):
         if _says_most(sentence, question_words):
-            return _truth_of(without_reason(plain(sentence).replace("*", "")), question, question_words)
+            plainly = plain(sentence).replace("*", "")
+            concluded = last_clause(plainly)
+            clause = concluded if _says_most(concluded, question_words) else plainly
+            return _truth_of(without_reason(clause), question, question_words)
         if is_conclusion(sentence) or corrects(sentence) or is_question(sentence):
             return None
     return None

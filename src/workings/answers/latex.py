@@ -28,7 +28,7 @@ _ROOT = re.compile(r"√\s*(\d+|[A-Za-z])")
 # All groups at once, and an empty one where the number ends there: looked for again from each comma, a row of thousands
 # of them would take the square of its length.
 _GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:,\d{3})++(?:(?![\d,])()|)")
-_MATH = re.compile(r"[\\\^_√π∞=<>≤≥≠±∈∪∩{}\[\]()*+/]|\d\s*[-:,]\s*-?\d|\d\s*[-+]?\s*[a-zA-Z]\b"
+_MATH = re.compile(r"[\\\^_√π∞=<>≤≥≠±∈∪∩{}\[\]()*+/×]|\d\s*[-:,]\s*-?\d|\d\s*[-+]?\s*[a-zA-Z]\b"
                    r"|\b[a-zA-Z]\s*[-+]\s*\d")
 
 
@@ -96,6 +96,7 @@ def normal_form(text: str) -> str:
     """
     # The end of a matrix's row is no command for a space.
     text = re.sub(r"\s+", " ", _DELIMITERS.sub("", signs(text).replace("\\\\", "⏎")))
+    text = re.sub(r"[×·]|(?<=\d)\s?x\s?(?=\d)", "*", text)
     text = text.replace("{bmatrix}", "{pmatrix}")
     text = text.strip().strip("$").rstrip(".").strip()
     text = _SPACES.sub("", text)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from workings.answers.numbers import parse_number
-from workings.answers.question import asks_about, how_much_asked
+from workings.answers.question import asks_about, how_much_asked, telling_words
 
 MAX_ENTRIES = 30
 MAX_CHARACTERS = 120
@@ -16,6 +16,7 @@ MAX_CHARACTERS = 120
 # A name is a few words with a sign behind them, or words with capital letters.
 _ENTRY = re.compile(r"[^\w$€£]*((?:[^\W\d_][^\s\d:=|]*[^\S\n]?){1,4}(?=[\s*]*[:=|])|(?:[A-Z][^\W\d_]*\s){1,3})"
                     r"[:=|\s*]*([-$€£]{0,2}\d[^→⇒]*?)[\s*|.]*")
+_LABEL = re.compile(r"(?:^|[,;]\s+)(?:[-*•]\s)?\**([A-Za-z][A-Za-z ]{1,30}):\**\s")
 _BETWEEN = re.compile(r"[,;]\s+(?:and\s+)?|\s+and\s+")
 
 
@@ -30,6 +31,18 @@ def list_entry_for(lines: Sequence[str], question: str) -> str | None:
     *_, second, best = sorted((how_much_asked(name, question), number) for name, number in entries)
     # A whole word ahead: with less, entries differ by chance.
     return best[1] if best[0] - max(second[0], 0) >= 1 else None
+
+
+def labelled_for(lines: Sequence[str], question: str) -> str:
+    """The value of the one label that a question asks for: "Center: (3, -1), radius: 5", or a line each; "" for none.
+
+    >>> labelled_for(["Center: (3, -1), radius: 5"], "Find the center of the circle.")
+    '(3, -1)'
+    """
+    _, *parts = _LABEL.split(", ".join(lines[-MAX_ENTRIES:])[-MAX_CHARACTERS:])
+    labels = {name: value for name, value in zip(parts[::2], parts[1::2], strict=True) if value.strip(" *")}
+    asked = [name for name in labels if set(telling_words(name)) <= set(telling_words(question))]
+    return labels[asked[0]].strip(" *.") if len(labels) > 1 and len(asked) == 1 else ""
 
 
 def _entries(line: str) -> list[tuple[str, str]]:

@@ -30,7 +30,8 @@ _BEGINS = re.compile("the|an?|its?|it's|this|that|these|those|in|on|at|by|for|fr
 _MORE = re.compile(r"\s*(?:\([^()]*\)|,\s(?:the|an?|which|who|whose|where|and (?:is|was))\s.*"
                    r"|;\s(?:it|its|he|she|his|her|they|this)\s.*)", re.IGNORECASE | re.DOTALL)
 # "Anna has more: …", "Ben is taller".
-_COMPARES = re.compile(r"\W*(?:So,? |Therefore,? )?(?P<name>[A-Z][\w'’-]*(?:\s[A-Z][\w'’-]*)?)\s(?:[a-z]+\s){1,3}?"
+_COMPARES = re.compile(r"\W*(?:So,? |Therefore,? )?(?P<name>(?!The\b|An?\b|It\b)[A-Z][\w'’-]*(?:\s[A-Z][\w'’-]*)?)"
+                       r"\s(?:[a-z]+\s){1,3}?"
                        r"(?<!\ba\s)(?<!\ban\s)(?P<how>more|less|fewer|most|least|fewest|[a-z]{2,}er|[a-z]{2,}est)\b[^:;,.]*")
 
 

@@ -157,7 +157,7 @@ def _unit_end(text: str, end: int) -> tuple[int, bool]:
     attached = _ATTACHED.match(text, end)
     if attached is None:
         spaced = re.compile(r"\s(?:square |cubic |sq\.? )?[^\W\d_]+(?:\^[23]|/[^\W\d_]+(?:\^2)?| per "
-                            r"[^\W\d_]+)?").match(text, end)
+                            r"[^\W\d_]+| (?:Celsius|Fahrenheit))?").match(text, end)
         # "costs $5 in all" are no inches.
         inches = spaced is not None and spaced.group() == " in" and text[spaced.end():spaced.end() + 1] == " "
         unit = read_unit(spaced.group()) if spaced and not inches else None

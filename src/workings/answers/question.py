@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
+from workings.answers.number_words import read_words
 from workings.answers.numbers import parse_number
 from workings.answers.units import NO_UNIT, read_unit
 
@@ -32,7 +33,7 @@ _MONEY = re.compile(r"money|dollar|\$|profit|salary|income|revenue|\b(?:price|co
                     r"|how much\b.*\b(?:cost|pay|spen[dt]|earn|save|owe|charge|profit|change|price|make"
                     r"|worth|raise)", re.IGNORECASE | re.DOTALL)
 _COINS = re.compile(r"how many (?:more )?(?:dollars|cents|euros|pesos)", re.IGNORECASE)
-_WORD = re.compile(r"#\d+|[^\W\d_]+")
+_WORD = re.compile(r"#\d+|\b\d+(?:st|nd|rd|th)\b|[^\W\d_]+")
 _WORD_OR_NUMBER = re.compile(r"\d+(?:[.,/]\d+)*%?|[^\W\d_]+")
 _NAME = re.compile(r"#\d+|\b(?![AI]\b|[A-Z]\s?=)[A-Z]\w*")
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
@@ -48,7 +49,9 @@ _SILENT = re.compile(
 _SAME = {other: word for word, others in {
     "left": "remain remains remained remaining leftover still now currently",
     "total": "altogether together combined all", "each": "every per",
-    "buy": "bought", "sell": "sold", "spend": "spent", "eat": "ate", "pay": "paid", "make": "made",
+    "buy": "bought", "keep": "kept", "find": "found", "bring": "brought", "catch": "caught", "hold": "held",
+    "grow": "grew grown", "throw": "threw thrown", "wear": "wore worn", "feed": "fed", "meet": "met",
+    "sell": "sold", "spend": "spent", "eat": "ate", "pay": "paid", "make": "made",
     "get": "got gotten", "lose": "lost", "win": "won", "give": "gave given", "take": "took taken", "run": "ran",
     "drive": "drove", "go": "goes went",
     "write": "wrote written", "begin": "began begun", "fall": "fell fallen", "build": "built", "become": "became",
@@ -97,6 +100,9 @@ class ParsedQuestion:
     money: bool = False
     percent: bool = False
     names: frozenset[str] = frozenset()
+    measure: str = ""
+    amounts: frozenset[int] = frozenset()
+    """Whole numbers of more than one, in digits and in words."""
 
 
 @lru_cache(maxsize=1_000)
@@ -119,12 +125,14 @@ def read_question(question: str) -> ParsedQuestion:
         counted = _COUNTED.search(asking)
         counted_words = _words(_OF_A_SIZE.sub("", counted[1])) if counted else frozenset()
         asks_how_many = "how many" in asking.casefold()
-        words = _words(asking) | _words(sentence) & _MEAN  # "On average, how many …"
-        if _YEAR_ASKED.search(asking):  # an answer to "which year" need not say "year"
+        words = _words(asking) | _words(sentence) & MEAN  # "On average, how many …"
+        if YEAR_ASKED.search(asking):  # an answer to "which year" need not say "year"
             words -= {"year"}
-        asks_for_money = (_COINS if asks_how_many else _MONEY).search(asking) is not None
+        asks_for_money = (_COINS if asks_how_many else _MONEY).search(asking) is not None or (
+            counted is not None and not counted_words and not asks_how_many and bool(_MONEY_UNIT.search(question)))
         return ParsedQuestion(counted_words, words - counted_words, asks_how_many, asks_for_money,
-                              "percent" in question or "%" in question, _named(asking[1:]))
+                              "percent" in question or "%" in question, _named(asking[1:]),
+                              measure_asked(asking), _amounts(asking))
     return ParsedQuestion()
 
 
@@ -170,7 +178,8 @@ def _digits(text: str) -> list[str]:
 def _kind(sentence: str, number: NumberAt, asked: ParsedQuestion, *, counts: bool) -> int:
     """1 for a number of the kind that is asked for, -1 for one of another kind, 0 where nobody knows."""
     money = _is_money(sentence, number)
-    if counts or (asked.money and money):
+    if counts or (asked.money and money) or (
+            asked.measure and (read := parse_number(number.text)) and read.unit.measure == asked.measure):
         return 1
     rate = _RATE.match(sentence, number.end)
     if rate and not {"each", _stem(rate[1])} & (asked.counted | asked.other):
@@ -208,6 +217,12 @@ def asks_about(name: str, question: str) -> bool:
     return len(names) == 1 and _named(name) & _named(question) == names
 
 
+def asks_total(question: str) -> bool:
+    """Whether a question asks for what all of something is."""
+    asked = read_question(question[-MAX_QUESTION:])
+    return _SAME["altogether"] in asked.counted | asked.other or "in all" in question
+
+
 def is_of_another(sentence: str, question: str) -> bool:
     """Whether a sentence says of somebody in the question what it asks of another one, and compares nothing.
 
@@ -233,8 +248,24 @@ def answers_before(sentence: str, remark: str, said: str, question: str) -> bool
     parsed_question = read_question(question[-MAX_QUESTION:])
     words = parsed_question.counted | parsed_question.other
     kind = "$" in said or "dollar" in said if parsed_question.money else bool(_words(said) & parsed_question.counted)
-    return not kind and says_question(sentence, question) and (
+    return not kind and not goes_on_to_asked(sentence, remark, question) and says_question(sentence, question) and (
         3 * len(words & _words(remark)) <= len(words & _words(sentence)))
+
+
+def goes_on_to_asked(earlier: str, sentence: str, question: str) -> bool:
+    """Whether a sentence says a number of what is asked for, and the one before it does not.
+
+    >>> goes_on_to_asked("One bus fits 50 people.", "Three fit 150.", "How many people fit in 3 buses?")
+    True
+    """
+    asked = read_question(question[-MAX_QUESTION:]).amounts
+    return not asked & _amounts(sentence) <= _amounts(earlier)
+
+
+def _amounts(text: str) -> frozenset[int]:
+    read = [read_words([word.casefold()]) for word in _WORD.findall(text)]
+    return frozenset((*(int(digits) for digits in _digits(text) if "." not in digits and len(digits) < 10),
+                      *(int(number.value) for number in read if number is not None))) - {0, 1}
 
 
 def telling_words(text: str) -> list[str]:
@@ -268,32 +299,19 @@ def counts_otherwise(sentence: str, numbers: Sequence[NumberAt], at: int, questi
         read_unit(word[1]) or NO_UNIT).measure
 
 
+def counts_another(sentence: str, numbers: Sequence[NumberAt], at: int, question: str) -> bool:
+    """Whether a number counts what a question speaks of and does not ask for, and another one what it asks for."""
+    asked = read_question(question[-MAX_QUESTION:])
+    counted = [_behind(sentence, number.end) for number in numbers]
+    known = _words(question) if ";" not in sentence[:numbers[at].start] else frozenset(counted) - {""}
+    return counted[at] in known - asked.counted - asked.other and not asked.counted.isdisjoint(counted)
+
+
 def measure_asked(question: str) -> str:
     """The measure that a question wants its answer in: "How many minutes …" minutes; empty where it says none."""
     asked = list(_MEASURE_ASKED.finditer(question[-MAX_QUESTION:]))
     unit = read_unit(asked[-1][1]) if asked else None
     return unit.measure if unit is not None and not unit.words else ""
-
-
-def is_in_another(said: str | None, measure: str) -> bool:
-    """Whether a number is in another measure than the one that is asked for; a rate of that measure is none."""
-    number = parse_number(said or "") if measure else None
-    own = "" if number is None else number.unit.measure
-    return bool(own) and own.partition("/")[0] != measure
-
-
-def year_asked(sentence: str, said: str, question: str) -> str:
-    """The first year of a sentence that says another number, where a question asks for a year; else empty."""
-    if not _YEAR_ASKED.search(question[-MAX_QUESTION:]) or _YEAR.search(said):
-        return ""
-    return next((year[0] for year in _YEAR.finditer(sentence) if year[0] not in question), "")
-
-
-def average_asked(sentence: str, numbers: Sequence[NumberAt], question: str) -> str:
-    """The average that a sentence adds ("…, an average of 3.5"), where a question asks for one; else empty."""
-    asked = read_question(question[-MAX_QUESTION:])
-    average = _AVERAGE.search(sentence) if _MEAN & (asked.counted | asked.other) else None
-    return next((number.text for number in numbers if number.end > average.end()), "") if average else ""
 
 
 def _behind(sentence: str, end: int) -> str:
@@ -354,15 +372,13 @@ def _stem(word: str) -> str:
 
 _MEASURE_ASKED = re.compile(r"\bhow many (?:more |fewer |total )?((?:square |cubic )?[a-z]+)\b(?! per\b| an? )",
                             re.IGNORECASE)
-_YEAR_ASKED = re.compile(r"\b(?:which|what) year\b|^\W*when (?:did|was|were)\b", re.IGNORECASE)
-_YEAR = re.compile(r"(?<![\d.,$€£])[12]\d{3}(?![\d%]|[.,]\d)")
+YEAR_ASKED = re.compile(r"\b(?:which|what) year\b|^\W*when (?:did|was|were)\b", re.IGNORECASE)
 # Of a whole sentence: "Right now, Sara is 36 and her son is 12."
 _WHEN = re.compile(r"(?:\W*(?:(?:right )?now|currently|today|at present|at the moment),)?", re.IGNORECASE)
 # What chooses among the numbers of one story.
 _CHOOSING = frozenset(map(_stem, (
     "left", "total", "each", "more", "less", "fewer", "early", "late", "average", "highest", "lowest", "largest",
     "smallest", "longest", "shortest", "oldest", "youngest", "most", "least")))
-_AVERAGE = re.compile(r"[,;] (?:or |for |with )?an? (?:average|mean) of (?:about )?\W{0,3}"
-                      r"(?=\d[\d.]*+(?!,? and\b|, \d))")
-_MEAN = frozenset((_stem("average"),))
+MEAN = frozenset((_stem("average"),))
+"""The word for an average, as a question's words are kept."""
 _DIFFERENT = frozenset(map(_stem, ("more", "less", "fewer", "than", "exceed", "increase", "above", "below")))

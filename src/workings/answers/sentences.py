@@ -40,7 +40,7 @@ IN_TOTAL = r"[^,;=]*\b(?:in (?:total|all)|altogether)\b"
 _EQUATION = r"[^,;=\d]{1,40}[$€£]?\d[^,;=]{1,60}=[\s*$€£]{0,5}\d"
 _REASON = re.compile(r"(?<![\s,;(—–-])[\s,;(—–-]*\b(?:because|since|due to|given that|, as"
                      r"|so that(?!['’]s|\s(?:is|will|would|be|[a-z]{2,}s|meant|left|made|gave)\b)"
-                     r"|i\.\s?e\."
+                     r"|i\.\s?e\.|just (?:as|like)"
                      r"|that is,|namely|seeing that|for the (?:[a-z]+ )?reason|in order to(?=[^,]*$)"
                      rf"|(?<=, )(?:which(?! {VERBS_OF_CONCLUSION}\b)(?! is {IN_TOTAL})(?! {_EQUATION})"
                      r"|an? (?:average|rate|mean) of|where|as|whereas|while|given|but not|not|and not|rather than"
@@ -49,8 +49,11 @@ _REASON = re.compile(r"(?<![\s,;(—–-])[\s,;(—–-]*\b(?:because|since|due 
 _ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|vs|i\.e|e\.g|approx)\.$"
                           r"|(?:^|\b[A-Z]\. |\b(?!Answer|Option|Choice|Letter)[A-Z][a-z]+ )[A-Z]\.$")
 # "15% of 240 is **36**." and then "Here's how: …": why it is so.
-_EXPLAINED = re.compile(rf"^{_MARKUP}here(?:['’]s| is) (?:how|why|the (?:breakdown|calculation|reasoning"
-                        r"|explanation))\b", re.IGNORECASE)
+_EXPLAINED = re.compile(rf"^{_MARKUP}(?:here(?:['’]s| is) (?:how|why|(?:the|a) (?:quick )?(?:breakdown|calculation"
+                        r"|reasoning|explanation))\b|(?:the )?(?:breakdown|calculations?|working|details)\W*$)",
+                        re.IGNORECASE)
+# A line of such a list.
+_DETAIL = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s|[^.:]{2,40}:\s")
 _ASIDE = re.compile(r"\b(?:for (?:comparison|reference)|by (?:comparison|the way)|incidentally)\b"
                     r"|^\W*(?:(?:you|we|one) (?:can|could|may)|(?:this|it|that|the answer) (?:can|could|may)) also "
                     r"(?:be )?(?:written?|expressed?|stated?|write|rewritten)\b", re.IGNORECASE)
@@ -61,9 +64,9 @@ _REMARK = re.compile(rf"^{_MARKUP}(?:\((?=[^()]*[^\W\d_]{{3}})(?:[^()\s]+ ){{3,}
                      r"|[^=/\\]*\bno common (?:factors?|divisors?)\b[^=/\\]*$)")
 # A list that was not gone on with: "3. Choose the operation." and then "4.".
 _LIST_MARK, _LIST_ITEM = re.compile(r"\d{1,2}[.)]"), re.compile(r"\d{1,2}[.)]\s")
-_BOLD = re.compile(r"\*\*[^*]+[^*:]\*\*(?!:)")
+_BOLD = re.compile(r"\*\*[^*]*[^*:]\*\*(?!:)")
 _CORRECTION = re.compile(r"^\W*(?:wait|actually|hmm|no|but|however|correction|sorry|oops)\b"
-                         r"|\b(?:wrong|incorrect|mistaken?|not (?:right|correct|true|sure))\b", re.IGNORECASE)
+                         r"|\b(?:wrong|incorrect|mistaken?(?! for\b)|not (?:right|correct|true|sure))\b", re.IGNORECASE)
 _DEFINITION = re.compile(r"(?!(?:Its|Their|His|Her|There)\b|.*\b(?:not|might|may|if)\b)"
                          r"(?:[^,;?]{2,80}\s(?:is|are|was|were)\s(?:(?:the|an?)\s|[A-Z\d*])"
                          r"|(?:[^,;?]{2,40},\s)?[Ii]t['’]s\s(?:an?\s)?[*A-Z])[^?]*$")
@@ -82,6 +85,9 @@ MAX_LINES = 2_000
 def last_lines(text: str) -> list[str]:
     """The lines of a text that are not blank, without friendly ones and verifications behind the answer."""
     lines = [line.strip()[-MAX_LINE:] for line in text[-200_000:].split("\n") if line.strip()][-MAX_LINES:]
+    if len(lines) > 2 and _EXPLAINED.match(lines[1]) and all(map(_DETAIL.match, lines[2:])) and re.fullmatch(
+            r"\*\*[^*]*\d[^*]*[^*:]\*\*\.?", lines[0]):
+        return lines[:1]
     cut = len(lines)
     # From the end, because a verification may be followed by a new conclusion, which then counts.
     for index in range(len(lines) - 1, 0, -1):

@@ -42,6 +42,8 @@ def spelled_out_number(sentence: str, is_counted: Callable[[str], bool] = lambda
         if number is not None:
             runs.append((at, number))
         at += number.taken if number is not None else 1
+    if counted := [run for run in runs if any(map(is_counted, words[run[0] + run[1].taken:][:2]))]:
+        runs = counted  # "six sides and eight angles"
     if len({number.value for _, number in runs}) == 1:  # "a dozen is twelve"
         runs = runs[-1:]
     if len(runs) == 2 and (coins := _in_coins(words, *runs)):

@@ -67,6 +67,8 @@ _UNDECIDED = re.compile(
     r"|\b(?:cannot|can not|can['’]t|(?:impossible|not possible) to|no way (?:to|of)) "
     r"(?:determine|tell|know|calculat|infer|decide|conclude|say for)\w*\b"
     r"|\b(?:undetermined|indeterminate|undecidable)\b", re.IGNORECASE)
+# "It has no real solutions, so the number of solutions is 0."
+_COUNTS = re.compile(r".*\bthe number of (?=[^,;.]* (?:is|equals)\b)", re.IGNORECASE)
 _SAYS_MORE = re.compile(r"\b(?:but|however|although|though|so|if|unless|assuming|except|without|probably|perhaps|maybe"
                         r"|might|could|estimate|guess)\b", re.IGNORECASE)
 
@@ -87,6 +89,7 @@ def is_undecided(sentence: str, *, alone: bool = False) -> bool:
 
 def states_no_result(sentence: str) -> bool:
     """Whether a sentence guesses, refuses or reports a failure, so that none of its numbers is a result."""
+    sentence = _COUNTS.sub("", sentence, count=1)
     return _NOTHING_SAID.search(sentence) is not None or is_failure(sentence)
 
 

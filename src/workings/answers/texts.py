@@ -8,6 +8,7 @@ from itertools import pairwise
 from workings.answers.latex import is_mathematics, normal_form, plain, signs
 from workings.answers.main_clause import corrected, last_clause, without_lead
 from workings.answers.numbers import COMPOUND, equal_numbers, lasting_seconds, measures, names_a_value, parse_number
+from workings.answers.one_spelling import spelt_alike
 from workings.answers.sentences import sentences, without_markup, without_reason
 from workings.answers.stated_numbers import VERBS_OF_THE_PAST
 from workings.answers.units import NO_UNIT, MeasureUnit, read_unit, same_units
@@ -22,17 +23,16 @@ _CHOICE = re.compile(r"\(?([A-Ja-j])\)[\s.:]*(?=\S)|([A-J])[.:]\s+(?=\S)")
 _COPULA = re.compile(r"\b(?:is|are|was|were|equals?|be|called|named|means|it's|it’s|that's|that’s)\s+"
                      r"(?:therefore |thus |then |simply |the name |called |named |probably )*", re.IGNORECASE)
 HEDGED = re.compile(r"n['’]t\b|\b(?:not|never|whether|if|might|(?<!\d )may(?! \d)|maybe|perhaps|possibly|could"
-                    r"|either|neither|or|unsure|unclear|doubt|unlikely|think|guess|wrong|incorrect|false|except"
+                    r"|either|neither|or(?! equal to)"
+                    r"|unsure|unclear|doubt|unlikely|think|guess|wrong|incorrect|false|except"
                     r"|unless|probably|hardly|(?:nearly|almost) (?!\d)|no longer|used to be)\b", re.IGNORECASE)
 """What a sentence says that does not assert, or denies."""
-# "0.05 < 0.4 < 0.5", and "10-14 hours".
-_CHAIN = re.compile(r"\W{0,3}[^<>=]+(?:(?:<[^<>=]+){2,}|(?:>[^<>=]+){2,})")
-_SPAN = re.compile(r"^(\d[\d.]*)\s?[-–]\s?(\d[\d.]*)(?=\s?[a-zA-Z%]|$)")
 _LASTING = re.compile(r"(?<![\d.,])\d[\d.,]*\s(?:second|minute|hour|day|week)s?(?=\W*$)")
 _ARROW = re.compile(r"\\(?:to|rightarrow|mapsto|longrightarrow)(?![a-zA-Z])|[→↦]")
 _NAME_BEFORE = re.compile(r"^(?:(?:[A-Z]{1,3}|[a-zθαβ])(?:_\w|\([^()]*\))?(?:=|∈))+")
 _TIME = re.compile(r"(?<![\d:])\d{1,3} ?: ?\d{1,3}(?::\d\d)?(?: ?[ap]\.?m\b\.?)?(?![\d:])", re.IGNORECASE)
 """The time of a clock, or a ratio."""
+_SIZE = re.compile(r"(?<![\w.])\d+(?:\s?(?:[×x]|\\times)\s?\d+)+(?!\w)")
 _HALF_SAID = re.compile(r"(?<![\d:])(\d{1,2}:\d\d) (?:(in the morning)|in the (?:afternoon|evening)|at night)\b",
                         re.IGNORECASE)
 # "was written by", "is celebrated on": what follows is what the sentence says.
@@ -65,10 +65,10 @@ _ROUNDED = re.compile(r",?\s(?:or|which is) (?:about|approximately|roughly|aroun
                       r"|,?\sor,? equivalently,?\s.*$")
 _FORMULA = re.compile(r"(?<!\\)\$([^$]+)\$|\\\((.+?)\\\)")
 # A formula that goes on in words.
+# "is the point $(0, 6)$": what kind of thing it is.
+_NAMED_FORMULA = re.compile(r"(?:the |an? )?(?:ordered )?(?:point|line|set|interval|vector|pair|function|equation"
+                            r"|expression|polynomial|matrix)\s(?:of\s)?\W{0,2}([$\\({\[].*[^\w\s])")
 _COUNTED_ON = re.compile(r"\s*(?:[-+*/×·÷=^]|(?:times|plus|minus|more|less|of|per|divided|multiplied)\b)")
-_PLUS_MINUS = re.compile(r"([a-zA-Z]\s*=\s*)?([^=±,]*?)(?:±|\\pm)\s*([^\s+±\\-][^+±,=-]*|\\sqrt[^+±,=-]*)")
-_MEMBER = re.compile(r"^[a-zA-Z]\s*(?:∈|\\in\b)\s*")
-_INEQUALITY = re.compile(r"[a-zA-Z]\s*([<>≤≥])\s*(-?[\w./]+)")
 _MONTH = (r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
           r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?")
 _DATE = re.compile(rf"(?:\b(?P<day>\d\d?)(?:st|nd|rd|th)?(?: of)? {_MONTH},? |\b{_MONTH.replace('month', 'first')} "
@@ -78,6 +78,9 @@ _LAST_DAY = re.compile(rf"\b(?:to|on|is|be|until|till) ({_MONTH.replace('?P<mont
 _DAY = re.compile(rf"\b({_MONTH.replace('?P<month>', '?:')} \d\d?)(?:st|nd|rd|th)\b")
 # "the Italian artist Leonardo da Vinci".
 _WHO = re.compile(r"^(?:the|an?)\s(?:[^\W\d_]+\s){0,3}?[a-z]+\s(?=[A-Z])")
+_DIVIDED = re.compile(r"\\[dt]?frac|[/÷]")
+_I_E = re.compile(r",\s(?:that is|i\.e\.),?\s")
+_MATRIX = re.compile(r"\\(?:begin|end)\{[a-zB]?matrix\}|&|\\\\")
 _LETTER = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])")
 _TERM = re.compile(r"[^\s+−-][^+−-]*")
 _FACTORS = re.compile(r"(?:\([^()]+\)(?:\^\d)?){2,}")
@@ -173,16 +176,20 @@ def variants(given: str) -> Iterator[str]:
     yield from _in_formulas(concluded)
     if undecided := re.search(r"\bcannot be [a-z]+\W*$", sentence):
         yield undecided[0]
-    for part in (re.split(r",\s(?:that is|i\.e\.),?\s", sentence)[0], sentence):
+    for part in (_I_E.split(sentence)[0], sentence):
         yield from _times(part)
     sentence = _REMARK_BEHIND.sub("", sentence)
     if bold := re.findall(r"\*\*([^*]+)\*\*", sentence):
         between = re.split(r"\*\*[^*]+\*\*", sentence)[1:-1]
         if all(re.fullmatch(r"[\s,]*(?:and)?\s*", joiner) for joiner in between):
             yield _REMARK_BEHIND.sub("", ", ".join(bold))
+    sentence, *same = _I_E.split(sentence)
+    yield from same
     copulas = [*_COPULA.finditer(sentence)]
     if copulas and not _SECOND_SUBJECT.search(sentence, copulas[0].end(), copulas[-1].start()):
         yield sentence[copulas[-1].end():]
+        if named := _NAMED_FORMULA.fullmatch(sentence, copulas[-1].end()):
+            yield named[1]
         yield re.split(r",\s(?:an?|the)\s", sentence[copulas[-1].end():])[0]
     yield re.split(r":\W{0,3}\s", sentence)[-1]
     if passive := _PASSIVE.search(sentence):
@@ -196,50 +203,22 @@ def variants(given: str) -> Iterator[str]:
 def _times(sentence: str) -> Iterator[str]:
     """The time of a clock, the time that something lasts, and the date that a sentence says."""
     times = _TIME.findall(sentence)
-    if times and (len(times) == 1 or re.search(rf"(?:\bat|\bis|\bit['’]s|="
+    same = {_half_of_day("".join(normalise_text(each).split())).rstrip("apm") for each in times}
+    if times and (len(same) == 1 or re.search(rf"(?:\bat|\bis|\bit['’]s|\b(?:us|you|get|gets|up|comes) to|="
                                                rf"|\d)\s+\(?{re.escape(times[-1])}\W*$", sentence)):
         yield times[-1]
     if lasting := _LASTING.search(sentence):
         yield lasting[0]
     if len(dates := [*_DATE.finditer(sentence)]) == 1:
         yield dates[0][0]
+    if len(sizes := _SIZE.findall(sentence)) == 1 and "=" not in sentence:
+        yield sizes[0]
     if last_day := _LAST_DAY.search(sentence):
         yield last_day[1]
 
 
-def _both_signs(text: str) -> str:
-    r"""`x = \pm 2` as ``x = 2, x = -2``, and `1 \pm i` as ``1 + i, 1 - i``; anything else as it is."""
-    match = _PLUS_MINUS.fullmatch(text.strip("$. "))
-    if match is None:
-        return text
-    name, before, behind = match[1] or "", match[2].strip(), match[3]
-    return f"{name}{before}{' + ' * bool(before)}{behind}, {name}{before} - {behind}" if before else (
-        f"{name}{behind}, {name}-{behind}")
-
-
-def _as_interval(text: str) -> str:
-    """`x >= 5` as ``[5, ∞)``; anything else as it is."""
-    bound = _INEQUALITY.fullmatch(signs(text).strip("$. ").replace(">=", "≥").replace("<=", "≤"))
-    if bound is None:
-        return text
-    sign, value = bound[1], bound[2].strip()
-    return f"{'[' if sign == '≥' else '('}{value}, ∞)" if sign in ">≥" else f"(-∞, {value}{']' if sign == '≤' else ')'}"
-
-
-def _spelt_alike(given: str, expected: str) -> tuple[str, str]:
-    """Both texts: two signs as two values, bounds as an interval where one is one, chains as lists, spans in words."""
-    given, expected = (_both_signs(_MEMBER.sub("", text.strip())) for text in (given, expected))
-    if expected[:1] in ("(", "["):
-        given = _as_interval(given)
-    elif given[:1] in ("(", "["):
-        expected = _as_interval(expected)
-    if not set("<>") & set(expected) and _CHAIN.fullmatch(plain(given)):
-        given = re.sub("[<>]", ",", plain(given))
-    return (_SPAN.sub(r"\1 to \2", given) if " to " in expected else given), expected
-
-
 def _same(given: str, expected: str, tolerance: float) -> bool:
-    given, expected = _spelt_alike(given, expected)
+    given, expected = spelt_alike(given, expected)
     if not given:
         return False
     if _unpaired(normalise_text(given)) == _unpaired(normalise_text(expected)):
@@ -273,7 +252,8 @@ def _same(given: str, expected: str, tolerance: float) -> bool:
 
 
 def _half_of_day(time: str) -> str:
-    """`22:05` as ``10:05pm``; a time that names its half, or does not tell, as it is."""
+    """`22:05` as ``10:05pm``; a time that names its half, or does not tell, as it is, without a zero before it."""
+    time = re.sub(r"^0(?=\d:)", "", time)
     hour, _, minutes = time.partition(":")
     return f"{int(hour) - 12}:{minutes}pm" if time[-1:].isdigit() and 12 < int(hour) < 24 else time
 
@@ -292,7 +272,10 @@ def value_of(given: str, expected: str) -> str:
     # So is a sum of fewer terms, of the same letters: "2x + 3x - 4 = 5x - 4".
     letters, others = (set(_LETTER.findall(side)) for side in (left, right))
     simplified = letters == others != set() and len(_TERM.findall(left)) > len(_TERM.findall(right)) > 1
-    return right if equals and (names_a_value(plain(left)) or rewritten or simplified) else given if equals else exact
+    if not equals:
+        return exact
+    divided = letters == others != set() and _DIVIDED.search(left) and not _DIVIDED.search(right)
+    return right if names_a_value(plain(_MATRIX.sub(" ", left))) or rewritten or simplified or divided else given
 
 
 def _factors(formula: str) -> list[str]:

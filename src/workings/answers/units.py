@@ -101,7 +101,8 @@ def same_units(one: MeasureUnit, other: MeasureUnit) -> bool:
     if one.measure and other.measure:
         # A wage per day may be given as money: the question says per what.
         short, long = sorted((one.measure, other.measure), key=len)
-        return short == long or (short in _MONEY and long.startswith(f"{short}/")) or {short, long} == {
+        return short == long or (short in _MONEY and long.startswith(f"{short}/")) or (
+            short == "degree" and long.startswith("degree ")) or {short, long} == {
             "pound", "pound sterling"}
     if one.measure or other.measure:
         return not (one.words or other.words) or bool(set(one.words) & set(other.words))

@@ -1,0 +1,119 @@
+"""What a sentence says of what its question asks: nothing of others, and what is asked for as a value."""
+
+import re
+from collections.abc import Sequence
+
+from workings.answers.latex import plain
+from workings.answers.main_clause import last_clause, without_relative_clause
+from workings.answers.numbers import parse_number
+from workings.answers.question import (
+    MAX_QUESTION,
+    MEAN,
+    YEAR_ASKED,
+    NumberAt,
+    asks_about,
+    asks_total,
+    read_question,
+    says_question,
+    telling_words,
+)
+
+# "Six – unlike a scorpion, which has 8.", "…; insects, in contrast, have six".
+_CONTRAST = re.compile(r"(?:[,;]|\s[-–—])\s(?:unlike|in contrast (?:to|with)|as opposed to|compared (?:to|with))\b.*"
+                       r"|[;,]\s[^;,]*,\s(?:in|by) (?:contrast|comparison),.*", re.IGNORECASE | re.DOTALL)
+_IN_CONTRAST = re.compile(r",\s(?:(?:in|by) (?:contrast|comparison)|on the other hand),", re.IGNORECASE)
+# "75% passed and 25% did not": the others.
+_OTHERS = re.compile(r",?\s(?:and|while|but)\s(?:[^\W\d_]+\s){0,3}\W{0,3}\d[^,;=]*\s(?:did|do|does|was|were|had|have"
+                     r"|has|is|are)(?:\snot|n['’]t)\W*$", re.IGNORECASE)
+# "300 cones were sold on Sunday, for a weekend total of 540": what all of it is.
+_IN_TOTAL = re.compile(r"(?<!^),?\s(?:for|making|bringing|giving)\b[^,;=]*\b(?:total|in all|altogether)\b[^,;=]*$",
+                       re.IGNORECASE)
+_LISTED = re.compile(r"\d[^=]*(?:,|\band)\s[^=]*\d")
+# It says whose the number is: "48 is what Ben has".
+_OF_WHOM = re.compile(r"\d\W{0,3}\sis (?:what|how many|how much|the number) ([A-Z][a-z]+)\b")
+# "Find a/b", "the value of x + y": an operation without words.
+_EXPRESSION = re.compile(r"\b(?:find|value of|what is|compute|determine|evaluate)\s+\$?\s*"
+                         r"((?:(?![a-z]{3})[^,.?$;:]){1,40}[-+*/^](?:(?![a-z]{3}|\sif\b)[^,.?$;:]){1,40})",
+                         re.IGNORECASE)
+_IN_HOW_MANY = re.compile(r"\b(?:in|after) how many ([a-z]+?)s?\b", re.IGNORECASE)
+_RATE = re.compile(r"^\W*(?:each|every)\b|\d(?:[^\d,;=]*\s)?(?:per|each|every) [^\W\d_]+\W*$", re.IGNORECASE)
+_RATE_ASKED = re.compile(r"\b(?:per|each|every|rate)\b", re.IGNORECASE)
+_YEAR = re.compile(r"(?<![\d.,$€£])[12]\d{3}(?![\d%]|[.,]\d)")
+_AVERAGE = re.compile(r"[,;] (?:or |for |with )?an? (?:average|mean) of (?:about )?\W{0,3}"
+                      r"(?=\d[\d.]*+(?!,? and\b|, \d))")
+_DENIAL = re.compile(r"\b(?:not|without|fail\w*|never|remain\w*|left|rest|other)\b|n['’]t\b", re.IGNORECASE)
+# "I can't give advice on that, but …": it is answered all the same.
+_ANSWERED = re.compile(
+    r"^\W*(?:i['’]m sorry, (?:but )?)?i (?:can(?:no|['’])t|am unable to|['’]m unable to|can not) "
+    r"(?:give|offer|provide|help|assist|browse|access|recommend)\b[^;:=\d]*?, but\s", re.IGNORECASE)
+
+
+def about_asked(sentence: str, question: str) -> str:
+    """A sentence without what it says of others, and with a name for the expression that is asked for.
+
+    >>> about_asked("Spiders have 8 legs, unlike insects, which have 6.", "How many legs has a spider?")
+    'Spiders have 8 legs'
+    >>> about_asked("So x + y = 12.", "Find x + y if …")
+    'So value = 12.'
+    """
+    if unit := _IN_HOW_MANY.search(question):
+        times = re.findall(rf"\b(?:in|after)\b\W{{1,3}}(\d[\d,.]*\s{unit[1]})", sentence, re.IGNORECASE)
+        sentence = f"It is {times[0]}." if len(times) == 1 else sentence
+    return _without_others(_ANSWERED.sub("", _value_for_asked(sentence, question)), question)
+
+
+def is_said_of_another(sentence: str, question: str) -> bool:
+    """Whether a sentence says whose number it is, of somebody in the question whom it does not ask about."""
+    whose = _OF_WHOM.search(sentence)
+    return whose is not None and not asks_about(whose[1], question) and whose[1] in question
+
+
+def is_rate(sentence: str, question: str) -> bool:
+    """Whether a sentence says what one of several things takes or has, where the question asks for no rate."""
+    asking = re.split(r"(?<=[.?!])\s", question.strip())[-1]
+    return asking.endswith("?") and "=" not in sentence and _RATE.search(sentence) is not None and (
+        not _RATE_ASKED.search(asking))
+
+
+def year_asked(sentence: str, said: str, question: str) -> str:
+    """The first year of a sentence that says another number, where a question asks for a year; else empty."""
+    if not YEAR_ASKED.search(question[-MAX_QUESTION:]) or _YEAR.search(said):
+        return ""
+    return next((year[0] for year in _YEAR.finditer(sentence) if year[0] not in question), "")
+
+
+def average_asked(sentence: str, numbers: Sequence[NumberAt], question: str) -> str:
+    """The average that a sentence adds ("…, an average of 3.5"), where a question asks for one; else empty."""
+    asked = read_question(question[-MAX_QUESTION:])
+    average = _AVERAGE.search(sentence) if MEAN & (asked.counted | asked.other) else None
+    return next((number.text for number in numbers if number.end > average.end()), "") if average else ""
+
+
+def is_in_another(said: str | None, measure: str) -> bool:
+    """Whether a number is in another measure than the one that is asked for; a rate of that measure is none."""
+    number = parse_number(said or "") if measure else None
+    own = "" if number is None else number.unit.measure
+    return bool(own) and own.partition("/")[0] != measure
+
+
+def _without_others(sentence: str, question: str) -> str:
+    if not _DENIAL.search(question):
+        sentence = _OTHERS.sub("", sentence)
+    asked = set(telling_words(question))
+    if says_question(told := _IN_TOTAL.sub("", sentence), question) and not (
+            asks_total(question) or _LISTED.search(last_clause(told) or told)):
+        sentence = told
+    for cut in (lambda text: _CONTRAST.sub("", text), without_relative_clause):
+        rest = cut(sentence)
+        words = set(telling_words(rest))
+        if re.search(r"\w", rest) and set(telling_words(sentence)) & asked <= words:
+            sentence = rest
+    return _IN_CONTRAST.sub("", sentence)
+
+
+def _value_for_asked(sentence: str, question: str) -> str:
+    asked = _EXPRESSION.search(plain(question)) if question else None
+    if asked is None or not re.search("[a-z]", asked[1]):
+        return sentence
+    written = r"\s*".join(re.escape(each) for each in asked[1] if not each.isspace())
+    return re.sub(rf"(?<![\w)])(?<![-+*/^]\s)(?<![-+*/^]){written}(?=\s*=)", "value", plain(sentence))
