@@ -91,7 +91,7 @@ def test_the_split_into_micro_batches_does_not_change_the_gradient() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["gemma", "gemma3"])
+@pytest.mark.parametrize("family", [pytest.param("gemma", marks=pytest.mark.full), "gemma3"])
 def test_packed_rows_have_the_loss_and_gradient_of_separate_rows(family: str) -> None:
     shape = tiny_shape(family)
     draw = np.random.default_rng(0)

@@ -73,13 +73,15 @@ def test_many_rows_are_computed_some_at_a_time() -> None:
 @pytest.mark.parametrize("objective", [name if name == "gspo" else pytest.param(name, marks=pytest.mark.full)
                                        for name in OBJECTIVES])
 @pytest.mark.parametrize("engine", [JaxEngine, TorchEngine], ids=["jax", "torch"])
-def test_an_update_is_the_one_of_whole_rows(engine: Any, objective: str) -> None:
+@pytest.mark.parametrize("positions", [pytest.param("all", marks=pytest.mark.full), "supervised"])
+def test_an_update_is_the_one_of_whole_rows(engine: Any, objective: str, positions: str) -> None:
     """Value, norm of the gradient, metrics and log probabilities of two steps; then those asked for by themselves."""
     batch, found = completions(), []
+    given = batch if positions == "all" else batch.with_loss_positions(25)
     for on in (False, True):
         one = engine.open(request(SHAPE, objective=OBJECTIVES[objective], cpu_optimizations=on))
         state, numbers = one.init(0), []
-        for given in (batch, batch.with_loss_positions(25)):
+        for _ in range(2):
             state, result = one.step(state, given, 1e-3)
             numbers += [result.loss, result.grad_norm, *result.metrics.values(), result.log_probs]
         found.append([*numbers, one.log_probs(state, batch)])

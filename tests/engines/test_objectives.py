@@ -42,7 +42,7 @@ def opened(name: str, **changes: Any) -> tuple[Any, Any, EngineRequest]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", [0, 5])
+@pytest.mark.parametrize("chunk", [pytest.param(0, marks=pytest.mark.full), 5])
 @pytest.mark.parametrize("name", ENGINES)
 def test_log_probs_are_those_of_the_softmax_of_all_logits(name: str, chunk: int) -> None:
     engine, state, asked = opened(name, memory=MemoryConfig(loss_chunk=chunk))
@@ -130,9 +130,8 @@ def test_a_step_of_cross_entropy_says_none(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ppo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gspo", "hot")),
-                                  *(pytest.param(name, marks=pytest.mark.full) for name in OBJECTIVES
-                                    if name not in ("ppo", "gspo", "hot"))])
+@pytest.mark.parametrize("name", [name if name in ("gspo", "hot") else pytest.param(name, marks=pytest.mark.full)
+                                  for name in OBJECTIVES])
 def test_both_engines_take_the_same_step(name: str, tmp_path: Any) -> None:
     ours, state, asked = opened("jax", objective=OBJECTIVES[name])
     ours.export(state, tmp_path)
@@ -185,8 +184,9 @@ ADAPTED = {"jax lora": ("jax", False), "jax lora, optimized for a CPU": ("jax", 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [pytest.param(case, marks=pytest.mark.full) if case in ("jax lora", "torch qlora")
-                                  else case for case in ADAPTED])
+@pytest.mark.parametrize("case", [
+    case if case in ("jax lora, optimized for a CPU", "torch lora") else pytest.param(case, marks=pytest.mark.full)
+    for case in ADAPTED])
 def test_without_its_adapters_a_trained_model_is_the_first_one(case: str) -> None:
     """Also after further steps, of the state that they return; the state itself trains on as if nobody had asked."""
     name, on = ADAPTED[case]

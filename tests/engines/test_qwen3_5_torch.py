@@ -283,7 +283,9 @@ def test_a_trace_sees_what_a_real_step_allocates() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", ["generation", "drawing", "evaluation", "log_probs"])
+@pytest.mark.parametrize("program", [
+    pytest.param("generation", marks=pytest.mark.full), "drawing", pytest.param("evaluation", marks=pytest.mark.full),
+    "log_probs"])
 def test_every_program_is_traced(program: Any) -> None:
     asked = replace(request(tiny_shape("qwen3_5")), completions_of_a_prompt=2)
     assert inspect_program(asked, program, program_shape(program, (2, 8, 8)), "cpu", TracedCard()).peak_bytes > 0

@@ -91,7 +91,7 @@ def teacher_and_student(name: str, **memory: Any) -> tuple[Any, Any, Any, Batch]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", [0, 5])
+@pytest.mark.parametrize("chunk", [pytest.param(0, marks=pytest.mark.full), 5])
 @pytest.mark.parametrize("name", ENGINES)
 def test_what_is_most_likely_follows_from_all_logits(name: str, chunk: int) -> None:
     engine, teacher, _, batch = teacher_and_student(name, loss_chunk=chunk)

@@ -109,7 +109,8 @@ def test_gradients_that_autograd_adds_in_place_are_counted_once() -> None:
 @pytest.mark.parametrize("changes", [
     {}, {"memory": MemoryConfig(remat="layer", loss_chunk=8, optimizer_in_backward=True),
          "optimizer": AdafactorConfig(name="adafactor")},
-    {"precision": PrecisionConfig(parameters="bf16", compute="fp32", rounding="stochastic")},
+    pytest.param({"precision": PrecisionConfig(parameters="bf16", compute="fp32", rounding="stochastic")},
+                 marks=pytest.mark.full),
     {"method": QloraConfig(name="qlora", rank=2), "shape": tiny_shape("gemma", vocab=3000, width=64, mlp_width=64)},
 ], ids=["adamw", "in-backward", "bf16-storage", "qlora"])
 def test_a_trace_sees_what_a_real_step_allocates(changes: dict[str, Any]) -> None:

@@ -73,7 +73,7 @@ def test_both_engines_answer_from_weights_what_the_run_answers(made: Path, tmp_p
         assert config["made_from"] == {"absent": "not made from a sealed run"}
 
 
-@pytest.mark.parametrize("engine", ["jax", "torch"])
+@pytest.mark.parametrize("engine", ["jax", pytest.param("torch", marks=pytest.mark.full)])
 def test_killed_while_it_generates_it_ends_the_same(
         made: Path, tmp_path: Path, workings: Workings, run_forked: Workings, engine: str) -> None:
     whole, out = tmp_path / "whole", tmp_path / "killed"

@@ -84,8 +84,8 @@ def lines(run):
 
 @pytest.mark.children
 def test_a_run_that_was_stopped_has_the_same_lines(tmp_path, monkeypatch):
-    recipe = str(rewarded.write(tmp_path / "asked"))
-    straight = train(recipe, tmp_path / "straight").run
+    recipe, words = str(rewarded.write(tmp_path / "asked")), ["engine=torch"]
+    straight = train(recipe, tmp_path / "straight", words).run
     stopped_at = []
 
     class Stop:
@@ -103,8 +103,8 @@ def test_a_run_that_was_stopped_has_the_same_lines(tmp_path, monkeypatch):
             return len(stopped_at) == 3
     with monkeypatch.context() as patch:
         patch.setattr("workings.runs.train.StopRequest", Stop)
-        assert train(recipe, tmp_path / "run").status == "interrupted"
-    result = train(recipe, tmp_path / "run", resume=True)
+        assert train(recipe, tmp_path / "run", words).status == "interrupted"
+    result = train(recipe, tmp_path / "run", words, resume=True)
     assert lines(result.run) == lines(straight)
     looks = [line for line in RunRecord.open(result.run).metrics() if "held_out_right" in line]
     assert [(line["step"], line["held_out_items"], len(line["held_out_right"])) for line in looks] == [

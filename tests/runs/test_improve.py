@@ -89,7 +89,7 @@ def test_no_prompts(workings, tmp_path):
 
 @pytest.mark.slow
 def test_a_round_a_control_and_a_further_round(run_forked, workings, tmp_path):
-    recipe, out = write_task(tmp_path), tmp_path / "out"
+    recipe, out = write_task(tmp_path, engine="torch"), tmp_path / "out"
     words = ("improve", recipe, "--prompts", tmp_path / "prompts.jsonl", "--out", out, "--rounds", "1",
              "--samples", "2", "--most", "1", "--all-rounds", "--control", "--json")
     done = run_forked("-c", COMMAND, *words)

@@ -6,11 +6,11 @@ import pytest
 
 from workings.record.reader import RunRecord
 
-FEW = ("training.steps=40", "training.warmup_steps=5", "evaluation.every_steps=20")
+FEW = ("model.shape.layers=1", "training.steps=20", "training.warmup_steps=4", "evaluation.every_steps=10")
 
 
 def test_quickstart_leaves_two_equal_runs_and_a_page(workings, tmp_path):
-    """With few steps, and with XLA's options as a run has them, not those of the other tests."""
+    """With few steps and one layer, and with XLA's options as a run has them, not those of the other tests."""
     out = tmp_path / "quickstart"
     done = workings("quickstart", *FEW, "--out", out, "--json", environment={"XLA_FLAGS": ""})
     found = json.loads(done.stdout.splitlines()[-1])
@@ -20,7 +20,7 @@ def test_quickstart_leaves_two_equal_runs_and_a_page(workings, tmp_path):
     runs = [RunRecord.open(out / "runs" / name) for name in ("with-steps", "answer-only")]
     assert [str(run.path) for run in runs] == found["runs"]
     with_steps, answer_only = (run.manifest for run in runs)
-    assert with_steps.completed_steps == 40
+    assert with_steps.completed_steps == 20
     assert with_steps.final_loss < runs[0].metrics()[0]["loss"] / 2
     for same in ("completed_steps", "seed", "global_batch", "parameters", "mesh"):
         assert getattr(with_steps, same) == getattr(answer_only, same), same

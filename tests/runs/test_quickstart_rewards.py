@@ -19,9 +19,12 @@ import json, shutil, sys
 from pathlib import Path
 from workings.publish.export import export_run
 from workings.runs.quickstarts import quickstart_rewards as quickstart
-asked, constant = [], quickstart._constant
+asked, constant, imitating = [], quickstart._constant, quickstart._imitating
 # As many seconds are hundreds of steps after so few updates, and more the busier the machine is.
 quickstart._constant = lambda training, steps: constant(training, asked.append(steps) or 8)
+# All others begin with the first one's model.
+quickstart._imitating = lambda name, seed, words: imitating(
+    name, seed, [*(["model.shape.layers=1"] if name == quickstart.START else []), *words])
 out, said = Path(sys.argv[1]), []
 def found():
     return quickstart.quickstart_rewards(out, sys.argv[2:], export=export_run, say=said.append,
@@ -66,13 +69,13 @@ def test_a_wrong_override_leaves_nothing(workings, tmp_path):
 @pytest.mark.slow
 def test_four_sealed_arms_from_one_start(run_forked, tmp_path):
     out = tmp_path / "quickstart"
-    done = run_forked("-c", FEW, out, "training.steps=4", "training.warmup_steps=1", "batch.micro_batch=8",
+    done = run_forked("-c", FEW, out, "training.steps=2", "training.warmup_steps=1", "batch.micro_batch=8",
                       "batch.accumulation=1", "algorithm.patience=100")
     told = json.loads(done.stdout.splitlines()[-1])
     assert set(ASKED) <= set(told)
     runs = {name: RunRecord.open(out / "runs" / name) for name in (START, REWARDS, IMITATION, RANDOM)}
     assert [str(run.path) for run in runs.values()] == told["runs"]
-    assert [told[f"{name}_steps"] for name in (START, REWARDS, IMITATION, RANDOM)] == [8, 4, 8, 2]
+    assert [told[f"{name}_steps"] for name in (START, REWARDS, IMITATION, RANDOM)] == [8, 2, 8, 1]
     seconds = {name: run.manifest.training_seconds for name, run in runs.items()}
     assert told["imitation_steps_of_as_many_seconds"] == [round(seconds[REWARDS] * 8 / seconds[START])]
     assert told["said"] == [f"{runs[name].path} is complete and is used as it is"

@@ -101,7 +101,7 @@ def test_both_engines_draw_from_weights(made: Path, tmp_path: Path, workings: Wo
         assert verify(tmp_path / engine).failed == 0
 
 
-@pytest.mark.parametrize("engine", ["jax", pytest.param("torch", marks=pytest.mark.full)])
+@pytest.mark.parametrize("engine", ["torch", pytest.param("jax", marks=pytest.mark.full)])
 def test_killed_while_it_draws_it_ends_the_same(made: Path, tmp_path: Path, workings: Workings, run_forked: Workings,
                                                 engine: str) -> None:
     workings(*weights(made, engine, tmp_path / "whole"), "--batch-size", "16")

@@ -65,9 +65,10 @@ def test_killed_and_resumed_it_ends_bit_for_bit_the_same(recipe, start_forked, u
     assert killed.problems(out, killed.contents(straight)) == []
 
 
-def test_it_is_replayed_with_its_teacher_and_without(tmp_path):
+@pytest.mark.parametrize("engine", ["torch", pytest.param("jax", marks=pytest.mark.full)])
+def test_it_is_replayed_with_its_teacher_and_without(tmp_path, engine):
     recipe = distilled.write(tmp_path)
-    run = train(str(recipe), tmp_path / "run", ["training.steps=2"]).run
+    run = train(str(recipe), tmp_path / "run", [f"engine={engine}", "training.steps=2"]).run
     root = json.loads((tmp_path / "teacher" / "SEAL.json").read_text())["root"]
     with_it, without = distilled.replayed_with_its_teacher_and_without(run, tmp_path / "teacher")
     assert with_it["teacher"].get("root") == root
@@ -190,7 +191,7 @@ def test_adapters_of_a_student_learn_from_another_model_than_the_one_below_them(
 
 def test_another_teacher_does_not_go_on_with_a_run(tmp_path, start_forked):
     recipe = distilled.write(tmp_path)
-    start, words = killed.in_fork(start_forked), ["checkpoint.every_steps=1"]
+    start, words = killed.in_fork(start_forked), ["engine=torch", "checkpoint.every_steps=1"]
     assert killed.was_killed(killed.train(recipe, tmp_path / "run", words, start, "draw 3 unrewarded"))
     shutil.rmtree(tmp_path / "teacher")
     distilled.write(tmp_path, ["training.steps=3"])

@@ -14,29 +14,32 @@ from workings.runs.train import train
 DYNAMIC = killed.REWARDED["two updates a rollout, dynamic sampling"]
 
 
+TORCH = ("engine=torch", *DYNAMIC)
+"""Sooner begun in a new process than JAX is, which is killed in `test_train_jax.py` and in `make proof`."""
+
+
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory, start_forked):
     """The recipe, how children start, and a run that was never killed."""
     folder = tmp_path_factory.mktemp("rewarded")
     recipe, out = killed.write_rewarded(folder), folder / "run"
     start = killed.in_fork(start_forked)
-    done = killed.train(recipe, out, DYNAMIC, start)
+    done = killed.train(recipe, out, TORCH, start)
     assert done.returncode == 0, done.stderr
     return recipe, start, out
 
 
-@pytest.mark.parametrize("point", [
-    "draw 3 unrewarded",  # in the middle of drawing the second rollout
-    pytest.param("write train/rollouts/.step_000003", marks=pytest.mark.full),  # half of a rollout's file
-    pytest.param("draw 5 begun", marks=pytest.mark.full),
-    # The second update of a rollout is taken again from the record.
-    pytest.param("rename checkpoints/.step_000004", marks=pytest.mark.full),
-])
-def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(begun, point):
+@pytest.fixture(scope="module")
+def by_jax(begun):
+    """A run of the same recipe by JAX, in this process."""
+    return train(str(begun[0]), begun[2].with_name("jax"), DYNAMIC).run
+
+
+def test_killed_in_the_middle_of_drawing_it_ends_bit_for_bit_the_same(begun):
     recipe, start, straight = begun
-    out = straight.with_name(f"killed-at-{point.replace('/', '-').replace(' ', '-')}")
-    assert killed.was_killed(killed.train(recipe, out, DYNAMIC, start, point))
-    assert killed.resume(recipe, out, DYNAMIC, start) == []
+    out = straight.with_name("killed")
+    assert killed.was_killed(killed.train(recipe, out, TORCH, start, "draw 3 unrewarded"))
+    assert killed.resume(recipe, out, TORCH, start) == []
     assert killed.problems(out, killed.contents(straight)) == []
 
 
@@ -48,13 +51,18 @@ def test_the_straight_run_verifies_and_learns(begun):
 
 
 @pytest.mark.full
-def test_the_pytorch_engine_too(tmp_path: Path, start_forked):
+@pytest.mark.parametrize("point", [
+    "draw 3 unrewarded",  # in the middle of drawing the second rollout
+    "write train/rollouts/.step_000003",  # half of a rollout's file
+    "draw 5 begun",
+    "rename checkpoints/.step_000004",  # the second update of a rollout is taken again from the record
+])
+def test_jax_killed_at_any_moment_ends_bit_for_bit_the_same(tmp_path: Path, start_forked, point: str):
     recipe, start = killed.write_rewarded(tmp_path), killed.in_fork(start_forked)
-    words = ("engine=torch", *DYNAMIC)
     straight, out = tmp_path / "run", tmp_path / "killed"
-    assert killed.train(recipe, straight, words, start).returncode == 0
-    assert killed.was_killed(killed.train(recipe, out, words, start, "draw 3 unrewarded"))
-    assert killed.resume(recipe, out, words, start) == []
+    assert killed.train(recipe, straight, DYNAMIC, start).returncode == 0
+    assert killed.was_killed(killed.train(recipe, out, DYNAMIC, start, point))
+    assert killed.resume(recipe, out, DYNAMIC, start) == []
     assert killed.problems(out, killed.contents(straight)) == []
 
 
@@ -62,9 +70,9 @@ def test_the_pytorch_engine_too(tmp_path: Path, start_forked):
     # From a checkpoint a replay begins alike whatever was learned from; `test_train_pairs.py` does so.
     pytest.param(ReplayRequest(steps=4), id="from a checkpoint", marks=pytest.mark.full),
     pytest.param(ReplayRequest(start=0, steps=4), id="from the first weights")])
-def test_rollouts_are_drawn_again_and_wrong_ones_differ(begun, request_):
+def test_rollouts_are_drawn_again_and_wrong_ones_differ(by_jax, request_):
     """Level 3; the first weights' rollout is learned from in two updates."""
-    found = verify(begun[2], level=3, replay=lambda path, _: replay_run(path, request_).facts)
+    found = verify(by_jax, level=3, replay=lambda path, _: replay_run(path, request_).facts)
     told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
     assert (told["replay.steps"][:6], told["replay.controls"][:6]) == ("passed", "passed"), told
     # Whoever verifies a record runs no code that it brings: its rewards count as recorded, and that is said.
@@ -73,13 +81,13 @@ def test_rollouts_are_drawn_again_and_wrong_ones_differ(begun, request_):
         assert f"{control} (step " in told["replay.controls"]
 
 
-def test_two_devices_draw_and_learn_the_same(begun, workings, tmp_path):
+def test_two_devices_draw_and_learn_the_same(begun, by_jax, workings, tmp_path):
     """Each draws its share: a sample depends on its own seed, not on where it is drawn."""
-    recipe, _, straight = begun
+    recipe = begun[0]
     done = workings("train", recipe, *DYNAMIC, "mesh.fsdp=2", "batch.micro_batch=1", "training.steps=2", "--out",
                     tmp_path / "two", devices=2)
     assert "fsdp=2" in done.stderr
-    one, two = (lines_of(straight), lines_of(tmp_path / "two"))
+    one, two = (lines_of(by_jax), lines_of(tmp_path / "two"))
     assert len(two) == 2
     for mine, other in zip(two, one, strict=False):
         assert {name: mine[name] for name in ("tokens", "supervised_tokens")} == {
@@ -106,7 +114,7 @@ def test_a_reward_that_is_none_ends_the_run(begun, tmp_path):
     recipe = tmp_path / "asked.yaml"
     recipe.write_text(begun[0].read_text())
     (tmp_path / "traces.jsonl").write_bytes((begun[0].parent / "traces.jsonl").read_bytes())
-    done = train(str(recipe), tmp_path / "run", ['rewards=[{scorer: "own.py:nothing"}]'])
+    done = train(str(recipe), tmp_path / "run", ["engine=torch", 'rewards=[{scorer: "own.py:nothing"}]'])
     assert (done.status, done.steps) == ("failed", 0)
     assert "reward own.py:nothing: returned None for completion 1 of 4" in done.reason
     assert verify(done.run).failed == 0
