@@ -262,6 +262,9 @@ def test_the_machine_that_a_recipe_is_called_after_is_ticked(new_page: NewPage, 
     assert page.evaluate(ticked) == ["v5e-8"]
     page.select_option("#recipe", "gemma-2b-t4x2")
     assert page.evaluate(ticked) == ["t4x2"]
+    page.select_option("#recipe", "smoke-tiny")
+    assert page.evaluate(ticked) == ["cpu"], "a recipe for no machine of its own"
+    page.select_option("#recipe", "gemma-2b-t4x2")
     page.check("[name=target][value=h200]")
     page.select_option("#recipe", "gemma-2b-t4")
     assert page.evaluate(ticked) == ["t4x2", "h200"], "what a person chose stays"

@@ -7,7 +7,7 @@ import pytest
 from tests.ui.making import client, two_runs
 from workings.config.load import load_recipe
 from workings.runs.plan import estimate_memory
-from workings.ui.number_format import coded, small_p
+from workings.ui.number_format import coded, ending, small_p
 from workings.ui.routes import start
 from workings.ui.routes.start import recipe_fields
 
@@ -40,6 +40,25 @@ def test_an_error_keeps_the_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert page.post("/api/train", data=typed).status_code == 422
 
 
+def test_names_that_are_proposed_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path / "folder")
+    (tmp_path / "folder/runs").rename(tmp_path / "folder/first-run")
+    form = client(tmp_path / "folder", monkeypatch).get("/start").text
+    assert 'name="out" value="first-run-2"' in form
+    assert 'name="out" value="quickstart"' in form
+
+
+def test_a_plan_for_no_machine_says_what_to_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_runs(tmp_path / "folder")
+    page = client(tmp_path / "folder", monkeypatch)
+    answer = page.post("/plan", data={"recipe": "smoke-tiny"})
+    assert answer.status_code == 422
+    assert "tick one, such as cpu" in answer.text
+    # What is said of the folder's runs stands on their pages alone.
+    sealed = "read from the sealed run directories"
+    assert [sealed in page.get(address).text for address in ("/", "/plan", "/start")] == [True, False, False]
+
+
 def test_the_form_shows_the_recipe_that_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     two_runs(tmp_path / "folder")
     page = client(tmp_path / "folder", monkeypatch)
@@ -68,5 +87,7 @@ def test_what_the_formula_says_stands_beside_the_form(tmp_path: Path, monkeypatc
 
 def test_help_is_text_with_its_code_marked() -> None:
     assert coded("`steps` <b> or `epochs`") == "<code>steps</code> &lt;b&gt; or <code>epochs</code>"
+    assert [ending(reason) for reason in ("stop", "length", "")] == [
+        "ended by itself", "cut off at the longest length", ""]
     assert small_p("(+79.8, p = 2.6e-110): p < 1e-300; p = 0.031") == (
         "(+79.8, p\N{NO-BREAK SPACE}<\N{NO-BREAK SPACE}0.001): p\N{NO-BREAK SPACE}<\N{NO-BREAK SPACE}0.001; p = 0.031")

@@ -57,7 +57,9 @@ class BaseResult:
 
     def lines(self, run: Path) -> list[str]:
         """The comparison with the run, and where the answers are, for people."""
-        sentences = [f"against the untrained model: {self.comparison.sentence}", *self.notes]
+        # Each warning is a line of its own: behind the numbers of the verdict nobody reads them.
+        verdict = self.comparison.sentence.removesuffix(" ".join(["", *self.comparison.warnings]))
+        sentences = [f"against the untrained model: {verdict}", *self.comparison.warnings, *self.notes]
         return sentences if self.path is None else [
             *sentences, f"{self.path.name} has the untrained model's answers, kept for further runs from it",
             f"to see both: workings compare {quote(str(self.path))} {quote(str(run))} --html page.html"]

@@ -50,6 +50,11 @@ def coded(text: str) -> Markup:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
 
 
+def ending(finish_reason: str) -> str:
+    """Why a completion ended, in words."""
+    return {"stop": "ended by itself", "length": "cut off at the longest length"}.get(finish_reason, finish_reason)
+
+
 FILTERS = {"size": byte_text, "time": time_text, "value": value_text, "count": count, "duration": duration,
-           "percent": percent, "facts": facts, "coded": coded, "small_p": small_p, "marked": marked,
+           "percent": percent, "facts": facts, "coded": coded, "small_p": small_p, "ending": ending, "marked": marked,
            "marked_samples": marked_samples, "read_samples": read_samples, "right_value": right_value}

@@ -76,8 +76,10 @@ def override_words(text: str) -> list[str]:
 def target_names(chosen: Sequence[str]) -> list[str]:
     """Targets of the catalog. Raises `RequestError` for another one, or none."""
     catalog = targets()
-    if not chosen or (wrong := [name for name in chosen if name not in catalog]):
-        raise RequestError(f"target {wrong[0] if chosen else '(none)'}", "targets of the catalog", "v5e-8")
+    if not chosen:
+        raise RequestError("no machine", "one machine of the catalog or several", "go back and tick one, such as cpu")
+    if wrong := [name for name in chosen if name not in catalog]:
+        raise RequestError(f"target {wrong[0]}", "targets of the catalog", "v5e-8")
     return list(chosen)
 
 

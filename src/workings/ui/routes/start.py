@@ -4,7 +4,7 @@ A recipe is shown as fields of a form: every key with its value, what it means, 
 """
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import wraps
 from typing import Annotated, Any
 
@@ -148,18 +148,24 @@ def router(site: Site) -> APIRouter:
 
 def _page(site: Site, filled: dict[str, Any], problem: RequestError | None = None) -> HTMLResponse:
     """The form with what was typed, and what is wrong with it."""
-    filled = {"recipe": FIRST_RECIPE, "out": "first-run", "overrides": "", "smoke": False, "resume": False, **filled}
+    filled = {"recipe": FIRST_RECIPE, "overrides": "", "smoke": False, "resume": False, **filled}
     try:
         fields = recipe_fields(recipe_argument(site.folder, filled["recipe"]))
     except RequestError as error:
         fields, problem = {}, problem or error
     runs = site.folder.runs()
     taken = {name.partition("/")[0] for name in (*map(site.folder.name, runs), *site.phases())}
-    free = next(name for number in range(1, len(taken) + 2)
-                if (name := "quickstart" if number == 1 else f"quickstart-{number}") not in taken)
     return site.html("start.html.jinja", 422 if problem else 200, page="start", jobs=site.jobs.all(),
                      empty=not runs, shipped=list(shipped_recipes()), written=recipe_files(site.folder),
-                     filled=filled, fields=fields, targets=list(targets()), problem=problem, quickstart=free)
+                     filled={"out": _free_name("first-run", taken), **filled}, fields=fields, targets=list(targets()),
+                     problem=problem, quickstart=_free_name("quickstart", taken))
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """The name, or with the next number that is free."""
+    # Among one name more than are taken, at least one is free.
+    numbered = (name if number == 1 else f"{name}-{number}" for number in range(1, len(taken) + 2))
+    return next(candidate for candidate in numbered if candidate not in taken)
 
 
 def _led_to_its_job(site: Site, start: Callable[..., Job]) -> Callable[..., Response]:

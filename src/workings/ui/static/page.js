@@ -199,12 +199,12 @@ function watchRecipe(form) {
   read();
 }
 
-// The machine that a recipe is called after is ticked with it, until somebody ticks another one.
+// The machine that a recipe is called after is ticked with it, else this one, until somebody ticks another one.
 function tickMachine(form) {
   const machines = JSON.parse(form.dataset.plan), boxes = [...form.querySelectorAll("[name=target]")];
   const recipe = form.elements.recipe;
   if (boxes.some((box) => box.checked)) return;
-  const tick = () => boxes.forEach((box) => { box.checked = box.value === machines[recipe.value]; });
+  const tick = () => boxes.forEach((box) => { box.checked = box.value === (machines[recipe.value] || "cpu"); });
   recipe.addEventListener("change", tick);
   boxes.forEach((box) => box.addEventListener("change", () => recipe.removeEventListener("change", tick)));
   tick();
