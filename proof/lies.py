@@ -9,7 +9,8 @@ Beside it lies that follow from the record itself, about every field: keys that 
 keys left out, and each value told alike in every place (`tests/evidence/told_alike.py`).
 
 Beside it lies about records of other kinds (rewards, pairs, a teacher, adapters, samples, a pack, the runs of the
-repository; `tests/evidence/lies_elsewhere.py`), told in every place that a careful forger would think of. There the
+repository, a run that failed, one that went on, predictions from elsewhere; `tests/evidence/lies_elsewhere.py`,
+`lies_about_ends.py`), told in every place that a careful forger would think of. There the
 answer has to name a field that was changed.
 """
 
@@ -25,7 +26,7 @@ from typing import Any
 import pytest
 
 from proof import splices
-from tests.evidence import every_file, lies, lies_elsewhere, other_records, told_alike, walk
+from tests.evidence import every_file, lies, lies_about_ends, lies_elsewhere, other_records, told_alike, walk
 from tests.evidence.trained import score_here, trained_files
 from tools.result_file import write_result
 from workings.evidence.verify import verify
@@ -93,7 +94,7 @@ def told_elsewhere(folder: Path) -> dict[str, Any]:
     found: dict[str, dict[str, str]] = {}
     with pytest.MonkeyPatch.context() as patch:
         score_here(patch)
-        for kind, table in lies_elsewhere.KINDS.items():
+        for kind, table in (lies_elsewhere.KINDS | lies_about_ends.OF_ENDS).items():
             (folder / kind).mkdir(parents=True)
             record = walk.files_of(EXAMPLE) if kind == "quickstart" else other_records.KINDS[kind](folder / kind)
             honest = walk.verified(record)

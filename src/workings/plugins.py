@@ -1,14 +1,25 @@
 """What other packages bring to a registry of this one: entry points of their distributions, by group and name."""
 
 from collections.abc import Collection
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, distribution, entry_points
 
 from workings.errors import RequestError
+
+OURS = "workings"
+"""Name of this package's distribution."""
 
 
 def plugin_names(group: str) -> list[str]:
     """Names of all entry points of a group, in order; nothing is imported."""
     return sorted({point.name for point in entry_points(group=group)})
+
+
+@cache
+def our_names(group: str) -> frozenset[str]:
+    """Names of the entry points of a group that this package itself brings; nothing is imported."""
+    # Of one distribution: to read those of all that are installed takes longer than to verify a small record.
+    return frozenset(point.name for point in distribution(OURS).entry_points.select(group=group))
 
 
 def find_plugin(group: str, name: str, *, given: str, task: str = "bring") -> EntryPoint | None:

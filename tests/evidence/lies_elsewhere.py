@@ -440,7 +440,7 @@ def told(files: Files, honest: walk.Verification, lie: Lie) -> tuple[list[str], 
 
 def _covers(said: str, field: str) -> bool:
     return said in ("", field) or fnmatchcase(field, f"{said}.*") or fnmatchcase(said, f"{field}.*") or said in (
-        "values", "comments", "numbers", "header", "steps", "other lines")
+        "values", "comments", "numbers", "header", "steps", "others")
 
 
 def changed_fields(before: Files, after: Files) -> set[tuple[str, str, str]]:

@@ -4,6 +4,7 @@ Of a way of learning the recipe is that of `tests/runs/killed.py`: as small as a
 `proof/witnesses.py` makes all of them and the tests one.
 """
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,8 @@ from workings.data.generators import addition
 from workings.data.generators.base import write_items
 from workings.data.traces import write_traces
 from workings.engines.jax.engine import JaxEngine
+from workings.evaluation.run import evaluate_predictions
+from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.attest import keys
 from workings.evidence.attest.sign import sign_run
 from workings.models.tokenizer_training import train_tokenizer
@@ -28,6 +31,7 @@ from workings.publish.pack import pack
 from workings.runs.replay.replay import ReplayRequest, replay_and_seal
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
+from workings.scoring.items import read_items
 
 Files = dict[str, bytes]
 LORA = """name: lora
@@ -128,5 +132,43 @@ def steps_of(kind: str, files: Files) -> list[Step]:
     return steps
 
 
-KINDS: dict[str, Callable[[Path], Files]] = {
-    each.__name__: each for each in (rewards, pairs, teacher, adapters, samples, replays, packs)}
+def _small_engine(folder: Path, *, resume: bool) -> Files:
+    """A run of the small engine whose eighth step fails; with ``resume`` it goes on from the sealed record."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(OTHER_PACKAGE))
+        pin_code_version(patch)
+        recipe = str(write_recipe(folder / "asked"))
+        patch.setenv("UNIGRAM_NAN_AT", "8")
+        train(recipe, folder / "runs" / "a")
+        patch.delenv("UNIGRAM_NAN_AT")
+        if resume:
+            train(recipe, folder / "runs" / "a", resume=True)
+    sys.modules.pop("other_engine", None)
+    return below(folder / "runs")
+
+
+def failed(folder: Path) -> Files:
+    """A run that failed."""
+    return _small_engine(folder, resume=False)
+
+
+def resumed(folder: Path) -> Files:
+    """A run that failed, and the one that goes on from it."""
+    return _small_engine(folder, resume=True)
+
+
+def predictions(folder: Path) -> Files:
+    """An evaluation of predictions from elsewhere: two samples of each item, one item without, one unknown id."""
+    write_items(folder / "items.jsonl", addition.make(40, 10, 5)[1])
+    items = read_items(folder / "items.jsonl")
+    texts = [{"id": item.id, "sample": sample, "completion": f"<answer>{item.expected_answer if sample else 7}</answer>"
+              } for item in items[:-1] for sample in range(2)]
+    (folder / "predictions.jsonl").write_text("".join(
+        json.dumps(each) + "\n" for each in [*texts, {"id": "nobody", "completion": "7"}]))
+    evaluate_predictions(folder / "predictions.jsonl", items, folder / "unit",
+                         settings=EvaluationSettings(aggregate="pass"))
+    return {f"elsewhere/{name}": data for name, data in files_of(folder / "unit").items()}
+
+
+KINDS: dict[str, Callable[[Path], Files]] = {each.__name__: each for each in (
+    rewards, pairs, teacher, adapters, samples, replays, packs, failed, resumed, predictions)}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence import every_file, lies, lies_elsewhere, other_records, walk
+from tests.evidence import every_file, lies, lies_about_ends, lies_elsewhere, other_records, walk
 from tests.evidence.trained import score_here, trained_files
 
 EVERY = 3
@@ -58,11 +58,20 @@ def test_another_seed_told_everywhere_passes_all_but_a_replay(record: dict[str, 
 @pytest.mark.parametrize("kind", ["samples", "packs"])
 def test_lies_about_records_of_other_kinds(record: dict[str, bytes], tmp_path: Path, kind: str) -> None:
     """Those that need no training; `proof/lies.py` tells all."""
+    _all_told(record, tmp_path, kind, lies_elsewhere.KINDS[kind])
+
+
+@pytest.mark.parametrize("kind", sorted(lies_about_ends.OF_ENDS))
+def test_lies_about_ends_and_predictions_from_elsewhere(record: dict[str, bytes], tmp_path: Path, kind: str) -> None:
+    _all_told(record, tmp_path, kind, lies_about_ends.OF_ENDS[kind])
+
+
+def _all_told(record: dict[str, bytes], tmp_path: Path, kind: str, table: dict[str, tuple[lies.Lie, str]]) -> None:
     del record  # which has patched the scorer
     files = other_records.KINDS[kind](tmp_path)
     honest = walk.verified(files)
     assert honest.failed == 0
-    told = {name: lies_elsewhere.told(files, honest, lie) for name, (lie, _) in lies_elsewhere.KINDS[kind].items()}
+    told = {name: lies_elsewhere.told(files, honest, lie) for name, (lie, _) in table.items()}
     found = {name: lies_elsewhere.FOUND if failed else lies_elsewhere.NAMED if named else lies_elsewhere.MISSED
              for name, (failed, named) in told.items()}
-    assert found == {name: expected for name, (_, expected) in lies_elsewhere.KINDS[kind].items()}
+    assert found == {name: expected for name, (_, expected) in table.items()}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence.reseal import edit_json, edit_manifest, reseal
+from tests.evidence.reseal import change_config, edit_json, edit_manifest, reseal
 from tests.record import synthetic
 from workings.cli.verify import _text as verify_text
 from workings.errors import RequestError
@@ -170,7 +170,8 @@ def test_a_root_of_one_run_does_not_stand_for_the_runs_beside_it(run: Path) -> N
 
 
 def test_a_foreign_engine_is_named_and_nothing_is_said_for_it(run: Path) -> None:
-    edit_manifest(run, engine_distribution={"name": "theirs", "version": "2.0"})
+    change_config(run, lambda value: value | {"engine": "theirs"})
+    edit_manifest(run, engine="theirs", engine_distribution={"name": "theirs", "version": "2.0"})
     edit_json(run / "env/device_checks.json", lambda value: value | {"devices": ["their device"]})
     reseal(run)
     found = verify(run)

@@ -71,17 +71,36 @@ def _key(session: "ModelSession", items: Sequence[Item], settings: EvaluationSet
     """The first digits of the digest over all that decides the answers and how they are judged."""
     device = session.engine.describe()
     scorer, version = scorer_version(settings.scorer)
-    decoding = settings.decoding()
-    if settings.temperature == 0:
+    return base_key({
+        "model": dict(model), "items": {"digest": items_digest(items)},
+        "tokenizer": {"digest": session.tokenizer.digest},
+        "template": {"digest": bytes_digest(session.template.source.encode())},
+        "engine": {"name": session.engine.name, "versions": dict(device.versions), "platform": device.platform,
+                   "device": device.kind},
+        "scorer": {"name": scorer, "version": version}, "decoding": settings.decoding(),
+        "extraction": settings.extraction(), "steps": settings.steps(), "form": settings.form,
+        "aggregate": settings.aggregate, "second_opinion": {"name": settings.second_opinion},
+        "limits": settings.limits()})
+
+
+def base_key(config: Mapping[str, Any]) -> str:
+    """The digits at the end of the name of an untrained model's evaluation.
+
+    Args:
+        config: contents of its `eval_config.json`.
+
+    Raises `KeyError` or `TypeError` where the contents lack a section.
+    """
+    engine, decoding = config["engine"], dict(config["decoding"])
+    if decoding["temperature"] == 0:
         del decoding["seed"]  # decides nothing of greedy answers: runs with several seeds share their base
     return json_digest({
-        "model": dict(model), "items": items_digest(items), "tokenizer": session.tokenizer.digest,
-        "template": bytes_digest(session.template.source.encode()), "engine": session.engine.name,
-        "versions": dict(device.versions), "platform": device.platform, "device": device.kind,
-        "scorer": [scorer, version], "decoding": decoding,
-        "extraction": settings.extraction(), "steps": settings.steps(), "form": settings.form,
-        "aggregate": settings.aggregate,
-        "second_opinion": settings.second_opinion, "limits": settings.limits()})[:12]
+        "model": config["model"], "items": config["items"]["digest"], "tokenizer": config["tokenizer"]["digest"],
+        "template": config["template"]["digest"], "engine": engine["name"], "versions": engine["versions"],
+        "platform": engine["platform"], "device": engine["device"],
+        "scorer": [config["scorer"]["name"], config["scorer"]["version"]], "decoding": decoding,
+        **{key: config[key] for key in ("extraction", "steps", "form", "aggregate", "limits")},
+        "second_opinion": config["second_opinion"].get("name", "none")})[:12]
 
 
 def _damage(unit: Path) -> str:

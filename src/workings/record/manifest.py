@@ -62,6 +62,10 @@ class Origin(_Part):
     """Root digest of the sealed run."""
 
 
+REASONS = {"complete": "all steps were taken", "interrupted": "asked to stop"}
+"""The reasons of the two ends that have only one; a failed run has its own."""
+
+
 class RunManifest(_Part):
     """The contents of `run_manifest.json`. A value that does not exist is `Absent` and says why."""
 

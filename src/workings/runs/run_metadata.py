@@ -31,7 +31,7 @@ from workings.record.layout import (
     RECIPE,
     TOKENIZER,
 )
-from workings.record.manifest import DeviceRecord, Distribution, Origin, RunManifest
+from workings.record.manifest import REASONS, DeviceRecord, Distribution, Origin, RunManifest
 from workings.record.redact import redact
 from workings.record.values import Absent, absent, leaves, now, text_view
 from workings.record.writer import RunWriter
@@ -120,7 +120,7 @@ def build_manifest(setup: TrainSetup, start: Start, outcome: Outcome, metrics: l
     no_steps, origin = absent("no step was completed"), start.writer.resumed_from
     return RunManifest(
         name=start.writer.final.name, recipe=recipe.name, status=outcome.status,
-        status_reason=outcome.reason or "all steps were taken",
+        status_reason=outcome.reason or REASONS["complete"],
         workings_version=code.version, engine=recipe.engine,
         engine_distribution=Distribution(name=setup.registered.distribution, version=setup.registered.version),
         commit_sha=code.commit or absent(code.absent_because),

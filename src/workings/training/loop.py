@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from workings.data.batches import Position
 from workings.engines.base import Engine, State, StepResult
 from workings.errors import TrainingFailed, first_line, is_out_of_memory
+from workings.record.manifest import REASONS
 from workings.training.background_writers import AsyncMetricsWriter
 from workings.training.experience import Experience, PreparedBatch
 from workings.training.schedule import Schedule
@@ -177,7 +178,7 @@ class _Loop:
             while self.progress.step < self._steps:
                 if self._hooks.stop_requested():
                     self._save(state, lines)
-                    return self._outcome("interrupted", state, "asked to stop")
+                    return self._outcome("interrupted", state, REASONS["interrupted"])
                 # The old state is consumed: from here on nothing but the new one may be used.
                 state, taken = self._take_step(state, thread)
                 if not taken.is_finite:

@@ -20,6 +20,7 @@ from workings.record.layout import (
     ENVIRONMENT_TEXT,
     EVALUATION_UNITS,
     LOG,
+    MACHINE,
     MEASURED,
     OVERRIDES,
     PLAN,
@@ -37,6 +38,8 @@ ALWAYS_WRITTEN = {
     "run": (ENVIRONMENT, ENVIRONMENT_TEXT, DEVICE_CHECKS, DOCTOR, PLAN, MEASURED, DATA_DIGESTS, OVERRIDES, RECIPE, LOG),
     **dict.fromkeys(EVALUATION_UNITS, (SAMPLES,))}
 """Files that are written with every unit of a kind, and that no check misses where they are gone."""
+LINE_OF_MACHINE_SECONDS = 30.0
+"""Seconds of steps after which a run has a line about the load of the machine: one is written every ten seconds."""
 DEEP_COMPARISONS = frozenset({
     "consistency.config", "consistency.views", "consistency.rows", "consistency.tokenizer", "recompute.scorecard",
     "recompute.comparison", "recompute.selection", "integrity.checkpoints", "integrity.pack", "consistency.prompts",
@@ -115,7 +118,15 @@ def _missing_files(unit: Unit) -> list[str]:
     if unit.is_run and not unit.written_by_train:
         return []
     kind = "run" if unit.is_run else unit.kind
-    return [file for file in ALWAYS_WRITTEN.get(kind, ()) if not unit.has(file) and file not in unit.external_files]
+    files = [*ALWAYS_WRITTEN.get(kind, ()), *([MACHINE] if unit.is_run and _took_long(unit) else [])]
+    return [file for file in files if not unit.has(file) and file not in unit.external_files]
+
+
+def _took_long(unit: Unit) -> bool:
+    try:
+        return unit.manifest.training_seconds > LINE_OF_MACHINE_SECONDS
+    except RecordError:
+        return False
 
 
 def _missing_fields(unit: Unit, present: Mapping[str, set[str]]) -> Iterator[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """Levels 1 and 2: an evaluation is the one that its run announced before its first step, and it is here."""
 
+import re
 from collections.abc import Iterator
 from importlib.metadata import version
 from importlib.resources import files
@@ -8,8 +9,10 @@ from typing import Any
 from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
 from workings.errors import RecordError, RequestError
+from workings.evidence.verify.checks.completion_facts import asked_our_engine, section_of
 from workings.evidence.verify.checks.environment import same_version
-from workings.evidence.verify.checks.evaluation_facts import section_of, stated_problems
+from workings.evidence.verify.checks.evaluation_facts import stated_problems
+from workings.evidence.verify.checks.log_lines import engine_libraries
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import (
     check,
@@ -26,6 +29,7 @@ from workings.evidence.verify.result import CheckFinding
 from workings.record.digest import bytes_digest
 from workings.record.layout import (
     ANNOUNCED,
+    CHECKPOINTS,
     ENVIRONMENT,
     EVALUATION_CONFIG,
     EVALUATION_SUMMARY,
@@ -42,7 +46,10 @@ def announced(unit: Unit) -> Iterator[CheckFinding]:
     """Items by digest, and how they were asked, against the run's recipe and its first events."""
     run = unit.parent
     if run is None:
-        yield not_checked("it stands in no run: nothing was announced", unit, blocking=False)
+        config = unit.json_object(EVALUATION_CONFIG)
+        problem = _shipped_template_problem(config)
+        yield failed(problem, unit) if problem else not_checked(
+            "it stands in no run: nothing was announced", unit, blocking=False)
         return
     # Cached, because every evaluation of a run asks for it.
     recipe = _recipe(run)
@@ -168,6 +175,10 @@ def _model_problems(run: Unit, config: dict[str, Any]) -> list[str]:
                                                                    manifest.completed_steps)]
     # Only packages that both name: an engine may tell versions, such as a driver's, that are no package.
     packages = section_of(run.json_object(ENVIRONMENT), "packages")
+    logged, told = engine_libraries(run), set(section_of(engine, "versions"))
+    if logged and logged != told:
+        return [f"{EVALUATION_CONFIG}: versions of {', '.join(sorted(told))[:80]}, the log of the run has "
+                f"{', '.join(sorted(logged))[:80]}"]
     pairs += [(f"engine.versions.{name[:40]}", number, packages[name])
               for name, number in section_of(engine, "versions").items()
               if name in packages and not same_version(number, packages[name])]
@@ -187,18 +198,22 @@ def _later_problems(run: Unit, config: dict[str, Any]) -> list[str]:
     problems = []
     if isinstance(model, dict) and not is_absent(model):
         name, step = model.get("run"), model.get("step")
+        # A damaged checkpoint is passed over for an older one, so any of them may have been asked.
+        checkpoints = {int(match[1]) for file in run.files if (match := _CHECKPOINT.match(file))}
         if name != run.manifest.name:
             problems.append(f"{EVALUATION_CONFIG}: model.run is {str(name)[:40]!r}, the run's is {run.manifest.name!r}")
         # `type`, because a boolean is an integer for `isinstance`.
-        if type(step) is not int or not 0 <= step <= run.manifest.completed_steps:
+        if type(step) is not int or not 0 <= step <= run.manifest.completed_steps or (
+                checkpoints and step not in checkpoints):
             problems.append(f"{EVALUATION_CONFIG}: model.step is {str(step)[:20]}, the run took "
-                            f"{run.manifest.completed_steps}")
+                            f"{run.manifest.completed_steps} and keeps {str(sorted(checkpoints))[1:60]}")
     digest = _template_digest(run, str(template.get("name")))
     if digest and digest != template.get("digest"):
         problems.append(f"{EVALUATION_CONFIG}: the template {template.get('name')} has another digest")
     return problems
 
 
+_CHECKPOINT = re.compile(rf"{CHECKPOINTS}/step_(\d{{1,12}})/")
 TWIN = ("model", "items", "decoding", "engine", "template")
 """Keys of an evaluation that decide its answers."""
 
@@ -229,11 +244,28 @@ def _template_digest(run: Unit, name: str) -> str:
         source = run.json_object(f"{TOKENIZER}/tokenizer_config.json").get("chat_template")
         # Several named templates stand as a list, of which nothing is known here.
         return bytes_digest(source.encode()) if isinstance(source, str) else ""
+    return _shipped_digest(name)
+
+
+def _shipped_digest(name: str) -> str:
+    """Digest of a chat template that this package ships; empty for another one."""
     shipped = files("workings.models").joinpath(f"templates/{name}.jinja")
     if name not in ("gemma", "gemma4", "plain") or not shipped.is_file():
         return ""
     # Without the last line's end, as `ChatTemplate` takes the file.
     return bytes_digest(shipped.read_bytes().removesuffix(b"\n"))
+
+
+def _shipped_template_problem(config: dict[str, Any]) -> str:
+    """What an evaluation of weights says otherwise of a template that this package ships; empty for nothing."""
+    template = section_of(config, "template")
+    shipped = _shipped_digest(str(template.get("name")))
+    ours = asked_our_engine(config) and section_of(config, "software").get("workings") == version("workings")
+    # The template that asks Gemma 4 to think is made for the evaluation.
+    if not ours or not shipped or config.get("form") == "channel" or template.get("digest") == shipped:
+        return ""
+    return (f"{EVALUATION_CONFIG}: the template {template['name']} has digest {str(template.get('digest'))[:16]}…, "
+            f"the one that is shipped {shipped[:16]}…")
 
 
 def _item_problems(run: Unit, unit: Unit, config: dict[str, Any], announcement: dict[str, Any] | None,

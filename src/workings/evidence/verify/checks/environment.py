@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-from workings.evidence.verify.checks.machine_facts import doctor_problems
+from workings.evidence.verify.checks.machine_facts import doctor_problems, host_problems
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import (
     check,
@@ -91,6 +91,7 @@ def machine(unit: Unit) -> Iterator[CheckFinding]:
         problems.append(f"vram is {manifest.vram}, memory_limit_bytes {limit}")
     problems += doctor_problems(unit)
     problems += _host_problems(unit, host if isinstance(host, dict) else {})
+    problems += host_problems(host if isinstance(host, dict) else {}, environment.get("variables"))
     problems += _forced_count_problems(unit, environment.get("variables"))
     yield finding_from(problems, f"{manifest.hardware}, {limit:,} bytes", unit)
 

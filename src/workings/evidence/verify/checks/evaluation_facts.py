@@ -1,14 +1,18 @@
 """What an evaluation's settings say of themselves, against its completions and against the run around it."""
 
+import re
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import Any
 
+from workings.evidence.verify.checks.completion_facts import elsewhere_problems, judged_problems, section_of
 from workings.evidence.verify.checks.log_lines import backend_agrees
 from workings.evidence.verify.record import Unit
 from workings.record.layout import EVALUATION_CONFIG, PREDICTIONS
 from workings.record.values import is_absent
 
 GENERATED = "generated"
+_BASE = re.compile(r"/base-[A-Za-z0-9._-]{1,60}-([0-9a-f]{12})$")
 
 
 def stated_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
@@ -31,7 +35,13 @@ def stated_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     backend, platform = section_of(engine, "versions").get("backend"), engine.get("platform")
     if isinstance(backend, str) and isinstance(platform, str) and not backend_agrees(backend, platform):
         yield (f"{EVALUATION_CONFIG}: engine.versions.backend is {backend[:40]!r}, engine.platform {platform[:40]!r}")
+    if type(devices := engine.get("devices", 1)) is not int or devices < 1:
+        yield f"{EVALUATION_CONFIG}: engine.devices is {str(devices)[:20]}"
     yield from _template_problems(unit, config)
+    yield from judged_problems(unit, config)
+    yield from _base_name_problems(unit, config)
+    if source.get("kind") == "predictions":
+        yield from elsewhere_problems(unit, config)
 
 
 def _length_problems(unit: Unit, limit: int) -> Iterator[str]:
@@ -52,7 +62,16 @@ def _template_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
         yield f"{EVALUATION_CONFIG}: template.name is {str(name)[:40]!r}, the run's is {str(trained)[:40]!r}"
 
 
-def section_of(value: dict[str, Any], key: str) -> dict[str, Any]:
-    """A section; empty where there is none, or where it is absent."""
-    section = value.get(key)
-    return section if isinstance(section, dict) and not is_absent(section) else {}
+def _base_name_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
+    """The name of an untrained model's evaluation ends with digits of all that decides its answers."""
+    match = _BASE.search(f"/{unit.path}") if unit.parent is None else None
+    # Other versions may have made the digits of other settings.
+    if match is None or section_of(config, "software").get("workings") != version("workings"):
+        return
+    from workings.evaluation.cache import base_key
+    try:
+        key = base_key(config)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return  # an evaluation with a folder's name like this
+    if key != match[1]:
+        yield f"its name ends with {match[1]}, what decides its answers gives {key}"

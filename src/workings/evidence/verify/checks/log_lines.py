@@ -7,12 +7,14 @@ steps that still count are looked at; the last one is compared with plan, enviro
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import PurePath
 from typing import Any
 
 from workings.errors import RecordError
 from workings.evaluation.comparison.preference_change import preference_change
 from workings.evidence.verify.checks.environment import same_version
+from workings.evidence.verify.checks.run_events import moves_of
 from workings.evidence.verify.record import Unit
 from workings.models.unproven import unproven_sentence
 from workings.record.layout import DOCTOR, ENVIRONMENT, EVALUATION_CONFIG, LOG, OVERRIDES, PREDICTIONS
@@ -38,6 +40,8 @@ BACKENDS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "rocm": "gpu", "tpu": "tp
 """First words of what a library calls its devices -> platform."""
 MAX_SAMPLE_TOKENS = 128
 """Longest answer of which it is expected that rounding decides between no two tokens of it."""
+MAX_LOG_BYTES = 16 << 20
+"""Largest training log that is read."""
 LAST_BITS = 1e-12
 """Relative difference between two orders of adding up the same seconds."""
 
@@ -78,6 +82,7 @@ def log_line_problems(unit: Unit, lines: Sequence[str], announced: Mapping[str, 
     start: dict[str, Any] = unit.starts[-1] if unit.starts else {}
     if attempts and start.get("kind") == "resumed" and start.get("from_step") != attempts[-1].start:
         problems.append(f"{LOG} resumes after step {attempts[-1].start}, the events after {start.get('from_step')}")
+    problems += _moved_problems(unit, attempts)
     for attempt in attempts:
         problems += _form_problems(attempt)
         problems += _pace_problems(unit, attempt)
@@ -85,6 +90,26 @@ def log_line_problems(unit: Unit, lines: Sequence[str], announced: Mapping[str, 
         problems += _expected_problems(unit, attempts[-1], announced)
         problems += _sample_problems(unit, attempts[-1])
     return problems
+
+
+def _moved_problems(unit: Unit, attempts: Sequence[_Attempt]) -> Iterator[str]:
+    """Meshes of two attempts, one after the other, against what the event between them says of a move."""
+    resumes = [row for row in unit.events if row.get("kind") == "resumed"]
+    # An attempt that was killed at once may have left no line.
+    if len(attempts) != len(resumes) + 1:
+        return
+    meshes = [attempt.with_beginning("mesh       ") for attempt in attempts]
+    for attempt, row in zip(attempts, resumes, strict=False):
+        last = max((int(match[1]) for line in attempt.lines if (match := _NUMBER.match(line))), default=0)
+        kept, dropped = row.get("from_step"), row.get("dropped_steps")
+        # The line of the metrics may be written after that of the log, by two steps.
+        if type(kept) is int and type(dropped) is int and last > kept + dropped + 2:
+            yield f"{LOG} has step {last} before it goes on after step {kept}, and {dropped} steps were dropped"
+    for (before, after), row in zip(pairwise(meshes), resumes, strict=True):
+        told = any(text.startswith("mesh: ") for text in moves_of(row))
+        if before and after and told is (before == after):
+            yield (f"{LOG} has {str(before)[:60]}, then {str(after)[:60]}, and the event of the resume tells of "
+                   f"{'a' if told else 'no'} move")
 
 
 def engine_line_problems(unit: Unit, line: str) -> Iterator[str]:
@@ -99,6 +124,14 @@ def engine_line_problems(unit: Unit, line: str) -> Iterator[str]:
             yield f"{LOG} has {library[:40]} {version[:40]}, {ENVIRONMENT} {str(packages[library])[:40]}"
         if library == "backend" and not backend_agrees(version, unit.manifest.actual_device.platform):
             yield f"{LOG} has backend {version[:40]!r}, the run took place on {unit.manifest.actual_device.platform}"
+
+
+def engine_libraries(unit: Unit) -> set[str]:
+    """Libraries of the engine whose versions the training log names, in its last attempt; none without such a line."""
+    lines = unit.read(LOG, MAX_LOG_BYTES).decode("utf-8", errors="replace").splitlines() if unit.has(LOG) else []
+    found = [line for line in lines if line.startswith("engine     ")]
+    versions = found[-1].removeprefix("engine     ").partition("  ")[2] if found else ""
+    return {part.partition(" ")[0] for part in versions.split(", ") if part}
 
 
 def backend_agrees(backend: str, platform: str) -> bool:

@@ -17,6 +17,9 @@ HARDWARE = "hardware"
 RESIDENT_SLACK = 0.1
 """Share by which what a process holds and its highest peak may differ: the kernel counts them apart, and of many
 processors late."""
+MAX_PERCENT = 150
+"""Largest share of the processors' time that a line may have: the kernel's counter of waiting sometimes goes back, and
+the share is then above 100."""
 MOMENT_SLACK = 1.0
 """Seconds by which a line may be written before or after the step that it names."""
 
@@ -70,6 +73,9 @@ def load_problems(unit: Unit, start: datetime, end: datetime) -> Iterator[str]:
     # Clocks are set back a little now and then.
     if any(after < before - CLOCK_SLACK for before, after in pairwise(times)):
         yield f"{MACHINE}: times in another order"
+    shares = [row["cpu_percent"] for row in rows if "cpu_percent" in row]
+    if not all(type(share) in (int, float) and 0 <= share <= MAX_PERCENT for share in shares):
+        yield f"{MACHINE}: cpu_percent is a share of all processors' time, in percent"
     memory = _host_memory(unit)
     used = [row["host_memory_used_bytes"] for row in rows if "host_memory_used_bytes" in row]
     # An attempt that was killed took steps that another one took again, perhaps on another machine.
@@ -113,6 +119,19 @@ def resident_problems(unit: Unit) -> list[str]:
     return [f"step {step.step}: a peak of {step.memory_bytes:,} bytes, the process held {floor:,.0f} before the first"
             for step in unit.steps if isinstance(step.memory_bytes, int) and step.memory_source == PROCESS_PEAK
             and step.memory_bytes < floor]
+
+
+def host_problems(host: dict[str, Any], variables: Any) -> Iterator[str]:
+    """What a process may use against what the machine has, and the variables of threads against all variables."""
+    for part, whole in (("usable_cores", "logical_cores"), ("usable_memory_bytes", "memory_bytes")):
+        if type(host.get(part)) is int and type(host.get(whole)) is int and host[part] > host[whole]:
+            yield f"{ENVIRONMENT} has {part} {host[part]:,}, and {whole} {host[whole]:,}"
+    threads = host.get("threads")
+    if not isinstance(threads, dict) or not isinstance(variables, dict):
+        return
+    for name in sorted(threads.keys() & variables.keys()):
+        if variables[name] != threads[name]:
+            yield f"{ENVIRONMENT} has {name[:40]} {str(threads[name])[:20]}, and {str(variables[name])[:20]}"
 
 
 def _host_memory(unit: Unit) -> int:

@@ -15,7 +15,7 @@ from workings.config.load import check_recipe
 from workings.errors import RequestError
 from workings.evidence.run_readme import command_again, run_readme
 from workings.evidence.verify.checks.data_order import batches_of, has_few_sequences, kept_rows, uses_pairs
-from workings.evidence.verify.checks.log_lines import log_line_problems, pairs_change_sentence
+from workings.evidence.verify.checks.log_lines import MAX_LOG_BYTES, log_line_problems, pairs_change_sentence
 from workings.evidence.verify.checks.schemas import MAX_README_BYTES
 from workings.evidence.verify.checks.tensors import recorded_shape
 from workings.evidence.verify.record import Unit
@@ -42,7 +42,8 @@ from workings.record.values import Absent, text_view
 
 TEXT_VIEWS = {ENVIRONMENT_TEXT: ENVIRONMENT}
 """Texts that `text_view` makes of a JSON file."""
-MAX_LOG_BYTES = 16 << 20
+OF_EVERY_ATTEMPT = ("model", "dtypes", "rate", "data")
+"""Lines before the first step that are the same in every attempt at a run."""
 UNKNOWN = "\0"
 """Placeholder in a line for a part that does not follow from the record."""
 _STEP = re.compile(r"step (\d{1,12})/(\d{1,12})  (loss|reward|kl_teacher) (-?[\d.]+|nan|inf)"
@@ -116,8 +117,11 @@ def log(unit: Unit) -> Iterator[CheckFinding]:
     announced = _announced(unit)
     # Every attempt of a resumed run has announced itself, and its devices need not be those of the last.
     begins = [number for number, line in enumerate(lines) if line.startswith("device ")]
-    for line in lines[begins[-1]:] if begins else lines:
+    for number, line in enumerate(lines):
         subject = line[:11]
+        # A run is resumed with its own model, rate and data, perhaps elsewhere and on other devices.
+        if begins and number < begins[-1] and subject.strip() not in OF_EVERY_ATTEMPT:
+            continue
         # Earlier versions had other words for the data, without the digest of the rows.
         if subject.startswith("data") and "; rows " not in line and not uses_rollouts(unit):
             continue

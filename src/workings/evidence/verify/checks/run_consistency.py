@@ -1,12 +1,15 @@
 """Level 1: recipe, manifest, seal, device, engine, times and evaluations of a run agree."""
 
 import math
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+from workings.evidence.verify.checks.completion_facts import ENGINES
 from workings.evidence.verify.checks.machine_facts import load_problems, resident_problems
+from workings.evidence.verify.checks.run_events import announcement_problems, end_problems
 from workings.evidence.verify.record import STARTS, Record, Unit
 from workings.evidence.verify.registry import (
     check,
@@ -21,6 +24,7 @@ from workings.evidence.verify.registry import (
     same_json,
 )
 from workings.evidence.verify.result import CheckFinding
+from workings.plugins import OURS, our_names
 from workings.record.digest import json_digest
 from workings.record.layout import CONFIG, DEVICE_CHECKS, EVALUATION_CONFIG, EVALUATION_UNITS, MANIFEST, SUMS
 from workings.record.values import CLOCK_SLACK, Absent, is_absent, moment
@@ -29,11 +33,11 @@ PLATFORMS = {"cpu": ("cpu",), "gpu": ("gpu",), "cuda": ("gpu",), "tpu": ("tpu",)
 """Platforms that fulfil a requested device."""
 # Kinds of units that are made from a finished run; each names the root that it was made from.
 UNITS_OF_A_RUN = (*EVALUATION_UNITS, "replay", "report", "notes")
-OURS = "workings"
 FIRST_RECORDS = datetime(2026, 11, 1, tzinfo=UTC)
 """No record of this form is older."""
 CLOCK_DIFFERENCE = timedelta(days=1)
 """Largest difference between the clocks of two machines."""
+_OF_PROCESS = re.compile(r" of process (\d{1,9})$")
 
 
 @check("consistency.config", level=1, title="the recipe's digest is the same everywhere", units=every_run,
@@ -55,14 +59,14 @@ def config(unit: Unit) -> Iterator[CheckFinding]:
     steps = snapshot.get("training", {}).get("steps") if isinstance(snapshot.get("training"), dict) else None
     if steps is not None and steps != unit.manifest.planned_steps:
         problems.append(f"the recipe asks for {steps} steps, the manifest plans {unit.manifest.planned_steps}")
-    problems += _measured_problems(unit, snapshot) if unit.written_by_train else []
+    problems += [*_measured_problems(unit, snapshot), *announcement_problems(unit)] if unit.written_by_train else []
     yield finding_from(problems, f"config digest {recorded_digest[:16]}… everywhere", unit)
 
 
 @check("consistency.status", level=1, title="manifest, seal and number of steps say the same about how it ended",
        units=every_run, example="a run that took 6 of 10 steps and is called complete")
 def status(unit: Unit) -> Iterator[CheckFinding]:
-    """Status and steps of manifest, seal and plan: a run is complete only if every planned step was done."""
+    """Status and steps of manifest, seal and plan, reason of the end: complete only if every planned step was done."""
     manifest, problems = unit.manifest, []
     if unit.seal["status"] != manifest.status:
         problems.append(f"the seal says {unit.seal['status']}, the manifest {manifest.status}")
@@ -73,6 +77,7 @@ def status(unit: Unit) -> Iterator[CheckFinding]:
     # Only the last event counts, because a run that failed once may have been resumed and completed.
     if manifest.status != "failed" and _failed_at_the_end(unit):
         problems.append(f"{manifest.status}, and the last of its events says that it failed")
+    problems += end_problems(unit)
     if manifest.training_steps != manifest.completed_steps:
         problems.append(f"training_steps {manifest.training_steps}, completed_steps {manifest.completed_steps}")
     steps = f"{manifest.completed_steps} of {manifest.planned_steps} steps"
@@ -109,7 +114,10 @@ def engine(unit: Unit) -> Iterator[CheckFinding]:
     """Package and version of the engine: one from elsewhere may be right; this project cannot say so, and names it."""
     manifest = unit.manifest
     source = manifest.engine_distribution
-    if source.name != OURS:
+    if manifest.engine in our_names(ENGINES) and source.name != OURS:
+        # Two packages that bring one name are refused, and this one is installed.
+        yield failed(f"engine {manifest.engine!r} is one of {OURS}, and is said to come from {source.name[:40]}", unit)
+    elif source.name != OURS:
         yield not_checked(f"engine {manifest.engine!r} comes from {source.name} {source.version}, not from this "
                           "project: what its steps compute is that package's word", unit, blocking=False)
     elif source.version != manifest.workings_version:
@@ -212,9 +220,29 @@ def _checked_devices(checks: dict[str, Any], platform: str, count: int) -> list[
     # Processes may name their devices alike.
     if checks.get("processes") == 1 and len(set(map(str, listed))) != len(listed):
         problems.append("a device was checked twice")
+    problems += _process_problems(checks.get("processes"), [str(name) for name in listed])
+    worst = checks.get("max_difference_to_numpy", 0)
+    # The largest error with which an engine starts a run: in bfloat16 it depends on the product.
+    if type(worst) not in (int, float) or not 0 <= worst < (1e-3 if str(checks.get("kernel")).endswith("fp32") else 1):
+        problems.append(f"a kernel was off by {str(worst)[:20]}, and no run starts with that")
     marks = {"cpu": ("cpu",), "gpu": ("cuda", "gpu", "rocm"), "tpu": ("tpu",)}.get(platform, (platform,))
     return problems + [f"checked device {str(name)[:40]!r} is no {platform}" for name in listed
                        if not any(mark in str(name).lower() for mark in marks)]
+
+
+def _process_problems(processes: Any, names: list[str]) -> list[str]:
+    """Problems of the processes in the devices' names (`cpu:0 of process 1`): each has devices, in order."""
+    if type(processes) is not int:  # earlier versions did not write it down
+        return []
+    told = [int(match[1]) if (match := _OF_PROCESS.search(name)) else None for name in names]
+    numbers = [part for part in told if part is not None]
+    if processes == 1:
+        return ["one process, and its devices are named after several"] if numbers else []
+    # As a set it is not longer than the list, so a claim of a billion processes costs nothing.
+    if len(numbers) != len(told) or numbers != sorted(numbers) or len(set(numbers)) != processes or (
+            max(numbers, default=0) != processes - 1):
+        return [f"{processes} processes, and the checked devices are of {str(told)[1:80]}"]
+    return []
 
 
 def _date_problems(unit: Unit, start: datetime, end: datetime, events: list[datetime]) -> list[str]:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from workings.config.training import TrainingConfig
 from workings.errors import RecordError
+from workings.evidence.verify.checks.run_events import resume_problems
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, failed, finding_from, not_checked
 from workings.evidence.verify.result import CheckFinding
@@ -38,6 +39,7 @@ def steps(unit: Unit) -> Iterator[CheckFinding]:
     resumes = sum(row.get("kind") == "resumed" for row in unit.events)
     if resumes != manifest.resumes:
         problems.append(f"{manifest.resumes} resumes in the manifest, {resumes} in the events")
+    problems += resume_problems(unit)
     yield finding_from(problems, f"{len(numbers)} steps, {resumes} resumes", unit)
 
 
@@ -112,8 +114,10 @@ def learning_rate(unit: Unit) -> Iterator[CheckFinding]:
 def last_checkpoint(unit: Unit) -> Iterator[CheckFinding]:
     """Their steps, the step that their own state names, and what it says of tokens, time and data."""
     folders = sorted({name.split("/")[1] for name in unit.files if name.startswith(CHECKPOINTS + "/step_")})
-    if not folders and unit.manifest.status == "complete" and unit.manifest.completed_steps:
-        yield failed("complete, and no checkpoint of its last step", unit)
+    # A run that is stopped saves its last step as well.
+    saved = ("complete", "interrupted") if unit.written_by_train else ("complete",)
+    if not folders and unit.manifest.status in saved and unit.manifest.completed_steps:
+        yield failed(f"{unit.manifest.status}, and no checkpoint of its last step", unit)
         return
     if not folders:
         yield not_checked("the run holds no checkpoint", unit, blocking=False)

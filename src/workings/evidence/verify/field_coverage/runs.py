@@ -241,7 +241,7 @@ _RUN: Rows = {
     "train/training_log.txt": (
         checked("steps", "consistency.log",
                 "the metrics, with the pace; what was announced before the first: manifest, shape and recipe"),
-        partly("other lines", "consistency.log",
+        partly("others", "consistency.log",
                "their forms; versions, doctor, pairs, held-out items and last samples; the others are words"),
     ),
     "train/machine.jsonl": (

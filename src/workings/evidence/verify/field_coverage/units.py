@@ -16,8 +16,7 @@ _SEALED: Rows = {
 _ANSWERS: Rows = {
     "eval_config.json": (
         checked("schema", "form.schema", "the forms that there are"),
-        checked("items.count", "consistency.scorecard", "the items that were answered"),
-        checked("items.digest", "recompute.items", "the items, as the predictions repeat them"),
+        checked("items.count items.digest", "consistency.announced", ANNOUNCED),
         checked("made_from", "consistency.made_from", "the seal"),
         checked("tokenizer.digest engine.name", "consistency.evaluated_model", "the run around it"),
         checked("source.kind", "consistency.evaluated_model", "the run around it generates"),
@@ -48,7 +47,9 @@ _ANSWERS: Rows = {
                 "recompute.scores", "the completion, scored again"),
         checked("sample", "consistency.seeds", "the seed of the evaluation"),
         checked("seed", "consistency.seeds", "the seed of the evaluation", optional=True),
-        checked("truncated empty finish_reason", "consistency.answers", "each other, and the completion"),
+        checked("empty", "consistency.answers", "the completion"),
+        partly("truncated finish_reason", "consistency.answers",
+               "each other, and the most tokens that were allowed; of completions from elsewhere only each other"),
         partly("completion_tokens", "recompute.scorecard", "their mean, and the longest that was asked for"),
         partly("error completion_chars completion_sha256", "recompute.scores", "what fails here as well",
                optional=True),

@@ -1,0 +1,117 @@
+"""What the lines of an evaluation say of completions that are missing, from elsewhere, or that nobody asked about."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from workings.evidence.verify.record import Unit
+from workings.plugins import our_names
+from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS
+from workings.record.values import is_absent
+
+ENGINES = "workings.engines"
+"""Group of the entry points of engines."""
+NOT_RECORDED = ("decoding", "engine", "model", "template", "tokenizer")
+"""Settings that nobody tells of predictions from elsewhere."""
+MAX_NAMED = 20
+"""Lines and ids of a kind of problem that a summary names; all are counted."""
+PROBLEM_KINDS = ("lines without an id", "unknown ids", "unreadable lines")
+NOT_JUDGED = ("time limit", "the scoring process died", "scorer raised", "too long: ")
+"""Beginnings of the errors with which a text was not judged."""
+NO_LINE = ("missing: ", "double: ")
+"""Beginnings of the errors of an item or sample that predictions from elsewhere have no line of, or too many."""
+UNJUDGED = {"rule": "none", "score": 0, "reasoning_chars": 0, "steps_checked": 0, "steps_valid": 0}
+"""Keys of a line whose completion was not judged."""
+
+
+def judged_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
+    """Lines without a completion that were judged all the same, and judgements that the settings do not ask for.
+
+    Args:
+        unit: the evaluation.
+        config: contents of its `eval_config.json`.
+    """
+    kind = section_of(config, "source").get("kind")
+    limit = _limit_of_our_engines(config)
+    no_opinion, any_form = is_absent(config.get("second_opinion", {"absent": ""})), config.get("form") == "any"
+    for row in unit.lines(PREDICTIONS):
+        name, text = str(row.get("id"))[:60], row.get("completion")
+        if ("second_opinion" in row) is no_opinion and (no_opinion or (isinstance(text, str) and "error" not in row)):
+            yield (f"{name}: {'a' if no_opinion else 'no'} second opinion, and {EVALUATION_CONFIG} asks for "
+                   f"{'none' if no_opinion else 'one'}")
+        if "format_ok" in row and is_absent(row["format_ok"]) is not any_form:
+            yield (f"{name}: format_ok is {str(row['format_ok'])[:40]}, the form that is asked for is "
+                   f"{str(config.get('form'))[:20]!r}")
+        if isinstance(text, str) and text.strip() and row.get("completion_tokens") == 0:
+            yield f"{name}: no tokens, and a completion of {len(text)} characters"
+        if row.get("finish_reason") == "stop" and limit is not None and row.get("completion_tokens") == limit:
+            yield f"{name}: it stopped by itself, and has the {limit} tokens at which it is cut off"
+        # Other programs score what has no text.
+        if kind in ("generated", "predictions"):
+            yield from _unjudged_problems(name, row)
+
+
+def _unjudged_problems(name: str, row: dict[str, Any]) -> Iterator[str]:
+    """A line without a text, or whose text could not be judged, says why, and nothing that a judgement would say."""
+    text, error = row.get("completion"), str(row.get("error", ""))
+    reason = text.get("absent") if isinstance(text, dict) else None
+    if not isinstance(text, str) and row.get("error") != reason:
+        yield f"{name}: no completion for {str(reason)[:60]!r}, and the error is {error[:60]!r}"
+    if isinstance(text, str) and not error.startswith(NOT_JUDGED):
+        return
+    judged = [key for key, value in UNJUDGED.items() if row.get(key, value) != value]
+    if judged or not is_absent(row.get("extracted", {"absent": ""})) or row.get("format_ok") is True:
+        yield f"{name}: not judged for {error[:40]!r}, and {', '.join(judged) or 'an answer or a form'} of it"
+    # Of a line that is not there nothing else is known.
+    if error.startswith(NO_LINE) and not (row.get("truncated") is False and all(
+            is_absent(row.get(key)) for key in ("finish_reason", "completion_tokens"))):
+        yield f"{name}: {error[:40]!r}, and how it ended is told"
+
+
+def _limit_of_our_engines(config: dict[str, Any]) -> int | None:
+    """Most tokens of a completion; None where the engine of another package may count in another way."""
+    limit = section_of(config, "decoding").get("max_new_tokens")
+    # In ours the token at which a completion stops is one of those that it may have, and is not counted.
+    return limit if type(limit) is int and asked_our_engine(config) else None
+
+
+def elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
+    """What an evaluation of predictions from elsewhere cannot know, samples that are missing, and its own problems.
+
+    Args:
+        unit: the evaluation.
+        config: contents of its `eval_config.json`.
+    """
+    yield from (f"{EVALUATION_CONFIG}: {key} is told of predictions from elsewhere" for key in NOT_RECORDED
+                if key in config and not is_absent(config[key]))
+    asked = config["source"].get("samples", 1)
+    samples: dict[str, list[dict[str, Any]]] = {}
+    for row in unit.lines(PREDICTIONS):
+        samples.setdefault(str(row.get("id")), []).append(row)
+        if told := [key for key in ("seed", "control_tokens") if key in row]:
+            yield f"{str(row.get('id'))[:60]}: {told[0]} of a completion from elsewhere"
+    for name, found in samples.items():
+        numbers = [row.get("sample") for row in found]
+        # Of two lines with one id nobody knows which one counts: the item has one line, which says so.
+        double = len(found) == 1 and str(found[0].get("error")).startswith("double: ")
+        if not double and (len(found) != asked or any(type(number) is not int or number != at
+                                                      for at, number in enumerate(numbers))):
+            yield f"{name[:60]}: samples {str(numbers[:8])[1:-1]}, the file has {str(asked)[:20]} of an item"
+    problems = unit.json_object(EVALUATION_SUMMARY).get("problems")
+    for kind, value in (problems if isinstance(problems, dict) else {}).items():
+        count, first = (value.get(key) if isinstance(value, dict) else None for key in ("count", "first"))
+        if kind not in PROBLEM_KINDS or type(count) is not int or not isinstance(first, list) or count < 1 or (
+                len(first) != min(count, MAX_NAMED)):
+            yield f"{EVALUATION_SUMMARY}: problems has {kind[:40]!r} {str(value)[:80]}"
+        elif kind == "unknown ids" and (known := [str(name)[:40] for name in first if name in samples]):
+            yield f"{EVALUATION_SUMMARY}: {known[0]!r} is called an unknown id, and the predictions answer it"
+
+
+def asked_our_engine(config: dict[str, Any]) -> bool:
+    """Whether an evaluation says that an engine of this package answered."""
+    return str(section_of(config, "engine").get("name")) in our_names(ENGINES)
+
+
+def section_of(value: dict[str, Any], key: str) -> dict[str, Any]:
+    """A section; empty where there is none, or where it is absent."""
+    section = value.get(key)
+    return section if isinstance(section, dict) and not is_absent(section) else {}

@@ -1,0 +1,145 @@
+"""What a run's events say of its resumes, its announcement and its end, against manifest, recipe and other records."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from workings.config.load import check_recipe
+from workings.errors import RequestError
+from workings.evidence.verify.record import STARTS, Unit
+from workings.evidence.verify.registry import same_json, written_by_this_version
+from workings.record.layout import ANNOUNCED, EVENTS, MANIFEST, METRICS, RECIPE_EVALUATION
+from workings.record.manifest import REASONS
+from workings.record.values import Absent
+
+FAILED, RESUMED, FROM_SEALED = "failed", "resumed", "resumed_from_sealed"
+"""Kinds of events: a run fails, goes on after a checkpoint, and is made of one that was sealed."""
+_NOT_FINITE = re.compile(r"step (\d{1,12}): loss ")
+_OUT_OF_MEMORY = re.compile(r"out of memory after step (\d{1,12})\b")
+_CHECKPOINT = re.compile(r"step_(\d{1,12})\b")
+_MOVED = re.compile(r"([\w.]{1,40}): (.{1,200}) before, (.{1,200}) now")
+
+
+def end_problems(unit: Unit) -> Iterator[str]:
+    """The reason of the end: the only one of its status, or that of the failure's event and of the step that failed."""
+    if not written_by_this_version(unit):
+        return
+    manifest, reason = unit.manifest, unit.manifest.status_reason
+    if reason != REASONS.get(manifest.status, reason):
+        yield f"{manifest.status}, and the reason is {reason[:60]!r} instead of {REASONS[manifest.status]!r}"
+    if manifest.status == "interrupted" and manifest.completed_steps == manifest.planned_steps:
+        yield "interrupted, and every planned step was taken"
+    kinds = [row.get("kind") for row in unit.events]
+    # An attempt fails once, and a failed run may be resumed and fail again.
+    if kinds.count(FAILED) > sum(kind in STARTS for kind in kinds):
+        yield f"{kinds.count(FAILED)} events tell of a failure, {sum(kind in STARTS for kind in kinds)} of a start"
+    if manifest.status != FAILED:
+        return
+    if kinds[-1:] != [FAILED] or unit.events[-1].get("reason") != reason:
+        yield f"failed for {reason[:60]!r}, and the last event is {str(unit.events[-1:])[:120]}"
+    if reason in REASONS.values():
+        yield f"failed, and the reason is {reason!r}"
+    for pattern, after in ((_NOT_FINITE, 1), (_OUT_OF_MEMORY, 0)):
+        if (match := pattern.match(reason)) and int(match[1]) != manifest.completed_steps + after:
+            yield f"{reason[:60]!r}, and {manifest.completed_steps} steps were completed"
+
+
+def resume_problems(unit: Unit) -> Iterator[str]:
+    """Resumes against the steps that were kept, the layout that the run moved to, and the run that it goes on from."""
+    if not unit.written_by_train:
+        return
+    manifest = unit.manifest
+    resumes = [row for row in unit.events if row.get("kind") == RESUMED]
+    for row in resumes:
+        yield from _kept_problems(row)
+    sections = {name: manifest.config_snapshot.get(name) for name in ("batch", "mesh")}
+    layout = {"mesh": str(dict(manifest.mesh)), **{
+        f"{name}.{key}": repr(value) for name, section in sections.items() if isinstance(section, dict)
+        for key, value in section.items()}}
+    last: dict[str, str] = {}
+    for text in (text for row in resumes for text in moves_of(row)):
+        match = _MOVED.fullmatch(text)
+        if match is None:
+            yield f"{EVENTS}: moved is {text[:60]!r}"
+        else:
+            # A later attempt may have moved the same key again.
+            last[match[1]] = match[3]
+    yield from (f"{EVENTS}: it moved to {key} {now[:40]}, the manifest has {layout.get(key, 'no such key')[:40]}"
+                for key, now in last.items() if layout.get(key) != now)
+    yield from _origin_problems(unit)
+
+
+def moves_of(row: dict[str, Any]) -> list[str]:
+    """Where a run moved to when it was resumed, in the words of the event; empty where it stayed."""
+    moved = row.get("moved", [])
+    return [str(text) for text in (moved if isinstance(moved, list) else [moved])]
+
+
+def _kept_problems(row: dict[str, Any]) -> Iterator[str]:
+    """Numbers of one resume that cannot be: it keeps the steps of its checkpoint, and passes over newer ones only."""
+    step, kept, dropped = row.get("from_step"), row.get("kept_steps"), row.get("dropped_steps", 0)
+    if type(step) is not int or type(dropped) is not int or min(step, dropped) < 0 or not same_json(
+            row.get("kept_steps", step), step):
+        yield f"{EVENTS}: resumed after step {str(step)[:20]} with {str(kept)[:20]} steps kept, {str(dropped)[:20]} not"
+        return
+    damaged = row.get("damaged_checkpoints", [])
+    for text in map(str, damaged if isinstance(damaged, list) else [damaged]):
+        match = _CHECKPOINT.match(text)
+        # A checkpoint is never ahead of the log.
+        if match is None or not step < int(match[1]) <= step + dropped:
+            yield f"{EVENTS}: resumed after step {step}, {dropped} dropped, and {text[:60]!r} was damaged"
+
+
+def _origin_problems(unit: Unit) -> Iterator[str]:
+    """The sealed run that this one goes on from, in the manifest and in the events."""
+    origin = unit.manifest.resumed_from
+    told = next((row for row in reversed(unit.events) if row.get("kind") == FROM_SEALED), None)
+    recorded = None if isinstance(origin, Absent) else {"name": origin.name, "root": origin.root}
+    named = None if told is None else {key: told.get(key) for key in ("name", "root")}
+    if recorded != named:
+        yield f"{MANIFEST} has resumed_from {str(recorded)[:80]}, the events {str(named)[:80]}"
+    elif recorded is not None and told is not None:
+        yield from _earlier_problems(unit, recorded, unit.events[unit.events.index(told):])
+
+
+def _earlier_problems(unit: Unit, recorded: dict[str, str], events: list[dict[str, Any]]) -> Iterator[str]:
+    """What the sealed run that is gone on from says otherwise, where it is here; ``events``: since then."""
+    folder = unit.path.rpartition("/")[0]
+    beside = f"{folder}/{recorded['name']}".lstrip("/")
+    # A run beside it may have the same root under another name: a pack names its runs by their manifests.
+    earlier = next((run for run in unit.record.runs if run is not unit and run.root == recorded["root"]), None)
+    if earlier is None:
+        if any(run.path == beside for run in unit.record.runs):
+            yield f"resumed_from has root {recorded['root'][:16]}…, {beside[:60]} has another"
+        return
+    resume = next((row for row in events if row.get("kind") == RESUMED), {})
+    count, dropped = resume.get("from_step"), resume.get("dropped_steps")
+    if type(count) is not int or count < 0:
+        return  # reported with the resumes
+    if dropped != len(earlier.metrics) - count:
+        yield f"{EVENTS}: {str(dropped)[:20]} steps were dropped, {earlier.title[:60]} has {len(earlier.metrics)}"
+    if unit.metrics[:count] != earlier.metrics[:count]:
+        yield f"{METRICS}: the first {count} lines are not those of {earlier.title[:60]}, from which it goes on"
+    if unit.events[:len(earlier.events)] != earlier.events:
+        yield f"{EVENTS}: the first lines are not those of {earlier.title[:60]}, from which it goes on"
+
+
+def announcement_problems(unit: Unit) -> Iterator[str]:
+    """The event that announces the evaluation: once, before the first step, as the recipe asks."""
+    from workings.evaluation.settings import settings_of
+    told = [row for row in unit.events if row.get("kind") == ANNOUNCED]
+    if not written_by_this_version(unit):
+        return
+    try:
+        recipe = check_recipe(unit.manifest.config_snapshot, "config_snapshot")
+    except RequestError:
+        return  # a recipe of another version
+    asked = int(recipe.evaluation.items != "none")
+    # An attempt that was killed at once announced nothing, and a later one could know the answers.
+    if len(told) > asked or (len(told) < asked and not unit.manifest.resumes):
+        yield f"{len(told)} events announce the evaluation of {recipe.evaluation.items[:40]!r}"
+    if not told:
+        return
+    expected = {"decoding": settings_of(recipe).decoding(), "evaluation": RECIPE_EVALUATION}
+    yield from (f"{EVENTS}: announced with {key} {str(told[0].get(key))[:80]}, the recipe asks for {str(value)[:80]}"
+                for key, value in expected.items() if not same_json(told[0].get(key), value))
