@@ -14,6 +14,7 @@ imported. Tests of those start a real process (`run_python`).
     python -m tests.fork_server FOLDER/scoring OWNER     the same for scoring processes
 """
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -28,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -304,6 +306,15 @@ def collect_seldom() -> None:
     gc.enable()
 
 
+def end_at_once() -> None:
+    """From here on forked children leave out what PyTorch does when a process ends: it counts what it compiled and
+    takes its operators apart, which is most of the time of a command that has nothing to do."""
+    for finalizer in tuple(weakref.finalize._registry):  # type: ignore[attr-defined]
+        finalizer.atexit = False
+    if "torch._dynamo.utils" in sys.modules:
+        atexit.unregister(sys.modules["torch._dynamo.utils"].dump_compile_times)
+
+
 def serve(folder: Path, owner: int) -> None:
     """Import everything, then fork a child for every connection until ``owner`` has ended."""
     import threading
@@ -323,6 +334,7 @@ def serve(folder: Path, owner: int) -> None:
     set_by_imports.update({name: value for name, value in os.environ.items() if before.get(name) != value})
     assert threading.active_count() == 1, "a fork would copy one thread and leave the others' locks locked"
     collect_seldom()
+    end_at_once()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(folder / "socket.new"))
     listener.listen(64)
@@ -331,7 +343,7 @@ def serve(folder: Path, owner: int) -> None:
     children: dict[int, socket.socket] = {}
     while Path(f"/proc/{owner}").exists():
         with contextlib.suppress(TimeoutError):
-            readable = select.select([listener], [], [], 0.02 if children else 1.0)[0]
+            readable = select.select([listener], [], [], 0.005 if children else 1.0)[0]
             if readable:
                 _accept(listener, children)
         _reap(children)
@@ -461,7 +473,6 @@ def _end_by(number: int) -> None:
 
 def _finish(code: object) -> int:
     """What the interpreter does at its end: waits for threads, runs what was registered, writes what is buffered."""
-    import atexit
     import threading
 
     threading._shutdown()  # type: ignore[attr-defined]

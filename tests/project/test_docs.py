@@ -39,9 +39,10 @@ PAGES = sorted({page for page, fence in FENCES if not fence.not_run})
 
 TYPED_BY_PROOF = (
     "docs/data.md", "docs/index.md", "docs/learning-from-a-teacher.md", "docs/learning-from-preferences.md",
-    "docs/learning-from-rewards.md", "docs/learning-from-samples.md", "docs/testing-your-own.md")
-"""Pages that `make proof` types. Of the others, getting-started goes from installation to a verified pack, and
-write-your-own holds code; what these show is tested from Python too."""
+    "docs/learning-from-rewards.md", "docs/learning-from-samples.md", "docs/testing-your-own.md",
+    "docs/write-your-own.md")
+"""Pages that `make proof` types; what these show is tested from Python too. Of the others, getting-started goes from
+installation to a verified pack, in the shell and in Python."""
 
 
 @pytest.mark.parametrize("page", [

@@ -1,13 +1,13 @@
 """Fields of a record that nothing in it contradicts, so that no check covers them: the answer names each."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.verify.checks.attempts import read_lists
-from workings.evidence.verify.field_coverage.rows import FieldCoverage
 from workings.evidence.verify.field_coverage.table import NO_FILE, NO_ROW, REASON_IN_WORDS, coverage_of, rows_of
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckVerdict
@@ -79,12 +79,14 @@ def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField
     # A dictionary keeps the order and drops repetitions.
     fields: dict[UncheckedField, None] = {}
     for unit in record.units:
+        # Once a unit and check, not once a field, of which there are hundreds.
+        kind, was_made = _kind(unit), cache(partial(_was_made, unit, verdicts))
         for file in _missing_files(unit):
             fields[UncheckedField(unit=unit.title, file=file, field="", why=MISSING)] = None
         present: dict[str, set[str]] = {}
         for file, field, absent in _fields(unit):
             present.setdefault(file, set()).add(field)
-            if why := _why(unit, file, field, verdicts, absent=absent):
+            if why := _why(kind, file, field, was_made, absent=absent):
                 fields[UncheckedField(unit=unit.title, file=shown(file), field=shown(field), why=why)] = None
                 if len(fields) >= MAX_LISTED:
                     return tuple(fields)
@@ -117,8 +119,7 @@ def _missing_files(unit: Unit) -> list[str]:
     """Files that this version always writes and that are missing: of an earlier version, or removed by somebody."""
     if unit.is_run and not unit.written_by_train:
         return []
-    kind = "run" if unit.is_run else unit.kind
-    files = [*ALWAYS_WRITTEN.get(kind, ()), *([MACHINE] if unit.is_run and _took_long(unit) else [])]
+    files = [*ALWAYS_WRITTEN.get(_kind(unit), ()), *([MACHINE] if unit.is_run and _took_long(unit) else [])]
     return [file for file in files if not unit.has(file) and file not in unit.external_files]
 
 
@@ -133,7 +134,7 @@ def _missing_fields(unit: Unit, present: Mapping[str, set[str]]) -> Iterator[tup
     """File and name of each field that this version always writes and that no line of the file has."""
     if unit.is_run and not unit.written_by_train:
         return
-    for row in rows_of("run" if unit.is_run else unit.kind):
+    for row in rows_of(_kind(unit)):
         seen = present.get(row.file, set())
         if "*" in row.field or not row.file.endswith((".json", ".jsonl")) or not row.field or not seen \
                 or row.optional or (row.only_with_file and not unit.has(row.only_with_file)):
@@ -145,21 +146,25 @@ def _missing_fields(unit: Unit, present: Mapping[str, set[str]]) -> Iterator[tup
             yield row.file, row.field
 
 
-def _why(unit: Unit, file: str, field: str, verdicts: Verdicts, *, absent: bool) -> str:
+def _kind(unit: Unit) -> str:
+    """Kind of unit as the table of fields names it."""
+    return "run" if unit.is_run else unit.kind
+
+
+def _why(kind: str, file: str, field: str, was_made: Callable[[str], bool], *, absent: bool) -> str:
     """Why a field is not checked; empty where it is."""
-    kind = "run" if unit.is_run else unit.kind
     row = coverage_of(kind, file, field)
     if row is None:
-        return NO_ROW if _is_known(unit, file) else NO_FILE
+        return NO_ROW if _is_known(kind, file) else NO_FILE
     if row.is_unchecked:
         return row.derived_from
-    if not _was_made(row, unit, verdicts):
+    if not was_made(row.check):
         return f"{row.check} was not made"
     return REASON_IN_WORDS if absent and row.check not in DEEP_COMPARISONS else ""
 
 
-def _was_made(row: FieldCoverage, unit: Unit, verdicts: Verdicts) -> bool:
-    by_unit = verdicts.get(row.check, {})
+def _was_made(unit: Unit, verdicts: Verdicts, check: str) -> bool:
+    by_unit = verdicts.get(check, {})
     # A run's announcement is compared with its evaluations, and the findings are about those.
     # Titles are paths: that of an evaluation begins with its run's.
     inside = [verdict for title, verdict in by_unit.items() if unit.is_run and title.startswith(
@@ -169,11 +174,12 @@ def _was_made(row: FieldCoverage, unit: Unit, verdicts: Verdicts) -> bool:
 
 def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
     """File, field and whether its value is absent, for every field in a unit."""
+    kind = _kind(unit)
     for entry in unit.entries:
         name = entry.name
         if entry.kind != "file":
             continue
-        if not _is_known(unit, name):
+        if not _is_known(kind, name):
             yield name, "", False
         # A tokenizer's file has a key for every piece of its vocabulary.
         elif name.endswith((".json", ".jsonl")) and "tokenizer/" not in name:
@@ -190,15 +196,15 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
         yield name, "numbers", False
 
 
-def _is_known(unit: Unit, name: str) -> bool:
+@lru_cache(4096)
+def _is_known(kind: str, name: str) -> bool:
     # `fnmatchcase`, because `fnmatch` ignores case on some systems and a record is the same on all.
-    return any(fnmatchcase(name, row.file) for row in rows_of("run" if unit.is_run else unit.kind))
+    return any(fnmatchcase(name, row.file) for row in rows_of(kind))
 
 
 def _parts(unit: Unit, name: str) -> list[str]:
     """Parts of a file that is not JSON of this project: those in the table, or the whole."""
-    kind = "run" if unit.is_run else unit.kind
-    parts = [row.field for row in rows_of(kind) if fnmatchcase(name, row.file)]
+    parts = [row.field for row in rows_of(_kind(unit)) if fnmatchcase(name, row.file)]
     return parts if parts and not any(fnmatchcase("", part) for part in parts) else [""]
 
 
