@@ -39,7 +39,7 @@ SAMPLES = 8
 """Number of completions of each held-out item at temperature 1."""
 SAMPLED = "eval/samples"
 """Path of their evaluation in a run directory, which sorts after the greedy one."""
-RANDOM_SHARE = 0.5
+RANDOM_SHARE = 0.4
 """Updates of the arm with random rewards as a share of the first arm's, so that all of it takes five minutes."""
 RANDOM_REWARD = '''\
 """A reward that knows nothing of the question: half of all texts earn 1, by a digest that anybody can compute again."""
