@@ -13,7 +13,7 @@ from tests.evidence.lies_elsewhere import recipe_everywhere
 from tests.evidence.trained import score_here, trained_files
 from workings.cli.verify import _text as verify_text
 
-SOME = 25
+SOME = 10
 """Lies of each kind that are told here."""
 NOT_THERE = "(it is not there, and this version always writes it)"
 
