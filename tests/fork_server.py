@@ -300,8 +300,7 @@ def collect_seldom() -> None:
     With Python's own numbers a thirteenth of the suite's time was spent on it: tracing a program makes objects by the
     hundred thousand, nearly all of which die by their count of references.
     """
-    gc.collect()
-    gc.freeze()  # what is imported stays, and a collection in a forked child does not copy its pages
+    gc.freeze()  # what is imported stays, cycles among it too, and a collection in a forked child copies no page of it
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
 

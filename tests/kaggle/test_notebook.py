@@ -250,7 +250,8 @@ def test_it_runs_from_the_first_cell_to_the_last(tmp_path: Path, tmp_path_factor
     [helpers] = [cell for cell in made.cells if "WORKINGS = [" in cell.source]
     helpers.source = helpers.source.replace('WORKINGS = [sys.executable, "-m", "workings"]', own)
     assert own in helpers.source
-    notebook = NotebookClient(made, timeout=None, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}})
+    place = {"metadata": {"path": str(tmp_path)}}
+    notebook = NotebookClient(made, timeout=None, kernel_name="python3", resources=place)
     # Its kernel is one as well, whose parent is not the process that it would end with.
     kernel = ["env", "-u", "JPY_PARENT_PID", python, client, "ipykernel_launcher", "-f", "{connection_file}"]
     notebook.create_kernel_manager().kernel_spec.argv = kernel
