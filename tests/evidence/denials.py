@@ -232,6 +232,8 @@ DENIALS: dict[str, Denial] = {
     **{f"{FILES} files of {what}": _many(data) for what, data in MANY_VALUES.items()},
     **{f"a file of 60 MB of {what}": _written("config/one.json", partial(_sixty_megabytes, data))
        for what, data in MANY_VALUES.items() if what != "keys"},
+    "a checkpoint's commit of a million keys": _written("checkpoints/step_000006/COMMIT.json", lambda: (
+        b"{" + b",".join(b'"k%d":1' % number for number in range(1_000_000)) + b"}\n")),
     "60 evaluations of lists": many_evaluations,
     "a million lines of a log": long_log,
     "half a million events": _written(EVENTS, lambda: b'{"kind":"x","time":"2026-01-01T00:00:00Z"}\n' * 500_000),

@@ -44,6 +44,7 @@ def part(name: str, size: int) -> Callable[[Files], Files]:
 BATCH = [1, 16, 48]
 """Micro batches, rows and positions that the plan is said to be of: it does not name them itself."""
 CHECKS, MANIFEST, PLAN = "env/device_checks.json", "run_manifest.json", "plan/plan.json"
+SHAPE = "config/model_shape.json"
 LIES = {
     "another mesh was checked": (told(CHECKS, lambda value: value.update(mesh={"fsdp": 2, "tp": 1})),
                                  "consistency.machine"),
@@ -58,6 +59,23 @@ LIES = {
     "another model": (told(MANIFEST, lambda value: value.update(model_id="google/gemma-2b")), "consistency.model"),
     "a revision of random weights": (told(MANIFEST, lambda value: value.update(model_revision="main")),
                                      "consistency.model"),
+    "no shape of the model": (told(SHAPE, lambda value: [value.clear(), value.update(note="a large one")]),
+                              "consistency.model"),
+    "a key more in the shape": (told(SHAPE, lambda value: value.update(width=4096, reviewed=True)),
+                                "consistency.model"),
+    "a device of another process": (told(CHECKS, lambda value: value.update(
+        devices=["cpu:0 of process 1"], processes=1)), "consistency.device"),
+    "two processes on devices of one": (told(CHECKS, lambda value: value.update(
+        devices=["cpu:0 of process 0"], processes=2)), "consistency.device"),
+    "a kernel that was wrong": (told(CHECKS, lambda value: value.update(max_difference_to_numpy=5.0)),
+                                "consistency.device"),
+    "more processors than there are": (told("env/env_info.json", lambda value: value["machine"].update(
+        usable_cores=value["machine"]["logical_cores"] + 1)), "consistency.machine"),
+    "other variables of threads": (told("env/env_info.json", lambda value: [
+        value["machine"].update(threads={"OMP_NUM_THREADS": "8"}), value["variables"].update(OMP_NUM_THREADS="1")]),
+        "consistency.machine"),
+    "an engine from elsewhere": (told(MANIFEST, lambda value: value.update(
+        engine_distribution={"name": "other", "version": "1.0"})), "consistency.engine"),
     "planned for several processors": (told(PLAN, lambda value: value.update(target="8 x cpu")), "consistency.plan"),
 }
 

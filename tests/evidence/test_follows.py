@@ -139,6 +139,7 @@ FINDINGS = {
     "a word for none": put(DOCTOR, "findings.0.judgement", "perfect"),
 }
 LOADS = {
+    "more than all processors": loads({"step": 1, "cpu_percent": 800}),
     "a step too many": loads({"step": 10**6}), "steps that go back": loads({"step": 2}, {"step": 1}),
     "another day": loads({"step": 1, "time": "2026-11-02T00:00:00Z"}),
     "more memory than there is": loads({"step": 1, "host_memory_used_bytes": 1e15}),

@@ -47,6 +47,15 @@ def test_a_file_that_was_taken_out_is_named(record: dict[str, bytes], name: str)
     assert f"{name} (it is not there, and this version always writes it)" in named
 
 
+def test_a_file_of_more_fields_than_are_looked_at_is_named(record: dict[str, bytes],
+                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workings.evidence.verify.unchecked_fields.MAX_REMEMBERED", 3)
+    found = walk.verified(record)
+    assert found.failed == 0
+    assert "a/data/digests.json (it has more fields than are looked at)" in {
+        each.text for each in found.unchecked_fields}
+
+
 def test_another_seed_told_everywhere_passes_all_but_a_replay(record: dict[str, bytes]) -> None:
     changed = dict(record)
     lies.another_seed_told_everywhere(changed)

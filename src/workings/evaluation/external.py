@@ -43,7 +43,8 @@ class ExternalPredictions:
         """Index the file.
 
         Raises:
-            RequestError: the file is missing, holds no line for any of the items, or no line with a completion.
+            RequestError: the file is missing, holds no line for any of the items, or no line with a completion; or a
+                sample has a higher number than there are lines.
         """
         if not path.is_file():
             raise RequestError(f"predictions: {path}", "a file of JSON lines with id and completion")
@@ -59,6 +60,10 @@ class ExternalPredictions:
         if not any(self._offsets.values()):
             raise RequestError(f"predictions: {path}: no line has the id of an item",
                                "lines with id and completion, ids as in the items")
+        # Each item would get a line for each of them, which nobody wrote.
+        if self.samples > (lines := sum(map(len, self._offsets.values()))):
+            raise RequestError(f"predictions: {path}: a line with sample {self.samples - 1}, and {lines} lines of "
+                               "items", "samples that are numbered from 0", "number the samples of each id from 0")
         # A score of 0 on every item would be taken for the model's.
         if not self._completions:
             raise RequestError(f"predictions: {path}: no line has a text as its completion; its keys are "

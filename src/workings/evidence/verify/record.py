@@ -1,6 +1,7 @@
 """The record under verification: its files, its units, and the parsed contents of their files."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -262,6 +263,20 @@ class Record:
     def runs(self) -> list[Unit]:
         """Training runs."""
         return [unit for unit in self.units if unit.is_run]
+
+    @cached_property
+    def runs_by_root(self) -> dict[str, Unit]:
+        """Training runs by the root in their seals; those whose seal cannot be read are left out."""
+        found = {}
+        for run in self.runs:
+            with suppress(RecordError):
+                found[str(run.seal["root"])] = run
+        return found
+
+    @cached_property
+    def run_paths(self) -> frozenset[str]:
+        """Paths of the training runs."""
+        return frozenset(run.path for run in self.runs)
 
     @property
     def packs(self) -> list[Unit]:

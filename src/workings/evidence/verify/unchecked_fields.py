@@ -3,12 +3,19 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.verify.checks.attempts import read_lists
-from workings.evidence.verify.field_coverage.table import NO_FILE, NO_ROW, REASON_IN_WORDS, coverage_of, rows_of
+from workings.evidence.verify.field_coverage.table import (
+    NO_FILE,
+    NO_ROW,
+    REASON_IN_WORDS,
+    coverage_of,
+    rows_of,
+    rows_of_file,
+)
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckVerdict
 from workings.evidence.verify.tree import shown
@@ -46,7 +53,8 @@ DEEP_COMPARISONS = frozenset({
     "consistency.teacher"})
 """Checks that compare a whole value, so that the reason of an absent value is compared as well."""
 MAX_REMEMBERED = 10_000
-"""Fields of one file that are remembered, so that each is named once."""
+"""Fields of one file that are looked at and remembered, so that each is named once."""
+TOO_MANY = "it has more fields than are looked at"
 MAX_LISTED = 2_000
 """Fields that are listed for one record; a hostile one can have millions."""
 Verdicts = Mapping[str, Mapping[str, CheckVerdict]]
@@ -85,7 +93,11 @@ def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField
             fields[UncheckedField(unit=unit.title, file=file, field="", why=MISSING)] = None
         present: dict[str, set[str]] = {}
         for file, field, absent in _fields(unit):
-            present.setdefault(file, set()).add(field)
+            seen = present.setdefault(file, set())
+            if len(seen) >= MAX_REMEMBERED:
+                fields[UncheckedField(unit=unit.title, file=shown(file), field="", why=TOO_MANY)] = None
+                continue
+            seen.add(field)
             if why := _why(kind, file, field, was_made, absent=absent):
                 fields[UncheckedField(unit=unit.title, file=shown(file), field=shown(field), why=why)] = None
                 if len(fields) >= MAX_LISTED:
@@ -196,15 +208,13 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
         yield name, "numbers", False
 
 
-@lru_cache(4096)
 def _is_known(kind: str, name: str) -> bool:
-    # `fnmatchcase`, because `fnmatch` ignores case on some systems and a record is the same on all.
-    return any(fnmatchcase(name, row.file) for row in rows_of(kind))
+    return bool(rows_of_file(kind, name))
 
 
 def _parts(unit: Unit, name: str) -> list[str]:
     """Parts of a file that is not JSON of this project: those in the table, or the whole."""
-    parts = [row.field for row in rows_of(_kind(unit)) if fnmatchcase(name, row.file)]
+    parts = [row.field for row in rows_of_file(_kind(unit), name)]
     return parts if parts and not any(fnmatchcase("", part) for part in parts) else [""]
 
 
@@ -213,7 +223,7 @@ def _distinct(fields: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
     seen: set[tuple[str, bool]] = set()
     for field in fields:
         if field not in seen:
-            # Beyond the bound a field may be yielded twice; `unchecked_fields` lists it once all the same.
+            # Beyond the bound a field may be yielded twice; `unchecked_fields` only says that there are more.
             if len(seen) < MAX_REMEMBERED:
                 seen.add(field)
             yield field

@@ -106,10 +106,9 @@ def _earlier_problems(unit: Unit, recorded: dict[str, str], events: list[dict[st
     """What the sealed run that is gone on from says otherwise, where it is here; ``events``: since then."""
     folder = unit.path.rpartition("/")[0]
     beside = f"{folder}/{recorded['name']}".lstrip("/")
-    # A run beside it may have the same root under another name: a pack names its runs by their manifests.
-    earlier = next((run for run in unit.record.runs if run is not unit and run.root == recorded["root"]), None)
+    earlier = unit.record.runs_by_root.get(recorded["root"])
     if earlier is None:
-        if any(run.path == beside for run in unit.record.runs):
+        if beside in unit.record.run_paths:
             yield f"resumed_from has root {recorded['root'][:16]}…, {beside[:60]} has another"
         return
     resume = next((row for row in events if row.get("kind") == RESUMED), {})

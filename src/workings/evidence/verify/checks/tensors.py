@@ -18,7 +18,14 @@ from workings.config.training import OptimizerConfig, PrecisionConfig
 from workings.errors import RecordError
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import check, every_run, finding_from, join_first, not_checked
+from workings.evidence.verify.registry import (
+    check,
+    every_run,
+    finding_from,
+    join_first,
+    not_checked,
+    written_by_this_version,
+)
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.tree import shown
 from workings.models.registry import family_of
@@ -263,10 +270,15 @@ def _shape(unit: Unit) -> ModelShape | str:
         return f"no {MODEL_SHAPE}"
     value = unit.json(MODEL_SHAPE)
     if not isinstance(value, dict) or "config" in value or value.get("family") not in FAMILIES:
+        # To check less than the manifest allows would be a way to say anything.
+        if unit.manifest.architecture in FAMILIES:
+            raise RecordError(f"{MODEL_SHAPE}: no shape of {unit.manifest.architecture}, which the manifest names")
         # A family of another package would be imported for its name, which a stranger may have written.
         return f"{MODEL_SHAPE} is of no family of this project"
     known = {field.name: field.type for field in fields(ModelShape)}
     if unknown := sorted(set(value) - set(known)):
+        if written_by_this_version(unit):
+            raise RecordError(f"{MODEL_SHAPE} has {unknown[0][:40]!r}, which this version does not write")
         return f"{MODEL_SHAPE} has {unknown[0][:40]!r}, which this version does not know"
     # Before `tensor_shapes`, which makes an entry for every layer.
     large = [key for key, size in value.items() if isinstance(size, int | float) and not 0 <= size <= MAX_SIZE]

@@ -7,7 +7,7 @@ silence. `docs/reference/witnesses.md` is this table.
 from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 
 from workings.evidence.verify.field_coverage import runs, units
 from workings.evidence.verify.field_coverage.rows import FieldCoverage
@@ -16,6 +16,8 @@ REASON_IN_WORDS = "why there is none, in words"
 """Why the text of an absent value is not checked."""
 NO_ROW = "no check knows this field"
 NO_FILE = "no check reads this file"
+MAX_REMEMBERED = 4096
+"""Files and fields whose rows are remembered; a hostile record can have millions."""
 _TABLES = {**runs.TABLES, **units.TABLES}
 
 
@@ -31,10 +33,18 @@ def kinds() -> tuple[str, ...]:
     return tuple(_TABLES)
 
 
-@cache
+@lru_cache(maxsize=MAX_REMEMBERED)
+def rows_of_file(kind: str, file: str) -> tuple[FieldCoverage, ...]:
+    """Rows of one file of a kind of unit, in order; none where no check reads it."""
+    # `fnmatchcase`, because `fnmatch` ignores case on some systems and a record is the same on all.
+    fitting = {pattern for pattern in _TABLES.get(kind, {}) if fnmatchcase(file, pattern)}
+    return tuple(row for row in rows_of(kind) if row.file in fitting) if fitting else ()
+
+
+@lru_cache(maxsize=MAX_REMEMBERED)
 def coverage_of(kind: str, file: str, field: str) -> FieldCoverage | None:
     """The row of a field; None where there is none."""
-    return next((row for row in rows_of(kind) if fnmatchcase(file, row.file) and fnmatchcase(field, row.field)), None)
+    return next((row for row in rows_of_file(kind, file) if fnmatchcase(field, row.field)), None)
 
 
 def files_of(kind: str) -> Iterator[str]:
