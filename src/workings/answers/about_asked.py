@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from workings.answers.latex import plain
-from workings.answers.main_clause import last_clause, without_relative_clause
+from workings.answers.main_clause import last_clause, without_lead, without_relative_clause
 from workings.answers.numbers import parse_number
 from workings.answers.question import (
     MAX_QUESTION,
@@ -59,6 +59,10 @@ def about_asked(sentence: str, question: str) -> str:
     if unit := _IN_HOW_MANY.search(question):
         times = re.findall(rf"\b(?:in|after)\b\W{{1,3}}(\d[\d,.]*\s{unit[1]})", sentence, re.IGNORECASE)
         sentence = f"It is {times[0]}." if len(times) == 1 else sentence
+    rest = without_lead(sentence)
+    given, led, said = (set(re.findall(r"\d+", text)) for text in (question, sentence[:-len(rest)], rest))
+    if led and led <= given and not said <= given:
+        sentence = rest  # "At the end of those 4 hours, he is 45 miles from home."
     return _without_others(_ANSWERED.sub("", _value_for_asked(sentence, question)), question)
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from workings.answers.implied_truth import HEDGES, implied_truth, in_order
+from workings.answers.implied_truth import HEDGES, TURNS, implied_truth, in_order
 from workings.answers.latex import plain
 from workings.answers.main_clause import last_clause, without_lead
 from workings.answers.question import telling_words
@@ -57,7 +57,6 @@ _STATES = re.compile(r"^\W*(?:(?:so|therefore|thus|hence),?\s)?(?:it|this|that|t
 _BARE = re.compile(r"\W*(?:it|this|that|they|he|she|there|we|you)\s"
                    r"(?P<does>is|are|was|were|can|could|does|do|did|will|has|have|had)(?P<denied>n['’]t|\snot)?\W*$",
                    re.IGNORECASE)
-_NOT_BARE = re.compile(r"\b(?:but|however|although|wait|actually|so|therefore|thus|hence|yes|no)\b", re.IGNORECASE)
 # "So such a triangle does not exist."
 _SUCH = re.compile(r"^\W*(?:(?:so|therefore|thus|hence),?\s)?(?P<no>no\s)?such\s(?:an?\s)?(?P<what>[a-z]+\s)"
                    r"(?P<denied>(?:(?:does|do|can|could)(?:\snot|n['’]t)|cannot)\s)?(?:can\s)?(?P<does>[a-z]+)\W*$",
@@ -283,7 +282,7 @@ def stated_in(text: str, question: str) -> str | None:
     questions = [sentence for sentence in asking if sentence.endswith("?")][-1:] or asking[-1:]
     statements = sentences((last_lines(text) or [""])[-1])
     if questions and (bare := _BARE.match(sentences(last_lines(text)[0])[0] if last_lines(text) else "")) and (
-            bare["does"].casefold() == questions[0].split(" ")[0].casefold()) and not _NOT_BARE.search(text):
+            bare["does"].casefold() == questions[0].split(" ")[0].casefold()) and not TURNS.search(text):
         return "no" if bare["denied"] else "yes"
     if not questions or not statements or _ASKS.match(questions[0]) is None:
         return None

@@ -37,6 +37,8 @@ _GOES_ON = re.compile(r"^(?:[^,;:]|,(?! but\b))*, but (?=(?:it|its|he|his|she|he
 _THE_ONE = re.compile(r"^(?:is|was)\s(?P<subject>(?:[A-Z][\w'’-]*\s)+)the\s"
                       r"(?P<what>[a-z]+(?:\s(?!of\b|in\b)[a-z]+){0,2})\b(?:\s(?:of|in)\s[^,;]*)?\?", re.IGNORECASE)
 _A_NAME = r"[A-Z][\w'’-]*(?:\s[A-Z][\w'’-]*)*"
+TURNS = re.compile(r"\b(?:but|however|although|wait|actually|so|therefore|thus|hence|yes|no)\b", re.IGNORECASE)
+"""What may take back or conclude something else than an earlier sentence says."""
 _POSSESSIVE = re.compile(r"\w['’]s\b")
 # "is not a fish but a mammal".
 _OTHER_CLAUSE = re.compile(r",\s(?:so|and)\s|,?\sbut\s|[;:]")
@@ -68,10 +70,15 @@ def implied_truth(text: str, question: str) -> str | None:
             plainly = plain(sentence).replace("*", "")
             concluded = last_clause(plainly)
             clause = concluded if _says_most(concluded, question_words) else plainly
-            return _truth_of(without_reason(clause), question, question_words)
+            if truth := _truth_of(without_reason(clause), question, question_words):
+                return truth
+            break
         if is_conclusion(sentence) or corrects(sentence) or is_question(sentence):
             return None
-    return None
+    # The first sentence may say it where no later one turns.
+    if len(statements) < 2 or not _says_most(statements[0], question_words) or TURNS.search(" ".join(statements[1:])):
+        return None
+    return _truth_of(without_reason(plain(statements[0]).replace("*", "")), question, question_words)
 
 
 def _says_most(sentence: str, asked: list[str]) -> bool:

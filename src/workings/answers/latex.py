@@ -10,7 +10,7 @@ _RAISED, _LOWERED = re.compile("[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+"), re.co
 _EAST_ASIAN = "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 _DASHES = dict.fromkeys(map(ord, "−–—‐‑﹣"), "-")
 _TEXT = re.compile(r"\\(?:text|mathrm|mbox|textbf|mathbf|textit|textrm|mathit|operatorname|textsf"
-                   r"|bold)\s*\{([^{}]*)\}")
+                   r"|bold|boldsymbol|hat|vec|widehat)\s*\{([^{}]*)\}")
 _SPACES = re.compile(r"\\(?:quad|qquad|left|right|displaystyle|limits|[bB]igg?[lr]?)(?![A-Za-z])|\\[ ,;:!]|~")
 _DELIMITERS = re.compile(r"\\[()\[\]]|\$\$")
 _SIGNS = {"\\pi": "π", "\\infty": "∞", "\\cdot": "*", "\\times": "*", "\\div": "/", "\\leq": "≤", "\\le": "≤",

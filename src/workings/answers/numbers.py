@@ -256,7 +256,7 @@ def names_a_value(left: str) -> bool:
     parts = [part.strip().strip("*$_∴ ") for part in re.split(r"[=≈]", left)]
     # "x = -b/(2a) = 12/4": the name is what all of it is, unless another name follows ("x = 2, y").
     if len(parts) > 1 and _NAMED.fullmatch(parts[0]) and not re.search(
-            r",\s|\b(?:or|and)\b|;", re.sub(r"\{[^{}]*\}", "", "=".join(parts[1:]))):
+            r",\s|\b(?:or|and)\b|;", re.sub(r"\{[^{}]*\}|\([^()]*\)", "", "=".join(parts[1:]))):
         return True
     if _OPERATION.match(parts[0]):
         return True

@@ -21,7 +21,7 @@ VERBS_OF_THE_PAST = (
 """Irregular past forms, as an alternative of a pattern."""
 _AUXILIARY = "will|can|must|should|would|could|to|they|we|you|i|ll|ve|has|have|had|did|does|do|not"
 _NO_VERB = "(?:the|an?|this|that|these|those|all|both|his|her|its|their|our|my|your|each|every)"
-_BASE = ("bring(?: in)?|earn|make|give|get|produce|equal|fill|fit|form|cover"
+_BASE = ("born|bring(?: in)?|earn|make|give|get|produce|equal|fill|fit|form|cover"
          "|total|need|take|come|amount|remain|cost|weigh|last|eat|sell|buy|use|hold|contain|collect|spend|drive|travel|walk"
          "|run|read|there (?:is|are|was|were|will be)")
 _VERB = (rf"(?:end(?:s|ed) up [a-z]+ing|{VERBS_OF_RESULT}"

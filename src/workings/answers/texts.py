@@ -20,7 +20,8 @@ MAX_FORMULA = 300
 """Characters of a formula whose terms may stand in another order."""
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _CHOICE = re.compile(r"\(?([A-Ja-j])\)[\s.:]*(?=\S)|([A-J])[.:]\s+(?=\S)")
-_COPULA = re.compile(r"\b(?:is|are|was|were|equals?|be|called|named|means|it's|it’s|that's|that’s)\s+"
+_COPULA = re.compile(r"\b(?:is|are|was|were|equals?|gives|yields|we (?:get|obtain)|be|called|named|means|it's|it’s"
+                     r"|that's|that’s)\s+"
                      r"(?:therefore |thus |then |simply |the name |called |named |probably )*", re.IGNORECASE)
 HEDGED = re.compile(r"n['’]t\b|\b(?:not|never|whether|if|might|(?<!\d )may(?! \d)|maybe|perhaps|possibly|could"
                     r"|either|neither|or(?! equal to)"
