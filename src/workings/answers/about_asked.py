@@ -41,6 +41,7 @@ _RATE_ASKED = re.compile(r"\b(?:per|each|every|rate)\b", re.IGNORECASE)
 _YEAR = re.compile(r"(?<![\d.,$€£])[12]\d{3}(?![\d%]|[.,]\d)")
 _AVERAGE = re.compile(r"[,;] (?:or |for |with )?an? (?:average|mean) of (?:about )?\W{0,3}"
                       r"(?=\d[\d.]*+(?!,? and\b|, \d))")
+_NUMBERS = re.compile(r"\d+")
 _DENIAL = re.compile(r"\b(?:not|without|fail\w*|never|remain\w*|left|rest|other)\b|n['’]t\b", re.IGNORECASE)
 # "I can't give advice on that, but …": it is answered all the same.
 _ANSWERED = re.compile(
@@ -59,8 +60,13 @@ def about_asked(sentence: str, question: str) -> str:
     if unit := _IN_HOW_MANY.search(question):
         times = re.findall(rf"\b(?:in|after)\b\W{{1,3}}(\d[\d,.]*\s{unit[1]})", sentence, re.IGNORECASE)
         sentence = f"It is {times[0]}." if len(times) == 1 else sentence
+    head, _, check = sentence.partition(": ")
+    left, _, right = check.rpartition("=")
+    given, said, operands, result = (set(_NUMBERS.findall(text)) for text in (question, head, left, right))
+    if left and "=" not in head and result <= given and said & operands:
+        sentence = head  # "The number is 20: (20 - 7) × 2 = 26."
     rest = without_lead(sentence)
-    given, led, said = (set(re.findall(r"\d+", text)) for text in (question, sentence[:-len(rest)], rest))
+    led, said = (set(_NUMBERS.findall(text)) for text in (sentence[:-len(rest)], rest))
     if led and led <= given and not said <= given:
         sentence = rest  # "At the end of those 4 hours, he is 45 miles from home."
     return _without_others(_ANSWERED.sub("", _value_for_asked(sentence, question)), question)

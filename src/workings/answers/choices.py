@@ -62,6 +62,8 @@ _SUCH = re.compile(r"^\W*(?:(?:so|therefore|thus|hence),?\s)?(?P<no>no\s)?such\s
                    r"(?P<denied>(?:(?:does|do|can|could)(?:\snot|n['’]t)|cannot)\s)?(?:can\s)?(?P<does>[a-z]+)\W*$",
                    re.IGNORECASE)
 _WORDS = re.compile(r"[\d.,/:%]*\d%?|[^\W\d_]+(?:['’]t)?")
+_ASKING = re.compile(r"\b(?:which|what|following|best|describes?|statements?|options?|correct|true|choose)\b",
+                     re.IGNORECASE)
 _WITHOUT_WEIGHT = frozenset((
     "is", "are", "was", "were", "can", "does", "do", "did", "will", "has", "have", "so", "thus", "therefore", "hence",
     "a", "an", "the", "indeed"))
@@ -135,7 +137,7 @@ def option_said(text: str, question: str) -> str | None:
     'B'
     """
     lines, stem = last_lines(text), _OPTION.split(question, maxsplit=1)[0]
-    stem_words, words_of_stem = set(telling_words(stem)), f" {_words_of(stem)} "
+    stem_words, words_of_stem = set(telling_words(_ASKING.sub(" ", stem))), f" {_words_of(stem)} "
     options = {letter: words for letter, option in _options(question).items() if re.search(
         "[a-z]{3}", words := _words_of(option.removeprefix("It "))) and f" {words} " not in words_of_stem}
     if lines and "?" not in lines[0] and not any(is_conclusion(line) or corrects(line) for line in lines[1:]):

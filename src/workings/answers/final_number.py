@@ -294,7 +294,8 @@ def _right_side(sentence: str, at: int, numbers: list[NumberAt]) -> tuple[str | 
         return None, True
     if pair := _in_two_units(sentence, behind[0], behind):
         return pair, True
-    if _SUMMED_UP.search(sentence[:behind[-1].start]) and not re.search(r"\w", sentence[behind[-1].end:]):
+    if _SUMMED_UP.search(sentence[:behind[-1].start]) and re.fullmatch(
+            r"\W*(?:[^\W\d_]+\W*)?", sentence[behind[-1].end:]):
         return behind[-1].text, True  # "… = $105, plus $5 for Monday: $110."
     if _is_open(sentence, behind[0], behind) or _goes_on(sentence, behind):
         return None, True

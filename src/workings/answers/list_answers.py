@@ -28,6 +28,9 @@ def list_entry_for(lines: Sequence[str], question: str) -> str | None:
     of_whom = [number for name, number in entries if asks_about(name, question)]
     if len(of_whom) == 1:
         return of_whom[0]
+    # The last one that is calculated, where it is asked about at all.
+    if "=" in entries[0][1] and how_much_asked(entries[0][0], question) > 0:
+        return entries[0][1]
     *_, second, best = sorted((how_much_asked(name, question), number) for name, number in entries)
     # A whole word ahead: with less, entries differ by chance.
     return best[1] if best[0] - max(second[0], 0) >= 1 else None

@@ -80,7 +80,7 @@ _ORDINALS = frozenset(("st", "nd", "rd", "th", "am", "pm"))
 _NOT = re.compile(r"\b(?:not|nicht|statt|pas|never|isn't|isn’t|rather than|instead of|than just|no "
                   r"longer)\s+(?:\w+\s)?$|\b(?:incorrect|wrong):\s+$", re.IGNORECASE)
 _DENIED_BEHIND = re.compile(r"\s(?:is|are|was|were|would be)\s(?:not|wrong|incorrect|false|impossible|too)\b"
-                            r"|\s(?:isn|aren)['’]t\b", re.IGNORECASE)
+                            r"|\s(?:isn|aren)['’]t\b|,?\sbut (?:here|(?:in|for) (?:this|our) case)\b", re.IGNORECASE)
 # "27 puppies, 18 of which are black", "5 now, but 9 before": what is said more about the first number, or what was.
 _DETAIL = re.compile(r"\s(?:[^\W\d_]+\s){0,2}(?:of (?:which|whom)\b|(?:before|previously|originally|at first)\W*$)")
 _BEFORE = 60

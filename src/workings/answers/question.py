@@ -156,6 +156,8 @@ def asked_for(sentence: str, numbers: Sequence[NumberAt], question: str, stated:
     choosing = _CHOOSING | parsed_question.names if sum(map(bool, names)) > 1 else _CHOOSING
     stated_index = next((index for index in reversed(range(len(numbers))) if numbers[index].text == stated), -1)
     so = max((word.end() for word in _SO.finditer(sentence)), default=len(sentence))
+    if stated and sentence[so:].strip(" .*") == stated:
+        return stated
     points = []
     for index, (number, clause, counted_words, name_words) in enumerate(
             zip(numbers, clauses, counted, inherited_names, strict=True)):
