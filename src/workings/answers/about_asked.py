@@ -42,6 +42,14 @@ _YEAR = re.compile(r"(?<![\d.,$€£])[12]\d{3}(?![\d%]|[.,]\d)")
 _AVERAGE = re.compile(r"[,;] (?:or |for |with )?an? (?:average|mean) of (?:about )?\W{0,3}"
                       r"(?=\d[\d.]*+(?!,? and\b|, \d))")
 _NUMBERS = re.compile(r"\d+")
+# "Since she can't make a third of a dress, …": why it is rounded down.
+_NO_PART = re.compile(r"^\W*(?:since|because|as)\b[^,]*\b(?:can(?:no|['’])t|cannot)\s(?!determine|tell|know|calculate"
+                      r"|answer|say)[^,]*,\s(?=[^,]*\d)", re.IGNORECASE)
+_THEN = re.compile(r"\s(?:before|until|till|by the time)\s[^,;:=]*$")
+# Where the most of something is asked for, "at most 10" says it.
+_MOST = re.compile(r"\b(?:most|maximum|(?:long|larg|great|high|farth|furth|bigg)est"
+                   r"|how (?:many|much|far|long)\b[^?]*\bcan)\b", re.IGNORECASE)
+_AT_MOST = re.compile(r"\b(?:at most|up to|no more than)\s(?=\W{0,3}\d)", re.IGNORECASE)
 _DENIAL = re.compile(r"\b(?:not|without|fail\w*|never|remain\w*|left|rest|other)\b|n['’]t\b", re.IGNORECASE)
 # "I can't give advice on that, but …": it is answered all the same.
 _ANSWERED = re.compile(
@@ -65,10 +73,14 @@ def about_asked(sentence: str, question: str) -> str:
     given, said, operands, result = (set(_NUMBERS.findall(text)) for text in (question, head, left, right))
     if left and "=" not in head and result <= given and said & operands:
         sentence = head  # "The number is 20: (20 - 7) × 2 = 26."
-    rest = without_lead(sentence)
-    led, said = (set(_NUMBERS.findall(text)) for text in (sentence[:-len(rest)], rest))
-    if led and led <= given and not said <= given:
-        sentence = rest  # "At the end of those 4 hours, he is 45 miles from home."
+    sentence = _NO_PART.sub("", re.sub(r"\s\(not\b[^()]*\)", "", sentence), count=1)
+    # "At the end of those 4 hours, he is 45 miles from home", "It lasts 10 hours before it reaches 20%".
+    for rest in (without_lead(sentence), _THEN.sub("", sentence, count=1)):
+        left_out, said = (set(_NUMBERS.findall(text)) for text in (sentence.replace(rest, ""), rest))
+        if left_out and left_out <= given and not said <= given:
+            sentence = rest
+    if _MOST.search(question):
+        sentence = _AT_MOST.sub("", sentence)
     return _without_others(_ANSWERED.sub("", _value_for_asked(sentence, question)), question)
 
 

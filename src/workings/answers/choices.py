@@ -91,7 +91,8 @@ _NOT_CHOSEN = re.compile(r"\b(?:not|never|no|none|neither|nor|cannot|would|might
                          r"|incorrect|false|except|than|instead|but|although|while|whereas|or|opposite|ruled? out"
                          r"|eliminat\w{1,4}|exclud\w{1,4})\b|n['’]t\b|\?",
                          re.IGNORECASE)
-_REVISED = re.compile(r"\b(?:wait|actually|hmm|sorry)\b", re.IGNORECASE)
+# What may take back the yes or no of a first sentence.
+_SETTLES = re.compile(r"\b(?:wait|actually|hmm|sorry|answer|correction)\b", re.IGNORECASE)
 # Also what one is tempted to say, or some say: "It is tempting to say yes".
 _DENIED = re.compile(r"(?:\b(?:not|never|hard to|whether|if|tempt(?:ing|ed)|wrong(?:ly)?|mistake|many|most|some"
                      r"|people|might)|n['’]t)\s(?:\w+\s){0,3}$", re.IGNORECASE)
@@ -213,25 +214,31 @@ def truth_in(text: str) -> str | None:
     ('yes', None, None)
     """
     lines = last_lines(text)
-    told = [without_markup(plain(sentence)) for sentence in (sentences(lines[-1]) if lines else [])]
-    ends = [truth[1].casefold() for each in told[:1] + told[-1:] if (truth := _TRUTH_FIRST.match(each))]
-    if len(set(ends)) > 1 and not (is_conclusion(told[-1]) or _REVISED.search(told[0])):
-        return None  # "No, it isn't. Yes, it comes close."
+    opening = without_markup(plain(sentences(lines[0])[0])) if lines else ""
+    first = _TRUTH_FIRST.match(opening)
     if (bold := _TRUTH_BOLD.findall(text[-20_000:])) and len(bold) == 1 and lines and _TRUTH_BOLD.match(lines[0]):
         return str(bold[0]).casefold()
     for line in [*reversed(lines[-3:]), *lines[:1]]:
         # Only then the first sentence: "No, wait. So the answer is yes."
         for sentence in reversed(sentences(line)):
             cleaned = without_markup(plain(sentence))
-            if truth := _TRUTH_FIRST.match(cleaned) or _TRUTH_CONCLUDED.search(cleaned):
-                return truth[1].casefold()
-            truths = [match for match in _TRUTH_LAST.finditer(cleaned)
-                    if not _DENIED.search(cleaned[max(0, match.start(1) - 40):match.start(1)])]
-            if truths:
-                # Behind a colon stands why: "It is true: false it would be only …".
-                first = cleaned.find(":", truths[0].end())
-                return (truths[0] if 0 <= first < truths[-1].start() else truths[-1])[1].casefold()
+            if truth := _truth_of(cleaned):
+                # "No, it isn't. Yes, it comes close." says both.
+                settles = is_conclusion(cleaned) or _SETTLES.search(text) or first is None
+                return truth if settles or truth == first[1].casefold() else None  # type: ignore[index]
     return None
+
+
+def _truth_of(sentence: str) -> str:
+    if truth := _TRUTH_FIRST.match(sentence) or _TRUTH_CONCLUDED.search(sentence):
+        return truth[1].casefold()
+    truths = [match for match in _TRUTH_LAST.finditer(sentence)
+              if not _DENIED.search(sentence[max(0, match.start(1) - 40):match.start(1)])]
+    if not truths:
+        return ""
+    # Behind a colon stands why: "It is true: false it would be only …".
+    colon = sentence.find(":", truths[0].end())
+    return (truths[0] if 0 <= colon < truths[-1].start() else truths[-1])[1].casefold()
 
 
 def _is_of_question(clause: str, question: str) -> bool:

@@ -235,6 +235,8 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
             [sentence for line in lines[-MAX_FACT_LINES:] for sentence in sentences(line)], text.question)):
         return answering.strip()
     statements = up_to_bold(last)
+    while len(statements) > 1 and _SUPPOSED.match(statements[-1]):
+        statements.pop()
     # Of several sentences in the last line, the last or the one that concludes.
     concluding = next((sentence for sentence in reversed(statements) if is_conclusion(sentence)),
                       last_definition(statements)) if statements else last
@@ -251,6 +253,7 @@ def _before_the_cut(text: str, question: str) -> list[str]:
             if question_words and question_words <= set(telling_words(sentence))]
 
 
+_SUPPOSED = re.compile(r"\W*(?:if|with|without|had)\b.*(?:\bwould\b|['’]d\b)", re.IGNORECASE)
 _LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?=\S)")
 
 
@@ -324,7 +327,7 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
     return Extraction("", NO_RULE)
 
 
-_CENTS = re.compile(r"\W*(\d{1,9})\s?(?:cents?|¢)\W*", re.IGNORECASE)
+_CENTS = re.compile(r"\W*(\d{1,9})\s?(?:cents?|¢)(?:\s(?:per|for each|each)\b[^\d]*)?\W*", re.IGNORECASE)
 
 
 def _in_dollars(answer: str, question: str) -> str:

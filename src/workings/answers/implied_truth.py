@@ -64,6 +64,7 @@ def implied_truth(text: str, question: str) -> str | None:
         return None
     if re.search(r"\ball\b", question):
         text = re.sub(r"\b(?:every|each|any)\b", "all", text, flags=re.IGNORECASE)
+    text = re.sub(r"\b(?:indeed|in fact|definitely|certainly)\s", "", text)
     statements = [sentence for line in last_lines(text)[-MAX_SENTENCES:] for sentence in sentences(line)]
     for sentence in reversed(statements[-MAX_SENTENCES:]):
         if _says_most(sentence, question_words):

@@ -2,7 +2,7 @@
 
 import re
 
-from workings.answers.latex import plain, signs
+from workings.answers.latex import plain
 
 # "0.05 < 0.4 < 0.5", and "10-14 hours".
 _CHAIN = re.compile(r"\W{0,3}[^<>=]+(?:(?:<[^<>=]+){2,}|(?:>[^<>=]+){2,})")
@@ -10,11 +10,16 @@ _SPAN = re.compile(r"^(\d[\d.]*)\s?[-–]\s?(\d[\d.]*)(?=\s?[a-zA-Z%]|$)")
 _PLUS_MINUS = re.compile(r"([a-zA-Z]\s*=\s*)?([^=±,]*?)(?:±|\\pm)\s*([^\s+±\\-][^+±,=-]*|\\sqrt[^+±,=-]*)")
 _NAMED_PAIR = re.compile(r"\(\s*[a-z](?:\s*,\s*[a-z])+\s*\)\s*=\s*(\(.+\))")
 _MEMBER = re.compile(r"^[a-zA-Z]\s*(?:∈|\\in\b)\s*")
+_BETWEEN = re.compile(r"(-?[\w./√]+)\s*([<≤])\s*[a-zA-Z]\s*([<≤])\s*(-?[\w./√]+)")
 _INEQUALITY = re.compile(r"[a-zA-Z]\s*([<>≤≥])\s*(-?[\w./]+)")
 
 
 def spelt_alike(given: str, expected: str) -> tuple[str, str]:
     """Both texts: two signs as two values, bounds as an interval where one is one, chains as lists, spans in words."""
+    name, *chain = given.split("=")
+    if len(chain) > 1 and expected.count("=") == 1 and re.fullmatch(r"\W{0,3}[a-z]\s*", name) and not re.search(
+            r",\s|\b(?:and|or)\b", given):
+        given = f"{name}={chain[-1]}"  # "x = (4 + 2)/3 = 2"
     given, expected = (_both_signs(_MEMBER.sub("", text.strip())) for text in (given, expected))
     if bool(re.match(r"\$?\s*\(", given)) != bool(re.match(r"\$?\s*\(", expected)):
         given, expected = _coordinates(given), _coordinates(expected)
@@ -50,7 +55,10 @@ def _coordinates(text: str) -> str:
 
 def _as_interval(text: str) -> str:
     """`x >= 5` as ``[5, ∞)``; anything else as it is."""
-    bound = _INEQUALITY.fullmatch(signs(text).strip("$. ").replace(">=", "≥").replace("<=", "≤"))
+    plainly = plain(text).strip("$. ").replace(">=", "≥").replace("<=", "≤")
+    if both := _BETWEEN.fullmatch(plainly):
+        return f"{'[' if both[2] == '≤' else '('}{both[1]}, {both[4]}{']' if both[3] == '≤' else ')'}"
+    bound = _INEQUALITY.fullmatch(plainly)
     if bound is None:
         return text
     sign, value = bound[1], bound[2].strip()

@@ -193,6 +193,7 @@ def variants(given: str) -> Iterator[str]:
             yield named[1]
         yield re.split(r",\s(?:an?|the)\s", sentence[copulas[-1].end():])[0]
     yield re.split(r":\W{0,3}\s", sentence)[-1]
+    yield re.split(r",\s(?:an?|the|which|who)\s", sentence)[0]
     if passive := _PASSIVE.search(sentence):
         yield sentence[passive.end():]
         yield _WHO.sub("", _WHEN.sub("", sentence[passive.end():]))
