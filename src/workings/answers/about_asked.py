@@ -32,7 +32,7 @@ _LISTED = re.compile(r"\d[^=]*(?:,|\band)\s[^=]*\d")
 # It says whose the number is: "48 is what Ben has".
 _OF_WHOM = re.compile(r"\d\W{0,3}\sis (?:what|how many|how much|the number) ([A-Z][a-z]+)\b")
 # "Find a/b", "the value of x + y": an operation without words.
-_EXPRESSION = re.compile(r"\b(?:find|value of|what is|compute|determine|evaluate)\s+\$?\s*"
+_EXPRESSION = re.compile(r"\b(?:find|value of|what is|compute|determine|evaluate|simplify|expand|factor)\s+\$?\s*"
                          r"((?:(?![a-z]{3})[^,.?$;:]){1,40}[-+*/^](?:(?![a-z]{3}|\sif\b)[^,.?$;:]){1,40})",
                          re.IGNORECASE)
 _IN_HOW_MANY = re.compile(r"\b(?:in|after) how many ([a-z]+?)s?\b", re.IGNORECASE)
@@ -50,6 +50,14 @@ _THEN = re.compile(r"\s(?:before|until|till|by the time)\s[^,;:=]*$")
 _MOST = re.compile(r"\b(?:most|maximum|(?:long|larg|great|high|farth|furth|bigg)est"
                    r"|how (?:many|much|far|long)\b[^?]*\bcan)\b", re.IGNORECASE)
 _AT_MOST = re.compile(r"\b(?:at most|up to|no more than)\s(?=\W{0,3}\d)", re.IGNORECASE)
+# "So some write -2, but …".
+_SOME = re.compile(r"(?:^|,\s)(?:so\s)?(?:some|many|most|people|others)\b[^,;:=]*, but\s", re.IGNORECASE)
+# "The maximum is 5, attained at x = 2": where it is.
+_PLACE = re.compile(r"(?<=\d)\W{0,3}\s(?:attained |reached |achieved |which occurs |occurring )?"
+                    r"(?:at|when|where|for)\s\W{0,2}[a-z]\s?=\s?[^,;=]*$")
+_PLACE_ASKED = re.compile(r"\b(?:values? of \W?[a-z]\b(?!\()|where|when|which \W?[a-z]\b|for what)", re.IGNORECASE)
+_IS_NUMBER = re.compile(r"\b(?:is|are|equals)\s\W{0,3}\d[\d.,/]*\W*$")
+_WHICH = re.compile(r"\bwhich (day|week|month|year|page|row|floor|step|level|round|number)\b", re.IGNORECASE)
 _DENIAL = re.compile(r"\b(?:not|without|fail\w*|never|remain\w*|left|rest|other)\b|n['’]t\b", re.IGNORECASE)
 # "I can't give advice on that, but …": it is answered all the same.
 _ANSWERED = re.compile(
@@ -71,7 +79,7 @@ def about_asked(sentence: str, question: str) -> str:
     head, _, check = sentence.partition(": ")
     left, _, right = check.rpartition("=")
     given, said, operands, result = (set(_NUMBERS.findall(text)) for text in (question, head, left, right))
-    if left and "=" not in head and result <= given and said & operands:
+    if left and _IS_NUMBER.search(head) and "=" not in head and result <= given and said & operands:
         sentence = head  # "The number is 20: (20 - 7) × 2 = 26."
     sentence = _NO_PART.sub("", re.sub(r"\s\(not\b[^()]*\)", "", sentence), count=1)
     # "At the end of those 4 hours, he is 45 miles from home", "It lasts 10 hours before it reaches 20%".
@@ -79,9 +87,19 @@ def about_asked(sentence: str, question: str) -> str:
         left_out, said = (set(_NUMBERS.findall(text)) for text in (sentence.replace(rest, ""), rest))
         if left_out and left_out <= given and not said <= given:
             sentence = rest
+    sentence = _SOME.sub(", ", sentence)
+    if not _PLACE_ASKED.search(question):
+        sentence = _PLACE.sub("", sentence)
+    told, _, more = sentence.rpartition(", and ")
+    if re.match(r"\W*[a-z]\([^()]*\)\s*=", more) and _IS_NUMBER.search(told):
+        sentence = told  # "So the maximum is 5, and f(2) = 5."
+    if which := _WHICH.search(question):
+        sentence = re.sub(rf"\b{which[1]} (?=\d)", "", sentence, flags=re.IGNORECASE)
+    if "undefined" in question:  # where something is
+        sentence = sentence.replace("undefined", "special")
     if _MOST.search(question):
         sentence = _AT_MOST.sub("", sentence)
-    return _without_others(_ANSWERED.sub("", _value_for_asked(sentence, question)), question)
+    return _without_others(_ANSWERED.sub("", value_for_asked(sentence, question)), question)
 
 
 def is_said_of_another(sentence: str, question: str) -> bool:
@@ -133,7 +151,12 @@ def _without_others(sentence: str, question: str) -> str:
     return _IN_CONTRAST.sub("", sentence)
 
 
-def _value_for_asked(sentence: str, question: str) -> str:
+def value_for_asked(sentence: str, question: str) -> str:
+    """A sentence in which the expression that a question asks for is called a value, where it is equal to something.
+
+    >>> value_for_asked("i^23 = i^3 = -i", "Simplify i^{23}.")
+    'value = i^3 = -i'
+    """
     asked = _EXPRESSION.search(plain(question)) if question else None
     if asked is None or not re.search("[a-z]", asked[1]):
         return sentence

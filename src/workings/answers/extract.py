@@ -8,6 +8,7 @@ the expected answer (`answer_kind`), never at the answer itself.
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from workings.answers.about_asked import value_for_asked
 from workings.answers.boxes import last_boxes
 from workings.answers.choices import TRUTHS, choice_in, option_said, stated_in, truth_in
 from workings.answers.extraction import NO_RULE, Extraction, Kind
@@ -240,7 +241,8 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
     # Of several sentences in the last line, the last or the one that concludes.
     concluding = next((sentence for sentence in reversed(statements) if is_conclusion(sentence)),
                       last_definition(statements)) if statements else last
-    return _tidy(concluding if len(sentences(last)) > 1 else last)
+    concluding = concluding if len(sentences(last)) > 1 else last
+    return _tidy(value_for_asked(concluding, text.question) if kind == "text" else concluding)
 
 
 def _before_the_cut(text: str, question: str) -> list[str]:

@@ -79,7 +79,8 @@ _OPERAND = re.compile(r"(?:(?!\s(?:and|or)\s)[^=≈,;:.])*[=≈]")
 _OPERAND_OF = re.compile(r"\b(?:average|mean|sum|total|product|difference) (?:of|between) (?:[^\W\d_]+\s){0,2}\W?$",
                          re.IGNORECASE)
 _BREAKDOWN = re.compile(r"\s\([^()]*\)|:\s.*", re.DOTALL)
-_WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i)['’]d\b", re.IGNORECASE)
+_WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i|there)['’]d\b"
+                    r"|\binstead\b(?! of)|^\W*otherwise\b", re.IGNORECASE)
 # "plus $5 for Monday: $110": what all of it comes to.
 _SUMMED_UP = re.compile(r"[^\W\d_]:\s\W{0,3}$")
 # "$2,088 over the 4 weeks, or $522 per week": a rate is no other unit of the same.
@@ -284,7 +285,7 @@ def _right_side(sentence: str, at: int, numbers: list[NumberAt]) -> tuple[str | 
     # The equation begins behind the last word that leads to it.
     begin = max((word.end() for word in re.finditer(
         r"(?:\b(?:is|are|so|that|and|have|get|gives|then|thus|hence|therefore|where|by|total of|have got|was|were|be)\b"
-        r"|[:;]|,\s(?!\d{3}))\s*", left, re.IGNORECASE)), default=0)
+        r"|[:;]|\bi\.e\.,?|,\s(?!\d{3}))\s*", left, re.IGNORECASE)), default=0)
     part = left[begin:].strip(" *$")
     behind = [number for number in numbers if number.start > at]
     second_solution = re.search(rf"\b{_UNKNOWN}\s?=\s?-?\d[^=]*(?:\bor\b|\band\b|,)\s*{_UNKNOWN}\s*$", left)

@@ -112,7 +112,9 @@ def normal_form(text: str) -> str:
     # A product needs no sign before a root or a letter.
     text = re.sub(r"(?<=[\w)])\*(?=[√π(]|[a-zA-Z](?![a-zA-Z]))", "", text)
     # Behind a digit it would be a mixed number.
-    text = re.sub(r"(?<!\d)\\frac\{(√?[\w.]+)\}\{(\d+|[^\W\d_])\}", r"\1/\2", text)
+    text = re.sub(r"(?<!\d)(?<!ln)(?<!log)(?<!sin)(?<!cos)(?<!tan)\\frac\{(?!ln|log|sin|cos|tan)(√?[\w.]+)\}"
+                  r"\{(\d+|[^\W\d_])\}", r"\1/\2", text)
+    text = re.sub(r"\(((?:ln|log|sin|cos|tan)[\w√]+)\)/(\d+)", r"\\frac{\1}{\2}", text)
     text = _ONE_BRACED.sub(r"\1\2", _ROOT.sub(r"√\1", text))
     return _GROUPED.sub(lambda number: number[0] if number[1] is None else number[0].replace(",", ""), text) \
         if "(" not in text and "{" not in text and "[" not in text else text

@@ -251,6 +251,7 @@ def _unasked(sentence: str, asked: set[str]) -> list[list[str]]:
         # At the beginning of a sentence a capital letter tells no name.
         if not name.start() and words and _BEGINS.fullmatch(words[0]):
             words = words[1:]
-        if words and not set(words) <= asked:
+        # "two days before Friday" names another day.
+        if words and not set(words) <= asked and not re.search(r"\b(?:before|after|than)\s$", sentence[:name.start()]):
             found.append(words)
     return found

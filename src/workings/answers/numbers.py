@@ -62,7 +62,9 @@ _ARITHMETIC = re.compile(r"(?:[\d\s.,+\-*/×·÷()%$€£¥₹^°{}√!_π]"
                          r"|\\?(?:frac|binom|sqrt|log|ln|exp|sin|cos|tan|gcd|lcm|max|min|[cl]?dots)"
                          r"(?![a-z]))+")
 # Integrals, limits, sums and derivatives: what they are equal to is their value, with unknowns too.
-_OPERATION = re.compile(r"\W*(?:\\(?:int|lim|sum|prod|frac\s*\{d\}\s*\{d[a-z]\})(?![a-z])|∫|∑|\(?d\)?/\(?d[a-z]\)?)")
+_OPERATION = re.compile(r"\W*(?:\\?(?:gcd|lcm|max|min|GCD|GCF|LCM)\b"
+                        r"|\\(?:int|lim|sum|prod|frac\s*\{d\}\s*\{d[a-z]\})(?![a-z])|∫|∑|\(?d\)?/\(?d[a-z]\)?)")
+_LENGTH = re.compile(r"^\\?\|([^|\\]{1,10})\\?\|$")
 _UNKNOWN = re.compile(r"(?<![^\W\d_])[^\W\d_](?![^\W\d_])|\\|[\d)][^\W\d_](?![^\W\d_])|[\^_√π]")
 
 
@@ -253,7 +255,7 @@ def names_a_value(left: str) -> bool:
     >>> names_a_value("Total cost"), names_a_value("3*4"), names_a_value("x^2+y^2")
     (True, True, False)
     """
-    parts = [part.strip().strip("*$_∴ ") for part in re.split(r"[=≈]", left)]
+    parts = [_LENGTH.sub(r"\1", part.strip().strip("*$_∴ ")) for part in re.split(r"[=≈]", left)]
     # "x = -b/(2a) = 12/4": the name is what all of it is, unless another name follows ("x = 2, y").
     if len(parts) > 1 and _NAMED.fullmatch(parts[0]) and not re.search(
             r",\s|\b(?:or|and)\b|;", re.sub(r"\{[^{}]*\}|\([^()]*\)", "", "=".join(parts[1:]))):

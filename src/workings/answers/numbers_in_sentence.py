@@ -12,7 +12,7 @@ from workings.answers.units import read_unit
 CIRCUMSTANCE = re.compile(
     r"\b(?:for|per|after|over|within|every|each|from|than|during|through|across|among|between|using|at|if|when"
     r"|by|with|on|until|(?:hal(?:f|ves)|thirds?|quarters?|fourths?|fifths?|sixths?|eighths?|tenths?) of"
-    r"|before|those|these|the|all|my|our|their|his|her|its|a|an|both|another|other|out of|\d+%? of|in"
+    r"|before|those|these|the|all|my|our|their|his|her|its|a|an|both|another|other|out of|(?:\d+%?|percent) of|in"
     r"|to)\s+(?:[^\W\d_]+(?:['’]s?)?\s+){0,1}$|\bthan\s+(?:[^\W\d_]+(?:['’]s?)?\s+){2}$",
     re.IGNORECASE)
 """Prepositions before a number that make it a circumstance of the answer."""
@@ -57,7 +57,7 @@ _SCIENTIFIC = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3}(?!\w)"
 NO_NUMBER = re.compile(
     r"(?<!\S)\S*(?:://|@|www\.)\S*|(?<![^\W\d])[^\W\d](?:\w*?\d|[-\w./…]{0,200}?[-_./…]\d)\S*"
     r"|\b(?=[0-9a-f]++\b)[0-9a-f]*(?:\d[a-f]|[a-f]\d)[0-9a-f]{4,}\b"
-    r"|(?<!\d)\d+(?:\s?:\s?\d+)+|\b\d{4}-\d\d?-\d\d?\b|\b\d{1,2}/\d{1,2}/\d{2,4}\b|(?<!\d)\d+(?:\.\d+){2,}(?::\d+)?|…\d+"
+    r"|(?<!\d)\d+(?::\d+|\s:\s\d+)+|\b\d{4}-\d\d?-\d\d?\b|\b\d{1,2}/\d{1,2}/\d{2,4}\b|(?<!\d)\d+(?:\.\d+){2,}(?::\d+)?|…\d+"
     r"|\bFile \"[^\"\n]{1,200}\", line \d+|\bid ?[=:] ?\d+|(?<!\S)\+\d{1,3}[ -]\d[\d -]{5,20}"
     r"|\b\d+ ?(?P<unit>years?|months?|weeks?|days?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|feet|foot|ft|pounds?|lbs?"
     r"|met(?:er|re)s?)(?:, | and | )\d+ ?(?!(?P=unit)\b)(?:months?|weeks?|days?|hours?|m(?:in(?:ute)?s?)?"

@@ -187,7 +187,8 @@ def _kind(sentence: str, number: NumberAt, asked: ParsedQuestion, *, counts: boo
     if rate and not {"each", _stem(rate[1])} & (asked.counted | asked.other):
         return -1
     if "%" in number.text or "percent" in number.text:
-        return 0 if asked.percent else -1
+        percent = {"percent", "percentag"} & (asked.counted | asked.other)
+        return 1 if percent else 0 if asked.percent else -1
     word = _behind(sentence, number.end)
     return -1 if (asked.money and word and not money) or (asked.many and not asked.money and (
         money or (read_unit(number.text.lstrip("0123456789.,/ ")) or NO_UNIT).measure)) else 0
@@ -306,7 +307,8 @@ def counts_another(sentence: str, numbers: Sequence[NumberAt], at: int, question
     asked = read_question(question[-MAX_QUESTION:])
     counted = [_behind(sentence, number.end) for number in numbers]
     known = _words(question) if ";" not in sentence[:numbers[at].start] else frozenset(counted) - {""}
-    return counted[at] in known - asked.counted - asked.other and not asked.counted.isdisjoint(counted)
+    others = {word for word, number in zip(counted, numbers, strict=True) if number.text not in question}
+    return counted[at] in known - asked.counted - asked.other and not asked.counted.isdisjoint(others)
 
 
 def measure_asked(question: str) -> str:

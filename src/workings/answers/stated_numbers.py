@@ -45,7 +45,8 @@ _OPENING = re.compile(r"(?:^|[,;:.→]\**\s|\([A-J]\)\s|\b(?:and|so|then|that|th
                       r"|nearly|almost|roughly|approximately|around)\s)[^\w\[#]{0,3}$", re.IGNORECASE)
 _ALONE = re.compile(r"(?!\s(?:or|and|to|minus|plus|times)\b)(?:\s?[^\W\d_]+){0,4}[^\w(]*(?:$|[,;:(])")
 _AGAIN = re.compile(r",\s(?:or|i\.e\.|that is,?|namely)\s\W{0,3}$")
-_SUBJECT_OF = re.compile(rf"(?:\s|%)(?:[^\W\d_]+\s|of the (?:\w+\s)?\d*\s?|\W\s?){{0,6}}?{_VERB}\b", re.IGNORECASE)
+_SUBJECT_OF = re.compile(rf"(?:\s|%)(?:[^\W\d_]+(?:-[^\W\d_]+)?\s|of the (?:\w+\s)?\d*\s?|\W\s?){{0,6}}?{_VERB}\b",
+                         re.IGNORECASE)
 _CLAUSE = re.compile(r"\b(?:is|are|was|were|be|has|have|had|will|can|takes?|[a-z]{2,}(?:ed|[a-rt-z]s))\b|"
                      rf"\b(?:{VERBS_OF_THE_PAST})\b", re.IGNORECASE)
 _TIME = re.compile(r"\b(?:after|in|at|within|for|on)\s\W{0,3}$", re.IGNORECASE)

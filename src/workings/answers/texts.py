@@ -51,6 +51,7 @@ _CONCEDED = re.compile(r", (?:(?:although|though|even though)\b[^;]*|(?:when|aft
 # "formulated by Isaac Newton in 1687", "on 4 July 1776".
 _WHEN = re.compile(r"(?<=[^\W\d_]{2}),? (?:in|on|around|during) (?:[^\W\d_]+ )?(?:\d\d?,? (?:[^\W\d_]+ )?)?\d{4}\W*$")
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|(?<!\*)\*[^*]+\*(?!\*)")
+_QUOTED_LAST = re.compile(r"\b(?:is|be|means)\b:?\s[\"“]([^\"“”]+)[\"”]\W*$")
 # "x = 2 or x = 3" are two solutions, and no doubt.
 _SOLUTIONS = re.compile(r"(?<![^\W\d_])([a-zA-Z])\s*=[^=]{1,40}?\bor\b(?=\W{0,6}\1\s*=)")
 _SAME_AGAIN = re.compile(r"\s*\(or\s[^()]*\)")
@@ -97,7 +98,7 @@ def normalise_text(text: str) -> str:
     'eiffel tower'
     """
     # Without accents: "São Paulo" is written "Sao Paulo" as well.
-    text = "".join(character for character in unicodedata.normalize("NFKD", text).casefold()
+    text = "".join(character for character in unicodedata.normalize("NFKD", text.replace("−", "-")).casefold()
                    if not unicodedata.combining(character))
     text = re.sub(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}", r"\1", text)
     text = _DATE.sub(_day_first, text)
@@ -168,6 +169,7 @@ def variants(given: str) -> Iterator[str]:
     led = without_lead(sentence)
     # "In 10 days it is Friday, and …": what "and" follows leads to nothing.
     sentence = _SAME_AGAIN.sub("", sentence if " would " in sentence or led.startswith(("and ", "but ")) else led)
+    yield from _QUOTED_LAST.findall(sentence)
     if HEDGED.search(sentence):
         return
     yield re.sub(r"\s*\([^()]*\)\s*$", "", sentence)
@@ -188,12 +190,12 @@ def variants(given: str) -> Iterator[str]:
     yield from same
     copulas = [*_COPULA.finditer(sentence)]
     if copulas and not _SECOND_SUBJECT.search(sentence, copulas[0].end(), copulas[-1].start()):
-        yield sentence[copulas[-1].end():]
+        yield _PREPOSITION.sub("", sentence[copulas[-1].end():])
         if named := _NAMED_FORMULA.fullmatch(sentence, copulas[-1].end()):
             yield named[1]
         yield re.split(r",\s(?:an?|the)\s", sentence[copulas[-1].end():])[0]
     yield re.split(r":\W{0,3}\s", sentence)[-1]
-    yield re.split(r",\s(?:an?|the|which|who)\s", sentence)[0]
+    yield _REMARK_BEHIND.sub("", re.split(r",\s(?:an?|the|which|who|at|with|followed by)\s", sentence)[0])
     if passive := _PASSIVE.search(sentence):
         yield sentence[passive.end():]
         yield _WHO.sub("", _WHEN.sub("", sentence[passive.end():]))
