@@ -41,6 +41,9 @@ _RATE_ASKED = re.compile(r"\b(?:per|each|every|rate)\b", re.IGNORECASE)
 _YEAR = re.compile(r"(?<![\d.,$€£])[12]\d{3}(?![\d%]|[.,]\d)")
 _AVERAGE = re.compile(r"[,;] (?:or |for |with )?an? (?:average|mean) of (?:about )?\W{0,3}"
                       r"(?=\d[\d.]*+(?!,? and\b|, \d))")
+# "Of the 308 rooms, 245 were taken and 63 were free."
+_OF_ALL = re.compile(r"^\W*(?:out )?of (?:the|these|those|its|their) \d[\d,]*\s[a-z]+,\s(?=.*\d)", re.IGNORECASE)
+_IN_BRACKETS = re.compile(r"\s\((?:not\b[^()]*|[^()]*\b(?:would|for (?:instance|example))\b[^()]*)\)")
 _NUMBERS = re.compile(r"\d+")
 # "Since she can't make a third of a dress, …": why it is rounded down.
 _NO_PART = re.compile(r"^\W*(?:since|because|as)\b[^,]*\b(?:can(?:no|['’])t|cannot)\s(?!determine|tell|know|calculate"
@@ -81,13 +84,14 @@ def about_asked(sentence: str, question: str) -> str:
     given, said, operands, result = (set(_NUMBERS.findall(text)) for text in (question, head, left, right))
     if left and _IS_NUMBER.search(head) and "=" not in head and result <= given and said & operands:
         sentence = head  # "The number is 20: (20 - 7) × 2 = 26."
-    sentence = _NO_PART.sub("", re.sub(r"\s\(not\b[^()]*\)", "", sentence), count=1)
+    sentence = _NO_PART.sub("", _IN_BRACKETS.sub("", sentence), count=1)
     # "At the end of those 4 hours, he is 45 miles from home", "It lasts 10 hours before it reaches 20%".
     for rest in (without_lead(sentence), _THEN.sub("", sentence, count=1)):
         left_out, said = (set(_NUMBERS.findall(text)) for text in (sentence.replace(rest, ""), rest))
         if left_out and left_out <= given and not said <= given:
             sentence = rest
     sentence = _SOME.sub(", ", sentence)
+    sentence = _OF_ALL.sub("", sentence)
     if not _PLACE_ASKED.search(question):
         sentence = _PLACE.sub("", sentence)
     told, _, more = sentence.rpartition(", and ")

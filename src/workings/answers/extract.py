@@ -242,7 +242,9 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
     concluding = next((sentence for sentence in reversed(statements) if is_conclusion(sentence)),
                       last_definition(statements)) if statements else last
     concluding = concluding if len(sentences(last)) > 1 else last
-    return _tidy(value_for_asked(concluding, text.question) if kind == "text" else concluding)
+    if kind == "text" and value_for_asked(concluding, text.question).lstrip("$ ").startswith("value ="):
+        concluding = f"value = {concluding.rpartition('=')[2].strip(' $')}"
+    return _tidy(concluding)
 
 
 def _before_the_cut(text: str, question: str) -> list[str]:

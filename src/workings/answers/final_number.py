@@ -78,6 +78,8 @@ _SECOND_VERB = re.compile(rf"[^=,]{{0,40}},?\s(?:and|while|whereas)\s(?:{VERBS_O
 _OPERAND = re.compile(r"(?:(?!\s(?:and|or)\s)[^=≈,;:.])*[=≈]")
 _OPERAND_OF = re.compile(r"\b(?:average|mean|sum|total|product|difference) (?:of|between) (?:[^\W\d_]+\s){0,2}\W?$",
                          re.IGNORECASE)
+# "70% of $1,050, which equals $735": of what a part is taken.
+_WHOLE = re.compile(r"(?:%|percent|half|thirds?|quarters?|\d/\d+) of \W{0,3}$")
 _BREAKDOWN = re.compile(r"\s\([^()]*\)|:\s.*", re.DOTALL)
 _WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i|there)['’]d\b"
                     r"|\binstead\b(?! of)|^\W*otherwise\b", re.IGNORECASE)
@@ -176,7 +178,8 @@ def _asked_for(sentence: str, question: str, stated: str | None) -> str | None:
     numbers = [number for number in numbers_in(sentence, elliptic=True)[0] if not (
         _OPERAND.match(sentence, number.end) or (sentence[:number.start].endswith("(") and sentence.startswith(
             ")", number.end)) or (sentence.startswith(" and ", number.end) and _OPERAND_OF.search(
-                sentence[:number.start][-60:])))]
+                sentence[:number.start][-60:])) or (sentence.startswith(", which ", number.end) and _WHOLE.search(
+                    sentence[:number.start][-60:])))]
     at = next((at for at in reversed(range(len(numbers))) if numbers[at].text == stated), None)
     if stated and "=" in sentence and (at is None or not counts_another(sentence, numbers, at, question)):
         return stated
@@ -288,6 +291,11 @@ def _right_side(sentence: str, at: int, numbers: list[NumberAt]) -> tuple[str | 
         r"|[:;]|\bi\.e\.,?|,\s(?!\d{3}))\s*", left, re.IGNORECASE)), default=0)
     part = left[begin:].strip(" *$")
     behind = [number for number in numbers if number.start > at]
+    if len(behind) > 1 and re.fullmatch(r"\W*\sis\s\W{0,3}", sentence[behind[0].end:behind[1].start]):
+        return behind[1].text, True  # "The reciprocal of 2 1/3 = 7/3 is 3/7."
+    *formula, worked_out = re.split("[=≈]", part)
+    if formula and re.search(r"\bis\W*$", left[:begin]) and re.search(r"\d", worked_out):
+        part = worked_out  # "The discriminant is b² - 4ac = 16 - 40 = -24."
     second_solution = re.search(rf"\b{_UNKNOWN}\s?=\s?-?\d[^=]*(?:\bor\b|\band\b|,)\s*{_UNKNOWN}\s*$", left)
     if second_solution or not (names_a_value(part or left) or ends_with_arithmetic(left)):
         return None, True

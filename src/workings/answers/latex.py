@@ -67,11 +67,11 @@ def plain(text: str) -> str:
     text = re.sub(r"(?<=\d)(?:\\,|\\ |~|\\!,|\{,\}\\!|\{,\}|,\\!)(?=\d{3})", ",", text)
     text = _SPACES.sub(" ", text)
     text = _FRACTION.sub(r"\\frac", text)
+    text = re.sub(r"\^\s*\{?\\(?:circ|degree)\}?", "°", text)
+    text = _SIGN.sub(lambda sign: _SIGNS[sign[1]], text)
     text = re.sub(r"\\frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}", _slashed, text)
     text = _FRACTION_DIGITS.sub(r" \1/\2", text)
     text = re.sub(r"\\([%$€£&#])", r"\1", text)
-    text = re.sub(r"\^\s*\{?\\(?:circ|degree)\}?", "°", text)
-    text = _SIGN.sub(lambda sign: _SIGNS[sign[1]], text)
     # Braces that are left over group what stands without them too.
     return re.sub(r"(?<![√\\}])\{([^{}]{1,3})\}", r"\1", text)
 
@@ -115,6 +115,7 @@ def normal_form(text: str) -> str:
     text = re.sub(r"(?<!\d)(?<!ln)(?<!log)(?<!sin)(?<!cos)(?<!tan)\\frac\{(?!ln|log|sin|cos|tan)(√?[\w.]+)\}"
                   r"\{(\d+|[^\W\d_])\}", r"\1/\2", text)
     text = re.sub(r"\(((?:ln|log|sin|cos|tan)[\w√]+)\)/(\d+)", r"\\frac{\1}{\2}", text)
+    text = re.sub(r"(?<![\w)}\\])(√?\w+)/\((\w+)\)", r"\\frac{\1}{\2}", re.sub(r"\^(\d{2,})", r"^{\1}", text))
     text = _ONE_BRACED.sub(r"\1\2", _ROOT.sub(r"√\1", text))
     return _GROUPED.sub(lambda number: number[0] if number[1] is None else number[0].replace(",", ""), text) \
         if "(" not in text and "{" not in text and "[" not in text else text

@@ -63,7 +63,8 @@ _ARITHMETIC = re.compile(r"(?:[\d\s.,+\-*/×·÷()%$€£¥₹^°{}√!_π]"
                          r"(?![a-z]))+")
 # Integrals, limits, sums and derivatives: what they are equal to is their value, with unknowns too.
 _OPERATION = re.compile(r"\W*(?:\\?(?:gcd|lcm|max|min|GCD|GCF|LCM)\b"
-                        r"|\\(?:int|lim|sum|prod|frac\s*\{d\}\s*\{d[a-z]\})(?![a-z])|∫|∑|\(?d\)?/\(?d[a-z]\)?)")
+                        r"|\\(?:int|lim|sum|prod|frac\s*\{d(?:\^\d)?\}\s*\{d[a-z](?:\^\d)?\})(?![a-z])|∫|∑"
+                        r"|\(?d(?:\^\d)?\)?/\(?d[a-z](?:\^\d)?\)?)")
 _LENGTH = re.compile(r"^\\?\|([^|\\]{1,10})\\?\|$")
 _UNKNOWN = re.compile(r"(?<![^\W\d_])[^\W\d_](?![^\W\d_])|\\|[\d)][^\W\d_](?![^\W\d_])|[\^_√π]")
 

@@ -75,6 +75,7 @@ _EACH = re.compile(r"\b(?:each|every|per) ([^\W\d_]+)", re.IGNORECASE)
 _THE_OTHER = re.compile(r"\bthe (?:remaining|other)\b", re.IGNORECASE)
 _RANGE = re.compile(r"\s*(?:[^\W\d_]+\s)?(?:or|to|through|[-–])\s*")
 _DIFFERENCE = re.compile(r"\s(?:[^\W\d_]+\s)?(?:more|less|fewer) than\b")
+_OTHER_CASE = re.compile(r"\W*(?:if|had|including|with|without|counting|otherwise|instead)\b", re.IGNORECASE)
 _BOUNDARY = re.compile(r"[;:—–(]|,\s|\s-\s|\b(?:and|while|whereas|but|instead of|so|which|or|because|since|when|than|if"
                        r"|after)\b", re.IGNORECASE)
 
@@ -262,7 +263,7 @@ def goes_on_to_asked(earlier: str, sentence: str, question: str) -> bool:
     True
     """
     asked = read_question(question[-MAX_QUESTION:]).amounts
-    return not asked & _amounts(sentence) <= _amounts(earlier)
+    return not asked & _amounts(sentence) <= _amounts(earlier) and not _OTHER_CASE.match(sentence)
 
 
 def _amounts(text: str) -> frozenset[int]:

@@ -33,6 +33,8 @@ _ARROW = re.compile(r"\\(?:to|rightarrow|mapsto|longrightarrow)(?![a-zA-Z])|[→
 _NAME_BEFORE = re.compile(r"^(?:(?:[A-Z]{1,3}|[a-zθαβ])(?:_\w|\([^()]*\))?(?:=|∈))+")
 _TIME = re.compile(r"(?<![\d:])\d{1,3} ?: ?\d{1,3}(?::\d\d)?(?: ?[ap]\.?m\b\.?)?(?![\d:])", re.IGNORECASE)
 """The time of a clock, or a ratio."""
+# "3^20 is larger."
+_LARGER = re.compile(r"^([^,;]{1,40}?)\sis\s(?:the\s)?(?:more [a-z]+|[a-z]+er|[a-z]+est)\W*$")
 _SIZE = re.compile(r"(?<![\w.])\d+(?:\s?(?:[×x]|\\times)\s?\d+)+(?!\w)")
 _HALF_SAID = re.compile(r"(?<![\d:])(\d{1,2}:\d\d) (?:(in the morning)|in the (?:afternoon|evening)|at night)\b",
                         re.IGNORECASE)
@@ -82,6 +84,7 @@ _DAY = re.compile(rf"\b({_MONTH.replace('?P<month>', '?:')} \d\d?)(?:st|nd|rd|th
 _WHO = re.compile(r"^(?:the|an?)\s(?:[^\W\d_]+\s){0,3}?[a-z]+\s(?=[A-Z])")
 _DIVIDED = re.compile(r"\\[dt]?frac|[/÷]")
 _I_E = re.compile(r",\s(?:that is|i\.e\.),?\s")
+_SEVERAL = re.compile(r"\W*([a-z])\s*=[^=]*(?:,|\band\b|\bor\b)\W*\1\s*=")
 _MATRIX = re.compile(r"\\(?:begin|end)\{[a-zB]?matrix\}|&|\\\\")
 _LETTER = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])")
 _TERM = re.compile(r"[^\s+−-][^+−-]*")
@@ -196,6 +199,7 @@ def variants(given: str) -> Iterator[str]:
         yield re.split(r",\s(?:an?|the)\s", sentence[copulas[-1].end():])[0]
     yield re.split(r":\W{0,3}\s", sentence)[-1]
     yield _REMARK_BEHIND.sub("", re.split(r",\s(?:an?|the|which|who|at|with|followed by)\s", sentence)[0])
+    yield from _LARGER.findall(sentence)
     if passive := _PASSIVE.search(sentence):
         yield sentence[passive.end():]
         yield _WHO.sub("", _WHEN.sub("", sentence[passive.end():]))
@@ -264,6 +268,8 @@ def _half_of_day(time: str) -> str:
 
 def value_of(given: str, expected: str) -> str:
     """The side of an equation that answers where no equation is expected: "f'(x) = 3x^2 ≈ …" says 3x^2."""
+    if _SEVERAL.match(given):
+        return given
     if not _ARROW.search(expected):
         given = _ARROW.split(given)[-1]
     if "=" in expected or "≈" in expected:
