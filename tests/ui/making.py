@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from tests.evaluation.making import items, score
@@ -17,6 +18,7 @@ from workings.record.layout import METRICS, REFERENCE_LOG_PROBS, ROWS
 from workings.record.manifest import DRAWN_FROM
 from workings.runs.improve import REQUEST, ImproveFolder
 from workings.ui.app import make_app
+from workings.ui.site import Site
 
 PORT, TOKEN = 8123, "a-token-of-the-test"
 BASE = f"http://127.0.0.1:{PORT}"
@@ -40,10 +42,22 @@ def _made() -> Path:
     return folder
 
 
+@cache
+def _page() -> tuple[FastAPI, Site]:
+    """One application for all tests of this process, because building its routes takes longer than making a page."""
+    site = Site.over(Path())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Site, "over", lambda root: site)
+        return make_app(Path(), token=TOKEN, port=PORT), site
+
+
 def client(folder: Path, monkeypatch: pytest.MonkeyPatch, *, token: str = TOKEN) -> TestClient:
     """Somebody who has the link; what the page keeps goes beside the folder."""
     monkeypatch.setenv("WORKINGS_CACHE", str(folder.with_name(f"{folder.name}-cache")))
-    app = make_app(folder, token=TOKEN, port=PORT)
+    app, site = _page()
+    # Everything of another folder but the templates, which would be compiled again.
+    vars(site).update(vars(Site.over(folder)) | {"templates": site.templates})
+    app.state.stopping = site.stopping
     return TestClient(app, base_url=BASE, headers={"authorization": f"Bearer {token}"} if token else {},
                       raise_server_exceptions=True)
 
