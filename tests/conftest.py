@@ -33,6 +33,7 @@ from tests.fork_server import (
     fork_scoring,
     import_less,
     interpreter,
+    remember_packages,
 )
 from tests.kept_programs import KeptPrograms
 
@@ -94,6 +95,7 @@ _set(_clean(os.environ))
 do_not_wait_for_the_disk()
 collect_nothing()
 import_less()
+remember_packages()
 
 
 class SaidAtOnce:

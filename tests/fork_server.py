@@ -31,6 +31,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO, NoReturn
@@ -288,6 +289,23 @@ def import_less() -> None:
     sys.modules.setdefault("sklearn", None)  # type: ignore[arg-type]
 
 
+def remember_packages() -> None:
+    """From here on what an installed package says of itself is read once: every run asks for versions, requirements
+    and entry points of dozens of packages. One that a test puts on the path is read each time, as ever."""
+    for name in ("metadata", "entry_points"):
+        read, kept = getattr(metadata.Distribution, name).fget, {}
+
+        def once(package: Any, read: Any = read, kept: dict[str, Any] = kept) -> Any:
+            place = str(package._path)
+            if not place.startswith(sys.prefix):
+                return read(package)
+            if place not in kept:
+                kept[place] = read(package)
+            return kept[place]
+
+        setattr(metadata.PathDistribution, name, property(once))
+
+
 def collect_nothing() -> None:
     """From here until `collect_seldom` look for no unreachable cycles: what is imported stays, and looking through it
     again and again takes a fifth of the time of the imports."""
@@ -321,6 +339,7 @@ def serve(folder: Path, owner: int) -> None:
     do_not_wait_for_the_disk()
     collect_nothing()
     import_less()
+    remember_packages()
     before = dict(os.environ)
     if folder.name == "scoring":
         for name in SCORING:
@@ -329,6 +348,8 @@ def serve(folder: Path, owner: int) -> None:
         for name in PRELOADED:
             importlib.import_module(name)
         kept_traces.keep()
+        list(importlib.import_module("workings.doctor.versions").check_versions({}))  # forked children remember it
+        metadata.entry_points()
         importlib.import_module("workings.scoring.child_process").subprocess = fork_scoring(folder, owner)
     set_by_imports.update({name: value for name, value in os.environ.items() if before.get(name) != value})
     assert threading.active_count() == 1, "a fork would copy one thread and leave the others' locks locked"
