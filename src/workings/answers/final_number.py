@@ -33,7 +33,6 @@ from workings.answers.question import (
     counts_another,
     counts_asked,
     counts_otherwise,
-    goes_on_to_asked,
     is_of_another,
     measure_asked,
     says_question,
@@ -88,6 +87,8 @@ _SUMMED_UP = re.compile(r"[^\W\d_]:\s\W{0,3}$")
 # "$2,088 over the 4 weeks, or $522 per week": a rate is no other unit of the same.
 _RATE_BEHIND = re.compile(r"\W{0,3}(?:per|each|every|an?)\b", re.IGNORECASE)
 # "For three that would be 6": it goes on with what one needs.
+# "… so it takes 17 minutes. From there it's 15, but the climb starts lower.": behind a conclusion it is no other.
+_LIMITED = re.compile(r"^(?!\W*(?:so|but|thus|therefore|hence)\b)[^=]*\d[^=\d]*, but\s[^\d=]*$", re.IGNORECASE)
 _FOR_SEVERAL = re.compile(r"\W*(?:and )?for \w+,? (?:that|this|it) would be\b", re.IGNORECASE)
 # What stands around the number of which a part is taken, up to the verb.
 _PART_OF = re.compile(r"^.*\bof \W{0,3}(?=\d)|(?<=\d)[^\d,.].*$")
@@ -134,9 +135,9 @@ def _from_the_end(text: str, question: str, truncated: bool) -> Iterator[tuple[s
                 return
             if is_said_of_another(sentence, question):
                 continue
-            if index and (_is_supposition(sentence) or is_rate(sentence, question)) and _said(
-                    statements[index - 1], strict=True)[0] is not None and not (
-                    goes_on_to_asked(statements[index - 1], sentence, question)):
+            if index and (_is_supposition(sentence) or is_rate(sentence, question) or (
+                    _LIMITED.search(sentence) and last_clause(statements[index - 1]))) and _said(
+                    statements[index - 1], strict=True)[0] is not None:
                 continue
             number, decided = _concluded(sentence, question, alone=len(sentence) == len(text.strip()))
             # "Ben is 12. Ann is 16." says of Ben what is asked of him; "So Ann is 12." alone says nothing of him.
@@ -288,7 +289,7 @@ def _right_side(sentence: str, at: int, numbers: list[NumberAt]) -> tuple[str | 
     # The equation begins behind the last word that leads to it.
     begin = max((word.end() for word in re.finditer(
         r"(?:\b(?:is|are|so|that|and|have|get|gives|then|thus|hence|therefore|where|by|total of|have got|was|were|be)\b"
-        r"|[:;]|\bi\.e\.,?|,\s(?!\d{3}))\s*", left, re.IGNORECASE)), default=0)
+        r"|[:;]|\bi\.e\.,?|\b(?:it|that)['’]s\b|,\s(?!\d{3}))\s*", left, re.IGNORECASE)), default=0)
     part = left[begin:].strip(" *$")
     behind = [number for number in numbers if number.start > at]
     if len(behind) > 1 and re.fullmatch(r"\W*\sis\s\W{0,3}", sentence[behind[0].end:behind[1].start]):

@@ -114,6 +114,7 @@ def normal_form(text: str) -> str:
     # Behind a digit it would be a mixed number.
     text = re.sub(r"(?<!\d)(?<!ln)(?<!log)(?<!sin)(?<!cos)(?<!tan)\\frac\{(?!ln|log|sin|cos|tan)(√?[\w.]+)\}"
                   r"\{(\d+|[^\W\d_])\}", r"\1/\2", text)
+    text = re.sub(r"(?<![\w)])\((\d+/\d+)\)(?=[a-zA-Zπ√])", r"\1", text)
     text = re.sub(r"\(((?:ln|log|sin|cos|tan)[\w√]+)\)/(\d+)", r"\\frac{\1}{\2}", text)
     text = re.sub(r"(?<![\w)}\\])(√?\w+)/\((\w+)\)", r"\\frac{\1}{\2}", re.sub(r"\^(\d{2,})", r"^{\1}", text))
     text = _ONE_BRACED.sub(r"\1\2", _ROOT.sub(r"√\1", text))

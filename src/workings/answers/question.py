@@ -252,14 +252,14 @@ def answers_before(sentence: str, remark: str, said: str, question: str) -> bool
     parsed_question = read_question(question[-MAX_QUESTION:])
     words = parsed_question.counted | parsed_question.other
     kind = "$" in said or "dollar" in said if parsed_question.money else bool(_words(said) & parsed_question.counted)
-    return not kind and not goes_on_to_asked(sentence, remark, question) and says_question(sentence, question) and (
+    return not kind and not _goes_on_to_asked(sentence, remark, question) and says_question(sentence, question) and (
         3 * len(words & _words(remark)) <= len(words & _words(sentence)))
 
 
-def goes_on_to_asked(earlier: str, sentence: str, question: str) -> bool:
+def _goes_on_to_asked(earlier: str, sentence: str, question: str) -> bool:
     """Whether a sentence says a number of what is asked for, and the one before it does not.
 
-    >>> goes_on_to_asked("One bus fits 50 people.", "Three fit 150.", "How many people fit in 3 buses?")
+    >>> _goes_on_to_asked("One bus fits 50 people.", "Three fit 150.", "How many people fit in 3 buses?")
     True
     """
     asked = read_question(question[-MAX_QUESTION:]).amounts
