@@ -209,7 +209,8 @@ OF_PAIRS: dict[str, tuple[Lie, str]] = {
     "smoothed labels": (recipe_everywhere(R, "algorithm.label_smoothing", 0.4), FOUND),
     "means over tokens": (recipe_everywhere(R, "algorithm.length_normalized", True), NAMED),
     "another beta": (recipe_everywhere(R, "algorithm.beta", 0.7), FOUND),
-    "a better accuracy": (every(f"{R}/train/metrics.jsonl", lambda each: {"accuracy": 1.0}), FOUND),
+    "another accuracy": (every(f"{R}/train/metrics.jsonl", lambda each: {
+        "accuracy": abs(each["accuracy"] - 0.5)}), FOUND),
     "a better change": (put(f"{R}/run_manifest.json", "facts.preferences.margin", 9.0), FOUND),
     "a wider margin": (every(f"{R}/train/metrics.jsonl", lambda each: {"margin": each["margin"] + 1}), FOUND),
     "chosen and rejected rows exchanged": (every(f"{R}/data/rows.jsonl", lambda each: {

@@ -96,3 +96,10 @@ def test_each_start_names_its_own_line(named: tuple[str | None, str | None], wor
               for kind, time, line in zip(("started", "resumed"), (EARLY, LATE), named, strict=True)]
     problems = "; ".join(_order_problems(SimpleNamespace(events=events, starts=events), lines))
     assert (words in problems) if words else not problems
+
+
+def test_a_copy_under_another_name_is_no_second_run(chained: Path) -> None:
+    shutil.copytree(chained, chained.with_name("twin"))
+    verdict, text = found(chained.parent)
+    assert verdict == "not_checked"
+    assert "tiny: the same run as twin, under another name: one start and not two" in text
