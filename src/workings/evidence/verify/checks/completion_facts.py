@@ -12,6 +12,8 @@ ENGINES = "workings.engines"
 """Group of the entry points of engines."""
 NOT_RECORDED = ("decoding", "engine", "model", "template", "tokenizer")
 """Settings that nobody tells of predictions from elsewhere."""
+TOLD = ("file", "digest")
+"""What is told of a file of predictions: its name and the digest of its bytes."""
 MAX_NAMED = 20
 """Lines and ids of a kind of problem that a summary names; all are counted."""
 PROBLEM_KINDS = ("lines without an id", "unknown ids", "unreadable lines")
@@ -83,6 +85,8 @@ def elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     """
     yield from (f"{EVALUATION_CONFIG}: {key} is told of predictions from elsewhere" for key in NOT_RECORDED
                 if key in config and not is_absent(config[key]))
+    yield from (f"{EVALUATION_CONFIG}: source does not tell the {key} of the predictions" for key in TOLD
+                if not isinstance(config["source"].get(key), str))
     asked = config["source"].get("samples", 1)
     samples: dict[str, list[dict[str, Any]]] = {}
     for row in unit.lines(PREDICTIONS):
