@@ -53,13 +53,12 @@ RATE = 1e-4
 EVERYTHING, NOTHING, PAGES = "everything", "nothing", "huge_pages"
 SWITCHES = {
     "jax": ("unstacked_layers", "loss_positions", "freed_memory", PAGES, "attention_derivative"),
-    "torch": ("segments", "last_layer_positions", "small_tensors_together", "fused_update", "short_rows_by_products",
-              PAGES)}
+    "torch": ("segments", "last_layer_positions", "small_tensors_together", "fused_update", PAGES)}
 """``loss_positions``: last layer and loss at positions picked; ``fused_update``: PyTorch's kernel for AdamW, which also
-updates tensors together; ``short_rows_by_products``: attention of short rows without a fused kernel."""
+updates tensors together."""
 UNUSED = {
     ("quickstart", "torch"): {"segments": "no row is packed"},
-    ("base-gsm8k", "torch"): {"segments": "no row is packed", "short_rows_by_products": "no row is so short"},
+    ("base-gsm8k", "torch"): {"segments": "no row is packed"},
     ("quickstart-packed", "torch"): dict.fromkeys(SWITCHES["torch"][1:], "measured on rows that are not packed")}
 """Switches that change nothing there, or are measured elsewhere."""
 
@@ -97,18 +96,16 @@ def turn_off(engine_name: str, off: set[str]) -> None:
             *(("attention_derivative", module, "trained_attention", by_automatic_derivative)
               for module in (plain, unstacked_layers))]
     else:
-        from workings.engines.torch import cpu, step
+        from workings.engines.torch import spec, step
         from workings.engines.torch.attention import no_attention_layout
-        from workings.engines.torch.cpu import short_rows
         from workings.engines.torch.optimizers import apply
 
         places = [
-            ("segments", cpu, "find_segments", no_attention_layout),
+            ("segments", spec, "find_segments", no_attention_layout),
             ("last_layer_positions", step, "only_at", lambda model, index, positions: nullcontext()),
             ("small_tensors_together", step, "in_groups",
              lambda optimizer, tensors, context: ([each] for each in tensors)),
-            ("fused_update", apply, "_fusable", lambda optimizer, each, context: False),
-            ("short_rows_by_products", short_rows, "SHORT", {})]
+            ("fused_update", apply, "_fusable", lambda optimizer, each, context: False)]
     for switch, module, name, value in places:
         if switch in off:
             mock.patch.object(module, name, value).start()

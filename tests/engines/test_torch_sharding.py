@@ -56,6 +56,7 @@ def test_two_processes_go_on_like_one_and_come_back(case: str, run_ranks: Callab
         for name, x in ours.items():
             torch.testing.assert_close(x, theirs[name], atol=1e-6, rtol=1e-2 if x.dtype == torch.bfloat16 else 1e-5)
     assert (after / "exported" / "config.json").is_file()
+    np.testing.assert_allclose(found["after"], curve(one, state, 1, 6)[1], rtol=tolerance)
 
 
 def test_log_probs_of_a_step_and_the_model_below_adapters_in_two_processes(run_ranks: Callable[..., str]) -> None:

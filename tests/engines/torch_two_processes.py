@@ -87,9 +87,12 @@ def go_on(case: str, load: Path, save: Path) -> dict[str, object]:
     parameters = [x for x in state.model.parameters() if isinstance(x, DTensor)]
     held = sum(x.to_local().numel() for x in parameters)
     whole = sum(x.numel() for x in parameters)
+    # Evaluated and saved at the same step: what the evaluation gathered must not be held fast by the checkpoint.
+    values = report(opened, state)
     opened.save(state, save)
     opened.export(state, save / "exported")
-    return {"curve": found, "held": held / whole} | report(opened, state)
+    _, after = curve(opened, state, 1, 6)
+    return {"curve": found, "after": after, "held": held / whole} | values
 
 
 def main(case: str = "", load: str = "", save: str = "") -> None:

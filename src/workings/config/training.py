@@ -249,8 +249,8 @@ class MemoryConfig(Section):
     the host's memory, and only the rows of a batch's tokens are copied to the device (engine `torch`)."""
     cpu_optimizations: bool = True
     """Program variants that only a CPU gains from (completions in micro batches of similar length; `jax`: unstacked
-    layers, loss positions, answers in two batches at a time; `torch`: attention of packed rows by segment, short rows
-    by plain products). `false`: a CPU runs the same programs as accelerators. Without effect on other devices."""
+    layers, loss positions, answers in two batches at a time; `torch`: attention of packed rows by
+    segment). `false`: a CPU runs the same programs as accelerators. Without effect on other devices."""
 
 
 class MeshConfig(Section):

@@ -150,14 +150,6 @@ FUNCTIONS: dict[str, Attention] = {"plain": plain_attention, "chunked": chunked_
 """Functions ``(q, k, v, mask, scale, softcap)`` on ``[B, heads, positions, H]``."""
 
 
-def add_function(name: str, attention: Attention) -> None:
-    """Make a function known by a name. Raises `ValueError` where the name is taken."""
-    # Registered names are global in transformers: the second would silently replace the first.
-    if name in FUNCTIONS:
-        raise ValueError(f"two attention functions of the name {name}")
-    FUNCTIONS[name] = attention
-
-
 def choose(asked: str, platform: str, softcap: float) -> str:
     """The function that `memory.attention` stands for; ``auto``: fused, or for capped scores what the device bears."""
     if asked == "flash" or (asked == "auto" and not softcap):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from workings.config.method import FullConfig
 from workings.engines.safetensors_file import TensorFile, write_tensors
 from workings.engines.torch.lora import ADAPTER_FOLDER, LazyTensor, base_weights, merged, store_weight, write_config
-from workings.engines.torch.sharding import as_split, gathered, local, own_part
+from workings.engines.torch.sharding import as_split, gathered, local, own_part, release_gathered
 from workings.engines.torch.spec import TorchSpec, dtype_name
 from workings.engines.torch.step import State
 from workings.engines.weight_files import model_weights
@@ -86,6 +86,7 @@ def saved(spec: TorchSpec, state: State) -> dict[str, Tensor]:
 
 def save(spec: TorchSpec, state: State, directory: Path) -> None:
     """Write the weights (of adapters those alone), optimizer state and step count into an existing directory."""
+    release_gathered(state.root)
     write(directory / weights_file(spec), saved(spec, state))
     write(directory / OPTIMIZER_FILE, optimizer_tensors(state))
 
@@ -153,6 +154,7 @@ def export(spec: TorchSpec, state: State, directory: Path) -> None:
 
     ``adapter/`` belongs on the weights that training started from, not on the merged ones.
     """
+    release_gathered(state.root)
     # Gathering takes every process, so all reach both writes before those that write nothing return.
     write(directory / MODEL_FILE, merged(spec, state.model))
     adapter = directory / ADAPTER_FOLDER

@@ -136,6 +136,16 @@ def split(model: PreTrainedModel, mesh: ProcessMesh, device: torch.device) -> Fs
     return root
 
 
+def release_gathered(root: nn.Module) -> None:
+    """Let each process keep its own part of embedding, last norm and head alone.
+
+    FSDP frees them after a backward pass. After a forward pass without one they stay gathered, and whoever reads them
+    by `numpy()` then, as a checkpoint on a CPU does, would forbid FSDP to free their memory at the next step.
+    """
+    if isinstance(root, FSDPModule):
+        root.reshard()
+
+
 def local(x: Tensor) -> Tensor:
     """This process's part of a tensor, sharing its memory."""
     held = x.detach()

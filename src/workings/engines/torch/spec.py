@@ -10,7 +10,7 @@ from workings.config.training import AdafactorConfig
 from workings.engines.base import EngineRequest
 from workings.engines.refusals import host_table_refusal, packing_refusal
 from workings.engines.torch.attention import FindAttentionLayout, choose, no_attention_layout
-from workings.engines.torch.cpu import optimize_for_cpu
+from workings.engines.torch.cpu.segments import find_segments
 from workings.engines.torch.optimizers import make_optimizer
 from workings.engines.torch.optimizers.adamw import AdamW
 from workings.engines.torch.optimizers.base import Optimizer
@@ -72,13 +72,10 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
     if memory.attention == "flash" and shape.attention_softcap:
         raise RequestError(f"memory.attention: flash with a {shape.family} model, whose attention scores are capped",
                            "a function that caps scores; PyTorch's fused kernels do not", "memory.attention=chunked")
-    find_layout: FindAttentionLayout = no_attention_layout
     # By the device that is there: a trace for a card replaces it afterwards.
     attention = choose(memory.attention, device.type, shape.attention_softcap)
     on_cpu, kernels = device.type == "cpu" and memory.cpu_optimizations, kernels_run_on(device)
-    # Last, because what a CPU does instead depends on what was chosen for it.
-    if on_cpu:
-        attention, find_layout = optimize_for_cpu(memory.attention, attention)
+    find_layout: FindAttentionLayout = find_segments if on_cpu else no_attention_layout
     # Several processes share each micro batch by rows, which would have to be of like length, too.
     rows_move = on_cpu and (mesh or ProcessMesh()).fsdp == 1
     return with_kernels(kernels, TorchSpec(
