@@ -93,6 +93,7 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
     assert "token" not in page.url
 
     page.get_by_role("link", name="Start", exact=True).click()
+    page.wait_for_url(re.compile("/start"))  # loaded: before that, nothing listens to the fields
     form = page.locator("form[action='/start/train']")
     assert form.locator("[name=recipe]").input_value() == "smoke-tiny"
     form.get_by_label("Folder of the new run").fill("live")
