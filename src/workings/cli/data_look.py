@@ -163,7 +163,7 @@ def preview_command(
         raise RequestError(f"--row {row}", "the id of a row", "workings data preview without --row")
     entries_of_rows = entries_by_row(entries)
     rows_to_show = [(shown_row, pieces(shown_row, tokenizer), turns_of(entries_of_rows[shown_row.id], shown_row))
-             for shown_row in chosen]
+                    for shown_row in chosen]
     values = {**summary.to_json(), "dropped_rows": [vars(dropped_row) for dropped_row in rows.dropped[:20]], "shown": [
         {"id": shown_row.id, "tokens": len(shown_row.tokens), "supervised_tokens": shown_row.supervised_tokens,
          "turns": [vars(turn) for turn in turns], "text": marked(parts), "pieces": [vars(piece) for piece in parts]}

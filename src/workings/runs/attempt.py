@@ -33,7 +33,6 @@ from workings.record.memory_use import memory_sentence
 from workings.record.progress import slow_operation
 from workings.record.storage import storage
 from workings.runs.create_or_resume import Start, create_run, progress_facts, resume_run
-from workings.runs.data.training_data import trained_item_ids
 from workings.runs.doctor import Examination
 from workings.runs.memory_check import MemoryWatch
 from workings.runs.prepare import TrainSetup
@@ -238,7 +237,7 @@ class Attempt:
             model=ModelFacts(id=setup.weights.id, revision=setup.weights.revision, shape=setup.shape,
                              parameters=parameter_count(setup.shape)))
         # Said before the training and not refused: a leak makes the evaluation worthless, not the model.
-        if trained := trained_item_ids(setup.data.items, setup.training_data):
+        if trained := setup.trained_items:
             yield (f"leak       {len(trained):,} of {len(setup.data.items):,} held-out items are trained on as well, "
                    f"such as {trained[0]}: they measure nothing, and `workings verify` will say so; try: other "
                    "evaluation.items")

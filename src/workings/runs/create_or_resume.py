@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
 from workings.config.overrides import Overrides
@@ -13,7 +13,7 @@ from workings.data.batches import Position
 from workings.errors import RequestError
 from workings.record import jsonl
 from workings.record.canonical import loads, read_json
-from workings.record.checkpoints import Checkpoint
+from workings.record.checkpoints import Checkpoint, CheckpointStore
 from workings.record.layout import (
     ANNOUNCED,
     CHECKPOINTS,
@@ -226,15 +226,20 @@ def _difference_texts(differing: Sequence[tuple[str, Any, Any]]) -> list[str]:
     return [f"{key}: {old!r} before, {new!r} now" for key, old, new in differing]
 
 
-def _refuse_another_reward(run: Path, difference: str) -> None:
+def _refuse_another_reward(run: Path, difference: str) -> NoReturn:
     anew = "start a new run with another --out"
-    if any((run / CHECKPOINTS).glob("*")):
+    if has_checkpoint(run):
         final = run.with_name(run.name.removesuffix(PARTIAL_SUFFIX))
         # Only a sealed run can be exported, and a stopped one is sealed.
         first = "" if final == run else "put the file back, resume, and stop with Ctrl-C, which seals the run; then "
         anew += f"; or, to keep what this one has learned: {first}{begin_with_weights(final)}"
     raise RequestError(f"a reward whose file has changed since the run began ({difference})",
                        "the file as it was: all steps of a run have the same rewards", anew)
+
+
+def has_checkpoint(run: Path) -> bool:
+    """Whether a run directory has a checkpoint; whether its files are intact is not looked at."""
+    return bool(CheckpointStore(run / CHECKPOINTS).folders())
 
 
 def begin_with_weights(run: Path) -> str:

@@ -19,7 +19,12 @@ from workings.planning.reference_and_teacher import TEACHER
 from workings.planning.verdict import Verdict, memory_verdict
 from workings.record.progress import slow_operation
 from workings.runs.data.datasets import RunData
-from workings.runs.data.training_data import TrainingData, inspections_with_frozen_models, read_training_data
+from workings.runs.data.training_data import (
+    TrainingData,
+    inspections_with_frozen_models,
+    read_training_data,
+    trained_item_ids,
+)
 from workings.runs.resolve import ResolvedRun, resolve
 from workings.training.schedule import Schedule
 
@@ -57,6 +62,11 @@ class TrainSetup(ResolvedRun):
     def non_text_weights(self) -> NonTextWeights | None:
         """Non-text weights in the folder of weights, which must exist; None if it holds text weights alone."""
         return find_non_text_weights(self.weights.directory, self.shape) if self.weights.directory else None
+
+    @cached_property
+    def trained_items(self) -> list[str]:
+        """Ids of held-out items that are trained on as well (`trained_item_ids`)."""
+        return trained_item_ids(self.data.items, self.training_data)
 
 
 def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:

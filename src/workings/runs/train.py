@@ -12,7 +12,6 @@ from workings.distributed.rpc import facts_of
 from workings.errors import DoesNotFit, RequestError
 from workings.models.unproven import unproven_sentence
 from workings.record.layout import (
-    CHECKPOINTS,
     CONFIG,
     DATA_DIGESTS,
     MEASURED,
@@ -23,7 +22,7 @@ from workings.record.layout import (
 from workings.record.manifest import DRAWN_FROM, LEFT_ASIDE, NOT_PROVEN
 from workings.record.progress import slow_operation
 from workings.runs.attempt import NO_CALLBACKS, Attempt, Listeners, RunCallbacks
-from workings.runs.create_or_resume import same_request
+from workings.runs.create_or_resume import has_checkpoint, same_request
 from workings.runs.data.datasets import find_data
 from workings.runs.data.find_teacher import refuse_processes
 from workings.runs.doctor import doctor
@@ -172,7 +171,7 @@ def _check_out(out: Path, resume: bool) -> None:
         refuse_unit_name(out)
     if out.exists() and not resume:
         # A run that failed before its first checkpoint cannot be resumed.
-        way_on = "" if (out / SEAL).is_file() and not any((out / CHECKPOINTS).glob("*")) else (
+        way_on = "" if (out / SEAL).is_file() and not has_checkpoint(out) else (
             ", or add --resume if that run did not finish")
         raise RequestError(f"--out {out}, which exists", "a directory that does not exist yet",
                            f"choose another --out{way_on}")

@@ -17,7 +17,7 @@ from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard, build_scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import EvaluationRecord
-from workings.record.layout import CHECKPOINTS, RECIPE_EVALUATION
+from workings.record.layout import RECIPE_EVALUATION
 from workings.record.number_text import percent
 from workings.record.phase import phases
 from workings.record.reader import RunRecord
@@ -25,8 +25,7 @@ from workings.record.values import Absent
 from workings.reports.live.listeners import RunListeners
 from workings.reports.tracked import flat
 from workings.runs.attempt import NO_CALLBACKS, Callback, RunCallbacks
-from workings.runs.create_or_resume import begin_with_weights, evaluation_is_missing
-from workings.runs.data.training_data import trained_item_ids
+from workings.runs.create_or_resume import begin_with_weights, evaluation_is_missing, has_checkpoint
 from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
@@ -92,7 +91,7 @@ class TrainAndEvaluateResult:
         lines = [f"{training.status} after {training.steps} steps{loss}: {training.run}"]
         if training.status == "failed":
             # Sealed before its first checkpoint there is no state to go back to.
-            saved = any((training.run / CHECKPOINTS).glob("*"))
+            saved = has_checkpoint(training.run)
             state = "the last checkpoint in the run is the last good state" if saved else "there is no checkpoint"
             lines.append(f"reason: {training.reason}; {state}")
             lines += self._after_a_failed_reward(saved) if training.reason.startswith("reward ") else []
@@ -100,7 +99,7 @@ class TrainAndEvaluateResult:
             lines.append(f"to go on: {resume_command}")
         if self.scorecard is not None:
             overall = self.scorecard.overall
-            trained = len(trained_item_ids(training.setup.data.items, training.setup.training_data))
+            trained = len(training.setup.trained_items)
             lines.append(f"accuracy {percent(overall.mean)} on {overall.n} items" + (
                 f", of which {trained:,} were trained on as well: no measure of what it would answer to others"
                 if trained else ""))

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, NoReturn
 
 from workings.config.recipe_paths import with_changed_paths
 from workings.errors import RequestError
@@ -115,7 +115,7 @@ def _global_names(code: CodeType) -> Iterator[str]:
             yield from _global_names(inner)
 
 
-def _refuse_needs(name: str, needed: Sequence[str]) -> None:
+def _refuse_needs(name: str, needed: Sequence[str]) -> NoReturn:
     raise RequestError(f"rewards: {name}, which uses {', '.join(needed)} from outside of it",
                        "a function that needs nothing around it: the run keeps its source and calls it in a process of "
                        "its own", f"import or define {', '.join(needed)} inside of {name}; or {IN_A_FILE}")

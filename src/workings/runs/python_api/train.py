@@ -109,9 +109,15 @@ def _refuse_both(keywords: Mapping[str, Any]) -> None:
     given = [name for name, value in keywords.items()
              if value is not None and not (isinstance(value, int | float) and value == 0)]
     if given:
-        words = {_KEYS[name]: [{"scorer": "FILE.py:FUNCTION"}] if name == "rewards" else value
-                 if isinstance(value := keywords[name], str | Path | int | float) else "FILE" for name in given}
+        words = {_KEYS[name]: _override_value(name, keywords[name]) for name in given}
         raise RequestError(f"a recipe and {', '.join(given)}", "one of the two: a recipe says all of it",
                            f"overrides={json.dumps(words, default=str)}; or no recipe, with model and data")
 
 
+
+
+def _override_value(name: str, value: Any) -> Any:
+    """An argument's value in the override that is proposed: a text or a number as it is, else a placeholder."""
+    if name == "rewards":
+        return [{"scorer": "FILE.py:FUNCTION"}]
+    return value if isinstance(value, str | Path | int | float) else "FILE"

@@ -147,8 +147,8 @@ def goes_on(out: Path, recipes: Mapping[str, LoadedRecipe]) -> bool:
 
 def write_recipes(out: Path, recipes: Mapping[str, LoadedRecipe]) -> None:
     """Writes the recipes by which `goes_on` knows a quickstart again; after its data, which are complete then."""
+    (out / "recipes").mkdir(exist_ok=True)
     for name, recipe in recipes.items():
-        _recipe_file(out, name).parent.mkdir(exist_ok=True)
         atomic.write_text(_recipe_file(out, name), recipe.written())
 
 

@@ -270,10 +270,10 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: _
         changes = {"reward": ("one reward flipped", with_another_reward),
                    "advantage": ("one advantage moved", with_another_advantage)}
         changed_sources = {name: (words, opened.source(opened.recipe.seed, exact=exact, change=change))
-                for name, (words, change) in changes.items()}
+                           for name, (words, change) in changes.items()}
     elif opened.recipe.uses_rollouts:
         changed_sources = {"teacher": ("one log probability of the teacher moved",
-                            opened.source(opened.recipe.seed, exact=exact, change=with_another_teacher))}
+                                       opened.source(opened.recipe.seed, exact=exact, change=with_another_teacher))}
     elif isinstance(plan.source, RowSource):
         wrong = {"pair": ("one pair of every step swapped", with_a_pair_swapped),
                  "reference": ("one log probability of the reference moved", with_another_reference)}

@@ -6,6 +6,7 @@ A recipe is shown as fields of a form: every key with its value, what it means, 
 import typing
 from collections.abc import Callable, Collection
 from functools import wraps
+from itertools import count
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form
@@ -163,8 +164,7 @@ def _page(site: Site, filled: dict[str, Any], problem: RequestError | None = Non
 
 def _free_name(name: str, taken: Collection[str]) -> str:
     """The name, or with the next number that is free."""
-    # Among one name more than are taken, at least one is free.
-    numbered = (name if number == 1 else f"{name}-{number}" for number in range(1, len(taken) + 2))
+    numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
     return next(candidate for candidate in numbered if candidate not in taken)
 
 
