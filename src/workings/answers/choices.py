@@ -42,14 +42,16 @@ _TRUTH_LAST = re.compile(r"\b(?:is|are|answer|be|say|would be|conclude)\s*:?\s*[
 _TRUTH_CONCLUDED = re.compile(r"(?:[:,]|,?\s(?:so|then)\b,?)\s*[\"'*_“]*(yes|no|true|false)(?:\W*$|,\s)", re.IGNORECASE)
 # "**No.** Although …": it is said once, and in bold.
 _TRUTH_BOLD = re.compile(r"\*\*(yes|no|true|false)[.,!]?\*\*", re.IGNORECASE)
+# What a conclusion may begin with.
+_SO = r"^\W*(?:(?:so|therefore|thus|hence),?\s)?"
 # "so it is not prime", "It cannot": where the question asks for just that.
-_DENIES = re.compile(r"^\W*(?:(?:so|therefore|thus|hence),?\s)?(?:it|this|that|they|he|she|[\d,.]+|the [a-z]+)\s"
+_DENIES = re.compile(rf"{_SO}(?:it|this|that|they|he|she|[\d,.]+|the [a-z]+)\s"
                      r"(?:(?:is|are|was|were|can|could|does|do|did|will|has|have|would)(?:n['’]t|\snot)|cannot)"
                      r"(?:\s(?:an?|the))?(?:\s(?P<what>[^\W\d_]+)|\W*$|[,:;])", re.IGNORECASE)
 _ASKS = re.compile(r"(?:is|are|was|were|can|could|does|do|did|will|has|have|would)\s(?!.{0,60}(?:\bnot\b|n['’]t\b))",
                    re.IGNORECASE)
 # "so it is indeed a leap year".
-_STATES = re.compile(r"^\W*(?:(?:so|therefore|thus|hence),?\s)?(?:it|this|that|they|he|she)\s(?:is|are|was|were)"
+_STATES = re.compile(rf"{_SO}(?:it|this|that|they|he|she)\s(?:is|are|was|were)"
                      r"(?:\s(?:indeed|in fact|actually|also))?(?:\s(?:an?|the))?\s"
                      r"(?!not\b|number\b|only\b)(?P<what>[^\W\d_]+)\b"
                      r"(?!.*\b(?:not|but|if)\b)", re.IGNORECASE)
@@ -58,7 +60,7 @@ _BARE = re.compile(r"\W*(?:it|this|that|they|he|she|there|we|you)\s"
                    r"(?P<does>is|are|was|were|can|could|does|do|did|will|has|have|had)(?P<denied>n['’]t|\snot)?\W*$",
                    re.IGNORECASE)
 # "So such a triangle does not exist."
-_SUCH = re.compile(r"^\W*(?:(?:so|therefore|thus|hence),?\s)?(?P<no>no\s)?such\s(?:an?\s)?(?P<what>[a-z]+\s)"
+_SUCH = re.compile(rf"{_SO}(?P<no>no\s)?such\s(?:an?\s)?(?P<what>[a-z]+\s)"
                    r"(?P<denied>(?:(?:does|do|can|could)(?:\snot|n['’]t)|cannot)\s)?(?:can\s)?(?P<does>[a-z]+)\W*$",
                    re.IGNORECASE)
 _WORDS = re.compile(r"[\d.,/:%]*\d%?|[^\W\d_]+(?:['’]t)?")
@@ -69,13 +71,13 @@ _WITHOUT_WEIGHT = frozenset((
     "a", "an", "the", "indeed"))
 # "so that's correct", "the statement does not hold": of what the question asks.
 _JUDGED = re.compile(
-    r"^\W*(?:(?:so|therefore|thus|hence),?\s)?(?:"
+    rf"{_SO}(?:"
     r"(?:(?:that|this|it)(?:['’]s|\sis)|the (?:statement|claim|assertion|inequality|equation) is)\s(?:indeed\s)?"
     r"(?P<denied>not\s)?(?P<how>correct|true|right|false|incorrect|wrong)"
     r"|the (?:statement|claim|assertion|inequality|equation) (?:(?:indeed )?holds"
     r"|(?P<fails>(?:does not|doesn['’]t) hold)))\W*$", re.IGNORECASE)
-# "…, which is more than 40": of the number before it.
 _MORE = ("more", "greater", "larger", "bigger", "higher")
+# "…, which is more than 40": of the number before it.
 _COMPARED = re.compile(rf"\b(?P<how>{'|'.join(_MORE)}|less|smaller|fewer|lower) than \$?"
                        r"(?P<number>\d[\d.,]*\d|\d)(?:\s[a-z]+)?\W*$", re.IGNORECASE)
 _AFFIRMS = re.compile(r"\W*(?:correct|indeed|exactly|certainly|absolutely|that['’]s (?:right"
@@ -214,18 +216,17 @@ def truth_in(text: str) -> str | None:
     ('yes', None, None)
     """
     lines = last_lines(text)
-    opening = without_markup(plain(sentences(lines[0])[0])) if lines else ""
-    first = _TRUTH_FIRST.match(opening)
     if (bold := _TRUTH_BOLD.findall(text[-20_000:])) and len(bold) == 1 and lines and _TRUTH_BOLD.match(lines[0]):
         return str(bold[0]).casefold()
+    first = _TRUTH_FIRST.match(without_markup(plain(sentences(lines[0])[0]))) if lines else None
     for line in [*reversed(lines[-3:]), *lines[:1]]:
         # Only then the first sentence: "No, wait. So the answer is yes."
         for sentence in reversed(sentences(line)):
             cleaned = without_markup(plain(sentence))
             if truth := _truth_of(cleaned):
                 # "No, it isn't. Yes, it comes close." says both.
-                settles = is_conclusion(cleaned) or _SETTLES.search(text) or first is None
-                return truth if settles or truth == first[1].casefold() else None  # type: ignore[index]
+                agrees = first is None or truth == first[1].casefold()
+                return truth if agrees or is_conclusion(cleaned) or _SETTLES.search(text) else None
     return None
 
 
@@ -248,15 +249,15 @@ def _is_of_question(clause: str, question: str) -> bool:
     return in_order(clause_words, question_words) and numbers <= set(question_words)
 
 
-def _judged(clause: str, asked: str) -> str | None:
+def _judged(clause: str, question: str) -> str | None:
     """`yes` or `no` where a clause says whether what is asked is true, or whether there is enough for it."""
     if (judged := _JUDGED.match(clause)) is not None:
         how = (judged["how"] or "true").casefold()
-        if how in asked.casefold():  # "Is it false that …?"
+        if how in question.casefold():  # "Is it false that …?"
             return None
         denies = bool(judged["denied"] or judged["fails"]) != (how in ("false", "incorrect", "wrong"))
         return "no" if denies else "yes"
-    if HEDGES.search(clause) or not _SUFFICES.search(asked) or "short" in asked:
+    if HEDGES.search(clause) or not _SUFFICES.search(question) or "short" in question:
         return None
     if _SHORT.search(clause):
         return "no"
@@ -264,14 +265,14 @@ def _judged(clause: str, asked: str) -> str | None:
     return None if enough is None else "no" if enough["denied"] else "yes"
 
 
-def _compared(sentence: str, asked: str) -> str | None:
+def _compared(sentence: str, question: str) -> str | None:
     """`yes` or `no` where the end of a sentence compares with the number that a question compares with.
 
     >>> _compared("15 + 27 = 42, which is more than 40.", "Is 15 + 27 greater than 40?")
     'yes'
     """
-    stated, in_question = _COMPARED.search(sentence), _COMPARED.search(asked)
-    if not stated or not in_question or stated["number"] != in_question["number"] or asked.count(" than ") > 1:
+    stated, in_question = _COMPARED.search(sentence), _COMPARED.search(question)
+    if not stated or not in_question or stated["number"] != in_question["number"] or question.count(" than ") > 1:
         return None
     if HEDGES.search(sentence[:stated.start("how")]) or re.search(r"\b(?:not|no|never)\b|n['’]t\b", sentence):
         return None
@@ -289,12 +290,15 @@ def stated_in(text: str, question: str) -> str | None:
     """
     asking = sentences(question.strip()[-MAX_LINE:])
     questions = [sentence for sentence in asking if sentence.endswith("?")][-1:] or asking[-1:]
-    statements = sentences((last_lines(text) or [""])[-1])
-    if questions and (bare := _BARE.match(sentences(last_lines(text)[0])[0] if last_lines(text) else "")) and (
+    lines = last_lines(text)
+    if not questions or not lines:
+        return None
+    if (bare := _BARE.match(sentences(lines[0])[0])) and (
             bare["does"].casefold() == questions[0].split(" ")[0].casefold()) and not TURNS.search(text):
         return "no" if bare["denied"] else "yes"
-    if not questions or not statements or _ASKS.match(questions[0]) is None:
+    if _ASKS.match(questions[0]) is None:
         return None
+    statements = sentences(lines[-1])
     last = statements[-1].replace("*", "")
     clause = last_clause(last) or last
     if (denied := _DENIES.match(clause)) is not None and (denied["what"] is None or (

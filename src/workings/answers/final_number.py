@@ -17,12 +17,7 @@ from workings.answers.about_asked import (
 )
 from workings.answers.arithmetic_before_equals import ends_with_arithmetic
 from workings.answers.latex import plain, spaced_digits
-from workings.answers.main_clause import (
-    VERBS_OF_RESULT,
-    last_clause,
-    main_clause,
-    without_lead,
-)
+from workings.answers.main_clause import VERBS_OF_RESULT, last_clause, main_clause, without_lead
 from workings.answers.numbers import CURRENCY, decimal_points, equal_numbers, in_two_units, names_a_value, parse_number
 from workings.answers.numbers_in_sentence import numbers_in
 from workings.answers.question import (
@@ -86,9 +81,9 @@ _WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i|there
 _SUMMED_UP = re.compile(r"[^\W\d_]:\s\W{0,3}$")
 # "$2,088 over the 4 weeks, or $522 per week": a rate is no other unit of the same.
 _RATE_BEHIND = re.compile(r"\W{0,3}(?:per|each|every|an?)\b", re.IGNORECASE)
-# "For three that would be 6": it goes on with what one needs.
 # "… so it takes 17 minutes. From there it's 15, but the climb starts lower.": behind a conclusion it is no other.
 _LIMITED = re.compile(r"^(?!\W*(?:so|but|thus|therefore|hence)\b)[^=]*\d[^=\d]*, but\s[^\d=]*$", re.IGNORECASE)
+# "For three that would be 6": it goes on with what one needs.
 _FOR_SEVERAL = re.compile(r"\W*(?:and )?for \w+,? (?:that|this|it) would be\b", re.IGNORECASE)
 # What stands around the number of which a part is taken, up to the verb.
 _PART_OF = re.compile(r"^.*\bof \W{0,3}(?=\d)|(?<=\d)[^\d,.].*$")

@@ -20,8 +20,8 @@ _ASKS_WHETHER = re.compile(r"\bis it (?:possible|true|correct|the case)\b", re.I
 # Of "the line y = 3x - 1" the words are "the line".
 _EQUATION = re.compile(r"\b\w{1,3}\s?=\s?(?:\b\d*[a-z]\b|[-+*/^()\d.\s]){1,40}")
 HEDGES = re.compile(
-    r"\b(?:if|unless|whether|or|but|although|though|however|while|whereas|only|except|rather|instead|unlike|would|could|might"
-    r"|(?-i:may)|should|perhaps|maybe|possibly|probably|sometimes|often|usually|rarely|hardly|some|many"
+    r"\b(?:if|unless|whether|or|but|although|though|however|while|whereas|only|except|rather|instead|unlike|would"
+    r"|could|might|(?-i:may)|should|perhaps|maybe|possibly|probably|sometimes|often|usually|rarely|hardly|some|many"
     r"|most|few|almost|nearly|less"
     r"|think|thought|believed?|considered|says?|said|claim(?:s|ed)?|myth|misconception|wrong|false|incorrect|untrue|once"
     r"|former(?:ly)?|used to|fails?|lacks?|without|neither|nor|either|impossible|unclear|depends"
@@ -29,6 +29,7 @@ HEDGES = re.compile(
     r"|far from|anything but|too|(?:meant|supposed|tr(?:y|ies|ied)|want(?:s|ed)?|plan(?:s|ned)?|expected|hoped|due"
     r"|about|going|ready|allowed|likely) to)\b",
     re.IGNORECASE)
+"""What makes a sentence say less than its other words, so that it implies neither yes nor no."""
 _DENIAL = re.compile(r"\b(?:not|cannot|never|no|unable to|incapable of)\b|n['’]t\b", re.IGNORECASE)
 # "Penguins are birds, but their wings are flippers": what stands before it hedges nothing of the same subject.
 _GOES_ON = re.compile(r"^(?:[^,;:]|,(?! but\b))*, but (?=(?:it|its|he|his|she|her|they|their|this|these|that)"

@@ -114,9 +114,11 @@ def normal_form(text: str) -> str:
     # Behind a digit it would be a mixed number.
     text = re.sub(r"(?<!\d)(?<!ln)(?<!log)(?<!sin)(?<!cos)(?<!tan)\\frac\{(?!ln|log|sin|cos|tan)(√?[\w.]+)\}"
                   r"\{(\d+|[^\W\d_])\}", r"\1/\2", text)
+    # "(1/2)x" is "1/2x"; "(ln2)/3" and "1/(2a)" are fractions as well.
     text = re.sub(r"(?<![\w)])\((\d+/\d+)\)(?=[a-zA-Zπ√])", r"\1", text)
     text = re.sub(r"\(((?:ln|log|sin|cos|tan)[\w√]+)\)/(\d+)", r"\\frac{\1}{\2}", text)
-    text = re.sub(r"(?<![\w)}\\])(√?\w+)/\((\w+)\)", r"\\frac{\1}{\2}", re.sub(r"\^(\d{2,})", r"^{\1}", text))
+    text = re.sub(r"\^(\d{2,})", r"^{\1}", text)
+    text = re.sub(r"(?<![\w)}\\])(√?\w+)/\((\w+)\)", r"\\frac{\1}{\2}", text)
     text = _ONE_BRACED.sub(r"\1\2", _ROOT.sub(r"√\1", text))
     return _GROUPED.sub(lambda number: number[0] if number[1] is None else number[0].replace(",", ""), text) \
         if "(" not in text and "{" not in text and "[" not in text else text

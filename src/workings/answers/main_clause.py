@@ -25,17 +25,18 @@ _LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however
                    re.IGNORECASE)
 # Of what a part is taken, which is worked out behind it: "80% of $50, which is $40".
 _PART = r"(?:half|thirds?|quarters?|fourths?|fifths?|\d/\d{1,3}|\d[\d.]{0,5}\s?%|times|twice|double)\s(?:of\s)?"
+# Up to the comma behind a clause; one within a number ends none.
+_TO_COMMA = r"(?:[^,;=]|,(?=\d))*,"
 _CLAUSE = re.compile(r"\b(?:and|but|so) (?:since|because|as|if)\b[^,]*,"
                      r"|(?:[,;:]|\.\.\.|…|\s[-–—])\s*(?:and\s)?(?:so|therefore|thus|hence|meaning(?: that)?|then"
                      r"|(?:no )?wait|giving|leaving(?: [a-z]+ with)?|ending up with|in total|altogether"
                      rf"|which {VERBS_OF_CONCLUSION}"
                      rf"|which is(?={IN_TOTAL})|and the (?:final )?answer)\b"
-                     rf"|\b{_PART}(?:[^,;=]|,(?=\d))*, which (?:is|was|will be)\b(?=\s\W{{0,3}}\d)"
+                     rf"|\b{_PART}{_TO_COMMA} which (?:is|was|will be)\b(?=\s\W{{0,3}}\d)"
                      # Nor is what comes of a rate: "$4 on each of the 40 bags, which is $160."
-                     r"|\b(?:each|every|per)\b(?:[^,;=]|,(?=\d))*, "
-                     r"which (?:is|was)\b(?=\s\W{0,3}\d[\d,.]*(?:\s[^\W\d_]+)?\W*$)"
-                     r"|\b\d+ (?:out )?of (?:[^,;=]|,(?=\d))*, "
-                     r"which (?:is|was)\b(?=\s\W{0,3}\d[\d.]*\s?(?:%|percent)\W*$)"
+                     rf"|\b(?:each|every|per)\b{_TO_COMMA} which (?:is|was)\b"
+                     r"(?=\s\W{0,3}\d[\d,.]*(?:\s[^\W\d_]+)?\W*$)"
+                     rf"|\b\d+ (?:out )?of {_TO_COMMA} which (?:is|was)\b(?=\s\W{{0,3}}\d[\d.]*\s?(?:%|percent)\W*$)"
                      r"|(?:\.\.\.|…|[,;])\s*simplifying(?: further)? (?:gives|yields)\b"
                      # "3 × 4 = 12, plus 5 is 17": the arithmetic goes on in words.
                      r"|=[^=,;]*,\s(?:and\s|then\s)?(?:plus|minus|times|multiplied by|divided by|twice|half of)\b"

@@ -32,7 +32,8 @@ _MORE = re.compile(r"\s*(?:\([^()]*\)|,\s(?:the|an?|which|who|whose|where|and (?
 # "Anna has more: …", "Ben is taller".
 _COMPARES = re.compile(r"\W*(?:So,? |Therefore,? )?(?P<name>(?!The\b|An?\b|It\b)[A-Z][\w'’-]*(?:\s[A-Z][\w'’-]*)?)"
                        r"\s(?:[a-z]+\s){1,3}?"
-                       r"(?<!\ba\s)(?<!\ban\s)(?P<how>more|less|fewer|most|least|fewest|[a-z]{2,}er|[a-z]{2,}est)\b[^:;,.]*")
+                       r"(?<!\ba\s)(?<!\ban\s)(?P<how>more|less|fewer|most|least|fewest|[a-z]{2,}er|[a-z]{2,}est)\b"
+                       r"[^:;,.]*")
 
 
 # Two clauses that say two things: "Sydney is the largest city, but the capital is Canberra".
@@ -145,22 +146,20 @@ def names_expected_answer(given: str, expected: str, question: str) -> bool:
     statements = sentences(given.strip().rstrip("."))
     if len(statements) != 1 or re.search(r"(?<!^that )\bwould\b", statements[0], re.IGNORECASE):
         return False
-    statements[0] = corrected(statements[0])
-    if not HEDGED.search(statements[0]) and _doers(statements[0], question) == [expected_words]:
+    sentence = corrected(statements[0])
+    hedged = HEDGED.search(sentence) is not None
+    if not hedged and _doers(sentence, question) == [expected_words]:
         return True
     # "Sweden uses the Swedish krona (SEK)": the end of a sentence of one clause.
-    end = re.search(r"^([^,;:]*\s(?:uses|is|has|speak|speaks)\s)(?:called )?([^,;:]*)$",
-                    _BRACKETS.sub("", statements[0]))
-    if end and not HEDGED.search(statements[0]) and _spelt(end[2]).split() == expected_words and (
-            _stems(end[1]) & _stems(question)):
+    end = re.search(r"^([^,;:]*\s(?:uses|is|has|speak|speaks)\s)(?:called )?([^,;:]*)$", _BRACKETS.sub("", sentence))
+    if end and not hedged and _spelt(end[2]).split() == expected_words and _stems(end[1]) & _stems(question):
         return True
-    if (attribute := _ITS.search(statements[0])) and attribute[1] in question_words and not HEDGED.search(
-            statements[0]):
+    if (attribute := _ITS.search(sentence)) and attribute[1] in question_words and not hedged:
         return _spelt(attribute[2]).split() == expected_words
-    if compared := _COMPARES.match(statements[0]):
+    if compared := _COMPARES.match(sentence):
         return (compared["how"].casefold() in question_words and not HEDGED.search(compared[0])
                 and _spelt(compared["name"]).split() == expected_words)
-    name = _answer_in(statements[0], question)
+    name = _answer_in(sentence, question)
     return bool(name) and (_same_name(without_rank(name), without_rank(expected_words)) or (
         of_a_person and (_holds(name, expected_words) or name == without_rank(expected_words)[-1:]))
         or _is_short_for(name, expected_words, question_words) or _is_short_for(expected_words, name, question_words))

@@ -224,7 +224,7 @@ def asks_about(name: str, question: str) -> bool:
 def asks_total(question: str) -> bool:
     """Whether a question asks for what all of something is."""
     asked = read_question(question[-MAX_QUESTION:])
-    return _SAME["altogether"] in asked.counted | asked.other or "in all" in question
+    return _stem("total") in asked.counted | asked.other or "in all" in question
 
 
 def is_of_another(sentence: str, question: str) -> bool:
@@ -378,6 +378,7 @@ def _stem(word: str) -> str:
 _MEASURE_ASKED = re.compile(r"\bhow many (?:more |fewer |total )?((?:square |cubic )?[a-z]+)\b(?! per\b| an? )",
                             re.IGNORECASE)
 YEAR_ASKED = re.compile(r"\b(?:which|what) year\b|^\W*when (?:did|was|were)\b", re.IGNORECASE)
+"""What asks for a year."""
 # Of a whole sentence: "Right now, Sara is 36 and her son is 12."
 _WHEN = re.compile(r"(?:\W*(?:(?:right )?now|currently|today|at present|at the moment),)?", re.IGNORECASE)
 # What chooses among the numbers of one story.

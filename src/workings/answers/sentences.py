@@ -53,7 +53,7 @@ _ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|vs|i\.e|e\.g|approx)\.$"
 _EXPLAINED = re.compile(rf"^{_MARKUP}(?:here(?:['’]s| is) (?:how|why|(?:the|a) (?:quick )?(?:breakdown|calculation"
                         r"|reasoning|explanation))\b|(?:the )?(?:breakdown|calculations?|working|details)\W*$)",
                         re.IGNORECASE)
-# A line of such a list.
+# A line of the list behind it: "- 10%: 24", "Add half of it: 36".
 _DETAIL = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s|[^.:]{2,40}:\s")
 _ASIDE = re.compile(r"\b(?:for (?:comparison|reference)|by (?:comparison|the way)|incidentally)\b"
                     r"|^\W*(?:(?:you|we|one) (?:can|could|may)|(?:this|it|that|the answer) (?:can|could|may)) also "

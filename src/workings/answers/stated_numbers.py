@@ -22,8 +22,8 @@ VERBS_OF_THE_PAST = (
 _AUXILIARY = "will|can|must|should|would|could|to|they|we|you|i|ll|ve|has|have|had|did|does|do|not"
 _NO_VERB = "(?:the|an?|this|that|these|those|all|both|his|her|its|their|our|my|your|each|every)"
 _BASE = ("born|bring(?: in)?|earn|make|give|get|produce|equal|fill|fit|form|cover"
-         "|total|need|take|come|amount|remain|cost|weigh|last|eat|sell|buy|use|hold|contain|collect|spend|drive|travel|walk"
-         "|run|read|there (?:is|are|was|were|will be)")
+         "|total|need|take|come|amount|remain|cost|weigh|last|eat|sell|buy|use|hold|contain|collect|spend|drive|travel"
+         "|walk|run|read|there (?:is|are|was|were|will be)")
 _VERB = (rf"(?:end(?:s|ed) up [a-z]+ing|{VERBS_OF_RESULT}"
          rf"|{VERBS_OF_THE_PAST}|{_BASE}|{VERBS_ELSEWHERE}|[a-z]{{2,}}ed|[a-z]{{2,}}[a-rt-z]s"
          rf"|(?:{_AUXILIARY})\s(?:[a-z]+ly\s)?(?:be\s)?(?!{_NO_VERB}\b)[a-z]+)")

@@ -68,10 +68,10 @@ _BELIEVED = re.compile(r"^[^,;]{0,40}\b(?:people|many|some|most|might|may)\b[^,;
 _ROUNDED = re.compile(r",?\s(?:or|which is) (?:about|approximately|roughly|around)\s[^,;]*$"
                       r"|,?\sor,? equivalently,?\s.*$")
 _FORMULA = re.compile(r"(?<!\\)\$([^$]+)\$|\\\((.+?)\\\)")
-# A formula that goes on in words.
 # "is the point $(0, 6)$": what kind of thing it is.
 _NAMED_FORMULA = re.compile(r"(?:the |an? )?(?:ordered )?(?:point|line|set|interval|vector|pair|function|equation"
                             r"|expression|polynomial|matrix)\s(?:of\s)?\W{0,2}([$\\({\[].*[^\w\s])")
+# A formula that goes on in words.
 _COUNTED_ON = re.compile(r"\s*(?:[-+*/×·÷=^]|(?:times|plus|minus|more|less|of|per|divided|multiplied)\b)")
 _MONTH = (r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
           r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?")
@@ -182,7 +182,7 @@ def variants(given: str) -> Iterator[str]:
     yield from _in_formulas(concluded)
     if undecided := re.search(r"\bcannot be [a-z]+\W*$", sentence):
         yield undecided[0]
-    for part in (_I_E.split(sentence)[0], sentence):
+    for part in dict.fromkeys((_I_E.split(sentence)[0], sentence)):
         yield from _times(part)
     sentence = _REMARK_BEHIND.sub("", sentence)
     if bold := re.findall(r"\*\*([^*]+)\*\*", sentence):
@@ -277,13 +277,13 @@ def value_of(given: str, expected: str) -> str:
     exact = re.split(r"≈|\\approx(?![a-z])", given, maxsplit=1)[0]
     exact = given if _LETTER.fullmatch(exact.strip(" $")) else exact  # "x ≈ 3"
     left, equals, right = exact.rpartition("=")
+    if not equals:
+        return exact
     # "x^2 + 3x = x(x + 3)" is the same in other words where one side is a product and the other a sum.
     rewritten = (_FACTORS.fullmatch(normal_form(left)) is None) != (_FACTORS.fullmatch(normal_form(right)) is None)
     # So is a sum of fewer terms, of the same letters: "2x + 3x - 4 = 5x - 4".
     letters, others = (set(_LETTER.findall(side)) for side in (left, right))
     simplified = letters == others != set() and len(_TERM.findall(left)) > len(_TERM.findall(right)) > 1
-    if not equals:
-        return exact
     divided = letters == others != set() and _DIVIDED.search(left) and not _DIVIDED.search(right)
     return right if names_a_value(plain(_MATRIX.sub(" ", left))) or rewritten or simplified or divided else given
 

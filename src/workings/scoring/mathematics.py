@@ -179,7 +179,7 @@ def _comparable_forms(given: str, expected: str) -> bool:
             return _RELATION.search(other) is not None
     # A pair is no set, and an open interval no closed one; "x > 3" may stand for `(3, \infty)`.
     given_brackets, expected_brackets = (without_brackets(re.sub(r"\\(?:left|right)(?![a-z])", "", text))[1]
-                        for text in (given, expected))
+                                         for text in (given, expected))
     listed = [re.search("[,;]", text) is not None for text in (given, expected)]
     if any(listed) and given_brackets != expected_brackets:
         return {given_brackets, expected_brackets} == {"", "{}"} or (
