@@ -7,7 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from workings.errors import RecordError
+from workings.config.load import check_recipe
+from workings.config.recipe import Recipe
+from workings.errors import RecordError, RequestError
 from workings.evidence.verify import tree as trees
 from workings.evidence.verify.tree import Entry, Tree, shown
 from workings.record import jsonl
@@ -150,6 +152,16 @@ class Unit:
     def manifest(self) -> RunManifest:
         """Its `run_manifest.json`. Raises `RecordError`."""
         return self._cached("manifest", MANIFEST, lambda: parse_manifest(self.read(MANIFEST, MAX_MANIFEST_BYTES)))
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """The recipe in its manifest; None where this version does not read it. Raises `RecordError`."""
+        def check() -> Recipe | None:
+            try:
+                return check_recipe(self.manifest.config_snapshot, "config_snapshot")
+            except RequestError:
+                return None
+        return self._cached("recipe", MANIFEST, check)
 
     @property
     def metrics(self) -> list[dict[str, Any]]:

@@ -12,12 +12,16 @@ from typing import Any
 from workings.errors import RecordError
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.result import CheckFinding, CheckVerdict
+from workings.plugins import our_names
 from workings.record.canonical import line
 from workings.record.layout import DOCTOR, MEASURED
 from workings.record.untrusted_files import TooLarge
+from workings.record.values import is_absent
 
 MAX_SHOWN = 5
 """Names that a text lists before it only counts."""
+ENGINES = "workings.engines"
+"""Group of the entry points of engines."""
 RecordCheck = Callable[[Record], Iterator[CheckFinding]]
 UnitCheck = Callable[[Unit], Iterator[CheckFinding]]
 UnitSelector = Callable[[Record], Iterable[Unit]]
@@ -150,6 +154,11 @@ def written_by_this_version(unit: Unit) -> bool:
     return unit.written_by_train and later and unit.manifest.workings_version == version("workings")
 
 
+def is_our_engine(name: str) -> bool:
+    """Whether an engine of this name comes with this package."""
+    return name in our_names(ENGINES)
+
+
 def passed(text: str, unit: Unit | None = None) -> CheckFinding:
     """A finding: it holds."""
     return CheckFinding(verdict=CheckVerdict.PASSED, text=text, unit=unit.title if unit else "")
@@ -174,6 +183,12 @@ def same_json(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON: `True == 1` in Python, and in a record they are two values."""
     # Canonical text distinguishes 1, 1.0 and true, and orders keys.
     return line(one) == line(other)
+
+
+def section_of(value: dict[str, Any], key: str) -> dict[str, Any]:
+    """A section of a JSON object; empty where there is none, or where it is absent."""
+    section = value.get(key)
+    return section if isinstance(section, dict) and not is_absent(section) else {}
 
 
 def join_first(texts: list[str]) -> str:

@@ -6,13 +6,12 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
-from workings.errors import RecordError, RequestError
-from workings.evidence.verify.checks.completion_facts import asked_our_engine, section_of
+from workings.errors import RecordError
+from workings.evidence.verify.checks.completion_facts import asked_our_engine
 from workings.evidence.verify.checks.environment import same_version
 from workings.evidence.verify.checks.evaluation_facts import stated_problems
-from workings.evidence.verify.checks.log_lines import engine_libraries
+from workings.evidence.verify.checks.log_lines import logged_libraries
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import (
     check,
@@ -24,6 +23,7 @@ from workings.evidence.verify.registry import (
     not_checked,
     passed,
     same_json,
+    section_of,
 )
 from workings.evidence.verify.result import CheckFinding
 from workings.record.digest import bytes_digest
@@ -39,6 +39,10 @@ from workings.record.layout import (
 )
 from workings.record.values import is_absent
 
+_CHECKPOINT = re.compile(rf"{CHECKPOINTS}/step_(\d{{1,12}})/")
+TWIN = ("model", "items", "decoding", "engine", "template")
+"""Keys of an evaluation that decide its answers."""
+
 
 @check("consistency.announced", level=1, title="an evaluation asks what its run announced before its first step",
        units=lambda record: record.measurements, example="easier items than those that the recipe names")
@@ -51,9 +55,7 @@ def announced(unit: Unit) -> Iterator[CheckFinding]:
         yield failed(problem, unit) if problem else not_checked(
             "it stands in no run: nothing was announced", unit, blocking=False)
         return
-    # Cached, because every evaluation of a run asks for it.
-    recipe = _recipe(run)
-    announcement = _announcement(run)
+    recipe, announcement = run.recipe, _announcement(run)
     name = unit.path[len(run.path):].lstrip("/")
     config = unit.json_object(EVALUATION_CONFIG)
     # Only the evaluation of the recipe is announced; others are compared as far as they name this run.
@@ -129,16 +131,6 @@ def _line_problems(row: dict[str, Any], generated: bool, limit: Any) -> Iterator
         yield f"{str(tokens)[:20]} tokens, at most {limit} were asked for"
 
 
-def _recipe(run: Unit) -> Recipe | None:
-    """The recorded recipe, cached; None where this version does not read it."""
-    def read() -> Recipe | None:
-        try:
-            return check_recipe(run.manifest.config_snapshot, "config_snapshot")
-        except RequestError:
-            return None
-    return run.cached("recipe", read)
-
-
 def _settings_problems(config: dict[str, Any], recipe: Recipe) -> list[str]:
     """Problems of decoding and scoring, compared with the recipe's section."""
     from workings.evaluation.settings import settings_of
@@ -173,12 +165,12 @@ def _model_problems(run: Unit, config: dict[str, Any]) -> list[str]:
     if isinstance(model, dict) and not is_absent(model):
         pairs += [("model.run", model.get("run"), manifest.name), ("model.step", model.get("step"),
                                                                    manifest.completed_steps)]
-    # Only packages that both name: an engine may tell versions, such as a driver's, that are no package.
     packages = section_of(run.json_object(ENVIRONMENT), "packages")
-    logged, told = engine_libraries(run), set(section_of(engine, "versions"))
+    logged, told = logged_libraries(run), set(section_of(engine, "versions"))
     if logged and logged != told:
         return [f"{EVALUATION_CONFIG}: versions of {', '.join(sorted(told))[:80]}, the log of the run has "
                 f"{', '.join(sorted(logged))[:80]}"]
+    # Only packages that both name: an engine may tell versions, such as a driver's, that are no package.
     pairs += [(f"engine.versions.{name[:40]}", number, packages[name])
               for name, number in section_of(engine, "versions").items()
               if name in packages and not same_version(number, packages[name])]
@@ -211,11 +203,6 @@ def _later_problems(run: Unit, config: dict[str, Any]) -> list[str]:
     if digest and digest != template.get("digest"):
         problems.append(f"{EVALUATION_CONFIG}: the template {template.get('name')} has another digest")
     return problems
-
-
-_CHECKPOINT = re.compile(rf"{CHECKPOINTS}/step_(\d{{1,12}})/")
-TWIN = ("model", "items", "decoding", "engine", "template")
-"""Keys of an evaluation that decide its answers."""
 
 
 def _twin_problems(unit: Unit, config: dict[str, Any]) -> list[str]:

@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from workings.evidence.verify.record import Unit
-from workings.plugins import our_names
+from workings.evidence.verify.registry import is_our_engine, section_of
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS
 from workings.record.values import is_absent
 
-ENGINES = "workings.engines"
-"""Group of the entry points of engines."""
 NOT_RECORDED = ("decoding", "engine", "model", "template", "tokenizer")
 """Settings that nobody tells of predictions from elsewhere."""
 TOLD = ("file", "digest")
@@ -17,9 +15,13 @@ TOLD = ("file", "digest")
 MAX_NAMED = 20
 """Lines and ids of a kind of problem that a summary names; all are counted."""
 PROBLEM_KINDS = ("lines without an id", "unknown ids", "unreadable lines")
-NOT_JUDGED = ("time limit", "the scoring process died", "scorer raised", "too long: ")
+AT_LIMIT = ("time limit", "the scoring process died")
+"""Beginnings of the errors that depend on the machine; of a completion with one only the score of 0 is compared."""
+NOT_JUDGED = (*AT_LIMIT, "scorer raised", "too long: ")
 """Beginnings of the errors with which a text was not judged."""
-NO_LINE = ("missing: ", "double: ")
+DOUBLE = "double: "
+"""Beginning of the error of an item that predictions from elsewhere have too many lines of."""
+NO_LINE = ("missing: ", DOUBLE)
 """Beginnings of the errors of an item or sample that predictions from elsewhere have no line of, or too many."""
 UNJUDGED = {"rule": "none", "score": 0, "reasoning_chars": 0, "steps_checked": 0, "steps_valid": 0}
 """Keys of a line whose completion was not judged."""
@@ -96,9 +98,8 @@ def elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     for name, found in samples.items():
         numbers = [row.get("sample") for row in found]
         # Of two lines with one id nobody knows which one counts: the item has one line, which says so.
-        double = len(found) == 1 and str(found[0].get("error")).startswith("double: ")
-        if not double and (len(found) != asked or any(type(number) is not int or number != at
-                                                      for at, number in enumerate(numbers))):
+        double = len(found) == 1 and str(found[0].get("error")).startswith(DOUBLE)
+        if not double and not are_numbered(numbers, asked):
             yield f"{name[:60]}: samples {str(numbers[:8])[1:-1]}, the file has {str(asked)[:20]} of an item"
     problems = unit.json_object(EVALUATION_SUMMARY).get("problems")
     for kind, value in (problems if isinstance(problems, dict) else {}).items():
@@ -110,12 +111,12 @@ def elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
             yield f"{EVALUATION_SUMMARY}: {known[0]!r} is called an unknown id, and the predictions answer it"
 
 
+def are_numbered(numbers: list[Any], count: Any) -> bool:
+    """Whether the samples of one item are as many as were asked for, and numbered from 0 in order."""
+    # `type`, because a boolean is an integer for `isinstance`.
+    return len(numbers) == count and all(type(number) is int and number == at for at, number in enumerate(numbers))
+
+
 def asked_our_engine(config: dict[str, Any]) -> bool:
     """Whether an evaluation says that an engine of this package answered."""
-    return str(section_of(config, "engine").get("name")) in our_names(ENGINES)
-
-
-def section_of(value: dict[str, Any], key: str) -> dict[str, Any]:
-    """A section; empty where there is none, or where it is absent."""
-    section = value.get(key)
-    return section if isinstance(section, dict) and not is_absent(section) else {}
+    return is_our_engine(str(section_of(config, "engine").get("name")))

@@ -63,7 +63,8 @@ def machine(unit: Unit) -> Iterator[CheckFinding]:
     """Environment, plan and measurement against the manifest."""
     manifest, environment = unit.manifest, _object(unit, ENVIRONMENT)
     plan, measured = _object(unit, PLAN), _object(unit, MEASURED)
-    packages, host = environment.get("packages"), environment.get("machine")
+    packages, variables = environment.get("packages"), environment.get("variables")
+    host = section if isinstance(section := environment.get("machine"), dict) else {}
     device, limit = manifest.actual_device, manifest.memory_limit_bytes
     versions = [*(plan.get("versions") or {}).items(), ("workings", manifest.workings_version)]
     problems = [f"{name} is {str(version)[:20]} in plan or manifest, {str(packages[name])[:20]} in {ENVIRONMENT}"
@@ -90,9 +91,9 @@ def machine(unit: Unit) -> Iterator[CheckFinding]:
     if isinstance(manifest.vram, int) and manifest.vram != limit:
         problems.append(f"vram is {manifest.vram}, memory_limit_bytes {limit}")
     problems += doctor_problems(unit)
-    problems += _host_problems(unit, host if isinstance(host, dict) else {})
-    problems += host_problems(host if isinstance(host, dict) else {}, environment.get("variables"))
-    problems += _forced_count_problems(unit, environment.get("variables"))
+    problems += _cpu_run_problems(unit, host)
+    problems += host_problems(host, variables)
+    problems += _forced_count_problems(unit, variables)
     yield finding_from(problems, f"{manifest.hardware}, {limit:,} bytes", unit)
 
 
@@ -106,7 +107,7 @@ def same_version(one: Any, other: Any) -> bool:
     return same_json(one, other)
 
 
-def _host_problems(unit: Unit, host: dict[str, Any]) -> list[str]:
+def _cpu_run_problems(unit: Unit, host: dict[str, Any]) -> list[str]:
     """Problems of a run on a CPU, whose device is the machine itself."""
     manifest, problems = unit.manifest, []
     peak, memory = manifest.measured_peak_bytes, host.get("memory_bytes")

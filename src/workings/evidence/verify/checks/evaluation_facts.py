@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
-from workings.evidence.verify.checks.completion_facts import elsewhere_problems, judged_problems, section_of
+from workings.evidence.verify.checks.completion_facts import elsewhere_problems, judged_problems
 from workings.evidence.verify.checks.log_lines import backend_agrees
 from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import section_of
 from workings.record.layout import EVALUATION_CONFIG, PREDICTIONS
 from workings.record.values import is_absent
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from workings.config.training import Scorer
 from workings.errors import RecordError, RequestError
+from workings.evidence.verify.checks.completion_facts import AT_LIMIT
 from workings.evidence.verify.limits import CHUNK_COMPLETIONS
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import (
@@ -42,8 +43,6 @@ MAX_PROCESSES = 20
 """Processes that may be started to score a record; each start takes a third of a second."""
 OUR_SCORERS: tuple[str, ...] = get_args(Scorer)
 """Scorers that come with this project. A person's own scorer is code, and code of a record is never run."""
-_LIMITS = ("time limit", "the scoring process died")
-"""Errors that depend on the machine; of a completion with one only the score of 0 is compared."""
 # Keys under which a prediction's line repeats its item, so that the digest of the items needs no file of them.
 _ITEM_KEYS = ("id", "prompt", "section", "category", "difficulty", "cluster", "aliases", "tolerance")
 _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "steps_valid")
@@ -320,8 +319,8 @@ def _scored_again(unit: Unit, process: "ScoringProcess", scoring: _Scoring) -> t
         problems += [problem for row, judgement in zip(chunk, judgements, strict=True)
                      for problem in _verdict_problems(row, judgement)]
         limited += [str(row.get("id"))[:60] for row, judgement in zip(chunk, judgements, strict=True)
-                    if str(row.get("error", "")).startswith(_LIMITS) and not judgement.error and judgement.score]
-        scoring.at_limit += sum(judgement.error.startswith(_LIMITS) for judgement in judgements)
+                    if str(row.get("error", "")).startswith(AT_LIMIT) and not judgement.error and judgement.score]
+        scoring.at_limit += sum(judgement.error.startswith(AT_LIMIT) for judgement in judgements)
         if scoring.at_limit > MAX_AT_LIMIT:  # a record made to cost a verifier's day
             return [*problems, f"{scoring.at_limit} completions reached the time limit; the rest was not scored"], \
                 len(rows), limited, ""
@@ -332,7 +331,7 @@ def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> list[str]:
     name = str(row.get("id"))[:60]
     error = str(row.get("error", ""))
     # A time limit depends on the machine: the recorded error is accepted if the score is 0.
-    if error.startswith(_LIMITS):
+    if error.startswith(AT_LIMIT):
         return [f"{name}: {error}, and a score of {row.get('score')}"] if row.get("score") != 0 else []
     # One version of a scorer fails on a text or does not, whatever the machine.
     if error and not judgement.error:

@@ -14,7 +14,7 @@ from typing import Any
 from workings.errors import RecordError
 from workings.evaluation.comparison.preference_change import preference_change
 from workings.evidence.verify.checks.environment import same_version
-from workings.evidence.verify.checks.run_events import moves_of
+from workings.evidence.verify.checks.run_events import moves_of, resumes_of
 from workings.evidence.verify.record import Unit
 from workings.models.unproven import unproven_sentence
 from workings.record.layout import DOCTOR, ENVIRONMENT, EVALUATION_CONFIG, LOG, OVERRIDES, PREDICTIONS
@@ -82,7 +82,7 @@ def log_line_problems(unit: Unit, lines: Sequence[str], announced: Mapping[str, 
     start: dict[str, Any] = unit.starts[-1] if unit.starts else {}
     if attempts and start.get("kind") == "resumed" and start.get("from_step") != attempts[-1].start:
         problems.append(f"{LOG} resumes after step {attempts[-1].start}, the events after {start.get('from_step')}")
-    problems += _moved_problems(unit, attempts)
+    problems += _resume_problems(unit, attempts)
     for attempt in attempts:
         problems += _form_problems(attempt)
         problems += _pace_problems(unit, attempt)
@@ -92,9 +92,9 @@ def log_line_problems(unit: Unit, lines: Sequence[str], announced: Mapping[str, 
     return problems
 
 
-def _moved_problems(unit: Unit, attempts: Sequence[_Attempt]) -> Iterator[str]:
-    """Meshes of two attempts, one after the other, against what the event between them says of a move."""
-    resumes = [row for row in unit.events if row.get("kind") == "resumed"]
+def _resume_problems(unit: Unit, attempts: Sequence[_Attempt]) -> Iterator[str]:
+    """The last step of each attempt, and its mesh and the next one's, against the event of the resume between them."""
+    resumes = resumes_of(unit)
     # An attempt that was killed at once may have left no line.
     if len(attempts) != len(resumes) + 1:
         return
@@ -115,10 +115,10 @@ def _moved_problems(unit: Unit, attempts: Sequence[_Attempt]) -> Iterator[str]:
 def engine_line_problems(unit: Unit, line: str) -> Iterator[str]:
     """Versions in the line of the engine against the packages of the environment and the platform."""
     packages = unit.json_object(ENVIRONMENT).get("packages")
-    name, _, versions = line.removeprefix("engine     ").partition("  ")
+    name, versions = _engine_and_versions(line)
     if name != unit.manifest.engine:
         yield f"{LOG} has engine {name[:40]!r}, the manifest {unit.manifest.engine!r}"
-    for library, _, version in (part.partition(" ") for part in versions.split(", ")):
+    for library, _, version in (part.partition(" ") for part in versions):
         # Libraries that are no packages, such as drivers, stand in the log alone.
         if isinstance(packages, dict) and library in packages and not same_version(packages[library], version):
             yield f"{LOG} has {library[:40]} {version[:40]}, {ENVIRONMENT} {str(packages[library])[:40]}"
@@ -126,12 +126,22 @@ def engine_line_problems(unit: Unit, line: str) -> Iterator[str]:
             yield f"{LOG} has backend {version[:40]!r}, the run took place on {unit.manifest.actual_device.platform}"
 
 
-def engine_libraries(unit: Unit) -> set[str]:
+def logged_libraries(unit: Unit) -> set[str]:
     """Libraries of the engine whose versions the training log names, in its last attempt; none without such a line."""
-    lines = unit.read(LOG, MAX_LOG_BYTES).decode("utf-8", errors="replace").splitlines() if unit.has(LOG) else []
-    found = [line for line in lines if line.startswith("engine     ")]
-    versions = found[-1].removeprefix("engine     ").partition("  ")[2] if found else ""
-    return {part.partition(" ")[0] for part in versions.split(", ") if part}
+    found = [line for line in read_log(unit) if line.startswith("engine     ")] if unit.has(LOG) else []
+    return {part.partition(" ")[0] for part in _engine_and_versions(found[-1])[1] if part} if found else set()
+
+
+def _engine_and_versions(line: str) -> tuple[str, list[str]]:
+    """Name of the engine, and each of its libraries with its version (`jax 0.10.2`), in the line of the engine."""
+    name, _, versions = line.removeprefix("engine     ").partition("  ")
+    return name, versions.split(", ")
+
+
+def read_log(unit: Unit) -> list[str]:
+    """Lines of the training log. Raises `RecordError` where it is missing, or has more than `MAX_LOG_BYTES`."""
+    # Not cached: a large log of short lines takes many times its bytes, and only two checks read it.
+    return unit.read(LOG, MAX_LOG_BYTES).decode("utf-8", errors="replace").splitlines()
 
 
 def backend_agrees(backend: str, platform: str) -> bool:

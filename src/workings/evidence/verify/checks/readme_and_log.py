@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from workings.config.explain import GIVEN
-from workings.config.load import check_recipe
-from workings.errors import RequestError
 from workings.evidence.run_readme import command_again, run_readme
 from workings.evidence.verify.checks.data_order import batches_of, has_few_sequences, kept_rows, uses_pairs
-from workings.evidence.verify.checks.log_lines import MAX_LOG_BYTES, log_line_problems, pairs_change_sentence
+from workings.evidence.verify.checks.log_lines import log_line_problems, pairs_change_sentence, read_log
 from workings.evidence.verify.checks.schemas import MAX_README_BYTES
 from workings.evidence.verify.checks.tensors import recorded_shape
 from workings.evidence.verify.record import Unit
@@ -110,7 +108,7 @@ def _exact_problems(there: list[str], expected: list[str]) -> list[str]:
        precondition=only_if_written_by_train, example="a lower loss in a line of the training log")
 def log(unit: Unit) -> Iterator[CheckFinding]:
     """Loss, rate, evaluation loss and pace of every step's line; the lines before the first step; no other lines."""
-    lines = unit.read(LOG, MAX_LOG_BYTES).decode("utf-8", errors="replace").splitlines()
+    lines = read_log(unit)
     rows = {row["step"]: row for row in unit.metrics}
     problems = [problem for line in lines if line.startswith("step ")
                 for problem in _step_problems(line, rows, unit.manifest.planned_steps)]
@@ -160,10 +158,8 @@ def _announced(unit: Unit) -> dict[str, str]:
         return {}
     device, plan = manifest.actual_device, unit.json(PLAN)
     revision = manifest.model_revision
-    try:
-        recipe = check_recipe(manifest.config_snapshot, "config_snapshot")
-    except RequestError:
-        return {}  # a recipe of another version
+    if (recipe := unit.recipe) is None:
+        return {}
     lines = preflight_lines(
         recipe=recipe, data=_data_sentence(unit),
         model=ModelFacts(id=manifest.model_id, revision=UNKNOWN if isinstance(revision, Absent) else revision,

@@ -5,7 +5,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from workings.config.load import check_recipe, parse_recipe
+from workings.config.load import parse_recipe
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.checks.data_order import batches_of, has_few_sequences
 from workings.evidence.verify.record import Unit
@@ -43,7 +43,7 @@ def recipe(unit: Unit) -> Iterator[CheckFinding]:
         # An empty folder: no file that the recipe names is opened.
         loaded = parse_recipe(text, RECIPE, Path(), overrides)
     except RequestError as error:
-        if written_by_this_version(unit) and _reads_resolved(unit):
+        if written_by_this_version(unit) and unit.recipe is not None:
             yield failed(f"{RECIPE}: this version reads the recipe that ran, and not the one as written: "
                          f"{error.given[:120]}", unit)
             return
@@ -65,15 +65,6 @@ def recipe(unit: Unit) -> Iterator[CheckFinding]:
                           blocking=False)
         return
     yield finding_from(problems, f"{RECIPE} and {len(overrides)} overrides", unit)
-
-
-def _reads_resolved(unit: Unit) -> bool:
-    """Whether this version reads the recipe that ran, which was made of the one as written."""
-    try:
-        check_recipe(unit.manifest.config_snapshot, "config_snapshot")
-    except RequestError:
-        return False
-    return True
 
 
 def _differences(recorded: Any, expected: Any, path: str, *, exact: bool) -> Iterator[str]:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from workings.evidence.verify.checks.completion_facts import ENGINES
 from workings.evidence.verify.checks.machine_facts import load_problems, resident_problems
 from workings.evidence.verify.checks.run_events import announcement_problems, end_problems
 from workings.evidence.verify.record import STARTS, Record, Unit
@@ -18,13 +17,14 @@ from workings.evidence.verify.registry import (
     failed,
     finding_from,
     for_each_unit,
+    is_our_engine,
     not_checked,
     passed,
     record_check,
     same_json,
 )
 from workings.evidence.verify.result import CheckFinding
-from workings.plugins import OURS, our_names
+from workings.plugins import OURS
 from workings.record.digest import json_digest
 from workings.record.layout import CONFIG, DEVICE_CHECKS, EVALUATION_CONFIG, EVALUATION_UNITS, MANIFEST, SUMS
 from workings.record.values import CLOCK_SLACK, Absent, is_absent, moment
@@ -114,7 +114,7 @@ def engine(unit: Unit) -> Iterator[CheckFinding]:
     """Package and version of the engine: one from elsewhere may be right; this project cannot say so, and names it."""
     manifest = unit.manifest
     source = manifest.engine_distribution
-    if manifest.engine in our_names(ENGINES) and source.name != OURS:
+    if is_our_engine(manifest.engine) and source.name != OURS:
         # Two packages that bring one name are refused, and this one is installed.
         yield failed(f"engine {manifest.engine!r} is one of {OURS}, and is said to come from {source.name[:40]}", unit)
     elif source.name != OURS:

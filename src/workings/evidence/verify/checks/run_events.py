@@ -4,9 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from workings.config.load import check_recipe
-from workings.errors import RequestError
-from workings.evidence.verify.record import STARTS, Unit
+from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import same_json, written_by_this_version
 from workings.record.layout import ANNOUNCED, EVENTS, MANIFEST, METRICS, RECIPE_EVALUATION
 from workings.record.manifest import REASONS
@@ -31,9 +29,9 @@ def end_problems(unit: Unit) -> Iterator[str]:
         yield "interrupted, and every planned step was taken"
     kinds = [row.get("kind") for row in unit.events]
     # An attempt fails once, and a failed run may be resumed and fail again.
-    if kinds.count(FAILED) > sum(kind in STARTS for kind in kinds):
-        yield f"{kinds.count(FAILED)} events tell of a failure, {sum(kind in STARTS for kind in kinds)} of a start"
-    if manifest.status != FAILED:
+    if kinds.count(FAILED) > len(unit.starts):
+        yield f"{kinds.count(FAILED)} events tell of a failure, {len(unit.starts)} of a start"
+    if manifest.status != "failed":
         return
     if kinds[-1:] != [FAILED] or unit.events[-1].get("reason") != reason:
         yield f"failed for {reason[:60]!r}, and the last event is {str(unit.events[-1:])[:120]}"
@@ -48,8 +46,7 @@ def resume_problems(unit: Unit) -> Iterator[str]:
     """Resumes against the steps that were kept, the layout that the run moved to, and the run that it goes on from."""
     if not unit.written_by_train:
         return
-    manifest = unit.manifest
-    resumes = [row for row in unit.events if row.get("kind") == RESUMED]
+    manifest, resumes = unit.manifest, resumes_of(unit)
     for row in resumes:
         yield from _kept_problems(row)
     sections = {name: manifest.config_snapshot.get(name) for name in ("batch", "mesh")}
@@ -67,6 +64,11 @@ def resume_problems(unit: Unit) -> Iterator[str]:
     yield from (f"{EVENTS}: it moved to {key} {now[:40]}, the manifest has {layout.get(key, 'no such key')[:40]}"
                 for key, now in last.items() if layout.get(key) != now)
     yield from _origin_problems(unit)
+
+
+def resumes_of(unit: Unit) -> list[dict[str, Any]]:
+    """The events with which a run was resumed."""
+    return [row for row in unit.events if row.get("kind") == RESUMED]
 
 
 def moves_of(row: dict[str, Any]) -> list[str]:
@@ -129,10 +131,8 @@ def announcement_problems(unit: Unit) -> Iterator[str]:
     told = [row for row in unit.events if row.get("kind") == ANNOUNCED]
     if not written_by_this_version(unit):
         return
-    try:
-        recipe = check_recipe(unit.manifest.config_snapshot, "config_snapshot")
-    except RequestError:
-        return  # a recipe of another version
+    if (recipe := unit.recipe) is None:
+        return
     asked = int(recipe.evaluation.items != "none")
     # An attempt that was killed at once announced nothing, and a later one could know the answers.
     if len(told) > asked or (len(told) < asked and not unit.manifest.resumes):

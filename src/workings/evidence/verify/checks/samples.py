@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError, RequestError
+from workings.evidence.verify.checks.completion_facts import are_numbered
 from workings.evidence.verify.checks.evaluations import differences
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_evaluation, finding_from
@@ -38,8 +39,7 @@ def seeds(unit: Unit) -> Iterator[CheckFinding]:
     # `groupby` joins neighbours only: an item whose samples stand apart shows as two groups that are too short.
     for name, group in groupby(rows, key=lambda row: str(row["id"])):
         numbers = [row.get("sample") for row in group]
-        if len(numbers) != samples_per_item or any(
-                type(number) is not int or number != at for at, number in enumerate(numbers)):
+        if not are_numbered(numbers, samples_per_item):
             problems.append(f"{name[:60]}: samples {str(numbers[:8])[1:-1]}, asked for {samples_per_item}")
     # Evaluations of earlier versions do not name their seeds.
     if is_sampled and (unit.kind == SAMPLED or any("seed" in row for row in rows)):

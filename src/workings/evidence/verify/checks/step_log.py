@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from workings.config.training import TrainingConfig
 from workings.errors import RecordError
-from workings.evidence.verify.checks.run_events import resume_problems
+from workings.evidence.verify.checks.run_events import resume_problems, resumes_of
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, every_run, failed, finding_from, not_checked
 from workings.evidence.verify.result import CheckFinding
@@ -36,7 +36,7 @@ def steps(unit: Unit) -> Iterator[CheckFinding]:
     if len(numbers) != manifest.completed_steps:
         problems.append(f"{len(numbers)} lines, {manifest.completed_steps} completed steps")
     # A resume computes steps again, so each one has to be explained by an event of its own.
-    resumes = sum(row.get("kind") == "resumed" for row in unit.events)
+    resumes = len(resumes_of(unit))
     if resumes != manifest.resumes:
         problems.append(f"{manifest.resumes} resumes in the manifest, {resumes} in the events")
     problems += resume_problems(unit)
