@@ -116,7 +116,7 @@ def agrees(text: str, value: Any, unit: str, digits: int) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return False
     if unit == "below":
-        # Of any number it would hold of much that was never said.
+        # With any other number the claim would hold of values that nobody would write so.
         return text == SMALL_P and value < float(SMALL_P)
     # Powers of ten are compared as they are formatted: as plain decimals a tiny p value would be zero.
     if "e" in text:

@@ -229,8 +229,8 @@ def _row(cell: Cell, pointers: Sequence[str], file: str, value: Any, line: int =
     for at, number in numbers_in(text):
         if number == CONFIDENCE_TEXT and f"{CONFIDENCE_TEXT} % interval" in text.replace("\u00a0", " "):
             continue
+        unit = _unit(text[:at], text[at + len(number):])
         for index, pointer in enumerate(waiting):
-            unit = _unit(text[:at], text[at + len(number):])
             if (claim := _claim(start + at, number, unit, pointer, file, value, line)) is not None:
                 yield claim
                 # Values before the one that fitted are passed over: two equal numbers then get two different sources.

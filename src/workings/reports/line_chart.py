@@ -37,9 +37,9 @@ def linear_ticks(low: float, high: float, count: int) -> list[float]:
     if high <= low:
         return [low]
     raw = (high - low) / max(count, 1)
-    # The factors below take a little less than asked, because powers of ten are not exact in binary.
     # The largest power of ten that is not above the distance.
     power = 10.0 ** math.floor(math.log10(raw))
+    # The factors take a little less than asked, because powers of ten are not exact in binary.
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
     # Multiples of whole numbers: adding the step again and again would collect rounding errors.
     # A tick that a rounding error moves across the border still counts as within.
