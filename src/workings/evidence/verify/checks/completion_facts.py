@@ -8,12 +8,10 @@ from workings.evidence.verify.registry import is_our_engine, section_of
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS
 from workings.record.values import is_absent
 
-NOT_RECORDED = ("decoding", "engine", "model", "template", "tokenizer")
-"""Settings that nobody tells of predictions from elsewhere."""
-TOLD = ("file", "digest")
-"""What is told of a file of predictions: its name and the digest of its bytes."""
-MAX_NAMED = 20
-"""Lines and ids of a kind of problem that a summary names; all are counted."""
+OF_A_MODEL = ("decoding", "engine", "model", "template", "tokenizer")
+"""Settings of a model's answers, which nobody knows of predictions from elsewhere."""
+OF_A_FILE = ("file", "digest")
+"""What the source says of a file of predictions: its name and the digest of its bytes."""
 PROBLEM_KINDS = ("lines without an id", "unknown ids", "unreadable lines")
 AT_LIMIT = ("time limit", "the scoring process died")
 """Beginnings of the errors that depend on the machine; of a completion with one only the score of 0 is compared."""
@@ -85,9 +83,11 @@ def elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
         unit: the evaluation.
         config: contents of its `eval_config.json`.
     """
-    yield from (f"{EVALUATION_CONFIG}: {key} is told of predictions from elsewhere" for key in NOT_RECORDED
+    # Here, because it brings NumPy, which other evaluations do not need at this level.
+    from workings.evaluation.external import MAX_PROBLEMS_SHOWN
+    yield from (f"{EVALUATION_CONFIG}: {key} is told of predictions from elsewhere" for key in OF_A_MODEL
                 if key in config and not is_absent(config[key]))
-    yield from (f"{EVALUATION_CONFIG}: source does not tell the {key} of the predictions" for key in TOLD
+    yield from (f"{EVALUATION_CONFIG}: source does not tell the {key} of the predictions" for key in OF_A_FILE
                 if not isinstance(config["source"].get(key), str))
     asked = config["source"].get("samples", 1)
     samples: dict[str, list[dict[str, Any]]] = {}
@@ -105,7 +105,7 @@ def elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     for kind, value in (problems if isinstance(problems, dict) else {}).items():
         count, first = (value.get(key) if isinstance(value, dict) else None for key in ("count", "first"))
         if kind not in PROBLEM_KINDS or type(count) is not int or not isinstance(first, list) or count < 1 or (
-                len(first) != min(count, MAX_NAMED)):
+                len(first) != min(count, MAX_PROBLEMS_SHOWN)):
             yield f"{EVALUATION_SUMMARY}: problems has {kind[:40]!r} {str(value)[:80]}"
         elif kind == "unknown ids" and (known := [str(name)[:40] for name in first if name in samples]):
             yield f"{EVALUATION_SUMMARY}: {known[0]!r} is called an unknown id, and the predictions answer it"
