@@ -135,7 +135,8 @@ class ForkedChild:
     def send_signal(self, number: int) -> None:
         """Send it a signal, where it still runs."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it ended, and the server is about to say so
+                os.kill(self.pid, number)
 
     def _read(self) -> None:
         answer = self._connection.makefile().readline()
