@@ -198,6 +198,19 @@ def test_evaluation_and_generation_are_traced_beside_the_state() -> None:
     assert cache < longer < 4 * cache + found["generation"]
 
 
+def test_of_several_processes_one_draws_its_share() -> None:
+    """Six groups of four on two processes: twelve rows each, as one process alone draws of three groups."""
+    asked = request(tiny_shape("gemma", vocab=300), completions_of_a_prompt=4)
+
+    def activations(groups: int, fsdp: int) -> int:
+        on_mesh, size = replace(asked, mesh=MeshConfig(fsdp=fsdp)), GenerationShape(4 * groups, 64, 256)
+        return inspect_program(on_mesh, "drawing", size, "cpu", TracedCard()).breakdown["activations"]
+
+    whole, half, shared = activations(6, 1), activations(3, 1), activations(6, 2)
+    assert half == pytest.approx(shared, rel=0.05)
+    assert whole > 1.9 * half
+
+
 def test_the_trace_refuses_what_the_engine_refuses() -> None:
     asked = request(SHAPE, memory=MemoryConfig(optimizer_in_backward=True))
     with pytest.raises(RequestError, match=r"batch.accumulation: 2"):

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.engines.tiny import request, tiny_shape
-from tests.engines.torch_two_processes import CASES, curve, engine, report
+from tests.engines.torch_two_processes import CASES, GROUPS, curve, drawn, engine, report
 from workings.config.training import MemoryConfig, MeshConfig
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.sharding import ProcessMesh, find_mesh
@@ -59,11 +60,38 @@ def test_two_processes_go_on_like_one_and_come_back(case: str, run_ranks: Callab
     np.testing.assert_allclose(found["after"], curve(one, state, 1, 6)[1], rtol=tolerance)
 
 
-def test_log_probs_of_a_step_and_the_model_below_adapters_in_two_processes(run_ranks: Callable[..., str]) -> None:
-    """Asked for where each process has half of the rows and of the weights, adapters included."""
-    found = json.loads(run_ranks("tests.engines.torch_two_processes").splitlines()[-1])
-    assert found["step"] < 1e-5
-    assert found["below"] < 1e-5 < found["moved"]
+@pytest.fixture(scope="module")
+def of_adapters(run_ranks: Callable[..., str]) -> dict[str, Any]:
+    """What two processes say of a model with adapters, each of which has half of the rows and of the weights."""
+    found: dict[str, Any] = json.loads(run_ranks("tests.engines.torch_two_processes").splitlines()[-1])
+    return found
+
+
+def test_log_probs_of_a_step_and_the_model_below_adapters_in_two_processes(of_adapters: dict[str, Any]) -> None:
+    assert of_adapters["step"] < 1e-5
+    assert of_adapters["below"] < 1e-5 < of_adapters["moved"]
+
+
+def test_each_of_two_processes_draws_its_share_and_has_all_completions(of_adapters: dict[str, Any]) -> None:
+    """Groups that are read once, one prompt for two processes, an odd number of prompts, one group for both. Rows end
+    at different tokens, and both processes make the same number of passes nevertheless."""
+    expected = drawn(engine("lora", 1))
+    first, second = of_adapters["drawn"]
+    for name, read, share in (("groups", 2, 8), ("one", 1, 1), ("three", 2, 2), ("same", 1, 3)):
+        prompts = GROUPS[name]
+        rows = [each[name]["rows"] for each in (first, second)]
+        assert first[name]["completions"] == second[name]["completions"], "to the bit"
+        assert [each[:3] for each in first[name]["completions"]] == [
+            each[:3] for each in expected[name]["completions"]]
+        for each, alone in zip(first[name]["completions"], expected[name]["completions"], strict=True):
+            np.testing.assert_allclose(each[3], alone[3], atol=1e-5)
+        assert len(rows[0]) == len(rows[1]) == len(expected[name]["rows"])
+        # The first pass reads a prompt once for all its rows; then each process writes for its own.
+        assert rows[0][0] == rows[1][0] == read
+        assert max(rows[0][1:]) <= share >= max(rows[1][1:])
+        assert max(expected[name]["rows"]) == len(prompts)
+    ends = [len(each[0]) for each in expected["groups"]["completions"][:12]]
+    assert max(ends[:6]) != max(ends[6:])
 
 
 def test_rows_are_split_among_processes() -> None:

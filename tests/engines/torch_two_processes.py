@@ -2,12 +2,15 @@
 
 Usage: python -m torch.distributed.run --standalone --nproc-per-node 2 -m tests.engines.torch_two_processes CASE LOAD
 SAVE. Goes on from the checkpoint in LOAD for three steps, evaluates, generates, saves and exports to SAVE. Without
-arguments: `rewarded_adapters`.
+arguments: `rewarded_adapters` and `drawn`.
 """
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,6 +19,7 @@ from torch.distributed.tensor import DTensor
 from tests.engines.tiny import random_batch, request, rewarded_adapters, tiny_shape
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
+from workings.engines.torch import decode, generate
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.spec import with_kernels
 from workings.engines.torch.step import State
@@ -95,10 +99,55 @@ def go_on(case: str, load: Path, save: Path) -> dict[str, object]:
     return {"curve": found, "after": after, "held": held / whole} | values
 
 
+@contextmanager
+def rows_of_passes() -> Iterator[list[int]]:
+    """Rows of each forward pass that this process makes for a completion."""
+    rows: list[int] = []
+    inner = decode.hidden_states
+
+    def counted(model: Any, tokens: Any, *others: Any) -> Any:
+        rows.append(len(tokens))
+        return inner(model, tokens, *others)
+
+    decode.hidden_states = generate.hidden_states = counted
+    try:
+        yield rows
+    finally:
+        decode.hidden_states = generate.hidden_states = inner
+
+
+GROUPS = {"groups": [[5, 9, 33, 2, 60, 7, 7]] * 4 + [[8, 21]] * 4 + [[3]] * 4, "one": [[7, 7, 1]],
+          "three": [[4, 1], [6, 12, 40], [2]], "same": [[11, 5]] * 6}
+STOPS = [*range(0, 61, 6)]
+
+
+def drawn(opened: TorchEngine) -> dict[str, Any]:
+    """Completions of groups of prompts, which end early, and the rows of this process's passes by group."""
+    state, found = opened.init(0), {}
+    for name, prompts in GROUPS.items():
+        with rows_of_passes() as rows:
+            sampled = opened.sample(state, prompts, max_new_tokens=24, stop_ids=STOPS, temperature=1.5,
+                                    seeds=range(len(prompts)))
+        likeliest = opened.generate(state, prompts, max_new_tokens=6, stop_ids=STOPS)
+        found[name] = {"rows": rows, "completions": [
+            [each.tokens, each.stop_token, each.finish_reason, each.log_probs] for each in (*sampled, *likeliest)]}
+    return found
+
+
+def from_all(values: Any) -> list[Any]:
+    """What each process has."""
+    each: list[Any] = [None, None]
+    dist.all_gather_object(each, values)
+    return each
+
+
 def main(case: str = "", load: str = "", save: str = "") -> None:
     torch.set_num_threads(1)
-    values = go_on(case, Path(load), Path(save)) if case else rewarded_adapters(TorchEngine.open(request(
-        mesh=MeshConfig(fsdp=2), objective=PolicyGradient(), **CASES["lora"])))
+    if case:
+        values = go_on(case, Path(load), Path(save))
+    else:
+        opened = TorchEngine.open(request(mesh=MeshConfig(fsdp=2), objective=PolicyGradient(), **CASES["lora"]))
+        values = rewarded_adapters(opened) | {"drawn": from_all(drawn(opened))}
     if dist.get_rank() == 0:
         sys.stdout.write(json.dumps(values) + "\n")
     dist.barrier()

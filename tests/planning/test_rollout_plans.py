@@ -9,6 +9,7 @@ from tests.planning.planning_helpers import planned_run, recipe, rewarded, shape
 from workings.config.load import check_recipe, load_recipe, shipped_recipes
 from workings.engines.base import EngineRequest, GenerationShape, MeshShape
 from workings.engines.jax.target import compile_for
+from workings.engines.registry import find_planning_engine
 from workings.errors import RequestError
 from workings.hardware.catalog import find_target, targets
 from workings.hardware.compile_target import HostTarget
@@ -16,7 +17,7 @@ from workings.models.shapes import shape_from_config
 from workings.planning.generation_candidates import shorter_completions, smaller_rollouts
 from workings.planning.memory_formulas import exact_parts, forward_program_parts
 from workings.planning.plan import make_plan
-from workings.planning.planned_run import engine_request, programs_of
+from workings.planning.planned_run import PlannedRun, engine_request, programs_of
 from workings.planning.recipe_changes import overrides_between, with_changes
 from workings.planning.run_time import estimate_run_time, generation_seconds, step_operations
 from workings.planning.search import plan_with_nearest
@@ -29,10 +30,20 @@ def test_programs_of_a_run_that_learns_from_rewards():
     assert programs_of(rewarded(), 1) == {"step": (2, 4, 64), "drawing": (16, 48, 16), "log_probs": (2, 4, 64)}
     assert programs_of(rewarded(), 8)["drawing"] == (128, 48, 16), "over all devices"
     assert programs_of(rewarded(), 16)["drawing"] == (128, 48, 16), "as many as an engine draws at a time"
+    assert programs_of(rewarded(), 16, 128 * 16)["drawing"] == (256, 48, 16), "each device as many"
     one = rewarded(algorithm={"name": "grpo", "group": 4, "max_new_tokens": 16}, evaluation={
         "traces": "held.jsonl", "items": "eval", "max_new_tokens": 16, "batch_size": 4})
     assert set(programs_of(one, 1)) == {"step", "drawing", "evaluation", "generation"}
     assert recipe().completions_of_a_rollout(8) == 0
+
+
+@pytest.mark.parametrize(("engine", "drawn"), [("jax", 128), ("torch", 256)])
+def test_devices_share_a_batch_of_completions_or_have_one_each(engine, drawn):
+    asked = rewarded(engine=engine, device="gpu", batch={"micro_batch": 16, "accumulation": 4})
+    run = PlannedRun.on_target(asked, shape(), find_target("t4x2"), find_planning_engine(engine))
+    assert run.programs["drawing"] == (drawn, 48, 16)
+    each = forward_program_parts(run.request, "drawing", run.programs["drawing"], 2, 1, "gpu")
+    assert each["logits"] == 3 * 4 * drawn // 2 * 96
 
 
 def test_completions_that_make_no_whole_groups_are_refused():

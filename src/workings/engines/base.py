@@ -481,6 +481,9 @@ class PlanningEngine(Protocol):
     A class with these class methods is registered under its engine's name in the entry points of group
     ``workings.planning_engines``. Its module loads no framework, so that planning and `engine: auto` load none:
     programs are compiled or traced in a child process.
+
+    A class may have one attribute more, ``batch_on_each_device = True``: of many prompts each device of ``fsdp``
+    answers 128 at a time; without it all devices together do.
     """
 
     name: str

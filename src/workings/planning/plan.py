@@ -134,7 +134,7 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *, explained: b
     engine = find_planning_engine(recipe.engine)
     inspects = engine is not None and target.platform in engine.inspected_platforms
     _refuse_impossible(recipe, target, inspects=inspects)
-    run = PlannedRun.on_target(recipe, shape, target, split_frozen=engine is None or engine.splits_frozen)
+    run = PlannedRun.on_target(recipe, shape, target, engine)
     # The target is this machine, so the engine can be opened and asked itself.
     if target.platform == "cpu" and not inspects:
         return _plan_by_own_engine(run)

@@ -4,14 +4,22 @@ from dataclasses import dataclass, replace
 
 from workings.config.algorithms import RolloutAlgorithm
 from workings.config.recipe import Recipe
-from workings.engines.base import EngineRequest, GenerationShape, MeshShape, ProgramName, ProgramShape, ProgramShapes
+from workings.engines.base import (
+    EngineRequest,
+    GenerationShape,
+    MeshShape,
+    PlanningEngine,
+    ProgramName,
+    ProgramShape,
+    ProgramShapes,
+)
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 
 MAX_PROMPTS = 128
-"""Prompts that an engine answers at a time, however many it is given."""
+"""Prompts that an engine answers at a time, however many it is given; see `prompts_at_a_time`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,15 +34,24 @@ class PlannedRun:
     """All programs of the run."""
 
     @classmethod
-    def on_target(cls, recipe: Recipe, shape: ModelShape, target: Target, *, split_frozen: bool = True) -> "PlannedRun":
-        """The run of a model of this shape on a target; ``split_frozen`` as in `EngineRequest`.
+    def on_target(cls, recipe: Recipe, shape: ModelShape, target: Target,
+                  engine: PlanningEngine | None = None) -> "PlannedRun":
+        """The run of a model of this shape on a target.
+
+        Args:
+            recipe: of the run.
+            shape: of its model.
+            target: a machine.
+            engine: that would run there; None if it cannot plan.
 
         Raises:
             RequestError: see `engine_request` and `mesh_of`.
         """
+        split_frozen = engine is None or engine.splits_frozen
         request = replace(engine_request(recipe, shape, target), split_frozen=split_frozen)
         mesh = planned_mesh(recipe, target)
-        return cls(recipe=recipe, request=request, target=target, mesh=mesh, programs=programs_of(recipe, mesh.fsdp))
+        return cls(recipe=recipe, request=request, target=target, mesh=mesh,
+                   programs=programs_of(recipe, mesh.fsdp, prompts_at_a_time(engine, mesh.fsdp)))
 
     @property
     def step(self) -> BatchShape:
@@ -70,17 +87,22 @@ def longest_batch(recipe: Recipe, fsdp: int) -> BatchShape:
     return BatchShape(recipe.batch.accumulation, recipe.batch.micro_batch * fsdp, recipe.data.max_length)
 
 
-def programs_of(recipe: Recipe, fsdp: int) -> ProgramShapes:
-    """Programs of this run, each of which may need the most memory, with their largest shapes.
+def prompts_at_a_time(engine: PlanningEngine | None, fsdp: int) -> int:
+    """Prompts that all devices together answer at a time."""
+    return MAX_PROMPTS * (fsdp if getattr(engine, "batch_on_each_device", False) else 1)
+
+
+def programs_of(recipe: Recipe, fsdp: int, most_prompts: int = MAX_PROMPTS) -> ProgramShapes:
+    """Programs of this run, each of which may need the most memory, with their largest shapes over all devices.
 
     The longest prompt is not known without data: in a rollout the longest row holds prompt and completion; an item has
-    at most the tokens of that row.
+    at most the tokens of that row. ``most_prompts``: see `prompts_at_a_time`.
     """
     step = longest_batch(recipe, fsdp)
     programs: dict[ProgramName, ProgramShape] = {"step": step}
     algorithm, evaluation = recipe.algorithm, recipe.evaluation
     if isinstance(algorithm, RolloutAlgorithm):
-        programs["drawing"] = GenerationShape(min(recipe.completions_of_a_rollout(fsdp), MAX_PROMPTS),
+        programs["drawing"] = GenerationShape(min(recipe.completions_of_a_rollout(fsdp), most_prompts),
                                               recipe.data.max_length - algorithm.max_new_tokens,
                                               algorithm.max_new_tokens)
         if algorithm.updates > 1:
@@ -94,7 +116,7 @@ def programs_of(recipe: Recipe, fsdp: int) -> ProgramShapes:
         programs["evaluation"] = step._replace(accumulation=1)
     if evaluation.items != "none":
         # The samples of one item are answered together, however many they are.
-        prompts = max(evaluation.samples, min(evaluation.batch_size, MAX_PROMPTS))
+        prompts = max(evaluation.samples, min(evaluation.batch_size, most_prompts))
         programs["generation"] = GenerationShape(prompts, recipe.data.max_length, evaluation.max_new_tokens)
     return programs
 

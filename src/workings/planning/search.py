@@ -15,7 +15,7 @@ from workings.config.algorithms import TeacherAlgorithm
 from workings.config.algorithms.base import TeacherPrecision
 from workings.config.load import load_recipe, shipped_recipes
 from workings.config.recipe import Recipe
-from workings.engines.base import EngineRequest, ProgramName
+from workings.engines.base import EngineRequest, PlanningEngine, ProgramName
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target, target_in_name
 from workings.models.shape import ModelShape
@@ -235,8 +235,7 @@ def find_nearest(recipe: Recipe, shape: ModelShape, target: Target, requested: P
     limit = requested.verdict.limit_bytes
     # Found once, because looking an engine up reads the entry points of all packages.
     engine = find_planning_engine(recipe.engine)
-    estimate_peaks = partial(estimated_programs, shape=shape, target=target, teacher=teacher,
-                             split_frozen=engine is None or engine.splits_frozen)
+    estimate_peaks = partial(estimated_programs, shape=shape, target=target, teacher=teacher, engine=engine)
     # Formulas are off by a factor that mostly carries over from one candidate to the next.
     factor = requested.verdict.peak_bytes / max(1, *estimate_peaks(recipe).values())
     for changed_recipe in _candidates_for_program(recipe, target, shape, requested):
@@ -285,15 +284,12 @@ def _candidates_for_program(recipe: Recipe, target: Target, shape: ModelShape, r
 
 
 def estimated_programs(recipe: Recipe, shape: ModelShape, target: Target, teacher: TeacherModel | None = None, *,
-                       split_frozen: bool = True) -> dict[ProgramName, int]:
-    """Closed-form peak of each program of a recipe on a target, bytes per device.
-
-    ``split_frozen``: see `EngineRequest`.
-    """
+                       engine: PlanningEngine | None = None) -> dict[ProgramName, int]:
+    """Closed-form peak of each program of a recipe on a target, bytes per device; ``engine``: that would run there."""
     # A CPU is planned as one device, and a larger mesh of the recipe would be refused.
     if target.platform == "cpu":
         recipe = with_changes(recipe, {"mesh.fsdp": 1})
-    run = PlannedRun.on_target(recipe, shape, target, split_frozen=split_frozen)
+    run = PlannedRun.on_target(recipe, shape, target, engine)
     inspections = with_frozen_models(run, {name: estimate(run, name) for name in run.programs}, teacher,
                                      inspect=lambda teacher_run: estimate(teacher_run, "log_probs"))
     return {name: inspection.peak_bytes for name, inspection in inspections.items()}

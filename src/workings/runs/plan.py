@@ -58,8 +58,7 @@ def estimate_memory(loaded: LoadedRecipe, on: str) -> Estimate:
     target = find_target(on)
     loaded = with_engine(loaded, target.platform)
     engine = find_planning_engine(loaded.recipe.engine)
-    peak_bytes = estimated_programs(loaded.recipe, find_shape(loaded), target, teacher_model(loaded),
-                               split_frozen=engine is None or engine.splits_frozen)
+    peak_bytes = estimated_programs(loaded.recipe, find_shape(loaded), target, teacher_model(loaded), engine=engine)
     # A run ends in whichever of its programs needs the most.
     program = max(peak_bytes, key=lambda name: peak_bytes[name])
     return Estimate(recipe=loaded.recipe.name, target=target.name, program=program, peak_bytes=peak_bytes[program],

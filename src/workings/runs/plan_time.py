@@ -9,6 +9,7 @@ from workings.config.algorithms import TeacherAlgorithm, TraceDistill
 from workings.config.load import LoadedRecipe
 from workings.config.recipe import Recipe
 from workings.data.named_sets import shipped_sets
+from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
 from workings.planning.plan import Plan, make_plan
@@ -24,7 +25,7 @@ def with_time(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Targe
           teacher: TeacherModel | None = None) -> Plan:
     """The plan with the seconds of its run; unchanged if no rate is known. ``teacher``: see `make_plan`."""
     recipe = loaded.recipe
-    run = PlannedRun.on_target(recipe, shape, target)
+    run = PlannedRun.on_target(recipe, shape, target, find_planning_engine(recipe.engine))
     seconds, how = step_seconds(run.request, plan.batch, target, run.mesh, own)
     if seconds is None:
         return plan

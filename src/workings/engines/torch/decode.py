@@ -151,8 +151,6 @@ class Decoder:
     def choose(self, hidden: Tensor) -> None:
         """Choose each row's next token from ``[B, D]`` hidden states of its last one."""
         picked = self.pick(final_logits(self.model, hidden, self.spec.shape.final_softcap), self.count, self.rows)
-        # Processes compute the same rows; a last bit must not let them go apart.
-        picked = tuple(self.spec.mesh.agreed(x) for x in picked)
         if not self.picked:
             self.picked = tuple(x.new_zeros((self.limit, len(self.rows))) for x in picked)
         for values, x in zip(self.picked, picked, strict=True):
@@ -190,6 +188,9 @@ class Decoder:
     def run(self, hidden: Tensor, tell: Callable[[int], None] | None = None) -> list[list[list[Any]]]:
         """Equally many tokens of every row, and where ``pick`` returns them their log probabilities.
 
+        Of several processes each has the rows of all at the end, in the processes' order. Each makes as many passes as
+        the others, because they gather the weights together: a process whose rows have ended goes on until all have.
+
         Args:
             hidden: ``[N, D]`` hidden state of each prompt's last token.
             tell: is called with each token of a single row that is not a stop token.
@@ -202,14 +203,15 @@ class Decoder:
             unfinished = len(self.rows) - int(self.finished.sum())
             if tell is not None and unfinished:
                 tell(int(self.token[0]))
-            if count == self.limit or unfinished == 0:
+            if count == self.limit or self.spec.mesh.total(unfinished, self.spec.device) == 0:
                 break
             # Attention reads the whole cache for each token, so rows that have ended cost as much as others.
-            if unfinished <= len(self.rows) // SHRINK[kind] and self.spec.shape.proven:
-                self.keep_rows(torch.nonzero(~self.finished)[:, 0])
+            kept = max(1, unfinished)  # one that has ended, where other processes go on
+            if kept <= len(self.rows) // SHRINK[kind] and self.spec.shape.proven:
+                self.keep_rows(self.finished.int().argsort(stable=True)[:kept])
             self.grow(count)
             self.replay()
-        return [values[:count].T.tolist() for values in self.picked]
+        return [self.spec.mesh.joined(values[:count].T).tolist() for values in self.picked]
 
     def grow(self, count: int) -> None:
         """Make room for the token behind ``count`` new ones, if there is none."""

@@ -253,10 +253,12 @@ class TorchEngine(TorchPlanning):
         if any(len(prompt) == 0 for prompt in prompts):
             raise RequestError("an empty prompt", "prompts of at least one token")
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
-        # The cache of an unproven class may have any contents, so its rows cannot be repeated.
-        copies = copies_of_each(prompts, MAX_ROWS) if self.spec.shape.proven else 1
-        for indices in batch_indices(prompts, copies, same_length=has_linear_state(state.root.model)):
-            pick_token: PickToken = pick(indices)
+        mesh = self.spec.mesh
+        # At least one prompt for each process. The cache of an unproven class may have any contents, so its rows cannot
+        # be repeated.
+        copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts) // mesh.fsdp)) if self.spec.shape.proven else 1
+        for indices in batch_indices(prompts, copies, mesh.fsdp, same_length=has_linear_state(state.root.model)):
+            pick_token: PickToken = pick(indices[mesh.rows(len(indices))])
             with torch.no_grad():
                 completions = state.root(partial(
                     complete, self.spec, prompts=[prompts[i] for i in indices], max_new_tokens=max_new_tokens,

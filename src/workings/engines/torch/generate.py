@@ -23,7 +23,7 @@ from workings.engines.torch.model import hidden_states
 from workings.engines.torch.spec import TorchSpec
 
 MAX_ROWS = 128
-"""Most rows that are generated at a time."""
+"""Most rows that a process generates at a time."""
 WHOLE = 2.0**62
 """Probability 1 as an integer. The sum over the largest vocabulary, with every term rounded, is below 2**63."""
 
@@ -64,20 +64,24 @@ def sampled(temperature: float, uniform: Tensor) -> PickToken:
     return pick
 
 
-def batch_indices(prompts: Sequence[Sequence[int]], copies: int = 1, *, same_length: bool = False) -> list[list[int]]:
-    """Batches of at most `MAX_ROWS` prompt indices, sorted by length to save padding.
+def batch_indices(prompts: Sequence[Sequence[int]], copies: int = 1, processes: int = 1, *,
+                  same_length: bool = False) -> list[list[int]]:
+    """Batches of at most `MAX_ROWS` prompt indices a process, sorted by length to save padding.
 
     Args:
         prompts: tokens of each.
         copies: so many equal prompts stand next to each other, and stay together.
+        processes: so many equal parts a batch has, each of whole prompts; for that the last prompt may be repeated.
         same_length: a batch has prompts of one length only, for models with a state, which a mask cannot keep from
             padding.
     """
     by_length = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     groups = [[*same] for _, same in groupby(by_length, key=lambda i: len(prompts[i]))] if same_length else [by_length]
     # Whole prompts: their copies share one reading and must not be torn apart.
-    rows = MAX_ROWS // copies * copies
-    return [group[start:start + rows] for group in groups for start in range(0, len(group), rows)]
+    rows = MAX_ROWS // copies * copies * processes
+    batches = [group[start:start + rows] for group in groups for start in range(0, len(group), rows)]
+    # A row that is there twice ends when the other one does, so it keeps nobody waiting.
+    return [batch + batch[-copies:] * (-(len(batch) // copies) % processes) for batch in batches]
 
 
 def complete(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
@@ -85,14 +89,16 @@ def complete(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence
              tell: Callable[[int], None] | None = None) -> list[Completion]:
     """Completions of one batch of prompts, in their order; ``copies`` equal prompts stand next to each other.
 
-    With ``tell`` the batch is one prompt, whose tokens are passed on as they come.
+    Of several processes each computes its own rows, for which ``pick`` chooses, and gets the completions of all. With
+    ``tell`` the batch is one prompt, whose tokens are passed on as they come.
     """
+    # Padded like the others' prompts, so that all processes read them in as many passes.
+    padded, prompts = max(map(len, prompts)), prompts[spec.mesh.rows(len(prompts))]
     was_training = model.training
     model.eval()  # in training mode gradient checkpointing, if it is on, would drop the cache
     try:
         with torch.no_grad():
             lengths = torch.tensor([len(prompt) for prompt in prompts], device=spec.device)
-            padded = max(map(len, prompts))
             # On the right, where causality hides padding, so that no mask is needed to read prompts.
             tokens = torch.tensor([[*prompt, *[0] * (padded - len(prompt))] for prompt in prompts], device=spec.device)
             last, cache = prefill_prompts(spec, model, tokens, lengths, copies=copies,

@@ -37,7 +37,7 @@ class ProcessMesh:
     rank: int = 0
 
     def rows(self, count: int) -> slice:
-        """The rows of a micro batch of ``count`` that this process computes. Raises `RequestError` for a remainder."""
+        """The rows of a batch of ``count`` that this process computes. Raises `RequestError` for a remainder."""
         if count % self.fsdp:
             raise RequestError(f"{count} rows per micro batch on fsdp={self.fsdp}", "rows divisible by fsdp",
                                f"a batch of {self.fsdp} rows, or mesh.fsdp=1")
@@ -52,11 +52,17 @@ class ProcessMesh:
             dist.all_reduce(x)
         return x
 
-    def agreed(self, x: Tensor) -> Tensor:
-        """The values of process 0, in all processes: a different last bit must not lead to different decisions."""
-        if self.fsdp > 1:
-            dist.broadcast(x, 0)
-        return x
+    def total(self, count: int, device: torch.device) -> int:
+        """Sum of a number over all processes, which computes on the device."""
+        return int(self.sum(torch.tensor(count, device=device))) if self.fsdp > 1 else count
+
+    def joined(self, x: Tensor) -> Tensor:
+        """Tensors of one size ``[N, ...]``, one of each process, one behind the other: ``[fsdp x N, ...]``."""
+        if self.fsdp == 1:
+            return x
+        parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(self.fsdp)]
+        dist.all_gather(parts, x.contiguous())
+        return torch.cat(parts)
 
 
 def find_mesh(request: EngineRequest, platform: str) -> ProcessMesh:

@@ -11,7 +11,7 @@ from transformers import DynamicCache, PreTrainedModel
 from workings.engines.base import EngineRequest, GenerationShape, ProgramName
 from workings.engines.prefill import largest_divisor
 from workings.engines.torch.decode import Decoder, FixedCache, PickToken
-from workings.engines.torch.generate import greedy, prefill_prompts, sampled
+from workings.engines.torch.generate import MAX_ROWS, greedy, prefill_prompts, sampled
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.step import (
     State,
@@ -70,15 +70,23 @@ def answers(spec: TorchSpec, state: State, size: GenerationShape, request: Engin
 
 def drawing(spec: TorchSpec, state: State, size: GenerationShape, request: EngineRequest) -> None:
     """`answers` with sampling, several of each prompt."""
-    uniform = torch.zeros((max(2, size.new_tokens), size.prompts), dtype=torch.float64, device=spec.device)
-    copies = largest_divisor(request.completions_of_a_prompt, size.prompts) if spec.shape.proven else 1
+    most = min(MAX_ROWS, size.prompts // spec.mesh.fsdp)
+    copies = largest_divisor(request.completions_of_a_prompt, most) if spec.shape.proven else 1
+    uniform = torch.zeros((max(2, size.new_tokens), own_rows(spec, size.prompts, copies)), dtype=torch.float64,
+                          device=spec.device)
     answers(spec, state, size, request, pick=sampled(1.0, uniform), copies=copies)
+
+
+def own_rows(spec: TorchSpec, prompts: int, copies: int) -> int:
+    """Rows of one process, which has whole prompts with all their copies."""
+    return -(-(prompts // copies) // spec.mesh.fsdp) * copies
 
 
 def _generate(spec: TorchSpec, model: PreTrainedModel, size: GenerationShape, pick: PickToken, copies: int) -> None:
     prompts, length, new = size
-    index = torch.zeros((prompts, length), dtype=torch.int64, device=spec.device)
-    lengths = torch.full((prompts,), length, device=spec.device)
+    rows = own_rows(spec, prompts, copies)
+    index = torch.zeros((rows, length), dtype=torch.int64, device=spec.device)
+    lengths = torch.full((rows,), length, device=spec.device)
     last, cache = prefill_prompts(spec, model, index, lengths, room=new - 1, copies=copies)
     decoder = Decoder(spec, model, cache, lengths, padded=length, limit=new, stop_ids=(0,), pick=pick)
     decoder.choose(last)
