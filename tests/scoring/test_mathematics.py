@@ -53,8 +53,8 @@ def test_what_takes_too_long_ends(library: None, monkeypatch: pytest.MonkeyPatch
 
 def test_a_dropped_end_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the signal arrives in a callback of the garbage collector."""
-    monkeypatch.setattr(mathematics, "LIMIT_SECONDS", 0.2)
-    monkeypatch.setattr(mathematics, "AGAIN_SECONDS", 0.2)
+    monkeypatch.setattr(mathematics, "LIMIT_SECONDS", 0.05)
+    monkeypatch.setattr(mathematics, "AGAIN_SECONDS", 0.05)
     dropped = []
 
     def compute() -> None:

@@ -125,7 +125,7 @@ def boxed(text: AfterThinking, kind: Kind) -> str | None:
     return None if content is None else _meant_in_box(content, kind)
 
 
-_ANNOUNCED = re.compile(r"(?:\b|_)(?:answer|option|choice|antwort|respuesta|resposta|risposta|réponse)\b",
+_ANNOUNCED = re.compile(r"(?:\b|_)(?=[acor])(?:answer|option|choice|antwort|respuesta|resposta|risposta|réponse)\b",
                         re.IGNORECASE)
 _MARK = re.compile(
     r"[\s*_\"]{0,6}(?:,?\s*(?:then|therefore|thus|hence|here|to (?:the|this|your) (?:question|problem)|for "

@@ -4,7 +4,8 @@ A sentence that says an expression (`4x + 7`), a pair or a choice between number
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from workings.answers.about_asked import (
@@ -236,7 +237,7 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
     """
     if states_no_result(sentence):
         return None, True
-    sentence = main_clause(_prepared(sentence), lambda part: bool(numbers_in(part, first=True)[0]))
+    sentence = main_clause(_prepared(sentence), lambda part: bool(numbers_in(part)[0]))
     if supposes_or_plans(sentence):
         return None, True
     numbers, algebra = numbers_in(sentence)
@@ -264,6 +265,7 @@ def _said(sentence: str, *, strict: bool = False) -> tuple[str | None, bool]:
     return chosen.text, True
 
 
+@lru_cache(maxsize=64)
 def _prepared(sentence: str) -> str:
     """A sentence in one spelling of numbers, signs and powers."""
     # Of a chain of equations the last one counts.
@@ -279,7 +281,7 @@ def _prepared(sentence: str) -> str:
     return re.sub(r"(?<=[\d)])(?:\*\*|\s\*\*\s)(?=[\d(])", "^", sentence)
 
 
-def _right_side(sentence: str, at: int, numbers: list[NumberAt]) -> tuple[str | None, bool]:
+def _right_side(sentence: str, at: int, numbers: Sequence[NumberAt]) -> tuple[str | None, bool]:
     left = sentence[:at]
     # The equation begins behind the last word that leads to it.
     begin = max((word.end() for word in re.finditer(
@@ -311,14 +313,14 @@ def _right_side(sentence: str, at: int, numbers: list[NumberAt]) -> tuple[str | 
     return behind[0].text, True
 
 
-def _chosen(numbers: list[NumberAt]) -> NumberAt | None:
+def _chosen(numbers: Sequence[NumberAt]) -> NumberAt | None:
     plainly = [number for number in numbers if not number.circumstance]
     if plainly:
         return plainly[-1]
     return numbers[0] if numbers else None
 
 
-def _in_two_units(sentence: str, chosen: NumberAt, numbers: list[NumberAt]) -> str:
+def _in_two_units(sentence: str, chosen: NumberAt, numbers: Sequence[NumberAt]) -> str:
     """The text of the chosen number and the one beside it, where they say the same in two units; or ""."""
     index = numbers.index(chosen)
     for earlier, later in pairwise(numbers[max(0, index - 1):index + 2]):
@@ -328,7 +330,7 @@ def _in_two_units(sentence: str, chosen: NumberAt, numbers: list[NumberAt]) -> s
     return ""
 
 
-def _is_second(sentence: str, chosen: NumberAt, said: list[NumberAt]) -> bool:
+def _is_second(sentence: str, chosen: NumberAt, said: Sequence[NumberAt]) -> bool:
     """Whether the clause before says a number as well: of "He is 9, and she is 16" nobody knows which is asked for."""
     earlier = [number for number in said if number.end <= chosen.start and not number.circumstance]
     if not earlier or chosen.circumstance:
@@ -339,12 +341,12 @@ def _is_second(sentence: str, chosen: NumberAt, said: list[NumberAt]) -> bool:
         each.text.lstrip("$") for each in earlier]
 
 
-def _goes_on(sentence: str, numbers: list[NumberAt]) -> bool:
+def _goes_on(sentence: str, numbers: Sequence[NumberAt]) -> bool:
     """Whether what stands behind an equation tells another number: "she spent 4 × $5 = $20 and sold them for $32"."""
     return len(numbers) > 1 and not is_conclusion(sentence) and _SECOND_VERB.match(sentence, numbers[0].end) is not None
 
 
-def _is_open(sentence: str, chosen: NumberAt, numbers: list[NumberAt]) -> bool:
+def _is_open(sentence: str, chosen: NumberAt, numbers: Sequence[NumberAt]) -> bool:
     """Whether the chosen number is one of several that are said side by side, or the end of a range."""
     index = numbers.index(chosen)
     pairs = [(numbers[index - 1], chosen)] if index else []

@@ -5,6 +5,7 @@ Nothing is worked out: ``2\sqrt{5}`` and ``\sqrt{20}`` stay different here (the 
 
 import re
 import unicodedata
+from functools import lru_cache
 
 _RAISED, _LOWERED = re.compile("[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+"), re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
 _EAST_ASIAN = "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
@@ -12,6 +13,7 @@ _DASHES = dict.fromkeys(map(ord, "−–—‐‑﹣"), "-")
 _TEXT = re.compile(r"\\(?:text|mathrm|mbox|textbf|mathbf|textit|textrm|mathit|operatorname|textsf"
                    r"|bold|boldsymbol|hat|vec|widehat)\s*\{([^{}]*)\}")
 _SPACES = re.compile(r"\\(?:quad|qquad|left|right|displaystyle|limits|[bB]igg?[lr]?)(?![A-Za-z])|\\[ ,;:!]|~")
+_COMMANDS_BEGIN = re.compile(r"[\\~{]|\$\$")
 _DELIMITERS = re.compile(r"\\[()\[\]]|\$\$")
 _SIGNS = {"\\pi": "π", "\\infty": "∞", "\\cdot": "*", "\\times": "*", "\\div": "/", "\\leq": "≤", "\\le": "≤",
           "\\geq": "≥", "\\ge": "≥", "\\neq": "≠", "\\ne": "≠", "\\approx": "≈", "\\pm": "±", "\\in": "∈",
@@ -61,7 +63,10 @@ def spaced_digits(text: str) -> str:
 
 def plain(text: str) -> str:
     """A text without delimiters, text commands and commands for space; fractions of plain parts as ``a/b``."""
-    text = _DELIMITERS.sub(" ", signs(text))
+    text = signs(text)
+    if not _COMMANDS_BEGIN.search(text):
+        return text
+    text = _DELIMITERS.sub(" ", text)
     for _ in range(2):  # a text may stand within a text
         text = _TEXT.sub(r" \1", text)
     text = re.sub(r"(?<=\d)(?:\\,|\\ |~|\\!,|\{,\}\\!|\{,\}|,\\!)(?=\d{3})", ",", text)
@@ -88,6 +93,7 @@ def is_mathematics(text: str) -> bool:
     return _MATH.search(text) is not None
 
 
+@lru_cache(maxsize=64)
 def normal_form(text: str) -> str:
     r"""Mathematics in one spelling, without spaces.
 

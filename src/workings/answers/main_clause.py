@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 from workings.answers.sentences import IN_TOTAL, VERBS_OF_CONCLUSION, is_conclusion, without_reason
 
@@ -90,6 +91,7 @@ def corrected(sentence: str) -> str:
     return sentence[max((each.end() for each in _CORRECTION.finditer(sentence)), default=0):]
 
 
+@lru_cache(maxsize=64)
 def last_clause(sentence: str) -> str:
     """What a sentence concludes behind its last "so", "which gives" or the like; empty where it does nowhere."""
     supposes = _SUPPOSES.match(sentence) is not None  # "If you add, you get 12" concludes nothing
@@ -138,7 +140,7 @@ def _without_details(sentence: str) -> str:
     if re.search(r"\bwould\b", details):
         return main
     head, colon, parts = main.partition(": ")
-    if _adds_up(head, parts) or _counts_up(head, parts) or _explains(head, parts):
+    if colon and (_adds_up(head, parts) or _counts_up(head, parts) or _explains(head, parts)):
         return head
     if not is_conclusion(head):
         return sentence

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from workings.answers.main_clause import VERBS_OF_CHANGE, VERBS_OF_RESULT
 from workings.answers.numbers import CURRENCY
@@ -88,11 +89,14 @@ _BEFORE = 60
 """Characters before a number that are looked at."""
 
 
-def numbers_in(sentence: str, *, first: bool = False, elliptic: bool = False) -> tuple[list[NumberAt], bool]:
-    """The numbers of a sentence that are values of their own, and whether there are expressions; or only ``first``.
+@lru_cache(maxsize=64)
+def numbers_in(sentence: str, *, elliptic: bool = False) -> tuple[tuple[NumberAt, ...], bool]:
+    """The numbers of a sentence that are values of their own, and whether there are expressions.
 
     Elliptically the number of "Ann has 5 pens and Ben 7" is one as well, and no name.
     """
+    if not any(map(str.isdecimal, sentence)):
+        return (), False
     # Masked by as many characters, so that places in both texts are the same.
     masked = NO_NUMBER.sub(lambda name: "\0" * len(name.group()), sentence)
     numbers: list[NumberAt] = []
@@ -104,8 +108,6 @@ def numbers_in(sentence: str, *, first: bool = False, elliptic: bool = False) ->
                                      is_circumstance(before, numbers)))
         masked = masked[:match.start()] + "\0" * len(match.group()) + masked[match.end():]
     for match in _NUMBER.finditer(masked):
-        if first and numbers:
-            break
         start = match.start()
         before = masked[max(0, start - _BEFORE):start].replace("**", "")
         if _is_within_a_word(before):
@@ -119,7 +121,7 @@ def numbers_in(sentence: str, *, first: bool = False, elliptic: bool = False) ->
         elif not _is_denied(masked, before, end):
             numbers.append(NumberAt(sentence[start:end].strip() if has_unit else match.group().strip(), start, end,
                                     is_circumstance(before, numbers) or _DETAIL.match(masked, end) is not None))
-    return sorted(numbers, key=lambda number: number.start), has_expressions
+    return tuple(sorted(numbers, key=lambda number: number.start)), has_expressions
 
 
 def _is_within_a_word(before: str) -> bool:

@@ -368,6 +368,7 @@ def _named(text: str) -> frozenset[str]:
     return _words(" ".join(_NAME.findall(text)))
 
 
+@lru_cache(maxsize=10_000)
 def _stem(word: str) -> str:
     """A word without what English adds to its end: "saving" and "saves" are "sav", as "save" is."""
     word = _SAME.get(word.casefold(), word.casefold())

@@ -7,6 +7,7 @@ closed class, other verbs end in -ed or -s, or stand behind a pronoun, "to" or a
 
 import re
 import unicodedata
+from functools import lru_cache
 
 from workings.answers.main_clause import VERBS_ELSEWHERE, VERBS_OF_CHANGE, VERBS_OF_RESULT
 
@@ -44,6 +45,7 @@ _RECEIVER = re.compile(r"\b(?:tak(?:e|es|ing)|took|costs?|gives?|gave|earns?|ear
 _OPENING = re.compile(r"(?:^|[,;:.→]\**\s|\([A-J]\)\s|\b(?:and|so|then|that|thus|therefore|hence|only|exactly|about"
                       r"|nearly|almost|roughly|approximately|around)\s)[^\w\[#]{0,3}$", re.IGNORECASE)
 _ALONE = re.compile(r"(?!\s(?:or|and|to|minus|plus|times)\b)(?:\s?[^\W\d_]+){0,4}[^\w(]*(?:$|[,;:(])")
+_ORDINAL = re.compile(r"\d(?:st|nd|rd|th)$")
 _AGAIN = re.compile(r",\s(?:or|i\.e\.|that is,?|namely)\s\W{0,3}$")
 _SUBJECT_OF = re.compile(rf"(?:\s|%)(?:[^\W\d_]+(?:-[^\W\d_]+)?\s|of the (?:\w+\s)?\d*\s?|\W\s?){{0,6}}?{_VERB}\b",
                          re.IGNORECASE)
@@ -59,11 +61,16 @@ def is_stated(sentence: str, start: int, end: int) -> bool:
     before, behind = sentence[max(0, start - 120):start], sentence[end:end + 120]
     if _SUBORDINATE.match(sentence[:start]) and "," in behind:
         return False
-    if re.search(r"[^\W\d_\u0000-\u024f]", sentence):  # another script
+    if not sentence.isascii() and re.search(r"[^\W\d_\u0000-\u024f]", sentence):  # another script
         return True
+    return _is_said_between(before, behind, is_ordinal=_ORDINAL.search(sentence, max(0, end - 3), end) is not None)
+
+
+@lru_cache(maxsize=64)
+def _is_said_between(before: str, behind: str, *, is_ordinal: bool) -> bool:
     before = "".join(each for each in unicodedata.normalize("NFD", before) if not unicodedata.combining(each))
     if _BEHIND_VERB.search(before) or _RECEIVER.search(before) or _AGAIN.search(before):
         return True
-    if _OPENING.search(before) or re.search(r"\d(?:st|nd|rd|th)$", sentence[:end]):
+    if _OPENING.search(before) or is_ordinal:
         return _ALONE.match(behind) is not None or _SUBJECT_OF.match(behind) is not None
     return _TIME.search(before) is not None and (_CLAUSE.search(before) is not None or len(before) < 10)

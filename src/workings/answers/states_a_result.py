@@ -5,6 +5,7 @@ bound of something, or the name of a chapter. None of that is what the text answ
 """
 
 import re
+from functools import lru_cache
 
 from workings.answers.main_clause import VERBS_ELSEWHERE, VERBS_OF_RESULT
 from workings.answers.sentences import ASKED_BACK
@@ -68,7 +69,7 @@ _UNDECIDED = re.compile(
     r"(?:determine|tell|know|calculat|infer|decide|conclude|say for)\w*\b"
     r"|\b(?:undetermined|indeterminate|undecidable)\b", re.IGNORECASE)
 # "It has no real solutions, so the number of solutions is 0."
-_COUNTS = re.compile(r".*\bthe number of (?=[^,;.]* (?:is|equals)\b)", re.IGNORECASE)
+_COUNTS = re.compile(r"^.*\bthe number of (?=[^,;.]* (?:is|equals)\b)", re.IGNORECASE | re.MULTILINE)
 _SAYS_MORE = re.compile(r"\b(?:but|however|although|though|so|if|unless|assuming|except|without|probably|perhaps|maybe"
                         r"|might|could|estimate|guess)\b", re.IGNORECASE)
 
@@ -87,6 +88,7 @@ def is_undecided(sentence: str, *, alone: bool = False) -> bool:
     return _SAYS_MORE.search(sentence[undecided.end():]) is None
 
 
+@lru_cache(maxsize=64)
 def states_no_result(sentence: str) -> bool:
     """Whether a sentence guesses, refuses or reports a failure, so that none of its numbers is a result."""
     sentence = _COUNTS.sub("", sentence, count=1)

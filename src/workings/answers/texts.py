@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 from workings.answers.latex import is_mathematics, normal_form, plain, signs
@@ -94,6 +95,7 @@ _REMARK_BEHIND = re.compile(r"(?<=[^\W\d_]{2})\s+\([^(),=]*\)\W*$")
 _PREPOSITION = re.compile(r"^(?:on|in|at|to|by|from|for) ")
 
 
+@lru_cache(maxsize=64)
 def normalise_text(text: str) -> str:
     """Lower case, one space between words, no outer punctuation, no leading article; brackets stay.
 

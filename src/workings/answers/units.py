@@ -5,6 +5,7 @@ A unit is a measure (``kilometer/hour``, ``centimeter^2``, ``dollar``) or words 
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 _NAMES = {
     "kilometer": "km kilometre", "meter": "m metre", "centimeter": "cm centimetre", "millimeter": "mm millimetre",
@@ -64,6 +65,7 @@ class MeasureUnit:
 NO_UNIT = MeasureUnit()
 
 
+@lru_cache(maxsize=256)
 def read_unit(text: str, currency: str = "") -> MeasureUnit | None:
     """The unit that a text behind a number is; None where it is something else, such as a variable.
 
