@@ -12,11 +12,15 @@ from workings.answers.question import (
     YEAR_ASKED,
     NumberAt,
     asks_about,
+    asks_of,
     asks_total,
+    counts_things,
+    measure_asked,
     read_question,
     says_question,
     telling_words,
 )
+from workings.answers.units import MONEY
 
 # "Six – unlike a scorpion, which has 8.", "…; insects, in contrast, have six".
 _CONTRAST = re.compile(r"(?:[,;]|\s[-–—])\s(?:unlike|in contrast (?:to|with)|as opposed to|compared (?:to|with))\b.*"
@@ -28,6 +32,10 @@ _OTHERS = re.compile(r",?\s(?:and|while|but)\s(?:[^\W\d_]+\s){0,3}\W{0,3}\d[^,;=
 # "300 cones were sold on Sunday, for a weekend total of 540": what all of it is.
 _IN_TOTAL = re.compile(r"(?<!^),?\s(?:for|making|bringing|giving)\b[^,;=]*\b(?:total|in all|altogether)\b[^,;=]*$",
                        re.IGNORECASE)
+# "He will be 27, and his brother will be 14": somebody else.
+_RELATIVE_OF_HIS = re.compile(r",?\s(?:and|while|but)\s(?:his|her|their)\s([^\W\d_]+)\s(?![A-Z])[^,;:=]*\d[^,;:=]*$")
+# "Girls 4 × 40 = 160, boys 5 × 40 = 200".
+_NEXT_EQUATION, _LABELLED = re.compile(r"[,;]\s(?:and\s)?"), re.compile(r"\W*([^\W\d_]{2,})[:\s]\D{0,3}\d")
 _LISTED = re.compile(r"\d[^=]*(?:,|\band)\s[^=]*\d")
 # It says whose the number is: "48 is what Ben has".
 _OF_WHOM = re.compile(r"\d\W{0,3}\sis (?:what|how many|how much|the number) ([A-Z][a-z]+)\b")
@@ -133,16 +141,27 @@ def average_asked(sentence: str, numbers: Sequence[NumberAt], question: str) -> 
     return next((number.text for number in numbers if number.end > average.end()), "") if average else ""
 
 
-def is_in_another(said: str | None, measure: str) -> bool:
-    """Whether a number is in another measure than the one that is asked for; a rate of that measure is none."""
-    number = parse_number(said or "") if measure else None
+def is_in_another(said: str | None, question: str) -> bool:
+    """Whether a number is in another measure than the one that is asked for, or money where things are counted.
+
+    A rate of the measure that is asked for is in none.
+    """
+    number = parse_number(said or "") if question else None
     own = "" if number is None else number.unit.measure
-    return bool(own) and own.partition("/")[0] != measure
+    measure = measure_asked(question)
+    return bool(own) and (own.partition("/")[0] != measure if measure else own in MONEY and counts_things(question))
 
 
 def _without_others(sentence: str, question: str) -> str:
     if not _DENIAL.search(question):
         sentence = _OTHERS.sub("", sentence)
+    equations = _NEXT_EQUATION.split(sentence)
+    if all("=" in each for each in equations) and len(asked := [each for each in equations if (
+            label := _LABELLED.match(each)) and asks_of(label[1], question)]) == 1:
+        sentence = asked[0]
+    relative = _RELATIVE_OF_HIS.search(sentence)
+    if relative and not asks_of(relative[1], question) and re.search(r"\d", sentence[:relative.start()]):
+        sentence = sentence[:relative.start()]
     # Reading words takes time, and most sentences say nothing of others.
     if (told := _IN_TOTAL.sub("", sentence)) != sentence and says_question(told, question) and not (
             asks_total(question) or _LISTED.search(last_clause(told) or told)):

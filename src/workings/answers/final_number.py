@@ -86,6 +86,9 @@ _RATE_BEHIND = re.compile(r"\W{0,3}(?:per|each|every|an?)\b", re.IGNORECASE)
 _LIMITED = re.compile(r"^(?!\W*(?:so|but|thus|therefore|hence)\b)[^=]*\d[^=\d]*, but\s[^\d=]*$", re.IGNORECASE)
 # "For three that would be 6": it goes on with what one needs.
 _FOR_SEVERAL = re.compile(r"\W*(?:and )?for \w+,? (?:that|this|it) would be\b", re.IGNORECASE)
+# An equation with "so it's right!" behind it checks what was said before.
+_CHECKED = re.compile(r"=[^=]*\bso (?:it|that|this|everything|all)(?:['’]s| is| was| checks| works| fits)"
+                      r"(?: (?:right|correct|true|okay|ok|fine|out|good))?\W*$", re.IGNORECASE)
 # What stands around the number of which a part is taken, up to the verb.
 _PART_OF = re.compile(r"^.*\bof \W{0,3}(?=\d)|(?<=\d)[^\d,.].*$")
 # "12 is the greatest common divisor of 36 and 48": what the sentence is about stands before the verb.
@@ -101,10 +104,10 @@ def final_number(text: str, question: str = "", *, truncated: bool = False) -> s
     text = _OUT_OF.sub(r"\1/\2", text) if _SHARE.search(question) else text
     measure, other = measure_asked(question), None
     for sentence, number in _from_the_end(_whole_sentences(text) if truncated else text, question, truncated):
-        if other is None and not is_in_another(number, measure):
+        if not is_in_another(number, question) and (other is None or (number and not measure)):
             return number
         # "In other words, about 144 million kilometers": the meters that were asked for stand before it.
-        if same := _in_measure(sentence, measure):
+        if measure and (same := _in_measure(sentence, measure)):
             return same
         other = other or number
     return other
@@ -129,7 +132,7 @@ def _from_the_end(text: str, question: str, truncated: bool) -> Iterator[tuple[s
             sentence = about_asked(sentence, question)
             if states_no_result(sentence):
                 return
-            if is_said_of_another(sentence, question):
+            if is_said_of_another(sentence, question) or _CHECKED.search(sentence):
                 continue
             if index and (_is_supposition(sentence) or is_rate(sentence, question) or (
                     _LIMITED.search(sentence) and last_clause(statements[index - 1]))) and _said(
@@ -198,7 +201,8 @@ def _concluded(sentence: str, question: str, *, alone: bool) -> tuple[str | None
         return counted, True
     digits = any(map(str.isdigit, sentence))
     concludes = not digits and (alone or is_conclusion(sentence))
-    in_words = spelled_out_number(sentence if concludes else last_clause(sentence) or without_lead(sentence))
+    in_words = (spelled_out_number(sentence) if concludes else "") or spelled_out_number(
+        last_clause(sentence) or without_lead(sentence))
     # Behind digits "three quarters of the cake" says the same number as a part.
     if in_words and not (digits and re.search(rf"{in_words} of (?!them\b)", sentence)):
         return in_words, True

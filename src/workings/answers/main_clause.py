@@ -42,6 +42,9 @@ _CLAUSE = re.compile(r"\b(?:and|but|so) (?:since|because|as|if)\b[^,]*,"
                      # "3 × 4 = 12, plus 5 is 17": the arithmetic goes on in words.
                      r"|=[^=,;]*,\s(?:and\s|then\s)?(?:plus|minus|times|multiplied by|divided by|twice|half of)\b"
                      rf"[^=,;]*?\b(?:{VERBS_OF_RESULT})\b(?=\s\W{{0,3}}\d)"
+                     # "15/8 = 1.875 so they need 2", "0.25 which means 25%": behind a number it needs no comma.
+                     r"|(?<=\d)(?:\s?[^\W\d_]+)?\s(?:so(?!\s(?:that|many|much|far|on)\b)|which means)\b"
+                     r"|\band (?:this|that) means\b"
                      r"|\b(?=(?:we|you) (?:get|obtain|end up with)\b)", re.IGNORECASE)
 _SUPPOSES = re.compile(r"^\W*(?:if|had|when|suppose)\b", re.IGNORECASE)
 # "Paris – no, sorry, Rome": what is said before it is taken back.

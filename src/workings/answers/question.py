@@ -36,10 +36,9 @@ _COINS = re.compile(r"how many (?:more )?(?:dollars|cents|euros|pesos)", re.IGNO
 _WORD = re.compile(r"#\d+|\b\d+(?:st|nd|rd|th)\b|[^\W\d_]+")
 _WORD_OR_NUMBER = re.compile(r"\d+(?:[.,/]\d+)*%?|[^\W\d_]+")
 _NAME = re.compile(r"#\d+|\b(?![AI]\b|[A-Z]\s?=)[A-Z]\w*")
-_DIGITS = re.compile(r"\d+(?:\.\d+)?")
+_DIGITS, _PARTICIPLE = re.compile(r"\d+(?:\.\d+)?"), re.compile(r",\s[a-z]+ing\b")
 _MONEY_UNIT = re.compile(r"[$€£]|\b(?:dollars?|cents?|euros?|pesos?)\b")
 _MONEY_BEHIND = re.compile(r"\W{0,3}(?:[^\W\d_]+\W{1,3})?(?<!per )(?:dollars?|cents?|euros?|pesos?)\b")
-_PARTICIPLE = re.compile(r",\s[a-z]+ing\b")
 _RATE = re.compile(r"(?:\s[^\W\d_]+){0,2}?\s(?:an?|per|each|every)\s([^\W\d_]+)")
 _NEXT_WORD = re.compile(r"\W{0,3}(?:of (?:the |those )?\d+ )?([^\W\d_]+)")
 _SILENT = re.compile(
@@ -50,10 +49,9 @@ _SAME = {other: word for word, others in {
     "left": "remain remains remained remaining leftover still now currently",
     "total": "altogether together combined all", "each": "every per",
     "buy": "bought", "keep": "kept", "find": "found", "bring": "brought", "catch": "caught", "hold": "held",
-    "grow": "grew grown", "throw": "threw thrown", "wear": "wore worn", "feed": "fed", "meet": "met",
-    "sell": "sold", "spend": "spent", "eat": "ate", "pay": "paid", "make": "made",
-    "get": "got gotten", "lose": "lost", "win": "won", "give": "gave given", "take": "took taken", "run": "ran",
-    "drive": "drove", "go": "goes went",
+    "grow": "grew grown", "throw": "threw thrown", "wear": "wore worn", "feed": "fed", "meet": "met", "sell": "sold",
+    "spend": "spent", "eat": "ate", "pay": "paid", "make": "made", "get": "got gotten", "lose": "lost", "win": "won",
+    "give": "gave given", "take": "took taken", "run": "ran", "drive": "drove", "go": "goes went",
     "write": "wrote written", "begin": "began begun", "fall": "fell fallen", "build": "built", "become": "became",
     "lead": "led", "draw": "drew drawn", "sing": "sang sung", "break": "broke broken", "speak": "spoke spoken",
     "more": "farther further longer older taller extra additional difference exceed exceeds",
@@ -223,8 +221,7 @@ def asks_about(name: str, question: str) -> bool:
 
 def asks_total(question: str) -> bool:
     """Whether a question asks for what all of something is."""
-    asked = read_question(question[-MAX_QUESTION:])
-    return _stem("total") in asked.counted | asked.other or "in all" in question
+    return asks_of("total", question) or "in all" in question
 
 
 def is_of_another(sentence: str, question: str) -> bool:
@@ -284,6 +281,17 @@ def telling_words(text: str) -> list[str]:
 def counts_asked(word: str, question: str) -> bool:
     """Whether a word is what a question counts."""
     return _stem(word) in read_question(question[-MAX_QUESTION:]).counted
+
+
+def counts_things(question: str) -> bool:
+    """Whether a question asks how many of something there are that is no money."""
+    asked = read_question(question[-MAX_QUESTION:])
+    return asked.many and not asked.money and bool(asked.counted - _CHOOSING)
+
+
+def asks_of(word: str, question: str) -> bool:
+    """Whether a question asks with a word."""
+    return _stem(word) in (asked := read_question(question[-MAX_QUESTION:])).counted | asked.other
 
 
 def counts_otherwise(sentence: str, numbers: Sequence[NumberAt], at: int, question: str) -> bool:

@@ -56,6 +56,7 @@ _EXPLAINED = re.compile(rf"^{_MARKUP}(?:here(?:['’]s| is) (?:how|why|(?:the|a)
 # A line of the list behind it: "- 10%: 24", "Add half of it: 36".
 _DETAIL = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s|[^.:]{2,40}:\s")
 _ASIDE = re.compile(r"\b(?:for (?:comparison|reference)|by (?:comparison|the way)|incidentally)\b"
+                    r"|^\W*(?:this|that) is (?:the (?:number|amount) of|how (?:many|much)|what)\b[^=:]*$"
                     r"|^\W*(?:(?:you|we|one) (?:can|could|may)|(?:this|it|that|the answer) (?:can|could|may)) also "
                     r"(?:be )?(?:written?|expressed?|stated?|write|rewritten)\b", re.IGNORECASE)
 # A whole line in brackets, and one that goes on with a reason: "(7 days later …)", "since 2^9 = 512".

@@ -28,7 +28,7 @@ _NAMES = {
 _MEASURES = {spelling: name for name, spellings in _NAMES.items() for spelling in (name, *spellings.split())}
 _RATES = {"mph": "mile/hour", "kph": "kilometer/hour", "kmh": "kilometer/hour", "kmph": "kilometer/hour",
           "mps": "meter/second", "mpg": "mile/gallon", "fps": "foot/second", "kwh": "kilowatt hour"}
-_MONEY = frozenset({"dollar", "euro", "cent", "rupee", "yen", "yuan", "pound sterling", "pound", "pence", "peso",
+MONEY = frozenset({"dollar", "euro", "cent", "rupee", "yen", "yuan", "pound sterling", "pound", "pence", "peso",
     "brazilian real", "franc"})
 # A letter is a variable unless it is one of these, capital letters only as they are written here.
 _LETTERS = frozenset("mglLhsWVNJKAtp")
@@ -103,7 +103,7 @@ def same_units(one: MeasureUnit, other: MeasureUnit) -> bool:
     if one.measure and other.measure:
         # A wage per day may be given as money: the question says per what.
         short, long = sorted((one.measure, other.measure), key=len)
-        return short == long or (short in _MONEY and long.startswith(f"{short}/")) or (
+        return short == long or (short in MONEY and long.startswith(f"{short}/")) or (
             short == "degree" and long.startswith("degree ")) or {short, long} == {
             "pound", "pound sterling"}
     if one.measure or other.measure:
