@@ -7,19 +7,17 @@ from workings.answers.latex import plain
 from workings.answers.main_clause import last_clause, without_lead, without_relative_clause
 from workings.answers.numbers import parse_number
 from workings.answers.question import (
-    MAX_QUESTION,
     MEAN,
     YEAR_ASKED,
-    NumberAt,
     asks_about,
+    asks_how_many,
     asks_of,
     asks_total,
     counts_things,
-    measure_asked,
     read_question,
     says_question,
-    telling_words,
 )
+from workings.answers.question_words import MAX_QUESTION, NumberAt, measure_asked, telling_words
 from workings.answers.units import MONEY
 
 # "Six – unlike a scorpion, which has 8.", "…; insects, in contrast, have six".
@@ -63,6 +61,7 @@ _MOST = re.compile(r"\b(?:most|maximum|(?:long|larg|great|high|farth|furth|bigg)
 _AT_MOST = re.compile(r"\b(?:at most|up to|no more than)\s(?=\W{0,3}\d)", re.IGNORECASE)
 # "So some write -2, but …".
 _SOME = re.compile(r"(?:^|,\s)(?:so\s)?(?:some|many|most|people|others)\b[^,;:=]*, but\s", re.IGNORECASE)
+_ORDINAL = re.compile(r"\b\d+(?:st|nd|rd|th)\b")
 # "The maximum is 5, attained at x = 2": where it is.
 _PLACE = re.compile(r"(?<=\d)\W{0,3}\s(?:attained |reached |achieved |which occurs |occurring )?"
                     r"(?:at|when|where|for)\s\W{0,2}[a-z]\s?=\s?[^,;=]*$")
@@ -84,6 +83,11 @@ def about_asked(sentence: str, question: str) -> str:
     >>> about_asked("So x + y = 12.", "Find x + y if …")
     'So value = 12.'
     """
+    *_, last_cell = sentence.strip("| ").split("|")
+    if sentence.startswith("|") and "=" in sentence and parse_number(last_cell.strip(" *")):
+        sentence = last_cell  # "| Book | 1/4 × 72 = 18 | $54 |"
+    if asks_how_many(question):
+        sentence = _ORDINAL.sub("that", sentence)
     if unit := _IN_HOW_MANY.search(question):
         times = re.findall(rf"\b(?:in|after)\b\W{{1,3}}(\d[\d,.]*\s{unit[1]})", sentence, re.IGNORECASE)
         sentence = f"It is {times[0]}." if len(times) == 1 else sentence
@@ -105,13 +109,18 @@ def about_asked(sentence: str, question: str) -> str:
     told, _, more = sentence.rpartition(", and ")
     if re.match(r"\W*[a-z]\([^()]*\)\s*=", more) and _IS_NUMBER.search(told):
         sentence = told  # "So the maximum is 5, and f(2) = 5."
-    if which := _WHICH.search(question):
-        sentence = re.sub(rf"\b{which[1]} (?=\d)", "", sentence, flags=re.IGNORECASE)
+    sentence = without_which(sentence, question)
     if "undefined" in question:  # where something is
         sentence = sentence.replace("undefined", "special")
     if _MOST.search(question):
         sentence = _AT_MOST.sub("", sentence)
     return _without_others(_ANSWERED.sub("", value_for_asked(sentence, question)), question)
+
+
+def without_which(text: str, question: str) -> str:
+    """A text without the word that is asked for before a number: "Day 8" where a question asks on which day."""
+    which = _WHICH.search(question)
+    return re.sub(rf"\b{which[1]} (?=\d)", "", text, flags=re.IGNORECASE) if which else text
 
 
 def is_said_of_another(sentence: str, question: str) -> bool:

@@ -5,7 +5,7 @@ import re
 from workings.answers.implied_truth import HEDGES, TURNS, implied_truth, in_order
 from workings.answers.latex import plain
 from workings.answers.main_clause import last_clause, without_lead
-from workings.answers.question import telling_words
+from workings.answers.question_words import telling_words
 from workings.answers.sentences import MAX_LINE, corrects, is_conclusion, last_lines, sentences, without_markup
 
 TRUTHS = frozenset(("yes", "no", "true", "false"))

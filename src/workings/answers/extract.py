@@ -8,7 +8,7 @@ the expected answer (`answer_kind`), never at the answer itself.
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from workings.answers.about_asked import value_for_asked
+from workings.answers.about_asked import value_for_asked, without_which
 from workings.answers.boxes import last_boxes
 from workings.answers.choices import TRUTHS, choice_in, option_said, stated_in, truth_in
 from workings.answers.extraction import NO_RULE, Extraction, Kind
@@ -16,8 +16,8 @@ from workings.answers.final_number import final_number, sentence_number
 from workings.answers.latex import plain, whole_fractions
 from workings.answers.list_answers import labelled_for, list_entry_for
 from workings.answers.name_answers import answering_sentence
-from workings.answers.numbers import parse_number, parse_words, with_decimal_points
-from workings.answers.question import telling_words
+from workings.answers.numbers import in_unit_asked, parse_number, parse_words, with_decimal_points
+from workings.answers.question_words import measure_asked, telling_words
 from workings.answers.sentences import (
     bare_opening,
     bold_opening,
@@ -196,7 +196,7 @@ def after_think(text: AfterThinking, kind: Kind) -> str | None:
         return None
     if kind == "number":
         return _tidy(rest) if parse_number(_tidy(rest)) is not None else None
-    return whole(text, kind) if kind == "text" and "\n" in rest else _meant(rest, kind)
+    return whole(text, kind) if kind == "text" else _meant(rest, kind)
 
 
 def last_number(text: AfterThinking, kind: Kind) -> str | None:
@@ -205,7 +205,8 @@ def last_number(text: AfterThinking, kind: Kind) -> str | None:
     if whole and _is_answer(whole, "number"):
         return whole
     lines = [] if text.truncated else last_lines(text.text)
-    for opening in map(_tidy, (bold_opening(lines), bare_opening(lines), explained_opening(lines, text.question))):
+    for opening in map(_tidy, (without_which(bold_opening(lines), text.question), bare_opening(lines),
+                               explained_opening(lines, text.question))):
         if parse_number(opening):
             return opening
     return list_entry_for(lines, text.question) or final_number(text.text, text.question, truncated=text.truncated)
@@ -322,7 +323,7 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
     # Before the rules, so that none of them has to know what is no prose.
     plainer = _EMOJI.sub("", _CALCULATOR.sub("", _without_drawings(text)))
     if kind == "number":
-        plainer = with_decimal_points(plainer, question)
+        plainer = in_unit_asked(with_decimal_points(plainer, question), measure_asked(question))
     spoken = text_after_thinking(whole_fractions(plainer), truncated=truncated, question=question)
     for name in rules or DEFAULT_RULES[kind]:
         answer = RULES[name](spoken, kind)

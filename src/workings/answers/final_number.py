@@ -22,17 +22,17 @@ from workings.answers.main_clause import VERBS_OF_RESULT, last_clause, main_clau
 from workings.answers.numbers import CURRENCY, decimal_points, equal_numbers, in_two_units, names_a_value, parse_number
 from workings.answers.numbers_in_sentence import numbers_in
 from workings.answers.question import (
-    NumberAt,
     answers_before,
     asked_for,
     asks_about,
     counts_another,
     counts_asked,
     counts_otherwise,
+    is_named_count,
     is_of_another,
-    measure_asked,
     says_question,
 )
+from workings.answers.question_words import NumberAt, measure_asked
 from workings.answers.sentences import is_conclusion, last_lines, sentences, up_to_bold, without_reason
 from workings.answers.spelled_out_number import spelled_out_number
 from workings.answers.stated_numbers import VERBS_OF_THE_PAST, is_stated
@@ -76,6 +76,7 @@ _OPERAND_OF = re.compile(r"\b(?:average|mean|sum|total|product|difference) (?:of
 # "70% of $1,050, which equals $735": of what a part is taken.
 _WHOLE = re.compile(r"(?:%|percent|half|thirds?|quarters?|\d/\d+) of \W{0,3}$")
 _BREAKDOWN = re.compile(r"\s\([^()]*\)|:\s.*", re.DOTALL)
+_IN_BRACKETS = re.compile(r"\s\([^()]*\)")
 _WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i|there)['’]d\b"
                     r"|\binstead\b(?! of)|^\W*otherwise\b", re.IGNORECASE)
 # "plus $5 for Monday: $110": what all of it comes to.
@@ -102,12 +103,15 @@ def final_number(text: str, question: str = "", *, truncated: bool = False) -> s
     sentence that is a conclusion counts.
     """
     text = _OUT_OF.sub(r"\1/\2", text) if _SHARE.search(question) else text
-    measure, other = measure_asked(question), None
+    measure, other, needs_measure = measure_asked(question), None, False
     for sentence, number in _from_the_end(_whole_sentences(text) if truncated else text, question, truncated):
-        if not is_in_another(number, question) and (other is None or (number and not measure)):
+        in_another = is_in_another(number, question)
+        if not in_another and not (measure and number and _counts_named(sentence, number, question)) and (
+                other is None or (number and not needs_measure)):
             return number
+        needs_measure = needs_measure or (in_another and bool(measure))
         # "In other words, about 144 million kilometers": the meters that were asked for stand before it.
-        if measure and (same := _in_measure(sentence, measure)):
+        if needs_measure and (same := _in_measure(sentence, measure)):
             return same
         other = other or number
     return other
@@ -116,13 +120,14 @@ def final_number(text: str, question: str = "", *, truncated: bool = False) -> s
 def _from_the_end(text: str, question: str, truncated: bool) -> Iterator[tuple[str, str | None]]:
     """The sentences that say a number, the last one first, with it; None where one decides that there is none."""
     has_question = asked_back = of_another = False
-    for line in reversed(last_lines(text)):
+    for line, before in pairwise([*reversed(last_lines(text)), ""]):
         if (truncated or has_question) and not is_conclusion(line):
             continue
         if is_failure(line):
             return
         statements = up_to_bold(line)
         for index, sentence in reversed([*enumerate(statements)]):
+            earlier = statements[index - 1] if index else before
             if is_question(sentence):
                 # Before it only a conclusion can be the answer: the rest may be the question said once more.
                 has_question, asked_back = True, asked_back or asks_back(sentence)
@@ -134,9 +139,10 @@ def _from_the_end(text: str, question: str, truncated: bool) -> Iterator[tuple[s
                 return
             if is_said_of_another(sentence, question) or _CHECKED.search(sentence):
                 continue
-            if index and (_is_supposition(sentence) or is_rate(sentence, question) or (
-                    _LIMITED.search(sentence) and last_clause(statements[index - 1]))) and _said(
-                    statements[index - 1], strict=True)[0] is not None:
+            if earlier and ((_is_supposition(sentence) and (index or "**" not in sentence)) or (
+                    index and is_rate(sentence, question)) or (
+                    index and _LIMITED.search(sentence) and last_clause(earlier))) and (
+                    _said(earlier, strict=True)[0] is not None):
                 continue
             number, decided = _concluded(sentence, question, alone=len(sentence) == len(text.strip()))
             # "Ben is 12. Ann is 16." says of Ben what is asked of him; "So Ann is 12." alone says nothing of him.
@@ -146,6 +152,13 @@ def _from_the_end(text: str, question: str, truncated: bool) -> Iterator[tuple[s
                 continue
             if decided:
                 yield sentence, _asked_for(sentence, question, number)
+
+
+def _counts_named(sentence: str, said: str, question: str) -> bool:
+    """Whether a number counts what a question names and does not ask for: "18 pieces" where days are asked for."""
+    prepared, read = _prepared(sentence), parse_number(said)
+    return read is not None and not read.unit.measure and any(
+        number.text == said and is_named_count(prepared, number, question) for number in numbers_in(prepared)[0])
 
 
 def _in_measure(sentence: str, measure: str) -> str:
@@ -186,6 +199,10 @@ def _asked_for(sentence: str, question: str, stated: str | None) -> str | None:
     if at is not None and counts_otherwise(sentence, numbers, at, question):
         del numbers[at]
         stated = None
+    left = [number for number in numbers if not is_named_count(sentence, number, question)]
+    if stated is None and len(left) == 1 < len(numbers) and last_clause(sentence) and not left[0].circumstance and (
+            is_stated(sentence, left[0].start, left[0].end)):
+        return left[0].text  # "so there are 8 of them, plus 12 chickens"
     return asked_for(sentence, numbers, question, stated)
 
 
@@ -199,6 +216,9 @@ def _concluded(sentence: str, question: str, *, alone: bool) -> tuple[str | None
     """The number of a sentence in digits or in words, and whether the sentence decides."""
     if counted := _counted_in_words(sentence, question):
         return counted, True
+    bare = _IN_BRACKETS.sub("", sentence)
+    if is_conclusion(sentence) and not any(map(str.isdigit, bare)) and (in_words := spelled_out_number(bare)):
+        return in_words, True  # "So five fourteenths (about 36 %) are left."
     digits = any(map(str.isdigit, sentence))
     concludes = not digits and (alone or is_conclusion(sentence))
     in_words = (spelled_out_number(sentence) if concludes else "") or spelled_out_number(
@@ -276,8 +296,9 @@ def _prepared(sentence: str) -> str:
     sentence = _BELOW_ZERO.sub(r"-\1", _IMPLIES.sub("⇒", _DAY.sub("", sentence)))
     sentence = _DASH.sub(": ", re.sub(r"^.*[→⇒⟹](?=[^→⇒⟹]*\d)", "", sentence))
     sentence = _DASHED.sub(": ", decimal_points(spaced_digits(plain(sentence))))
-    # Of "$3/4$" the signs are no currency.
-    sentence = re.sub(r"(?<!\\)\$(\s?-?[\d.,/]+\s?%?\s?)\$(?!\d)", r"\1", sentence)
+    sentence = re.sub(r"(?<=\d)\s+(?=\s)", "", sentence)
+    # Of "$3/4$" and "$8 m/s$" the signs are no currency.
+    sentence = re.sub(r"(?<!\\)\$(\s?-?[\d.,/]+(?:\s?%?|\s[a-zA-Z][\w/^{}]{0,9})\s?)\$(?!\d)", r"\1", sentence)
     sentence = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", sentence).replace("__", "**").replace("&=", "=").strip()
     sentence = _LED_IN.sub("", _MINUS.sub("-", sentence))
     # A power written with stars is no bold text.

@@ -8,7 +8,7 @@ import re
 
 from workings.answers.latex import plain
 from workings.answers.main_clause import last_clause, without_lead
-from workings.answers.question import telling_words
+from workings.answers.question_words import telling_words
 from workings.answers.sentences import corrects, is_conclusion, last_lines, sentences, without_reason
 from workings.answers.states_a_result import is_question
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from workings.answers.numbers import parse_number
-from workings.answers.question import asks_about, how_much_asked, telling_words
+from workings.answers.question import asks_about, how_much_asked
+from workings.answers.question_words import telling_words
 
 MAX_ENTRIES = 30
 MAX_CHARACTERS = 120

@@ -6,7 +6,7 @@ Words of the question choose: "Pacific" is the ocean that was asked for, "Albert
 import re
 
 from workings.answers.main_clause import corrected, without_lead
-from workings.answers.question import telling_words
+from workings.answers.question_words import telling_words
 from workings.answers.sentences import corrects, is_conclusion, sentences
 from workings.answers.states_a_result import is_question
 from workings.answers.texts import HEDGED, normalise_text

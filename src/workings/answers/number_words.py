@@ -13,6 +13,7 @@ _SMALL = {word: value for value, word in enumerate((
         "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"), start=2)}
 _PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8,
           "ninth": 9, "tenth": 10, "eleventh": 11, "twelfth": 12, "twentieth": 20, "hundredth": 100, "thousandth": 1000}
+_PARTS |= {f"{word}th": value for word, value in _SMALL.items() if word.endswith("teen")}
 _PARTS |= {f"{part}s": value for part, value in _PARTS.items() if part != "half"} | {"halves": 2}
 _ORDINAL = re.compile(r"first|second|.*(?:eenth|elfth|ieth|sandth|llionth)$|" + "|".join(_PARTS))
 _SIGNS = {"minus": -1, "negative": -1}

@@ -45,6 +45,8 @@ _COMMA_CENTS = re.compile(
 # Not of a pair in brackets, nor of a list.
 _DECIMAL_COMMA = re.compile(r"(?<![\d.,({\[])(\d{1,3}(?:\.\d{3})+|\d+),(\d{1,2})(?![\d)}\]]|,\d|\.\d)")
 _SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
+_LASTING = re.compile(r"(?<![\d.,:])\d{1,6} ?(?:weeks?|days?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?)"
+                      r"(?:, | and |, and | )\d{1,6} ?(?:days?|h(?:ours?|rs?)?|min(?:ute)?s?|s(?:ec(?:ond)?s?)?)\b")
 COMPOUND = re.compile(r"(?:\d[\d.,]*\s?[a-zA-Z]+\.?,?\s*(?:and\s+)?){2,4}")
 """Values in several units: "5 ft 3 in"."""
 # "Wie viele", "Combien", "Cuántos", "Quanto".
@@ -192,6 +194,28 @@ def lasting_seconds(text: str) -> Fraction:
     numbers = measures(text) or [number for number in (parse_number(text),) if number is not None]
     known = [number.value * _SECONDS[number.unit.measure] for number in numbers if number.unit.measure in _SECONDS]
     return sum(known, Fraction()) if len(known) == len(numbers) else Fraction()
+
+
+def in_unit_asked(text: str, measure: str) -> str:
+    """A text whose last number is a time in several units, with that time in the unit asked for; others as they are.
+
+    >>> in_unit_asked("It takes 6 hours and 45 minutes.", "hour"), in_unit_asked("1 h 20 min", "hour")
+    ('It takes 6.75 hours.', '1 1/3 hours')
+    """
+    last = next(reversed([*_LASTING.finditer(text)]), None) if measure in _SECONDS else None
+    if last is None or re.search(r"\d", text[last.end():]):
+        return text
+    return text[:last.start()] + _in_unit(last[0], measure) + text[last.end():]
+
+
+def _in_unit(time: str, measure: str) -> str:
+    units = [_SECONDS.get(number.unit.measure, 0) for number in measures(time)]
+    if len(units) != 2 or not units[0] > units[1] > 0:  # "after 40 minutes, 20 minutes early"
+        return time
+    value = lasting_seconds(time) / _SECONDS[measure]
+    whole, part = divmod(value, 1)
+    decimal = f"{float(value):g}"
+    return f"{decimal if Fraction(decimal) == value else f'{whole} {part}' if whole else part} {measure}s"
 
 
 def decimal_points(text: str) -> str:

@@ -6,7 +6,8 @@ from functools import lru_cache
 
 from workings.answers.main_clause import VERBS_OF_CHANGE, VERBS_OF_RESULT
 from workings.answers.numbers import CURRENCY
-from workings.answers.question import ELLIPTIC, NumberAt
+from workings.answers.question import ELLIPTIC
+from workings.answers.question_words import NumberAt
 from workings.answers.states_a_result import is_bound, is_name
 from workings.answers.units import read_unit
 

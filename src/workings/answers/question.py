@@ -11,12 +11,25 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from workings.answers.number_words import read_words
 from workings.answers.numbers import parse_number
+from workings.answers.question_words import (
+    MAX_QUESTION,
+    MONEY_UNIT,
+    NAME,
+    NEXT_WORD,
+    SILENT,
+    NumberAt,
+    amounts_of,
+    digits_of,
+    is_money,
+    measure_asked,
+    named,
+    stem,
+    word_behind,
+    words_of,
+)
 from workings.answers.units import NO_UNIT, read_unit
 
-MAX_QUESTION = 600
-"""Characters of a question that are looked at: its end."""
 MAX_NUMBERS = 12
 """Numbers of a sentence; one with more is a list."""
 _ASKING = re.compile(r"\bhow\b|\b(?:what|which|calculate|find|determine|compute)\b", re.IGNORECASE)
@@ -33,31 +46,8 @@ _MONEY = re.compile(r"money|dollar|\$|profit|salary|income|revenue|\b(?:price|co
                     r"|how much\b.*\b(?:cost|pay|spen[dt]|earn|save|owe|charge|profit|change|price|make"
                     r"|worth|raise)", re.IGNORECASE | re.DOTALL)
 _COINS = re.compile(r"how many (?:more )?(?:dollars|cents|euros|pesos)", re.IGNORECASE)
-_WORD = re.compile(r"#\d+|\b\d+(?:st|nd|rd|th)\b|[^\W\d_]+")
-_WORD_OR_NUMBER = re.compile(r"\d+(?:[.,/]\d+)*%?|[^\W\d_]+")
-_NAME = re.compile(r"#\d+|\b(?![AI]\b|[A-Z]\s?=)[A-Z]\w*")
-_DIGITS, _PARTICIPLE = re.compile(r"\d+(?:\.\d+)?"), re.compile(r",\s[a-z]+ing\b")
-_MONEY_UNIT = re.compile(r"[$€£]|\b(?:dollars?|cents?|euros?|pesos?)\b")
-_MONEY_BEHIND = re.compile(r"\W{0,3}(?:[^\W\d_]+\W{1,3})?(?<!per )(?:dollars?|cents?|euros?|pesos?)\b")
+_PARTICIPLE = re.compile(r",\s[a-z]+ing\b")
 _RATE = re.compile(r"(?:\s[^\W\d_]+){0,2}?\s(?:an?|per|each|every)\s([^\W\d_]+)")
-_NEXT_WORD = re.compile(r"\W{0,3}(?:of (?:the |those )?\d+ )?([^\W\d_]+)")
-_SILENT = re.compile(
-    "an?|the|of|in|on|at|to|for|from|by|with|and|or|as|if|so|then|there|it|its|s?he|they|them|his|her|their|i|you|we|s"
-    "|this|that|these|those|is|are|was|were|be|been|being|do|does|did|would|can|could|should|must|has|have|had"
-    "|how|many|much|what|which|when|number|amount|find|calculate|determine|compute", re.IGNORECASE)
-_SAME = {other: word for word, others in {
-    "left": "remain remains remained remaining leftover still now currently",
-    "total": "altogether together combined all", "each": "every per",
-    "buy": "bought", "keep": "kept", "find": "found", "bring": "brought", "catch": "caught", "hold": "held",
-    "grow": "grew grown", "throw": "threw thrown", "wear": "wore worn", "feed": "fed", "meet": "met", "sell": "sold",
-    "spend": "spent", "eat": "ate", "pay": "paid", "make": "made", "get": "got gotten", "lose": "lost", "win": "won",
-    "give": "gave given", "take": "took taken", "run": "ran", "drive": "drove", "go": "goes went",
-    "write": "wrote written", "begin": "began begun", "fall": "fell fallen", "build": "built", "become": "became",
-    "lead": "led", "draw": "drew drawn", "sing": "sang sung", "break": "broke broken", "speak": "spoke spoken",
-    "more": "farther further longer older taller extra additional difference exceed exceeds",
-    "average": "mean", "few": "fewer", "person": "people",
-    "foot": "feet", "child": "children kid kids", "need": "needed"}.items()
-    for other in others.split()}
 _OF_THOSE = re.compile(r"\s(?:[^\W\d_]+\s)?of (?:those|these|them|which|whom)\b")
 _SUBJECT = re.compile(r"(?:\s[^\W\d_]+){0,2}?\s(?:is|are|was|were|has|have|had|will|can)\b")
 _SO = re.compile(r"[,;]\s(?:so|therefore|thus|hence)\b")
@@ -69,23 +59,11 @@ _COMPARED = re.compile(r"\b(?:than|as|times|older|younger|taller|shorter|more|fe
                        re.IGNORECASE)
 ELLIPTIC = re.compile(r"(?:,|\band)\s[A-Z][^\W\d_]+\s$")
 """What stands before a number of "Ann has 5 pens, Ben 7 and Mia 9", behind the first one."""
-_EACH = re.compile(r"\b(?:each|every|per) ([^\W\d_]+)", re.IGNORECASE)
-_THE_OTHER = re.compile(r"\bthe (?:remaining|other)\b", re.IGNORECASE)
 _RANGE = re.compile(r"\s*(?:[^\W\d_]+\s)?(?:or|to|through|[-–])\s*")
 _DIFFERENCE = re.compile(r"\s(?:[^\W\d_]+\s)?(?:more|less|fewer) than\b")
 _OTHER_CASE = re.compile(r"\W*(?:if|had|including|with|without|counting|otherwise|instead)\b", re.IGNORECASE)
 _BOUNDARY = re.compile(r"[;:—–(]|,\s|\s-\s|\b(?:and|while|whereas|but|instead of|so|which|or|because|since|when|than|if"
                        r"|after)\b", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class NumberAt:
-    """A number as written, where it stands in its sentence, and whether it is only a circumstance ("for 2 weeks")."""
-
-    text: str
-    start: int
-    end: int
-    circumstance: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +100,16 @@ def read_question(question: str) -> ParsedQuestion:
         how = [match for match in matches if match.group().casefold() == "how"]
         asking = _SUPPOSED.sub("", sentence[(how[-1] if how else matches[0]).start():])
         counted = _COUNTED.search(asking)
-        counted_words = _words(_OF_A_SIZE.sub("", counted[1])) if counted else frozenset()
+        counted_words = words_of(_OF_A_SIZE.sub("", counted[1])) if counted else frozenset()
         asks_how_many = "how many" in asking.casefold()
-        words = _words(asking) | _words(sentence) & MEAN  # "On average, how many …"
+        words = words_of(asking) | words_of(sentence) & MEAN  # "On average, how many …"
         if YEAR_ASKED.search(asking):  # an answer to "which year" need not say "year"
             words -= {"year"}
         asks_for_money = (_COINS if asks_how_many else _MONEY).search(asking) is not None or (
-            counted is not None and not counted_words and not asks_how_many and bool(_MONEY_UNIT.search(question)))
+            counted is not None and not counted_words and not asks_how_many and bool(MONEY_UNIT.search(question)))
         return ParsedQuestion(counted_words, words - counted_words, asks_how_many, asks_for_money,
-                              "percent" in question or "%" in question, _named(asking[1:]),
-                              measure_asked(asking), _amounts(asking))
+                              "percent" in question or "%" in question, named(asking[1:]),
+                              measure_asked(asking), amounts_of(asking))
     return ParsedQuestion()
 
 
@@ -143,13 +121,13 @@ def asked_for(sentence: str, numbers: Sequence[NumberAt], question: str, stated:
     """
     ranges = any(_RANGE.fullmatch(sentence, earlier.end, later.start) for earlier, later in pairwise(numbers))
     question = question[-MAX_QUESTION:]
-    parsed_question, question_numbers = read_question(question), frozenset(_digits(question))
+    parsed_question, question_numbers = read_question(question), frozenset(digits_of(question))
     words = parsed_question.counted | parsed_question.other
     if ranges or " between " in sentence or not 1 < len(numbers) <= MAX_NUMBERS or not words:
         return stated
     counted = _inherited([_counted(sentence, number, parsed_question) for number in numbers])
     clauses = _clauses(sentence, numbers)
-    names = [_named(clause) for clause in clauses]
+    names = [named(clause) for clause in clauses]
     inherited_names = _inherited([name or None for name in names])
     # One name alone chooses nothing: the other clauses may be about the same person.
     choosing = _CHOOSING | parsed_question.names if sum(map(bool, names)) > 1 else _CHOOSING
@@ -160,11 +138,11 @@ def asked_for(sentence: str, numbers: Sequence[NumberAt], question: str, stated:
     points = []
     for index, (number, clause, counted_words, name_words) in enumerate(
             zip(numbers, clauses, counted, inherited_names, strict=True)):
-        clause_words = _words(clause) | name_words & words
+        clause_words = words_of(clause) | name_words & words
         points.append(5 * len(clause_words & words) / len(words) + 2 * len(clause_words & words & choosing)
                       - (len(clause_words - words) + len(name_words - words)) / 2
                       + 2 * _kind(sentence, number, parsed_question, counts=bool(counted_words))
-                      - (not question_numbers.isdisjoint(_digits(number.text)))
+                      - (not question_numbers.isdisjoint(digits_of(number.text)))
                       + (index == stated_index) * (1 + (number.start > so)))
     best = max(points)
     chosen = numbers[points.index(best)].text
@@ -172,31 +150,27 @@ def asked_for(sentence: str, numbers: Sequence[NumberAt], question: str, stated:
     return chosen if best - max(other_points, default=best - 1) >= 1 else stated
 
 
-def _digits(text: str) -> list[str]:
-    return _DIGITS.findall(text.replace(",", ""))
-
-
 def _kind(sentence: str, number: NumberAt, asked: ParsedQuestion, *, counts: bool) -> int:
     """1 for a number of the kind that is asked for, -1 for one of another kind, 0 where nobody knows."""
-    money = _is_money(sentence, number)
+    money = is_money(sentence, number)
     if counts or (asked.money and money) or (
             asked.measure and (read := parse_number(number.text)) and read.unit.measure == asked.measure):
         return 1
     rate = _RATE.match(sentence, number.end)
-    if rate and not {"each", _stem(rate[1])} & (asked.counted | asked.other):
+    if rate and not {"each", stem(rate[1])} & (asked.counted | asked.other):
         return -1
     if "%" in number.text or "percent" in number.text:
         percent = {"percent", "percentag"} & (asked.counted | asked.other)
         return 1 if percent else 0 if asked.percent else -1
-    word = _behind(sentence, number.end)
+    word = word_behind(sentence, number.end)
     return -1 if (asked.money and word and not money) or (asked.many and not asked.money and (
         money or (read_unit(number.text.lstrip("0123456789.,/ ")) or NO_UNIT).measure)) else 0
 
 
 def _counted(sentence: str, number: NumberAt, asked: ParsedQuestion) -> frozenset[str] | None:
     """The word for what a number counts, where that is asked for; None where it says nothing of what it counts."""
-    word = _behind(sentence, number.end)
-    says = (word and word not in _CHOOSING) or _is_money(sentence, number)
+    word = word_behind(sentence, number.end)
+    says = (word and word not in _CHOOSING) or is_money(sentence, number)
     return frozenset((word,)) & asked.counted if says else None
 
 
@@ -209,14 +183,14 @@ def _inherited(words: Sequence[frozenset[str] | None]) -> list[frozenset[str]]:
 def how_much_asked(name: str, question: str) -> float:
     """How much of a question a name says; what else it says counts against it."""
     parsed_question = read_question(question[-MAX_QUESTION:])
-    name_words, words = _words(name), parsed_question.counted | parsed_question.other
+    name_words, words = words_of(name), parsed_question.counted | parsed_question.other
     return len(name_words & words) + 2 * len(name_words & words & _CHOOSING) - len(name_words - words) / 2
 
 
 def asks_about(name: str, question: str) -> bool:
     """Whether a text names the only one that a question asks about, and nobody else in the question."""
     names = read_question(question[-MAX_QUESTION:]).names
-    return len(names) == 1 and _named(name) & _named(question) == names
+    return len(names) == 1 and named(name) & named(question) == names
 
 
 def asks_total(question: str) -> bool:
@@ -231,26 +205,26 @@ def is_of_another(sentence: str, question: str) -> bool:
     True
     """
     names, subject = read_question(question[-MAX_QUESTION:]).names, _SOMEBODY.match(sentence)
-    if len(names) != 1 or subject is None or _SILENT.fullmatch(subject[1]) or "=" in sentence or _COMPARED.search(
+    if len(names) != 1 or subject is None or SILENT.fullmatch(subject[1]) or "=" in sentence or _COMPARED.search(
             sentence):
         return False
-    return subject[1] in _NAME.findall(question) and not names & _named(sentence)
+    return subject[1] in NAME.findall(question) and not names & named(sentence)
 
 
 def says_question(sentence: str, question: str) -> bool:
     """Whether a sentence says all words of a question, or all but one of five."""
     asked = read_question(question[-MAX_QUESTION:])
     words = asked.counted | asked.other
-    return len(words) > 1 and 5 * len(words & _words(sentence)) >= 4 * len(words)
+    return len(words) > 1 and 5 * len(words & words_of(sentence)) >= 4 * len(words)
 
 
 def answers_before(sentence: str, remark: str, said: str, question: str) -> bool:
     """Whether a sentence says nearly every word of a question, and the remark behind it at most a third as many."""
     parsed_question = read_question(question[-MAX_QUESTION:])
     words = parsed_question.counted | parsed_question.other
-    kind = "$" in said or "dollar" in said if parsed_question.money else bool(_words(said) & parsed_question.counted)
+    kind = "$" in said or "dollar" in said if parsed_question.money else bool(words_of(said) & parsed_question.counted)
     return not kind and not _goes_on_to_asked(sentence, remark, question) and says_question(sentence, question) and (
-        3 * len(words & _words(remark)) <= len(words & _words(sentence)))
+        3 * len(words & words_of(remark)) <= len(words & words_of(sentence)))
 
 
 def _goes_on_to_asked(earlier: str, sentence: str, question: str) -> bool:
@@ -260,27 +234,17 @@ def _goes_on_to_asked(earlier: str, sentence: str, question: str) -> bool:
     True
     """
     asked = read_question(question[-MAX_QUESTION:]).amounts
-    return not asked & _amounts(sentence) <= _amounts(earlier) and not _OTHER_CASE.match(sentence)
-
-
-def _amounts(text: str) -> frozenset[int]:
-    read = [read_words([word.casefold()]) for word in _WORD.findall(text)]
-    return frozenset((*(int(digits) for digits in _digits(text) if "." not in digits and len(digits) < 10),
-                      *(int(number.value) for number in read if number is not None))) - {0, 1}
-
-
-def telling_words(text: str) -> list[str]:
-    """The numbers of a text, and its words that say what it is about without their endings, in their order.
-
-    >>> telling_words("So 91 is divisible by the number 7.")
-    ['91', 'divisibl', '7']
-    """
-    return [_stem(word) for word in _WORD_OR_NUMBER.findall(text) if not _SILENT.fullmatch(word)]
+    return not asked & amounts_of(sentence) <= amounts_of(earlier) and not _OTHER_CASE.match(sentence)
 
 
 def counts_asked(word: str, question: str) -> bool:
     """Whether a word is what a question counts."""
-    return _stem(word) in read_question(question[-MAX_QUESTION:]).counted
+    return stem(word) in read_question(question[-MAX_QUESTION:]).counted
+
+
+def asks_how_many(question: str) -> bool:
+    """Whether a question asks how many there are of something."""
+    return read_question(question[-MAX_QUESTION:]).many
 
 
 def counts_things(question: str) -> bool:
@@ -291,7 +255,13 @@ def counts_things(question: str) -> bool:
 
 def asks_of(word: str, question: str) -> bool:
     """Whether a question asks with a word."""
-    return _stem(word) in (asked := read_question(question[-MAX_QUESTION:])).counted | asked.other
+    return stem(word) in (asked := read_question(question[-MAX_QUESTION:])).counted | asked.other
+
+
+def is_named_count(sentence: str, number: NumberAt, question: str) -> bool:
+    """Whether a number counts something that a question names and does not ask for."""
+    asked = read_question(question[-MAX_QUESTION:])
+    return word_behind(sentence, number.end) in words_of(question) - asked.counted - asked.other - _CHOOSING
 
 
 def counts_otherwise(sentence: str, numbers: Sequence[NumberAt], at: int, question: str) -> bool:
@@ -303,9 +273,9 @@ def counts_otherwise(sentence: str, numbers: Sequence[NumberAt], at: int, questi
     words, number = asked.counted | asked.other, numbers[at]
     if words and _DIFFERENCE.match(sentence, number.end):
         return not words & _DIFFERENT
-    if not asked.money or _is_money(sentence, number):
+    if not asked.money or is_money(sentence, number):
         return False
-    word = _NEXT_WORD.match(sentence, number.end)
+    word = NEXT_WORD.match(sentence, number.end)
     # A number with a measure ("80 pesos") ends with it.
     return word is not None and not sentence[number.end - 1].isalpha() and word[1].endswith("s") and not (
         read_unit(word[1]) or NO_UNIT).measure
@@ -314,29 +284,10 @@ def counts_otherwise(sentence: str, numbers: Sequence[NumberAt], at: int, questi
 def counts_another(sentence: str, numbers: Sequence[NumberAt], at: int, question: str) -> bool:
     """Whether a number counts what a question speaks of and does not ask for, and another one what it asks for."""
     asked = read_question(question[-MAX_QUESTION:])
-    counted = [_behind(sentence, number.end) for number in numbers]
-    known = _words(question) if ";" not in sentence[:numbers[at].start] else frozenset(counted) - {""}
+    counted = [word_behind(sentence, number.end) for number in numbers]
+    known = words_of(question) if ";" not in sentence[:numbers[at].start] else frozenset(counted) - {""}
     others = {word for word, number in zip(counted, numbers, strict=True) if number.text not in question}
     return counted[at] in known - asked.counted - asked.other and not asked.counted.isdisjoint(others)
-
-
-def measure_asked(question: str) -> str:
-    """The measure that a question wants its answer in: "How many minutes …" minutes; empty where it says none."""
-    asked = list(_MEASURE_ASKED.finditer(question[-MAX_QUESTION:]))
-    unit = read_unit(asked[-1][1]) if asked else None
-    return unit.measure if unit is not None and not unit.words else ""
-
-
-def _behind(sentence: str, end: int) -> str:
-    """The word that ends a number or stands right behind it; empty where it does not say what is counted."""
-    if sentence[end - 1].isalpha():
-        return _stem(_WORD.findall(sentence[max(0, end - 30):end])[-1])
-    word = _NEXT_WORD.match(sentence, end)
-    return "" if word is None or _SILENT.fullmatch(word[1]) else _stem(word[1])
-
-
-def _is_money(sentence: str, number: NumberAt) -> bool:
-    return _MONEY_UNIT.search(number.text) is not None or _MONEY_BEHIND.match(sentence, number.end) is not None
 
 
 def _clauses(sentence: str, numbers: Sequence[NumberAt]) -> list[str]:
@@ -357,8 +308,8 @@ def _clauses(sentence: str, numbers: Sequence[NumberAt]) -> list[str]:
             head = clauses[-1] + lead
         elif clauses and ELLIPTIC.search(sentence[:number.start]):
             # What the clause before says of another one is meant of this one too.
-            head = _NAME.sub("", clauses[-1]) + lead
-        elif (_words(lead) - _CHOOSING and not _PARTICIPLE.match(lead)) or _SUBJECT.match(sentence, number.end):
+            head = NAME.sub("", clauses[-1]) + lead
+        elif (words_of(lead) - _CHOOSING and not _PARTICIPLE.match(lead)) or _SUBJECT.match(sentence, number.end):
             head = lead
         else:
             head += lead
@@ -366,34 +317,14 @@ def _clauses(sentence: str, numbers: Sequence[NumberAt]) -> list[str]:
     return clauses
 
 
-def _words(text: str) -> frozenset[str]:
-    text = _THE_OTHER.sub("", text)
-    found = [_stem(word) for word in _WORD.findall(text) if not _SILENT.fullmatch(word)]
-    return frozenset((*found, *(f"each {_stem(word)}" for word in _EACH.findall(text))))
-
-
-def _named(text: str) -> frozenset[str]:
-    return _words(" ".join(_NAME.findall(text)))
-
-
-@lru_cache(maxsize=10_000)
-def _stem(word: str) -> str:
-    """A word without what English adds to its end: "saving" and "saves" are "sav", as "save" is."""
-    word = _SAME.get(word.casefold(), word.casefold())
-    word = re.sub(r"(?<=..)(?:ing|ed|es|(?<!s)s|e|ers?)$" if len(word) > 3 else r"$", "", word)
-    return re.sub(r"(?<=..)([^aeiouls])\1$", r"\1", re.sub("i$", "y", word))
-
-
-_MEASURE_ASKED = re.compile(r"\bhow many (?:more |fewer |total )?((?:square |cubic )?[a-z]+)\b(?! per\b| an? )",
-                            re.IGNORECASE)
 YEAR_ASKED = re.compile(r"\b(?:which|what) year\b|^\W*when (?:did|was|were)\b", re.IGNORECASE)
 """What asks for a year."""
 # Of a whole sentence: "Right now, Sara is 36 and her son is 12."
 _WHEN = re.compile(r"(?:\W*(?:(?:right )?now|currently|today|at present|at the moment),)?", re.IGNORECASE)
 # What chooses among the numbers of one story.
-_CHOOSING = frozenset(map(_stem, (
+_CHOOSING = frozenset(map(stem, (
     "left", "total", "each", "more", "less", "fewer", "early", "late", "average", "highest", "lowest", "largest",
     "smallest", "longest", "shortest", "oldest", "youngest", "most", "least")))
-MEAN = frozenset((_stem("average"),))
+MEAN = frozenset((stem("average"),))
 """The word for an average, as a question's words are kept."""
-_DIFFERENT = frozenset(map(_stem, ("more", "less", "fewer", "than", "exceed", "increase", "above", "below")))
+_DIFFERENT = frozenset(map(stem, ("more", "less", "fewer", "than", "exceed", "increase", "above", "below")))
