@@ -15,6 +15,7 @@ from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.final_number import final_number, sentence_number
 from workings.answers.latex import plain, whole_fractions
 from workings.answers.list_answers import labelled_for, list_entry_for
+from workings.answers.main_clause import last_clause
 from workings.answers.name_answers import answering_sentence
 from workings.answers.numbers import in_unit_asked, parse_number, parse_words, with_decimal_points
 from workings.answers.question_words import measure_asked, telling_words
@@ -243,7 +244,8 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
     concluding = next((sentence for sentence in reversed(statements) if is_conclusion(sentence)),
                       last_definition(statements)) if statements else last
     concluding = concluding if len(sentences(last)) > 1 else last
-    if kind == "text" and value_for_asked(concluding, text.question).lstrip("$ ").startswith("value ="):
+    if kind == "text" and re.match(r"[$ ]*value\s*=", value_for_asked(
+            last_clause(concluding) or concluding, text.question)):
         concluding = f"value = {concluding.rpartition('=')[2].strip(' $')}"
     return _tidy(concluding)
 

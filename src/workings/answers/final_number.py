@@ -61,6 +61,9 @@ _MINUS = re.compile(r"(?<![\d)] )\b(?:minus|negative) (?=\d)", re.IGNORECASE)
 # "7 degrees below zero".
 _BELOW_ZERO = re.compile(r"(?<![-−\d.])(\d+(?:\.\d+)?(?:\s?°[CF]?|\sdegrees?(?:\s(?:Celsius|Fahrenheit|C|F))?)?)"
                          r"\sbelow zero\b", re.IGNORECASE)
+# "2^10 ≡ 2 (mod 7)".
+_EQUIVALENT = re.compile(r"(?<=[\d)}])\s*(?:≡|\\equiv(?![a-z]))")
+_MODULUS = re.compile(r"(?<=\d)\s*(?:\\pmod\s*\{?\d{1,9}\}?|\(\s*\\?b?mod\s*\d{1,9}\s*\))")
 _LED_IN = re.compile(r"^(?:=>|->|[⇒→∴:]|\s)+")
 _UNKNOWN = r"[^\W\d_](?:_\{?\w{1,3}\}?)?"
 _JOINED = re.compile(r"^(?!\s?(?:is|are|was|were|equals?)\b)"
@@ -300,6 +303,7 @@ def _prepared(sentence: str) -> str:
     # Of "$3/4$" and "$8 m/s$" the signs are no currency.
     sentence = re.sub(r"(?<!\\)\$(\s?-?[\d.,/]+(?:\s?%?|\s[a-zA-Z][\w/^{}]{0,9})\s?)\$(?!\d)", r"\1", sentence)
     sentence = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", sentence).replace("__", "**").replace("&=", "=").strip()
+    sentence = _EQUIVALENT.sub("=", _MODULUS.sub("", sentence))
     sentence = _LED_IN.sub("", _MINUS.sub("-", sentence))
     # A power written with stars is no bold text.
     sentence = re.sub(r"(?<=\d) ?[xX] ?(?=\d)", " * ", sentence)

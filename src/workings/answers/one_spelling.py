@@ -43,14 +43,14 @@ def _both_signs(text: str) -> str:
 
 
 def _coordinates(text: str) -> str:
-    """`x = 7, y = 3` and `(x, y) = (7, 3)` as ``(7, 3)``; anything else as it is."""
+    """`x = 7, y = 3`, `y = 3, x = 7` and `(x, y) = (7, 3)` as ``(7, 3)``; anything else as it is."""
     plainly = text.strip("$. ")
     if pair := _NAMED_PAIR.fullmatch(plainly):
         return pair[1]
-    named = [re.fullmatch(r"([a-z])\s*=\s*([^=]+)", part.strip()) for part in re.split(r",|\band\b", plainly)]
+    named = [re.fullmatch(r"([a-z])\s*=\s*([^=]+)", part.strip(" \\")) for part in re.split(r",|\band\b", plainly)]
     said = [each for each in named if each is not None]
-    in_order = len(said) == len(named) > 1 and [each[1] for each in said] == sorted({each[1] for each in said})
-    return f"({', '.join(each[2].strip() for each in said)})" if in_order else text
+    values = {each[1]: each[2].strip() for each in said}
+    return f"({', '.join(values[name] for name in sorted(values))})" if len(values) == len(named) > 1 else text
 
 
 def _as_interval(text: str) -> str:

@@ -25,7 +25,7 @@ _COPULA = re.compile(r"\b(?:is|are|was|were|equals?|gives|yields|we (?:get|obtai
                      r"|that's|that’s)\s+"
                      r"(?:therefore |thus |then |simply |the name |called |named |probably )*", re.IGNORECASE)
 HEDGED = re.compile(r"n['’]t\b|\b(?:not|never|whether|if|might|(?<!\d )may(?! \d)|maybe|perhaps|possibly|could"
-                    r"|either|neither|or(?! equal to)"
+                    r"|(?<!of )either|neither|or(?! equal to)"
                     r"|unsure|unclear|doubt|unlikely|think|guess|wrong|incorrect|false|except"
                     r"|unless|probably|hardly|(?:nearly|almost) (?!\d)|no longer|used to be)\b", re.IGNORECASE)
 """What a sentence says that does not assert, or denies."""
@@ -84,6 +84,9 @@ _DAY = re.compile(rf"\b({_MONTH.replace('?P<month>', '?:')} \d\d?)(?:st|nd|rd|th
 # "the Italian artist Leonardo da Vinci".
 _WHO = re.compile(r"^(?:the|an?)\s(?:[^\W\d_]+\s){0,3}?[a-z]+\s(?=[A-Z])")
 _DIVIDED = re.compile(r"\\[dt]?frac|[/÷]")
+# "The area is πr² = 25π": of what a measure is, the last side is its value.
+_MEASURED = re.compile(r"\b(?:area|volume|perimeter|circumference|length|height|width|radius|diameter|distance"
+                       r"|probability|sum|product|slope|discriminant|determinant)\b[^=]*\bis\s[^=]+=(?:[^=]+=)*([^=]+)$")
 _I_E = re.compile(r",\s(?:that is|i\.e\.),?\s")
 _SEVERAL = re.compile(r"\W*([a-z])\s*=[^=]*(?:,|\band\b|\bor\b)\W*\1\s*=")
 _MATRIX = re.compile(r"\\(?:begin|end)\{[a-zB]?matrix\}|&|\\\\")
@@ -182,6 +185,7 @@ def variants(given: str) -> Iterator[str]:
     concluded = last_clause(sentence)
     yield concluded
     yield from _in_formulas(concluded)
+    yield from _MEASURED.findall(sentence)
     if undecided := re.search(r"\bcannot be [a-z]+\W*$", sentence):
         yield undecided[0]
     for part in dict.fromkeys((_I_E.split(sentence)[0], sentence)):

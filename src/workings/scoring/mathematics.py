@@ -122,6 +122,10 @@ def _without_names(text: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def _asked(given: str, expected: str) -> bool:
+    left, _, right = given.rpartition("=")
+    # Of a chain of equations math-verify compares all sides, and the last one alone is the value.
+    if "=" in left and "=" not in expected and not _RELATION.search(given) and names_a_value(left):
+        given = right
     if any(len(text) > MAX_CHARACTERS or _TOO_LARGE.search(text) for text in (given, expected)):
         return False
     # Two numbers are compared by our own scorer, with their units and exactly.
