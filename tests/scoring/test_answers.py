@@ -23,7 +23,8 @@ ROWS, HELD_OUT = ([json.loads(line) for line in Path(__file__).with_name(name).r
 MISSED = {"sixth": 2, "seventh": 4, "eighth": 5, "ninth": 2, "tenth": 7, "eleventh": 12, "twelfth": 13,
           "thirteenth": 26, "fifteenth": 3, "seventeenth": 3, "nineteenth": 1, "twentieth": 4, "twenty-first": 1,
           "twenty-second": 2, "twenty-fifth": 2, "twenty-sixth": 7, "twenty-ninth": 1, "thirty-eighth": 1,
-          "thirty-ninth": 4}
+          "thirty-ninth": 4,
+          "forty-second": 10}
 """Right answers in wordings of their own, by set, that are not seen to be right without a question: no rule was made
 for a single one."""
 

@@ -2,9 +2,11 @@
 
 import re
 
+from workings.answers.final_number import final_number
 from workings.answers.implied_truth import HEDGES, TURNS, implied_truth, in_order
 from workings.answers.latex import plain
 from workings.answers.main_clause import last_clause, without_lead
+from workings.answers.numbers import equal_numbers, parse_number, parse_words
 from workings.answers.question_words import telling_words
 from workings.answers.sentences import MAX_LINE, corrects, is_conclusion, last_lines, sentences, without_markup
 
@@ -19,7 +21,7 @@ _LETTER_SAID = re.compile(
     r"\b(?:option|choice|answer|letter|select|pick|choose|choosing|go(?:ing)? with|leaves|it(?:'s| is| must be))\s*"
     r"(?:is|are|would be|[-–]"
     r"|:)?\s*[*_\"]*[(\[]?([A-J])(?:[)\]]|(?![\w'’]))"
-    r"|\b(?:is|are|be)\s*[*_\"]*\(([A-J])\)", re.IGNORECASE)
+    r"|\b(?:is|are|be)\s*[*_\"]*\(([A-J])\)|\b(?:by|so|therefore|thus|hence),?\s\W{0,3}([A-J])\W*$", re.IGNORECASE)
 _LETTER_JUDGED = re.compile(r"(?<![\w'’])[(\[]?([A-J])[)\]]?\W{0,3}\s?(?:is|must be|seems) (?:the )?(?:correct"
                             r"|right|best|true|only)", re.IGNORECASE)
 _OTHER_LETTER = re.compile(r"^\W{0,3}(?:(?:,|and|or|&|/)\s*[(\[]?[A-J][)\]]?(?![\w'’])|(?:is|are"
@@ -33,7 +35,11 @@ _BOTH = re.compile(r"^\W*none of\b|\b(?:both|either|neither|not|isn't|isn’t|ca
                    r"|nor|or|between)\W{0,3}\s*(?:be\s+)?(?:option |choice )?[(\[]?[A-J](?![\w'’])",
                    re.IGNORECASE)
 
-_OPTION = re.compile(r"(?<!\S)[(\[]?([A-J])[).\]:]\s*(\S[^\n]{0,200}?)(?=\s+[(\[]?[A-J][).\]:]\s|\s*\n|\s*$)")
+_MARK = r"[(\[]?(?:([A-J])[).\]:]|([a-j])[)\]])"
+_OPTION = re.compile(rf"(?<!\S){_MARK}\s*(\S[^\n]{{0,200}}?)(?=\s+{_MARK}\s|\s*\n|\s*$)")
+# "**Canberra** (not Sydney, as many believe)", "Rome rather than Milan".
+_CONTRAST = re.compile(r"\s\((?:not|rather than|unlike)\b[^()]*\)|,?\s(?:versus|rather than|as opposed to|unlike)\b.*$")
+_ASKS_NOT = re.compile(r"\b(?:not|except)\b|n['’]t\b", re.IGNORECASE)
 _TRUTH_FIRST = re.compile(r"(?:(?:so|therefore|thus|hence|well|then|in short)\b,?\s*)?(yes|no|true|false)(?![\w'’])"
                           r"(?=\W*$|[*_\"”]*\s*[,.;:!(—–]|\s-|\W*\s(?:because|since|as|it|he|she|they|we|this"
                           r"|that)\b)(?!,?\s*(?:and|or)\s)", re.IGNORECASE)
@@ -51,31 +57,36 @@ _DENIES = re.compile(rf"{_SO}(?:it|this|that|they|he|she|[\d,.]+|the [a-z]+)\s"
 _ASKS = re.compile(r"(?:is|are|was|were|can|could|does|do|did|will|has|have|would)\s(?!.{0,60}(?:\bnot\b|n['’]t\b))",
                    re.IGNORECASE)
 # "so it is indeed a leap year".
-_STATES = re.compile(rf"{_SO}(?:it|this|that|they|he|she)\s(?:is|are|was|were)"
+_STATES = re.compile(rf"{_SO}(?:by definition,?\s)?(?:it|this|that|they|he|she)\s(?:is|are|was|were)"
                      r"(?:\s(?:indeed|in fact|actually|also))?(?:\s(?:an?|the))?\s"
                      r"(?!not\b|number\b|only\b)(?P<what>[^\W\d_]+)\b"
                      r"(?!.*\b(?:not|but|if)\b)", re.IGNORECASE)
 # "He did not. …", "It is: …".
-_BARE = re.compile(r"\W*(?:it|this|that|they|he|she|there|we|you)\s"
-                   r"(?P<does>is|are|was|were|can|could|does|do|did|will|has|have|had)(?P<denied>n['’]t|\snot)?\W*$",
-                   re.IGNORECASE)
+_BARE = re.compile(r"\W*(?:so\s)?(?:it|this|that|they|he|she|there|we|you)\s(?:[a-z]+ly\s|indeed\s)?"
+                   r"(?P<does>is|are|was|were|can|could|does|do|did|will|has|have|had)(?P<denied>n['’]t|\snot)?"
+                   r"(?:\W*$|[,:]\s)", re.IGNORECASE)
+_DECLINES = re.compile(r"\W*(?:unfortunately|sadly|definitely|certainly|absolutely|of course|surely) not\b",
+                       re.IGNORECASE)
+# "Many people think so, but actually it isn't".
+_SOME_THINK = re.compile(r"^[^,;]*\b(?:think|believe|assume|say)s?\b[^,;]*, but (?:actually |in fact )?", re.IGNORECASE)
 # "So such a triangle does not exist."
 _SUCH = re.compile(rf"{_SO}(?P<no>no\s)?such\s(?:an?\s)?(?P<what>[a-z]+\s)"
                    r"(?P<denied>(?:(?:does|do|can|could)(?:\snot|n['’]t)|cannot)\s)?(?:can\s)?(?P<does>[a-z]+)\W*$",
                    re.IGNORECASE)
 _WORDS = re.compile(r"[\d.,/:%]*\d%?|[^\W\d_]+(?:['’]t)?")
-_ASKING = re.compile(r"\b(?:which|what|following|best|describes?|statements?|options?|correct|true|choose)\b",
-                     re.IGNORECASE)
+_ASKING = re.compile(r"\b(?:which|what|who|whom|whose|following|best|describes?|statements?|options?|correct|true"
+                     r"|choose)\b", re.IGNORECASE)
 _WITHOUT_WEIGHT = frozenset((
     "is", "are", "was", "were", "can", "does", "do", "did", "will", "has", "have", "so", "thus", "therefore", "hence",
     "a", "an", "the", "indeed"))
 # "so that's correct", "the statement does not hold": of what the question asks.
 _JUDGED = re.compile(
     rf"{_SO}(?:"
-    r"(?:(?:that|this|it)(?:['’]s|\sis)|the (?:statement|claim|assertion|inequality|equation) is)\s(?:indeed\s)?"
+    r"(?:(?:that|this|it)(?:['’]s|\sis)|(?:the|that|this) (?:statement|claim|assertion|inequality|equation) is)\s"
+    r"(?:indeed\s)?"
     r"(?P<denied>not\s)?(?P<how>correct|true|right|false|incorrect|wrong)"
     r"|the (?:statement|claim|assertion|inequality|equation) (?:(?:indeed )?holds"
-    r"|(?P<fails>(?:does not|doesn['’]t) hold)))\W*$", re.IGNORECASE)
+    r"|(?P<fails>(?:does not|doesn['’]t) hold)))(?:\W*$|[;:]\s)", re.IGNORECASE)
 _MORE = ("more", "greater", "larger", "bigger", "higher")
 # "…, which is more than 40": of the number before it.
 _COMPARED = re.compile(rf"\b(?P<how>{'|'.join(_MORE)}|less|smaller|fewer|lower) than \$?"
@@ -139,7 +150,7 @@ def option_said(text: str, question: str) -> str | None:
     >>> option_said("Iron rusts, so the planet is Mars.", "Which planet is red? A) Venus B) Mars")
     'B'
     """
-    lines, stem = last_lines(text), _OPTION.split(question, maxsplit=1)[0]
+    lines, stem = last_lines(_CONTRAST.sub("", text)), _OPTION.split(question, maxsplit=1)[0]
     stem_words, words_of_stem = set(telling_words(_ASKING.sub(" ", stem))), f" {_words_of(stem)} "
     options = {letter: words for letter, option in _options(question).items() if re.search(
         "[a-z]{3}", words := _words_of(option.removeprefix("It "))) and f" {words} " not in words_of_stem}
@@ -148,6 +159,12 @@ def option_said(text: str, question: str) -> str | None:
             if _words_of(lines[0]) in (words, f"{words} {letter.casefold()}"):
                 return letter
     statements = [sentence for line in lines[-MAX_LINES_OF_CHOICE:] for sentence in sentences(line)]
+    if not any(_options_in(sentence, options) for sentence in statements):
+        options = _by_parts(options, " ".join(statements))
+    if statements and _ASKS_NOT.search(stem):
+        statements[-1] = re.split("[;:,]", statements[-1])[0]
+        denied = _options_in(statements[-1], options) if len(_ASKS_NOT.findall(statements[-1])) == 1 else set()
+        return next(iter(denied)) if len(denied) == 1 else None
     options_by_statement = [_options_in(sentence, options) for sentence in statements]
     if not options_by_statement or len(options_by_statement[-1]) != 1 or _NOT_CHOSEN.search(statements[-1]):
         return None
@@ -167,6 +184,27 @@ def _options_in(sentence: str, options: dict[str, str]) -> set[str]:
     return found
 
 
+def _by_parts(options: dict[str, str], text: str) -> dict[str, str]:
+    """Of each option its first or last word that a text says and no other has: "Leonardo" of Leonardo da Vinci."""
+    taken, said = [word for words in options.values() for word in set(words.split(" "))], _words_of(text).split(" ")
+    parts = {letter: [word for word in (words.split(" ")[0], words.split(" ")[-1]) if len(word) > 3 and word in said
+                      and taken.count(word) == 1] for letter, words in options.items()}
+    return {letter: words[0] for letter, words in parts.items() if words}
+
+
+def option_worth(text: str, question: str) -> str | None:
+    """The letter of the only option that is worth the number which a text says; None where there is none.
+
+    >>> option_worth("A hexagon has six sides.", "How many sides has a hexagon? A) 5 B) 6")
+    'B'
+    """
+    options = {letter: number for letter, option in _options(question).items() if (number := parse_number(option))}
+    said = final_number(text, _OPTION.split(question, maxsplit=1)[0]) if len(options) > 1 else None
+    number = parse_number(said or "") or parse_words(said or "")
+    letters = [letter for letter, option in options.items() if number is not None and equal_numbers(number, option)]
+    return letters[0] if len(letters) == 1 else None
+
+
 def _words_of(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold()))
 
@@ -179,7 +217,7 @@ def letter_of(option: str, question: str) -> str:
 
 def _options(question: str) -> dict[str, str]:
     """Choices by their letters; one letter with a bracket is a word of the question."""
-    options = {option[1]: option[2].strip(" ,;.\n") for option in _OPTION.finditer(question)}
+    options = {(option[1] or option[2]).upper(): option[3].strip(" ,;.\n") for option in _OPTION.finditer(question)}
     return options if len(options) > 1 and "A" in options else {}
 
 
@@ -293,9 +331,14 @@ def stated_in(text: str, question: str) -> str | None:
     lines = last_lines(text)
     if not questions or not lines:
         return None
-    if (bare := _BARE.match(sentences(lines[0])[0])) and (
-            bare["does"].casefold() == questions[0].split(" ")[0].casefold()) and not TURNS.search(text):
-        return "no" if bare["denied"] else "yes"
+    if _DECLINES.match(lines[0]):
+        return "no"
+    asking_word = without_lead(questions[0]).split(" ")[0].casefold()
+    first, last = sentences(lines[0])[0], sentences(lines[-1])[-1]
+    for sentence in (last,) if first == last or TURNS.search(text.replace(first, "", 1)) else (first, last):
+        bare = _BARE.match(without_lead(_SOME_THINK.sub("", sentence)))
+        if bare and bare["does"].casefold() == asking_word and not TURNS.search(bare.string[bare.end():]):
+            return "no" if bare["denied"] else "yes"
     if _ASKS.match(questions[0]) is None:
         return None
     statements = sentences(lines[-1])
@@ -322,5 +365,7 @@ def stated_in(text: str, question: str) -> str | None:
         return "yes"
     implied = implied_truth(text, questions[0])
     # "Correct, …" says yes where nothing behind it denies or doubts.
-    affirms = _AFFIRMS.match(text) is not None and not HEDGES.search(text) and not _NOT_CHOSEN.search(text)
+    plainly = re.sub(r"\s\([^()]*\)", "", text)
+    affirms = _AFFIRMS.match(f"{plainly} ") is not None and not HEDGES.search(plainly) and (
+        not _NOT_CHOSEN.search(plainly))
     return "yes" if implied is None and affirms else implied

@@ -9,12 +9,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from workings.answers.about_asked import value_for_asked, without_which
+from workings.answers.alternatives import alternative_said, is_it_true
 from workings.answers.boxes import last_boxes
-from workings.answers.choices import TRUTHS, choice_in, option_said, stated_in, truth_in
+from workings.answers.choices import TRUTHS, choice_in, option_said, option_worth, stated_in, truth_in
 from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.final_number import final_number, sentence_number
 from workings.answers.latex import plain, whole_fractions
-from workings.answers.list_answers import labelled_for, list_entry_for
+from workings.answers.list_answers import assigned, labelled_for, list_entry_for, listed
 from workings.answers.main_clause import last_clause
 from workings.answers.name_answers import answering_sentence
 from workings.answers.numbers import in_unit_asked, parse_number, parse_words, with_decimal_points
@@ -29,8 +30,8 @@ from workings.answers.sentences import (
     last_lines,
     named_opening,
     sentences,
+    tidy,
     up_to_bold,
-    without_markup,
 )
 from workings.answers.thinking import AfterThinking, text_after_thinking
 from workings.errors import RequestError
@@ -82,7 +83,7 @@ _HEADING = re.compile(
 def hashes(text: AfterThinking, kind: Kind) -> str | None:
     """Rest of the line after the last ``####`` (GSM8K) that is no heading and has no box behind it."""
     for at, rest, behind in _hash_lines(text.text):
-        if _HEADING.match(rest) and parse_number(_tidy(rest)) is None:
+        if _HEADING.match(rest) and parse_number(tidy(rest)) is None:
             continue
         if "\\boxed" in behind or "\\fbox" in behind:
             continue
@@ -90,7 +91,7 @@ def hashes(text: AfterThinking, kind: Kind) -> str | None:
         if text.truncated and not behind.strip() and "\n" not in text.text[at:].rstrip(" "):
             continue
         # A heading without a number (`#### Notes`) is none, wherever it stands.
-        if kind == "number" and parse_number(_tidy(rest)) is None and not (_is_last(behind) and _has_digit(rest)):
+        if kind == "number" and parse_number(tidy(rest)) is None and not (_is_last(behind) and _has_digit(rest)):
             continue
         if (answer := _meant(rest, kind)) is not None:
             return answer
@@ -158,7 +159,7 @@ def answer_phrase(text: AfterThinking, kind: Kind) -> str | None:
         if kind in ("number", "text") and not is_answer and choice_in(segment) is None:
             continue
         answer = _meant(segment, kind)
-        if answer is not None and (kind == "text" or answer != _tidy(segment) or _is_answer(answer, kind)):
+        if answer is not None and (kind == "text" or answer != tidy(segment) or _is_answer(answer, kind)):
             return answer
     return None
 
@@ -196,17 +197,17 @@ def after_think(text: AfterThinking, kind: Kind) -> str | None:
     if not text.thought or not rest or len(rest) > MAX_AFTER_THINK or text.truncated:
         return None
     if kind == "number":
-        return _tidy(rest) if parse_number(_tidy(rest)) is not None else None
+        return tidy(rest) if parse_number(tidy(rest)) is not None else None
     return whole(text, kind) if kind == "text" else _meant(rest, kind)
 
 
 def last_number(text: AfterThinking, kind: Kind) -> str | None:
     """The number that the last telling sentence says; a short text that is a number as a whole."""
-    whole = _tidy(text.text) if len(text.text) <= MAX_LINE and "=" not in text.text and not text.truncated else ""
+    whole = tidy(text.text) if len(text.text) <= MAX_LINE and "=" not in text.text and not text.truncated else ""
     if whole and _is_answer(whole, "number"):
         return whole
     lines = [] if text.truncated else last_lines(text.text)
-    for opening in map(_tidy, (without_which(bold_opening(lines), text.question), bare_opening(lines),
+    for opening in map(tidy, (without_which(bold_opening(lines), text.question), bare_opening(lines),
                                explained_opening(lines, text.question))):
         if parse_number(opening):
             return opening
@@ -220,20 +221,16 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
         return answering_sentence(statements, text.question) or None
     if not stripped or text.truncated:
         return None
-    if kind in ("choice", "yes_no") and (answer := _meant(stripped[-20_000:], kind)) is not None and len(answer) <= 5:
-        return answer
-    if kind == "choice" and (letter := option_said(stripped, text.question)):
-        return letter
-    if kind == "yes_no" and (stated := stated_in(stripped, text.question)):
-        return stated
+    if kind != "number" and (chosen := _chosen(stripped, kind, text.question)):
+        return chosen
     lines = last_lines(stripped) if "\n" in stripped else [stripped]
     last = lines[-1] if lines else ""
     if len(last) > MAX_LINE:
         return None
-    if kind == "text" and (listed := _listed(lines) or _assigned(lines) or labelled_for(lines[-4:], text.question)):
-        return listed
+    if kind == "text" and (entries := listed(lines) or assigned(lines) or labelled_for(lines[-4:], text.question)):
+        return entries
     if opening := bold_opening(lines) or (named_opening(lines) if kind == "text" else ""):
-        return _tidy(opening)
+        return tidy(opening)
     if kind == "text" and (answering := answering_sentence(
             [sentence for line in lines[-MAX_FACT_LINES:] for sentence in sentences(line)], text.question)):
         return answering.strip()
@@ -247,7 +244,21 @@ def whole(text: AfterThinking, kind: Kind) -> str | None:
     if kind == "text" and re.match(r"[$ ]*value\s*=", value_for_asked(
             last_clause(concluding) or concluding, text.question)):
         concluding = f"value = {concluding.rpartition('=')[2].strip(' $')}"
-    return _tidy(concluding)
+    return tidy(concluding)
+
+
+def _chosen(text: str, kind: Kind, question: str) -> str | None:
+    """What a text chooses of what its question offers: a letter, yes or no, one of two words."""
+    if kind != "choice" and (word := alternative_said(text[-20_000:], question)):
+        return word
+    if kind == "text":
+        return None
+    if (answer := _meant(text[-20_000:], kind)) is not None and len(answer) <= 5:
+        return answer
+    if kind == "choice":
+        return option_said(text, question) or option_worth(text, question)
+    stated = stated_in(text, asked := is_it_true(question))
+    return stated if not stated or asked == question else {"yes": "true", "no": "false"}[stated]
 
 
 def _before_the_cut(text: str, question: str) -> list[str]:
@@ -261,33 +272,6 @@ def _before_the_cut(text: str, question: str) -> list[str]:
 
 
 _SUPPOSED = re.compile(r"\W*(?:if|with|without|had)\b.*(?:\bwould\b|['’]d\b)", re.IGNORECASE)
-_LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?=\S)")
-
-
-def _listed(lines: Sequence[str]) -> str:
-    """The items of a list that a text is, or ends with behind a line with a colon; empty where there is none."""
-    start = len(lines)
-    while start and _LIST_ITEM.match(lines[start - 1]):
-        start -= 1
-    if len(lines) - start < 2 or (start and not lines[start - 1].rstrip(" *_").endswith(":")):
-        return ""
-    return ", ".join(_tidy(_LIST_ITEM.sub("", line, count=1)) for line in lines[start:])
-
-
-_ASSIGNED = re.compile(r"([a-zA-Z])\s*=\s*[^=]+")
-
-
-def _assigned(lines: Sequence[str]) -> str:
-    """Lines `x = 7` and `y = 3` at the end of a text as one answer; empty where there are not two, of other names."""
-    equations: dict[str, str] = {}
-    for line in reversed(lines):
-        assigned = _ASSIGNED.fullmatch(_tidy(line))
-        if assigned is None or assigned[1] in equations:
-            break
-        equations[assigned[1]] = assigned[0]
-    return ", ".join(reversed(equations.values())) if len(equations) > 1 else ""
-
-
 RULES: dict[str, Rule] = {rule.__name__: rule for rule in (
     answer_tag, hashes, boxed, answer_phrase, after_think, last_number, whole)}
 # From the plainest mark to the vaguest: a tag is meant as the answer, a last number may be anything.
@@ -301,7 +285,7 @@ DEFAULT_RULES: dict[Kind, tuple[str, ...]] = {
 _CALCULATOR = re.compile(r"<<[^<>\n]{0,200}>>")
 
 
-_EMOJI = re.compile("[\U0001F1E6-\U0001F1FF\U0001F300-\U0001FAFF\uFE0F\u200D✅✔✓]")
+_EMOJI = re.compile("[\U0001F1E6-\U0001F1FF\U0001F300-\U0001FAFF\uFE0F\u200D✅✔✓❌✖✗✘]")
 
 
 def check_rules(names: Sequence[str]) -> None:
@@ -351,17 +335,6 @@ def _without_drawings(text: str) -> str:
     return first + "".join(other.partition("[/asy]")[2] if "[/asy]" in other else other for other in others)
 
 
-def _tidy(text: str) -> str:
-    """A text as an answer: without markup, delimiters of mathematics and a final period."""
-    marked = re.sub(r"^(?:\\[\[(]|\$\$)\s*|\s*(?:\\[\])]|\$\$)\.?$", "", text.strip())
-    text = without_markup(marked)
-    if text.count("**") % 2:
-        # Of "**Paris** is the capital" not the whole was bold.
-        text = f"**{text}" if marked.startswith("**") else f"{text}**"
-    inner = re.fullmatch(r"\$([^$]*)\$", text)
-    return inner[1].strip() if inner and not inner[1].lstrip().startswith("\\$") else text
-
-
 def _is_answer(text: str, kind: Kind) -> bool:
     return parse_number(text) is not None or parse_words(text) is not None if kind == "number" else len(text) <= 5
 
@@ -370,17 +343,17 @@ def _meant(segment: str, kind: Kind) -> str | None:
     """What a marked text means as an answer of this kind: the text itself where nothing in it is plainer."""
     if segment.count("\\box") == 1 and (content := last_boxes(segment)) is not None:
         return _meant_in_box(content, kind)
-    tidy = _tidy(segment)
+    answer = tidy(segment)
     if kind == "number":
-        if parse_number(tidy) is not None or parse_words(tidy) is not None:
-            return tidy
-        return sentence_number(segment) or tidy
+        if parse_number(answer) is not None or parse_words(answer) is not None:
+            return answer
+        return sentence_number(segment) or answer
     if kind == "choice":
-        return choice_in(segment) or tidy
+        return choice_in(segment) or answer
     if kind == "yes_no":
-        return truth_in(segment) or tidy
+        return truth_in(segment) or answer
     told = sentences(segment.strip().split("\n", 1)[0] if "\\begin" not in segment else segment)
-    return _tidy(told[0]) if told else None
+    return tidy(told[0]) if told else None
 
 
 def _meant_in_box(content: str, kind: Kind) -> str | None:

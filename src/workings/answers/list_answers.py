@@ -10,6 +10,7 @@ from itertools import takewhile
 from workings.answers.numbers import parse_number
 from workings.answers.question import asks_about, how_much_asked
 from workings.answers.question_words import telling_words
+from workings.answers.sentences import tidy
 
 MAX_ENTRIES = 30
 MAX_CHARACTERS = 120
@@ -17,6 +18,8 @@ MAX_CHARACTERS = 120
 # A name is a few words with a sign behind them, or words with capital letters.
 _ENTRY = re.compile(r"[^\w$€£]*((?:[^\W\d_][^\s\d:=|]*[^\S\n]?){1,4}(?=[\s*]*[:=|])|(?:[A-Z][^\W\d_]*\s){1,3})"
                     r"[:=|\s*]*([-$€£]{0,2}\d[^→⇒]*?)[\s*|.]*")
+_LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?=\S)")
+_ASSIGNED = re.compile(r"([a-zA-Z])\s*=\s*[^=]+")
 _LABEL = re.compile(r"(?:^|[,;]\s+)(?:[-*•]\s)?\**([A-Za-z][A-Za-z ]{1,30}):\**\s")
 _BETWEEN = re.compile(r"[,;]\s+(?:and\s+)?|\s+and\s+")
 
@@ -58,3 +61,24 @@ def _entries(line: str) -> list[tuple[str, str]]:
             return []
         found.append((entry[1], entry[2]))
     return found
+
+
+def listed(lines: Sequence[str]) -> str:
+    """The items of a list that a text is, or ends with behind a line with a colon; empty where there is none."""
+    start = len(lines)
+    while start and _LIST_ITEM.match(lines[start - 1]):
+        start -= 1
+    if len(lines) - start < 2 or (start and not lines[start - 1].rstrip(" *_").endswith(":")):
+        return ""
+    return ", ".join(tidy(_LIST_ITEM.sub("", line, count=1)) for line in lines[start:])
+
+
+def assigned(lines: Sequence[str]) -> str:
+    """Lines `x = 7` and `y = 3` at the end of a text as one answer; empty where there are not two, of other names."""
+    equations: dict[str, str] = {}
+    for line in reversed(lines):
+        assigned = _ASSIGNED.fullmatch(tidy(line))
+        if assigned is None or assigned[1] in equations:
+            break
+        equations[assigned[1]] = assigned[0]
+    return ", ".join(reversed(equations.values())) if len(equations) > 1 else ""

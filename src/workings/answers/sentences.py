@@ -227,3 +227,14 @@ def without_markup(text: str) -> str:
     text = re.sub(r"^(?:#{2,}|[#>]+(?=\s))", "", text.strip()).strip().strip("*_`\"“” ")
     # "0.333..." means more than "0.333".
     return (text if text.endswith("...") else text.rstrip(".,;:")).strip("*_`\"“” ").strip()
+
+
+def tidy(text: str) -> str:
+    """A text as an answer: without markup, delimiters of mathematics and a final period."""
+    marked = re.sub(r"^(?:\\[\[(]|\$\$)\s*|\s*(?:\\[\])]|\$\$)\.?$", "", text.strip())
+    text = without_markup(marked)
+    if text.count("**") % 2:
+        # Of "**Paris** is the capital" not the whole was bold.
+        text = f"**{text}" if marked.startswith("**") else f"{text}**"
+    inner = re.fullmatch(r"\$([^$]*)\$", text)
+    return inner[1].strip() if inner and not inner[1].lstrip().startswith("\\$") else text
