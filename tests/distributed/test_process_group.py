@@ -12,19 +12,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from tests.engines.tiny import random_batch, tiny_shape
 from tests.runs.runs_helpers import write_recipe
+from workings.config.rewards import RewardConfig
 from workings.distributed import process_group
 from workings.distributed.process_group import ProcessGroup
 from workings.distributed.rpc import PeerFailed, read_call, write_call
 from workings.engines.base import DistributedEngine, LossSum, StepResult
-from workings.errors import RequestError, WorkingsError
+from workings.errors import RequestError, RewardError, TrainingFailed, WorkingsError
 from workings.evidence.verify import verify
 from workings.record import jsonl
 from workings.record.layout import METRICS
 from workings.record.reader import RunRecord
+from workings.runs.data.shared_rewards import reward_shares, rewarder
 from workings.runs.train_and_evaluate import train_and_evaluate
+from workings.scoring.items import Item
+from workings.scoring.rewards import CompletionToReward, RewardSettings
 
 RECIPE = """# as small as a transformer with sliding layers can be
 name: together
@@ -108,14 +113,14 @@ def pair(monkeypatch):
     return first, second, store, lambda: Counting(meeting)
 
 
-def in_thread(group, engine, stop=lambda: False, facts=None):
+def in_thread(group, engine, stop=lambda: False, facts=None, tasks=None):
     found = {}
 
     def run():
         try:
             with group:
                 group.agree(facts or {"data": 1}, {"index": 1})
-                found["end"] = group.work(engine, None, stop)
+                found["end"] = group.work(engine, None, stop, tasks)
         except (WorkingsError, MemoryError) as error:
             found["error"] = error
 
@@ -190,6 +195,59 @@ def test_the_model_below_the_adapters_is_asked_of_every_process(pair) -> None:
         first.outcome = {}
     thread.join()
     assert own.asked == other.asked == [("init", 1), ("evaluate", 1), ("evaluate", 0)]
+
+
+def test_what_no_engine_computes_is_shared_and_comes_back_in_order(pair) -> None:
+    first, second, store, made = pair
+    seen = {0: [], 1: []}
+
+    def squares(index):
+        return lambda values: seen[index].append(list(values)) or [value * value for value in values]
+
+    def fails(values):
+        raise RewardError("reward math: no values")
+
+    thread, found = in_thread(second, made(), tasks={"squares": squares(1), "fails": fails})
+    with first:
+        coordinator = first.coordinate(made())
+        state = coordinator.init(1)
+        assert first.shared("squares", [3, 1, 4, 1.5, 9], squares(0)) == [9, 1, 16, 2.25, 81]
+        assert first.shared("squares", [2], squares(0)) == [4]
+        coordinator.evaluate(state, random_batch(tiny_shape()))
+        with pytest.raises(TrainingFailed, match="reward math: no values"):
+            first.shared("fails", [1, 2], squares(0))
+        first.outcome = {"status": "failed"}
+    thread.join()
+    assert seen == {0: [[3, 1, 4], [2], [1]], 1: [[1.5, 9], []]}
+    assert found["end"]["status"] == "failed"
+    assert not [key for key in store if key.startswith(("share/", "result/"))]
+
+
+def test_shipped_rewards_are_shared_and_a_persons_function_sees_all_completions(pair, tmp_path) -> None:
+    first, second, _, made = pair
+    (tmp_path / "my.py").write_text("def how_many(prompts, completions, **columns):\n"
+                                    "    return [float(len(completions)) for _ in completions]\n")
+    rewards = TypeAdapter(tuple[RewardConfig, ...]).validate_python(
+        ({"scorer": "my.py:how_many"}, {"scorer": "answer"}, {"scorer": "length"}))
+    settings = RewardSettings(rewards=rewards, form="any", max_new_tokens=8, base=tmp_path)
+    item = Item(id="a", prompt="6 + 1", expected_answer="7")
+    samples = [CompletionToReward(item=item, text=f"The answer is {number}.", tokens=[0] * number, truncated=False)
+               for number in (7, 1, 7)]
+    shares = []
+    with reward_shares(settings) as tasks:
+        noted = {name: lambda values, inner=inner: shares.append(len(values)) or inner(values)
+                 for name, inner in tasks.items()}
+        thread, _ = in_thread(second, made(), tasks=noted)
+        with first:
+            first.coordinate(made())
+            with rewarder(settings, first) as gives:
+                found = gives.score(samples)
+            first.outcome = {}
+        thread.join()
+    assert shares == [1]
+    assert found == [{"my.py:how_many": 3.0, "answer": float(number == 7), "length": -number / 8}
+                     for number in (7, 1, 7)]
+    assert list(found[0]) == list(settings.names)
 
 
 @pytest.mark.slow

@@ -8,6 +8,8 @@ from tests.runs import killed
 from tests.runs.runs_helpers import lines_of
 from workings.errors import RequestError
 from workings.evidence.verify import verify
+from workings.record.canonical import loads
+from workings.record.reader import RunRecord
 from workings.runs.replay.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
@@ -130,3 +132,15 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is_made(begun, tmp_path
         train(str(begun[0]), tmp_path / "run", words)
     assert said in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.full
+def test_two_processes_draw_and_reward_what_one_does(begun, run_ranks):
+    recipe, _, straight = begun
+    out = straight.with_name("two")
+    run_ranks("workings", "train", recipe, "--out", out, *TORCH, "batch.micro_batch=1", "training.steps=2")
+    first, alone = (loads((run / "train/rollouts/step_000001.json").read_bytes()) for run in (out, straight))
+    for key in ("prompts", "tokens", "lengths", "rewards", "reward", "advantages"):
+        assert first[key] == alone[key], key
+    found = verify(out)
+    assert (found.failed, RunRecord.open(out).manifest.facts["processes"]) == (0, 2)

@@ -11,7 +11,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,7 +30,7 @@ from workings.distributed.rpc import (
 from workings.engines.base import DistributedEngine, Engine, JoiningEngine, Processes
 from workings.engines.hardware_probe import launched
 from workings.engines.registry import find_engine
-from workings.errors import RequestError, WorkingsError
+from workings.errors import RequestError, TrainingFailed, WorkingsError
 
 STUCK_TIMEOUT = 20.0
 """Seconds from another process's failure until a process that is stuck in a call ends itself."""
@@ -39,6 +40,10 @@ READY_TIMEOUT, SHUTDOWN_TIMEOUT = 1800.0, 5.0
 """Seconds in which all processes must be ready, and in which they must have read the last call."""
 STOP_KEY = "stop"
 """Key that a process sets when it is asked to stop."""
+SHARE_CALL = "share"
+"""Name of the call by which every worker computes its share of something that no engine computes."""
+ComputeShare = Callable[[Sequence[Any]], list[Any]]
+"""From JSON values to one JSON value each, which depends on nothing else. May raise `TrainingFailed`."""
 
 
 class ProcessGroup:
@@ -53,6 +58,7 @@ class ProcessGroup:
         self._coordinator: CoordinatorEngine | None = None
         self._in_call = False
         self._stop_sent = False
+        self._shares = 0
         self._done = threading.Event()
         self._watch = threading.Thread(target=self._watch_failures, name="watch over the other processes", daemon=True)
 
@@ -176,13 +182,58 @@ class ProcessGroup:
         self._coordinator = CoordinatorEngine(_distributed(engine), self._processes)
         return self._coordinator
 
-    def work(self, engine: Engine, weights: Path | None, stop_requested: Callable[[], bool]) -> dict[str, Any]:
+    def shared(self, task: str, values: Sequence[Any], compute: ComputeShare) -> list[Any]:
+        """What ``compute`` makes of all values, of which each process computes a share; for the coordinator.
+
+        Args:
+            task: by this name a worker knows what to compute (see `work`).
+            values: JSON values.
+            compute: for the coordinator's own share.
+
+        Raises:
+            TrainingFailed: what a process computes raised it.
+            WorkingsError: another process failed or is gone.
+        """
+        if not self._processes:
+            return compute(values)
+        assert self._coordinator
+        self._shares += 1
+        size = -(-len(values) // self.count)
+        for index in range(1, self.count):
+            share = list(values[index * size:(index + 1) * size])
+            self._processes.set(f"share/{self._shares}/{index}", _to_bytes(share))
+        self._coordinator.send(SHARE_CALL, {"task": task, "number": self._shares})
+        results = compute(values[:size])
+        for index in range(1, self.count):
+            key = f"result/{self._shares}/{index}"
+            result = _from_bytes(self._wait(key, 0.0))
+            self._processes.delete(key)
+            if "problem" in result:
+                raise TrainingFailed(result["problem"])
+            results += result["values"]
+        return results
+
+    def _compute_share(self, number: int, compute: ComputeShare) -> None:
+        """A worker's share of what `shared` was asked for."""
+        assert self._processes
+        key, result = f"share/{number}/{self.index}", dict[str, Any]()
+        try:
+            result["values"] = compute(_from_bytes(self._wait(key, 0.0)))
+        # The coordinator ends the run because of it, as if it had computed that share itself.
+        except TrainingFailed as error:
+            result["problem"] = str(error)
+        self._processes.delete(key)
+        self._processes.set(f"result/{number}/{self.index}", _to_bytes(result))
+
+    def work(self, engine: Engine, weights: Path | None, stop_requested: Callable[[], bool],
+             tasks: Mapping[str, ComputeShare] | None = None) -> dict[str, Any]:
         """Make the coordinator's calls until the last one; returns the values of that one, its `outcome`.
 
         Args:
             engine: of this process.
             weights: where this process has the weights that the run starts from.
             stop_requested: whether this process was asked to stop, which is for the coordinator to decide.
+            tasks: what this process computes a share of (see `shared`), by name.
 
         Raises:
             WorkingsError: another process failed or is gone.
@@ -196,6 +247,11 @@ class ProcessGroup:
             name, values, arrays = read_call(self._wait(f"call/{number}", 0.0, stop_requested))
             if name == LAST_CALL:
                 return values
+            worker.forget(values["dropped"])
+            if name == SHARE_CALL:
+                self._compute_share(values["number"], (tasks or {})[values["task"]])
+                self._forward_stop(stop_requested)
+                continue
             # Set after the wait, which notices failures by itself and is never stuck.
             self._in_call = True
             try:
@@ -232,6 +288,16 @@ class ProcessGroup:
                 raise PeerFailed(failure)
             if limit and time.monotonic() - began > limit:
                 raise WorkingsError(f"no {key} after {limit:.0f} seconds: another process is gone or still prepares")
+
+
+def _to_bytes(value: Any) -> bytes:
+    """A JSON value for the store."""
+    return zlib.compress(json.dumps(value).encode(), 1)
+
+
+def _from_bytes(data: bytes) -> Any:
+    """What `_to_bytes` wrote."""
+    return json.loads(zlib.decompress(data))
 
 
 def _distributed(engine: Engine) -> DistributedEngine:

@@ -281,11 +281,14 @@ class WorkerEngine:
         self.weights = weights
         self._states: dict[int, State] = {}
 
-    def dispatch(self, name: str, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """Make one call that the coordinator sent."""
-        for number in values["dropped"]:
+    def forget(self, numbers: Sequence[int]) -> None:
+        """Drop the states of these numbers, which the coordinator has none of any more."""
+        for number in numbers:
             # A step may have consumed the state of this number already.
             self._states.pop(number, None)
+
+    def dispatch(self, name: str, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Make one call that the coordinator sent."""
         if name in ("init", "load", "restore"):
             self._states[values["into"]] = self._new_state(name, values)
         elif name == "step":

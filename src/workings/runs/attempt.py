@@ -171,7 +171,7 @@ class Attempt:
             hooks = _Hooks(attempt=self, display=display, curves=curves, listeners=listeners, progress=start.progress)
             try:
                 # The first two may start a process that scores; neither outlives the training.
-                with (setup.training_data.experience(setup.engine, writer) as experience,
+                with (setup.training_data.experience(setup.engine, writer, listeners.processes) as experience,
                       self._held_out_items() as held_out_items,
                       MachineLog(writer.machine, lambda: hooks.progress.step, display.say)):
                     parts = LoopParts(engine=setup.engine, experience=experience, schedule=setup.schedule,

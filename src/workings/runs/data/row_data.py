@@ -12,6 +12,7 @@ from workings.data.batches import Batches
 from workings.data.pair_rows import LogProbs, PairRows, build_pair_rows, log_prob_lines, read_log_prob_lines
 from workings.data.row_cache import MIN_CACHED_ROWS, cache_key, cached_rows
 from workings.data.rows import RowSet, build_rows
+from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
 from workings.errors import RequestError
 from workings.hardware.machine import cache_directory
@@ -70,9 +71,10 @@ class TraceData:
                 f"{f' in {turns:,} turns of the assistant' if turns > len(self.rows.rows) else ''}, "
                 f"{percent(self.batches.padding_share())} padding in epoch 0")
 
-    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
+    def experience(self, engine: Engine, writer: RunWriter,
+                   processes: ProcessGroup) -> AbstractContextManager[Experience]:
         """Batches by their position in the data."""
-        del engine, writer
+        del engine, writer, processes
         # Nothing to close here; the context of rollouts has a process for rewards.
         return nullcontext(TraceExperience(self.batches))
 
@@ -101,8 +103,10 @@ class PairData(TraceData):
         """Number of pairs, then as for traces."""
         return f"{len(self.rows.rows) // 2:,} pairs: {super().sentence()}"
 
-    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
+    def experience(self, engine: Engine, writer: RunWriter,
+                   processes: ProcessGroup) -> AbstractContextManager[Experience]:
         """Batches by their position, with the reference's log probabilities."""
+        del processes
         path = writer.path(REFERENCE_LOG_PROBS)
 
         def compute(state: State) -> LogProbs:

@@ -12,6 +12,7 @@ from workings.config.algorithms import Distill, RewardAlgorithm, RolloutAlgorith
 from workings.config.load import LoadedRecipe
 from workings.config.rewards import FileReward
 from workings.data.rows import prompt_digest
+from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import (
     AdapterEngine,
     Engine,
@@ -35,6 +36,7 @@ from workings.rollouts.rollout import Rollout, RolloutShape
 from workings.runs.data.distillation_data import DistillationData, distillation_data
 from workings.runs.data.find_teacher import find_teacher
 from workings.runs.data.row_data import TraceData, read_row_data
+from workings.runs.data.shared_rewards import rewarder
 from workings.runs.data.teacher import LogProbFunction, Teacher
 from workings.runs.resolve import ResolvedRun
 from workings.scoring.items import Item
@@ -81,8 +83,9 @@ class TrainingData(Protocol):
         """Their amount, for people."""
         ...
 
-    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
-        """Source of the loop's batches, as long as the context lasts."""
+    def experience(self, engine: Engine, writer: RunWriter,
+                   processes: ProcessGroup) -> AbstractContextManager[Experience]:
+        """Source of the loop's batches, as long as the context lasts; several ``processes`` share its rewards."""
         ...
 
 
@@ -187,13 +190,14 @@ class PromptData:
         frozen = cache(lambda: self.resolved.initial_state(engine, self.resolved.recipe.seed, trainable=False))
         return lambda state, batch: engine.log_probs(frozen(), batch)
 
-    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
+    def experience(self, engine: Engine, writer: RunWriter,
+                   processes: ProcessGroup) -> AbstractContextManager[Experience]:
         """Rollouts, recorded after their first update; the process that gives rewards lives as long as the context."""
-        return _rollouts(self, engine, writer)
+        return _rollouts(self, engine, writer, processes)
 
 
 @contextmanager
-def _rollouts(data: PromptData, engine: Engine, writer: RunWriter) -> Iterator[Experience]:
+def _rollouts(data: PromptData, engine: Engine, writer: RunWriter, processes: ProcessGroup) -> Iterator[Experience]:
     """Rollouts, with the process that gives rewards and the opened teacher."""
     by_id = {prompt.item.id: prompt for prompt in data.prompts.prompts}
 
@@ -202,9 +206,9 @@ def _rollouts(data: PromptData, engine: Engine, writer: RunWriter) -> Iterator[E
         return None if values is None else rollout_json.from_json(values, by_id)
 
     teacher = None if data.teacher is None else data.teacher.open(engine, data.resolved)
-    with nullcontext() if data.rewards is None else RewardProcess(data.rewards) as rewarder:
+    with nullcontext() if data.rewards is None else rewarder(data.rewards, processes) as gives_rewards:
         yield RolloutExperience(
-            data.rollout_sampler(engine, rewarder, teacher), load_rollout=load_rollout,
+            data.rollout_sampler(engine, gives_rewards, teacher), load_rollout=load_rollout,
             save_rollout=lambda rollout: writer.write_rollout(rollout.step, rollout_json.to_json(rollout)),
             # On a resume these are the lines up to the checkpoint: `resume_run` has removed later ones.
             stall_detector=StallDetector.from_lines(data.algorithm, writer.metrics()))
