@@ -14,7 +14,7 @@ _MORE = re.compile(r",?\s(?:even though|though|although|while|whereas|but|becaus
                    re.IGNORECASE)
 _DENIED = re.compile(r"(?:\b(?:not|never|hardly|far from)|n['’]t)\s(?:\w+\s){0,2}$", re.IGNORECASE)
 _DOUBTS = re.compile(r"\b(?:might|may|maybe|perhaps|probably|possibly|could|would|whether|if|either|neither|nor|think"
-                     r"|thought|seems?|some|many|most|people|depends|both)\b|\?", re.IGNORECASE)
+                     r"|thought|seems?|some|many|most|people|depends)\b|\?", re.IGNORECASE)
 
 
 def is_it_true(question: str) -> str:

@@ -10,7 +10,7 @@ from itertools import takewhile
 from workings.answers.numbers import parse_number
 from workings.answers.question import asks_about, how_much_asked
 from workings.answers.question_words import telling_words
-from workings.answers.sentences import tidy
+from workings.answers.sentences import corrects, is_conclusion, tidy
 
 MAX_ENTRIES = 30
 MAX_CHARACTERS = 120
@@ -18,7 +18,7 @@ MAX_CHARACTERS = 120
 # A name is a few words with a sign behind them, or words with capital letters.
 _ENTRY = re.compile(r"[^\w$€£]*((?:[^\W\d_][^\s\d:=|]*[^\S\n]?){1,4}(?=[\s*]*[:=|])|(?:[A-Z][^\W\d_]*\s){1,3})"
                     r"[:=|\s*]*([-$€£]{0,2}\d[^→⇒]*?)[\s*|.]*")
-_LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?=\S)")
+_LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)]|[a-j]\))\s+(?=\S)")
 _ASSIGNED = re.compile(r"([a-zA-Z])\s*=\s*[^=]+")
 _LABEL = re.compile(r"(?:^|[,;]\s+)(?:[-*•]\s)?\**([A-Za-z][A-Za-z ]{1,30}):\**\s")
 _BETWEEN = re.compile(r"[,;]\s+(?:and\s+)?|\s+and\s+")
@@ -65,6 +65,9 @@ def _entries(line: str) -> list[tuple[str, str]]:
 
 def listed(lines: Sequence[str]) -> str:
     """The items of a list that a text is, or ends with behind a line with a colon; empty where there is none."""
+    if len(lines) > 3 and _LIST_ITEM.match(lines[-2]) and not re.search(r"[\d:*]", lines[-1]) and not (
+            _LIST_ITEM.match(lines[-1]) or is_conclusion(lines[-1]) or corrects(lines[-1])):
+        lines = lines[:-1]  # a remark about all of them
     start = len(lines)
     while start and _LIST_ITEM.match(lines[start - 1]):
         start -= 1

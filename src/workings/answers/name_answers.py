@@ -15,12 +15,18 @@ MAX_CHARACTERS = 400
 """A longer answer is an explanation."""
 MIN_LETTERS, MIN_WORDS = 2, 3
 """Of a name, and of a question that chooses."""
+MAX_WORDS = 4
+"""Of a text that is a name with an article and an adjective, and no sentence."""
 _PERSON = re.compile(
     r"\b(?:who|whom|whose)\b|\b(?:which|what)\s(?:[a-z]+\s){0,3}?(?:physicist|scientist|chemist|biologist"
     r"|mathematician|astronomer|astronaut|inventor|engineer|explorer|author|writer|poet|playwright|painter|artist"
     r"|composer|musician|singer|actor|actress|director|president|king|queen|emperor|general|leader|philosopher"
     r"|player|person|man|woman)\b", re.IGNORECASE)
+# "Text: …" of which something is asked: its names are no words of the question.
+_QUOTED_TEXT = re.compile(r"(?:\b(?:text|passage|sentence|paragraph)\b:?\s*)?[\"“][^\"“”]{20,}[\"”]", re.IGNORECASE)
+_TITLES = frozenset(("president", "king", "queen", "captain", "general", "emperor", "saint", "pope", "prince"))
 _PARTICLE = r"(?:da|de|del|della|di|la|le|van|von|der|den|bin|of|the)"
+_PARTICLES = frozenset(_PARTICLE[3:-1].split("|"))
 _NAME = re.compile(rf"[A-ZÀ-ÞĀ-Ž][\w.'’-]*(?:\s(?:{_PARTICLE}\s){{0,2}}[A-ZÀ-ÞĀ-Ž][\w.'’-]*)*")
 # "the Spanish author": no name, where a common noun follows.
 _NATIONAL = re.compile(r"[A-Z][a-z]+(?:ish|ese|ian|ean|can|ch|ek)(?=\s[a-z]{3})")
@@ -130,8 +136,11 @@ def names_expected_answer(given: str, expected: str, question: str) -> bool:
     # Before anything is spelt alike: most expected answers are numbers.
     if not expected[:1].isalpha() or any(map(str.isdigit, expected)) or len(given) > MAX_CHARACTERS:
         return False
+    question = _QUOTED_TEXT.sub("", question)
+    expected = re.sub(r"^the (?=[A-Z])", "", expected)
     if expected[:1].islower():
-        return _is_emphasized(given, _spelt(expected).split(), question)
+        wanted = _spelt(expected)
+        return _is_emphasized(given, wanted.split(), question) or _ends_with(given, wanted, question)
     expected_words, given_words = _spelt(expected).split(), _spelt(given).split()
     question_words = words_of(question)
     # A letter is a choice, and one that is named may be one that is left out.
@@ -161,7 +170,7 @@ def names_expected_answer(given: str, expected: str, question: str) -> bool:
                 and _spelt(compared["name"]).split() == expected_words)
     name = _answer_in(sentence, question)
     return bool(name) and (_same_name(without_rank(name), without_rank(expected_words)) or (
-        of_a_person and (_holds(name, expected_words) or name == without_rank(expected_words)[-1:]))
+        of_a_person and (_holds(name, expected_words) or _is_surname(without_rank(name), without_rank(expected_words))))
         or _is_short_for(name, expected_words, question_words) or _is_short_for(expected_words, name, question_words))
 
 
@@ -180,6 +189,8 @@ def _is_emphasized(given: str, expected_words: list[str], question: str) -> bool
     statements, question_words = sentences(given.strip().rstrip(".")), words_of(question)
     clause = without_lead(_CONTRAST.sub("", statements[0])) if len(statements) == 1 else ""
     marked = [] if HEDGED.search(clause) else _EMPHASIZED.findall(clause)
+    if not marked and len(_BRACKETS.sub("", clause).split()) <= MAX_WORDS and not HEDGED.search(clause):
+        marked = [("", clause)]  # "The Japanese yen (¥)"
     if len(marked) != 1 or len(question_words) < MIN_WORDS or set(expected_words) <= question_words:
         return False
     words = _spelt(_BRACKETS.sub("", marked[0][1])).split()
@@ -189,10 +200,34 @@ def _is_emphasized(given: str, expected_words: list[str], question: str) -> bool
         for question_word in question_words) for word in before)
 
 
+def _ends_with(given: str, expected: str, question: str) -> bool:
+    """Whether a sentence of one clause with words of the question ends with the expected word behind a preposition.
+
+    >>> _ends_with("In Japan people pay with yen.", "yen", "Which currency has Japan?")
+    True
+    """
+    statements = sentences(given.strip())
+    if len(statements) != 1 or HEDGED.search(given) or re.search(r"[,;:]|\b(?:and|but|while)\b", given):
+        return False
+    found = re.fullmatch(rf"(.*) (?:with|of|in|into|by|from|on|to) {re.escape(expected)}", _spelt(given))
+    return found is not None and bool(_stems(found[1]) & _stems(question)) and not (
+        set(expected.split()) & words_of(question))
+
+
 def _same_name(one: list[str], other: list[str]) -> bool:
     """Whether two names are the same, an initial for a name: John F. Kennedy, John Fitzgerald Kennedy."""
-    return one[-1:] == other[-1:] and len(one) == len(other) and all(
+    if len(one) != len(other):  # "Vincent Willem van Gogh"
+        short, long = (one, other) if len(one) < len(other) else (other, one)
+        rest = iter(long)
+        return len(short) > 1 and short[0] == one[0] == other[0] and one[-1] == other[-1] and all(
+            word in rest for word in short)
+    return one[-1:] == other[-1:] and all(
         a == b or (1 in (len(a), len(b)) and a[0] == b[0]) for a, b in zip(one, other, strict=True))
+
+
+def _is_surname(name: list[str], full: list[str]) -> bool:
+    """Whether a name is the end of a full one: "Washington", "van Gogh"."""
+    return full[-len(name):] == name and (len(name) == 1 or full[-len(name)] in _PARTICLES)
 
 
 def _answer_in(sentence: str, question: str) -> list[str]:
@@ -222,8 +257,9 @@ def _answer_in(sentence: str, question: str) -> list[str]:
 
 
 def without_rank(words: list[str]) -> list[str]:
-    """The words of a name without "Jr." behind it."""
-    return words[:-1] if words[-1:] in (["jr"], ["sr"]) else words
+    """The words of a name without "Jr." behind it and "President" before it."""
+    words = words[:-1] if words[-1:] in (["jr"], ["sr"]) else words
+    return words[1:] if len(words) > 1 and words[0] in _TITLES else words
 
 
 def without_emphasis(text: str) -> str:
@@ -251,6 +287,9 @@ def _unasked(sentence: str, asked: set[str]) -> list[list[str]]:
         if not name.start() and words and _BEGINS.fullmatch(words[0]):
             words = words[1:]
         # "two days before Friday" names another day.
-        if words and not set(words) <= asked and not re.search(r"\b(?:before|after|than)\s$", sentence[:name.start()]):
+        # "Einstein's teacher" is another one.
+        owner = name[0].endswith(("'s", "’s")) and re.match(r"\s[a-z]", sentence[name.end():])
+        other_day = re.search(r"\b(?:before|after|than)\s$", sentence[:name.start()])
+        if words and not owner and not other_day and not set(words) <= asked:
             found.append(words)
     return found

@@ -1,9 +1,23 @@
-"""Two formulas in one spelling before they are compared: signs, pairs, bounds, chains and spans."""
+"""Two answers in one spelling before they are compared: signs, pairs, bounds, chains, spans, dates and hours."""
 
 import re
 
 from workings.answers.latex import plain
 
+_MONTH = (r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
+          r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?")
+DATE = re.compile(rf"(?:\b(?P<day>\d\d?)(?:st|nd|rd|th)?(?: of)? {_MONTH},? |\b{_MONTH.replace('month', 'first')} "
+                   r"(?P<second>\d\d?)(?:st|nd|rd|th)?,? )(?P<year>\d{4})\b", re.IGNORECASE)
+"""A date with its year."""
+LAST_DAY = re.compile(rf"\b(?:to|on|is|be|until|till) ({_MONTH.replace('?P<month>', '?:')} \d\d?)(?:st|nd|rd|th)?\W*$",
+                       re.IGNORECASE)
+"""The day of a month with which a text ends."""
+DAY = re.compile(rf"\b({_MONTH.replace('?P<month>', '?:')} \d\d?)(?:st|nd|rd|th)\b")
+"""A day of a month."""
+_ISO_DATE = re.compile(r"\b(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b")
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+# "4 p.m." as 4:00 pm.
+_FULL_HOUR = re.compile(r"(?<![\d:.])(\d{1,2}) ?([ap])\.?m\b\.?", re.IGNORECASE)
 # "0.05 < 0.4 < 0.5", and "10-14 hours".
 _CHAIN = re.compile(r"\W{0,3}[^<>=]+(?:(?:<[^<>=]+){2,}|(?:>[^<>=]+){2,})")
 _SPAN = re.compile(r"^(\d[\d.]*)\s?[-–]\s?(\d[\d.]*)(?=\s?[a-zA-Z%]|$)")
@@ -16,6 +30,9 @@ _INEQUALITY = re.compile(r"[a-zA-Z]\s*([<>≤≥])\s*(-?[\w./]+)")
 
 def spelt_alike(given: str, expected: str) -> tuple[str, str]:
     """Both texts: two signs as two values, bounds as an interval where one is one, chains as lists, spans in words."""
+    given, expected = full_hours(given), full_hours(expected)
+    if "," in expected and "," not in given:
+        given = re.sub(r"\s*(?:→|->)\s*", ", ", given)
     name, *chain = given.split("=")
     if len(chain) > 1 and expected.count("=") == 1 and re.fullmatch(r"\W{0,3}[a-z]\s*", name) and not re.search(
             r",\s|\b(?:and|or)\b", given):
@@ -63,3 +80,23 @@ def _as_interval(text: str) -> str:
         return text
     sign, value = bound[1], bound[2].strip()
     return f"{'[' if sign == '≥' else '('}{value}, ∞)" if sign in ">≥" else f"(-∞, {value}{']' if sign == '≤' else ')'}"
+
+
+def dates_alike(text: str) -> str:
+    """A text in lower case with its dates in one spelling.
+
+    >>> dates_alike("on july 20, 1969"), dates_alike("1969-07-20"), dates_alike("may 3rd")
+    ('on 20 jul 1969', '20 jul 1969', 'may 3')
+    """
+    text = _ISO_DATE.sub(lambda date: f"{int(date[3])} {_MONTHS[int(date[2]) - 1]} {date[1]}", text)
+    return DAY.sub(r"\1", DATE.sub(_day_first, text))
+
+
+def _day_first(date: re.Match[str]) -> str:
+    """`July 20, 1969` as `20 jul 1969`."""
+    return f"{date['day'] or date['second']} {(date['month'] or date['first'])[:3].casefold()} {date['year']}"
+
+
+def full_hours(text: str) -> str:
+    """A text in which `4 p.m.` is 4:00 pm."""
+    return _FULL_HOUR.sub(r"\1:00 \2m", text)

@@ -57,11 +57,14 @@ def spelled_out_number(sentence: str, is_counted: Callable[[str], bool] = lambda
     words_before = " ".join(words[max(0, begin - 4):begin])
     of_them = words_after == ["of", "them"] and words_before.endswith("there are")
     part_of = words_after[:1] == ["of"] and not of_them and number.value.denominator == 1
-    concluded = is_conclusion(sentence) and not CIRCUMSTANCE.search(f"{words_before} ") and not words_before.endswith(
-        " of")
+    concluded = _is_concluded(sentence, words_before) or (words_before == "in" and 1100 <= number.value < 2100)
     if part_of or not (not begin or _SAYS.search(words_before) or concluded or any(map(is_counted, words_after))):
         return ""
     return sentence[matches[begin].start():matches[begin + number.taken - 1].end()]
+
+
+def _is_concluded(sentence: str, words_before: str) -> bool:
+    return is_conclusion(sentence) and not CIRCUMSTANCE.search(f"{words_before} ") and not words_before.endswith(" of")
 
 
 def _dozen(words: list[str]) -> InWords | None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from workings.answers.latex import is_mathematics, normal_form, plain, signs
 from workings.answers.main_clause import corrected, last_clause, without_lead
 from workings.answers.numbers import COMPOUND, equal_numbers, lasting_seconds, measures, names_a_value, parse_number
-from workings.answers.one_spelling import spelt_alike
+from workings.answers.one_spelling import DATE, LAST_DAY, dates_alike, full_hours, spelt_alike
 from workings.answers.sentences import sentences, without_markup, without_reason
 from workings.answers.stated_numbers import VERBS_OF_THE_PAST
 from workings.answers.units import NO_UNIT, MeasureUnit, read_unit, same_units
@@ -21,8 +21,8 @@ MAX_FORMULA = 300
 """Characters of a formula whose terms may stand in another order."""
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _CHOICE = re.compile(r"\(?([A-Ja-j])\)[\s.:]*(?=\S)|([A-J])[.:]\s+(?=\S)")
-_COPULA = re.compile(r"\b(?:is|are|was|were|equals?|gives|yields|we (?:get|obtain)|be|called|named|means|it's|it’s"
-                     r"|that's|that’s)\s+"
+_COPULA = re.compile(r"\b(?:is|are|was|were|equals?|gives|yields|(?:we|you) (?:get|obtain)|be|called|named|means"
+                     r"|it['’]s|that['’]s)\s+"
                      r"(?:therefore |thus |then |simply |the name |called |named |probably )*", re.IGNORECASE)
 HEDGED = re.compile(r"n['’]t\b|\b(?:not|never|whether|if|might|(?<!\d )may(?! \d)|maybe|perhaps|possibly|could"
                     r"|(?<!of )either|neither|or(?! equal to)"
@@ -54,7 +54,9 @@ _CONCEDED = re.compile(r", (?:(?:although|though|even though)\b[^;]*|(?:when|aft
 # "formulated by Isaac Newton in 1687", "on 4 July 1776".
 _WHEN = re.compile(r"(?<=[^\W\d_]{2}),? (?:in|on|around|during) (?:[^\W\d_]+ )?(?:\d\d?,? (?:[^\W\d_]+ )?)?\d{4}\W*$")
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|(?<!\*)\*[^*]+\*(?!\*)")
-_QUOTED_LAST = re.compile(r"\b(?:is|be|means)\b:?\s[\"“]([^\"“”]+)[\"”]\W*$")
+_QUOTED_LAST = re.compile(r"\b(?:is|be|means|says?)\b:?\s[\"“]([^\"“”]+)[\"”](?:\s\([^()]*\))?\W*$")
+# "Deutsch (German)".
+_TRANSLATED = re.compile(r"^\W*(?!.*\b(?:not|no|never)\b)[^\W\d_]+ \(([^\W\d_]{2,}(?: [^\W\d_]+)?)\)\W*$")
 # "x = 2 or x = 3" are two solutions, and no doubt.
 _SOLUTIONS = re.compile(r"(?<![^\W\d_])([a-zA-Z])\s*=[^=]{1,40}?\bor\b(?=\W{0,6}\1\s*=)")
 _SAME_AGAIN = re.compile(r"\s*\(or\s[^()]*\)")
@@ -74,13 +76,6 @@ _NAMED_FORMULA = re.compile(r"(?:the |an? )?(?:ordered )?(?:point|line|set|inter
                             r"|expression|polynomial|matrix)\s(?:of\s)?\W{0,2}([$\\({\[].*[^\w\s])")
 # A formula that goes on in words.
 _COUNTED_ON = re.compile(r"\s*(?:[-+*/×·÷=^]|(?:times|plus|minus|more|less|of|per|divided|multiplied)\b)")
-_MONTH = (r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
-          r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?")
-_DATE = re.compile(rf"(?:\b(?P<day>\d\d?)(?:st|nd|rd|th)?(?: of)? {_MONTH},? |\b{_MONTH.replace('month', 'first')} "
-                   r"(?P<second>\d\d?)(?:st|nd|rd|th)?,? )(?P<year>\d{4})\b", re.IGNORECASE)
-_LAST_DAY = re.compile(rf"\b(?:to|on|is|be|until|till) ({_MONTH.replace('?P<month>', '?:')} \d\d?)(?:st|nd|rd|th)?\W*$",
-                       re.IGNORECASE)
-_DAY = re.compile(rf"\b({_MONTH.replace('?P<month>', '?:')} \d\d?)(?:st|nd|rd|th)\b")
 # "the Italian artist Leonardo da Vinci".
 _WHO = re.compile(r"^(?:the|an?)\s(?:[^\W\d_]+\s){0,3}?[a-z]+\s(?=[A-Z])")
 _DIVIDED = re.compile(r"\\[dt]?frac|[/÷]")
@@ -95,6 +90,7 @@ _TERM = re.compile(r"[^\s+−-][^+−-]*")
 _FACTORS = re.compile(r"(?:\([^()]+\)(?:\^\d)?){2,}")
 # "Jane Austen (1775–1817)": no pair of numbers, and no argument of a function.
 _REMARK_BEHIND = re.compile(r"(?<=[^\W\d_]{2})\s+\([^(),=]*\)\W*$")
+_ARTICLES = "the|an|a|les?|la|el|los|las|der|die|das|il|une?|una|eine?"
 _PREPOSITION = re.compile(r"^(?:on|in|at|to|by|from|for) ")
 
 
@@ -109,21 +105,15 @@ def normalise_text(text: str) -> str:
     text = "".join(character for character in unicodedata.normalize("NFKD", text.replace("−", "-")).casefold()
                    if not unicodedata.combining(character))
     text = re.sub(r"\\(?:text|mathrm|mbox|textbf)\s*\{([^{}]*)\}", r"\1", text)
-    text = _DATE.sub(_day_first, text)
-    text = _DAY.sub(r"\1", text)
+    text = dates_alike(text)
     text = re.sub(r"^\W*((?:[a-z]\.)+[a-z])\.?\W*$", lambda letters: letters[1].replace(".", ""), text)  # "U.S.A."
     text = re.sub(r"(?<=[a-z]{2})-(?=[a-z]{2})", " ", text)
     text = re.sub(r"(?<=[a-z])\.(?= )|(?<=\b[a-z])\.(?=[a-z])", " ", text)  # "Dr. Smith", "J.R.R. Tolkien"
-    text = " ".join(text.split()).strip(" \"'`*_.,;:!?$“”")
+    text = " ".join(text.split()).strip(" \"'`*_.,;:!?¡¿$“”")
     text = re.sub(r"^(\d+) to (\d+)$", r"\1:\2", text)  # a ratio
     text = re.sub(r"\bunited states of america\b|^(?:the )?usa?$", "united states", text)
-    return re.sub(r"^(?:(?:the|an|a|sir|dr|mr|mrs|ms|prof|professor) )+(?=.)|(?<=^infinitely many) solutions$", "",
+    return re.sub(rf"^(?:(?:{_ARTICLES}|sir|dr|mr|mrs|ms|prof|professor) )+(?=.)|(?<=^infinitely many) solutions$", "",
                   text)
-
-
-def _day_first(date: re.Match[str]) -> str:
-    """`July 20, 1969` as `20 jul 1969`."""
-    return f"{date['day'] or date['second']} {(date['month'] or date['first'])[:3].casefold()} {date['year']}"
 
 
 def same_text(given: str, expected: str, tolerance: float = 0.0) -> bool:
@@ -163,7 +153,8 @@ def _expected(text: str) -> Iterator[str]:
 def variants(given: str) -> Iterator[str]:
     """What a text may mean as an answer, from the whole of it to what its sentence says last."""
     yield given
-    given = _HALF_SAID.sub(lambda half: f"{half[1]} {'am' if half[2] else 'pm'}", given)
+    given = _HALF_SAID.sub(lambda half: f"{half[1]} {'am' if half[2] else 'pm'}", full_hours(given))
+    yield from _TRANSLATED.findall(given)
     if (choice := _CHOICE.match(without_markup(given))) and not HEDGED.search(given):
         yield without_markup(given)[choice.end():]
     statements = sentences(given.strip())
@@ -202,7 +193,7 @@ def variants(given: str) -> Iterator[str]:
         yield _PREPOSITION.sub("", sentence[copulas[-1].end():])
         if named := _NAMED_FORMULA.fullmatch(sentence, copulas[-1].end()):
             yield named[1]
-        yield re.split(r",\s(?:an?|the)\s", sentence[copulas[-1].end():])[0]
+        yield re.sub(r"\s\([^()]*\)$", "", re.split(r",\s(?:an?|the)\s", sentence[copulas[-1].end():])[0])
     yield re.split(r":\W{0,3}\s", sentence)[-1]
     yield _REMARK_BEHIND.sub("", re.split(r",\s(?:an?|the|which|who|at|with|followed by)\s", sentence)[0])
     yield from _LARGER.findall(sentence)
@@ -223,11 +214,11 @@ def _times(sentence: str) -> Iterator[str]:
         yield times[-1]
     if lasting := _LASTING.search(sentence):
         yield lasting[0]
-    if len(dates := [*_DATE.finditer(sentence)]) == 1:
+    if len(dates := [*DATE.finditer(sentence)]) == 1:
         yield dates[0][0]
     if len(sizes := _SIZE.findall(sentence)) == 1 and "=" not in sentence:
         yield sizes[0]
-    if last_day := _LAST_DAY.search(sentence):
+    if last_day := LAST_DAY.search(sentence):
         yield last_day[1]
 
 

@@ -34,7 +34,7 @@ MONEY = frozenset({"dollar", "euro", "cent", "rupee", "yen", "yuan", "pound ster
 _LETTERS = frozenset("mglLhsWVNJKAtp")
 _MATHEMATICS = frozenset(["pi", "π", "e", "i", "sqrt", "root", "log", "ln", "sin", "cos", "tan", "mod", "plus",
     "minus", "factorial", "x", "y", "z", "or", "and", "not", "but", "to", "divided", "equals", "theta", "infinity",
-    "half", "halves", "thirds"])
+    "half", "halves", "thirds", "am", "pm"])
 # Words that say nothing about what was counted.
 _EMPTY = frozenset(["a", "an", "the", "of", "in", "on", "at", "left", "over", "remaining", "total", "altogether",
     "all", "more", "each", "long", "tall", "high", "wide", "old", "away", "apart", "per", "for", "long", "deep",

@@ -133,8 +133,8 @@ def math(given: str, item: Item) -> float:
         same_mathematics(given, expected) for expected in (item.expected_answer, *item.aliases)))
 
 
-_ORDERED = re.compile(r"\b(?:in order|order (?:the|these|from)|sort|arrange (?:the numbers|in|from)|smallest to largest"
-                      r"|largest to smallest|least to greatest|greatest to least)\b", re.IGNORECASE)
+_ORDERED = re.compile(r"\b(?:in (?:[a-z]+ )?order|order (?:the|these|from)|sort|arrange (?:the numbers|in|from)"
+                      r"|smallest to largest|largest to smallest|least to greatest|greatest to least)\b", re.IGNORECASE)
 
 
 def _in_order(given: str, item: Item) -> bool:
