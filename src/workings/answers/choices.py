@@ -46,6 +46,9 @@ _TRUTH_FIRST = re.compile(r"(?:(?:so|therefore|thus|hence|well|then|in short)\b,
 _TRUTH_LAST = re.compile(r"\b(?:is|are|answer|be|say|would be|conclude)\s*:?\s*[\"'*_“]*(yes|true|false"
                          r"|no(?!\s(?!because|since|as)[a-z]))(?![\w'’])(?!\s*(?:and|or)\s)", re.IGNORECASE)
 _TRUTH_CONCLUDED = re.compile(r"(?:[:,]|,?\s(?:so|then)\b,?)\s*[\"'*_“]*(yes|no|true|false)(?:\W*$|,\s)", re.IGNORECASE)
+# Yes and no in German, French, Spanish, Portuguese, Italian, Russian, Chinese and Japanese.
+_TRUTH_ELSEWHERE = re.compile(r"\W*(?:(ja|oui|sí|sim|sì|да|是的?|对|はい)|nein|non|não|нет|不是?|否|いいえ)(?=\W|$)",
+                              re.IGNORECASE)
 # "**No.** Although …": it is said once, and in bold.
 _TRUTH_BOLD = re.compile(r"\*\*(yes|no|true|false)[.,!]?\*\*", re.IGNORECASE)
 # What a conclusion may begin with.
@@ -254,6 +257,8 @@ def truth_in(text: str) -> str | None:
     ('yes', None, None)
     """
     lines = last_lines(text)
+    if elsewhere := _TRUTH_ELSEWHERE.match(text):
+        return "yes" if elsewhere[1] else "no"
     if (bold := _TRUTH_BOLD.findall(text[-20_000:])) and len(bold) == 1 and lines and _TRUTH_BOLD.match(lines[0]):
         return str(bold[0]).casefold()
     first = _TRUTH_FIRST.match(without_markup(plain(sentences(lines[0])[0]))) if lines else None

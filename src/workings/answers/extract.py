@@ -67,7 +67,7 @@ def answer_tag(text: AfterThinking, kind: Kind) -> str | None:
     if text.text.rfind("<answer>") > end and not text.truncated:
         end = len(text.text)
     start = text.text.rfind("<answer>", 0, end) if end >= 0 else -1
-    return _meant(text.text[start + len("<answer>"):end], kind) if start >= 0 else None
+    return _meant(text.text[start + len("<answer>"):end].partition("</answer>")[0], kind) if start >= 0 else None
 
 
 _HEADING = re.compile(
@@ -252,7 +252,8 @@ def _chosen(text: str, kind: Kind, question: str) -> str | None:
     if kind != "choice" and (word := alternative_said(text[-20_000:], question)):
         return word
     if kind == "text":
-        return None
+        again = _AGAIN_AND_AGAIN.fullmatch(text) if len(text) <= MAX_LINE else None
+        return again and again[1]
     if (answer := _meant(text[-20_000:], kind)) is not None and len(answer) <= 5:
         return answer
     if kind == "choice":
@@ -271,6 +272,7 @@ def _before_the_cut(text: str, question: str) -> list[str]:
             if question_words and question_words <= set(telling_words(sentence))]
 
 
+_AGAIN_AND_AGAIN = re.compile(r"(\S.{1,60}?)(?:[\s,.]+\1){2,}\W*")
 _SUPPOSED = re.compile(r"\W*(?:if|with|without|had)\b.*(?:\bwould\b|['’]d\b)", re.IGNORECASE)
 RULES: dict[str, Rule] = {rule.__name__: rule for rule in (
     answer_tag, hashes, boxed, answer_phrase, after_think, last_number, whole)}
@@ -307,6 +309,8 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
         question: what is answered: where a last sentence says several numbers its words choose; empty: nobody knows it.
     """
     # Before the rules, so that none of them has to know what is no prose.
+    if (open_tag := text.rstrip().rpartition("<")[2]) and "/answer".startswith(open_tag) and len(open_tag) > 1:
+        text = f"{text.rstrip()[:-len(open_tag)]}/answer>"
     plainer = _EMOJI.sub("", _CALCULATOR.sub("", _without_drawings(text)))
     if kind == "number":
         plainer = in_unit_asked(with_decimal_points(plainer, question), measure_asked(question))

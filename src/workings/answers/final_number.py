@@ -64,7 +64,10 @@ _BELOW_ZERO = re.compile(r"(?<![-−\d.])(\d+(?:\.\d+)?(?:\s?°[CF]?|\sdegrees?(
 # "2^10 ≡ 2 (mod 7)".
 _EQUIVALENT = re.compile(r"(?<=[\d)}])\s*(?:≡|\\equiv(?![a-z]))")
 _MODULUS = re.compile(r"(?<=\d)\s*(?:\\pmod\s*\{?\d{1,9}\}?|\(\s*\\?b?mod\s*\d{1,9}\s*\))")
-_LED_IN = re.compile(r"^(?:=>|->|[⇒→∴:]|\s)+")
+# What "is equal to" and "minus" are in Spanish, German, French, Italian and Portuguese.
+_EQUAL_ELSEWHERE = re.compile(r"\s(?:es igual a|ist gleich|est égale? à|è uguale a|é igual a)\s", re.IGNORECASE)
+_MINUS_ELSEWHERE = re.compile(r"(?<=\d )(?:menos|moins|meno)(?= \d)", re.IGNORECASE)
+_LED_IN = re.compile(r"^(?:=>|->|>>>|[⇒→∴:]|\s)+")
 _UNKNOWN = r"[^\W\d_](?:_\{?\w{1,3}\}?)?"
 _JOINED = re.compile(r"^(?!\s?(?:is|are|was|were|equals?)\b)"
                      r"[^\W\d]*(?:\s?[^\W\d_]+){0,2}\s*(?:,?\s?(?:or|and|to|through)\s(?:(?!\w+ing\b|ha[sd]\b|have\b)[^\W\d_]+\s)?"
@@ -303,6 +306,7 @@ def _prepared(sentence: str) -> str:
     # Of "$3/4$" and "$8 m/s$" the signs are no currency.
     sentence = re.sub(r"(?<!\\)\$(\s?-?[\d.,/]+(?:\s?%?|\s[a-zA-Z][\w/^{}]{0,9})\s?)\$(?!\d)", r"\1", sentence)
     sentence = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", sentence).replace("__", "**").replace("&=", "=").strip()
+    sentence = _EQUAL_ELSEWHERE.sub(" = ", _MINUS_ELSEWHERE.sub("-", sentence))
     sentence = _EQUIVALENT.sub("=", _MODULUS.sub("", sentence))
     sentence = _LED_IN.sub("", _MINUS.sub("-", sentence))
     # A power written with stars is no bold text.

@@ -17,7 +17,7 @@ VERBS_OF_CHANGE = ("(?:(?:increas|decreas|reduc|chang|rais|exceed|differ|lower|d
 """Verbs that say by how much something changes, as an alternative of a pattern."""
 VERBS_ELSEWHERE = ("ist|sind|betragt|hat|haben|kostet|kosten|braucht|brauchen|bezahlt|es|son|tiene|tienen|hay|queda"
                    "|quedan|cuesta|cuestan|est|sont|ont|reste|restent|coute|coutent|e|sono|ha|hanno|costano|sao|tem"
-                   "|restam|custa|custam")
+                   "|restam|custa|custam|bleibt|bleiben|ergibt|ergeben|macht|fait|font|rimangono|restano")
 """What "is", "has", "remain" and "cost" are in German, Spanish, French, Italian and Portuguese, without accents."""
 _LEAD = re.compile(r"^(?:(?:so|thus|therefore|hence|and|then|now|finally|however)?,?\s*)(?P<lead>after|in|for|if"
                    r"|when|since|because|with|given|on|at"

@@ -30,8 +30,9 @@ _PARTICLES = frozenset(_PARTICLE[3:-1].split("|"))
 _NAME = re.compile(rf"[A-ZÀ-ÞĀ-Ž][\w.'’-]*(?:\s(?:{_PARTICLE}\s){{0,2}}[A-ZÀ-ÞĀ-Ž][\w.'’-]*)*")
 # "the Spanish author": no name, where a common noun follows.
 _NATIONAL = re.compile(r"[A-Z][a-z]+(?:ish|ese|ian|ean|can|ch|ek)(?=\s[a-z]{3})")
-_BEGINS = re.compile("the|an?|its?|it's|this|that|these|those|in|on|at|by|for|from|of|to|as|one|his|her|their|s?he|they"
-                     "|we|i|you|people|there|here|so|thus|therefore|yes|no|my|your|our|what|which|who")
+_BEGINS = re.compile("the|an?|le|la|les|el|los|las|il|der|die|das|its?|it's|this|that|these|those|in|on|at|by|for|from"
+                     "|of|to|as|one|his|her|their|s?he|they|we|i|you|people|there|here|so|thus|therefore|yes|no|my|your"
+                     "|our|what|which|who")
 # What says more about a name: "the largest city in Türkiye", "(Turkey)", "; it looks reddish", ", which …".
 _MORE = re.compile(r"\s*(?:\([^()]*\)|,\s(?:the|an?|which|who|whose|where|and (?:is|was))\s.*"
                    r"|;\s(?:it|its|he|she|his|her|they|this)\s.*)", re.IGNORECASE | re.DOTALL)
@@ -156,6 +157,8 @@ def names_expected_answer(given: str, expected: str, question: str) -> bool:
     if len(statements) != 1 or re.search(r"(?<!^that )\bwould\b", statements[0], re.IGNORECASE):
         return False
     sentence = corrected(statements[0])
+    if len(parts := re.split(r",\s|\s(?:and|or)\s", sentence)) > 2 and all(map(_NAME.fullmatch, parts)):
+        return False  # "Paris, London, Rome" answers nothing
     hedged = HEDGED.search(sentence) is not None
     if not hedged and _doers(sentence, question) == [expected_words]:
         return True

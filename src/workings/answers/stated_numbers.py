@@ -30,7 +30,7 @@ _VERB = (rf"(?:end(?:s|ed) up [a-z]+ing|{VERBS_OF_RESULT}"
          rf"|(?:{_AUXILIARY})\s(?:[a-z]+ly\s)?(?:be\s)?(?!{_NO_VERB}\b)[a-z]+)")
 _FILLER = (r"(?:only|exactly|precisely|about|approximately|around|roughly|nearly|almost|just|now|still|already|then"
            r"|therefore|thus|another|additional|back|up|out|down|away|off|over|equal|in total|altogether|a total of|a"
-           r"|an|at least|on average|size|number|floor|page|worth|as much as|to|with|at|donc|also"
+           r"|an|at least|on average|size|number|floor|page|worth|as much as|to|with|at|donc|de|also"
            r"|danach|dann|nun|jetzt|noch|genau|etwa|maintenant|ahora|entonces|quindi|portanto|zusammen|insgesamt"
            r"|[a-z]+ly|him|her|them|us|me|it|each|the remaining|the other"
            r"|everyone|everybody|\w+self)")
