@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from coverage import Coverage
 
-from tests import kept_folders, kept_traces
+from tests import kept_executables, kept_folders, kept_traces
 from tests.fork_server import (
     FORKED_AGAIN,
     FORKS,
@@ -228,6 +228,7 @@ def torch_in_tests() -> None:
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
     kept_traces.keep()
+    kept_executables.keep()
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO, NoReturn
 
-from tests import kept_traces
+from tests import kept_executables, kept_traces
 
 ROOT = Path(__file__).resolve().parent.parent
 FORKS = sys.platform == "linux"
@@ -349,6 +349,7 @@ def serve(folder: Path, owner: int) -> None:
         for name in PRELOADED:
             importlib.import_module(name)
         kept_traces.keep()
+        kept_executables.keep()
         list(importlib.import_module("workings.doctor.versions").check_versions({}))  # forked children remember it
         metadata.entry_points()
         importlib.import_module("workings.scoring.child_process").subprocess = fork_scoring(folder, owner)
