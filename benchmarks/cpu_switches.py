@@ -4,9 +4,10 @@
         [--allow-load]
 
 Two models on the batches that the training loop would give them: the quickstart's, and the one of 50 million parameters
-on GSM8K that `benchmarks.peers` has (``base-gsm8k``); a third case packs the quickstart's rows, for what packed rows
-alone make use of. Every contender (everything on, one switch off, everything off) runs in a fresh process, and they
-take turns; every shape is stepped through twice before. Programs that JAX compiled are kept from turn to turn.
+on GSM8K that `benchmarks.peers` has (``base-gsm8k``); ``quickstart-packed`` and ``base-gsm8k-packed`` pack their rows,
+for what packed rows alone make use of. Every contender (everything on, one switch off, everything off) runs in a fresh
+process, and they take turns; every shape is stepped through twice before. Programs that JAX compiled are kept from turn
+to turn.
 
 ``least_seconds`` of a step: the least of every batch over all turns, averaged over the batches, which differ in length;
 ``ratio``: those of a contender to those of everything on. What brings less than a tenth is below 1.1 in every case.
@@ -43,7 +44,7 @@ from workings.hardware.huge_pages import VARIABLE, with_huge_pages  # noqa: E402
 from workings.runs.resolve import resolve  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "cpu_switches.json"
-STEPS = {"quickstart": 160, "base-gsm8k": 6, "quickstart-packed": 160}
+STEPS = {"quickstart": 160, "base-gsm8k": 6, "quickstart-packed": 160, "base-gsm8k-packed": 6}
 """Measured updates of a turn."""
 Settings = dict[str, Any]
 """Of batches, as `benchmarks.peers.case` takes them."""
@@ -59,17 +60,20 @@ updates tensors together."""
 UNUSED = {
     ("quickstart", "torch"): {"segments": "no row is packed"},
     ("base-gsm8k", "torch"): {"segments": "no row is packed"},
-    ("quickstart-packed", "torch"): dict.fromkeys(SWITCHES["torch"][1:], "measured on rows that are not packed")}
+    **{(case, "torch"): dict.fromkeys(SWITCHES["torch"][1:], "measured on rows that are not packed")
+       for case in ("quickstart-packed", "base-gsm8k-packed")}}
 """Switches that change nothing there, or are measured elsewhere."""
 
 
 def make(case: str, folder: Path, gsm8k: Path) -> None:
     """Write rows, the model's shape and the settings of batches into a folder."""
-    if case == "base-gsm8k":
+    if case.startswith("base-gsm8k"):
         kind = DATA["gsm8k"]
         facts = make_case(folder, "base", "gsm8k", gsm8k, 0, STEPS[case])
         # Two batches a length: every length costs a program and two steps before the measured ones.
         settings: Settings = {"rows": kind.rows, "max_length": kind.max_length, "buckets": sorted(facts["fine"][::-2])}
+        if case.endswith("packed"):
+            settings = {"rows": kind.rows // 4, "max_length": 4 * kind.max_length, "packing": "best_fit"}
     else:
         loaded = load_recipe("quickstart")
         data, resolved = loaded.recipe.data, resolve(loaded, tensors=False)
@@ -201,14 +205,14 @@ def main(arguments: list[str]) -> int:
     load, first, left_out = Load(allow=asked.allow_load), load_average(), False
     values = json.loads(RESULT.read_text())["values"] if RESULT.is_file() else {"cases": {}}
     for case in asked.only:
-        if case.endswith("gsm8k") and not asked.gsm8k.is_file():
+        if case.startswith("base-gsm8k") and not asked.gsm8k.is_file():
             print(f"{case}: not measured, {asked.gsm8k} is not there (--gsm8k FILE: GSM8K's train.jsonl)")
             left_out = True
             continue
         with tempfile.TemporaryDirectory() as name:
             make(case, Path(name), asked.gsm8k)
             for engine in asked.engine:
-                if case == "quickstart-packed" and engine == "jax":  # which has nothing for packed rows alone
+                if case.endswith("packed") and engine == "jax":  # which has nothing for packed rows alone
                     continue
                 found = run_engine(case, engine, Path(name), asked.steps or STEPS[case], asked.rounds, load)
                 values["cases"].setdefault(case, {})[engine] = found | {
