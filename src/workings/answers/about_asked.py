@@ -17,7 +17,7 @@ from workings.answers.question import (
     read_question,
     says_question,
 )
-from workings.answers.question_words import MAX_QUESTION, NumberAt, measure_asked, telling_words
+from workings.answers.question_words import MAX_QUESTION, NumberAt, measure_asked, telling_words, words_of
 from workings.answers.units import MONEY
 
 # "Six – unlike a scorpion, which has 8.", "…; insects, in contrast, have six".
@@ -61,7 +61,7 @@ _MOST = re.compile(r"\b(?:most|maximum|(?:long|larg|great|high|farth|furth|bigg)
 _AT_MOST = re.compile(r"\b(?:at most|up to|no more than)\s(?=\W{0,3}\d)", re.IGNORECASE)
 # "So some write -2, but …".
 _SOME = re.compile(r"(?:^|,\s)(?:so\s)?(?:some|many|most|people|others)\b[^,;:=]*, but\s", re.IGNORECASE)
-_ORDINAL = re.compile(r"\b\d+(?:st|nd|rd|th)\b")
+_ORDINAL = re.compile(r"(?<=\bfrom the )\d+(?:st|nd|rd|th)\b", re.IGNORECASE)
 # "The maximum is 5, attained at x = 2": where it is.
 _PLACE = re.compile(r"(?<=\d)\W{0,3}\s(?:attained |reached |achieved |which occurs |occurring )?"
                     r"(?:at|when|where|for)\s\W{0,2}[a-z]\s?=\s?[^,;=]*$")
@@ -158,7 +158,9 @@ def is_in_another(said: str | None, question: str) -> bool:
     number = parse_number(said or "") if question else None
     own = "" if number is None else number.unit.measure
     measure = measure_asked(question)
-    return bool(own) and (own.partition("/")[0] != measure if measure else own in MONEY and counts_things(question))
+    if not own or measure:
+        return bool(own) and own.partition("/")[0] != measure
+    return own in MONEY and counts_things(question) and words_of(said or "").isdisjoint(words_of(question))
 
 
 def _without_others(sentence: str, question: str) -> str:

@@ -47,8 +47,8 @@ _TRUTH_LAST = re.compile(r"\b(?:is|are|answer|be|say|would be|conclude)\s*:?\s*[
                          r"|no(?!\s(?!because|since|as)[a-z]))(?![\w'’])(?!\s*(?:and|or)\s)", re.IGNORECASE)
 _TRUTH_CONCLUDED = re.compile(r"(?:[:,]|,?\s(?:so|then)\b,?)\s*[\"'*_“]*(yes|no|true|false)(?:\W*$|,\s)", re.IGNORECASE)
 # Yes and no in German, French, Spanish, Portuguese, Italian, Russian, Chinese and Japanese.
-_TRUTH_ELSEWHERE = re.compile(r"\W*(?:(ja|oui|sí|sim|sì|да|是的?|对|はい)|nein|non|não|нет|不是?|否|いいえ)(?=\W|$)",
-                              re.IGNORECASE)
+_TRUTH_ELSEWHERE = re.compile(r"\W*(?:(ja|oui|sí|sim|sì|да|是的?|对|はい)|nein|non|não|нет|不是?|否|いいえ)"
+                              r"(?=[\s,.!;:，。！]|$)", re.IGNORECASE)
 # "**No.** Although …": it is said once, and in bold.
 _TRUTH_BOLD = re.compile(r"\*\*(yes|no|true|false)[.,!]?\*\*", re.IGNORECASE)
 # What a conclusion may begin with.

@@ -111,7 +111,7 @@ def final_number(text: str, question: str = "", *, truncated: bool = False) -> s
     text = _OUT_OF.sub(r"\1/\2", text) if _SHARE.search(question) else text
     measure, other, needs_measure = measure_asked(question), None, False
     for sentence, number in _from_the_end(_whole_sentences(text) if truncated else text, question, truncated):
-        in_another = is_in_another(number, question)
+        in_another = is_in_another(number, question) and (bool(measure) or not is_conclusion(sentence))
         if not in_another and not (measure and number and _counts_named(sentence, number, question)) and (
                 other is None or (number and not needs_measure)):
             return number
@@ -133,7 +133,9 @@ def _from_the_end(text: str, question: str, truncated: bool) -> Iterator[tuple[s
             return
         statements = up_to_bold(line)
         for index, sentence in reversed([*enumerate(statements)]):
-            earlier = statements[index - 1] if index else before
+            # "His balance would then be $3,180.", below the interest that was asked for.
+            earlier = statements[index - 1] if index else before * (
+                " would then " in sentence and "would" not in question)
             if is_question(sentence):
                 # Before it only a conclusion can be the answer: the rest may be the question said once more.
                 has_question, asked_back = True, asked_back or asks_back(sentence)
@@ -145,10 +147,8 @@ def _from_the_end(text: str, question: str, truncated: bool) -> Iterator[tuple[s
                 return
             if is_said_of_another(sentence, question) or _CHECKED.search(sentence):
                 continue
-            if earlier and ((_is_supposition(sentence) and (index or "**" not in sentence)) or (
-                    index and is_rate(sentence, question)) or (
-                    index and _LIMITED.search(sentence) and last_clause(earlier))) and (
-                    _said(earlier, strict=True)[0] is not None):
+            if earlier and (_is_supposition(sentence) or (index and is_rate(sentence, question)) or (
+                    _LIMITED.search(sentence) and last_clause(earlier))) and _said(earlier, strict=True)[0] is not None:
                 continue
             number, decided = _concluded(sentence, question, alone=len(sentence) == len(text.strip()))
             # "Ben is 12. Ann is 16." says of Ben what is asked of him; "So Ann is 12." alone says nothing of him.
