@@ -37,6 +37,7 @@ _BOTH = re.compile(r"^\W*none of\b|\b(?:both|either|neither|not|isn't|isn’t|ca
 
 _MARK = r"[(\[]?(?:([A-J])[).\]:]|([a-j])[)\]])"
 _OPTION = re.compile(rf"(?<!\S){_MARK}\s*(\S[^\n]{{0,200}}?)(?=\s+{_MARK}\s|\s*\n|\s*$)")
+_NUMBERED = re.compile(r"^\s*\(?(\d)[).]\s+(\S[^\n]{0,200}?)\s*$", re.MULTILINE)
 # "**Canberra** (not Sydney, as many believe)", "Rome rather than Milan".
 _CONTRAST = re.compile(r"\s\((?:not|rather than|unlike)\b[^()]*\)|,?\s(?:versus|rather than|as opposed to|unlike)\b.*$")
 _ASKS_NOT = re.compile(r"\b(?:not|except)\b|n['’]t\b", re.IGNORECASE)
@@ -216,6 +217,18 @@ def letter_of(option: str, question: str) -> str:
     """The letter before this text among the choices of a question; empty where it is none of them, or twice there."""
     letters = [letter for letter, text in _options(question).items() if text.casefold() == option.strip().casefold()]
     return letters[0] if len(letters) == 1 else ""
+
+
+def numbered_option(number: str, question: str) -> str:
+    r"""What stands behind this number among the lines "1) …", "2) …" with which a question ends; empty for none.
+
+    >>> numbered_option("2", "Which gas do plants take in?\n1) Oxygen\n2) Carbon dioxide")
+    'Carbon dioxide'
+    """
+    options = _NUMBERED.findall(question)
+    in_row = len(options) > 1 and [each[0] for each in options] == [str(at + 1) for at in range(len(options))]
+    last = in_row and question.rstrip().endswith(options[-1][1])
+    return dict(options).get(number.strip(), "") if last else ""
 
 
 def _options(question: str) -> dict[str, str]:

@@ -1,9 +1,10 @@
 """Everything that is said about one completion: extracted answer, rule, score, form, steps. Pure; runs in the child."""
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workings.answers.choices import letter_of, option_of
+from workings.answers.choices import letter_of, numbered_option, option_of
 from workings.answers.extract import answer_kind, extract
 from workings.answers.extraction import NO_RULE, Extraction
 from workings.record.values import is_score
@@ -88,6 +89,11 @@ def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringS
         chosen = extract(text, "choice", settings.rules, truncated=truncated, question=item.prompt)
         if chosen.text == letter:
             return chosen, score(letter, replace(item, aliases=(*item.aliases, letter)))
+    if settings.extraction_version > 1 and not value and (option := numbered_option(item.expected_answer, item.prompt)):
+        said = extract(text, "text", settings.rules, truncated=truncated, question=item.prompt)
+        said = replace(said, text=re.sub(r"^\W*\d[).]\s+", "", said.text))
+        if score(said.text, replace(item, expected_answer=option, aliases=())):
+            return said, 1.0
     return extraction, value
 
 
