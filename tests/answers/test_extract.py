@@ -47,6 +47,7 @@ def test_texts(text: str, found: str, rule: str) -> None:
     ("Venus\n\nIts air traps heat.", "A"), ("**Venus** (A)\n\nMercury has no air.", "A"),
     ("Mercury has no air. So the hottest planet is Venus.", "A"), ("Venus?\nNobody knows.", "Nobody knows"),
     ("Mercury is cold at night. Venus is near.", "Venus is near"), ("It is not Venus.", "It is not Venus"),
+    ("**Venus** (not Mercury, as many think)", "A"), ("Its hottest month is so long: by B", "B"),
 ])
 def test_choices_by_their_texts(text: str, found: str) -> None:
     question = "Which planet is the hottest?\nA. Venus\nB. Mercury\nC. Mars"

@@ -28,6 +28,11 @@ MORE = "Anna has 27 marbles and Ben has 24. Who has more marbles?"
     ("It was Milan – no, sorry, it was Rome.", "Rome", "Which city is the capital of Italy?"),
     ("Brazilians speak Portuguese, not Spanish.", "Portuguese", "Which language is spoken in Brazil?"),
     ("That would be Mars.", "Mars", RED),
+    # A title, a middle name, an adjective of the question's noun, another language.
+    ("It was President Washington.", "George Washington", "Who was the first president of the United States?"),
+    ("It was Vincent Willem van Gogh.", "Vincent van Gogh", "Who painted The Starry Night?"),
+    ("The Japanese yen (¥)", "yen", "What currency is used in Japan?"),
+    ("Deutsch (German)", "German", "What is the language of this sentence?"),
     # Emphasized words, where the expected answer is no name.
     ("The currency of Japan is the **Japanese yen** (JPY).", "yen", "What is the currency of Japan?"),
 ])
@@ -58,6 +63,10 @@ def test_names_that_answer(given: str, expected: str, question: str) -> None:
     ("I would eliminate B.", "B", "Which option is wrong here?"),
     ("Mars", "Mars 2", RED),
     ("Planet", "Red Planet", RED),
+    ("It was Einstein's teacher Hermann Minkowski.", "Albert Einstein", "Who developed general relativity?"),
+    ("Sydney (Canberra)", "Canberra", "What is the capital of Australia?"),
+    ("Plants take in oxygen.", "oxygen", "Which gas do plants release?"),
+    ("Paris, London, Rome", "Paris", "What is the capital of France?"),
     ("Mars.", "Mars", ""),  # nobody knows what is asked
 ])
 def test_names_that_do_not(given: str, expected: str, question: str) -> None:

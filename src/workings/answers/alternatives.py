@@ -39,6 +39,9 @@ def alternative_said(text: str, question: str) -> str:
     if offered is None:
         return ""
     words = tuple(word.casefold() for word in offered.groups())
+    # "no doubt" is no "no", and of "an odd number or even" nobody offers a number.
+    if {"yes", "no", "number", "one", "more", "less"} & set(words):
+        return ""
     told = [sentence for line in last_lines(text) for sentence in sentences(line)][-MAX_SENTENCES:]
     said = [(word, sentence) for sentence in told if (word := _said(sentence, words))]
     agree = len({word for word, _ in said}) == 1

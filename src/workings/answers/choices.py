@@ -37,10 +37,11 @@ _BOTH = re.compile(r"^\W*none of\b|\b(?:both|either|neither|not|isn't|isn’t|ca
 
 _MARK = r"[(\[]?(?:([A-J])[).\]:]|([a-j])[)\]])"
 _OPTION = re.compile(rf"(?<!\S){_MARK}\s*(\S[^\n]{{0,200}}?)(?=\s+{_MARK}\s|\s*\n|\s*$)")
+_NAME = re.compile(r"(?:[A-Z][\w.'’-]*\s?|(?:da|de|del|van|von|of|the)\s){1,5}")
 _NUMBERED = re.compile(r"^\s*\(?(\d)[).]\s+(\S[^\n]{0,200}?)\s*$", re.MULTILINE)
 # "**Canberra** (not Sydney, as many believe)", "Rome rather than Milan".
 _CONTRAST = re.compile(r"\s\((?:not|rather than|unlike)\b[^()]*\)|,?\s(?:versus|rather than|as opposed to|unlike)\b.*$")
-_ASKS_NOT = re.compile(r"\b(?:not|except)\b|n['’]t\b", re.IGNORECASE)
+_ASKS_NOT = re.compile(r"\b(?:is|are|was|were)(?:\snot|n['’]t)\b|\bNOT\b|\bexcept\b|\bEXCEPT\b")
 _TRUTH_FIRST = re.compile(r"(?:(?:so|therefore|thus|hence|well|then|in short)\b,?\s*)?(yes|no|true|false)(?![\w'’])"
                           r"(?=\W*$|[*_\"”]*\s*[,.;:!(—–]|\s-|\W*\s(?:because|since|as|it|he|she|they|we|this"
                           r"|that)\b)(?!,?\s*(?:and|or)\s)", re.IGNORECASE)
@@ -66,8 +67,8 @@ _STATES = re.compile(rf"{_SO}(?:by definition,?\s)?(?:it|this|that|they|he|she)\
                      r"(?!not\b|number\b|only\b)(?P<what>[^\W\d_]+)\b"
                      r"(?!.*\b(?:not|but|if)\b)", re.IGNORECASE)
 # "He did not. …", "It is: …".
-_BARE = re.compile(r"\W*(?:so\s)?(?:it|this|that|they|he|she|there|we|you)\s(?:[a-z]+ly\s|indeed\s)?"
-                   r"(?P<does>is|are|was|were|can|could|does|do|did|will|has|have|had)(?P<denied>n['’]t|\snot)?"
+_BARE = re.compile(r"\W*(?:so\s)?(?:it|this|that|they|he|she|there|we|you)\s"
+                   r"(?:indeed\s|(?:certainly|definitely|really|actually|clearly|surely|truly|absolutely)\s)?(?P<does>is|are|was|were|can|could|does|do|did|will|has|have|had)(?P<denied>n['’]t|\snot)?"
                    r"(?:\W*$|[,:]\s)", re.IGNORECASE)
 _DECLINES = re.compile(r"\W*(?:unfortunately|sadly|definitely|certainly|absolutely|of course|surely) not\b",
                        re.IGNORECASE)
@@ -163,12 +164,15 @@ def option_said(text: str, question: str) -> str | None:
             if _words_of(lines[0]) in (words, f"{words} {letter.casefold()}"):
                 return letter
     statements = [sentence for line in lines[-MAX_LINES_OF_CHOICE:] for sentence in sentences(line)]
-    if not any(_options_in(sentence, options) for sentence in statements):
+    if not any(_options_in(sentence, options) for sentence in statements) and all(
+            map(_NAME.fullmatch, _options(question).values())):
         options = _by_parts(options, " ".join(statements))
     if statements and _ASKS_NOT.search(stem):
-        statements[-1] = re.split("[;:,]", statements[-1])[0]
-        denied = _options_in(statements[-1], options) if len(_ASKS_NOT.findall(statements[-1])) == 1 else set()
-        return next(iter(denied)) if len(denied) == 1 else None
+        # "Yellow is not a primary color; …": what is denied has to be what is asked for.
+        before, *denied = _ASKS_NOT.split(re.split("[;:,]|\\bbut\\b", statements[-1])[0])
+        found = _options_in(before, options)
+        return next(iter(found)) if len(found) == len(denied) == 1 and stem_words & set(
+            telling_words(denied[0])) else None
     options_by_statement = [_options_in(sentence, options) for sentence in statements]
     if not options_by_statement or len(options_by_statement[-1]) != 1 or _NOT_CHOSEN.search(statements[-1]):
         return None

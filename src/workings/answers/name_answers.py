@@ -24,6 +24,7 @@ _PERSON = re.compile(
     r"|player|person|man|woman)\b", re.IGNORECASE)
 # "Text: …" of which something is asked: its names are no words of the question.
 _QUOTED_TEXT = re.compile(r"(?:\b(?:text|passage|sentence|paragraph)\b:?\s*)?[\"“][^\"“”]{20,}[\"”]", re.IGNORECASE)
+_TRANSLATED = re.compile(r"\W*[^\W\d_]+ \(([^\W\d_]{2,}(?: [^\W\d_]+)?)\)\W*")
 _TITLES = frozenset(("president", "king", "queen", "captain", "general", "emperor", "saint", "pope", "prince"))
 _PARTICLE = r"(?:da|de|del|della|di|la|le|van|von|der|den|bin|of|the)"
 _PARTICLES = frozenset(_PARTICLE[3:-1].split("|"))
@@ -149,7 +150,7 @@ def names_expected_answer(given: str, expected: str, question: str) -> bool:
         return False
     of_a_person = _PERSON.search(question) is not None
     if _is_short_for(given_words, expected_words, question_words) or _is_short_for(
-            expected_words, given_words, question_words):
+            expected_words, given_words, question_words) or _translated(given, question) == expected_words:
         return True
     if of_a_person and given_words == without_rank(expected_words)[-1:] and not set(given_words) <= question_words:
         return True
@@ -203,6 +204,13 @@ def _is_emphasized(given: str, expected_words: list[str], question: str) -> bool
         for question_word in question_words) for word in before)
 
 
+def _translated(given: str, question: str) -> list[str]:
+    """The words in brackets of "Deutsch (German)", where a question asks for a language or a translation."""
+    translated = _TRANSLATED.fullmatch(given)
+    asks = re.search(r"\blanguage\b|\btranslat", question, re.IGNORECASE)
+    return _spelt(translated[1]).split() if translated and asks else []
+
+
 def _ends_with(given: str, expected: str, question: str) -> bool:
     """Whether a sentence of one clause with words of the question ends with the expected word behind a preposition.
 
@@ -212,7 +220,7 @@ def _ends_with(given: str, expected: str, question: str) -> bool:
     statements = sentences(given.strip())
     if len(statements) != 1 or HEDGED.search(given) or re.search(r"[,;:]|\b(?:and|but|while)\b", given):
         return False
-    found = re.fullmatch(rf"(.*) (?:with|of|in|into|by|from|on|to) {re.escape(expected)}", _spelt(given))
+    found = re.fullmatch(rf"(.*) (?:with|of|into|by) {re.escape(expected)}", _spelt(given))
     return found is not None and bool(_stems(found[1]) & _stems(question)) and not (
         set(expected.split()) & words_of(question))
 

@@ -55,8 +55,6 @@ _CONCEDED = re.compile(r", (?:(?:although|though|even though)\b[^;]*|(?:when|aft
 _WHEN = re.compile(r"(?<=[^\W\d_]{2}),? (?:in|on|around|during) (?:[^\W\d_]+ )?(?:\d\d?,? (?:[^\W\d_]+ )?)?\d{4}\W*$")
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|(?<!\*)\*[^*]+\*(?!\*)")
 _QUOTED_LAST = re.compile(r"\b(?:is|be|means|says?)\b:?\s[\"“]([^\"“”]+)[\"”](?:\s\([^()]*\))?\W*$")
-# "Deutsch (German)".
-_TRANSLATED = re.compile(r"^\W*(?!.*\b(?:not|no|never)\b)[^\W\d_]+ \(([^\W\d_]{2,}(?: [^\W\d_]+)?)\)\W*$")
 # "x = 2 or x = 3" are two solutions, and no doubt.
 _SOLUTIONS = re.compile(r"(?<![^\W\d_])([a-zA-Z])\s*=[^=]{1,40}?\bor\b(?=\W{0,6}\1\s*=)")
 _SAME_AGAIN = re.compile(r"\s*\(or\s[^()]*\)")
@@ -154,7 +152,6 @@ def variants(given: str) -> Iterator[str]:
     """What a text may mean as an answer, from the whole of it to what its sentence says last."""
     yield given
     given = _HALF_SAID.sub(lambda half: f"{half[1]} {'am' if half[2] else 'pm'}", full_hours(given))
-    yield from _TRANSLATED.findall(given)
     if (choice := _CHOICE.match(without_markup(given))) and not HEDGED.search(given):
         yield without_markup(given)[choice.end():]
     statements = sentences(given.strip())
@@ -257,8 +254,9 @@ def _same(given: str, expected: str, tolerance: float) -> bool:
 
 
 def _half_of_day(time: str) -> str:
-    """`22:05` as ``10:05pm``; a time that names its half, or does not tell, as it is, without a zero before it."""
-    time = re.sub(r"^0(?=\d:)", "", time)
+    """`22:05` as ``10:05pm``; `05:00` as ``5:00am``; a time that names its half, or does not tell, as it is."""
+    if re.fullmatch(r"0\d:\d\d", time):
+        return f"{time[1:]}am"
     hour, _, minutes = time.partition(":")
     return f"{int(hour) - 12}:{minutes}pm" if time[-1:].isdigit() and 12 < int(hour) < 24 else time
 
