@@ -131,13 +131,18 @@ STARTS_CHILDREN = {"fork_server", "run_python", "start_forked"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever uses a fixture that starts processes is marked so."""
+    """Whoever uses a fixture that starts processes is marked so; where lines are counted, some tests are not."""
+    functions = set[str]()
     for item in items:
         if STARTS_CHILDREN & set(getattr(item, "fixturenames", ())):
             item.add_marker("children")
-        # The quick tests alone reach more than the coverage that is asked for; counting the rest takes minutes.
-        if {"slow", "children"} & {mark.name for mark in item.iter_markers()}:
+        # Counting lines takes a third of the tests' time again, and the first case of each quick test reaches more of
+        # them than are asked for.
+        function, marks = item.nodeid.partition("[")[0], {mark.name for mark in item.iter_markers()}
+        if {"slow", "children"} & marks or function in functions:
             item.add_marker("no_cover")
+        if "full" not in marks:  # which is left out after this
+            functions.add(function)
     collect_seldom()
 
 
