@@ -1,7 +1,7 @@
 """Executables of the JAX engine, kept: a process that asks for a program which another one had compiled loads it.
 
-JAX keeps what XLA compiles, but every process traces and lowers each program again, which takes hundreds of times as
-long as loading the executable. Here an executable has a name that everything it follows from is part of: the engine's
+JAX keeps what XLA compiles, but every process traces and lowers each program again, which takes far longer than
+to load the executable. Here an executable has a name that everything it follows from is part of: the engine's
 request, its devices, the function with what it closes over, the shapes of its arguments, the source of engine, models
 and objectives, versions of libraries, XLA's options. What has no such name is traced as ever: programs of families,
 objectives and optimizers of other packages, of several processes, and those that hold constants.
@@ -13,7 +13,6 @@ import importlib.metadata
 import json
 import os
 import pickle
-import shutil
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache, partial, wraps
@@ -22,6 +21,7 @@ from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
 
+from tests import kept_folders
 from workings.config.families import FAMILIES
 from workings.engines.hardware_probe import cpu_features
 from workings.engines.source_digest import source_digest
@@ -32,7 +32,6 @@ ROOT = Path(__file__).resolve().parent.parent
 ENGINE = "workings.engines.jax.engine"
 WITH_JIT = ("engine", "generate", "streaming", "cpu.length_bucketing")
 """Modules of the engine that jit programs."""
-KEPT_SOURCES = 3
 MAX_LOADED = 48
 """Executables that a process holds; one takes up to some megabytes."""
 _loaded: dict[str, Any] = {}
@@ -55,16 +54,11 @@ def keep() -> None:
 
 @cache
 def _folder() -> Path:
-    """Of this source, these versions and this processor; those of the newest three stay."""
+    """Of this source, these versions and this processor."""
     source = source_digest("workings.engines.jax", "workings.models", "workings.objectives", beside="workings.engines")
     versions = [importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")]
-    place = ROOT / "build" / "executables"
-    folder = place / json_digest([source, versions, sys.version, cpu_features()])[:16]
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.touch()
-    for old in sorted(place.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT_SOURCES]:
-        shutil.rmtree(old, ignore_errors=True)
-    return folder
+    return kept_folders.of_newest(ROOT / "build" / "executables",
+                                  json_digest([source, versions, sys.version, cpu_features()]))
 
 
 def _named(build_spec: Callable[..., Any]) -> Callable[..., Any]:

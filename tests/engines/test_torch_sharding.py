@@ -34,7 +34,7 @@ def test_two_processes_go_on_like_one_and_come_back(case: str, run_ranks: Callab
     found = json.loads(run_ranks("tests.engines.torch_two_processes", case, before, after).splitlines()[-1])
     # Gradients in bf16 are rounded before they are added; six layers with gradient norms of 50 round more than two, and
     # so do layers with a state.
-    tolerance = {"mixed": 2e-3, "kernels": 2e-3, "gemma4": 5e-4, "gemma4 lora": 5e-4, "qwen3_5": 1e-4}.get(case, 2e-5)
+    tolerance = {"mixed": 2e-3, "kernels": 2e-3, "gemma4": 5e-4, "gemma4 lora": 5e-4, "qwen3_5": 4e-5}.get(case, 2e-5)
     np.testing.assert_allclose(found["curve"], straight["curve"], rtol=tolerance)
     assert 0.45 < found["held"] < 0.65
     np.testing.assert_allclose(found["held_out"], straight["held_out"], rtol=tolerance)

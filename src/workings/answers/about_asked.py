@@ -145,7 +145,7 @@ def year_asked(sentence: str, said: str, question: str) -> str:
 
 def average_asked(sentence: str, numbers: Sequence[NumberAt], question: str) -> str:
     """The average that a sentence adds ("…, an average of 3.5"), where a question asks for one; else empty."""
-    asked = read_question(question[-MAX_QUESTION:])
+    asked = read_question(question)
     average = _AVERAGE.search(sentence) if MEAN & (asked.counted | asked.other) else None
     return next((number.text for number in numbers if number.end > average.end()), "") if average else ""
 

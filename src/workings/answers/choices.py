@@ -68,7 +68,8 @@ _STATES = re.compile(rf"{_SO}(?:by definition,?\s)?(?:it|this|that|they|he|she)\
                      r"(?!.*\b(?:not|but|if)\b)", re.IGNORECASE)
 # "He did not. …", "It is: …".
 _BARE = re.compile(r"\W*(?:so\s)?(?:it|this|that|they|he|she|there|we|you)\s"
-                   r"(?:indeed\s|(?:certainly|definitely|really|actually|clearly|surely|truly|absolutely)\s)?(?P<does>is|are|was|were|can|could|does|do|did|will|has|have|had)(?P<denied>n['’]t|\snot)?"
+                   r"(?:indeed\s|(?:certainly|definitely|really|actually|clearly|surely|truly|absolutely)\s)?"
+                   r"(?P<does>is|are|was|were|can|could|does|do|did|will|has|have|had)(?P<denied>n['’]t|\snot)?"
                    r"(?:\W*$|[,:]\s)", re.IGNORECASE)
 _DECLINES = re.compile(r"\W*(?:unfortunately|sadly|definitely|certainly|absolutely|of course|surely) not\b",
                        re.IGNORECASE)

@@ -88,6 +88,7 @@ def read_question(question: str) -> ParsedQuestion:
 
     One with a question mark comes before "Use E for how much Evan earned."
     """
+    question = question[-MAX_QUESTION:]
     from_the_end = re.split(r"(?<=[.?!])\s+", question)[::-1]
     # Sentences with a question mark first, and of each kind the last of the text.
     for sentence in sorted(from_the_end, key=lambda each: (_ONLY.search(each) is None, not each.endswith("?"))):
@@ -182,14 +183,14 @@ def _inherited(words: Sequence[frozenset[str] | None]) -> list[frozenset[str]]:
 
 def how_much_asked(name: str, question: str) -> float:
     """How much of a question a name says; what else it says counts against it."""
-    parsed_question = read_question(question[-MAX_QUESTION:])
+    parsed_question = read_question(question)
     name_words, words = words_of(name), parsed_question.counted | parsed_question.other
     return len(name_words & words) + 2 * len(name_words & words & _CHOOSING) - len(name_words - words) / 2
 
 
 def asks_about(name: str, question: str) -> bool:
     """Whether a text names the only one that a question asks about, and nobody else in the question."""
-    names = read_question(question[-MAX_QUESTION:]).names
+    names = read_question(question).names
     return len(names) == 1 and named(name) & named(question) == names
 
 
@@ -204,7 +205,7 @@ def is_of_another(sentence: str, question: str) -> bool:
     >>> is_of_another("So Ann is 12 years old.", "Ann is older than Ben. How old is Ben?")
     True
     """
-    names, subject = read_question(question[-MAX_QUESTION:]).names, _SOMEBODY.match(sentence)
+    names, subject = read_question(question).names, _SOMEBODY.match(sentence)
     if len(names) != 1 or subject is None or SILENT.fullmatch(subject[1]) or "=" in sentence or _COMPARED.search(
             sentence):
         return False
@@ -213,14 +214,14 @@ def is_of_another(sentence: str, question: str) -> bool:
 
 def says_question(sentence: str, question: str) -> bool:
     """Whether a sentence says all words of a question, or all but one of five."""
-    asked = read_question(question[-MAX_QUESTION:])
+    asked = read_question(question)
     words = asked.counted | asked.other
     return len(words) > 1 and 5 * len(words & words_of(sentence)) >= 4 * len(words)
 
 
 def answers_before(sentence: str, remark: str, said: str, question: str) -> bool:
     """Whether a sentence says nearly every word of a question, and the remark behind it at most a third as many."""
-    parsed_question = read_question(question[-MAX_QUESTION:])
+    parsed_question = read_question(question)
     words = parsed_question.counted | parsed_question.other
     kind = "$" in said or "dollar" in said if parsed_question.money else bool(words_of(said) & parsed_question.counted)
     return not kind and not _goes_on_to_asked(sentence, remark, question) and says_question(sentence, question) and (
@@ -233,34 +234,34 @@ def _goes_on_to_asked(earlier: str, sentence: str, question: str) -> bool:
     >>> _goes_on_to_asked("One bus fits 50 people.", "Three fit 150.", "How many people fit in 3 buses?")
     True
     """
-    asked = read_question(question[-MAX_QUESTION:]).amounts
+    asked = read_question(question).amounts
     return not asked & amounts_of(sentence) <= amounts_of(earlier) and not _OTHER_CASE.match(sentence)
 
 
 def counts_asked(word: str, question: str) -> bool:
     """Whether a word is what a question counts."""
-    return stem(word) in read_question(question[-MAX_QUESTION:]).counted
+    return stem(word) in read_question(question).counted
 
 
 def asks_how_many(question: str) -> bool:
     """Whether a question asks how many there are of something."""
-    return read_question(question[-MAX_QUESTION:]).many
+    return read_question(question).many
 
 
 def counts_things(question: str) -> bool:
     """Whether a question asks how many of something there are that is no money."""
-    asked = read_question(question[-MAX_QUESTION:])
+    asked = read_question(question)
     return asked.many and not asked.money and bool(asked.counted - _CHOOSING)
 
 
 def asks_of(word: str, question: str) -> bool:
     """Whether a question asks with a word."""
-    return stem(word) in (asked := read_question(question[-MAX_QUESTION:])).counted | asked.other
+    return stem(word) in (asked := read_question(question)).counted | asked.other
 
 
 def is_named_count(sentence: str, number: NumberAt, question: str) -> bool:
     """Whether a number counts something that a question names and does not ask for."""
-    asked = read_question(question[-MAX_QUESTION:])
+    asked = read_question(question)
     return word_behind(sentence, number.end) in words_of(question) - asked.counted - asked.other - _CHOOSING
 
 
@@ -269,7 +270,7 @@ def counts_otherwise(sentence: str, numbers: Sequence[NumberAt], at: int, questi
 
     "10 crayons" are no money, and "50 more than Ben" is an answer only where a question asks for more.
     """
-    asked = read_question(question[-MAX_QUESTION:])
+    asked = read_question(question)
     words, number = asked.counted | asked.other, numbers[at]
     if words and _DIFFERENCE.match(sentence, number.end):
         return not words & _DIFFERENT
@@ -283,7 +284,7 @@ def counts_otherwise(sentence: str, numbers: Sequence[NumberAt], at: int, questi
 
 def counts_another(sentence: str, numbers: Sequence[NumberAt], at: int, question: str) -> bool:
     """Whether a number counts what a question speaks of and does not ask for, and another one what it asks for."""
-    asked = read_question(question[-MAX_QUESTION:])
+    asked = read_question(question)
     counted = [word_behind(sentence, number.end) for number in numbers]
     known = words_of(question) if ";" not in sentence[:numbers[at].start] else frozenset(counted) - {""}
     others = {word for word, number in zip(counted, numbers, strict=True) if number.text not in question}

@@ -291,7 +291,7 @@ class ProcessGroup:
 
 
 def _to_bytes(value: Any) -> bytes:
-    """A JSON value for the store."""
+    """A JSON value for the store, compressed the fastest way as in `write_call`: whoever waits for it does nothing."""
     return zlib.compress(json.dumps(value).encode(), 1)
 
 

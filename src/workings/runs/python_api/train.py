@@ -114,8 +114,6 @@ def _refuse_both(keywords: Mapping[str, Any]) -> None:
                            f"overrides={json.dumps(words, default=str)}; or no recipe, with model and data")
 
 
-
-
 def _override_value(name: str, value: Any) -> Any:
     """An argument's value in the override that is proposed: a text or a number as it is, else a placeholder."""
     if name == "rewards":
