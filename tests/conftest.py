@@ -128,6 +128,8 @@ WHOLE_RUNS = ("workings.runs.train.train_in", "workings.runs.train_and_evaluate.
 """Where a run begins to train."""
 STARTS_CHILDREN = {"fork_server", "run_python", "start_forked"}
 """Fixtures that start processes; others that do are built on them."""
+MANY_CHILDREN = 50
+"""So many tests of a session start children that some of them will ask for the server."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -144,6 +146,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "full" not in marks:  # which is left out after this
             functions.add(function)
     collect_seldom()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Where many tests start children the server imports while the first tests run, and every child is forked."""
+    children = sum(item.get_closest_marker("children") is not None for item in session.items)
+    if FORKS and children >= MANY_CHILDREN and not session.config.option.collectonly:
+        Server(Path(os.environ["TESTS_FORK_FOLDER"]), int(os.environ["TESTS_FORK_OWNER"])).begin(_clean(os.environ))
 
 
 @pytest.fixture(autouse=True)

@@ -37,6 +37,7 @@ from types import SimpleNamespace
 from typing import Any, BinaryIO, NoReturn
 
 from tests import kept_executables, kept_traces
+from workings.engines.source_digest import source_digest
 
 ROOT = Path(__file__).resolve().parent.parent
 FORKS = sys.platform == "linux"
@@ -44,8 +45,9 @@ FORKS = sys.platform == "linux"
 
 PRELOADED = (
     "scipy.stats", "tokenizers", "jinja2", "pydantic", "rfc8785", "jax", "jax.numpy", "jax.experimental.shard_map",
+    "jax.experimental.multihost_utils", "jax.experimental.serialize_executable",
     "optax", "torch", "torch.distributed.fsdp", "transformers", "peft", "fastapi", "uvicorn",
-    "nbformat", "tensorboard.summary",
+    "nbformat", "tensorboard.summary", "tensorboard.plugins.hparams.summary_v2",
     "transformers.models.gemma.modeling_gemma", "transformers.models.gemma2.modeling_gemma2",
     "transformers.models.gemma3.modeling_gemma3", "transformers.models.gpt2.modeling_gpt2",
     "workings.cli.main", "workings.data.generators.addition", "workings.engines.jax.engine",
@@ -77,7 +79,7 @@ _STREAMS = 3
 
 
 def interpreter(folder: Path) -> Path:
-    """A Python that forks some modules once the server serves in this folder, and is the real one for all else.
+    """A Python that forks some modules where a server serves or starts in this folder, and is the real one otherwise.
 
     Where ``PYTHONPATH`` is set it is the real one as well: what lies there may change what Python finds. The other
     package, which most tests of runs have there, changes nothing of what these modules import.
@@ -85,12 +87,13 @@ def interpreter(folder: Path) -> Path:
     path = folder / "python"
     if not path.exists():
         real, client = shlex.quote(sys.executable), shlex.quote(str(ROOT / "tests" / "fork_client.py"))
-        other = shlex.quote(str(ROOT / "tests" / "other_package"))
+        other, here = shlex.quote(str(ROOT / "tests" / "other_package")), shlex.quote(str(folder))
         path.write_text(f"""#!/bin/sh
 case "$1 $2" in
 {"|".join(f'"-m {name}"' for name in FORKED_AGAIN)})
-    if [ "${{PYTHONPATH:-{other}}}" = {other} ] && [ -S {shlex.quote(str(folder / "socket"))} ]; then
-        shift; exec {real} -S {client} "$@"
+    if [ "${{PYTHONPATH:-{other}}}" = {other} ]; then
+        while [ -d {here}/starting ] && [ ! -S {here}/socket ] && [ ! -e {here}/failed ]; do sleep 0.1; done
+        [ ! -S {here}/socket ] || {{ shift; exec {real} -S {client} "$@"; }}
     fi ;;
 esac
 exec {real} "$@"
@@ -165,7 +168,7 @@ def died(folder: Path) -> RuntimeError:
 
 
 class Server:
-    """How a test asks for children; the first one that asks starts the server."""
+    """How a test asks for children; the server is started by the first one that asks, or before the first test."""
 
     def __init__(self, folder: Path, owner: int) -> None:
         self.folder, self.owner = folder, owner
@@ -221,10 +224,14 @@ class Server:
         except ConnectionError:
             raise died(self.folder) from None
 
-    def _connect(self, environment: Mapping[str, str]) -> socket.socket:
+    def begin(self, environment: Mapping[str, str]) -> None:
+        """Start the server where nobody has, and do not wait until it serves."""
         with contextlib.suppress(FileExistsError):
             (self.folder / "starting").mkdir()
             self._serve(environment)
+
+    def _connect(self, environment: Mapping[str, str]) -> socket.socket:
+        self.begin(environment)
         connection = socket.socket(socket.AF_UNIX)
         while True:
             try:
@@ -350,8 +357,7 @@ def serve(folder: Path, owner: int) -> None:
             importlib.import_module(name)
         kept_traces.keep()
         kept_executables.keep()
-        list(importlib.import_module("workings.doctor.versions").check_versions({}))  # forked children remember it
-        metadata.entry_points()
+        _remember()
         importlib.import_module("workings.scoring.child_process").subprocess = fork_scoring(folder, owner)
     set_by_imports.update({name: value for name, value in os.environ.items() if before.get(name) != value})
     assert threading.active_count() == 1, "a fork would copy one thread and leave the others' locks locked"
@@ -369,6 +375,15 @@ def serve(folder: Path, owner: int) -> None:
             if readable:
                 _accept(listener, children)
         _reap(children)
+
+
+def _remember() -> None:
+    """Ask once what every child would ask, of files that do not change: a quarter of what a short run computes."""
+    kept_executables.folder()
+    source_digest("workings.engines.torch", "workings.models", "workings.objectives", beside="workings.engines")
+    list(importlib.import_module("workings.doctor.versions").check_versions({}))
+    importlib.import_module("workings.models.registry").families()
+    metadata.entry_points()
 
 
 def _accept(listener: socket.socket, children: dict[int, socket.socket]) -> None:

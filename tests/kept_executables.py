@@ -53,7 +53,7 @@ def keep() -> None:
 
 
 @cache
-def _folder() -> Path:
+def folder() -> Path:
     """Of this source, these versions and this processor."""
     source = source_digest("workings.engines.jax", "workings.models", "workings.objectives", beside="workings.engines")
     versions = [importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy")]
@@ -189,7 +189,7 @@ class _Lowered:
             return self.lower().compile()
         if name in _loaded:
             return _loaded[name]
-        path = _folder() / name
+        path = folder() / name
         if path.exists():
             executable = serialize_executable.deserialize_and_load(
                 *pickle.loads(path.read_bytes()), execution_devices=tuple(self.spec.layout.mesh.devices.flat))

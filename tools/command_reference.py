@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from tools.generated import deliver
 from workings.cli.main import app
@@ -32,11 +32,15 @@ standard output; progress and explanations go to standard error. Where a command
 """
 
 
+PROGRAM: Any = typer.main.get_command(app)
+"""Made once: typer makes all commands again each time it is asked for one."""
+
+
 def help_text(*words: str) -> str:
     """What ``workings WORDS --help`` prints, at a fixed width and without color."""
     # In this process: a page has some forty helps, and a process for each takes ten seconds.
     environment = {"COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1", "TERM": "dumb", "LC_ALL": "C.UTF-8"}
-    done = CliRunner().invoke(app, [*words, "--help"], prog_name="workings", env=environment, terminal_width=78,
+    done = CliRunner().invoke(PROGRAM, [*words, "--help"], prog_name="workings", env=environment, terminal_width=78,
                               catch_exceptions=False)
     text = done.stdout
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
@@ -44,7 +48,7 @@ def help_text(*words: str) -> str:
 
 def commands_of(*words: str) -> list[str]:
     """Names of the commands below ``workings WORDS``, in the order of its help; empty for a verb."""
-    command: Any = typer.main.get_command(app)
+    command = PROGRAM
     for word in words:
         command = command.commands[word]
     return [] if not hasattr(command, "commands") else list(command.list_commands(None))

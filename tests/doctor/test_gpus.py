@@ -1,5 +1,6 @@
 """Cards that are not here: what the parsers and the rules make of texts like those that a driver prints."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,15 +104,10 @@ def test_a_driver_that_fails_or_answers_nonsense_is_no_card(tmp_path, monkeypatc
 def test_the_installed_wheel_says_what_it_was_built_for():
     pytest.importorskip("torch")
     import torch
-    found = torch_wheel()
+    found = torch_wheel(sys.executable, "--kernel", "bf16")
     assert (found["version"], found["cuda"]) == (torch.__version__, torch.version.cuda or "")
     if not torch.cuda.is_available():
-        assert "sees no card" in torch_wheel_failure()
-
-
-def torch_wheel_failure():
-    import sys
-    return torch_wheel(sys.executable, "--kernel", "bf16")["failure"]
+        assert "sees no card" in found["failure"]
 
 
 # which build to install

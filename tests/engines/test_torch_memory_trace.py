@@ -147,10 +147,10 @@ def test_parameters_and_moments_are_exact_and_savings_show() -> None:
     adafactor = {"optimizer": AdafactorConfig(name="adafactor")}
     whole, chunked = peak(**adafactor), peak(**adafactor, memory=MemoryConfig(loss_chunk=8))
     assert whole - chunked > 4 * 3000 * 100  # logits of 256 positions and of 8
-    deep = tiny_shape("gemma", vocab=61, layers=4, mlp_width=2000)
+    deep = tiny_shape("gemma", vocab=61, layers=3, mlp_width=2000)
     kept, freed = (peak(deep, **adafactor, memory=MemoryConfig(remat="layer", optimizer_in_backward=inside))
                    for inside in (False, True))
-    assert kept - freed > 4 * parameter_count(deep) / 2  # gradients of three layers of four
+    assert kept - freed > 4 * parameter_count(deep) / 2  # gradients of two layers of three
 
 
 def test_a_card_has_context_workspaces_and_its_own_attention() -> None:

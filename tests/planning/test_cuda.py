@@ -27,18 +27,21 @@ def test_a_row_of_the_catalog_becomes_cards_of_a_kind():
 
 @without
 @pytest.mark.usefixtures("run_flags")
-@pytest.mark.parametrize("items", ["none", pytest.param("eval", marks=pytest.mark.full)])
-def test_every_program_of_a_run_on_two_cards_that_are_not_here(items, tmp_path, monkeypatch):
+@pytest.mark.parametrize("evaluation", [
+    pytest.param({}, id="training"), pytest.param({"traces": "held.jsonl"}, id="held out", marks=pytest.mark.full),
+    pytest.param({"traces": "held.jsonl", "items": "eval", "max_new_tokens": 16, "batch_size": 4}, id="items",
+                 marks=pytest.mark.full)])
+def test_every_program_of_a_run_on_two_cards_that_are_not_here(evaluation, tmp_path, monkeypatch):
     monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
     asked = recipe(memory={"attention": "chunked", "remat": "layer"}, batch={"micro_batch": 2},
-                   evaluation={"traces": "held.jsonl"} | ({"items": items, "max_new_tokens": 16, "batch_size": 4}
-                                                          if items != "none" else {}))
+                   evaluation=evaluation)
     shape = shape_from_config(asked.model.shape, 96)
     found = make_plan(asked, shape, targets()["t4x2"])
     assert found.verdict.source == "compiled"
     assert found.verdict.fits
     assert found.verdict.devices == 2
-    programs = {"step", "evaluation"} | ({"generation"} if items != "none" else set())
+    of_keys = {"traces": "evaluation", "items": "generation"}
+    programs = {"step"} | {name for key, name in of_keys.items() if key in evaluation}
     assert set(found.peaks) == programs
     assert found.verdict.peak_bytes == max(found.peaks.values())
     assert "nvidia-cuda-nvcc-cu12" in found.verdict.versions

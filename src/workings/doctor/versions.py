@@ -64,8 +64,7 @@ def check_versions(present: Mapping[str, str], version: Installed = installed_ve
         if not version(name):
             continue
         for text in requires(name):
-            requirement = Requirement(text)
-            extra = _extra(requirement)
+            requirement, extra = _read(text)
             other = requirement.name.lower().replace("_", "-")
             # An extra that nobody asked for says nothing, but for JAX's plugins, which appear in its extras only.
             if extra and (name != "jax" or other not in PLATFORM_OF_PLUGIN):
@@ -88,9 +87,11 @@ def check_versions(present: Mapping[str, str], version: Installed = installed_ve
                   what=f"{seen} version requirements of installed libraries on each other were checked")
 
 
-def _extra(requirement: Requirement) -> bool:
-    """Whether a requirement holds for an extra only."""
-    return requirement.marker is not None and not requirement.marker.evaluate({"extra": ""})
+@cache
+def _read(text: str) -> tuple[Requirement, bool]:
+    """A requirement, and whether it holds for an extra only; each text is parsed once."""
+    requirement = Requirement(text)
+    return requirement, requirement.marker is not None and not requirement.marker.evaluate({"extra": ""})
 
 
 def _declared_conflict(name: str, have: str, other: str, installed: str, specifiers: SpecifierSet,
