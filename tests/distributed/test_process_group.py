@@ -12,24 +12,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pydantic import TypeAdapter
 
+from tests.distributed.conftest import in_thread
 from tests.engines.tiny import random_batch, tiny_shape
 from tests.runs.runs_helpers import write_recipe
-from workings.config.rewards import RewardConfig
-from workings.distributed import process_group
 from workings.distributed.process_group import ProcessGroup
 from workings.distributed.rpc import PeerFailed, read_call, write_call
-from workings.engines.base import DistributedEngine, LossSum, StepResult
-from workings.errors import RequestError, RewardError, TrainingFailed, WorkingsError
+from workings.errors import RequestError, RewardError, TrainingFailed
 from workings.evidence.verify import verify
 from workings.record import jsonl
-from workings.record.layout import METRICS
+from workings.record.layout import METRICS, RECIPE_EVALUATION
 from workings.record.reader import RunRecord
-from workings.runs.data.shared_rewards import reward_shares, rewarder
 from workings.runs.train_and_evaluate import train_and_evaluate
-from workings.scoring.items import Item
-from workings.scoring.rewards import CompletionToReward, RewardSettings
 
 RECIPE = """# as small as a transformer with sliding layers can be
 name: together
@@ -47,86 +41,6 @@ optimizer: {name: adamw, clip_norm: 1.0}
 checkpoint: {every_steps: 20, keep_last: 1}
 evaluation: {traces: held_out.jsonl, items: items.jsonl, every_steps: 3, samples: 1, max_new_tokens: 2, batch_size: 8}
 """
-
-
-class ThreadProcesses:
-    """`workings.engines.base.Processes` for threads."""
-
-    def __init__(self, index: int, store: dict[str, bytes], arrived: threading.Condition) -> None:
-        self.index, self.count = index, 2
-        self._store, self._arrived = store, arrived
-
-    def set(self, key, value):
-        with self._arrived:
-            self._store[key] = value
-            self._arrived.notify_all()
-
-    def get(self, key):
-        return self._store.get(key)
-
-    def wait(self, key, seconds):
-        with self._arrived:
-            self._arrived.wait_for(lambda: key in self._store, seconds)
-            return self._store.get(key)
-
-    def delete(self, key):
-        self._store.pop(key)
-
-    def shutdown(self):
-        self.set(f"left/{self.index}", b"")
-
-
-class Counting(DistributedEngine):
-    """An engine that notes what it is asked; its state is the list of learning rates so far."""
-
-    name = "counting"
-
-    def __init__(self, meeting):
-        self.asked = []
-        self.divisors = []
-        self.meeting = meeting
-        """Steps end for all or for nobody, as sums over processes do."""
-
-    def init(self, seed, *, trainable):
-        assert trainable
-        self.asked.append(("init", seed))
-        return []
-
-    def step(self, state, batch, learning_rate):
-        self.meeting.wait()
-        self.asked.append(("step", batch.tokens.tolist(), len(state)))
-        self.divisors.append(batch.divisor)
-        return [*state, learning_rate], StepResult(loss=1.0, grad_norm=1.0, share_of_weights_changed=1.0)
-
-    def evaluate(self, state, batch):
-        self.asked.append(("evaluate", len(state)))
-        return LossSum(loss_sum=1.0, supervised_tokens=1)
-
-
-@pytest.fixture
-def pair(monkeypatch):
-    """Two process groups of a coordinator and a worker, their store, and a maker of their engines."""
-    monkeypatch.setattr(process_group, "SHUTDOWN_TIMEOUT", 1.0)
-    store, arrived = {}, threading.Condition()
-    meeting = threading.Barrier(2)
-    first, second = (ProcessGroup(ThreadProcesses(index, store, arrived)) for index in range(2))
-    return first, second, store, lambda: Counting(meeting)
-
-
-def in_thread(group, engine, stop=lambda: False, facts=None, tasks=None):
-    found = {}
-
-    def run():
-        try:
-            with group:
-                group.agree(facts or {"data": 1}, {"index": 1})
-                found["end"] = group.work(engine, None, stop, tasks)
-        except (WorkingsError, MemoryError) as error:
-            found["error"] = error
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread, found
 
 
 def test_the_others_make_the_calls_of_the_first_and_hear_the_end(pair) -> None:
@@ -221,33 +135,6 @@ def test_what_no_engine_computes_is_shared_and_comes_back_in_order(pair) -> None
     assert seen == {0: [[3, 1, 4], [2], [1]], 1: [[1.5, 9], []]}
     assert found["end"]["status"] == "failed"
     assert not [key for key in store if key.startswith(("share/", "result/"))]
-
-
-def test_shipped_rewards_are_shared_and_a_persons_function_sees_all_completions(pair, tmp_path) -> None:
-    first, second, _, made = pair
-    (tmp_path / "my.py").write_text("def how_many(prompts, completions, **columns):\n"
-                                    "    return [float(len(completions)) for _ in completions]\n")
-    rewards = TypeAdapter(tuple[RewardConfig, ...]).validate_python(
-        ({"scorer": "my.py:how_many"}, {"scorer": "answer"}, {"scorer": "length"}))
-    settings = RewardSettings(rewards=rewards, form="any", max_new_tokens=8, base=tmp_path)
-    item = Item(id="a", prompt="6 + 1", expected_answer="7")
-    samples = [CompletionToReward(item=item, text=f"The answer is {number}.", tokens=[0] * number, truncated=False)
-               for number in (7, 1, 7)]
-    shares = []
-    with reward_shares(settings) as tasks:
-        noted = {name: lambda values, inner=inner: shares.append(len(values)) or inner(values)
-                 for name, inner in tasks.items()}
-        thread, _ = in_thread(second, made(), tasks=noted)
-        with first:
-            first.coordinate(made())
-            with rewarder(settings, first) as gives:
-                found = gives.score(samples)
-            first.outcome = {}
-        thread.join()
-    assert shares == [1]
-    assert found == [{"my.py:how_many": 3.0, "answer": float(number == 7), "length": -number / 8}
-                     for number in (7, 1, 7)]
-    assert list(found[0]) == list(settings.names)
 
 
 @pytest.mark.slow
@@ -383,6 +270,8 @@ def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path, start_forke
     one = train_and_evaluate(str(tmp_path / "recipe.yaml"), tmp_path / "one", [*asked, "batch.micro_batch=2"])
     assert one.scorecard is not None
     assert (two["status"], two["steps"], two["accuracy"]) == ("complete", 4, one.scorecard.overall.mean)
+    answers = [(tmp_path / run / RECIPE_EVALUATION / "predictions.jsonl").read_bytes() for run in ("two", "one")]
+    assert answers[0] == answers[1]
     np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), atol=1e-5)
     assert RunRecord.open(tmp_path / "two").manifest.facts["processes"] == 2
     assert verify(tmp_path / "two").failed == 0

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.evaluation.making import items as tiny_items
+from tests.evaluation.making import write_lines
 from tests.runs import killed
 from tests.runs.runs_helpers import lines_of
 from workings.errors import RequestError
@@ -136,11 +138,16 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is_made(begun, tmp_path
 
 @pytest.mark.full
 def test_two_processes_draw_and_reward_what_one_does(begun, run_ranks):
+    """And they score held-out items, at a step and at the end, each its share."""
     recipe, _, straight = begun
     out = straight.with_name("two")
-    run_ranks("workings", "train", recipe, "--out", out, *TORCH, "batch.micro_batch=1", "training.steps=2")
+    items = write_lines(out.with_name("asked.jsonl"), [item.to_json() for item in tiny_items(3)])
+    run_ranks("workings", "train", recipe, "--out", out, *TORCH, "batch.micro_batch=1", "training.steps=2",
+              f"evaluation.items={items}", "evaluation.base=false", "evaluation.max_new_tokens=8")
     first, alone = (loads((run / "train/rollouts/step_000001.json").read_bytes()) for run in (out, straight))
     for key in ("prompts", "tokens", "lengths", "rewards", "reward", "advantages"):
         assert first[key] == alone[key], key
     found = verify(out)
     assert (found.failed, RunRecord.open(out).manifest.facts["processes"]) == (0, 2)
+    assert lines_of(out)[-1]["held_out_items"] == 3
+    assert (out / "eval" / "items" / "predictions.jsonl").read_text().count("\n") == 3

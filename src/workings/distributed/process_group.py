@@ -13,6 +13,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -44,6 +45,8 @@ SHARE_CALL = "share"
 """Name of the call by which every worker computes its share of something that no engine computes."""
 ComputeShare = Callable[[Sequence[Any]], list[Any]]
 """From JSON values to one JSON value each, which depends on nothing else. May raise `TrainingFailed`."""
+Gather = Callable[[Sequence[Any]], list[Any]]
+"""From the results of the coordinator's own share to those of all values in their order, once all are there."""
 
 
 class ProcessGroup:
@@ -59,6 +62,8 @@ class ProcessGroup:
         self._in_call = False
         self._stop_sent = False
         self._shares = 0
+        self._failed_share: BaseException | None = None
+        """What ended the thread that computes a worker's share."""
         self._done = threading.Event()
         self._watch = threading.Thread(target=self._watch_failures, name="watch over the other processes", daemon=True)
 
@@ -185,45 +190,66 @@ class ProcessGroup:
     def shared(self, task: str, values: Sequence[Any], compute: ComputeShare) -> list[Any]:
         """What ``compute`` makes of all values, of which each process computes a share; for the coordinator.
 
+        Arguments and errors are those of `share_out`; ``compute`` is for the coordinator's own share.
+        """
+        own, gather = self.share_out(task, values)
+        return gather(compute(own))
+
+    def share_out(self, task: str, values: Sequence[Any]) -> tuple[Sequence[Any], Gather]:
+        """Have each worker compute its share of the values, beside the calls that follow; for the coordinator.
+
         Args:
             task: by this name a worker knows what to compute (see `work`).
             values: JSON values.
-            compute: for the coordinator's own share.
 
-        Raises:
-            TrainingFailed: what a process computes raised it.
-            WorkingsError: another process failed or is gone.
+        Returns:
+            The coordinator's own share, and a function that waits for all results. It raises `TrainingFailed` where
+            what a worker computes raised it, and `WorkingsError` where another process failed or is gone.
         """
         if not self._processes:
-            return compute(values)
+            return values, list
         assert self._coordinator
+        processes = self._processes
         self._shares += 1
-        size = -(-len(values) // self.count)
+        number, size = self._shares, -(-len(values) // self.count)
         for index in range(1, self.count):
             share = list(values[index * size:(index + 1) * size])
-            self._processes.set(f"share/{self._shares}/{index}", _to_bytes(share))
-        self._coordinator.send(SHARE_CALL, {"task": task, "number": self._shares})
-        results = compute(values[:size])
-        for index in range(1, self.count):
-            key = f"result/{self._shares}/{index}"
-            result = _from_bytes(self._wait(key, 0.0))
-            self._processes.delete(key)
-            if "problem" in result:
-                raise TrainingFailed(result["problem"])
-            results += result["values"]
-        return results
+            processes.set(f"share/{number}/{index}", _to_bytes(share))
+        self._coordinator.send(SHARE_CALL, {"task": task, "number": number})
 
-    def _compute_share(self, number: int, compute: ComputeShare) -> None:
-        """A worker's share of what `shared` was asked for."""
+        def gather(own: Sequence[Any]) -> list[Any]:
+            results = list(own)
+            for index in range(1, self.count):
+                key = f"result/{number}/{index}"
+                result = _from_bytes(self._wait(key, 0.0))
+                processes.delete(key)
+                if "problem" in result:
+                    raise TrainingFailed(result["problem"])
+                results += result["values"]
+            return results
+
+        return values[:size], gather
+
+    def _begin_share(self, number: int, compute: ComputeShare, pool: ThreadPoolExecutor) -> None:
+        """Have a worker's share of what `share_out` was asked for computed in the pool's thread."""
         assert self._processes
-        key, result = f"share/{number}/{self.index}", dict[str, Any]()
-        try:
-            result["values"] = compute(_from_bytes(self._wait(key, 0.0)))
-        # The coordinator ends the run because of it, as if it had computed that share itself.
-        except TrainingFailed as error:
-            result["problem"] = str(error)
-        self._processes.delete(key)
-        self._processes.set(f"result/{number}/{self.index}", _to_bytes(result))
+        processes, key = self._processes, f"share/{number}/{self.index}"
+        values = _from_bytes(self._wait(key, 0.0))
+        processes.delete(key)
+
+        def run() -> None:
+            result = dict[str, Any]()
+            try:
+                try:
+                    result["values"] = compute(values)
+                # The coordinator ends the run because of it, as if it had computed that share itself.
+                except TrainingFailed as error:
+                    result["problem"] = str(error)
+                processes.set(f"result/{number}/{self.index}", _to_bytes(result))
+            except BaseException as error:  # noqa: BLE001 - raised by the main thread, which ends this process
+                self._failed_share = error
+
+        pool.submit(run)
 
     def work(self, engine: Engine, weights: Path | None, stop_requested: Callable[[], bool],
              tasks: Mapping[str, ComputeShare] | None = None) -> dict[str, Any]:
@@ -233,13 +259,22 @@ class ProcessGroup:
             engine: of this process.
             weights: where this process has the weights that the run starts from.
             stop_requested: whether this process was asked to stop, which is for the coordinator to decide.
-            tasks: what this process computes a share of (see `shared`), by name.
+            tasks: what this process computes a share of (see `share_out`), by name.
 
         Raises:
-            WorkingsError: another process failed or is gone.
+            WorkingsError: another process failed or is gone. What a share raises ends this process as well.
         """
+        # A thread, because the coordinator calls engines while shares are computed. Nobody waits for it at the end.
+        pool = ThreadPoolExecutor(1)
+        try:
+            return self._work(WorkerEngine(_distributed(engine), weights), stop_requested, tasks or {}, pool)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _work(self, worker: WorkerEngine, stop_requested: Callable[[], bool], tasks: Mapping[str, ComputeShare],
+              pool: ThreadPoolExecutor) -> dict[str, Any]:
         assert self._processes
-        worker, number = WorkerEngine(_distributed(engine), weights), 0
+        number = 0
         while True:
             number += 1
             # Both sides count calls from 1, so a number names the next one. There is no time limit: between two calls
@@ -249,7 +284,7 @@ class ProcessGroup:
                 return values
             worker.forget(values["dropped"])
             if name == SHARE_CALL:
-                self._compute_share(values["number"], (tasks or {})[values["task"]])
+                self._begin_share(values["number"], tasks[values["task"]], pool)
                 self._forward_stop(stop_requested)
                 continue
             # Set after the wait, which notices failures by itself and is never stuck.
@@ -276,6 +311,8 @@ class ProcessGroup:
         assert self._processes
         began = time.monotonic()
         while True:
+            if self._failed_share is not None:
+                raise self._failed_share
             try:
                 if (value := self._processes.wait(key, WAIT_INTERVAL)) is not None:
                     return value

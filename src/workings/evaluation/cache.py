@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError
-from workings.evaluation.run import evaluate
+from workings.evaluation.run import StartScoring, evaluate
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import EvaluationRecord
 from workings.record.digest import bytes_digest, file_digest, json_digest
 from workings.record.layout import SUMS
 from workings.record.seal import parse_sums
 from workings.scoring.items import Item, items_digest
+from workings.scoring.process import ScoringProcess
 from workings.scoring.scorers import scorer_version
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class CachedEvaluation:
 
 
 def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, *, make_state: "Callable[[], State]",
-                  settings: EvaluationSettings, model: Mapping[str, Any], name: str) -> CachedEvaluation:
+                  settings: EvaluationSettings, model: Mapping[str, Any], name: str,
+                  scoring: StartScoring = ScoringProcess) -> CachedEvaluation:
     """The evaluation of an untrained model at ``folder/base-NAME-DIGEST``: found there, or made.
 
     Args:
@@ -49,6 +51,7 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
         settings: decoding, extraction, scoring.
         model: what decides the weights: their digests, or shape and seed of random ones, and number formats.
         name: what people call the model.
+        scoring: gives the process that scores the answers.
 
     Raises:
         RequestError: another process is making it, or as `workings.evaluation.run.evaluate`.
@@ -63,7 +66,8 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
             return CachedEvaluation(record=EvaluationRecord(unit), note="")
         # The questions can be asked anew; which answers were changed cannot be known.
         shutil.rmtree(unit)
-    evaluate(replace(session, state=make_state()), items, unit, settings=settings, made_from=None, facts=model)
+    evaluate(replace(session, state=make_state()), items, unit, settings=settings, made_from=None, facts=model,
+             scoring=scoring)
     return CachedEvaluation(record=EvaluationRecord(unit), note=note)
 
 

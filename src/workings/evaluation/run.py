@@ -1,7 +1,7 @@
 """An evaluation from start to seal: ask, extract, score, count, seal."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,6 +22,7 @@ from workings.scoring.items import Item, items_digest
 from workings.scoring.judge import Judgement
 from workings.scoring.process import ScoringProcess
 from workings.scoring.scorers import scorer_version
+from workings.scoring.settings import ScoringSettings
 
 if TYPE_CHECKING:
     from workings.engines.session import ModelSession
@@ -31,11 +32,13 @@ EXTERNAL_CHUNK = 1024
 
 Progress = Callable[[int, int], None]
 """Called with the items that are done and the items in all."""
+StartScoring = Callable[[ScoringSettings], ScoringProcess]
+"""Gives the process that scores under these settings; several processes of a run have one that shares the answers."""
 
 
 def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, settings: EvaluationSettings,
              made_from: str | None, facts: Mapping[str, Any] | None = None,
-             progress: Progress | None = None) -> Scorecard:
+             progress: Progress | None = None, scoring: StartScoring = ScoringProcess) -> Scorecard:
     """Ask a model all items and seal the answers as an evaluation unit at ``out``.
 
     An evaluation that was killed is continued by the same call and ends the same.
@@ -48,12 +51,13 @@ def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, setti
         made_from: root digest of the run whose checkpoint is asked; None where there is no such run.
         facts: what else is known of the model (id, revision, checkpoint); recorded under ``model``.
         progress: called with the items that are done and the items in all.
+        scoring: gives the process that scores the answers.
 
     Raises:
         RequestError: ``out`` exists, there are no items, or a setting or scorer is wrong.
     """
     return score_and_seal(generation_job(session, items, settings=settings, made_from=made_from, facts=facts), out,
-                          progress=progress)
+                          progress=progress, scoring=scoring)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +141,8 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
 
 
 def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None = None, kind: str = "eval",
-                   finish: Callable[[Path], None] = lambda folder: None) -> Scorecard:
+                   finish: Callable[[Path], None] = lambda folder: None,
+                   scoring: StartScoring = ScoringProcess) -> Scorecard:
     """Have every completion scored and recorded, and seal them as a unit of this kind at ``out``.
 
     Args:
@@ -146,6 +151,7 @@ def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None 
         progress: called with the items that are done and the items in all.
         kind: one of `workings.record.layout.EVALUATION_UNITS`.
         finish: writes further files into the unit's folder, from the predictions that lie there.
+        scoring: gives the process that scores the answers.
 
     Raises:
         RequestError: ``out`` exists, or an interrupted evaluation there was asked for something else.
@@ -154,12 +160,12 @@ def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None 
     refuse_existing(out)
     # The scorer first: one that cannot be loaded leaves nothing behind, and mended it is asked under the same name.
     with (slow_operation(f"answering {sum(sizes):,} items") as report_progress,
-          ScoringProcess(work.settings) as scoring,
+          scoring(work.settings) as process,
           EvaluationWriter(out, work.config) as unit):
         done = unit.finished_chunks(sizes, work.samples)
         items = sum(sizes[:done])
         # Lines are appended here and not in the pool's thread, so that one thread alone writes the file.
-        for index, lines in _pipeline(range(done, len(sizes)), work.generate_chunk, scoring, work.settings):
+        for index, lines in _pipeline(range(done, len(sizes)), work.generate_chunk, process, work.settings):
             unit.append(lines)
             items += sizes[index]
             report_progress.reaches(items, sum(sizes))
@@ -175,7 +181,7 @@ def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None 
 def _pipeline(chunks: Sequence[int], answer: Callable[[int], list[UnscoredCompletion]], scoring: ScoringProcess,
               settings: EvaluationSettings) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """Lines of one chunk after the other; while one is scored, the next is answered and the last is written."""
-    waiting: tuple[int, list[UnscoredCompletion], Future[list[Judgement]]] | None = None
+    waiting: tuple[int, list[UnscoredCompletion], Callable[[], list[Judgement]]] | None = None
     # One thread is enough: it only waits for the scoring process, which takes one chunk at a time.
     with ThreadPoolExecutor(1) as pool:
         try:
@@ -184,15 +190,15 @@ def _pipeline(chunks: Sequence[int], answer: Callable[[int], list[UnscoredComple
                     answers = [sanitised(answered, settings) for answered in answer(index)]
                 except BaseException:
                     if waiting is not None:  # its answers have cost as much as these: keep them
-                        yield waiting[0], _lines(waiting[1], waiting[2].result(), settings)
+                        yield waiting[0], _lines(waiting[1], waiting[2](), settings)
                     raise
                 # Scored while the next chunk is answered. At most one chunk waits, so memory stays bounded.
-                future = pool.submit(scoring.judge, [(a.item, a.text, a.truncated) for a in answers if not a.problem])
+                judged = scoring.begin([(a.item, a.text, a.truncated) for a in answers if not a.problem], pool)
                 if waiting is not None:
-                    yield waiting[0], _lines(waiting[1], waiting[2].result(), settings)
-                waiting = index, answers, future
+                    yield waiting[0], _lines(waiting[1], waiting[2](), settings)
+                waiting = index, answers, judged
             if waiting is not None:
-                yield waiting[0], _lines(waiting[1], waiting[2].result(), settings)
+                yield waiting[0], _lines(waiting[1], waiting[2](), settings)
         except BaseException:
             scoring.cancel()  # leaving the pool waits for its thread
             raise

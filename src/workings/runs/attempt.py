@@ -33,14 +33,13 @@ from workings.record.memory_use import memory_sentence
 from workings.record.progress import slow_operation
 from workings.record.storage import storage
 from workings.runs.create_or_resume import Start, create_run, progress_facts, resume_run
+from workings.runs.data.shared_scoring import scoring_process
 from workings.runs.doctor import Examination
 from workings.runs.memory_check import MemoryWatch
 from workings.runs.prepare import TrainSetup
 from workings.runs.run_metadata import build_manifest, data_digests, reproduce_command, write_request
 from workings.runs.train_result import LoopSettings, TrainResult, first_and_last_reward
 from workings.scoring.items import items_digest
-from workings.scoring.process import ScoringProcess
-from workings.scoring.settings import ScoringSettings
 from workings.training.background_writers import MachineLog
 from workings.training.display import Display
 from workings.training.held_out_items import HeldOutItems
@@ -172,7 +171,7 @@ class Attempt:
             try:
                 # The first two may start a process that scores; neither outlives the training.
                 with (setup.training_data.experience(setup.engine, writer, listeners.processes) as experience,
-                      self._held_out_items() as held_out_items,
+                      self._held_out_items(listeners.processes) as held_out_items,
                       MachineLog(writer.machine, lambda: hooks.progress.step, display.say)):
                     parts = LoopParts(engine=setup.engine, experience=experience, schedule=setup.schedule,
                                       observer=self._observer(held_out_items, hooks.log_sample), hooks=hooks)
@@ -266,14 +265,14 @@ class Attempt:
         return state
 
     @contextmanager
-    def _held_out_items(self) -> Iterator[HeldOutItems | None]:
+    def _held_out_items(self, processes: ProcessGroup) -> Iterator[HeldOutItems | None]:
         """The items that are scored during training, as long as the process that scores them lives."""
         setup, settings = self.setup, self.settings
         if not settings.held_out_items or settings.evaluation is None:
             yield None
             return
         # A process of its own, because a person's scorer may hang or take memory that training needs.
-        with ScoringProcess(ScoringSettings(scorer=settings.evaluation.scorer)) as scorer:
+        with scoring_process(settings.evaluation, processes) as scorer:
             yield HeldOutItems(
                 engine=setup.engine, items=setup.data.items[:settings.held_out_items], tokenizer=setup.tokenizer,
                 template=setup.template, max_new_tokens=settings.max_new_tokens,

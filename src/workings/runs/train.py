@@ -25,7 +25,7 @@ from workings.runs.attempt import NO_CALLBACKS, Attempt, Listeners, RunCallbacks
 from workings.runs.create_or_resume import has_checkpoint, same_request
 from workings.runs.data.datasets import find_data
 from workings.runs.data.find_teacher import refuse_processes
-from workings.runs.data.shared_rewards import reward_shares
+from workings.runs.data.shared_scoring import shares
 from workings.runs.data.training_data import PromptData
 from workings.runs.doctor import doctor
 from workings.runs.memory_check import MemoryWatch, refusal
@@ -83,7 +83,7 @@ def train_in(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume
     with StopRequest() as stop:
         if not processes.is_coordinator:
             rewards = setup.training_data.rewards if isinstance(setup.training_data, PromptData) else None
-            with reward_shares(rewards) as tasks:
+            with shares(rewards, settings.evaluation) as tasks:
                 shared = processes.work(setup.engine, setup.weights.directory, lambda: stop.requested, tasks)
             return TrainResult.of_worker(shared, run=out, setup=setup, settings=settings, process=processes.index)
         setup = replace(setup, engine=processes.coordinate(setup.engine), device_check=_all_checks(checks))

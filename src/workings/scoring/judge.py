@@ -1,6 +1,7 @@
 """Everything that is said about one completion: extracted answer, rule, score, form, steps. Pure; runs in the child."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,6 +43,11 @@ class Judgement:
         """All fields, to be sent from the process that scores."""
         # A dataclass with slots has no `__dict__`.
         return {name: getattr(self, name) for name in self.__slots__}
+
+
+def judgement_from_json(values: Mapping[str, Any]) -> Judgement:
+    """What `Judgement.to_json` wrote."""
+    return Judgement(**{**values, "wrong_steps": tuple(values["wrong_steps"])})
 
 
 def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings, *,

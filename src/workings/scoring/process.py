@@ -1,13 +1,14 @@
 """The scoring process seen from outside: chunks in, judgements out, each completion under a time limit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
 from workings.errors import RequestError
 from workings.scoring.child_process import ChildProcess, ForeignAnswer, ending
 from workings.scoring.items import Item
-from workings.scoring.judge import Judgement
+from workings.scoring.judge import Judgement, judgement_from_json
 from workings.scoring.settings import ScoringSettings
 
 
@@ -40,6 +41,10 @@ class ScoringProcess(ChildProcess):
             done += alone or [Judgement(error=error)]
         return done
 
+    def begin(self, completions: Sequence[tuple[Item, str, bool]], pool: Executor) -> Callable[[], list[Judgement]]:
+        """Have them judged in a thread of ``pool``; what is returned waits for what `judge` returns."""
+        return pool.submit(self.judge, completions).result
+
     def _ask(self, completions: Sequence[tuple[Item, str, bool]], second: bool) -> tuple[list[Judgement], str]:
         """Judgements until the process ended or went silent, and what happened then (or "")."""
         # Started again if the last completion took it down.
@@ -50,8 +55,7 @@ class ScoringProcess(ChildProcess):
                                for item, text, truncated in completions])
             # The limit is on the silence between two groups of answers, not on all of them together.
             while len(done) < len(completions):
-                done += [Judgement(**{**answer, "wrong_steps": tuple(answer["wrong_steps"])})
-                         for answer in self._next(self._settings.item_seconds)]
+                done += map(judgement_from_json, self._next(self._settings.item_seconds))
         except TimeoutError:
             self._stop()
             return done, f"time limit: not scored within {self._settings.item_seconds:g} s"

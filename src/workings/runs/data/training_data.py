@@ -36,7 +36,7 @@ from workings.rollouts.rollout import Rollout, RolloutShape
 from workings.runs.data.distillation_data import DistillationData, distillation_data
 from workings.runs.data.find_teacher import find_teacher
 from workings.runs.data.row_data import TraceData, read_row_data
-from workings.runs.data.shared_rewards import rewarder
+from workings.runs.data.shared_scoring import rewarder
 from workings.runs.data.teacher import LogProbFunction, Teacher
 from workings.runs.resolve import ResolvedRun
 from workings.scoring.items import Item
