@@ -3,8 +3,9 @@
 The strings stand in `tests/scoring`, each with what was expected and whether a careful reader would call it right;
 answers of mathematics are judged by `answer` and by `math`. The sets of `held_out.jsonl` were labelled before any
 rule had seen them, each when the rules had been mended for those before it: `--first-try SET` writes how a set was
-judged then into a file of its own, and is run once. Rows with a `line` answer that line of GSM8K's test split, whose
-question the scorer is given where the file is there; one that cannot be judged without has it in our words (`asked`).
+judged then, with its questions, without them and by `math`, into a file of its own, and is run once. Rows with a `line`
+answer that line of GSM8K's test split (or of the `split` they name), whose question the scorer is given where the file
+is there; one that cannot be judged without has it in our words (`asked`).
 The rows that could be argued are those of the table in `docs/evaluation.md`. GSM8K's questions, and its expected
 answers, written in six forms behind their solutions, are read from `../shared/data/gsm8k` beside the repository.
 """
@@ -37,6 +38,8 @@ FORMS = {
     "after_think": "<think>{steps}</think>\n\n**{gold}**", "last_number": "{steps}So in the end she has {gold} apples."}
 
 Row = dict[str, Any]
+Questions = Mapping[tuple[str, int], str]
+"""GSM8K's questions by split and line, from 1."""
 
 
 def rows_of(path: Path) -> list[Row]:
@@ -61,9 +64,10 @@ def gsm8k() -> Iterable[Row]:
                    "expected": item.expected_answer, "right": True}
 
 
-def questions() -> dict[int, str]:
-    """GSM8K's questions by line, from 1."""
-    return dict(enumerate((item.prompt for item in read_items(GSM8K)), start=1))
+def questions() -> Questions:
+    """GSM8K's questions, of both splits."""
+    return {(split, line): item.prompt for split in ("test", "train")
+            for line, item in enumerate(read_items(GSM8K.with_name(f"{split}.jsonl")), start=1)}
 
 
 def last_sentences() -> dict[str, Any]:
@@ -116,7 +120,7 @@ def two_clauses() -> dict[str, Any]:
     return {name: {"sentences": counts.total(), **counts} for name, counts in found.items()}
 
 
-def judged(rows: Sequence[Row], scorer: str, version: int = 2, asked: Mapping[int, str] = MappingProxyType({})
+def judged(rows: Sequence[Row], scorer: str, version: int = 2, asked: Questions = MappingProxyType({})
            ) -> dict[str, Any]:
     """How a scorer's verdicts agree with the labels, by kind, and every string on which they do not.
 
@@ -129,7 +133,8 @@ def judged(rows: Sequence[Row], scorer: str, version: int = 2, asked: Mapping[in
     for row in rows:
         name = row.get("scorer", scorer)
         settings = ScoringSettings(scorer=name, form=row.get("form", "any"), extraction_version=version)
-        item = Item(id="a", prompt=asked.get(row.get("line"), row.get("asked", "p")), expected_answer=row["expected"])
+        prompt = asked.get((row.get("split", "test"), row.get("line")), row.get("asked", "p"))
+        item = Item(id="a", prompt=prompt, expected_answer=row["expected"])
         try:
             judgement = judge(item, row["completion"], scores[name], settings, truncated=row.get("truncated", False))
         except TimeoutError:  # an error for whoever scores, and 0
@@ -158,7 +163,8 @@ def main(words: Sequence[str]) -> int:
         write_result(FIRST_TRY, what="How answers that no rule had seen were judged at the first try, set by set.",
                      command="python -m proof.scoring --first-try SET", packages=["math-verify", "sympy"],
                      values={**known, words[-1]: judged(rows, "answer", asked=questions()),
-                             f"{words[-1]}_without_questions": judged(rows, "answer")})
+                             f"{words[-1]}_without_questions": judged(rows, "answer"),
+                             f"{words[-1]}_by_math": judged(rows, "math", asked=questions())})
         return 0
     values: dict[str, Any] = {
         "held_out": judged(held_out, "answer"),
