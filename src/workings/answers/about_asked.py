@@ -68,6 +68,11 @@ _PLACE = re.compile(r"(?<=\d)\W{0,3}\s(?:attained |reached |achieved |which occu
 _PLACE_ASKED = re.compile(r"\b(?:values? of \W?[a-z]\b(?!\()|where|when|which \W?[a-z]\b|for what)", re.IGNORECASE)
 _IS_NUMBER = re.compile(r"\b(?:is|are|equals)\s\W{0,3}\d[\d.,/]*\W*$")
 _WHICH = re.compile(r"\bwhich (day|week|month|year|page|row|floor|step|level|round|number)\b", re.IGNORECASE)
+# "In other words, it cost ten times as much as the yoghurt."
+_TIMES_AS = re.compile(r"\b(?:[a-z]+(?:-[a-z]+)?|\d[\d.]*) times as (?=[a-z]+ as\b)")
+# "six 1-hour tanks", "three $100 bills": of which kind they are.
+_COUNTED_IN_WORDS = re.compile(r"\b(two|three|four|five|six|seven|eight|nine|ten|eleven|twelve) "
+                               r"(?:\$\d[\d,.]*|\d+-[a-z]+) (?=[a-z])", re.IGNORECASE)
 _DENIAL = re.compile(r"\b(?:not|without|fail\w*|never|remain\w*|left|rest|other)\b|n['’]t\b", re.IGNORECASE)
 # "I can't give advice on that, but …": it is answered all the same.
 _ANSWERED = re.compile(
@@ -106,15 +111,30 @@ def about_asked(sentence: str, question: str) -> str:
     sentence = _OF_ALL.sub("", sentence)
     if not _PLACE_ASKED.search(question):
         sentence = _PLACE.sub("", sentence)
-    told, _, more = sentence.rpartition(", and ")
-    if re.match(r"\W*[a-z]\([^()]*\)\s*=", more) and _IS_NUMBER.search(told):
-        sentence = told  # "So the maximum is 5, and f(2) = 5."
+    sentence = _COUNTED_IN_WORDS.sub(r"\1 ", sentence)
+    if "times" not in question:
+        sentence = _TIMES_AS.sub("as ", sentence)
+    sentence = _of_two_clauses(sentence, question)
     sentence = without_which(sentence, question)
     if "undefined" in question:  # where something is
         sentence = sentence.replace("undefined", "special")
     if _MOST.search(question):
         sentence = _AT_MOST.sub("", sentence)
     return _without_others(_ANSWERED.sub("", value_for_asked(sentence, question)), question)
+
+
+def _of_two_clauses(sentence: str, question: str) -> str:
+    """The one of two clauses that says what is asked, where the other one is an equation; else both.
+
+    >>> _of_two_clauses("So 33 = 3 · 11, and its largest prime factor is 11.", "Find the largest prime factor of 33.")
+    'its largest prime factor is 11.'
+    >>> _of_two_clauses("So the maximum is 5, and f(2) = 5.", "Find the maximum of f.")
+    'So the maximum is 5'
+    """
+    told, _, more = sentence.rpartition(", and ")
+    if "=" in told and "=" not in more and not asks_how_many(question) and says_question(more, question):
+        return more
+    return told if re.match(r"\W*[a-z]\([^()]*\)\s*=", more) and _IS_NUMBER.search(told) else sentence
 
 
 def without_which(text: str, question: str) -> str:

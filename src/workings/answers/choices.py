@@ -2,28 +2,27 @@
 
 import re
 
-from workings.answers.final_number import final_number
 from workings.answers.implied_truth import HEDGES, TURNS, implied_truth, in_order
 from workings.answers.latex import plain
 from workings.answers.main_clause import last_clause, without_lead
-from workings.answers.numbers import equal_numbers, parse_number, parse_words
+from workings.answers.options import LETTER_ALONE, NOT_CHOSEN
 from workings.answers.question_words import telling_words
-from workings.answers.sentences import MAX_LINE, corrects, is_conclusion, last_lines, sentences, without_markup
+from workings.answers.sentences import MAX_LINE, is_conclusion, last_lines, sentences, without_markup
 
 TRUTHS = frozenset(("yes", "no", "true", "false"))
-MAX_LINES_OF_CHOICE = 20
-"""Last lines in which options are looked for by their texts."""
-_LETTER_ALONE = re.compile(r"[(\[]?([A-Ja-j])[)\]]?[.:)]?")
 _LETTER_FIRST = re.compile(r"(?:option|choice|answer)?\s*(?:[(\[]([A-Ja-j])[)\]]|([A-J])(?:[).:]|\*\*|,? "
                            r"(?:because|since|as|is (?:the )?(?:correct|right|best)"
-                           r"|and not|not|rather)\b|\s?[-–—(]|,\s(?:not|because|since|as|which)\b))", re.IGNORECASE)
+                           r"|and not|not|rather)\b|\s?[-–—(]|,\s(?:not|because|since|as|which)\b"
+                           r"|,\sthe\s(?!.*\b(?:not|wrong|incorrect)\b)[^,.;:]{1,60}[.!]?\W{0,3}$))", re.IGNORECASE)
 _LETTER_SAID = re.compile(
     r"\b(?:option|choice|answer|letter|select|pick|choose|choosing|go(?:ing)? with|leaves|it(?:'s| is| must be))\s*"
     r"(?:is|are|would be|[-–]"
     r"|:)?\s*[*_\"]*[(\[]?([A-J])(?:[)\]]|(?![\w'’]))"
     r"|\b(?:is|are|be)\s*[*_\"]*\(([A-J])\)|\b(?:by|so|therefore|thus|hence),?\s\W{0,3}([A-J])\W*$", re.IGNORECASE)
-_LETTER_JUDGED = re.compile(r"(?<![\w'’])[(\[]?([A-J])[)\]]?\W{0,3}\s?(?:is|must be|seems) (?:the )?(?:correct"
-                            r"|right|best|true|only)", re.IGNORECASE)
+_LETTER_JUDGED = re.compile(r"(?<![\w'’])[(\[]?([A-J])[)\]]?\W{0,3}\s?(?:(?:is|must be|seems) (?:the )?(?:correct"
+                            r"|right|best|true|only|most (?:likely|sensible|reasonable|suitable|appropriate|plausible))"
+                            r"|makes (?:the )?most sense|(?:fits|works) best)\b",
+                            re.IGNORECASE)
 _OTHER_LETTER = re.compile(r"^\W{0,3}(?:(?:,|and|or|&|/)\s*[(\[]?[A-J][)\]]?(?![\w'’])|(?:is|are"
                            r"|was)\s+(?:wrong|incorrect|false|not|out|too)\b)", re.IGNORECASE)
 # "Choice B is too narrow, choice C …": a line that speaks of several choices makes none with that.
@@ -35,13 +34,6 @@ _BOTH = re.compile(r"^\W*none of\b|\b(?:both|either|neither|not|isn't|isn’t|ca
                    r"|nor|or|between)\W{0,3}\s*(?:be\s+)?(?:option |choice )?[(\[]?[A-J](?![\w'’])",
                    re.IGNORECASE)
 
-_MARK = r"[(\[]?(?:([A-J])[).\]:]|([a-j])[)\]])"
-_OPTION = re.compile(rf"(?<!\S){_MARK}\s*(\S[^\n]{{0,200}}?)(?=\s+{_MARK}\s|\s*\n|\s*$)")
-_NAME = re.compile(r"(?:[A-Z][\w.'’-]*\s?|(?:da|de|del|van|von|of|the)\s){1,5}")
-_NUMBERED = re.compile(r"^\s*\(?(\d)[).]\s+(\S[^\n]{0,200}?)\s*$", re.MULTILINE)
-# "**Canberra** (not Sydney, as many believe)", "Rome rather than Milan".
-_CONTRAST = re.compile(r"\s\((?:not|rather than|unlike)\b[^()]*\)|,?\s(?:versus|rather than|as opposed to|unlike)\b.*$")
-_ASKS_NOT = re.compile(r"\b(?:is|are|was|were)(?:\snot|n['’]t)\b|\bNOT\b|\bexcept\b|\bEXCEPT\b")
 _TRUTH_FIRST = re.compile(r"(?:(?:so|therefore|thus|hence|well|then|in short)\b,?\s*)?(yes|no|true|false)(?![\w'’])"
                           r"(?=\W*$|[*_\"”]*\s*[,.;:!(—–]|\s-|\W*\s(?:because|since|as|it|he|she|they|we|this"
                           r"|that)\b)(?!,?\s*(?:and|or)\s)", re.IGNORECASE)
@@ -80,8 +72,6 @@ _SUCH = re.compile(rf"{_SO}(?P<no>no\s)?such\s(?:an?\s)?(?P<what>[a-z]+\s)"
                    r"(?P<denied>(?:(?:does|do|can|could)(?:\snot|n['’]t)|cannot)\s)?(?:can\s)?(?P<does>[a-z]+)\W*$",
                    re.IGNORECASE)
 _WORDS = re.compile(r"[\d.,/:%]*\d%?|[^\W\d_]+(?:['’]t)?")
-_ASKING = re.compile(r"\b(?:which|what|who|whom|whose|following|best|describes?|statements?|options?|correct|true"
-                     r"|choose)\b", re.IGNORECASE)
 _WITHOUT_WEIGHT = frozenset((
     "is", "are", "was", "were", "can", "does", "do", "did", "will", "has", "have", "so", "thus", "therefore", "hence",
     "a", "an", "the", "indeed"))
@@ -105,11 +95,6 @@ _SHORT = re.compile(r"\b(?:is|are|was|were|be|falls?|comes?)\s(?:still\s)?(?:\W?
 _ENOUGH = re.compile(r"(?P<denied>\bnot\s(?:[a-z]+\s)?|n['’]t\s(?:[a-z]+\s)?)?(?<!almost )(?<!nearly )(?<!hardly )"
                      r"\benough(?:\s(?:money|time|of it|left|for|to)\b[^,;]*)?\W*$", re.IGNORECASE)
 _SUFFICES = re.compile(r"\b(?:enough|afford|buy|pay|reach|fit|suffice|last|complete|finish|fill|make)\b", re.IGNORECASE)
-# What neither asserts an option nor tells it apart from the others.
-_NOT_CHOSEN = re.compile(r"\b(?:not|never|no|none|neither|nor|cannot|would|might|may|could|whether|unlike|wrong"
-                         r"|incorrect|false|except|than|instead|but|although|while|whereas|or|opposite|ruled? out"
-                         r"|eliminat\w{1,4}|exclud\w{1,4})\b|n['’]t\b|\?",
-                         re.IGNORECASE)
 # What may take back the yes or no of a first sentence.
 _SETTLES = re.compile(r"\b(?:wait|actually|hmm|sorry|answer|correction)\b", re.IGNORECASE)
 # Also what one is tempted to say, or some say: "It is tempting to say yes".
@@ -124,7 +109,7 @@ def choice_in(text: str) -> str | None:
     ('B', None, None)
     """
     cleaned = _bare(text)
-    if alone := _LETTER_ALONE.fullmatch(cleaned):
+    if alone := LETTER_ALONE.fullmatch(cleaned):
         return alone[1].upper()
     lines = last_lines(text)
     # What is said last counts; a first line that names a choice counts where no later one does.
@@ -137,111 +122,6 @@ def choice_in(text: str) -> str | None:
     return None
 
 
-def option_of(letter: str, question: str) -> str:
-    """What stands behind this letter among the choices of a question; empty where it lists none.
-
-    >>> option_of("B", "Which is red? A) Venus B) Mars"), option_of("B", "What is a vitamin?")
-    ('Mars', '')
-    """
-    wanted = _LETTER_ALONE.fullmatch(letter.strip())
-    return _options(question).get(wanted[1].upper(), "") if wanted else ""
-
-
-def option_said(text: str, question: str) -> str | None:
-    """The letter of the option whose text alone answers: as the first line, or in the last sentence; else None.
-
-    Only where the last sentence is a conclusion, or says a third of the question's words and no other sentence the
-    text of another option.
-
-    >>> option_said("Iron rusts, so the planet is Mars.", "Which planet is red? A) Venus B) Mars")
-    'B'
-    """
-    lines, stem = last_lines(_CONTRAST.sub("", text)), _OPTION.split(question, maxsplit=1)[0]
-    stem_words, words_of_stem = set(telling_words(_ASKING.sub(" ", stem))), f" {_words_of(stem)} "
-    options = {letter: words for letter, option in _options(question).items() if re.search(
-        "[a-z]{3}", words := _words_of(option.removeprefix("It "))) and f" {words} " not in words_of_stem}
-    if lines and "?" not in lines[0] and not any(is_conclusion(line) or corrects(line) for line in lines[1:]):
-        for letter, words in options.items():
-            if _words_of(lines[0]) in (words, f"{words} {letter.casefold()}"):
-                return letter
-    statements = [sentence for line in lines[-MAX_LINES_OF_CHOICE:] for sentence in sentences(line)]
-    if not any(_options_in(sentence, options) for sentence in statements) and all(
-            map(_NAME.fullmatch, _options(question).values())):
-        options = _by_parts(options, " ".join(statements))
-    if statements and _ASKS_NOT.search(stem):
-        # "Yellow is not a primary color; …": what is denied has to be what is asked for.
-        before, *denied = _ASKS_NOT.split(re.split("[;:,]|\\bbut\\b", statements[-1])[0])
-        found = _options_in(before, options)
-        return next(iter(found)) if len(found) == len(denied) == 1 and stem_words & set(
-            telling_words(denied[0])) else None
-    options_by_statement = [_options_in(sentence, options) for sentence in statements]
-    if not options_by_statement or len(options_by_statement[-1]) != 1 or _NOT_CHOSEN.search(statements[-1]):
-        return None
-    answers = is_conclusion(statements[-1]) or (
-        set().union(*options_by_statement) == options_by_statement[-1]
-        and 3 * len(stem_words & set(telling_words(statements[-1]))) >= len(stem_words))
-    return next(iter(options_by_statement[-1])) if answers else None
-
-
-def _options_in(sentence: str, options: dict[str, str]) -> set[str]:
-    """The letters of the options whose words a sentence says; of one within another, the longer one."""
-    rest, found = f" {_words_of(sentence)} ", set()
-    for letter, words in sorted(options.items(), key=lambda option: -len(option[1])):
-        if f" {words} " in rest:
-            found.add(letter)
-            rest = rest.replace(f" {words} ", "  ")
-    return found
-
-
-def _by_parts(options: dict[str, str], text: str) -> dict[str, str]:
-    """Of each option its first or last word that a text says and no other has: "Leonardo" of Leonardo da Vinci."""
-    taken, said = [word for words in options.values() for word in set(words.split(" "))], _words_of(text).split(" ")
-    parts = {letter: [word for word in (words.split(" ")[0], words.split(" ")[-1]) if len(word) > 3 and word in said
-                      and taken.count(word) == 1] for letter, words in options.items()}
-    return {letter: words[0] for letter, words in parts.items() if words}
-
-
-def option_worth(text: str, question: str) -> str | None:
-    """The letter of the only option that is worth the number which a text says; None where there is none.
-
-    >>> option_worth("A hexagon has six sides.", "How many sides has a hexagon? A) 5 B) 6")
-    'B'
-    """
-    options = {letter: number for letter, option in _options(question).items() if (number := parse_number(option))}
-    said = final_number(text, _OPTION.split(question, maxsplit=1)[0]) if len(options) > 1 else None
-    number = parse_number(said or "") or parse_words(said or "")
-    letters = [letter for letter, option in options.items() if number is not None and equal_numbers(number, option)]
-    return letters[0] if len(letters) == 1 else None
-
-
-def _words_of(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.casefold()))
-
-
-def letter_of(option: str, question: str) -> str:
-    """The letter before this text among the choices of a question; empty where it is none of them, or twice there."""
-    letters = [letter for letter, text in _options(question).items() if text.casefold() == option.strip().casefold()]
-    return letters[0] if len(letters) == 1 else ""
-
-
-def numbered_option(number: str, question: str) -> str:
-    r"""What stands behind this number among the lines "1) …", "2) …" with which a question ends; empty for none.
-
-    >>> numbered_option("2", "Which gas do plants take in?\n1) Oxygen\n2) Carbon dioxide")
-    'Carbon dioxide'
-    """
-    options = _NUMBERED.findall(question)
-    in_row = len(options) > 1 and [each[0] for each in options] == [str(at + 1) for at in range(len(options))]
-    last = in_row and question.rstrip().endswith(options[-1][1])
-    return dict(options).get(number.strip(), "") if last else ""
-
-
-def _options(question: str) -> dict[str, str]:
-    """Choices by their letters; one letter with a bracket is a word of the question."""
-    options = {(option[1] or option[2]).upper(): option[3].strip(" ,;.\n") for option in _OPTION.finditer(question)}
-    return options if len(options) > 1 and "A" in options else {}
-
-
 def _bare(text: str) -> str:
     return without_markup(plain(text).replace("$", " "))
 
@@ -249,7 +129,7 @@ def _bare(text: str) -> str:
 def _sentence_choice(sentence: str) -> str | None:
     if _BOTH.search(sentence) and not re.match(r"[(\[]?[A-J][)\]]?,? (?:and )?(?:not|rather than) ", sentence):
         return None
-    if alone := _LETTER_ALONE.fullmatch(sentence):
+    if alone := LETTER_ALONE.fullmatch(sentence):
         return alone[1]
     for match in (_LETTER_FIRST.match(sentence), *reversed([*_LETTER_SAID.finditer(sentence)][-3:]),
                   _LETTER_JUDGED.search(sentence)):
@@ -390,5 +270,5 @@ def stated_in(text: str, question: str) -> str | None:
     # "Correct, …" says yes where nothing behind it denies or doubts.
     plainly = re.sub(r"\s\([^()]*\)", "", text)
     affirms = _AFFIRMS.match(f"{plainly} ") is not None and not HEDGES.search(plainly) and (
-        not _NOT_CHOSEN.search(plainly))
+        not NOT_CHOSEN.search(plainly))
     return "yes" if implied is None and affirms else implied

@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from workings.answers.about_asked import value_for_asked, without_which
 from workings.answers.alternatives import alternative_said, is_it_true
 from workings.answers.boxes import last_boxes
-from workings.answers.choices import TRUTHS, choice_in, option_said, option_worth, stated_in, truth_in
+from workings.answers.choices import TRUTHS, choice_in, stated_in, truth_in
 from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.final_number import final_number, sentence_number
+from workings.answers.json_answers import json_answer
 from workings.answers.latex import plain, whole_fractions
 from workings.answers.list_answers import assigned, labelled_for, list_entry_for, listed
 from workings.answers.main_clause import last_clause
 from workings.answers.name_answers import answering_sentence
 from workings.answers.numbers import in_unit_asked, parse_number, parse_words, with_decimal_points
+from workings.answers.options import option_said, option_worth
 from workings.answers.question_words import measure_asked, telling_words
 from workings.answers.sentences import (
     bare_opening,
@@ -146,7 +148,9 @@ _TAKEN_BACK = re.compile(r"(?:^|[.!\n]\s*)(?:(?:no|hmm|oh),?\s)?(?:wait|correcti
 
 
 def answer_phrase(text: AfterThinking, kind: Kind) -> str | None:
-    """What follows the last "Answer:", "the answer is" or heading "Final answer" that is followed by an answer."""
+    """What follows the last "Answer:", "the answer is" or heading "Final answer"; the answer of a JSON object."""
+    if value := json_answer(text.text):
+        return _meant(value, kind)
     # From the end, because a later announcement corrects an earlier one; bounded for texts that repeat themselves.
     for match in reversed([*_ANNOUNCED.finditer(text.text)][-LOOKED_AT:]):
         segment, closed = _announced(text.text, match.end())
@@ -288,6 +292,8 @@ _CALCULATOR = re.compile(r"<<[^<>\n]{0,200}>>")
 
 
 _EMOJI = re.compile("[\U0001F1E6-\U0001F1FF\U0001F300-\U0001FAFF\uFE0F\u200D✅✔✓❌✖✗✘]")
+# "… 56 crayons 😄 Want another one?": it ends the sentence before a question.
+_EMOJI_BEFORE_QUESTION = re.compile(rf"(?<=[\w)*%])\s*{_EMOJI.pattern}+\s+(?=[A-Z][^.!?\n]{{1,120}}\?)")
 
 
 def check_rules(names: Sequence[str]) -> None:
@@ -311,22 +317,30 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
     # Before the rules, so that none of them has to know what is no prose.
     if (open_tag := text.rstrip().rpartition("<")[2]) and "/answer".startswith(open_tag) and len(open_tag) > 1:
         text = f"{text.rstrip()[:-len(open_tag)]}/answer>"
-    plainer = _EMOJI.sub("", _CALCULATOR.sub("", _without_drawings(text)))
+    plainer = _CALCULATOR.sub("", _without_drawings(text))
+    plainer = _EMOJI.sub("", _EMOJI_BEFORE_QUESTION.sub(". ", plainer))
     if kind == "number":
         plainer = in_unit_asked(with_decimal_points(plainer, question), measure_asked(question))
     spoken = text_after_thinking(whole_fractions(plainer), truncated=truncated, question=question)
     for name in rules or DEFAULT_RULES[kind]:
         answer = RULES[name](spoken, kind)
         if answer is not None and answer.strip():
-            return Extraction(_in_dollars(answer.strip(), question) if kind == "number" else answer.strip(), name)
+            return Extraction(_in_coins_asked(answer.strip(), question) if kind == "number" else answer.strip(), name)
     return Extraction("", NO_RULE)
 
 
-_CENTS = re.compile(r"\W*(\d{1,9})\s?(?:cents?|¢)(?:\s(?:per|for each|each)\b[^\d]*)?\W*", re.IGNORECASE)
+_PER_ONE = r"(?:\s(?:per|for each|each)\b[^\d]*)?\W*"
+_CENTS = re.compile(rf"\W*(\d{{1,9}})\s?(?:cents?|¢){_PER_ONE}", re.IGNORECASE)
+_DOLLARS = re.compile(rf"\W*\$(\d{{0,9}})\.(\d\d){_PER_ONE}", re.IGNORECASE)
 
 
-def _in_dollars(answer: str, question: str) -> str:
-    """`10 cents` as ``$0.10`` where a question speaks of dollars and nowhere of cents; else the answer as it is."""
+def _in_coins_asked(answer: str, question: str) -> str:
+    """`10 cents` as ``$0.10`` where a question speaks of dollars alone, and the other way round where it asks in cents.
+
+    Any other answer as it is.
+    """
+    if (dollars := _DOLLARS.fullmatch(answer)) and re.search(r"\b(?:in|how many) cents\b", question, re.IGNORECASE):
+        return f"{int(dollars[1] or 0) * 100 + int(dollars[2])} cents"
     cents = _CENTS.fullmatch(answer)
     if cents is None or not re.search(r"\$|\bdollars?\b", question) or re.search(r"\bcents?\b|¢", question):
         return answer

@@ -41,6 +41,7 @@ from workings.answers.states_a_result import (
     is_failure,
     is_needed,
     is_question,
+    is_supposition,
     states_no_result,
     supposes_or_plans,
 )
@@ -83,16 +84,14 @@ _OPERAND_OF = re.compile(r"\b(?:average|mean|sum|total|product|difference) (?:of
 _WHOLE = re.compile(r"(?:%|percent|half|thirds?|quarters?|\d/\d+) of \W{0,3}$")
 _BREAKDOWN = re.compile(r"\s\([^()]*\)|:\s.*", re.DOTALL)
 _IN_BRACKETS = re.compile(r"\s\([^()]*\)")
-_WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i|there)['’]d\b"
-                    r"|\binstead\b(?! of)|^\W*otherwise\b", re.IGNORECASE)
 # "plus $5 for Monday: $110": what all of it comes to.
 _SUMMED_UP = re.compile(r"[^\W\d_]:\s\W{0,3}$")
 # "$2,088 over the 4 weeks, or $522 per week": a rate is no other unit of the same.
 _RATE_BEHIND = re.compile(r"\W{0,3}(?:per|each|every|an?)\b", re.IGNORECASE)
+# "If he left out the CD, he would still lack 45 euros": a line that supposes something else than the one before it.
+_IN_ANOTHER_CASE = re.compile(r" would then |^\W*If\b[^,]*, [^,]*\bwould\b")
 # "… so it takes 17 minutes. From there it's 15, but the climb starts lower.": behind a conclusion it is no other.
 _LIMITED = re.compile(r"^(?!\W*(?:so|but|thus|therefore|hence)\b)[^=]*\d[^=\d]*, but\s[^\d=]*$", re.IGNORECASE)
-# "For three that would be 6": it goes on with what one needs.
-_FOR_SEVERAL = re.compile(r"\W*(?:and )?for \w+,? (?:that|this|it) would be\b", re.IGNORECASE)
 # An equation with "so it's right!" behind it checks what was said before.
 _CHECKED = re.compile(r"=[^=]*\bso (?:it|that|this|everything|all)(?:['’]s| is| was| checks| works| fits)"
                       r"(?: (?:right|correct|true|okay|ok|fine|out|good))?\W*$", re.IGNORECASE)
@@ -135,7 +134,7 @@ def _from_the_end(text: str, question: str, truncated: bool) -> Iterator[tuple[s
         for index, sentence in reversed([*enumerate(statements)]):
             # "His balance would then be $3,180.", below the interest that was asked for.
             earlier = statements[index - 1] if index else before * (
-                " would then " in sentence and "would" not in question)
+                _IN_ANOTHER_CASE.search(sentence) is not None and "would" not in question)
             if is_question(sentence):
                 # Before it only a conclusion can be the answer: the rest may be the question said once more.
                 has_question, asked_back = True, asked_back or asks_back(sentence)
@@ -147,7 +146,7 @@ def _from_the_end(text: str, question: str, truncated: bool) -> Iterator[tuple[s
                 return
             if is_said_of_another(sentence, question) or _CHECKED.search(sentence):
                 continue
-            if earlier and (_is_supposition(sentence) or (index and is_rate(sentence, question)) or (
+            if earlier and (is_supposition(sentence, question) or (index and is_rate(sentence, question)) or (
                     _LIMITED.search(sentence) and last_clause(earlier))) and _said(earlier, strict=True)[0] is not None:
                 continue
             number, decided = _concluded(sentence, question, alone=len(sentence) == len(text.strip()))
@@ -184,6 +183,8 @@ def _asked_for(sentence: str, question: str, stated: str | None) -> str | None:
     """The number that the question asks for, of several in a sentence; else the one that the sentence says."""
     if stated and (year := year_asked(sentence, stated, question)):
         return year
+    if stated and stated.isalpha() and not any(map(str.isdigit, last_clause(sentence) or sentence)):
+        return stated  # "The first 2 hours need none, so she will need six tanks."
     if "=" in sentence and (clause := last_clause(sentence)) and "=" not in clause:  # "a / b = 12, so it fills 12 …"
         sentence = clause
     sentence = _prepared(sentence)
@@ -244,12 +245,6 @@ def _counted_in_words(sentence: str, question: str) -> str:
         return ""
     sentence = re.sub(r"\b\d+(?!\d)", lambda digits: digits[0] if digits[0] not in question else "", sentence)
     return spelled_out_number(without_reason(_BREAKDOWN.sub("", sentence)), lambda word: counts_asked(word, question))
-
-
-def _is_supposition(sentence: str) -> bool:
-    """Whether a sentence says what would be: behind one that says what is, it is a remark."""
-    return _WOULD.search(without_reason(sentence)) is not None and "=" not in sentence and not (
-        is_conclusion(sentence) or _FOR_SEVERAL.match(sentence))
 
 
 def sentence_number(sentence: str) -> str | None:

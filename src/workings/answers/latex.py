@@ -30,6 +30,10 @@ _ROOT = re.compile(r"√\s*(\d+|[A-Za-z])")
 # All groups at once, and an empty one where the number ends there: looked for again from each comma, a row of thousands
 # of them would take the square of its length.
 _GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:,\d{3})++(?:(?![\d,])()|)")
+_ARRAY = re.compile(r"(?:\\left\s?)?[(\[]\s?\\begin\{array\}\s?\{[clr| ]{1,40}\}([^()\[\]]{1,1000})\\end\{array\}\s?"
+                    r"(?:\\right\s?)?[)\]]")
+# Bold text that holds braces of its own: "\boldsymbol{3\sqrt[3]{2}}".
+_BOLD = re.compile(r"\\(?:boldsymbol|mathbf|bm)\s*\{((?:[^{}]|\{[^{}]*\}){1,300})\}")
 _MATH = re.compile(r"[\\\^_√π∞=<>≤≥≠±∈∪∩{}\[\]()*+/×]|\d\s*[-:,]\s*-?\d|\d\s*[-+]?\s*[a-zA-Z]\b"
                    r"|\b[a-zA-Z]\s*[-+]\s*\d")
 
@@ -66,7 +70,7 @@ def plain(text: str) -> str:
     text = signs(text)
     if not _COMMANDS_BEGIN.search(text):
         return text
-    text = _DELIMITERS.sub(" ", text)
+    text = _BOLD.sub(r" \1", _DELIMITERS.sub(" ", text))
     for _ in range(2):  # a text may stand within a text
         text = _TEXT.sub(r" \1", text)
     text = re.sub(r"(?<=\d)(?:\\,|\\ |~|\\!,|\{,\}\\!|\{,\}|,\\!)(?=\d{3})", ",", text)
@@ -104,9 +108,10 @@ def normal_form(text: str) -> str:
     text = re.sub(r"\s+", " ", _DELIMITERS.sub("", signs(text).replace("\\\\", "⏎")))
     text = re.sub(r"[×·]|(?<=\d)\s?x\s?(?=\d)", "*", text)
     text = text.replace("{bmatrix}", "{pmatrix}")
+    text = _ARRAY.sub(r"\\begin{pmatrix}\1\\end{pmatrix}", text)
     text = text.strip().strip("$").rstrip(".").strip()
     text = _SPACES.sub("", text)
-    text = _FUNCTION.sub(r"\1", _TEXT.sub(r"\1", _TEXT.sub(r"\1", text)))
+    text = _FUNCTION.sub(r"\1", _TEXT.sub(r"\1", _TEXT.sub(r"\1", _BOLD.sub(r"\1", text))))
     text = _FRACTION.sub(r"\\frac", text)
     text = _FRACTION_DIGITS.sub(r"\\frac{\1}{\2}", text)
     text = _FRACTION_FIRST.sub(r"\\frac{\1}{", text)
@@ -126,5 +131,6 @@ def normal_form(text: str) -> str:
     text = re.sub(r"\^(\d{2,})", r"^{\1}", text)
     text = re.sub(r"(?<![\w)}\\])(√?\w+)/\((\w+)\)", r"\\frac{\1}{\2}", text)
     text = _ONE_BRACED.sub(r"\1\2", _ROOT.sub(r"√\1", text))
+    text = re.sub(r"(?<![^\W_])i√(\d+)", r"√\1i", text)  # "1 + i√3"
     return _GROUPED.sub(lambda number: number[0] if number[1] is None else number[0].replace(",", ""), text) \
         if "(" not in text and "{" not in text and "[" not in text else text

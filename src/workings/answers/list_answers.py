@@ -3,11 +3,11 @@
 An entry is a name and its number. The one is asked for whose name says clearly more of the question than the others.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from itertools import takewhile
 
+from workings.answers.json_answers import named_numbers
 from workings.answers.numbers import parse_number
 from workings.answers.question import asks_about, how_much_asked
 from workings.answers.question_words import telling_words
@@ -28,7 +28,7 @@ _BETWEEN = re.compile(r"[,;]\s+(?:and\s+)?|\s+and\s+")
 def list_entry_for(lines: Sequence[str], question: str) -> str | None:
     """The number that the question asks for, of the entries with which a text ends; None where there are not two."""
     entries = [entry for line in takewhile(bool, map(_entries, reversed(lines[-MAX_ENTRIES:]))) for entry in line]
-    entries = entries or _objects("".join(lines[-1:]))
+    entries = entries or named_numbers("".join(lines[-1:]))
     if not question or len(entries) < 2:
         return None
     of_whom = [number for name, number in entries if asks_about(name, question)]
@@ -52,27 +52,6 @@ def labelled_for(lines: Sequence[str], question: str) -> str:
     labels = {name: value for name, value in zip(parts[::2], parts[1::2], strict=True) if value.strip(" *")}
     asked = [name for name in labels if set(telling_words(name)) <= set(telling_words(question))]
     return labels[asked[0]].strip(" *.") if len(labels) > 1 and len(asked) == 1 else ""
-
-
-def _objects(line: str) -> list[tuple[str, str]]:
-    """The names of a JSON list of objects with their numbers; empty where it is something else.
-
-    >>> _objects('[{"name": "Ann", "age": 12}, {"name": "Ben", "age": 9}]')
-    [('Ann', '12'), ('Ben', '9')]
-    """
-    try:
-        read = json.loads(line) if line.startswith("[{") else []
-    except ValueError:
-        return []
-    found = []
-    for each in read:
-        values = list(each.values()) if isinstance(each, dict) else []
-        names = [value for value in values if isinstance(value, str)]
-        numbers = [str(value) for value in values if isinstance(value, int | float)]
-        if len(names) != 1 or len(numbers) != 1:
-            return []
-        found.append((names[0], numbers[0]))
-    return found
 
 
 def _entries(line: str) -> list[tuple[str, str]]:

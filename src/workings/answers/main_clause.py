@@ -45,6 +45,8 @@ _CLAUSE = re.compile(r"\b(?:and|but|so) (?:since|because|as|if)\b[^,]*,"
                      # "15/8 = 1.875 so they need 2", "0.25 which means 25%": behind a number it needs no comma.
                      r"|(?<=\d)(?:\s?[^\W\d_]+)?\s(?:so(?!\s(?:that|many|much|far|on)\b)|which means)\b"
                      r"|\band (?:this|that) means\b"
+                     # "With a = 3 and b = -7 this gives 7/3".
+                     r"|(?<=\d),? (?:this|that) (?:gives|yields)\b"
                      r"|\b(?=(?:we|you) (?:get|obtain|end up with)\b)", re.IGNORECASE)
 _SUPPOSES = re.compile(r"^\W*(?:if|had|when|suppose)\b", re.IGNORECASE)
 # "Paris – no, sorry, Rome": what is said before it is taken back.

@@ -59,10 +59,10 @@ _NAME = r"[^\W\d_]+(?:['’-][^\W\d_]+)*"
 # What may stand before an equals sign so that the right side is the answer: a name, f(3), x_1, words, m+n.
 _NAMED = re.compile(rf"(?:∠|Δ)?\s*{_NAME}\.?(?:\s+{_NAME}\.?){{0,9}}\s*(?:_\{{?\w{{1,5}}\}}?|\^\{{?-1\}}?)?\s*"
                     r"['’′]{0,3}(?:\([^()=]{0,40}\))?\s*:?"
-                    r"|\\?(?:sin|cos|tan|log|ln)\s*\(?[θαβa-z]\)?|d[a-z]\s?/\s?d[a-z]"
+                    r"|\\?(?:sin|cos|tan|log|ln)\s*\(?\d?(?:\\(?:theta|alpha|beta)|[θαβa-z])\)?|d[a-z]\s?/\s?d[a-z]"
                     r"|[A-Z](?:\s*(?:[∩∪]|\\c[au]p)\s*[A-Z]){1,5}|-?\s*[a-w](?:\s*[-+*/]\s*[a-w]){1,5}")
 _ARITHMETIC = re.compile(r"(?:[\d\s.,+\-*/×·÷()%$€£¥₹^°{}√!_π]"
-                         r"|\\(?:cdot|times|div|circ|pi)|\\?(?:[dt]?frac|binom|sqrt|log|ln|exp|sin|cos|tan|gcd|lcm|max|min|[cl]?dots)"
+                         r"|(?:\\sqrt|√)\s?\[\d\]|\\(?:cdot|times|div|circ|pi)|\\?(?:[dt]?frac|binom|sqrt|log|ln|exp|sin|cos|tan|gcd|lcm|max|min|[cl]?dots)"
                          r"(?![a-z]))+")
 # Integrals, limits, sums and derivatives: what they are equal to is their value, with unknowns too.
 _OPERATION = re.compile(r"\W*(?:\\?(?:gcd|lcm|max|min|GCD|GCF|LCM)\b"

@@ -38,6 +38,8 @@ def spelt_alike(given: str, expected: str) -> tuple[str, str]:
             r",\s|\b(?:and|or)\b", given):
         given = f"{name}={chain[-1]}"  # "x = (4 + 2)/3 = 2"
     given, expected = (_both_signs(_MEMBER.sub("", text.strip())) for text in (given, expected))
+    if re.search(r"(?:±|\\pm)[^±\\]*,\s*(?:±|\\pm)", given):  # "± 1, ± 2"
+        given = ", ".join(map(_both_signs, given.split(",")))
     if bool(re.match(r"\$?\s*\(", given)) != bool(re.match(r"\$?\s*\(", expected)):
         given, expected = _coordinates(given), _coordinates(expected)
     if expected[:1] in ("(", "["):

@@ -67,6 +67,9 @@ _REMARK = re.compile(rf"^{_MARKUP}(?:\((?=[^()]*[^\W\d_]{{3}})(?:[^()\s]+ ){{3,}
 # A list that was not gone on with: "3. Choose the operation." and then "4.".
 _LIST_MARK, _LIST_ITEM = re.compile(r"\d{1,2}[.)]"), re.compile(r"\d{1,2}[.)]\s")
 _BOLD = re.compile(r"\*\*[^*]*[^*:]\*\*(?!:)")
+_EQUATION_LAST = re.compile(r", [^,=]{1,60} = [^,=]{1,60}$")
+# "print(total)  # 36": what a program prints, as its comment says.
+_PRINTED = re.compile(r"print\([^#\n]*\)\s*#\s*(?:(?:output|prints?|result)\b\W*)?(?=\S)", re.IGNORECASE)
 _CORRECTION = re.compile(r"^\W*(?:wait|actually|hmm|no|but|however|correction|sorry|oops)\b"
                          r"|\b(?:wrong|incorrect|mistaken?(?! for\b)|not (?:right|correct|true|sure))\b", re.IGNORECASE)
 _DEFINITION = re.compile(r"(?!(?:Its|Their|His|Her|There)\b|.*\b(?:not|might|may|if)\b)"
@@ -86,7 +89,8 @@ MAX_LINES = 2_000
 
 def last_lines(text: str) -> list[str]:
     """The lines of a text that are not blank, without friendly ones and verifications behind the answer."""
-    lines = [line.strip()[-MAX_LINE:] for line in text[-200_000:].split("\n") if line.strip()][-MAX_LINES:]
+    lines = [_PRINTED.sub("", line.strip()[-MAX_LINE:], count=1)
+             for line in text[-200_000:].split("\n") if line.strip()][-MAX_LINES:]
     if len(lines) > 2 and _EXPLAINED.match(lines[1]) and all(map(_DETAIL.match, lines[2:])) and re.fullmatch(
             r"\*\*[^*]*\d[^*]*[^*:]\*\*\.?", lines[0]):
         return lines[:1]
@@ -191,7 +195,8 @@ def last_definition(told: list[str]) -> str:
     >>> last_definition(["Canberra is the capital of Australia.", "Many would say Sydney."])
     'Canberra is the capital of Australia.'
     """
-    at = next((at for at in reversed(range(len(told))) if _DEFINITION.match(told[at]) or _BOLD.search(told[at])), -1)
+    at = next((at for at in reversed(range(len(told))) if _DEFINITION.match(told[at]) or _BOLD.search(told[at])
+               or (at == len(told) - 1 and _EQUATION_LAST.search(told[at]))), -1)
     return told[-1] if any(_CORRECTION.search(each) for each in told[at + 1:]) else told[at]
 
 

@@ -8,7 +8,8 @@ import re
 from functools import lru_cache
 
 from workings.answers.main_clause import VERBS_ELSEWHERE, VERBS_OF_RESULT
-from workings.answers.sentences import ASKED_BACK
+from workings.answers.question_words import telling_words
+from workings.answers.sentences import ASKED_BACK, is_conclusion, without_reason
 
 _GUESS = (r"might|maybe|perhaps|possibly|(?:could|may) (?:also |still |even )?be(?=\s\W{0,3}(?:\d|[A-J]\b))"
           r"|(?:could|may|might) be (?:possible|right|correct|true)|could it|not (?:\w+ )?sure|unsure|unclear"
@@ -43,6 +44,11 @@ _PLAN = re.compile(
     rf"(?:{_CALCULATE}|compute|calculate|find|determine|solve|use|convert))|{_CALCULATE}"
     r"|(?<!we )(?<!i )(?<!you )(?:compute|calculate|determine|solve))\b(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
 _RESULT = re.compile(rf"[=≈]|\b(?:{VERBS_OF_RESULT}|obtain(?:ing)?|getting|results? in)\b", re.IGNORECASE)
+_WOULD = re.compile(r"^\W*if\b|\b(?:would|if)\b|\b(?:s?he|it|they|you|we|i|there)['’]d\b"
+                    r"|\binstead\b(?! of)|^\W*otherwise\b", re.IGNORECASE)
+# "For three that would be 6": it goes on with what one needs.
+_FOR_SEVERAL = re.compile(r"\W*(?:and )?for \w+,? (?:that|this|it) would be\b", re.IGNORECASE)
+_IF = re.compile(r"\bif\b", re.IGNORECASE)
 _ASKED_BACK = re.compile(rf"\b{ASKED_BACK}\b", re.IGNORECASE)
 _QUESTION = re.compile(r"\?\W*$")
 _BOUND = re.compile(
@@ -116,6 +122,18 @@ def supposes_or_plans(part: str) -> bool:
         return True
     plan = _PLAN.match(part)
     return plan is not None and not _RESULT.search(plan["rest"])
+
+
+def is_supposition(sentence: str, question: str) -> bool:
+    """Whether a sentence says what would be: behind one that says what is, it is a remark.
+
+    None where the question supposes the same.
+    """
+    supposed = telling_words(_IF.sub("", sentence.partition(",")[0])) if _IF.match(sentence) else []
+    if supposed and _IF.search(question) and set(supposed) <= set(telling_words(question)):
+        return False
+    return _WOULD.search(without_reason(sentence)) is not None and "=" not in sentence and not (
+        is_conclusion(sentence) or _FOR_SEVERAL.match(sentence))
 
 
 def is_bound(before: str) -> bool:

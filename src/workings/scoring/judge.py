@@ -1,13 +1,13 @@
 """Everything that is said about one completion: extracted answer, rule, score, form, steps. Pure; runs in the child."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workings.answers.choices import letter_of, numbered_option, option_of
 from workings.answers.extract import answer_kind, extract
 from workings.answers.extraction import NO_RULE, Extraction
+from workings.answers.options import letter_of, numbered_option, option_of
 from workings.record.values import is_score
 from workings.scoring import mathematics
 from workings.scoring.form import keeps_form, reasoning_text
@@ -20,6 +20,11 @@ from workings.scoring.version_1 import steps as version_1_steps
 
 STEP_CHECKERS = {1: version_1_steps.check_steps, STEPS_VERSION: check_steps}
 """By version: records of an earlier one are scored again as they were."""
+
+
+_BASED = re.compile(r"(?P<digits>[\dA-F]+)_\{?(?P<base>\d{1,2})\}?")
+_OFFERS_TRUTH = re.compile(r"\b(?:true|false)\b", re.IGNORECASE)
+_TRUE_AS_YES = {"true": "yes", "false": "no"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,8 +93,8 @@ def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringS
     """
     extraction = find_answer(item, text, settings, truncated=truncated)
     # By version, so that evaluations of before are scored as they were.
-    if settings.extraction_version > 1 and (option := option_of(item.expected_answer, item.prompt)):
-        item = replace(item, aliases=(*item.aliases, option))
+    if settings.extraction_version > 1:
+        item = replace(item, aliases=(*item.aliases, *_also_right(item)))
     value = score(extraction.text, item) if extraction.text else 0.0
     if settings.extraction_version > 1 and not value and (letter := letter_of(item.expected_answer, item.prompt)):
         chosen = extract(text, "choice", settings.rules, truncated=truncated, question=item.prompt)
@@ -101,6 +106,22 @@ def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringS
         if score(said.text, replace(item, expected_answer=option, aliases=())):
             return said, 1.0
     return extraction, value
+
+
+def _also_right(item: Item) -> Iterator[str]:
+    """What is right beside the expected answer, as its question is put.
+
+    The text of an expected letter; of "1100_2" the digits alone where base 2 is asked for; and yes for true and no for
+    false where the question offers neither.
+    """
+    if option := option_of(item.expected_answer, item.prompt):
+        yield option
+    based = _BASED.fullmatch(item.expected_answer.strip())
+    if based and re.search(rf"\bbase[- ]\$?{based['base']}\b", item.prompt):
+        yield based["digits"]
+    truth = _TRUE_AS_YES.get(item.expected_answer.strip().casefold())
+    if truth and item.prompt.rstrip().endswith("?") and not _OFFERS_TRUTH.search(item.prompt):
+        yield truth
 
 
 def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: bool) -> Extraction:

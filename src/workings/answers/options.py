@@ -1,0 +1,153 @@
+"""The choices that a question lists: what stands behind a letter, and which of them a text names or is worth."""
+
+import re
+
+from workings.answers.final_number import final_number
+from workings.answers.numbers import equal_numbers, parse_number, parse_words
+from workings.answers.question_words import telling_words
+from workings.answers.sentences import corrects, is_conclusion, last_lines, sentences
+
+MAX_LINES_OF_CHOICE = 20
+"""Last lines in which options are looked for by their texts."""
+LETTER_ALONE = re.compile(r"[(\[]?([A-Ja-j])[)\]]?[.:)]?")
+"""A text that is the letter of a choice."""
+_MARK = r"[(\[]?(?:([A-J])[).\]:]|([a-j])[)\]])"
+_OPTION = re.compile(rf"(?<!\S){_MARK}\s*(\S[^\n]{{0,200}}?)(?=\s+{_MARK}\s|\s*\n|\s*$)")
+_NAME = re.compile(r"(?:[A-Z][\w.'’-]*\s?|(?:da|de|del|van|von|of|the)\s){1,5}")
+_NUMBERED = re.compile(r"^\s*\(?(\d)[).]\s+(\S[^\n]{0,200}?)\s*$", re.MULTILINE)
+# "**Canberra** (not Sydney, as many believe)", "Rome rather than Milan".
+_CONTRAST = re.compile(r"\s\((?:not|rather than|unlike)\b[^()]*\)|,?\s(?:versus|rather than|as opposed to|unlike)\b.*$")
+_ASKS_NOT = re.compile(r"\b(?:is|are|was|were)(?:\snot|n['’]t)\b|\bNOT\b|\bexcept\b|\bEXCEPT\b")
+_ASKING = re.compile(r"\b(?:which|what|who|whom|whose|following|best|describes?|statements?|options?|correct|true"
+                     r"|choose)\b", re.IGNORECASE)
+NOT_CHOSEN = re.compile(r"\b(?:not|never|no|none|neither|nor|cannot|would|might|may|could|whether|unlike|wrong"
+                         r"|incorrect|false|except|than|instead|but|although|while|whereas|or|opposite|ruled? out"
+                         r"|eliminat\w{1,4}|exclud\w{1,4})\b|n['’]t\b|\?",
+                         re.IGNORECASE)
+"""What neither asserts an option nor tells it apart from the others."""
+_BELIEVED = re.compile(r"\b(?:think|thought|believe[sd]?|assumed?|guess|say|says|said|call|called|some|many|people"
+                       r"|tempt\w+)\b", re.IGNORECASE)
+_THEREFORE = re.compile(r"\b(?:should|must|will|is|are|has to) (?:therefore|thus|hence)\b")
+
+
+def option_of(letter: str, question: str) -> str:
+    """What stands behind this letter among the choices of a question; empty where it lists none.
+
+    >>> option_of("B", "Which is red? A) Venus B) Mars"), option_of("B", "What is a vitamin?")
+    ('Mars', '')
+    """
+    wanted = LETTER_ALONE.fullmatch(letter.strip())
+    return _options(question).get(wanted[1].upper(), "") if wanted else ""
+
+
+def option_said(text: str, question: str) -> str | None:
+    """The letter of the option whose text alone answers: as the first line, or in the last sentence; else None.
+
+    Only where the last sentence is a conclusion, or says a third of the question's words and no other sentence the
+    text of another option.
+
+    >>> option_said("Iron rusts, so the planet is Mars.", "Which planet is red? A) Venus B) Mars")
+    'B'
+    """
+    lines, stem = last_lines(_CONTRAST.sub("", text)), _OPTION.split(question, maxsplit=1)[0]
+    stem_words, words_of_stem = set(telling_words(_ASKING.sub(" ", stem))), f" {_words_of(stem)} "
+    options = {letter: words for letter, option in _options(question).items() if re.search(
+        "[a-z]{3}", words := _words_of(option.removeprefix("It "))) and f" {words} " not in words_of_stem}
+    if lines and "?" not in lines[0] and not any(is_conclusion(line) or corrects(line) for line in lines[1:]):
+        for letter, words in options.items():
+            if _words_of(lines[0]) in (words, f"{words} {letter.casefold()}"):
+                return letter
+    statements = [sentence for line in lines[-MAX_LINES_OF_CHOICE:] for sentence in sentences(line)]
+    if not any(_options_in(sentence, options) for sentence in statements) and all(
+            map(_NAME.fullmatch, _options(question).values())):
+        options = _by_parts(options, " ".join(statements))
+    if statements and _ASKS_NOT.search(stem):
+        # "Yellow is not a primary color; …": what is denied has to be what is asked for.
+        before, *denied = _ASKS_NOT.split(re.split("[;:,]|\\bbut\\b", statements[-1])[0])
+        found = _options_in(before, options)
+        return next(iter(found)) if len(found) == len(denied) == 1 and stem_words & set(
+            telling_words(denied[0])) else None
+    options_by_statement = [_options_in(sentence, options) for sentence in statements]
+    if stated := _stated_before_denials(statements, options_by_statement, stem_words):
+        return stated
+    if not options_by_statement or len(options_by_statement[-1]) != 1 or NOT_CHOSEN.search(statements[-1]):
+        return None
+    answers = is_conclusion(statements[-1]) or _THEREFORE.search(statements[-1]) or (
+        set().union(*options_by_statement) == options_by_statement[-1]
+        and 3 * len(stem_words & set(telling_words(statements[-1]))) >= len(stem_words))
+    return next(iter(options_by_statement[-1])) if answers else None
+
+
+def _stated_before_denials(statements: list[str], options: list[set[str]], stem_words: set[str]) -> str:
+    """The option of the only sentence that says all words of a question, where later ones deny every other; or "".
+
+    "The capital is Canberra. Sydney is larger, but it isn't the capital."
+    """
+    at = [at for at, sentence in enumerate(statements) if stem_words <= set(telling_words(sentence))]
+    if len(at) != 1 or len(stem_words) < 2 or len(found := options[at[0]]) != 1:
+        return ""
+    if NOT_CHOSEN.search(statements[at[0]]) or _BELIEVED.search(statements[at[0]]):
+        return ""
+    goes_on = zip(statements[at[0] + 1:], options[at[0] + 1:], strict=True)
+    return next(iter(found)) if all(
+        not (is_conclusion(sentence) or corrects(sentence)) and (others <= found or NOT_CHOSEN.search(sentence))
+        for sentence, others in goes_on) else ""
+
+
+def _options_in(sentence: str, options: dict[str, str]) -> set[str]:
+    """The letters of the options whose words a sentence says; of one within another, the longer one."""
+    rest, found = f" {_words_of(sentence)} ", set()
+    for letter, words in sorted(options.items(), key=lambda option: -len(option[1])):
+        if f" {words} " in rest:
+            found.add(letter)
+            rest = rest.replace(f" {words} ", "  ")
+    return found
+
+
+def _by_parts(options: dict[str, str], text: str) -> dict[str, str]:
+    """Of each option its first or last word that a text says and no other has: "Leonardo" of Leonardo da Vinci."""
+    taken, said = [word for words in options.values() for word in set(words.split(" "))], _words_of(text).split(" ")
+    parts = {letter: [word for word in (words.split(" ")[0], words.split(" ")[-1]) if len(word) > 3 and word in said
+                      and taken.count(word) == 1] for letter, words in options.items()}
+    return {letter: words[0] for letter, words in parts.items() if words}
+
+
+def option_worth(text: str, question: str) -> str | None:
+    """The letter of the only option that is worth the number which a text says; None where there is none.
+
+    >>> option_worth("A hexagon has six sides.", "How many sides has a hexagon? A) 5 B) 6")
+    'B'
+    """
+    options = {letter: number for letter, option in _options(question).items() if (number := parse_number(option))}
+    said = final_number(text, _OPTION.split(question, maxsplit=1)[0]) if len(options) > 1 else None
+    number = parse_number(said or "") or parse_words(said or "")
+    letters = [letter for letter, option in options.items() if number is not None and equal_numbers(number, option)]
+    return letters[0] if len(letters) == 1 else None
+
+
+def _words_of(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.casefold()))
+
+
+def letter_of(option: str, question: str) -> str:
+    """The letter before this text among the choices of a question; empty where it is none of them, or twice there."""
+    letters = [letter for letter, text in _options(question).items() if text.casefold() == option.strip().casefold()]
+    return letters[0] if len(letters) == 1 else ""
+
+
+def numbered_option(number: str, question: str) -> str:
+    r"""What stands behind this number among the lines "1) …", "2) …" with which a question ends; empty for none.
+
+    >>> numbered_option("2", "Which gas do plants take in?\n1) Oxygen\n2) Carbon dioxide")
+    'Carbon dioxide'
+    """
+    options = _NUMBERED.findall(question)
+    in_row = len(options) > 1 and [each[0] for each in options] == [str(at + 1) for at in range(len(options))]
+    last = in_row and question.rstrip().endswith(options[-1][1])
+    return dict(options).get(number.strip(), "") if last else ""
+
+
+def _options(question: str) -> dict[str, str]:
+    """Choices by their letters; one letter with a bracket is a word of the question."""
+    options = {(option[1] or option[2]).upper(): option[3].strip(" ,;.\n") for option in _OPTION.finditer(question)}
+    return options if len(options) > 1 and "A" in options else {}
