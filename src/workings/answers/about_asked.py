@@ -73,6 +73,8 @@ _TIMES_AS = re.compile(r"\b(?:[a-z]+(?:-[a-z]+)?|\d[\d.]*) times as (?=[a-z]+ as
 # "six 1-hour tanks", "three $100 bills": of which kind they are.
 _COUNTED_IN_WORDS = re.compile(r"\b(two|three|four|five|six|seven|eight|nine|ten|eleven|twelve) "
                                r"(?:\$\d[\d,.]*|\d+-[a-z]+) (?=[a-z])", re.IGNORECASE)
+# "That is 80 trees — if 5 more grew, he'd have 85."
+_IF_BEHIND = re.compile(r"(?<=\w)(?:\s?[–—]|;|\s-)\s?if\s[^;–—]*(?:\bwould|['’]d)\b[^;–—]*$")
 _DENIAL = re.compile(r"\b(?:not|without|fail\w*|never|remain\w*|left|rest|other)\b|n['’]t\b", re.IGNORECASE)
 # "I can't give advice on that, but …": it is answered all the same.
 _ANSWERED = re.compile(
@@ -111,6 +113,8 @@ def about_asked(sentence: str, question: str) -> str:
     sentence = _OF_ALL.sub("", sentence)
     if not _PLACE_ASKED.search(question):
         sentence = _PLACE.sub("", sentence)
+    if not re.search(r"\b(?:if|would)\b", question, re.IGNORECASE):
+        sentence = _IF_BEHIND.sub("", sentence)
     sentence = _COUNTED_IN_WORDS.sub(r"\1 ", sentence)
     if "times" not in question:
         sentence = _TIMES_AS.sub("as ", sentence)
