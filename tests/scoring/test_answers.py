@@ -96,7 +96,8 @@ def ends_what_hangs() -> Iterator[None]:
     "1 < ", "± 1", "3,5 m ", "Ben of Mia ", "145 minutes ", "10-14 ", "→ ", "\nQ: ", "a dozen ", "either 1 or ",
     "answer ", "1,", "1", "9/", "final answer is ", " ", "$-", ".", "the number of ",
     "😄 A", "\\boldsymbol{", "\\boldsymbol{{", "{\"", "{\"a\": ", "print(", "print() # ",
-    "answer is 1\n\nA of b. How many ", "[\\begin{array}{c}", "if a, would ", "six 1-hour ", "± 1, ", "a - if b would, "])
+    "answer is 1\n\nA of b. How many ", "[\\begin{array}{c}", "if a, would ", "six 1-hour ", "± 1, ",
+    "a - if b would, "])
 def test_no_text_makes_the_rules_slow(piece: str) -> None:
     """Of a hundred thousand characters none is read as often as there are others."""
     text = piece * (100_000 // len(piece))
