@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from workings.engines.source_digest import source_digest
+from workings.hardware.catalog import find_target
 
 CODE = 'LIMIT = 4\n\n\ndef double(number: int) -> int:\n    return 2 * number\n'
 
@@ -68,3 +69,24 @@ def test_of_a_package_beside_its_modules_count_and_no_folder_below(tmp_path, mon
     assert of_modules() == first
     (tmp_path / "measured" / "shared.py").write_text(CODE)
     assert of_modules() != first
+
+
+def test_folders_can_be_left_out(tmp_path, monkeypatch):
+    def without_inner() -> str:
+        source_digest.cache_clear()
+        return source_digest("measured", without="inner")
+
+    digest_of(CODE, tmp_path, monkeypatch)
+    first = without_inner()
+    (tmp_path / "measured" / "inner" / "code.py").write_text(CODE + "double(2)\n")
+    assert without_inner() == first
+    (tmp_path / "measured" / "shared.py").write_text(CODE)
+    assert without_inner() != first
+
+
+def test_what_only_a_cpu_computes_leaves_plans_for_accelerators_valid():
+    jax_engine = pytest.importorskip("workings.engines.jax.planning").JaxPlanning
+    of_cpu, of_tpu = (jax_engine.inspection_key(find_target(name))["engine"] for name in ("cpu", "v5e-8"))
+    everything = source_digest("workings.engines.jax", "workings.models", "workings.objectives",
+                               beside="workings.engines")
+    assert of_cpu == everything != of_tpu

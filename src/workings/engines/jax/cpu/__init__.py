@@ -1,8 +1,9 @@
 """Optimizations for one CPU device, which accelerators do not need: `optimize_for_cpu` (`memory.cpu_optimizations`).
 
 Unstacked layers; the last layer and the loss at loss positions only; prefix sharing; micro batches of completions of
-similar length; memory that small steps free stays with malloc; generation of two batches at a time, and of finer prompt
-lengths. `benchmarks/results/cpu_switches.json` has the effect of each; its module describes it.
+similar length, equal ones computed once; memory that small steps free stays with malloc; generation of two batches at a
+time, and of finer prompt lengths. `benchmarks/results/cpu_switches.json` has the effect of each; its module describes
+it.
 """
 
 from collections.abc import Mapping

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from workings.engines.jax.cpu.equal_rows import COPIES, count_rows, distinct_rows
 from workings.engines.jax.cpu.loss_positions import LOSS_POSITIONS
 from workings.engines.jax.generate import padded_length
 from workings.engines.jax.params_tree import Params, unflatten_params
@@ -42,34 +43,46 @@ class StepByLength:
             longest: shapes of the step's arrays of a batch, ``[A, B, ...]``.
             programs: compiled so far; those of this step are added.
         """
-        self._spec, self._state, self._programs = spec, state, programs
+        self._spec, self._state, self._programs = count_rows(spec), state, programs
         trained = unflatten_params(spec.trained(state["params"]))
         self._sums = jax.eval_shape(lambda: ((jnp.zeros(()), jnp.zeros((len(spec.objective.metrics), 2))),
                                              jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), trained)))
         first, rows = longest["tokens"].shape[:2]
         size = rows_at_a_time(first, rows)
         # Compiled first: the longest needs the most memory, so a run that does not fit fails before its first step.
-        self._longest = self._add({name: jax.ShapeDtypeStruct((1, size, *x.shape[2:]), x.dtype)
-                                   for name, x in longest.items()})
+        shapes = {name: jax.ShapeDtypeStruct((1, size, *x.shape[2:]), x.dtype) for name, x in longest.items()}
+        self._longest = self._add(shapes | ({COPIES: shapes["loss_mask"]} if self._counts_rows else {}))
         self._update, self._zeros = self._compiled_update()
+
+    @property
+    def _counts_rows(self) -> bool:
+        """Whether equal rows are computed once."""
+        return COPIES in self._spec.objective.signals
 
     def __call__(self, state: Any, arrays: Arrays, divisor: np.float32,
                  learning_rate: np.float32) -> tuple[Any, jax.Array, np.ndarray | None]:
         """One step; arguments and results as in `make_step`."""
         # Positions of the loss belong to the old micro batches and are found again for the new ones.
         rows = {name: np.asarray(x) for name, x in arrays.items() if name != LOSS_POSITIONS}
-        batch = Batch.of(rows, divided_by=float(divisor))
+        batch, index = Batch.of(rows, divided_by=float(divisor)), None
+        if self._counts_rows:
+            batch, index = distinct_rows(batch, rows_at_a_time(*batch.shape[:2]))
         if LOSS_POSITIONS in arrays:
             batch = batch.with_loss_positions(arrays[LOSS_POSITIONS].shape[-1])
         # Zeros are made anew, because each program donates the sums that it is given.
         buckets, sums, log_probs = group_by_length(batch), self._zeros(), list[Any]()
         for part in buckets.batches:
-            part_arrays = {name: part.arrays[name] for name in rows} | self._spec.variant.batch_arrays(part)
+            part_arrays = part.arrays | self._spec.variant.batch_arrays(part)
             sums, part_log_probs = self._add(part_arrays)(state["params"], sums, part_arrays, divisor)
             log_probs.append(part_log_probs)
         after, numbers = self._update(state, sums, learning_rate)
+        if log_probs[0] is None:
+            return after, numbers, None
         # The buckets have rows in another order; `merge` brings the log probabilities back to that of the batch.
-        return after, numbers, None if log_probs[0] is None else buckets.merge([np.asarray(x) for x in log_probs])
+        merged = buckets.merge([np.asarray(x) for x in log_probs])
+        if index is not None:
+            merged = merged.reshape(-1, merged.shape[-1])[index].reshape(arrays["tokens"].shape)
+        return after, numbers, merged
 
     def memory_analysis(self) -> Any:
         """The compiler's analysis of the program that needs most; all waiting arrays count among its arguments."""
