@@ -16,9 +16,8 @@ from tests.evidence import walk
 from tests.evidence.walk import Step, files_of
 from tests.runs import distilled, killed
 from tests.runs.pinned import pin_code_version
-from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
+from tests.runs.runs_helpers import OTHER_PACKAGE, forty_additions, write_recipe
 from tests.samples.making import samples_unit
-from workings.data.generators import addition
 from workings.data.generators.base import write_items
 from workings.data.traces import write_traces
 from workings.engines.jax.engine import JaxEngine
@@ -78,7 +77,7 @@ def adapters(folder: Path) -> Files:
     """A LoRA run on weights from a folder, with its evaluation and that of those weights."""
     base = folder / "asked" / "base"
     base.mkdir(parents=True)
-    traces, items = addition.make(40, 10, 5)
+    traces, items = forty_additions()
     write_traces(folder / "asked/traces.jsonl", traces)
     write_items(folder / "asked/items.jsonl", items[:4])
     tokenizer = train_tokenizer((trace.prompt for trace in traces), 512)
@@ -159,7 +158,7 @@ def resumed(folder: Path) -> Files:
 
 def predictions(folder: Path) -> Files:
     """An evaluation of predictions from elsewhere: two samples of each item, one item without, one unknown id."""
-    write_items(folder / "items.jsonl", addition.make(40, 10, 5)[1])
+    write_items(folder / "items.jsonl", forty_additions()[1])
     items = read_items(folder / "items.jsonl")
     texts = [{"id": item.id, "sample": sample, "completion": f"<answer>{item.expected_answer if sample else 7}</answer>"
               } for item in items[:-1] for sample in range(2)]

@@ -16,7 +16,9 @@ from tests.data.vocabulary import tokenizer_for
 from workings.config.data import DataConfig
 from workings.data.batches import Batches, Position
 from workings.data.generators import addition
+from workings.data.generators.base import ItemRecord
 from workings.data.rows import RowSet, build_rows
+from workings.data.traces import Trace
 from workings.engines.base import Completion
 from workings.engines.session import ModelSession
 from workings.evaluation.run import evaluate
@@ -64,9 +66,15 @@ def template() -> ChatTemplate:
 
 
 @cache
+def data() -> tuple[list[Trace], list[ItemRecord]]:
+    """Traces and items."""
+    return addition.make(ROWS, ITEMS, 7)
+
+
+@cache
 def row_set() -> RowSet:
     """Real rows."""
-    return build_rows(addition.make(ROWS, ITEMS, 7)[0], tokenizer(), template(), DataConfig.model_validate(DATA))
+    return build_rows(data()[0], tokenizer(), template(), DataConfig.model_validate(DATA))
 
 
 @cache
@@ -199,7 +207,7 @@ class CannedEngine:
 
 def add_evaluation(run: Path, name: str = "test") -> Path:
     """An evaluation of a sealed run, in it."""
-    items = [item_from_json(vars(item)) for item in addition.make(ROWS, ITEMS, 7)[1]]
+    items = [item_from_json(vars(item)) for item in data()[1]]
     answers = iter([f"<reasoning>{index}</reasoning><answer>"
                     f"{item.expected_answer if index % 3 else '7'}</answer>" for index, item in enumerate(items)])
     session = ModelSession(engine=CannedEngine(), state=answers, tokenizer=tokenizer(),  # type: ignore[arg-type]

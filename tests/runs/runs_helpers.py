@@ -4,14 +4,15 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from workings.data.generators import addition
-from workings.data.generators.base import write_items
-from workings.data.traces import write_traces
+from workings.data.generators.base import ItemRecord, write_items
+from workings.data.traces import Trace, write_traces
 from workings.record.reader import RunRecord
 from workings.runs.train import train
 
@@ -49,10 +50,16 @@ sys.exit(main())
 """
 
 
+@cache
+def forty_additions() -> tuple[list[Trace], list[ItemRecord]]:
+    """Traces and ten held-out items. To choose them among all additions takes longer than some runs."""
+    return addition.make(40, 10, 5)
+
+
 def write_recipe(folder: Path, text: str = RECIPE) -> Path:
     """The recipe with its data beside it."""
     folder.mkdir(parents=True, exist_ok=True)
-    traces, items = addition.make(40, 10, 5)
+    traces, items = forty_additions()
     write_traces(folder / "traces.jsonl", traces)
     write_traces(folder / "held_out.jsonl", addition.held_out_traces(items, 5))
     write_items(folder / "items.jsonl", items)

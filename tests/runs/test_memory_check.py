@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.evidence import reseal
-from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
+from tests.runs.runs_helpers import OTHER_PACKAGE, forty_additions, write_recipe
 from workings.data.batches import Position
 from workings.engines.base import Memory
 from workings.engines.registry import find_engine, find_planning_engine
@@ -55,10 +55,10 @@ def limited(out, *words, kib=4_400_000):
 
 def pretrained(folder, shape):
     """A directory in Hugging Face's format whose weights are no weights: reading them fails."""
-    from workings.data.generators import addition
     from workings.models.tokenizer_training import train_tokenizer
+
     folder.mkdir()
-    traces, _ = addition.make(40, 10, 5)
+    traces, _ = forty_additions()
     train_tokenizer((trace.prompt for trace in traces), 512).save(folder)
     (folder / "config.json").write_text(json.dumps(shape))
     (folder / "model.safetensors").write_bytes(b"these are no tensors")

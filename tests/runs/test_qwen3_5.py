@@ -8,9 +8,8 @@ from safetensors.torch import load_file, save_file
 from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
 
 from tests.engines.tiny import tiny_shape
-from tests.runs.runs_helpers import resumed_bit_for_bit
+from tests.runs.runs_helpers import forty_additions, resumed_bit_for_bit
 from workings.config.load import load_recipe, shipped_recipes
-from workings.data.generators import addition
 from workings.data.generators.base import write_items
 from workings.engines.torch.engine import TorchEngine
 from workings.errors import RequestError
@@ -40,7 +39,7 @@ GUESSES = "mtp.layers.0.input_layernorm.weight"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model that also sees, with its tokenizer, in `base`; a recipe that names it, and a sealed run of it."""
     place = tmp_path_factory.mktemp("qwen3_5")
-    traces, _ = addition.make(40, 10, 5)
+    traces, _ = forty_additions()
     tokenizer = train_tokenizer((trace.prompt for trace in traces), 512)
     text = to_hf_config(tiny_shape("qwen3_5", vocab=tokenizer.vocab_size))
     torch.manual_seed(0)

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.engines.tiny import request, tiny_shape
-from tests.runs.runs_helpers import last_weights, resumed_bit_for_bit
-from workings.data.generators import addition
+from tests.runs.runs_helpers import forty_additions, last_weights, resumed_bit_for_bit
 from workings.engines.jax.engine import JaxEngine
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
@@ -30,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("lora")
     base = place / "base"
     base.mkdir()
-    traces, _ = addition.make(40, 10, 5)
+    traces, _ = forty_additions()
     tokenizer = train_tokenizer((trace.prompt for trace in traces), 512)
     tokenizer.save(base)
     engine = JaxEngine.open(request(tiny_shape(vocab=tokenizer.vocab_size)))

@@ -12,10 +12,9 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from tests.engines.tiny import packed_batch, random_batch, request
-from tests.runs.runs_helpers import resumed_bit_for_bit
+from tests.runs.runs_helpers import forty_additions, resumed_bit_for_bit
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, PrecisionConfig
-from workings.data.generators import addition
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.weight_files import read_shape
 from workings.errors import RequestError
@@ -177,7 +176,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from workings.config.load import shipped_recipes
 
     place = tmp_path_factory.mktemp("unproven")
-    traces, _ = addition.make(40, 10, 5)
+    traces, _ = forty_additions()
     tokenizer = train_tokenizer((trace.prompt for trace in traces), 512)
     write_model(place / "base", "lfm2", vocabulary=tokenizer.vocab_size)
     tokenizer.save(place / "base")

@@ -215,5 +215,6 @@ def read(tree: Tree, name: str, limit: int = MAX_READ_BYTES) -> bytes:
 def shown(name: str) -> str:
     """A name for a report, without control characters and of limited length."""
     # Control characters in a name could move the cursor and overwrite a verdict in the reader's terminal.
-    text = name.encode("unicode_escape").decode("ascii")
+    plain = name.isascii() and name.isprintable() and "\\" not in name  # nearly every name
+    text = name if plain else name.encode("unicode_escape").decode("ascii")
     return text if len(text) <= 120 else text[:117] + "…"

@@ -248,10 +248,19 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, bool]]:
     # An empty object or list is a value of its own.
     elif isinstance(value, dict) and value:
         for key, inner in value.items():
-            yield from _leaves(inner, f"{path}.{key}" if path else key)
+            field = f"{path}.{key}" if path else key
+            if isinstance(inner, dict | list):
+                yield from _leaves(inner, field)
+            else:
+                yield field, False
     elif isinstance(value, list) and value:
+        # Entries of a list share one name, whatever their number.
+        field, plain = f"{path}.*", False
         for inner in value:
-            # Entries of a list share one name, whatever their number.
-            yield from _leaves(inner, f"{path}.*")
+            if isinstance(inner, dict | list):
+                yield from _leaves(inner, field)
+            elif not plain:
+                plain = True
+                yield field, False
     else:
         yield path, False
