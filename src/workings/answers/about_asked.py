@@ -65,13 +65,14 @@ _ORDINAL = re.compile(r"(?<=\bfrom the )\d+(?:st|nd|rd|th)\b", re.IGNORECASE)
 # "The maximum is 5, attained at x = 2": where it is.
 _PLACE = re.compile(r"(?<=\d)\W{0,3}\s(?:attained |reached |achieved |which occurs |occurring )?"
                     r"(?:at|when|where|for)\s\W{0,2}[a-z]\s?=\s?[^,;=]*$")
-_PLACE_ASKED = re.compile(r"\b(?:values? of \W?[a-z]\b(?!\()|where|when|which \W?[a-z]\b|for what)", re.IGNORECASE)
+_PLACE_ASKED = re.compile(r"\b(?:values? of \W?[a-z]\b(?!\(|\s*[-+*/^])|where|when|which \W?[a-z]\b"
+                          r"|for what)", re.IGNORECASE)
 _IS_NUMBER = re.compile(r"\b(?:is|are|equals)\s\W{0,3}\d[\d.,/]*\W*$")
 _WHICH = re.compile(r"\bwhich (day|week|month|year|page|row|floor|step|level|round|number)\b", re.IGNORECASE)
 # "In other words, it cost ten times as much as the yoghurt."
 _TIMES_AS = re.compile(r"\b(?:[a-z]+(?:-[a-z]+)?|\d[\d.]*) times as (?=[a-z]+ as\b)")
 # "six 1-hour tanks", "three $100 bills": of which kind they are.
-_COUNTED_IN_WORDS = re.compile(r"\b(two|three|four|five|six|seven|eight|nine|ten|eleven|twelve) "
+_COUNTED_IN_WORDS = re.compile(r"\b(two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)(\**) "
                                r"(?:\$\d[\d,.]*|\d+-[a-z]+) (?=[a-z])", re.IGNORECASE)
 # "That is 80 trees — if 5 more grew, he'd have 85."
 _IF_BEHIND = re.compile(r"(?<=\w)(?:\s?[–—]|;|\s-)\s?if\s[^;–—]*(?:\bwould|['’]d)\b[^;–—]*$")
@@ -115,7 +116,7 @@ def about_asked(sentence: str, question: str) -> str:
         sentence = _PLACE.sub("", sentence)
     if not re.search(r"\b(?:if|would)\b", question, re.IGNORECASE):
         sentence = _IF_BEHIND.sub("", sentence)
-    sentence = _COUNTED_IN_WORDS.sub(r"\1 ", sentence)
+    sentence = _COUNTED_IN_WORDS.sub(r"\1\2 ", sentence)
     if "times" not in question:
         sentence = _TIMES_AS.sub("as ", sentence)
     sentence = _of_two_clauses(sentence, question)

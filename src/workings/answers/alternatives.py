@@ -7,7 +7,7 @@ from workings.answers.sentences import is_conclusion, last_lines, sentences
 MAX_SENTENCES = 10
 """Last sentences of a text that are looked at."""
 _OFFERED = re.compile(r"\b([A-Z]?[a-z]{2,20}) or ([a-z]{3,20})(?=\W*$|[?.:])")
-_TRUE_OR_FALSE = re.compile(r"\W*true or false\W+(?P<behind>\S.*?)[.?]?\W*"
+_TRUE_OR_FALSE = re.compile(r"\W*(?:[a-z, ]{0,60}\b)?true or false\W+(?P<behind>\S.*?)[.?]?\W*"
                             r"|(?:statement:\s*)?(?P<before>.*?)[.?]\s+true or false\W*", re.IGNORECASE | re.DOTALL)
 # What stands behind it says more, or something of another one.
 _MORE = re.compile(r",?\s(?:even though|though|although|while|whereas|but|because|since|as|if|unless)\b|[;:(]",

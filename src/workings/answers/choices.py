@@ -7,18 +7,23 @@ from workings.answers.latex import plain
 from workings.answers.main_clause import last_clause, without_lead
 from workings.answers.options import LETTER_ALONE, NOT_CHOSEN
 from workings.answers.question_words import telling_words
-from workings.answers.sentences import MAX_LINE, is_conclusion, last_lines, sentences, without_markup
+from workings.answers.sentences import MAX_LINE, corrects, is_conclusion, last_lines, sentences, without_markup
 
 TRUTHS = frozenset(("yes", "no", "true", "false"))
 _LETTER_FIRST = re.compile(r"(?:option|choice|answer)?\s*(?:[(\[]([A-Ja-j])[)\]]|([A-J])(?:[).:]|\*\*|,? "
                            r"(?:because|since|as|is (?:the )?(?:correct|right|best)"
                            r"|and not|not|rather)\b|\s?[-–—(]|,\s(?:not|because|since|as|which)\b"
                            r"|,\sthe\s(?!.*\b(?:not|wrong|incorrect)\b)[^,.;:]{1,60}[.!]?\W{0,3}$))", re.IGNORECASE)
+# "You should **B. Stop, drop, and roll**.": the only bold text.
+_LETTER_BOLD = re.compile(r"\*\*[(\[]?([A-J])[).\]:]\s[^*\n]{2,200}\*\*")
 _LETTER_SAID = re.compile(
     r"\b(?:option|choice|answer|letter|select|pick|choose|choosing|go(?:ing)? with|leaves|it(?:'s| is| must be))\s*"
     r"(?:is|are|would be|[-–]"
     r"|:)?\s*[*_\"]*[(\[]?([A-J])(?:[)\]]|(?![\w'’]))"
     r"|\b(?:is|are|be)\s*[*_\"]*\(([A-J])\)|\b(?:by|so|therefore|thus|hence),?\s\W{0,3}([A-J])\W*$", re.IGNORECASE)
+# "B. Paris is wrong."
+_CALLED_WRONG = re.compile(r"\b(?:is|was)\s(?:wrong|incorrect|false|not (?:correct|right))\W*$")
+_LETTERS = re.compile(r"\b[A-J]\b(?!['’])")
 _LETTER_JUDGED = re.compile(r"(?<![\w'’])[(\[]?([A-J])[)\]]?\W{0,3}\s?(?:(?:is|must be|seems) (?:the )?(?:correct"
                             r"|right|best|true|only|most (?:likely|sensible|reasonable|suitable|appropriate|plausible))"
                             r"|makes (?:the )?most sense|(?:fits|works) best)\b",
@@ -95,6 +100,8 @@ _SHORT = re.compile(r"\b(?:is|are|was|were|be|falls?|comes?)\s(?:still\s)?(?:\W?
 _ENOUGH = re.compile(r"(?P<denied>\bnot\s(?:[a-z]+\s)?|n['’]t\s(?:[a-z]+\s)?)?(?<!almost )(?<!nearly )(?<!hardly )"
                      r"\benough(?:\s(?:money|time|of it|left|for|to)\b[^,;]*)?\W*$", re.IGNORECASE)
 _SUFFICES = re.compile(r"\b(?:enough|afford|buy|pay|reach|fit|suffice|last|complete|finish|fill|make)\b", re.IGNORECASE)
+# "Yes, it was used in the past, but it is toxic": behind a first "no" it takes nothing back.
+_CONCEDES = re.compile(r"\W*(?:yes|no|true),\s[^.;]*, but\b", re.IGNORECASE)
 # What may take back the yes or no of a first sentence.
 _SETTLES = re.compile(r"\b(?:wait|actually|hmm|sorry|answer|correction)\b", re.IGNORECASE)
 # Also what one is tempted to say, or some say: "It is tempting to say yes".
@@ -112,6 +119,8 @@ def choice_in(text: str) -> str | None:
     if alone := LETTER_ALONE.fullmatch(cleaned):
         return alone[1].upper()
     lines = last_lines(text)
+    if text.count("**") == 2 and (letter := _letter_in_bold(text)):
+        return letter
     # What is said last counts; a first line that names a choice counts where no later one does.
     for line in [*reversed(lines[-3:]), *lines[:1]]:
         if len(set(_SPOKEN_OF.findall(line))) > 1:
@@ -131,6 +140,8 @@ def _sentence_choice(sentence: str) -> str | None:
         return None
     if alone := LETTER_ALONE.fullmatch(sentence):
         return alone[1]
+    if _CALLED_WRONG.search(sentence) and len(set(_LETTERS.findall(sentence))) == 1:
+        return None
     for match in (_LETTER_FIRST.match(sentence), *reversed([*_LETTER_SAID.finditer(sentence)][-3:]),
                   _LETTER_JUDGED.search(sentence)):
         if match is not None:
@@ -140,6 +151,18 @@ def _sentence_choice(sentence: str) -> str | None:
             if named and not _OTHER_LETTER.match(sentence[match.end(match.lastindex or 0):]):
                 return letter
     return None
+
+
+def _letter_in_bold(text: str) -> str:
+    """The letter of a choice that is named in bold, as in "You should **B. Stop** first"; "" where it is denied."""
+    bold = _LETTER_BOLD.search(text)
+    if bold is None:
+        return ""
+    before, behind = text[max(0, bold.start() - MAX_LINE):bold.start()], text[bold.end():bold.end() + MAX_LINE]
+    around = (re.split(r"[.!?\n]", before)[-1], re.split(r"[.!?\n]", behind)[0])
+    later = [sentence for line in behind.split("\n") for sentence in sentences(line)]
+    denied = any(map(NOT_CHOSEN.search, around)) or any(is_conclusion(each) or corrects(each) for each in later)
+    return "" if denied else bold[1]
 
 
 def _listed(lines: list[str], letter: str) -> bool:
@@ -163,7 +186,9 @@ def truth_in(text: str) -> str | None:
     for line in [*reversed(lines[-3:]), *lines[:1]]:
         # Only then the first sentence: "No, wait. So the answer is yes."
         for sentence in reversed(sentences(line)):
-            cleaned = without_markup(plain(sentence))
+            cleaned = without_markup(plain(sentence).replace("**", ""))
+            if first and sentence != sentences(lines[0])[0] and _CONCEDES.match(cleaned):
+                continue
             if truth := _truth_of(cleaned):
                 # "No, it isn't. Yes, it comes close." says both.
                 agrees = first is None or truth == first[1].casefold()
@@ -244,6 +269,9 @@ def stated_in(text: str, question: str) -> str | None:
             return "no" if bare["denied"] else "yes"
     if _ASKS.match(questions[0]) is None:
         return None
+    if first != last and not TURNS.search(text.replace(first, "", 1)) and (
+            judged := _judged(without_lead(first), questions[0])):
+        return judged  # "The statement is incorrect. An acute angle measures less."
     statements = sentences(lines[-1])
     last = statements[-1].replace("*", "")
     clause = last_clause(last) or last

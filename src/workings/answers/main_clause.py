@@ -13,7 +13,7 @@ VERBS_OF_RESULT = (r"is|are|was|were|be|equals?|makes?|made|gives?|get|gets|has|
 """Verbs whose object is a result, as an alternative of a pattern."""
 VERBS_OF_CHANGE = ("(?:(?:increas|decreas|reduc|chang|rais|exceed|differ|lower|drop|shrink|grow)[a-z]*"
                    "|ris(?:es?|en|ing)|rose|grew|fall(?:s|en)?|fell"
-                   "|shrank|short|ahead|behind|loses?|lost|wins?|won|go(?:es)? (?:up|down)|went (?:up|down))")
+                   "|shrank|off|short|ahead|behind|loses?|lost|wins?|won|go(?:es)? (?:up|down)|went (?:up|down))")
 """Verbs that say by how much something changes, as an alternative of a pattern."""
 VERBS_ELSEWHERE = ("ist|sind|betragt|hat|haben|kostet|kosten|braucht|brauchen|bezahlt|es|son|tiene|tienen|hay|queda"
                    "|quedan|cuesta|cuestan|est|sont|ont|reste|restent|coute|coutent|e|sono|ha|hanno|costano|sao|tem"

@@ -141,10 +141,23 @@ def numbered_option(number: str, question: str) -> str:
     >>> numbered_option("2", "Which gas do plants take in?\n1) Oxygen\n2) Carbon dioxide")
     'Carbon dioxide'
     """
+    return _numbered(question).get(number.strip(), "")
+
+
+def _numbered(question: str) -> dict[str, str]:
     options = _NUMBERED.findall(question)
     in_row = len(options) > 1 and [each[0] for each in options] == [str(at + 1) for at in range(len(options))]
-    last = in_row and question.rstrip().endswith(options[-1][1])
-    return dict(options).get(number.strip(), "") if last else ""
+    return dict(options) if in_row and question.rstrip().endswith(options[-1][1]) else {}
+
+
+def with_letters(question: str) -> str:
+    r"""A question that ends with the lines "1) …", "2) …", with the letters A, B, … in place of the numbers.
+
+    >>> with_letters("Which gas do plants take in?\n1) Oxygen\n2) Carbon dioxide")
+    'Which gas do plants take in?\nA) Oxygen\nB) Carbon dioxide'
+    """
+    return _NUMBERED.sub(lambda option: f"{chr(ord('A') + int(option[1]) - 1)}) {option[2]}", question) if _numbered(
+        question) else question
 
 
 def _options(question: str) -> dict[str, str]:

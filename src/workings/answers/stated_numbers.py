@@ -36,7 +36,7 @@ _FILLER = (r"(?:only|exactly|precisely|about|approximately|around|roughly|nearly
            r"|everyone|everybody|\w+self)")
 _OF_NOUN = r"(?:the |a |an |its |her |his |their |our |my )?(?:[a-z]+\s){0,2}of"
 _PRONOUN_IS = "(?:s?he|it|that|there|they|we|you|i)['’](?:s|re|m)"
-_BEHIND_VERB = re.compile(rf"\b(?:{_VERB}|{_PRONOUN_IS}|{VERBS_OF_CHANGE}(?: [^ ]+)? by)"
+_BEHIND_VERB = re.compile(rf"\b(?:{_VERB}|{_PRONOUN_IS}|{VERBS_OF_CHANGE}(?: [^ ]+){{0,4}} by)"
                           rf"(?:\s{_FILLER}){{0,4}}:?\s(?:{_OF_NOUN}\s)?\W{{0,3}}$",
                           re.IGNORECASE)
 _RECEIVER = re.compile(r"\b(?:tak(?:e|es|ing)|took|costs?|gives?|gave|earns?|earned|pays?|paid|saves?|saved|leaves?"

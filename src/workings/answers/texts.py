@@ -85,6 +85,7 @@ _SEVERAL = re.compile(r"\W*([a-z])\s*=[^=]*(?:,|\band\b|\bor\b)\W*\1\s*=")
 _MATRIX = re.compile(r"\\(?:begin|end)\{[a-zB]?matrix\}|&|\\\\")
 _LETTER = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])")
 _TERM = re.compile(r"[^\s+−-][^+−-]*")
+_BRACKETED = re.compile(r"(?<=[({])[^(){}]{3,100}(?=[)}])")
 _FACTORS = re.compile(r"(?:\([^()]+\)(?:\^\d)?){2,}")
 # "Jane Austen (1775–1817)": no pair of numbers, and no argument of a function.
 _REMARK_BEHIND = re.compile(r"(?<=[^\W\d_]{2})\s+\([^(),=]*\)\W*$")
@@ -242,7 +243,8 @@ def _same(given: str, expected: str, tolerance: float) -> bool:
     (formula, unit), (expected_formula, expected_unit) = without_unit(value_of(given, expected)), without_unit(expected)
     if not same_units(unit, expected_unit):
         return False
-    form, expected_form = normal_form(formula), normal_form(expected_formula)
+    form, expected_form = (_BRACKETED.sub(lambda sum_: "".join(_terms(sum_[0])) or sum_[0], normal_form(text))
+                           for text in (formula, expected_formula))
     if form == expected_form or _factors(form) == _factors(expected_form) != [] or (
             _terms(form) == _terms(expected_form) != []):
         return bool(form)

@@ -7,7 +7,7 @@ from typing import Any
 
 from workings.answers.extract import answer_kind, extract
 from workings.answers.extraction import NO_RULE, Extraction
-from workings.answers.options import letter_of, numbered_option, option_of
+from workings.answers.options import letter_of, numbered_option, option_of, with_letters
 from workings.record.values import is_score
 from workings.scoring import mathematics
 from workings.scoring.form import keeps_form, reasoning_text
@@ -105,6 +105,10 @@ def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringS
         said = replace(said, text=re.sub(r"^\W*\d[).]\s+", "", said.text))
         if score(said.text, replace(item, expected_answer=option, aliases=())):
             return said, 1.0
+        lettered = with_letters(item.prompt)
+        if not extraction.text and option_of(extract(
+                text, "choice", settings.rules, truncated=truncated, question=lettered).text, lettered) == option:
+            return replace(extraction, text=option, rule="whole"), 1.0
     return extraction, value
 
 
