@@ -119,8 +119,8 @@ def choice_in(text: str) -> str | None:
     if alone := LETTER_ALONE.fullmatch(cleaned):
         return alone[1].upper()
     lines = last_lines(text)
-    if text.count("**") == 2 and (letter := _letter_in_bold(text)):
-        return letter
+    if text.count("**") == 2 and (in_bold := _letter_in_bold(text)):
+        return in_bold
     # What is said last counts; a first line that names a choice counts where no later one does.
     for line in [*reversed(lines[-3:]), *lines[:1]]:
         if len(set(_SPOKEN_OF.findall(line))) > 1:

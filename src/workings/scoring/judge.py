@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from workings.answers.extract import answer_kind, extract
-from workings.answers.extraction import NO_RULE, Extraction
+from workings.answers.extraction import NO_RULE, Extraction, Kind
 from workings.answers.options import letter_of, numbered_option, option_of, with_letters
 from workings.record.values import is_score
 from workings.scoring import mathematics
@@ -93,21 +93,27 @@ def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringS
     """
     extraction = find_answer(item, text, settings, truncated=truncated)
     # By version, so that evaluations of before are scored as they were.
-    if settings.extraction_version > 1:
-        item = replace(item, aliases=(*item.aliases, *_also_right(item)))
+    if settings.extraction_version == 1:
+        return extraction, score(extraction.text, item) if extraction.text else 0.0
+    item = replace(item, aliases=(*item.aliases, *_also_right(item)))
     value = score(extraction.text, item) if extraction.text else 0.0
-    if settings.extraction_version > 1 and not value and (letter := letter_of(item.expected_answer, item.prompt)):
-        chosen = extract(text, "choice", settings.rules, truncated=truncated, question=item.prompt)
+    if value:
+        return extraction, value
+
+    def found(kind: Kind, question: str) -> Extraction:
+        return extract(text, kind, settings.rules, truncated=truncated, question=question)
+
+    if letter := letter_of(item.expected_answer, item.prompt):
+        chosen = found("choice", item.prompt)
         if chosen.text == letter:
             return chosen, score(letter, replace(item, aliases=(*item.aliases, letter)))
-    if settings.extraction_version > 1 and not value and (option := numbered_option(item.expected_answer, item.prompt)):
-        said = extract(text, "text", settings.rules, truncated=truncated, question=item.prompt)
+    if option := numbered_option(item.expected_answer, item.prompt):
+        said = found("text", item.prompt)
         said = replace(said, text=re.sub(r"^\W*\d[).]\s+", "", said.text))
         if score(said.text, replace(item, expected_answer=option, aliases=())):
             return said, 1.0
         lettered = with_letters(item.prompt)
-        if not extraction.text and option_of(extract(
-                text, "choice", settings.rules, truncated=truncated, question=lettered).text, lettered) == option:
+        if extraction.rule in (NO_RULE, "whole") and option_of(found("choice", lettered).text, lettered) == option:
             return replace(extraction, text=option, rule="whole"), 1.0
     return extraction, value
 
