@@ -2,7 +2,7 @@
 
 import re
 
-from workings.answers.implied_truth import HEDGES, TURNS, implied_truth, in_order
+from workings.answers.implied_truth import CONCESSION, HEDGES, TURNS, implied_truth, in_order
 from workings.answers.latex import plain
 from workings.answers.main_clause import last_clause, without_lead
 from workings.answers.options import LETTER_ALONE, NOT_CHOSEN
@@ -12,18 +12,25 @@ from workings.answers.sentences import MAX_LINE, corrects, is_conclusion, last_l
 TRUTHS = frozenset(("yes", "no", "true", "false"))
 _LETTER_FIRST = re.compile(r"(?:option|choice|answer)?\s*(?:[(\[]([A-Ja-j])[)\]]|([A-J])(?:[).:]|\*\*|,? "
                            r"(?:because|since|as|is (?:the )?(?:correct|right|best)"
-                           r"|and not|not|rather)\b|\s?[-–—(]|,\s(?:not|because|since|as|which)\b"
+                           r"|it is|and not|not|rather)\b|\s?[-–—(]|,\s(?:not|because|since|as|which)\b"
                            r"|,\sthe\s(?!.*\b(?:not|wrong|incorrect)\b)[^,.;:]{1,60}[.!]?\W{0,3}$))", re.IGNORECASE)
 # "You should **B. Stop, drop, and roll**.": the only bold text.
 _LETTER_BOLD = re.compile(r"\*\*[(\[]?([A-J])[).\]:]\s[^*\n]{2,200}\*\*")
 _LETTER_SAID = re.compile(
-    r"\b(?:option|choice|answer|letter|select|pick|choose|choosing|go(?:ing)? with|leaves|it(?:'s| is| must be))\s*"
+    r"\b(?:option|choice|answer|letter|select|pick|choose|choosing|go(?:ing)? with|leaves|it(?:['’]s| is| must be))\s*"
+    r"(?:actually|really|clearly|definitely)?\s*"
     r"(?:is|are|would be|[-–]"
     r"|:)?\s*[*_\"]*[(\[]?([A-J])(?:[)\]]|(?![\w'’]))"
     r"|\b(?:is|are|be)\s*[*_\"]*\(([A-J])\)|\b(?:by|so|therefore|thus|hence),?\s\W{0,3}([A-J])\W*$", re.IGNORECASE)
+# "(C) carbon dioxide, not (A) oxygen".
+_NOT_ANOTHER = re.compile(r"(?:,\s(?:and )?not|,?\s(?:rather than|instead of))\s(?:option |choice )?[(\[]?[A-J][)\]]?"
+                          r"(?:\s[^,.;:]{0,100})?[.]?$")
+_UNSURE = re.compile(r"\b(?:whether|not sure|can(?:no|['’])t (?:say|tell)|cannot (?:say|tell))\b", re.IGNORECASE)
 # "B. Paris is wrong."
 _CALLED_WRONG = re.compile(r"\b(?:is|was)\s(?:wrong|incorrect|false|not (?:correct|right))\W*$")
 _LETTERS = re.compile(r"\b[A-J]\b(?!['’])")
+_LETTER_ONLY = re.compile(r"\b[Oo]nly\s(?:option |choice )?[(\[]?([A-J])[)\]]?(?=,\s(?!and\b|or\b|[A-J]\b)"
+                          r"|\s(?:is|fits|works|matches|makes|describes|has)\b)")
 _LETTER_JUDGED = re.compile(r"(?<![\w'’])[(\[]?([A-J])[)\]]?\W{0,3}\s?(?:(?:is|must be|seems) (?:the )?(?:correct"
                             r"|right|best|true|only|most (?:likely|sensible|reasonable|suitable|appropriate|plausible))"
                             r"|makes (?:the )?most sense|(?:fits|works) best)\b",
@@ -64,11 +71,12 @@ _STATES = re.compile(rf"{_SO}(?:by definition,?\s)?(?:it|this|that|they|he|she)\
                      r"(?!not\b|number\b|only\b)(?P<what>[^\W\d_]+)\b"
                      r"(?!.*\b(?:not|but|if)\b)", re.IGNORECASE)
 # "He did not. …", "It is: …".
-_BARE = re.compile(r"\W*(?:so\s)?(?:it|this|that|they|he|she|there|we|you)\s"
-                   r"(?:indeed\s|(?:certainly|definitely|really|actually|clearly|surely|truly|absolutely)\s)?"
+_BARE = re.compile(r"\W*(?:(?:so|indeed)\s)?(?:it|this|that|they|he|she|there|we|you)\s"
+                   r"(?:indeed\s|(?:sure|certainly|definitely|really|actually|clearly|surely|truly|absolutely)\s)?"
                    r"(?P<does>is|are|was|were|can|could|does|do|did|will|has|have|had)(?P<denied>n['’]t|\snot)?"
                    r"(?:\W*$|[,:]\s)", re.IGNORECASE)
-_DECLINES = re.compile(r"\W*(?:unfortunately|sadly|definitely|certainly|absolutely|of course|surely) not\b",
+_DECLINES = re.compile(r"\W*(?:(?:unfortunately|sadly|definitely|certainly|absolutely|of course|surely) not"
+                       r"|nope|not at all|no way)\b",
                        re.IGNORECASE)
 # "Many people think so, but actually it isn't".
 _SOME_THINK = re.compile(r"^[^,;]*\b(?:think|believe|assume|say)s?\b[^,;]*, but (?:actually |in fact )?", re.IGNORECASE)
@@ -85,15 +93,15 @@ _JUDGED = re.compile(
     rf"{_SO}(?:"
     r"(?:(?:that|this|it)(?:['’]s|\sis)|(?:the|that|this) (?:statement|claim|assertion|inequality|equation) is)\s"
     r"(?:indeed\s)?"
-    r"(?P<denied>not\s)?(?P<how>correct|true|right|false|incorrect|wrong)"
+    r"(?P<denied>not\s)?(?P<how>correct|accurate|true|right|false|incorrect|inaccurate|wrong)"
     r"|the (?:statement|claim|assertion|inequality|equation) (?:(?:indeed )?holds"
     r"|(?P<fails>(?:does not|doesn['’]t) hold)))(?:\W*$|[;:]\s)", re.IGNORECASE)
 _MORE = ("more", "greater", "larger", "bigger", "higher")
 # "…, which is more than 40": of the number before it.
 _COMPARED = re.compile(rf"\b(?P<how>{'|'.join(_MORE)}|less|smaller|fewer|lower) than \$?"
                        r"(?P<number>\d[\d.,]*\d|\d)(?:\s[a-z]+)?\W*$", re.IGNORECASE)
-_AFFIRMS = re.compile(r"\W*(?:correct|indeed|exactly|certainly|absolutely|that['’]s (?:right"
-                      r"|correct))\W{0,3}[,.!]\s", re.IGNORECASE)
+_AFFIRMS = re.compile(r"\W*(?:correct|of course|definitely|yep|yeah|sure|indeed|exactly|certainly|absolutely"
+                      r"|that['’]s (?:right|correct))(?:\syes)?\W{0,3}[,.!]\s", re.IGNORECASE)
 # Whether somebody has what is needed: "so she is $3 short", "which is enough".
 _SHORT = re.compile(r"\b(?:is|are|was|were|be|falls?|comes?)\s(?:still\s)?(?:\W?\d[\d.,]*\s?(?:[a-z%°]+\s){0,2})?short"
                     r"(?:\sof\s[^,;]*)?\W*$", re.IGNORECASE)
@@ -136,14 +144,17 @@ def _bare(text: str) -> str:
 
 
 def _sentence_choice(sentence: str) -> str | None:
+    sentence = _NOT_ANOTHER.sub("", sentence)
     if _BOTH.search(sentence) and not re.match(r"[(\[]?[A-J][)\]]?,? (?:and )?(?:not|rather than) ", sentence):
         return None
     if alone := LETTER_ALONE.fullmatch(sentence):
         return alone[1]
+    if _UNSURE.search(sentence):
+        return None
     if _CALLED_WRONG.search(sentence) and len(set(_LETTERS.findall(sentence))) == 1:
         return None
-    for match in (_LETTER_FIRST.match(sentence), *reversed([*_LETTER_SAID.finditer(sentence)][-3:]),
-                  _LETTER_JUDGED.search(sentence)):
+    for match in (_LETTER_FIRST.match(sentence), _LETTER_ONLY.search(sentence),
+                  *reversed([*_LETTER_SAID.finditer(sentence)][-3:]), _LETTER_JUDGED.search(sentence)):
         if match is not None:
             letter = next(group for group in match.groups() if group)
             # A small letter is an article or a variable unless it stands in brackets.
@@ -221,7 +232,7 @@ def _judged(clause: str, question: str) -> str | None:
         how = (judged["how"] or "true").casefold()
         if how in question.casefold():  # "Is it false that …?"
             return None
-        denies = bool(judged["denied"] or judged["fails"]) != (how in ("false", "incorrect", "wrong"))
+        denies = bool(judged["denied"] or judged["fails"]) != (how in ("false", "incorrect", "inaccurate", "wrong"))
         return "no" if denies else "yes"
     if HEDGES.search(clause) or not _SUFFICES.search(question) or "short" in question:
         return None
@@ -273,7 +284,7 @@ def stated_in(text: str, question: str) -> str | None:
             judged := _judged(without_lead(first), questions[0])):
         return judged  # "The statement is incorrect. An acute angle measures less."
     statements = sentences(lines[-1])
-    last = statements[-1].replace("*", "")
+    last = CONCESSION.sub("", statements[-1].replace("*", ""))
     clause = last_clause(last) or last
     if (denied := _DENIES.match(clause)) is not None and (denied["what"] is None or (
             re.search(rf"\b{denied['what']}\b", question, re.IGNORECASE) and _is_of_question(clause, questions[0]))):

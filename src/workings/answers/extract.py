@@ -20,7 +20,7 @@ from workings.answers.list_answers import assigned, labelled_for, list_entry_for
 from workings.answers.main_clause import last_clause
 from workings.answers.name_answers import answering_sentence
 from workings.answers.numbers import in_unit_asked, parse_number, parse_words, with_decimal_points
-from workings.answers.options import option_said, option_worth
+from workings.answers.options import option_said, option_worth, with_ticked
 from workings.answers.question_words import measure_asked, telling_words
 from workings.answers.sentences import (
     bare_opening,
@@ -258,12 +258,14 @@ def _chosen(text: str, kind: Kind, question: str) -> str | None:
     if kind == "text":
         again = _AGAIN_AND_AGAIN.fullmatch(text) if len(text) <= MAX_LINE else None
         return again and again[1]
-    if (answer := _meant(text[-20_000:], kind)) is not None and len(answer) <= 5:
-        return answer
+    asked = is_it_true(question)
+    if (answer := _meant(text[-20_000:], kind)) is not None and (answer in TRUTHS or kind == "choice") and (
+            len(answer) <= 5):
+        return answer if kind == "choice" or asked == question else _AS_TRUTH.get(answer, answer)
     if kind == "choice":
         return option_said(text, question) or option_worth(text, question)
-    stated = stated_in(text, asked := is_it_true(question))
-    return stated if not stated or asked == question else {"yes": "true", "no": "false"}[stated]
+    stated = stated_in(text, asked)
+    return stated if not stated or asked == question else _AS_TRUTH[stated]
 
 
 def _before_the_cut(text: str, question: str) -> list[str]:
@@ -276,6 +278,7 @@ def _before_the_cut(text: str, question: str) -> list[str]:
             if question_words and question_words <= set(telling_words(sentence))]
 
 
+_AS_TRUTH = {"yes": "true", "no": "false"}
 _AGAIN_AND_AGAIN = re.compile(r"(\S.{1,60}?)(?:[\s,.]+\1){2,}\W*")
 _SUPPOSED = re.compile(r"\W*(?:if|with|without|had)\b.*(?:\bwould\b|['’]d\b)", re.IGNORECASE)
 RULES: dict[str, Rule] = {rule.__name__: rule for rule in (
@@ -317,7 +320,7 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
     # Before the rules, so that none of them has to know what is no prose.
     if (open_tag := text.rstrip().rpartition("<")[2]) and "/answer".startswith(open_tag) and len(open_tag) > 1:
         text = f"{text.rstrip()[:-len(open_tag)]}/answer>"
-    plainer = _CALCULATOR.sub("", _without_drawings(text))
+    plainer = _CALCULATOR.sub("", _without_drawings(with_ticked(text, question) if kind == "choice" else text))
     plainer = _EMOJI.sub("", _EMOJI_BEFORE_QUESTION.sub(". ", plainer))
     if kind == "number":
         plainer = in_unit_asked(with_decimal_points(plainer, question), measure_asked(question))

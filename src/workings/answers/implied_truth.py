@@ -38,6 +38,8 @@ _GOES_ON = re.compile(r"^(?:[^,;:]|,(?! but\b))*, but (?=(?:it|its|he|his|she|he
 _THE_ONE = re.compile(r"^(?:is|was)\s(?P<subject>(?:[A-Z][\w'’-]*\s)+)the\s"
                       r"(?P<what>[a-z]+(?:\s(?!of\b|in\b)[a-z]+){0,2})\b(?:\s(?:of|in)\s[^,;]*)?\?", re.IGNORECASE)
 _A_NAME = r"[A-Z][\w'’-]*(?:\s[A-Z][\w'’-]*)*"
+CONCESSION = re.compile(r"^\W*(?:even though|although|though|while)\b[^,;]*,\s", re.IGNORECASE)
+"""What a sentence concedes before it says something: "Even though it is used as a vegetable, …"."""
 TURNS = re.compile(r"\b(?:but|however|although|wait|actually|so(?! far\b)|therefore|thus|hence|yes|no)\b",
                    re.IGNORECASE)
 """What may take back or conclude something else than an earlier sentence says."""
@@ -73,7 +75,7 @@ def implied_truth(text: str, question: str) -> str | None:
     statements = [sentence for line in last_lines(text)[-MAX_SENTENCES:] for sentence in sentences(line)]
     for sentence in reversed(statements[-MAX_SENTENCES:]):
         if _says_most(sentence, question_words):
-            plainly = plain(sentence).replace("*", "")
+            plainly = CONCESSION.sub("", plain(sentence).replace("*", ""))
             concluded = last_clause(plainly)
             clause = concluded if _says_most(concluded, question_words) else plainly
             if truth := _truth_of(without_reason(clause), question, question_words):

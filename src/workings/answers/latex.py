@@ -36,7 +36,7 @@ _ARRAY = re.compile(r"(?:\\left\s?)?[(\[]\s?\\begin\{array\}\s?\{[clr| ]{1,40}\}
 _BOLD = re.compile(r"\\(?:boldsymbol|mathbf|bm)\s*\{((?:[^{}]|\{[^{}]*\}){1,300})\}")
 # "3/4π", and "cos(2x)".
 _FACTOR_BEHIND = re.compile(r"(?<![\w.)\]}/^])(\d+)/(\d+)(π|√\d+)(?![\w^(])")
-_ARGUMENT = re.compile(r"(?<![a-z])(sin|cos|tan|cot|sec|csc|ln|log)\((\d*[a-zθαβπ])\)(?![\w^!(√])")
+_ARGUMENT = re.compile(r"(?<![a-z])(sin|cos|tan|cot|sec|csc|ln|log)\((\d*[a-zθαβπ]|\d+)\)(?![\w^!(√])")
 _MATH = re.compile(r"[\\\^_√π∞=<>≤≥≠±∈∪∩{}\[\]()*+/×]|\d\s*[-:,]\s*-?\d|\d\s*[-+]?\s*[a-zA-Z]\b"
                    r"|\b[a-zA-Z]\s*[-+]\s*\d")
 

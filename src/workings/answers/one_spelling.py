@@ -1,8 +1,10 @@
 """Two answers in one spelling before they are compared: signs, pairs, bounds, chains, spans, dates and hours."""
 
 import re
+from fractions import Fraction
+from itertools import pairwise
 
-from workings.answers.latex import plain
+from workings.answers.latex import normal_form, plain
 
 _MONTH = (r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
           r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?")
@@ -25,12 +27,23 @@ _PLUS_MINUS = re.compile(r"([a-zA-Z]\s*=\s*)?([^=±,]*?)(?:±|\\pm)\s*([^\s+±\\
 _NAMED_PAIR = re.compile(r"\(\s*[a-z](?:\s*,\s*[a-z])+\s*\)\s*=\s*(\(.+\))")
 _MEMBER = re.compile(r"^[a-zA-Z]\s*(?:∈|\\in\b)\s*")
 _BETWEEN = re.compile(r"(-?[\w./√]+)\s*([<≤])\s*[a-zA-Z]\s*([<≤])\s*(-?[\w./√]+)")
+_UNION, _UNION_SIGN = re.compile(r"\s*(?:∪|\\cup(?![a-z]))\s*"), "∪"
+_OR = re.compile(r"\s*\\text\s?\{\s?,?\s?or\s?\}\s*|,?\s+or\s+|,\s*(?=[a-z]\s*[<>≤≥\\])")
+_EXCEPT = re.compile(r"(?:[^,;]{0,80}\b(?:is|are)\s)?(?:the set of )?(?:all )?(?:the )?real(?: numbers|s)?"
+                     r"(?: \$?[a-z]\$?)?,?\s(?:except(?: for)?|other than)\s([^;]{1,80})", re.IGNORECASE)
+_VALUE = re.compile(r"-?\d+(?:/\d+)?")
+# "10001 (base 2)", "10001 in base 2".
+_IN_BASE = re.compile(r"(?<=[\dA-F])\s?\(?(?:in )?base[- ](\d{1,2})\)?")
 _INEQUALITY = re.compile(r"[a-zA-Z]\s*([<>≤≥])\s*(-?[\w./]+)")
 
 
 def spelt_alike(given: str, expected: str) -> tuple[str, str]:
     """Both texts: two signs as two values, bounds as an interval where one is one, chains as lists, spans in words."""
     given, expected = full_hours(given), full_hours(expected)
+    if "_" in expected:
+        given = _IN_BASE.sub(r"_\1", given)
+    if _UNION.search(expected):
+        return _as_union(given), _as_union(expected)
     if "," in expected and "," not in given:
         given = re.sub(r"\s*(?:→|->)\s*", ", ", given)
     name, *chain = given.split("=")
@@ -49,6 +62,16 @@ def spelt_alike(given: str, expected: str) -> tuple[str, str]:
     if not set("<>") & set(expected) and _CHAIN.fullmatch(plain(given)):
         given = re.sub("[<>]", ",", plain(given))
     return (_SPAN.sub(r"\1 to \2", given) if " to " in expected else given), expected
+
+
+def _as_union(text: str) -> str:
+    """A union of intervals in one order; bounds and "all real numbers except x = 2" as one; anything else as it is."""
+    if (excepted := _EXCEPT.fullmatch(text.strip("$. "))) and (values := _VALUE.findall(plain(excepted[1]))):
+        bounds = ["-∞", *sorted(values, key=lambda value: float(Fraction(value))), "∞"]
+        return _UNION_SIGN.join(f"({low}, {high})" for low, high in pairwise(bounds))
+    parts = [_as_interval(part) for part in (_UNION.split(text) if _UNION.search(text) else _OR.split(text))]
+    intervals = len(parts) > 1 and all(part.strip("$. ")[:1] in ("(", "[", "\\") for part in parts)
+    return _UNION_SIGN.join(sorted(normal_form(part) for part in parts)) if intervals else text
 
 
 def _both_signs(text: str) -> str:

@@ -25,9 +25,14 @@ NOT_CHOSEN = re.compile(r"\b(?:not|never|no|none|neither|nor|cannot|would|might|
                          r"|eliminat\w{1,4}|exclud\w{1,4})\b|n['’]t\b|\?",
                          re.IGNORECASE)
 """What neither asserts an option nor tells it apart from the others."""
+_CLAUSES = re.compile(r"(?:[,;]\s|\s)(?:and|while|whereas)\s|;\s")
 _BELIEVED = re.compile(r"\b(?:think|thought|believe[sd]?|assumed?|guess|say|says|said|call|called|some|many|people"
                        r"|tempt\w+)\b", re.IGNORECASE)
-_THEREFORE = re.compile(r"\b(?:should|must|will|is|are|has to) (?:therefore|thus|hence)\b")
+# What a list of choices marks one of them with.
+_TICKED = re.compile(r"^[ \t*_-]{0,20}[(\[]?([A-J])[).\]:][^\n]{0,300}[✅✔✓☑]", re.MULTILINE)
+_LISTED = re.compile(r"^[ \t*_-]{0,20}[(\[]?[A-J][).\]:][^\n]*$", re.MULTILINE)
+_THEREFORE = re.compile(r"^\W*(?i:that|this|which) leaves\b"
+                        r"|\b(?:should|must|will|is|are|has to) (?:therefore|thus|hence)\b")
 
 
 def option_of(letter: str, question: str) -> str:
@@ -53,11 +58,13 @@ def option_said(text: str, question: str) -> str | None:
     stem_words, words_of_stem = set(telling_words(_ASKING.sub(" ", stem))), f" {_words_of(stem)} "
     options = {letter: words for letter, option in _options(question).items() if re.search(
         "[a-z]{3}", words := _words_of(option.removeprefix("It "))) and f" {words} " not in words_of_stem}
-    if lines and "?" not in lines[0] and not any(is_conclusion(line) or corrects(line) for line in lines[1:]):
-        for letter, words in options.items():
-            if _words_of(lines[0]) in (words, f"{words} {letter.casefold()}"):
-                return letter
     statements = [sentence for line in lines[-MAX_LINES_OF_CHOICE:] for sentence in sentences(line)]
+    opening = [(lines[0], lines[1:]), (sentences(lines[0])[0], statements[1:])] if lines else []
+    for first, later in opening:
+        if "?" not in first and not any(is_conclusion(each) or corrects(each) for each in later):
+            for letter, words in options.items():
+                if _words_of(first) in (words, f"{words} {letter.casefold()}"):
+                    return letter
     if not any(_options_in(sentence, options) for sentence in statements) and all(
             map(_NAME.fullmatch, _options(question).values())):
         options = _by_parts(options, " ".join(statements))
@@ -70,6 +77,9 @@ def option_said(text: str, question: str) -> str | None:
     options_by_statement = [_options_in(sentence, options) for sentence in statements]
     if stated := _stated_before_denials(statements, options_by_statement, stem_words):
         return stated
+    if options_by_statement and len(options_by_statement[-1]) > 1 and (
+            letter := _in_clause_asked(statements[-1], options, stem_words)):
+        return letter
     if not options_by_statement or len(options_by_statement[-1]) != 1 or NOT_CHOSEN.search(statements[-1]):
         return None
     answers = is_conclusion(statements[-1]) or _THEREFORE.search(statements[-1]) or (
@@ -79,19 +89,32 @@ def option_said(text: str, question: str) -> str | None:
 
 
 def _stated_before_denials(statements: list[str], options: list[set[str]], stem_words: set[str]) -> str:
-    """The option of the only sentence that says all words of a question, where later ones deny every other; or "".
+    """The option of the only sentence that says most words of a question; or "".
 
-    "The capital is Canberra. Sydney is larger, but it isn't the capital."
+    Later ones deny every other option or say few of these words: "The capital is Canberra. Sydney is larger, but it
+    isn't the capital."
     """
-    at = [at for at, sentence in enumerate(statements) if stem_words <= set(telling_words(sentence))]
-    if len(at) != 1 or len(stem_words) < 2 or len(found := options[at[0]]) != 1:
+    said = [stem_words & set(telling_words(sentence)) for sentence in statements]
+    at = [at for at, words in enumerate(said) if 5 * len(words) >= 3 * len(stem_words)]
+    if len(at) != 1 or len(said[at[0]]) < 2 or len(found := options[at[0]]) != 1:
         return ""
     if NOT_CHOSEN.search(statements[at[0]]) or _BELIEVED.search(statements[at[0]]):
         return ""
-    goes_on = zip(statements[at[0] + 1:], options[at[0] + 1:], strict=True)
     return next(iter(found)) if all(
-        not (is_conclusion(sentence) or corrects(sentence)) and (others <= found or NOT_CHOSEN.search(sentence))
-        for sentence, others in goes_on) else ""
+        not (is_conclusion(sentence) or corrects(sentence)) and (
+            others <= found or NOT_CHOSEN.search(sentence) or 3 * len(words) <= len(said[at[0]]))
+        for sentence, others, words in list(zip(statements, options, said, strict=True))[at[0] + 1:]) else ""
+
+
+def _in_clause_asked(sentence: str, options: dict[str, str], stem_words: set[str]) -> str:
+    """The option of the clause that says clearly more of a question's words than the others of its sentence; or "".
+
+    "Plants take in carbon dioxide and release oxygen."
+    """
+    clauses = [] if NOT_CHOSEN.search(sentence) or _BELIEVED.search(sentence) else _CLAUSES.split(sentence)
+    said = [(len(stem_words & set(telling_words(clause))), sorted(_options_in(clause, options))) for clause in clauses]
+    *_, (second, _), (most, letters) = [(0, list[str]()), *sorted(said)] if len(said) > 1 else [(0, list[str]())] * 2
+    return letters[0] if most >= second + 2 and len(letters) == 1 else ""
 
 
 def _options_in(sentence: str, options: dict[str, str]) -> set[str]:
@@ -110,6 +133,18 @@ def _by_parts(options: dict[str, str], text: str) -> dict[str, str]:
     parts = {letter: [word for word in (words.split(" ")[0], words.split(" ")[-1]) if len(word) > 3 and word in said
                       and taken.count(word) == 1] for letter, words in options.items()}
     return {letter: words[0] for letter, words in parts.items() if words}
+
+
+def with_ticked(text: str, question: str) -> str:
+    r"""A text with the answer behind its list of choices, where one of them alone is ticked ("C. Paris ✅").
+
+    >>> with_ticked("A. Rome ❌ no\nB. Paris ✅", "What is the capital of France?")
+    'A. Rome ❌ no\nB. Paris ✅\nAnswer: B'
+    """
+    ticked, listed = _TICKED.findall(text), [*_LISTED.finditer(text)]
+    if len(ticked) != 1 or len(listed) < 2 or _ASKS_NOT.search(question):
+        return text
+    return f"{text[:listed[-1].end()]}\nAnswer: {ticked[0]}{text[listed[-1].end():]}"
 
 
 def option_worth(text: str, question: str) -> str | None:

@@ -56,7 +56,8 @@ _WHEN = re.compile(r"(?<=[^\W\d_]{2}),? (?:in|on|around|during) (?:[^\W\d_]+ )?(
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|(?<!\*)\*[^*]+\*(?!\*)")
 _QUOTED_LAST = re.compile(r"\b(?:is|be|means|says?)\b:?\s[\"“]([^\"“”]+)[\"”](?:\s\([^()]*\))?\W*$")
 # "x = 2 or x = 3" are two solutions, and no doubt.
-_SOLUTIONS = re.compile(r"(?<![^\W\d_])([a-zA-Z])\s*=[^=]{1,40}?\bor\b(?=\W{0,6}\1\s*=)")
+_SOLUTIONS = re.compile(r"(?<![^\W\d_\\])([a-zA-Z])\s*(?:[=<>≤≥]|\\[lg]eq?\b)[^=]{1,40}?\bor\b"
+                        r"(?=\W{0,6}\1\s*(?:[=<>≤≥]|\\[lg]eq?\b))")
 _SAME_AGAIN = re.compile(r"\s*\(or\s[^()]*\)")
 _LED_IN = re.compile(r"^(?:(?:[=⇒→∴:]|=>|->|\s)+|(?:So|Therefore|Thus|Hence)\b,?\s*)")
 # A single letter is a unit only as a text within a formula.
@@ -82,6 +83,8 @@ _MEASURED = re.compile(r"\b(?:area|volume|perimeter|circumference|length|height|
                        r"|probability|sum|product|slope|discriminant|determinant)\b[^=]*\bis\s[^=]+=(?:[^=]+=)*([^=]+)$")
 _I_E = re.compile(r",\s(?:that is|i\.e\.),?\s")
 _SEVERAL = re.compile(r"\W*([a-z])\s*=[^=]*(?:,|\band\b|\bor\b)\W*\1\s*=")
+_CANNOT_BE = re.compile(r"\bcannot be [a-z]+\W*$")
+_NO_SOLUTION = re.compile(r"\b(?:has|have|is|are) no (?:real |integer |such )?(?:solutions?|roots?)(?: [a-z ]+)?\W*$")
 _MATRIX = re.compile(r"\\(?:begin|end)\{[a-zB]?matrix\}|&|\\\\")
 _LETTER = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])")
 _TERM = re.compile(r"[^\s+−-][^+−-]*")
@@ -111,8 +114,8 @@ def normalise_text(text: str) -> str:
     text = " ".join(text.split()).strip(" \"'`*_.,;:!?¡¿$“”")
     text = re.sub(r"^(\d+) to (\d+)$", r"\1:\2", text)  # a ratio
     text = re.sub(r"\bunited states of america\b|^(?:the )?usa?$", "united states", text)
-    return re.sub(rf"^(?:(?:{_ARTICLES}|sir|dr|mr|mrs|ms|prof|professor) )+(?=.)|(?<=^infinitely many) solutions$", "",
-                  text)
+    return re.sub(rf"^(?:(?:{_ARTICLES}|sir|dr|mr|mrs|ms|prof|professor) )+(?=.)|(?<=^infinitely many) solutions$"
+                  r"|(?<=^no solution)s$", "", text)
 
 
 def same_text(given: str, expected: str, tolerance: float = 0.0) -> bool:
@@ -175,8 +178,8 @@ def variants(given: str) -> Iterator[str]:
     yield concluded
     yield from _in_formulas(concluded)
     yield from _MEASURED.findall(sentence)
-    if undecided := re.search(r"\bcannot be [a-z]+\W*$", sentence):
-        yield undecided[0]
+    yield from _CANNOT_BE.findall(sentence)
+    yield from ["no solution"] * bool(_NO_SOLUTION.search(sentence))
     for part in dict.fromkeys((_I_E.split(sentence)[0], sentence)):
         yield from _times(part)
     sentence = _REMARK_BEHIND.sub("", sentence)

@@ -121,17 +121,20 @@ def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringS
 def _also_right(item: Item) -> Iterator[str]:
     """What is right beside the expected answer, as its question is put.
 
-    The text of an expected letter; of "1100_2" the digits alone where base 2 is asked for; and yes for true and no for
-    false where the question offers neither.
+    The text of an expected letter; of "1100_2" the digits alone where base 2 is asked for; "T" for true where the
+    question offers it, and yes where it does not.
     """
     if option := option_of(item.expected_answer, item.prompt):
         yield option
     based = _BASED.fullmatch(item.expected_answer.strip())
     if based and re.search(rf"\bbase[- ]\$?{based['base']}\b", item.prompt):
         yield based["digits"]
-    truth = _TRUE_AS_YES.get(item.expected_answer.strip().casefold())
-    if truth and item.prompt.rstrip().endswith("?") and not _OFFERS_TRUTH.search(item.prompt):
-        yield truth
+    expected = item.expected_answer.strip().casefold()
+    if expected in _TRUE_AS_YES:
+        if _OFFERS_TRUTH.search(item.prompt):
+            yield expected[0]
+        elif item.prompt.rstrip().endswith("?"):
+            yield _TRUE_AS_YES[expected]
 
 
 def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: bool) -> Extraction:
