@@ -34,6 +34,7 @@ from tests.fork_server import (
     import_less,
     interpreter,
     remember_packages,
+    remember_recipes,
 )
 from tests.kept_programs import KeptPrograms
 
@@ -96,6 +97,7 @@ do_not_wait_for_the_disk()
 collect_nothing()
 import_less()
 remember_packages()
+remember_recipes()
 
 
 class SaidAtOnce:
@@ -194,8 +196,8 @@ def clean_environment() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_again() -> Iterator[None]:
-    """What a test or a fixture asks for is a forked child, where it would be a new process: a trace or a compilation,
-    which imports PyTorch or JAX, and scoring, which imports the rules."""
+    """What a test or a fixture asks for is a forked child, where it would be a new process: a trace, a compilation or a
+    kernel of the doctor, which imports PyTorch or JAX, and scoring, which imports the rules."""
     with pytest.MonkeyPatch.context() as patch:
         folder, owner = Path(os.environ["TESTS_FORK_FOLDER"]), int(os.environ["TESTS_FORK_OWNER"])
         for name in FORKED_AGAIN.values() if FORKS else ():

@@ -31,6 +31,8 @@ import tempfile
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -69,7 +71,8 @@ JAX_KEEPS_PROGRAMS = ("JAX_ENABLE_COMPILATION_CACHE", "jax_enable_compilation_ca
 """Variables that JAX reads while it is imported and that can be set afterwards."""
 
 FORKED_AGAIN = {"workings.engines.torch.trace.target": "workings.engines.torch.trace.target",
-                "workings.engines.jax.aot_compile": "workings.engines.jax.target"}
+                "workings.engines.jax.aot_compile": "workings.engines.jax.target",
+                "workings.doctor.kernels": "workings.doctor.kernels"}
 """Modules that tests and forked children start by themselves, as a run does, and that are forked, too, with the module
 that starts each: most of their time is the import of PyTorch or JAX."""
 
@@ -314,6 +317,14 @@ def remember_packages() -> None:
         setattr(metadata.PathDistribution, name, property(once))
 
 
+def remember_recipes() -> None:
+    """From here on the text of a recipe is parsed once, in pure Python: every run, every verification and every plan
+    reads one, and nearly all are those of a few tests and the shipped ones."""
+    load: Any = importlib.import_module("workings.config.load")
+    parse = lru_cache(1000)(load.parse_yaml)
+    load.parse_yaml = lambda text, origin: deepcopy(parse(text, origin))
+
+
 def collect_nothing() -> None:
     """From here until `collect_seldom` look for no unreachable cycles: what is imported stays, and looking through it
     again and again takes a fifth of the time of the imports."""
@@ -379,6 +390,7 @@ def serve(folder: Path, owner: int) -> None:
 
 def _remember() -> None:
     """Ask once what every child would ask, of files that do not change: a quarter of what a short run computes."""
+    remember_recipes()
     kept_executables.folder()
     source_digest("workings.engines.torch", "workings.models", "workings.objectives", beside="workings.engines")
     list(importlib.import_module("workings.doctor.versions").check_versions({}))

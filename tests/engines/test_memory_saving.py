@@ -64,8 +64,8 @@ def test_chunked_attention_equals_plain(slides: bool, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("family", "slides"),
-                         [("gemma", False), ("gemma2", True), pytest.param("gemma2", False, marks=pytest.mark.full),
-                          pytest.param("gemma3", True, marks=pytest.mark.full)])
+                         [("gemma2", True), *(pytest.param(*case, marks=pytest.mark.full) for case in (
+                             ("gemma", False), ("gemma2", False), ("gemma3", True)))])
 def test_flash_attention_equals_plain_in_interpret_mode(family: str, slides: bool) -> None:
     """Segments, soft caps (Gemma 2) and windows, forward and backward, with the kernel's own block skipping."""
     shape = tiny_shape(family, head_dim=128, heads=2, kv_heads=1)

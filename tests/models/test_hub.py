@@ -35,7 +35,7 @@ def answer(done):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("revision", ["main", "v1", COMMIT])
+@pytest.mark.parametrize("revision", ["main", pytest.param("v1", marks=pytest.mark.full), COMMIT])
 def test_the_commit_is_recorded_whatever_was_asked_for_and_nothing_is_pickled(ask, revision):
     with hub(FILES) as (address, asked):
         names, recorded = answer(ask(REPOSITORY, revision, "True", address=address))

@@ -288,10 +288,10 @@ def test_what_the_machine_did_is_in_the_record(recipe, tmp_path, monkeypatch):
 def test_a_full_disk_loses_nothing(child, recipe, tmp_path):
     small = tmp_path / "small"
     small.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(small)], check=False).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=250k", "tmpfs", str(small)], check=False).returncode:
         pytest.skip("this machine does not let tests mount a tmpfs")
     try:
-        process = child(recipe, small / "run", "training.steps=2000", "checkpoint.every_steps=1000")
+        process = child(recipe, small / "run", "training.steps=800", "checkpoint.every_steps=800")
         _, said = process.communicate()
         assert process.returncode == 1
         assert "full" in said
@@ -306,9 +306,9 @@ def test_a_full_disk_loses_nothing(child, recipe, tmp_path):
         subprocess.run(["umount", "--lazy", str(small)], check=True)
     # with room again, the same command with --resume goes on
     out = tmp_path / "large" / "run"
-    overrides = ["training.steps=2000", "checkpoint.every_steps=1000"]
+    overrides = ["training.steps=800", "checkpoint.every_steps=800"]
     assert train(str(recipe), out, overrides, resume=True).status == "complete"
-    assert RunRecord.open(out).manifest.completed_steps == 2000
+    assert RunRecord.open(out).manifest.completed_steps == 800
 
 
 def test_smoke_keeps_the_recipe_and_shrinks_the_model(tmp_path):
