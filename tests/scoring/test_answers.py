@@ -24,8 +24,7 @@ MISSED = {"sixth": 2, "seventh": 4, "eighth": 5, "ninth": 2, "tenth": 7, "eleven
           "thirteenth": 26, "fifteenth": 3, "seventeenth": 3, "nineteenth": 1, "twentieth": 4, "twenty-first": 1,
           "twenty-second": 2, "twenty-fifth": 2, "twenty-sixth": 7, "twenty-ninth": 2, "thirty-eighth": 1,
           "thirty-ninth": 4,
-          "forty-second": 8, "forty-third": 5, "forty-fourth": 6, "forty-fifth": 4, "fifty-first": 2, "fifty-second": 4,
-          "fifty-third": 4}
+          "forty-second": 8, "forty-third": 5, "forty-fourth": 6, "forty-fifth": 4, "fifty-first": 1, "fifty-second": 1}
 """Right answers in wordings of their own, by set, that are not seen to be right without a question: no rule was made
 for a single one."""
 
@@ -100,7 +99,7 @@ def ends_what_hangs() -> Iterator[None]:
     "answer is 1\n\nA of b. How many ", "[\\begin{array}{c}", "if a, would ", "six 1-hour ", "± 1, ",
     "a - if b would, ", "**B. a**", "cos(", "cos(a)", "3/4", "(a+b", "off a b by ",
     "x < 1 or ", "(1, 2) \\cup ", "all real numbers except 1, ", "A. a ✅\n", "A. a\n", "\\boxed{1}_{1}", "only C, ",
-    "while a, "])
+    "while a, ", "3x(", "(a)(b)", "question asks how ", "2:00 ", "1. a\n", "**1. "])
 def test_no_text_makes_the_rules_slow(piece: str) -> None:
     """Of a hundred thousand characters none is read as often as there are others."""
     text = piece * (100_000 // len(piece))

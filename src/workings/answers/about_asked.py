@@ -71,6 +71,9 @@ _IS_NUMBER = re.compile(r"\b(?:is|are|equals)\s\W{0,3}\d[\d.,/]*\W*$")
 _WHICH = re.compile(r"\bwhich (day|week|month|year|page|row|floor|step|level|round|number)\b", re.IGNORECASE)
 # "In other words, it cost ten times as much as the yoghurt."
 _TIMES_AS = re.compile(r"\b(?:[a-z]+(?:-[a-z]+)?|\d[\d.]*) times as (?=[a-z]+ as\b)")
+# "…, but the question only asks how much he spent, which is 66 dollars."
+_QUESTION_ASKS = re.compile(r"^.*\bquestion (?:only |just )?asks (?:only |just )?(?:for\b|how\b|about\b)[^;=]*, which "
+                            r"(?:is|was|equals) (?=\W{0,3}\d)", re.IGNORECASE)
 # "six 1-hour tanks", "three $100 bills": of which kind they are.
 _COUNTED_IN_WORDS = re.compile(r"\b(two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)(\**) "
                                r"(?:\$\d[\d,.]*|\d+-[a-z]+) (?=[a-z])", re.IGNORECASE)
@@ -116,6 +119,7 @@ def about_asked(sentence: str, question: str) -> str:
         sentence = _PLACE.sub("", sentence)
     if not re.search(r"\b(?:if|would)\b", question, re.IGNORECASE):
         sentence = _IF_BEHIND.sub("", sentence)
+    sentence = _QUESTION_ASKS.sub("It is ", sentence)
     sentence = _COUNTED_IN_WORDS.sub(r"\1\2 ", sentence)
     if "times" not in question:
         sentence = _TIMES_AS.sub("as ", sentence)

@@ -19,8 +19,8 @@ from workings.answers.latex import plain, whole_fractions
 from workings.answers.list_answers import assigned, labelled_for, list_entry_for, listed
 from workings.answers.main_clause import last_clause
 from workings.answers.name_answers import answering_sentence
-from workings.answers.numbers import in_unit_asked, parse_number, parse_words, with_decimal_points
-from workings.answers.options import option_said, option_worth, with_ticked
+from workings.answers.numbers import full_hours_asked, in_unit_asked, parse_number, parse_words, with_decimal_points
+from workings.answers.options import option_first, option_said, option_worth, with_ticked
 from workings.answers.question_words import measure_asked, telling_words
 from workings.answers.sentences import (
     bare_opening,
@@ -202,7 +202,7 @@ def after_think(text: AfterThinking, kind: Kind) -> str | None:
         return None
     if kind == "number":
         return tidy(rest) if parse_number(tidy(rest)) is not None else None
-    return whole(text, kind) if kind == "text" else _meant(rest, kind)
+    return whole(text, kind)
 
 
 def last_number(text: AfterThinking, kind: Kind) -> str | None:
@@ -258,6 +258,8 @@ def _chosen(text: str, kind: Kind, question: str) -> str | None:
     if kind == "text":
         again = _AGAIN_AND_AGAIN.fullmatch(text) if len(text) <= MAX_LINE else None
         return again and again[1]
+    if kind == "choice" and (letter := option_first(text, question)):
+        return letter
     asked = is_it_true(question)
     if (answer := _meant(text[-20_000:], kind)) is not None and (answer in TRUTHS or kind == "choice") and (
             len(answer) <= 5):
@@ -323,7 +325,8 @@ def extract(text: str, kind: Kind, rules: Sequence[str] = (), *, truncated: bool
     plainer = _CALCULATOR.sub("", _without_drawings(with_ticked(text, question) if kind == "choice" else text))
     plainer = _EMOJI.sub("", _EMOJI_BEFORE_QUESTION.sub(". ", plainer))
     if kind == "number":
-        plainer = in_unit_asked(with_decimal_points(plainer, question), measure_asked(question))
+        plainer = full_hours_asked(with_decimal_points(plainer, question), question)
+        plainer = in_unit_asked(plainer, measure_asked(question))
     spoken = text_after_thinking(whole_fractions(plainer), truncated=truncated, question=question)
     for name in rules or DEFAULT_RULES[kind]:
         answer = RULES[name](spoken, kind)

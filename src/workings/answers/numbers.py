@@ -64,6 +64,8 @@ _NAMED = re.compile(rf"(?:∠|Δ)?\s*{_NAME}\.?(?:\s+{_NAME}\.?){{0,9}}\s*(?:_\{
 _ARITHMETIC = re.compile(r"(?:[\d\s.,+\-*/×·÷()%$€£¥₹^°{}√!_π]"
                          r"|(?:\\sqrt|√)\s?\[\d\]|\\(?:cdot|times|div|circ|pi)|\\?(?:[dt]?frac|binom|sqrt|log|ln|exp|sin|cos|tan|gcd|lcm|max|min|[cl]?dots)"
                          r"(?![a-z]))+")
+_TIME_ASKED = re.compile(r"\bwhat(?:['’]s)?\b[^?.]{0,40}\b(?:time|hour)\b", re.IGNORECASE)
+_FULL_HOUR = re.compile(r"(?<![\d:.])0?(\d{1,2}):00(?![\d:])(?:\s?[ap]\.?m\b\.?)?", re.IGNORECASE)
 # Integrals, limits, sums and derivatives: what they are equal to is their value, with unknowns too.
 _OPERATION = re.compile(r"\W*(?:\\?(?:gcd|lcm|max|min|GCD|GCF|LCM)\b"
                         r"|\\(?:int|lim|sum|prod|frac\s*\{d(?:\^\d)?\}\s*\{d[a-z](?:\^\d)?\})(?![a-z])|∫|∑"
@@ -194,6 +196,11 @@ def lasting_seconds(text: str) -> Fraction:
     numbers = measures(text) or [number for number in (parse_number(text),) if number is not None]
     known = [number.value * _SECONDS[number.unit.measure] for number in numbers if number.unit.measure in _SECONDS]
     return sum(known, Fraction()) if len(known) == len(numbers) else Fraction()
+
+
+def full_hours_asked(text: str, question: str) -> str:
+    """A text with `2:00 PM` as 2, where a question asks what time it is; else the text as it is."""
+    return _FULL_HOUR.sub(r"\1", text) if _TIME_ASKED.search(question) else text
 
 
 def in_unit_asked(text: str, measure: str) -> str:

@@ -45,8 +45,26 @@ def option_of(letter: str, question: str) -> str:
     return _options(question).get(wanted[1].upper(), "") if wanted else ""
 
 
+def option_first(text: str, question: str) -> str:
+    """The letter of the option that the first line or sentence of a text is, and nothing behind it corrects; or "".
+
+    >>> option_first("B) Mars. Option A is too hot.", "Which planet is red? A) Venus B) Mars")
+    'B'
+    """
+    lines = last_lines(_CONTRAST.sub("", text))[-MAX_LINES_OF_CHOICE:]
+    statements = [sentence for line in lines for sentence in sentences(line)]
+    for first, later in [(lines[0], lines[1:]), (sentences(lines[0])[0], statements[1:])] if lines else []:
+        if "?" not in first and not any(is_conclusion(each) or corrects(each) for each in later):
+            for letter, option in _options(question).items():
+                words = _words_of(option)
+                if re.search("[a-z]{3}", words) and _words_of(first) in (
+                        words, f"{words} {letter.casefold()}", f"{letter.casefold()} {words}"):
+                    return letter
+    return ""
+
+
 def option_said(text: str, question: str) -> str | None:
-    """The letter of the option whose text alone answers: as the first line, or in the last sentence; else None.
+    """The letter of the option whose text alone answers in the last sentence; else None.
 
     Only where the last sentence is a conclusion, or says a third of the question's words and no other sentence the
     text of another option.
@@ -59,12 +77,6 @@ def option_said(text: str, question: str) -> str | None:
     options = {letter: words for letter, option in _options(question).items() if re.search(
         "[a-z]{3}", words := _words_of(option.removeprefix("It "))) and f" {words} " not in words_of_stem}
     statements = [sentence for line in lines[-MAX_LINES_OF_CHOICE:] for sentence in sentences(line)]
-    opening = [(lines[0], lines[1:]), (sentences(lines[0])[0], statements[1:])] if lines else []
-    for first, later in opening:
-        if "?" not in first and not any(is_conclusion(each) or corrects(each) for each in later):
-            for letter, words in options.items():
-                if _words_of(first) in (words, f"{words} {letter.casefold()}"):
-                    return letter
     if not any(_options_in(sentence, options) for sentence in statements) and all(
             map(_NAME.fullmatch, _options(question).values())):
         options = _by_parts(options, " ".join(statements))
@@ -177,6 +189,16 @@ def numbered_option(number: str, question: str) -> str:
     'Carbon dioxide'
     """
     return _numbered(question).get(number.strip(), "")
+
+
+def number_of(option: str, question: str) -> str:
+    r"""The number before this text among such lines; "" where it is none of them.
+
+    >>> number_of("carbon dioxide", "Which gas do plants take in?\n1) Oxygen\n2) Carbon dioxide")
+    '2'
+    """
+    texts = {text.casefold().rstrip("."): number for number, text in _numbered(question).items()}
+    return texts.get(option.strip().casefold().rstrip("."), "")
 
 
 def _numbered(question: str) -> dict[str, str]:

@@ -28,7 +28,7 @@ _CONCLUSION = re.compile(rf"^{_MARKUP}(?:so|therefore|thus|hence|in total|in con
                          # German, French, Spanish and Italian; "also" with a verb behind it is German.
                          r"|∴|also (?:ist|sind|hat|haben|kostet|kosten|braucht|brauchen|beträgt|bleibt|bleiben|gibt)"
                          r"|somit|daher|folglich|donc|il reste donc|por lo tanto|entonces|quindi)\b", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z*\\$(\[\"'“]|\d)|(?<=[.!?]\*\*)\s+|(?<=[。！？])")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?!\\[\])])(?=[A-Z*\\$(\[\"'“]|\d)|(?<=[.!?]\*\*)\s+|(?<=[。！？])")
 VERBS_OF_CONCLUSION = ("(?:gives|makes|means|leaves|equals|brings|totals|(?:\\w+ ){0,3}round(?: up| down)? to"
                        "|(?:simplifies|reduces|comes|works out"
                        "|rounds(?: up| down)?|amounts|adds up|is equal|is equivalent) to|is the same as"
@@ -48,6 +48,7 @@ _REASON = re.compile(r"(?<![\s,;(—–-])[\s,;(—–-]*\b(?:because|since|due 
 # A period behind it ends no sentence: "Dr. Smith", "J. K. Rowling", "Samuel L. Jackson"; behind "Answer: B" it does.
 _ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|vs|i\.e|e\.g|approx)\.$"
                           r"|\b(?!U\.)[A-Z]\.[A-Z]\.$"
+                          r"|^\*\*\d{1,2}\.$"
                           r"|(?:^|\b[A-Z]\. |\b(?!Answer|Option|Choice|Letter)[A-Z][a-z]+ )[A-Z]\.$")
 # "15% of 240 is **36**." and then "Here's how: …": why it is so.
 _EXPLAINED = re.compile(rf"^{_MARKUP}(?:here(?:['’]s| is) (?:how|why|(?:the|a) (?:quick )?(?:breakdown|calculation"

@@ -89,7 +89,7 @@ _MATRIX = re.compile(r"\\(?:begin|end)\{[a-zB]?matrix\}|&|\\\\")
 _LETTER = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])")
 _TERM = re.compile(r"[^\s+−-][^+−-]*")
 _BRACKETED = re.compile(r"(?<=[({])[^(){}]{3,100}(?=[)}])")
-_FACTORS = re.compile(r"(?:\([^()]+\)(?:\^\d)?){2,}")
+_FACTORS = re.compile(r"(-?\d*[a-z]?(?:\^\d)?)((?:\([^()]+\)(?:\^\d)?){2,})")
 # "Jane Austen (1775–1817)": no pair of numbers, and no argument of a function.
 _REMARK_BEHIND = re.compile(r"(?<=[^\W\d_]{2})\s+\([^(),=]*\)\W*$")
 _ARTICLES = "the|an|a|les?|la|el|los|las|der|die|das|il|une?|una|eine?"
@@ -289,8 +289,9 @@ def value_of(given: str, expected: str) -> str:
 
 
 def _factors(formula: str) -> list[str]:
-    """The factors of a product of brackets, in one order; empty for anything else."""
-    return sorted(re.findall(r"\([^()]+\)(?:\^\d)?", formula)) if _FACTORS.fullmatch(formula) else []
+    """What stands before a product of brackets, and these in one order; empty for anything else."""
+    product = _FACTORS.fullmatch(formula)
+    return [product[1], *sorted(re.findall(r"\([^()]+\)(?:\^\d)?", product[2]))] if product else []
 
 
 def _terms(formula: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from workings.answers.extract import answer_kind, extract
 from workings.answers.extraction import NO_RULE, Extraction, Kind
-from workings.answers.options import letter_of, numbered_option, option_of, with_letters
+from workings.answers.options import letter_of, number_of, numbered_option, option_of, with_letters
 from workings.record.values import is_score
 from workings.scoring import mathematics
 from workings.scoring.form import keeps_form, reasoning_text
@@ -24,6 +24,8 @@ STEP_CHECKERS = {1: version_1_steps.check_steps, STEPS_VERSION: check_steps}
 
 _BASED = re.compile(r"(?P<digits>[\dA-F]+)_\{?(?P<base>\d{1,2})\}?")
 _OFFERS_TRUTH = re.compile(r"\b(?:true|false)\b", re.IGNORECASE)
+_ASKS_FALSE = re.compile(r"\bis (?:it|this|that|the [a-z ]{1,40}) (?:false|untrue|incorrect|wrong)\b(?! or\b)",
+                         re.IGNORECASE)
 _TRUE_AS_YES = {"true": "yes", "false": "no"}
 
 
@@ -121,8 +123,8 @@ def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringS
 def _also_right(item: Item) -> Iterator[str]:
     """What is right beside the expected answer, as its question is put.
 
-    The text of an expected letter; of "1100_2" the digits alone where base 2 is asked for; "T" for true where the
-    question offers it, and yes where it does not.
+    The text of an expected letter, and the number of an expected text; of "1100_2" the digits alone where base 2 is
+    asked for; "T" and yes for true.
     """
     if option := option_of(item.expected_answer, item.prompt):
         yield option
@@ -131,10 +133,12 @@ def _also_right(item: Item) -> Iterator[str]:
         yield based["digits"]
     expected = item.expected_answer.strip().casefold()
     if expected in _TRUE_AS_YES:
-        if _OFFERS_TRUTH.search(item.prompt):
-            yield expected[0]
-        elif item.prompt.rstrip().endswith("?"):
+        offered = _OFFERS_TRUTH.search(item.prompt) is not None
+        yield from expected[0] * offered
+        if (offered or item.prompt.rstrip().endswith("?")) and not _ASKS_FALSE.search(item.prompt):
             yield _TRUE_AS_YES[expected]
+    if number := number_of(item.expected_answer, item.prompt):
+        yield from (number, f"{number}. {item.expected_answer}")
 
 
 def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: bool) -> Extraction:
