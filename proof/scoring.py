@@ -21,6 +21,7 @@ from typing import Any
 
 from tools.result_file import ROOT, write_result
 from workings.answers.extract import extract
+from workings.answers.numbers import parse_number
 from workings.answers.same_answer import same_answer
 from workings.scoring.items import Item, read_items
 from workings.scoring.judge import Judgement, judge
@@ -92,6 +93,27 @@ def last_sentences() -> dict[str, Any]:
                 falsely_right += same_answer(extract(
                     f"{steps_before}\n{wrong}", "number", question=item.prompt).text, item.expected_answer)
     return {"solutions": sum(found.values()), **found, "changed": changed, "changed_falsely_right": falsely_right}
+
+
+_WRITTEN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+_OTHERS = ({"yes", "no"}, {"true", "false"}, set("ABCDE"))
+
+
+def with_other_answers(rows: Iterable[Row]) -> Iterable[Row]:
+    """Right answers where another one is expected, which makes them wrong.
+
+    Another number that the completion says, another letter, no for yes. What is a hundred times as much may be the
+    same in percent.
+    """
+    for row in rows:
+        number, known = parse_number(row["expected"]), row["expected"].strip("()")
+        if not row["right"] or "scorer" in row:
+            continue
+        others = {written for written in _WRITTEN.findall(row["completion"]) if number and (
+            (other := parse_number(written)) is None or not {other.value / 100, other.value, 100 * other.value} & {
+                number.value})}
+        others |= next((answers - {known} for answers in _OTHERS if known in answers), set())
+        yield from ({**row, "expected": other, "right": False} for other in sorted(others))
 
 
 _EQUATION = re.compile(r"(?:(?<=\s)|^)[-$€£\d.,%/()+*x×÷–][-$€£\d.,%/()\s+*x×÷–]*=\s*")
@@ -173,6 +195,8 @@ def main(words: Sequence[str]) -> int:
         "mathematics": judged(mathematics, "math"), "mathematics_by_answer": judged(mathematics, "answer")}
     absent = {"absent": "no ../shared/data/gsm8k beside the repository"}
     values["held_out_with_questions"] = judged(held_out, "answer", asked=questions()) if GSM8K.is_file() else absent
+    values["other_answers"] = judged(list(with_other_answers(held_out)), "answer",
+                                     asked=questions()) if GSM8K.is_file() else absent
     values["gsm8k"] = judged(list(gsm8k()), "answer") if GSM8K.is_file() else absent
     values["gsm8k_last_sentences"] = last_sentences() if GSM8K.is_file() else absent
     # What an earlier version got wrong is known, and of no use as strings.

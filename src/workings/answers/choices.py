@@ -10,7 +10,7 @@ from workings.answers.question_words import telling_words
 from workings.answers.sentences import MAX_LINE, corrects, is_conclusion, last_lines, sentences, without_markup
 
 TRUTHS = frozenset(("yes", "no", "true", "false"))
-_LETTER_FIRST = re.compile(r"(?:option|choice|answer)?\s*(?:[(\[]([A-Ja-j])[)\]]|([A-J])(?:[).:]|\*\*|,? "
+_LETTER_FIRST = re.compile(r"(?:option|choice|answer)?\s*(?:[(\[]([A-Ja-j])[)\]]|([A-J])(?:[).:](?! [A-Z]\.)|\*\*|,? "
                            r"(?:because|since|as|is (?:the )?(?:correct|right|best)"
                            r"|it is|and not|not|rather)\b|\s?[-–—(]|,\s(?:not|because|since|as|which)\b"
                            r"|,\sthe\s(?!.*\b(?:not|wrong|incorrect)\b)[^,.;:]{1,60}[.!]?\W{0,3}$))", re.IGNORECASE)

@@ -73,11 +73,11 @@ _ALGEBRA_BEHIND = re.compile(
     rf"|(?:minus|plus|divided by|multiplied by)\b|\*\*\s?\d|!\w|!\s*{_OPERATOR}|(?:sqrt|pi)\b|\\[a-zA-Z])"
     rf"|\s*{_OPERATOR}\s*\(?(?:[^\W\d_](?![^\W_])"
     rf"|[√π∞]|\\[a-zA-Z]|\(|\d|{CURRENCY}\s?\d)"
-    rf"|(?:\s?,\s?-?\d+(?:\.\d+)?){{1,9}}\s?[)\]}}]")
+    rf"|(?:\s?,\s?[-+]?\s?(?:\d+(?:\.\d+)?|∞)){{1,9}}\s?[)\]}}]")
 _ALGEBRA_BEFORE = re.compile(
     rf"(?:[\^_√π{{∞≤≥<>±≠∈·×÷]\s?\(?|\b(?:choose|mod)\s|(?:\bsqrt|\blog|\bln|\\[a-zA-Z]+)(?:_\d{{1,3}})?\s?[({{]?"
     rf"|(?:(?<![^\W\d_])[^\W\d_]|\d(?:!|[^\W\d_])?|[)}}π])\s*{_OPERATOR}\s*\(?"
-    rf"|[(\[{{](?:\s?-?\d+(?:\.\d+)?\s?,){{1,9}}\s?)$")
+    rf"|[(\[{{](?:\s?-?\s?(?:\d+(?:\.\d+)?|∞)\s?,){{1,9}}\s?)$")
 _ATTACHED = re.compile(r"[^\W\d_]+")
 _ORDINALS = frozenset(("st", "nd", "rd", "th", "am", "pm"))
 _NOT = re.compile(r"\b(?:not|nicht|statt|pas|never|isn't|isn’t|rather than|instead of|than just|no "

@@ -13,6 +13,7 @@ LETTER_ALONE = re.compile(r"[(\[]?([A-Ja-j])[)\]]?[.:)]?")
 """A text that is the letter of a choice."""
 _MARK = r"[(\[]?(?:([A-J])[).\]:]|([a-j])[)\]])"
 _OPTION = re.compile(rf"(?<!\S){_MARK}\s*(\S[^\n]{{0,200}}?)(?=\s+{_MARK}\s|\s*\n|\s*$)")
+_LINE = re.compile(rf"^[ \t]{{0,20}}{_MARK}[ \t]*(\S[^\n]{{0,200}}?)[ \t]*$", re.MULTILINE)
 _NAME = re.compile(r"(?:[A-Z][\w.'’-]*\s?|(?:da|de|del|van|von|of|the)\s){1,5}")
 _NUMBERED = re.compile(r"^\s*\(?(\d)[).]\s+(\S[^\n]{0,200}?)\s*$", re.MULTILINE)
 # "**Canberra** (not Sydney, as many believe)", "Rome rather than Milan".
@@ -219,5 +220,9 @@ def with_letters(question: str) -> str:
 
 def _options(question: str) -> dict[str, str]:
     """Choices by their letters; one letter with a bracket is a word of the question."""
-    options = {(option[1] or option[2]).upper(): option[3].strip(" ,;.\n") for option in _OPTION.finditer(question)}
+    lines = [*_LINE.finditer(question)]
+    in_row = "".join((line[1] or line[2]).upper() for line in lines)
+    # Of lines in a row "B. F. Skinner" is one option.
+    found = lines if len(lines) > 1 and "ABCDEFGHIJ".startswith(in_row) else _OPTION.finditer(question)
+    options = {(option[1] or option[2]).upper(): option[3].strip(" ,;.\n") for option in found}
     return options if len(options) > 1 and "A" in options else {}

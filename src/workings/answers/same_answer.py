@@ -10,7 +10,7 @@ from workings.answers.states_a_result import is_undecided
 from workings.answers.texts import same_text
 
 _SIDE_BY_SIDE = re.compile(r"\W*[\d.]+(?:\s+[\d.]+)+\W*")
-_SENTENCE = re.compile(r"[^\W\d_]{2,}\s")
+_SENTENCE = re.compile(r"(?<![^\W\d_])(?<!\\)[^\W\d_]{2,}\s")
 
 
 def same_answer(given: str, expected: str, tolerance: float = 0.0) -> bool:

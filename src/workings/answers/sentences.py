@@ -48,7 +48,7 @@ _REASON = re.compile(r"(?<![\s,;(—–-])[\s,;(—–-]*\b(?:because|since|due 
 # A period behind it ends no sentence: "Dr. Smith", "J. K. Rowling", "Samuel L. Jackson"; behind "Answer: B" it does.
 _ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|vs|i\.e|e\.g|approx)\.$"
                           r"|\b(?!U\.)[A-Z]\.[A-Z]\.$"
-                          r"|^\*\*\d{1,2}\.$"
+                          r"|^\*\*(?:\d{1,2}|[A-J])\.$"
                           r"|(?:^|\b[A-Z]\. |\b(?!Answer|Option|Choice|Letter)[A-Z][a-z]+ )[A-Z]\.$")
 # "15% of 240 is **36**." and then "Here's how: …": why it is so.
 _EXPLAINED = re.compile(rf"^{_MARKUP}(?:here(?:['’]s| is) (?:how|why|(?:the|a) (?:quick )?(?:breakdown|calculation"
@@ -73,7 +73,7 @@ _EQUATION_LAST = re.compile(r", [^,=]{1,60} = [^,=]{1,60}$")
 _PRINTED = re.compile(r"print\([^#\n]*\)\s*#\s*(?:(?:output|prints?|result)\b\W*)?(?=\S)", re.IGNORECASE)
 _CORRECTION = re.compile(r"^\W*(?:wait|actually|hmm|no|but|however|correction|sorry|oops)\b"
                          r"|\b(?:wrong|incorrect|mistaken?(?! for\b)|not (?:right|correct|true|sure))\b", re.IGNORECASE)
-_DEFINITION = re.compile(r"(?!(?:Its|Their|His|Her|There)\b|.*\b(?:not|might|may|if)\b)"
+_DEFINITION = re.compile(r"(?!(?:Its|Their|His|Her|There|Some|Many|Most|People)\b|.*\b(?:not|might|may|if)\b)"
                          r"(?:[^,;?]{2,80}\s(?:is|are|was|were)\s(?:(?:the|an?)\s|[A-Z\d*])"
                          r"|(?:[^,;?]{2,40},\s)?[Ii]t['’]s\s(?:an?\s)?[*A-Z])[^?]*$")
 # "Tin.", "The Pacific Ocean.": a name or a noun with what stands before it.

@@ -20,13 +20,14 @@ MAX_PARTS = 30
 MAX_FORMULA = 300
 """Characters of a formula whose terms may stand in another order."""
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
-_CHOICE = re.compile(r"\(?([A-Ja-j])\)[\s.:]*(?=\S)|([A-J])[.:]\s+(?=\S)")
+_CHOICE = re.compile(r"\(?([A-Ja-j])\)[\s.:]*(?=\S)|([A-J])[.:]\s+(?![A-Z]\.)(?=\S)")
 _COPULA = re.compile(r"\b(?:is|are|was|were|equals?|gives|yields|(?:we|you) (?:get|obtain)|be|called|named|means"
                      r"|it['’]s|that['’]s)\s+"
                      r"(?:therefore |thus |then |simply |the name |called |named |probably )*", re.IGNORECASE)
 HEDGED = re.compile(r"n['’]t\b|\b(?:not|never|whether|if|might|(?<!\d )may(?! \d)|maybe|perhaps|possibly|could"
                     r"|(?<!of )either|neither|or(?! equal to)"
                     r"|unsure|unclear|doubt|unlikely|think|guess|wrong|incorrect|false|except"
+                    r"|(?:some|many|most|people) (?:people )?(?:would |might )?(?:say|think|believe|guess|assume)"
                     r"|unless|probably|hardly|(?:nearly|almost) (?!\d)|no longer|used to be)\b", re.IGNORECASE)
 """What a sentence says that does not assert, or denies."""
 _LASTING = re.compile(r"(?<![\d.,])\d[\d.,]*\s(?:second|minute|hour|day|week)s?(?=\W*$)")

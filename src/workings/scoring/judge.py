@@ -24,6 +24,7 @@ STEP_CHECKERS = {1: version_1_steps.check_steps, STEPS_VERSION: check_steps}
 
 _BASED = re.compile(r"(?P<digits>[\dA-F]+)_\{?(?P<base>\d{1,2})\}?")
 _OFFERS_TRUTH = re.compile(r"\b(?:true|false)\b", re.IGNORECASE)
+_INITIAL = re.compile(r"[A-J]\.\s")  # "B. F. Skinner" is no choice B
 _ASKS_FALSE = re.compile(r"\bis (?:it|this|that|the [a-z ]{1,40}) (?:false|untrue|incorrect|wrong)\b(?! or\b)",
                          re.IGNORECASE)
 _TRUE_AS_YES = {"true": "yes", "false": "no"}
@@ -126,7 +127,8 @@ def _also_right(item: Item) -> Iterator[str]:
     The text of an expected letter, and the number of an expected text; of "1100_2" the digits alone where base 2 is
     asked for; "T" and yes for true.
     """
-    if option := option_of(item.expected_answer, item.prompt):
+    option = option_of(item.expected_answer, item.prompt)
+    if option and not _INITIAL.match(option):
         yield option
     based = _BASED.fullmatch(item.expected_answer.strip())
     if based and re.search(rf"\bbase[- ]\$?{based['base']}\b", item.prompt):
