@@ -41,13 +41,23 @@ TYPED_BY_PROOF = (
     "docs/data.md", "docs/index.md", "docs/learning-from-a-teacher.md", "docs/learning-from-preferences.md",
     "docs/learning-from-rewards.md", "docs/learning-from-samples.md", "docs/testing-your-own.md",
     "docs/write-your-own.md")
-"""Pages that `make proof` types; what these show is tested from Python too. Of the others, getting-started goes from
-installation to a verified pack, in the shell and in Python."""
+"""Pages that `make proof` types; what these show is tested from Python too."""
+FIRST_HOUR = "docs/getting-started.md"
+"""From the first recipe to a verified run, in the shell; `make proof` types on, with data of one's own and in Python,
+which tests/cli/test_data.py and tests/runs/test_api.py do as well."""
 
 
-@pytest.mark.parametrize("page", [
-    pytest.param(page, id=str(page), marks=pytest.mark.full if str(page) in TYPED_BY_PROOF else ()) for page in PAGES])
-def test_fences_run(page, tmp_path_factory, tmp_path, child_environment, fork_server, run_forked):
+def typed():
+    """Each page, and the heading up to which it is typed."""
+    for page in PAGES:
+        proof = str(page) in (*TYPED_BY_PROOF, FIRST_HOUR)
+        yield pytest.param(page, "", id=str(page), marks=pytest.mark.full if proof else ())
+        if str(page) == FIRST_HOUR:
+            yield pytest.param(page, "## Your own data", id=f"{page}, a first run")
+
+
+@pytest.mark.parametrize(("page", "until"), [*typed()])
+def test_fences_run(page, until, tmp_path_factory, tmp_path, child_environment, fork_server, run_forked):
     # Examples are read from the page's own directory, as a reader at the root of the repository would.
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     programs = tmp_path_factory.mktemp("programs")
@@ -56,7 +66,9 @@ def test_fences_run(page, tmp_path_factory, tmp_path, child_environment, fork_se
     client.chmod(0o755)
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = child_environment(PATH=path)
-    for fence in (fence for of, fence in FENCES if of == page and not fence.not_run):
+    lines = (ROOT / page).read_text("utf-8").splitlines()
+    end = lines.index(until) if until else len(lines)
+    for fence in (fence for of, fence in FENCES if of == page and not fence.not_run and fence.line <= end):
         if fence.language == "bash":
             done = subprocess.run(["bash", "-euo", "pipefail", "-c", fence.code], cwd=tmp_path, env=environment,
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
