@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from tests.engines.tiny import random_batch, request, tiny_shape, with_signals
+from workings.engines.jax.cpu import length_bucketing
 from workings.engines.jax.cpu.equal_rows import COPIES, distinct_rows
 from workings.engines.jax.cpu.prefix_sharing import batch_arrays
 from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.params_tree import flatten_params
 from workings.engines.length_bucketing import LengthBuckets, rows_at_a_time
 from workings.engines.prefix_sharing import PrefixSharing
 from workings.engines.torch.engine import TorchEngine
@@ -130,7 +132,7 @@ def test_an_update_is_the_one_of_whole_rows(engine: Any, objective: str, positio
 
 
 @pytest.mark.slow
-def test_a_program_is_compiled_for_a_length_and_its_memory_is_known_before() -> None:
+def test_a_program_is_compiled_for_a_length_and_its_memory_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = JaxEngine.open(request(SHAPE, objective=OBJECTIVES["grpo"], cpu_optimizations=True))
     batch, programs = completions(), engine.spec.variant.programs  # type: ignore[attr-defined]
     asked = engine.inspect(Batch.blank(batch.tokens.shape))
@@ -144,5 +146,15 @@ def test_a_program_is_compiled_for_a_length_and_its_memory_is_known_before() -> 
     assert len(programs) == 3 + len(sizes) == 6  # all of these have few distinct positions
     accelerators = JaxEngine.open(request(SHAPE, objective=OBJECTIVES["grpo"]))
     whole = accelerators.inspect(Batch.blank(batch.tokens.shape))
+    monkeypatch.setattr(length_bucketing, "MAX_SUMS", 0)
+    of_large = JaxEngine.open(request(SHAPE, objective=OBJECTIVES["grpo"], cpu_optimizations=True))
+    one_at_a_time = of_large.inspect(Batch.blank(batch.tokens.shape))
     # One program holds all of it: the state, what was summed so far, and one micro batch.
-    assert asked.peak_bytes == pytest.approx(whole.peak_bytes, rel=0.15)
+    assert one_at_a_time.peak_bytes == pytest.approx(whole.peak_bytes, rel=0.15)
+    # Of a small model a second micro batch is beside it, with its sums: 32-bit gradients, one for each parameter.
+    longest = next(program for name, program in programs.items() if name.startswith("add [(1, 4, 40)"))
+    temporaries = longest.memory_analysis().temp_size_in_bytes
+    gradients = 4 * sum(x.size for x in flatten_params(engine.init(0)["params"]).values())
+    assert asked.peak_bytes - one_at_a_time.peak_bytes == pytest.approx(temporaries + gradients, rel=0.01)
+    _, result = of_large.step(of_large.init(0), batch, 1e-3)
+    assert result.grad_norm == pytest.approx(engine.step(engine.init(0), batch, 1e-3)[1].grad_norm, rel=1e-5)
