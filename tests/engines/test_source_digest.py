@@ -58,30 +58,21 @@ def test_a_file_has_its_name_in_the_digest(tmp_path, monkeypatch):
     assert source_digest("measured") != first
 
 
-def test_of_a_package_beside_its_modules_count_and_no_folder_below(tmp_path, monkeypatch):
-    def of_modules() -> str:
+@pytest.mark.parametrize("of_modules", [
+    pytest.param(lambda: source_digest(beside="measured"), id="of a package beside, no folder below counts"),
+    pytest.param(lambda: source_digest("measured", without="inner"), id="a folder is left out by its name"),
+])
+def test_a_folder_that_does_not_count(of_modules, tmp_path, monkeypatch):
+    def digest() -> str:
         source_digest.cache_clear()
-        return source_digest(beside="measured")
+        return of_modules()
 
     digest_of(CODE, tmp_path, monkeypatch)
-    first = of_modules()
+    first = digest()
     (tmp_path / "measured" / "inner" / "code.py").write_text(CODE + "double(2)\n")
-    assert of_modules() == first
+    assert digest() == first
     (tmp_path / "measured" / "shared.py").write_text(CODE)
-    assert of_modules() != first
-
-
-def test_folders_can_be_left_out(tmp_path, monkeypatch):
-    def without_inner() -> str:
-        source_digest.cache_clear()
-        return source_digest("measured", without="inner")
-
-    digest_of(CODE, tmp_path, monkeypatch)
-    first = without_inner()
-    (tmp_path / "measured" / "inner" / "code.py").write_text(CODE + "double(2)\n")
-    assert without_inner() == first
-    (tmp_path / "measured" / "shared.py").write_text(CODE)
-    assert without_inner() != first
+    assert digest() != first
 
 
 def test_what_only_a_cpu_computes_leaves_plans_for_accelerators_valid():
