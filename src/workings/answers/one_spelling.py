@@ -27,7 +27,9 @@ _PLUS_MINUS = re.compile(r"([a-zA-Z]\s*=\s*)?([^=±,]*?)(?:±|\\pm)\s*([^\s+±\\
 _NAMED_PAIR = re.compile(r"\(\s*[a-z](?:\s*,\s*[a-z])+\s*\)\s*=\s*(\(.+\))")
 _MEMBER = re.compile(r"^[a-zA-Z]\s*(?:∈|\\in\b)\s*")
 _BETWEEN = re.compile(r"(-?[\w./√]+)\s*([<≤])\s*[a-zA-Z]\s*([<≤])\s*(-?[\w./√]+)")
-_UNION, _UNION_SIGN = re.compile(r"\s*(?:∪|\\cup(?![a-z]))\s*"), "∪"
+_UNION_SIGN = "∪"
+UNION = re.compile(r"\s*(?:∪|\\cup(?![a-z]))\s*")
+"""The sign of a union, as a character or in LaTeX, with the space around it."""
 _OR = re.compile(r"\s*\\text\s?\{\s?,?\s?or\s?\}\s*|,?\s+or\s+|,\s*(?=[a-z]\s*[<>≤≥\\])")
 _EXCEPT = re.compile(r"(?:[^,;]{0,80}\b(?:is|are)\s)?(?:the set of )?(?:all )?(?:the )?real(?: numbers|s)?"
                      r"(?: \$?[a-z]\$?)?,?\s(?:except(?: for)?|other than)\s([^;]{1,80})", re.IGNORECASE)
@@ -42,7 +44,7 @@ def spelt_alike(given: str, expected: str) -> tuple[str, str]:
     given, expected = full_hours(given), full_hours(expected)
     if "_" in expected:
         given = _IN_BASE.sub(r"_\1", given)
-    if _UNION.search(expected):
+    if UNION.search(expected):
         return _as_union(given), _as_union(expected)
     if "," in expected and "," not in given:
         given = re.sub(r"\s*(?:→|->)\s*", ", ", given)
@@ -69,7 +71,7 @@ def _as_union(text: str) -> str:
     if (excepted := _EXCEPT.fullmatch(text.strip("$. "))) and (values := _VALUE.findall(plain(excepted[1]))):
         bounds = ["-∞", *sorted(values, key=lambda value: float(Fraction(value))), "∞"]
         return _UNION_SIGN.join(f"({low}, {high})" for low, high in pairwise(bounds))
-    parts = [_as_interval(part) for part in (_UNION.split(text) if _UNION.search(text) else _OR.split(text))]
+    parts = [_as_interval(part) for part in (UNION.split(text) if UNION.search(text) else _OR.split(text))]
     intervals = len(parts) > 1 and all(part.strip("$. ")[:1] in ("(", "[", "\\") for part in parts)
     return _UNION_SIGN.join(sorted(normal_form(part) for part in parts)) if intervals else text
 

@@ -15,6 +15,7 @@ from types import FrameType
 
 from workings.answers.latex import is_mathematics, signs
 from workings.answers.numbers import names_a_value, parse_number
+from workings.answers.one_spelling import UNION
 from workings.answers.texts import variants, without_brackets, without_unit
 from workings.answers.units import read_unit, same_units
 from workings.errors import RequestError
@@ -42,7 +43,6 @@ _COMMANDS = {"π": r"\pi", "∞": r"\infty", "≤": r"\leq", "≥": r"\geq", "�
 _FUNCTIONS = frozenset(("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "ln", "log", "exp",
                         "sqrt", "pi", "and", "or", "mod", "in"))
 _RELATION = re.compile(r"[<>≤≥∈]|\\(?:leq?|geq?|lt|gt|in|infty|cup|cap|pm|begin)(?![a-zA-Z])|∞|∪|±")
-_UNION = re.compile(r"∪|\\cup(?![a-z])")
 _ANGLE = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])")
 _BASE = re.compile(r"(?<=\d)_\s*\{?(\w+)")
 _DELIMITED = re.compile(r"(?<!\\)\$[^$]+\$|\\\(.*?\\\)|\\\[.*?\\\]")
@@ -180,7 +180,7 @@ def _comparable_forms(given: str, expected: str) -> bool:
     """Whether brackets and equations of two formulas are of one kind, which math-verify does not ask."""
     # A union is no number, and `x^2+y^2=13` no 13; `y=2x+3` stands for `2x+3`.
     for one, other in ((given, expected), (expected, given)):
-        if _UNION.search(one) and not (_RELATION.search(other) or re.search(r"[(\[{]", other)):
+        if UNION.search(one) and not (_RELATION.search(other) or re.search(r"[(\[{]", other)):
             return False
         if "=" in one and "=" not in other and not names_a_value(one.rpartition("=")[0]):
             return _RELATION.search(other) is not None
