@@ -17,9 +17,12 @@ from workings.cli import main
 @main.app.command("wait")
 def wait() -> None:
     open("started", "w").close()
-    time.sleep(10 ** 6)
+    while True:  # a signal that comes just before a sleep begins is handled when the sleep ends
+        time.sleep(0.01)
 sys.argv = ["workings", "wait"]
 main.main()
+"""
+STARTED = """    open("started", "w").close()
 """
 
 
@@ -44,9 +47,7 @@ def test_a_verb_that_is_stopped_says_so(number: signal.Signals, name: str, start
     ('OSError(28, "No space left on device", "runs/x")', "could not use runs/x: the disk is full", 1)])
 def test_a_place_that_cannot_be_used_is_named(raised: str, said_first: str, code: int, start_forked,
                                               tmp_path: Path) -> None:
-    denied = WAITING.replace("""    open("started", "w").close()
-    time.sleep(10 ** 6)
-""", f"    raise {raised}\n")
+    denied = WAITING.replace(STARTED, f"    raise {raised}\n")
     child = start_forked("-c", denied, cwd=tmp_path)
     _, said = child.communicate()
     assert child.returncode == code
@@ -55,8 +56,7 @@ def test_a_place_that_cannot_be_used_is_named(raised: str, said_first: str, code
 
 def test_an_interruption_that_python_drops_comes_again(start_forked, tmp_path: Path) -> None:
     """A signal is handled between any two instructions, also in a finalizer, whose exceptions Python only prints."""
-    in_a_finalizer = WAITING.replace("""    open("started", "w").close()
-""", """    import signal
+    in_a_finalizer = WAITING.replace(STARTED, """    import signal
     class Dying:
         def __del__(self):
             signal.raise_signal(signal.SIGTERM)
@@ -69,13 +69,27 @@ def test_an_interruption_that_python_drops_comes_again(start_forked, tmp_path: P
     assert "Traceback" not in said
 
 
+def test_two_signals_at_once_end_in_one_sentence(start_forked, tmp_path: Path) -> None:
+    """Python prints a traceback where the first one's handler ignores the second, which has come already."""
+    at_once = WAITING.replace(STARTED, """    import os, signal
+    both = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, both)
+    for number in both:
+        os.kill(os.getpid(), number)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
+""")
+    child = start_forked("-c", at_once, cwd=tmp_path)
+    _, said = child.communicate()
+    assert child.returncode == 130
+    assert said == "stopped by Ctrl-C: nothing half-written took effect; type the same command to start again\n"
+
+
 def test_many_signals_end_in_one_sentence(start_forked, tmp_path: Path) -> None:
     # "started" is written where a signal already leads to clearing up: for one before that nothing would be cleared.
-    clearing_up = WAITING.replace("""    open("started", "w").close()
-    time.sleep(10 ** 6)
-""", """    try:
+    clearing_up = WAITING.replace(STARTED, """    try:
         open("started", "w").close()
-        time.sleep(10 ** 6)
+        while True:
+            time.sleep(0.01)
     finally:
         open("clearing", "w").close()
         time.sleep(0.3)

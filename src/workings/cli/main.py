@@ -165,6 +165,8 @@ def _interrupt_again(handled: Sequence[int], ignored: "sys.UnraisableHookArgs") 
 
     A timer raises it: raised here, it would be dropped as well.
     """
+    if isinstance(ignored.exc_value, OSError) and "ignored due to race condition" in str(ignored.exc_value):
+        return  # a second signal that came with the first one, which stops the command
     if not isinstance(ignored.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(ignored)
         return
