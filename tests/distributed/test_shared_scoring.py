@@ -72,7 +72,7 @@ def test_a_share_is_computed_beside_the_calls_that_follow(pair) -> None:
     first, second, _, made = pair
     evaluating, other = threading.Event(), made()
     other.evaluate = lambda state, batch: evaluating.set()
-    thread, _ = in_thread(second, other, tasks={"waits": lambda values: [evaluating.wait(20.0) for _ in values]})
+    thread, _ = in_thread(second, other, tasks={"waits": lambda values: [evaluating.wait() for _ in values]})
     with first:
         engine = first.coordinate(made())
         own, gather = first.share_out("waits", ["a", "b", "c"])

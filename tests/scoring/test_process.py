@@ -63,7 +63,7 @@ def test_cancelled_from_another_thread_it_ends_at_once(tmp_path: Path, monkeypat
         while not (tmp_path / "started").exists():
             time.sleep(0.01)
         scoring.cancel()
-        waits.join(60)  # without end where it is broken
+        waits.join()  # without end where it is broken
         assert [type(error) for error in raised] == [CancelledError]
 
 
