@@ -20,6 +20,7 @@ from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.params_tree import LAYERS, flatten_params, layer_numbers, layer_tensor, stacks
 from workings.engines.jax.step import gradients
 from workings.errors import RequestError
+from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 from workings.models.weights import PER_LAYER_EMBEDDING, LayerLoop, is_frozen, layer_loops, tensor_shapes
 
@@ -52,6 +53,13 @@ def arrays(state: Any) -> dict[str, np.ndarray]:
     return {name: np.asarray(x) for name, x in flatten_params(state["params"]).items()}
 
 
+def computed(engine: JaxEngine, state: Any, batch: Batch) -> tuple[float, dict[str, np.ndarray]]:
+    """The loss and the gradients of a batch."""
+    rows = {name: getattr(batch, name) for name in ("tokens", "targets", "loss_mask", "segment_ids", "positions")}
+    (loss, _), tree, _ = jax.jit(partial(gradients, engine.spec))(state["params"], rows, np.float32(batch.divisor))
+    return float(loss), {name: np.asarray(x) for name, x in flatten_params(tree).items()}
+
+
 def test_layers_make_loops_of_places_with_equal_tensors() -> None:
     shape = tiny_shape("gemma4")
     assert layer_loops(shape) == (LayerLoop(2, ((0, 2), (1, 3))), LayerLoop(1, ((4,),)), LayerLoop(1, ((5,),)))
@@ -78,9 +86,7 @@ def test_equal_neighbors_of_a_turn_share_a_body_and_get_the_gradients_of_the_oth
     ours, expected = (each.generate(at, prompts, max_new_tokens=8, stop_ids=[])
                       for each, at in ((engine, state), (other, theirs)))
     assert [answer.tokens for answer in ours] == [answer.tokens for answer in expected]
-    rows = {name: getattr(batch, name) for name in ("tokens", "targets", "loss_mask", "segment_ids", "positions")}
-    _, tree, _ = jax.jit(partial(gradients, engine.spec))(state["params"], rows, np.float32(batch.divisor))
-    found = {each: np.asarray(x[i] if name.startswith(LAYERS) else x) for name, x in flatten_params(tree).items()
+    found = {each: x[i] if name.startswith(LAYERS) else x for name, x in computed(engine, state, batch)[1].items()
              for i, each in enumerate(unstacked(name, x.shape[0]))}
     wanted = {name: x.numpy() for name, x in their_gradients(other, theirs, batch).items() if name != "loss"}
     assert found.keys() == wanted.keys()
@@ -123,10 +129,13 @@ def test_a_cache_gives_what_a_whole_forward_gives(tmp_path: Path) -> None:
 def test_saving_memory_changes_no_number(memory: dict[str, Any]) -> None:
     """Recomputed layers read the shared keys and values of an earlier one, which has to be the same in both passes."""
     plain, saving = opened(shape=NEIGHBORS), opened(shape=NEIGHBORS, memory=MemoryConfig(**memory))
-    ours, theirs = (steps(engine, engine.init(1)) for engine in (plain, saving))
-    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-5)
-    for name, x in arrays(ours[0]).items():
-        np.testing.assert_allclose(x, arrays(theirs[0])[name], atol=2e-4, err_msg=name)
+    # Gradients, not steps: an optimizer that divides by their size makes rounding of small ones large.
+    (loss, ours), (other_loss, theirs) = (
+        computed(engine, engine.init(1), random_batch(NEIGHBORS)) for engine in (plain, saving))
+    assert loss == pytest.approx(other_loss, rel=1e-6)
+    largest = max(np.abs(x).max() for x in ours.values())
+    for name, x in ours.items():
+        np.testing.assert_allclose(theirs[name], x, rtol=1e-4, atol=1e-5 * largest, err_msg=name)
 
 
 @pytest.mark.full
