@@ -40,7 +40,7 @@ def environment_of(clone: Path) -> dict[str, str]:
     Path(own, "workings-clone.pth").write_text("\n".join(places) + "\n")
     # What pip would write, with the clone's Python in its first line.
     program = python.with_name("workings")
-    program.write_text(f"#!{python}\nfrom workings.cli.main import main\nmain()\n")
+    program.write_text(f"#!{python}\nfrom workings.__main__ import run\nrun()\n")
     program.chmod(0o755)
     (clone / ".venv" / ".installed-core").touch()  # what `make` looks at
     kept = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH")}

@@ -4,14 +4,16 @@ import os
 import sys
 from contextlib import suppress
 
-from workings.cli.main import main
+from workings.cli.interruption import catch_signals, interrupted
 from workings.errors import Interrupted
 
 
 def run() -> None:
     """Entry point."""
+    # Before the commands are imported, which a person does not always wait for.
+    catch_signals()
     try:
-        main()
+        _run_command()
     except SystemExit as end:
         if end.code != Interrupted.exit_code:
             raise
@@ -21,6 +23,18 @@ def run() -> None:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(Interrupted.exit_code)
+
+
+def _run_command() -> None:
+    try:
+        from workings.cli.main import main
+
+        main()
+    except KeyboardInterrupt as stop:  # while it was imported or looked for, or had ended
+        from workings.cli.output import say_failure
+
+        say_failure(interrupted(stop), sys.argv[1:])
+        sys.exit(Interrupted.exit_code)
 
 
 if __name__ == "__main__":

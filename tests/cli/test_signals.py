@@ -13,6 +13,7 @@ from workings.training.stopping import StopRequest
 
 WAITING = """
 import sys, time
+from workings.__main__ import run
 from workings.cli import main
 @main.app.command("wait")
 def wait() -> None:
@@ -20,7 +21,7 @@ def wait() -> None:
     while True:  # a signal that comes just before a sleep begins is handled when the sleep ends
         time.sleep(0.01)
 sys.argv = ["workings", "wait"]
-main.main()
+run()
 """
 STARTED = """    open("started", "w").close()
 """
@@ -52,6 +53,31 @@ def test_a_place_that_cannot_be_used_is_named(raised: str, said_first: str, code
     _, said = child.communicate()
     assert child.returncode == code
     assert said.startswith(said_first)
+
+
+IMPORTING = """
+import signal, sys
+class Stopping:
+    def find_spec(self, name, *rest):
+        if name == "workings.cli.main":
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGTERM)
+sys.modules.pop("workings.cli.main", None)
+sys.meta_path.insert(0, Stopping())
+"""
+READING_THE_WORDS = """
+import signal, typer.core
+from workings.cli import main
+typer.core.TyperGroup.make_context = lambda *given, **named: signal.raise_signal(signal.SIGTERM)
+"""
+
+
+@pytest.mark.parametrize("moment", [IMPORTING, READING_THE_WORDS])
+def test_a_verb_that_has_not_begun_says_so(moment: str, start_forked, tmp_path: Path) -> None:
+    child = start_forked("-c", f"{moment}\nfrom workings.__main__ import run\nrun()", cwd=tmp_path)
+    _, said = child.communicate()
+    assert child.returncode == 130
+    assert said == "stopped by SIGTERM: nothing half-written took effect; type the same command to start again\n"
 
 
 def test_an_interruption_that_python_drops_comes_again(start_forked, tmp_path: Path) -> None:

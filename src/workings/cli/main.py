@@ -1,35 +1,37 @@
 """`workings`: the command line. A command imports what it needs when it is called."""
 
-import signal
 import sys
-from _thread import interrupt_main
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from threading import Timer, main_thread
-from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
 import typer.core
 
+from workings.cli.interruption import interrupted
 from workings.cli.output import COMMAND_GROUPS, say_failure
 from workings.cli.usage_errors import in_given_expected_try
 from workings.cli.waiting import WaitingLine
 from workings.engines.hardware_probe import launched
-from workings.errors import Interrupted, RequestError, WorkingsError
+from workings.errors import RequestError, WorkingsError
 from workings.record.progress import report_progress_to
 from workings.record.storage import is_of_the_disk, storage_error
-from workings.training.stopping import SIGNALS
 
-pthread_kill = getattr(signal, "pthread_kill", None)
-REPEAT_SIGNAL_AFTER_SECONDS = 0.05
-"""After which an interruption is raised once more that Python dropped."""
 IN_MODULE = {"baseline": "gate", "fetch": "launch", "key": "sign", "select": "sample"}
 """Commands that stand in the module of a related command."""
 TYPED = "workings.typed"
 """Key of the typed words in the context."""
+
+
+@contextmanager
+def _interruption_is_said() -> Iterator[None]:
+    """Raises an interruption as an error with a message: Typer would exit without a word before `main` hears of it."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise interrupted(stop) from None
 
 
 class CommandGroup(typer.core.TyperGroup):
@@ -38,19 +40,15 @@ class CommandGroup(typer.core.TyperGroup):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Read the words in front of the command; all are kept for messages."""
         typed = tuple(args)
-        with in_given_expected_try(self, typed):
+        with _interruption_is_said(), in_given_expected_try(self, typed):
             context = super().make_context(info_name, args, parent, **extra)
         context.meta[TYPED] = typed
         return context
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
-        try:
-            with in_given_expected_try(self, ctx.meta[TYPED]):
-                return super().invoke(ctx)
-        # Caught here, because click would turn it into an abort before it reaches `main`.
-        except KeyboardInterrupt as stop:
-            raise Interrupted(_stopped(stop)) from None
+        with _interruption_is_said(), in_given_expected_try(self, ctx.meta[TYPED]):
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of the commands in the order of the groups."""
@@ -113,17 +111,7 @@ _add_commands()
 
 
 def main() -> None:
-    """Entry point: run a command; errors raised on purpose become a message and an exit code.
-
-    Schedulers and ``kill`` send SIGTERM, at which a Python process just ends; so it does at SIGHUP, SIGQUIT and
-    SIGUSR1. Here all of them do what Ctrl-C does: the command cleans up, says that it was stopped and exits with 130.
-    While a run trains, `StopRequest` takes the first one.
-    """
-    # Before the command is known: a scheduler may end the process while it still imports.
-    handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as a shell leaves them
-    for number in handled:
-        signal.signal(number, _interrupt)
-    sys.unraisablehook = partial(_interrupt_again, handled)
+    """Run a command; errors raised on purpose become a message and an exit code."""
     try:
         _check_working_folder()
         app()
@@ -136,8 +124,6 @@ def main() -> None:
         if not is_of_the_disk(error):
             raise
         _fail(storage_error(error, error.filename or "a file", "use"))
-    except KeyboardInterrupt as stop:  # while the command was looked for, or had ended
-        _fail(Interrupted(_stopped(stop)))
 
 
 def _fail(error: WorkingsError) -> NoReturn:
@@ -151,38 +137,3 @@ def _check_working_folder() -> None:
     except FileNotFoundError:
         raise RequestError("the working folder, which somebody deleted", "a folder that exists",
                            "cd to one, and the command again") from None
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    # Further ones would break into the clearing up, and end in a traceback instead of a sentence.
-    for signal_number in SIGNALS:
-        signal.signal(signal_number, signal.SIG_IGN)
-    raise KeyboardInterrupt("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
-
-
-def _interrupt_again(handled: Sequence[int], ignored: "sys.UnraisableHookArgs") -> None:
-    """Repeats an interruption that came while a finalizer or a callback ran, where Python drops it.
-
-    A timer raises it: raised here, it would be dropped as well.
-    """
-    if isinstance(ignored.exc_value, OSError) and "ignored due to race condition" in str(ignored.exc_value):
-        return  # a second signal that came with the first one, which stops the command
-    if not isinstance(ignored.exc_value, KeyboardInterrupt):
-        sys.__unraisablehook__(ignored)
-        return
-    for number in handled:
-        signal.signal(number, _interrupt)
-    name = str(ignored.exc_value)
-    number = signal.Signals[name] if name in signal.Signals.__members__ else signal.SIGINT
-    # To the main thread itself, which may sleep; Windows has no such signals.
-    again = partial(pthread_kill, main_thread().ident, number) if pthread_kill else partial(interrupt_main, number)
-    Timer(REPEAT_SIGNAL_AFTER_SECONDS, again).start()
-
-
-def _stopped(stop: KeyboardInterrupt) -> str:
-    return (f"stopped by {str(stop) or 'Ctrl-C'}: nothing half-written took effect; "
-            "type the same command to start again")
-
-
-if __name__ == "__main__":
-    main()
