@@ -2,10 +2,11 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
-from workings.data import named_sets
+from workings.data import generate, named_sets
 from workings.data.equations.check import find_equations
 from workings.data.generators import mixed
 from workings.data.generators.base import Kind, Problem, items_bytes
@@ -98,6 +99,18 @@ def test_a_wrong_template_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(mixed.KINDS, "wrong", Kind(name="wrong", trained=(wrong,), asked=(wrong,)))
     with pytest.raises(AssertionError, match=r"2\+2=5"):
         mixed.make(["wrong"], 1, 0, seed=0)
+
+
+@pytest.mark.parametrize("name", ["folder", "traces.jsonl"])
+def test_a_set_that_is_cut_off_between_two_files_leaves_none(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                             ) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(generate.atomic, "write_json", interrupted)  # the manifest, which is written last
+    with pytest.raises(KeyboardInterrupt):
+        generate.make_files(["addition"], 2, 1, 0, tmp_path / name, force=False)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize(("name", "count"), [("dev-reasoning", 550), ("eval", 100)])

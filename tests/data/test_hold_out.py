@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from workings.data.checking.overlap import find_leaks, read_questions
+from workings.data.importing import hold_out
 from workings.data.importing.run import ImportRequest, ImportResult, import_records
 from workings.data.importing.sources import open_file
 from workings.data.traces import read_traces
@@ -48,6 +49,17 @@ def test_items_and_traces_are_the_file_and_keep_its_shares(tmp_path: Path) -> No
     assert result.learned.traces == 60
     assert not list(tmp_path.glob(".*")), "nothing of the work in between stays"
     assert not (tmp_path / "out.left_out.jsonl").exists()
+
+
+def test_an_import_that_is_cut_off_between_two_files_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                                 ) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hold_out, "_write_rest", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, [record(k) for k in range(80)], 20)
+    assert [path.name for path in tmp_path.iterdir()] == ["file.jsonl"]
 
 
 def test_the_seed_decides_and_the_order_of_the_file_does_not(tmp_path: Path) -> None:

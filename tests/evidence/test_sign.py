@@ -54,6 +54,16 @@ def test_a_key_is_private_and_never_overwritten(key: Path, run: Path) -> None:
         keys.signer(key)
 
 
+def test_half_a_pair_of_keys_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(path: Path, data: bytes) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(keys.atomic, "write_bytes", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        keys.new_key(tmp_path / "key")
+    assert not [*tmp_path.iterdir()]
+
+
 def test_a_passphrase_is_asked_for(tmp_path: Path, run: Path) -> None:
     made = keys.new_key(tmp_path / "locked", "open sesame")
     assert made.private.read_text().startswith("-----BEGIN ENCRYPTED PRIVATE KEY-----")

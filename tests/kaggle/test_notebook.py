@@ -18,6 +18,7 @@ from workings.config.load import load_recipe
 from workings.errors import RequestError
 from workings.kaggle.notebook import NotebookRequest, cells, notebook_text, script
 from workings.kaggle.settings import MACHINES, find_machine, kernel_metadata, slug
+from workings.publish import kaggle
 from workings.publish.kaggle import write_kaggle
 from workings.record.digest import file_digest
 
@@ -151,6 +152,17 @@ def test_wrong_requests(wheel: Path, tmp_path: Path, changes: dict, says: str) -
     with pytest.raises(RequestError, match=says):
         write_kaggle("gemma-2b-v5e8", tmp_path / "out", **{"user": "a", "wheel": wheel, **changes})
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_was_not_finished_does_not_stay(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                     ) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kaggle, "script", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_kaggle("gemma-2b-v5e8", tmp_path / "out" / "made", user="a", wheel=wheel)
+    assert not [*(tmp_path / "out").iterdir()]
 
 
 def test_data_outside_of_the_recipes_folder_is_refused(wheel: Path, tmp_path: Path) -> None:

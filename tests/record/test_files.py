@@ -65,6 +65,14 @@ def file_limit(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+def test_files_that_belong_together_leave_no_part_of_them(tmp_path: Path) -> None:
+    old, new, never = (tmp_path / name for name in ("old", "new", "never"))
+    old.write_text("before")
+    with pytest.raises(RecordError), atomic.together(old, new, never):
+        atomic.write_json(new, {}), atomic.write_json(never, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
 def test_a_file_that_may_not_grow_keeps_its_old_contents(tmp_path) -> None:
     path = tmp_path / "a.txt"
     atomic.write_text(path, "old")

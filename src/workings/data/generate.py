@@ -1,15 +1,15 @@
 """`data make`: generated traces and items as files, with the manifest that names how they were made."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workings.data.generators.base import write_items
+from workings.data.generators.base import ItemRecord, write_items
 from workings.data.manifest import file_facts, prompts_in_both, write_data_set
 from workings.data.named_sets import kind_version, make_kinds, make_set
 from workings.data.row_fields import path_beside
-from workings.data.traces import write_traces
+from workings.data.traces import Trace, write_traces
 from workings.errors import RequestError
 from workings.record import atomic
 
@@ -53,16 +53,23 @@ def make_files(kinds: Sequence[str], n_train: int, n_items: int, seed: int, out:
                "items": n_items}
     if beside:
         _refuse_absent_folder(out)
-        write_traces(names[0], traces)
-        write_items(names[1], items)
-        # Read back from the disk, so that the manifest describes files and not intentions; it is written last.
-        facts = {path.name: file_facts(path) for path in names[:2]}
-        split = {"prompts_in_both": prompts_in_both([vars(trace) for trace in traces], [vars(item) for item in items])}
-        atomic.write_json(names[2], {"schema": 1, "made_by": made_by, "files": facts, "split": split})
-    else:
-        facts = write_data_set(out, traces, items, made_by)["files"]
+    with atomic.together(*names):
+        facts = _write_beside(names, traces, items, made_by) if beside else \
+            write_data_set(out, traces, items, made_by)["files"]
     files = {str(path): facts[path.name]["sha256"] for path in names[:2]}
     return MadeFiles(traces=len(traces), items=len(items), files=files)
+
+
+def _write_beside(names: Sequence[Path], traces: Sequence[Trace], items: Sequence[ItemRecord],
+                  made_by: Mapping[str, Any]) -> dict[str, Any]:
+    """Write traces, items and manifest under these names; facts of the first two."""
+    write_traces(names[0], traces)
+    write_items(names[1], items)
+    # Read back from the disk, so that the manifest describes files and not intentions; it is written last.
+    facts = {path.name: file_facts(path) for path in names[:2]}
+    split = {"prompts_in_both": prompts_in_both([vars(trace) for trace in traces], [vars(item) for item in items])}
+    atomic.write_json(names[2], {"schema": 1, "made_by": made_by, "files": facts, "split": split})
+    return facts
 
 
 def make_named(name: str, out: Path, *, force: bool) -> MadeFiles:

@@ -80,13 +80,19 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
             libraries=engine_libraries(loaded.recipe.engine), wheel_sha256=file_digest(built), smoke=smoke,
             data={name: file_digest(path) for name, path in data.items()})
         text = notebook_text(request)  # before anything is written: it may lack its library
-        _write_dataset(out / "dataset", built, data, user)
-    kernel = kernel_metadata(user, request.name, machine)
-    (out / "notebook").mkdir()
-    atomic.write_text(out / "notebook" / f"{request.name}.ipynb", text)
-    # The same cells as a script, which can be read and tried without Jupyter.
-    atomic.write_text(out / "notebook" / f"{request.name}.py", script(request))
-    atomic.write_text(out / "notebook" / "kernel-metadata.json", json.dumps(kernel, indent=2) + "\n")
+        kernel = kernel_metadata(user, request.name, machine)
+        out.absolute().parent.mkdir(parents=True, exist_ok=True)
+        # As a whole or not at all: a folder without its last file would look finished, and be in the way of the next
+        # try. Beside its last place, so that the rename stays within one file system.
+        with tempfile.TemporaryDirectory(dir=out.absolute().parent) as place:
+            new_folder = Path(place) / "made"
+            _write_dataset(new_folder / "dataset", built, data, user)
+            (new_folder / "notebook").mkdir()
+            atomic.write_text(new_folder / "notebook" / f"{request.name}.ipynb", text)
+            # The same cells as a script, which can be read and tried without Jupyter.
+            atomic.write_text(new_folder / "notebook" / f"{request.name}.py", script(request))
+            atomic.write_text(new_folder / "notebook" / "kernel-metadata.json", json.dumps(kernel, indent=2) + "\n")
+            new_folder.rename(out)
     model = loaded.recipe.model
     return KaggleFolders(notebook=out / "notebook", dataset=out / "dataset", machine=machine,
                          wheel_sha256=request.wheel_sha256, kernel_id=str(kernel["id"]),

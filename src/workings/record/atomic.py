@@ -1,7 +1,8 @@
 """Files that appear whole or not at all, also when the machine stops in between."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -63,6 +64,21 @@ def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
         for number, row in enumerate(rows, start=1):
             stream.write(record_line(row, f"{path.name}, line {number}"))
     write_with(path, write)
+
+
+@contextmanager
+def together(*paths: Path) -> Iterator[None]:
+    """Files that belong together: where the block fails or is interrupted, those that it has made go again.
+
+    A part of them would be taken for the whole, and be in the way when the same command is typed again.
+    """
+    new = [path for path in paths if not os.path.lexists(path)]
+    try:
+        yield
+    except BaseException:
+        for path in new:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def sync_file(path: Path) -> None:

@@ -93,6 +93,11 @@ def item_path(out: Path) -> Path:
     return path_beside(out, "items.jsonl")
 
 
+def left_out_path(out: Path) -> Path:
+    """The file of the traces that are like a held-out item."""
+    return path_beside(out, "left_out.jsonl")
+
+
 def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
     """Split the traces of one file into items and the traces of another.
 
@@ -109,20 +114,20 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
     if len(held_indices) + len(like) == candidates.traces:
         raise RequestError(f"--hold-out {n} of {candidates.traces} traces; the others are all like a held-out one",
                            "a hold-out that leaves traces to learn from", f"--hold-out {max(1, n // 10)}")
-    left_out_path = path_beside(out, "left_out.jsonl")
+    left_out = left_out_path(out)
     # The traces last: a file of traces without its items would be taken for the whole.
     atomic.write_with(item_path(out), lambda stream: _write(stream, items))
     if like:
-        atomic.write_with(left_out_path, partial(_write_left_out, read, like))
+        atomic.write_with(left_out, partial(_write_left_out, read, like))
     else:
-        left_out_path.unlink(missing_ok=True)
+        left_out.unlink(missing_ok=True)
     atomic.write_with(out, partial(_write_rest, read, {*held_indices, *like}))
     return HeldOut(
         items=len(items), path=item_path(out), sha256=file_digest(item_path(out)), seed=seed,
         strata={name: {value.strip(): count for value, count in sorted(
             Counter(candidates.rows[at][0][index] for at in held_indices).items())}
                 for index, name in enumerate(candidates.fields)},
-        left_out=len(like), left_out_path=left_out_path if like else None,
+        left_out=len(like), left_out_path=left_out if like else None,
         long_answers=sum(len(item["expected_answer"]) > _LONG_ANSWER for item in items))
 
 

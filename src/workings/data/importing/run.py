@@ -14,7 +14,7 @@ from workings.data.importing.convert import converted, metadata_of
 from workings.data.importing.fields import refuse_media
 from workings.data.importing.formats import FORMATS, TraceParts
 from workings.data.importing.hints import advice, looks_like, refuse_without_format
-from workings.data.importing.hold_out import HeldOut, item_path, split
+from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
 from workings.data.importing.key_map import KeyMap
 from workings.data.importing.learned_counts import LearnedCounts
 from workings.data.importing.pair_formats import PAIR_FORMATS, PairParts
@@ -116,16 +116,17 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest, prog
     held_out: HeldOut | None = None
     # The rejects are in place before the rest is: what was written would hide what is missing.
     rejects = path_beside(out, "rejects.jsonl")
-    if request.hold_out:
-        # Beside the result and not in the system's folder, which may be small or lie in memory.
-        with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
-            # Written whole first: which questions are held out follows from all of them.
-            all_traces = Path(folder, "traces.jsonl")
-            importer.to_files(all_traces, rejects)
-            if not importer.nothing_left:
-                held_out = split(all_traces, out, request.hold_out, request.seed)
-    else:
-        importer.to_files(out, rejects)
+    with atomic.together(out, item_path(out), left_out_path(out), rejects):
+        if request.hold_out:
+            # Beside the result and not in the system's folder, which may be small or lie in memory.
+            with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
+                # Written whole first: which questions are held out follows from all of them.
+                all_traces = Path(folder, "traces.jsonl")
+                importer.to_files(all_traces, rejects)
+                if not importer.nothing_left:
+                    held_out = split(all_traces, out, request.hold_out, request.seed)
+        else:
+            importer.to_files(out, rejects)
     rejected = importer.reasons.total()
     is_there = not importer.nothing_left
     return ImportResult(read=importer.read,

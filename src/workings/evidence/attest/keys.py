@@ -69,14 +69,14 @@ def new_key(path: Path, passphrase: str = "") -> NewKey:
     private_bytes = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret)
     public_bytes = key.public_key().public_bytes(serialization.Encoding.PEM,
                                                  serialization.PublicFormat.SubjectPublicKeyInfo)
-    with storage(path, "write"):
+    with storage(path, "write"), atomic.together(path, public):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # The mode is given when the file is made: there is no moment at which somebody else could open it.
         # O_EXCL refuses a link as well, so nothing that came there since the look above is followed.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(private_bytes)
-    atomic.write_bytes(public, public_bytes)
+        atomic.write_bytes(public, public_bytes)
     return NewKey(private=path, public=public, key_id=str(public_key(public_bytes).keyid))
 
 
