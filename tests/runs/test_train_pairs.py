@@ -132,7 +132,8 @@ def test_two_devices_learn_the_same(begun, workings, tmp_path):
 @pytest.mark.parametrize(("words", "said"), [
     (("data.traces=addition",), "preference pairs:"),
     (("data.traces=traces.jsonl",), "holds no preference pairs"),
-    (("algorithm={name: sft}",), "a file of preference pairs, in place of traces"),
+    (("algorithm={name: sft}",), "algorithm.name=dpo, if the recipe is to learn from these pairs"),
+    (("evaluation.traces=pairs.jsonl",), "evaluation.traces=none, or a file of traces"),
     (("data.max_length=16", "data.buckets=[]"), "both completions inside the window"),
 ])
 def test_data_of_another_kind_are_refused_before_anything_is_made(begun, tmp_path, words, said):

@@ -173,8 +173,10 @@ def _traces(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str,
     # Only the first record is looked at, for a better message than thousands of rows without the expected keys.
     first = _first_record(path) if path.is_file() else {}
     if {"chosen", "rejected"} <= set(first):
-        raise RequestError(f"{path}, a file of preference pairs, in place of traces", "a file of traces",
-                           "algorithm.name=dpo, if the recipe is to learn from these pairs")
+        # Held-out pairs are no traces either: their loss would be another one.
+        way_on = "algorithm.name=dpo, if the recipe is to learn from these pairs" if label == "traces" else (
+            "evaluation.traces=none, or a file of traces: the evaluation loss is cross entropy on traces")
+        raise RequestError(f"{path}, a file of preference pairs, in place of traces", "a file of traces", way_on)
     if first and not {"prompt", "answer"} <= set(first) and (form := looks_like(first, "traces")):
         raise RequestError(f"{path}, records of format {form} in place of traces",
                            "a file of traces: id, prompt, steps, answer",
