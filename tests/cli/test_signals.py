@@ -1,5 +1,6 @@
 """What ends a verb: Ctrl-C and SIGTERM say so and exit with 130; in a thread the caller's own handlers stay."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -136,6 +137,46 @@ def test_many_signals_end_in_one_sentence(start_forked, tmp_path: Path) -> None:
     assert "Traceback" not in said
     assert said.count("stopped by") == 1
     assert (tmp_path / "cleared").exists()
+
+
+ON_A_TERMINAL = """
+import fcntl, pathlib, sys, termios, time
+from workings.cli.interruption import catch_signals
+from workings.training.stopping import StopRequest
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+def ready():
+    print("ready", flush=True)
+def interrupted():
+    catch_signals()
+    try:
+        ready()
+        while True:
+            time.sleep(0.01)
+    except KeyboardInterrupt:
+        pass
+def asked_to_stop():
+    with StopRequest() as stop:
+        ready()
+        while not stop.requested:
+            time.sleep(0.01)
+WAY()
+print("heard by nobody", file=sys.stderr, flush=True)
+pathlib.Path("saved").touch()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such terminals")
+@pytest.mark.parametrize("way", ["interrupted", "asked_to_stop"])
+def test_what_is_said_to_a_closed_terminal_fails_nothing(way: str, child_environment, tmp_path: Path) -> None:
+    """A run that writes its next line there saves its checkpoint afterwards."""
+    ours, theirs = os.openpty()
+    child = subprocess.Popen([sys.executable, "-c", ON_A_TERMINAL.replace("WAY", way)], cwd=tmp_path, stdin=theirs,
+                             stdout=theirs, stderr=theirs, start_new_session=True, env=child_environment())
+    os.close(theirs)
+    assert b"ready" in os.read(ours, 100)
+    os.close(ours)
+    child.wait()
+    assert (tmp_path / "saved").exists()
 
 
 @pytest.mark.parametrize("name", ["SIGHUP", "SIGQUIT", "SIGUSR1"])

@@ -12,7 +12,7 @@ from threading import Timer, main_thread
 from types import FrameType
 
 from workings.errors import Interrupted
-from workings.training.stopping import SIGNALS
+from workings.training.stopping import SIGNALS, leave_closed_terminal
 
 pthread_kill = getattr(signal, "pthread_kill", None)
 REPEAT_SIGNAL_AFTER_SECONDS = 0.05
@@ -41,6 +41,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     # Further ones would break into the clearing up, and end in a traceback instead of a sentence.
     for signal_number in SIGNALS:
         signal.signal(signal_number, signal.SIG_IGN)
+    leave_closed_terminal(number)
     raise KeyboardInterrupt("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
 
 

@@ -1,5 +1,6 @@
 """Signals as a request to stop: the loop finishes its step, saves a checkpoint, and prints how to resume."""
 
+import os
 import signal
 import threading
 from types import FrameType
@@ -9,6 +10,25 @@ NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1")
 """Ctrl-C; schedulers and `kill`; a terminal that is closed; Ctrl-\\; Slurm's `--signal=USR1` before the time is up."""
 SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
 """The signals of `NAMES` that this system has: Windows has the first two."""
+
+
+def leave_closed_terminal(number: int) -> None:
+    """At a hang-up, let what is still said go nowhere where the terminal is gone.
+
+    A write to a closed terminal fails, and what has to be saved would not be.
+
+    Args:
+        number: of the signal that came; others than SIGHUP change nothing.
+    """
+    if number != getattr(signal, "SIGHUP", None):
+        return
+    for descriptor in (1, 2):
+        try:
+            os.write(descriptor, b"")
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, descriptor)
+            os.close(nowhere)
 
 
 class StopRequest:
@@ -37,6 +57,7 @@ class StopRequest:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         # Little more than a flag: a handler runs between any two instructions, also in the middle of a write.
         self.requested = True
+        leave_closed_terminal(number)
         self._restore()
 
     def _restore(self) -> None:
