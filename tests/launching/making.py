@@ -1,11 +1,20 @@
 """A job for a launcher, and one file of each kind that is written for it."""
 
+import zipfile
+from pathlib import Path
+
 from workings.launching import kubernetes, skypilot, slurm
 from workings.launching.job import LaunchJob
 from workings.launching.kubernetes import Cluster
 
 WHEEL = skypilot.Wheel(name="workings-1.0-py3-none-any.whl", sha256="cd" * 32)
 CLUSTER = Cluster(image="registry/workings:1", claim="shared")
+
+
+def write_wheel(path: Path) -> None:
+    """An archive that is named like our wheel, and that nothing here installs."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("workings/__init__.py", "")
 
 
 def job_of(**values):

@@ -3,26 +3,19 @@
 import json
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
 
-from tests.launching.making import CLUSTER, EVERY, WHEEL, job_of
+from tests.launching.making import CLUSTER, EVERY, WHEEL, job_of, write_wheel
 from workings.config.load import load_recipe
 from workings.errors import RequestError
 from workings.launching import kubernetes, skypilot
 from workings.launching.kubernetes import Cluster
 from workings.record.environment import LAUNCHER_VARIABLES, launcher
 from workings.runs.launch import LaunchRequest, candidates, launch, write_recipe
-
-
-def write_wheel(path):
-    """An archive that is no wheel of anybody."""
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("workings/__init__.py", "")
 
 
 def scripts(text):

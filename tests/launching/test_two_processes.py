@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.launching.making import WHEEL, write_wheel
 from workings.config.load import load_recipe
 from workings.evidence.verify import verify
 from workings.launching import kubernetes
@@ -47,8 +48,8 @@ def written(tmp_path, launcher, engine):
     home = tmp_path / "home"
     loaded = load_recipe("smoke-tiny", [f"engine={engine}", "device=cpu", "model.shape.layers=1",
                                         "evaluation={traces: none}"])
-    wheel = tmp_path / "workings-1.0-py3-none-any.whl"
-    wheel.write_bytes(b"installed by the setup of a rented machine, which is not run here")
+    wheel = tmp_path / WHEEL.name
+    write_wheel(wheel)  # installed by the setup of a rented machine, which is not run here
     asked = LaunchRequest(launcher=launcher, target="cpu", remote_folder=str(home), hosts=2,
                           image="image" if launcher == "kubernetes" else "",
                           wheel=wheel if launcher == "skypilot" else None)
