@@ -18,6 +18,7 @@ from workings.config.training import AdafactorConfig, MemoryConfig, MuonConfig, 
 from workings.engines.jax.checkpoint import unstacked
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.params_tree import LAYERS, flatten_params, layer_numbers, layer_tensor, stacks
+from workings.engines.jax.projection import SCALE
 from workings.engines.jax.step import gradients
 from workings.errors import RequestError
 from workings.models.batch import Batch
@@ -190,6 +191,18 @@ def test_adapters_leave_everything_else_as_it_was(shape: dict[str, Any], tmp_pat
     assert np.abs(our_logits(engine, state["params"], tokens) - theirs).max() < 1e-4 * np.abs(theirs).max()
     with_keys = {name for name in arrays(state) if "k_proj.lora_A" in name}
     assert len(with_keys) == len([p for p in stacks(engine.spec.shape) if not engine.spec.shape.shares_keys(p[0])])
+
+
+def test_below_the_adapters_no_stack_has_a_scale() -> None:
+    """The reference of preferences and of rewards with a divergence: adapters in every stack are switched off."""
+    engine = opened(method=LoraConfig(name="lora", rank=2, target_modules=("q_proj",)))
+    state = engine.init(0)
+    trained, below = arrays(state), arrays(engine.without_adapters(state))
+    scales = {name for name in trained if name.endswith(SCALE)}
+    assert len(scales) == len(stacks(engine.spec.shape)) > 1
+    for name, x in trained.items():
+        np.testing.assert_array_equal(below[name], 0 * x if name in scales else x, err_msg=name)
+        assert name not in scales or x.all()
 
 
 @pytest.mark.full

@@ -210,10 +210,11 @@ class JaxEngine(JaxPlanning):
         """
         require_adapters(self.request.method)
         params = flatten_params(state["params"])
-        # An adapter whose scale is zero adds nothing, and the scale is one number a layer.
-        name, sharding = f"layers.{SCALE}", flatten_params(self._shardings["params"])[f"layers.{SCALE}"]
-        zero = jax.jit(jnp.zeros_like, out_shardings=sharding)(params[name])
-        return {"params": unflatten_params(params | {name: zero}), "step": state["step"]}
+        # An adapter whose scale is zero adds nothing. The scale is one number a layer, and every stack has its own.
+        shardings = flatten_params(self._shardings["params"])
+        zeros = {name: jax.jit(jnp.zeros_like, out_shardings=shardings[name])(x)
+                 for name, x in params.items() if name.endswith(SCALE)}
+        return {"params": unflatten_params(params | zeros), "step": state["step"]}
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch, for comparisons of engines."""
