@@ -339,6 +339,15 @@ def test_a_recorded_replay_is_drawn_again_from_its_numbers(run: Path, forge: Any
     assert [check.id for check in found.checks if check.verdict == "failed"] == ["recompute.replay"], found
 
 
+def test_the_reasons_of_a_recorded_replay_come_in_one_order() -> None:
+    """A record is written with sorted keys, and what is read from it has to give the same sentence."""
+    controls = {name: {"outside": False} for name in ("seed", "rows", "checkpoint")}
+    facts = {"tolerance": {}, "lines": [], "weights": {"absent": "none"}, "predictions": {"absent": "none"}}
+    written = compare_replay(facts | {"controls": controls})
+    assert written == compare_replay(facts | {"controls": dict(sorted(controls.items()))})
+    assert [reason.split("'")[1] for reason in written[1][1:]] == ["checkpoint", "rows", "seed"]
+
+
 def test_other_conditions_are_judged_by_a_tolerance_and_named(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = replay.environment.collect()
     there = here | {"machine": here["machine"] | {"cpu_model": "another processor", "usable_cores": 64}}

@@ -66,7 +66,8 @@ def compare_replay(facts: Facts) -> tuple[str, list[str]]:
         return "failed", failures
     # Controls matter only where nothing failed: a step that differs is an answer whatever they did.
     doubts = [] if lines else ["no step was replayed"]
-    doubts += [f"control {name!r} stayed within the tolerance" for name, control in facts["controls"].items()
+    # Sorted, as the record has them: read back, the same reasons come in the same order.
+    doubts += [f"control {name!r} stayed within the tolerance" for name, control in sorted(facts["controls"].items())
               if not control["outside"]]
     return ("inconclusive", doubts) if doubts else ("passed", [])
 
