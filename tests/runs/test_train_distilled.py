@@ -10,6 +10,7 @@ import pytest
 from tests.runs import distilled, killed
 from tests.runs.runs_helpers import lines_of
 from workings.config.load import load_recipe
+from workings.engines.base import EngineRequest
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
 from workings.models.tokenizer import Tokenizer
@@ -173,6 +174,16 @@ def test_a_teacher_may_have_tokens_and_rows_of_its_own(recipe):
         refuse_other_vocabulary(teacher, more, wider)
     with pytest.raises(RequestError, match=f"with {tokenizer.vocab_size} rows of its embedding"):
         refuse_other_vocabulary(teacher, tokenizer, wider)
+
+
+def test_bits_that_the_teachers_matrices_cannot_have_are_refused_by_the_recipes_own_key(recipe):
+    loaded = load_recipe(str(recipe), ["algorithm.teacher_precision=nf4"])
+    tokenizer = Tokenizer.load(recipe.parent / "teacher" / "config" / "tokenizer")
+    shape = replace(find_shape(loaded), vocab_size=tokenizer.vocab_size)
+    teacher = find_teacher(loaded, tokenizer, shape)
+    odd = replace(teacher, shape=replace(teacher.shape, mlp_width=33))
+    with pytest.raises(RequestError, match=r"teacher_precision: nf4(?s:.*)33 x 16(?s:.*)teacher_precision=bf16"):
+        odd.engine("jax", EngineRequest.of(loaded.recipe, shape, device="cpu"))
 
 
 def test_several_processes_are_refused(recipe):

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from workings.config.algorithms import TeacherAlgorithm
-from workings.config.method import FULL, FullConfig, LoraConfig, QloraConfig
+from workings.config.method import FULL, FrozenBits, FullConfig, LoraConfig, QloraConfig
 from workings.config.training import MeshConfig
 from workings.engines.base import AdapterReadingEngine, Engine, EngineRequest, LikelihoodEngine, State, TeachingEngine
 from workings.engines.registry import find_engine
@@ -120,12 +120,27 @@ class Teacher:
         assert isinstance(engine, TeachingEngine)  # of the student's kind, which was checked
         return lambda batch: engine.most_likely(state(), batch, count, resolved.shape.vocab_size)
 
+    def engine(self, name: str, student: EngineRequest) -> Engine:
+        """An engine of this name for the teacher, on the student's devices.
+
+        Raises:
+            RequestError: it does not hold these matrices in as few bits as the recipe asks for.
+        """
+        precision = self.algorithm.teacher_precision
+        try:
+            return find_engine(name).engine.open(teacher_request(student, self.model, precision))
+        except RequestError as error:
+            if precision not in get_args(FrozenBits):
+                raise
+            # The engine was asked for `method: qlora`, a key that the recipe may not have or has for the student.
+            raise RequestError(f"algorithm.teacher_precision: {precision}, which is stored as with {error.given}",
+                               error.expected, "algorithm.teacher_precision=bf16") from error
+
     def _opened(self, student: Engine, resolved: ResolvedRun) -> tuple[Engine, Callable[[], State]]:
         device, recipe = student.describe(), resolved.recipe
         mesh = MeshConfig(fsdp=device.mesh["fsdp"], tp=device.mesh["tp"])
         student_request = EngineRequest.of(recipe, resolved.shape, device=device.platform, mesh=mesh)
-        engine = find_engine(recipe.engine).engine.open(
-            teacher_request(student_request, self.model, self.algorithm.teacher_precision))
+        engine = self.engine(recipe.engine, student_request)
         if self.base is not None and not isinstance(engine, AdapterReadingEngine):
             raise RequestError(f"algorithm.teacher: {self.algorithm.teacher}, adapters, with engine {engine.name}",
                                "an engine that reads them",
