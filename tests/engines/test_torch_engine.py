@@ -9,7 +9,7 @@ import transformers
 
 from tests.engines.tiny import losses, packed_batch, random_batch, request, tiny_shape
 from tests.engines.torch_oracle import our_logits, roughened, same
-from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, PrecisionConfig
+from workings.config.training import AdafactorConfig, AdamW8bitConfig, AdamWConfig, MemoryConfig, PrecisionConfig
 from workings.engines.base import ReportingEngine, SamplingEngine, StreamingEngine
 from workings.engines.torch import attention
 from workings.engines.torch.attention import AttentionMask
@@ -233,3 +233,6 @@ def test_what_it_says_about_itself() -> None:
     assert torch.__version__ in texts["torch_version.txt"]
     with pytest.raises(RequestError, match="flash with a gemma2 model"):
         TorchEngine.open(request(tiny_shape("gemma2"), memory=MemoryConfig(attention="flash")))
+    # Bytes are 8-bit codes in moments: a checkpoint holds no four bits there, and `verify` compares the two.
+    in_8_bits = TorchEngine.open(request(tiny_shape(vocab=160), optimizer=AdamW8bitConfig(name="adamw8bit")))
+    assert in_8_bits.dtypes()["moments"] == "float32 and uint8"

@@ -81,9 +81,8 @@ from workings.models.batch import Batch
 
 
 def _formats(tensors: Iterable[torch.Tensor]) -> str:
-    """Number formats of tensors; four bits are stored two to a byte."""
-    names = {dtype_name(x.dtype) for x in tensors}
-    return " and ".join(sorted("nf4" if name == "uint8" else name for name in names))
+    """Number formats of tensors, by their names in PyTorch."""
+    return " and ".join(sorted({dtype_name(x.dtype) for x in tensors}))
 
 
 class TorchEngine(TorchPlanning):
@@ -133,8 +132,9 @@ class TorchEngine(TorchPlanning):
                                              if isinstance(weight, FrozenLinear))]
         trained = _formats(state.trained.values())
         moments = _formats(x for tree in state.moments.values() for x in tree.values())
-        return {"parameters": _formats(held), "compute": dtype_name(self.spec.compute_dtype), "moments": moments,
-                "gradients": trained, "accumulator": trained}
+        # Weights in four bits are stored two to a byte; moments in bytes are 8-bit codes.
+        return {"parameters": _formats(held).replace("uint8", "nf4"), "compute": dtype_name(self.spec.compute_dtype),
+                "moments": moments, "gradients": trained, "accumulator": trained}
 
     def init(self, seed: int, *, trainable: bool = True) -> State:
         """A fresh state with random weights; the same numbers on every device."""
