@@ -130,7 +130,7 @@ def measured(run: str, start: str, data: str, fsdp: str) -> dict[str, Any]:
     right = {measure: max(line[measure] for line in lines) for measure in MEASURES}
     if "absent" not in facts["weights"]:
         right["weights"] = facts["weights"]["largest_difference"]
-    return {"compute": number_format(replay.Run.open(Path(run)).manifest.actual_dtypes), "right": right,
+    return {"compute": number_format(replay.RunRecord.open(Path(run)).manifest.actual_dtypes), "right": right,
             "same_completions": facts["predictions"]["same"] / facts["predictions"]["asked"],
             "controls": {name: control["differences"] for name, control in facts["controls"].items()}}
 

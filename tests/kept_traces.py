@@ -42,6 +42,8 @@ def keep() -> None:
 
 
 def _kept(asked: list[Any], trace: Callable[[], Inspection]) -> Inspection:
+    if "TESTS_KEPT" not in os.environ:  # a script of `proof`
+        return trace()
     place = Path(os.environ["TESTS_KEPT"]) / "traces" / f"{json_digest(asked)}.json"
     if not place.exists():
         place.parent.mkdir(exist_ok=True)

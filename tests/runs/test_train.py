@@ -21,6 +21,7 @@ from workings.record import jsonl
 from workings.record.layout import MACHINE
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord
+from workings.record.writer import RunWriter
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
 from workings.training.background_writers import MachineLog
@@ -148,6 +149,13 @@ def test_not_a_number_stops_at_the_last_good_checkpoint(recipe, tmp_path, monkey
     assert again.status == "complete"
     assert RunRecord.open(again.run).manifest.resumed_from.name == "run.interrupted-1"
     assert lines(again.run) == lines(train(str(recipe), tmp_path / "straight").run)
+
+
+def test_killed_before_its_first_event_it_starts_when_it_is_resumed(recipe, tmp_path):
+    RunWriter.create(tmp_path / "killed").close()
+    assert train(str(recipe), tmp_path / "killed", resume=True).status == "complete"
+    assert RunRecord.open(tmp_path / "killed").manifest.resumes == 0
+    assert verify(tmp_path / "killed").failed == 0
 
 
 @pytest.mark.parametrize("steps", [1, 5, 11])

@@ -104,17 +104,21 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
         step = 0 if checkpoint is None else checkpoint.step
         # The steps after the checkpoint are repeated, and a step may have one line only.
         facts = writer.truncate_metrics(step)
-        writer.event("resumed", attempt=attempt, from_step=step, damaged_checkpoints=skipped, **facts,
-                     **({"moved": moved} if moved else {}))
+        # An attempt that was killed before its first event left no trace; then this one is the first.
+        resumed = any(event["kind"] == "started" for event in jsonl.read(writer.path(EVENTS))[0])
+        if resumed:
+            writer.event("resumed", attempt=attempt, from_step=step, damaged_checkpoints=skipped, **facts,
+                         **({"moved": moved} if moved else {}))
+        else:
+            writer.event("started", attempt=attempt)
     # Also on Ctrl-C: a lock that this process keeps would refuse its next attempt.
     except BaseException:
         writer.close()
         raise
     # All attempts write to the same events, so the first start and every resumption are there.
     events = jsonl.read(writer.path(EVENTS))[0]
-    return Start(writer=writer, checkpoint=checkpoint, progress=progress_from(checkpoint), resumed=True,
-                 # An attempt that was killed before its first event left no trace; then this one is the first.
-                 first_started_at=next((event["time"] for event in events if event["kind"] == "started"), now()),
+    return Start(writer=writer, checkpoint=checkpoint, progress=progress_from(checkpoint), resumed=resumed,
+                 first_started_at=next(event["time"] for event in events if event["kind"] == "started"),
                  resumes=sum(event["kind"] == "resumed" for event in events))
 
 
