@@ -10,6 +10,7 @@ from workings.errors import Interrupted
 
 def run() -> None:
     """Entry point."""
+    _open_closed_streams()
     # Before the commands are imported, which a person does not always wait for.
     catch_signals()
     try:
@@ -23,6 +24,21 @@ def run() -> None:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(Interrupted.exit_code)
+
+
+def _open_closed_streams() -> None:
+    """Let a standard stream that the caller has closed (`>&-`, a daemon) lead nowhere.
+
+    The next file that is opened would have its number, and what libraries say would be written into that file.
+    """
+    for number, (name, mode) in enumerate([("stdin", "r"), ("stdout", "w"), ("stderr", "w")]):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def _run_command() -> None:

@@ -139,6 +139,20 @@ def test_many_signals_end_in_one_sentence(start_forked, tmp_path: Path) -> None:
     assert (tmp_path / "cleared").exists()
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_lead_nowhere(closed: str, child_environment, tmp_path: Path) -> None:
+    code = ("import os, subprocess, sys; from workings.__main__ import run; sys.argv = ['workings', '--version']\n"
+            "try: run()\n"
+            "except SystemExit as end: assert end.code == 0\n"
+            "sys.stdout.isatty(), sys.stderr.isatty(), sys.stdin.read()\n"
+            "assert subprocess.run([sys.executable, '-c', 'import os; [os.fstat(number) for number in range(3)]']"
+            ").returncode == 0\n"
+            "assert os.open('next', os.O_CREAT) > 2\n")
+    done = subprocess.run(["bash", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, code], cwd=tmp_path,
+                          env=child_environment(), stdin=subprocess.DEVNULL, check=False)
+    assert done.returncode == 0
+
+
 ON_A_TERMINAL = """
 import fcntl, pathlib, sys, termios, time
 from workings.cli.interruption import catch_signals
