@@ -154,7 +154,8 @@ def test_streams_that_are_closed_lead_nowhere(closed: str, child_environment, tm
 
 
 ON_A_TERMINAL = """
-import fcntl, pathlib, sys, termios, time
+import fcntl, pathlib, signal, sys, termios, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever the shell gave to the suite
 from workings.cli.interruption import catch_signals
 from workings.training.stopping import StopRequest
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
