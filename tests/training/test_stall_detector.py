@@ -1,15 +1,19 @@
 """A run that cannot be learning stops with a sentence, and a resumed one stops where the uninterrupted one would."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.rollouts.making import TWO, sample
 from workings.config.algorithms.distill import Distill
 from workings.config.algorithms.grpo import Grpo
+from workings.data.batches import Position
 from workings.engines.base import StepResult
 from workings.errors import TrainingFailed
-from workings.rollouts.rollout import Rollout
+from workings.rollouts.rollout import Rollout, RolloutShape, batch_of
+from workings.training.rollout_experience import RolloutExperience
 from workings.training.stall_detector import StallDetector
 
 ALGORITHM = Grpo(name="grpo", patience=3, most_mismatch=0.05)
@@ -57,6 +61,16 @@ def test_no_group_to_learn_from() -> None:
     left_out = replace(TWO, groups=tuple(replace(group, kept=False) for group in TWO.groups), trainer_log_probs=())
     with pytest.raises(TrainingFailed, match="of 2 groups that were sampled for update 1 none"):
         StallDetector.from_lines(ALGORITHM, []).check_rollout(left_out)
+
+
+def test_no_group_is_left_for_a_later_update() -> None:
+    shape = RolloutShape(micro_batches=1, rows=len(TWO.trained_samples), updates=2, buckets=(64,), pad_id=0)
+    sampler: Any = SimpleNamespace(shape=shape, batch=lambda rollout, step: batch_of(
+        rollout, step - rollout.step, shape, ALGORITHM))
+    experience = RolloutExperience(sampler, load_rollout=lambda step: TWO, save_rollout=lambda rollout: None,
+                                   stall_detector=StallDetector.from_lines(ALGORITHM, []))
+    with pytest.raises(TrainingFailed, match=r"too few of the 2 groups .* for update 1 .* none is left for update 2"):
+        experience.next_batch(None, Position(), 2)
 
 
 def test_a_resumed_run_counts_on() -> None:

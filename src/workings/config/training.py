@@ -257,7 +257,7 @@ class MeshConfig(Section):
     """Number of devices that share parameters (`fsdp`) and matrices (`tp`)."""
 
     fsdp: int | Literal["auto"] = "auto"
-    """Devices over which rows and parameters are split; `auto`: all devices, divided by `tp`."""
+    """Devices over which rows and parameters are split; `auto`: all devices, divided by `tp`; on a CPU one."""
     tp: int = Field(default=1, ge=1)
     """Devices over which each matrix is split."""
 
