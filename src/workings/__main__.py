@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from workings.cli.interruption import catch_signals, interrupted
 from workings.errors import Interrupted
+from workings.training.stopping import lead_nowhere
 
 
 def run() -> None:
@@ -33,11 +34,7 @@ def _open_closed_streams() -> None:
     """
     for number, (name, mode) in enumerate([("stdin", "r"), ("stdout", "w"), ("stderr", "w")]):
         if getattr(sys, name) is None:
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            if nowhere != number:
-                os.dup2(nowhere, number)
-                os.close(nowhere)
-            os.set_inheritable(number, True)
+            lead_nowhere(number)
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 

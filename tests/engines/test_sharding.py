@@ -32,9 +32,10 @@ def test_a_policy_gradient_is_the_same_on_a_mesh(case: str, run_forked, tmp_path
     """A ratio of whole rows, whose log probabilities come from devices that share rows and vocabulary; two layers of
     Gemma 2 and fsdp=4 x tp=2, with `full` six of Gemma 4 (with its own keys, global, with another's) and fsdp=8 too."""
     found = ask(run_forked, case, tmp_path)
+    # One of Gemma 4's 192 positions is worse conditioned: 2e-5 apart where the others are at most 2e-6.
+    bound = 1e-5 if case == "objective" else 5e-5
     for mesh in set(found) - {"1"}:
-        # One of Gemma 4's 192 positions is worse conditioned: 2e-5 apart where the others are at most 2e-6.
-        np.testing.assert_allclose(found[mesh]["log_probs"], found["1"]["log_probs"], atol=5e-5)
+        np.testing.assert_allclose(found[mesh]["log_probs"], found["1"]["log_probs"], atol=bound)
         np.testing.assert_allclose(found[mesh]["results"], found["1"]["results"], rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(found[mesh]["of_first_step"], found[mesh]["log_probs"], atol=1e-5)
 

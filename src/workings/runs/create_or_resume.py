@@ -104,8 +104,11 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
         step = 0 if checkpoint is None else checkpoint.step
         # The steps after the checkpoint are repeated, and a step may have one line only.
         facts = writer.truncate_metrics(step)
+        # All attempts write to the same events, so the first start and every resumption are there.
+        events = jsonl.read(writer.path(EVENTS))[0]
         # An attempt that was killed before its first event left no trace; then this one is the first.
-        resumed = any(event["kind"] == "started" for event in jsonl.read(writer.path(EVENTS))[0])
+        first_started_at = next((event["time"] for event in events if event["kind"] == "started"), "")
+        resumed = bool(first_started_at)
         if resumed:
             writer.event("resumed", attempt=attempt, from_step=step, damaged_checkpoints=skipped, **facts,
                          **({"moved": moved} if moved else {}))
@@ -115,11 +118,9 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
     except BaseException:
         writer.close()
         raise
-    # All attempts write to the same events, so the first start and every resumption are there.
-    events = jsonl.read(writer.path(EVENTS))[0]
     return Start(writer=writer, checkpoint=checkpoint, progress=progress_from(checkpoint), resumed=resumed,
-                 first_started_at=next(event["time"] for event in events if event["kind"] == "started"),
-                 resumes=sum(event["kind"] == "resumed" for event in events))
+                 first_started_at=first_started_at or now(),
+                 resumes=resumed + sum(event["kind"] == "resumed" for event in events))
 
 
 def evaluation_is_missing(out: Path) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from workings.config.algorithms import RolloutAlgorithm
 from workings.data.batches import Position
 from workings.engines.base import Completion, LikelihoodEngine, SamplingEngine, State, StepResult
-from workings.errors import RequestError, TrainingFailed
+from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.tokenizer import Tokenizer
 from workings.rollouts import arithmetic
@@ -206,11 +206,7 @@ class RolloutExperience:
                                "that rollout in the record", "resume from an earlier checkpoint")
         self._current = rollout
         batch = self._sampler.batch(rollout, step)
-        if not batch.supervised_tokens:  # the updates before it were filled first
-            raise TrainingFailed(
-                f"not learning: too few of the {len(rollout.groups)} groups that were sampled for update "
-                f"{rollout.step} had rewards that differ, and none is left for update {step} "
-                "(more algorithm.draws, or fewer algorithm.updates)")
+        self._stall_detector.check_batch(rollout, step, batch)
         is_last = part == self._sampler.shape.updates - 1
         # Up to its last update the position stays where the rollout began, so that a checkpoint between finds it again.
         return PreparedBatch(batch=batch, after=rollout.after if is_last else position, digest=digest_of(batch),

@@ -7,6 +7,7 @@ from typing import Any
 from workings.config.algorithms import RewardAlgorithm, RolloutAlgorithm
 from workings.engines.base import StepResult
 from workings.errors import TrainingFailed
+from workings.models.batch import Batch
 from workings.rollouts.rollout import Rollout
 
 
@@ -61,6 +62,14 @@ class StallDetector:
             raise TrainingFailed(
                 f"not learning: of {len(rollout.groups)} groups that were sampled for update {rollout.step} none had "
                 "rewards that differ (algorithm.draws)")
+
+    def check_batch(self, rollout: Rollout, step: int, batch: Batch) -> None:
+        """Raises `TrainingFailed` if no completion of the rollout is left for this one of its updates."""
+        if not batch.supervised_tokens:  # the updates before it were filled first
+            raise TrainingFailed(
+                f"not learning: too few of the {len(rollout.groups)} groups that were sampled for update "
+                f"{rollout.step} had rewards that differ, and none is left for update {step} "
+                "(more algorithm.draws, or fewer algorithm.updates)")
 
     def check_update(self, step: int, mismatch: Mapping[str, float], result: StepResult) -> None:
         """Raises `TrainingFailed` if sampler and trained model disagree, or too many updates changed no weight.

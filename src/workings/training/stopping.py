@@ -12,6 +12,16 @@ SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name)
 """The signals of `NAMES` that this system has: Windows has the first two."""
 
 
+def lead_nowhere(descriptor: int) -> None:
+    """Let what this process and its children read or write as standard stream 0, 1 or 2 be the null device."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    if nowhere == descriptor:  # it was closed, and the lowest free number
+        os.set_inheritable(descriptor, True)
+    else:
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+
+
 def leave_closed_terminal(number: int) -> None:
     """At a hang-up, let what is still said go nowhere where the terminal is gone.
 
@@ -26,9 +36,7 @@ def leave_closed_terminal(number: int) -> None:
         try:
             os.write(descriptor, b"")
         except OSError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, descriptor)
-            os.close(nowhere)
+            lead_nowhere(descriptor)
 
 
 class StopRequest:
