@@ -38,14 +38,14 @@ $(BIN)/python:
 
 # What the main job and looking at it need and no more: the core, JAX for CPU and the local page.
 $(CORE): pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) -c constraints.txt -e '.[jax,ui]'
+	$(INSTALL) -c constraints.txt -e '.[jax,ui,gguf]'
 	$(COMPILE)
 	@touch $@
 
 # What tests, checks and docs need. torch first and by its exact pin, so that pip takes a CPU build where it knows one.
 $(ALL): pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) 'torch==2.13.0' -c constraints.txt
-	$(INSTALL) -c constraints.txt -e '.[jax,plan,torch,tunix,hub,score,timestamp,dev]'
+	$(INSTALL) -c constraints.txt -e '.[jax,plan,torch,tunix,hub,gguf,score,timestamp,dev]'
 	$(COMPILE)
 	@touch $(CORE) $@
 

@@ -1,0 +1,253 @@
+"""Model families in GGUF files: names of tensors, changed values and keys of the header, for reading and for writing.
+
+The architecture of a GGUF file has the name of our family, and tensors are named by the `gguf` package. Everything else
+in which a GGUF file differs from Hugging Face's format is here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import pi
+from typing import Any
+
+import numpy as np
+
+from workings.errors import RequestError
+from workings.models.registry import find_family
+from workings.models.shape import ModelShape
+from workings.models.shapes import check_shape, from_hf_config, to_hf_config
+from workings.models.weights import tensor_shapes
+
+ROPE_FACTORS = "rope_freqs.weight"
+"""Tensor of a GGUF file that divides each frequency of rotation (Llama 3.1); Hugging Face's files have settings."""
+LLAMA3_RULES = ((1.0, 4.0, 8192),)
+"""Low and high factor and original context of every published Llama 3.1, 3.2 and 3.3."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """What a GGUF file of a family changes, and what it leaves to llama.cpp."""
+
+    pairs_rows: bool = False
+    """Whether rows of queries and keys are stored in pairs that rotate together. Hugging Face stores the first halves
+    of all pairs before the second halves."""
+    sliding_pattern: int = 0
+    """Every n-th layer is global where the file does not say it."""
+    mean_head_layers: int = 0
+    """Number of layers of the one model whose scores are scaled by width / heads in place of the head size."""
+    unrotated_pattern: int = 0
+    """Every n-th layer does not rotate. No key says it."""
+
+
+ARCHITECTURES: dict[str, Architecture] = {
+    "llama": Architecture(pairs_rows=True),
+    "smollm3": Architecture(pairs_rows=True, unrotated_pattern=4),
+    "gemma": Architecture(),
+    "gemma2": Architecture(sliding_pattern=2, mean_head_layers=46),
+    "gemma3": Architecture(sliding_pattern=6, mean_head_layers=62),
+    "qwen2": Architecture(),
+    "qwen3": Architecture(),
+}
+"""`general.architecture`, which is the family's name, of every family that is read and written."""
+
+SIZES = {"layers": "block_count", "context": "context_length", "width": "embedding_length",
+         "mlp_width": "feed_forward_length", "heads": "attention.head_count"}
+"""Field of `ModelShape` -> key behind the architecture's name. Every file has these keys."""
+
+
+def find_architecture(name: str) -> Architecture:
+    """The entry of an architecture. Raises `RequestError` for one that is not read."""
+    if name not in ARCHITECTURES:
+        raise RequestError(f"a GGUF file of architecture {name}", f"one of {', '.join(ARCHITECTURES)}",
+                           "the model's folder in safetensors")
+    return ARCHITECTURES[name]
+
+
+def gguf_names(shape: ModelShape) -> dict[str, str]:
+    """Hugging Face's name of every tensor of a model -> its name in a GGUF file."""
+    import gguf
+
+    find_architecture(shape.family)
+    kinds = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
+    names = gguf.get_tensor_name_map(kinds[shape.family], shape.layers)
+    found = {name: names.get_name(name, try_suffixes=(".weight", ".bias")) for name in tensor_shapes(shape)}
+    if missing := [name for name, other in found.items() if other is None]:
+        raise RequestError(f"a {shape.family} model with {missing[0]}, for which GGUF has no name",
+                           "a model whose tensors all have a name in GGUF")
+    return {name: str(other) for name, other in found.items()}
+
+
+def to_gguf(shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
+    """A tensor of Hugging Face's ``name`` with the values of a GGUF file, in the same number format."""
+    if shape.norm_plus_one and name.endswith("norm.weight"):
+        return tensor + np.asarray(1, tensor.dtype)
+    if heads := _paired_heads(shape, name):
+        # [heads, half, pair, …] -> [heads, pair, half, …]
+        return tensor.reshape(heads, 2, -1, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape)
+    return tensor
+
+
+def from_gguf(shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
+    """The inverse of `to_gguf`. Norms should be float32: a value near 1 loses bits in a smaller format."""
+    if shape.norm_plus_one and name.endswith("norm.weight"):
+        return tensor - np.asarray(1, tensor.dtype)
+    if heads := _paired_heads(shape, name):
+        return tensor.reshape(heads, -1, 2, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape)
+    return tensor
+
+
+def _paired_heads(shape: ModelShape, name: str) -> int:
+    """Heads of a matrix or bias whose rows a GGUF file stores in pairs; 0 for any other tensor."""
+    if not ARCHITECTURES[shape.family].pairs_rows:
+        return 0
+    if ".q_proj." in name:
+        return shape.heads
+    return shape.kv_heads if ".k_proj." in name else 0
+
+
+def hyperparameters(shape: ModelShape) -> dict[str, int | float | str]:
+    """Header of a GGUF file that llama.cpp computes as this very model; keys without the architecture's name.
+
+    `rope_factors` has the one setting that is a tensor. Raises `RequestError` for a setting that GGUF cannot hold.
+    """
+    architecture = find_architecture(shape.family)
+    _refuse_other_rules(shape, architecture)
+    values: dict[str, int | float | str] = {key: getattr(shape, field) for field, key in SIZES.items()}
+    values |= {"attention.head_count_kv": shape.kv_heads, "attention.key_length": shape.head_dim,
+               "attention.value_length": shape.head_dim, "rope.dimension_count": shape.head_dim,
+               "attention.layer_norm_rms_epsilon": shape.rms_norm_eps, "rope.freq_base": shape.rope_theta,
+               "vocab_size": shape.vocab_size}
+    if shape.sliding_window:
+        values["attention.sliding_window"] = shape.sliding_window
+        if shape.sliding_pattern != architecture.sliding_pattern:
+            values["attention.sliding_window_pattern"] = shape.sliding_pattern
+    if find_family(shape.family).local_rotation:
+        values["rope.freq_base_swa"] = shape.local_rope_theta
+    if shape.attention_softcap:
+        values["attn_logit_softcapping"] = shape.attention_softcap
+    if shape.final_softcap:
+        values["final_logit_softcapping"] = shape.final_softcap
+    if shape.rope_scaling != 1.0:
+        values |= {"rope.scaling.type": "linear", "rope.scaling.factor": shape.rope_scaling}
+    return values
+
+
+def _refuse_other_rules(shape: ModelShape, architecture: Architecture) -> None:
+    """Raise `RequestError` for a model that llama.cpp would compute by other rules than ours."""
+    scale = shape.query_scale or shape.head_dim ** -0.5
+    wrong = [name for name, differs in (
+        ("rotation by YaRN", bool(shape.rope_yarn)),
+        ("kinds of layers that no pattern gives", bool(shape.layer_types)),
+        (f"every {shape.unrotated_pattern}th layer without rotation",
+         shape.unrotated_pattern != architecture.unrotated_pattern),
+        (f"scores scaled by {scale:g}", not np.isclose(scale, _query_scale(shape, architecture), rtol=1e-6)),
+    ) if differs]
+    if wrong:
+        raise RequestError(f"a {shape.family} model with {', '.join(wrong)}",
+                           "settings that GGUF has keys for, or llama.cpp's own")
+
+
+def _query_scale(shape: ModelShape, architecture: Architecture) -> float:
+    """llama.cpp's scale of scores, which no key says."""
+    of_mean_head = shape.layers == architecture.mean_head_layers
+    return float((shape.width // shape.heads if of_mean_head else shape.head_dim) ** -0.5)
+
+
+def read_hyperparameters(header: Mapping[str, Any], rows: int, has_head: bool,
+                         factors: np.ndarray | None = None) -> ModelShape:
+    """Shape of the model in a GGUF file.
+
+    Args:
+        header: every key of the file with its value.
+        rows: rows of the embedding.
+        has_head: whether the file has an output matrix besides the embedding.
+        factors: content of `ROPE_FACTORS`, if the file has it.
+
+    Raises:
+        RequestError: an architecture or a setting that is not read, or a key is missing.
+    """
+    name = str(header.get("general.architecture", "none"))
+    architecture = find_architecture(name)
+    keys = {key.removeprefix(f"{name}."): _exact(value) for key, value in header.items() if key.startswith(f"{name}.")}
+    _check_header(keys, name)
+    sizes = {field: int(keys[key]) for field, key in SIZES.items()}
+    head_dim = int(keys.get("attention.key_length", sizes["width"] // sizes["heads"]))
+    _check_heads(keys, name, head_dim)
+    shape = ModelShape(**(dict(find_family(name).switches) | sizes | {
+        "family": name, "vocab_size": rows, "tied_embeddings": not has_head, "head_dim": head_dim,
+        "kv_heads": int(keys.get("attention.head_count_kv", sizes["heads"])),
+        "rms_norm_eps": float(keys["attention.layer_norm_rms_epsilon"]),
+        # llama.cpp's value where a file does not say it: Gemma 1 and 2.
+        "rope_theta": float(keys.get("rope.freq_base", 10_000.0)),
+        "unrotated_pattern": architecture.unrotated_pattern,
+        "rope_scaling": 1.0 if keys.get("rope.scaling.type") == "none" else float(keys.get("rope.scaling.factor", 1.0)),
+        **(_sliding(keys, name, architecture) if architecture.sliding_pattern else {})}))
+    if architecture.mean_head_layers:
+        shape = replace(shape, query_scale=_query_scale(shape, architecture))
+    if factors is not None:
+        shape = replace(shape, rope_llama3=_llama3_settings(shape, factors))
+    # Through the format in which it is loaded, where some numbers that mean the same are written in one way.
+    return from_hf_config(to_hf_config(check_shape(shape)))
+
+
+def _exact(value: Any) -> Any:
+    """A number as it was before it was stored in float32: the shortest decimal that rounds to the same bits."""
+    return float(str(np.float32(value))) if isinstance(value, float) else value
+
+
+def _check_header(keys: Mapping[str, Any], name: str) -> None:
+    needed = (*SIZES.values(), "attention.layer_norm_rms_epsilon")
+    if missing := [f"{name}.{key}" for key in needed if key not in keys]:
+        raise RequestError(f"a GGUF file without {', '.join(missing)}", f"a complete GGUF file of a {name} model",
+                           "download the file again")
+    if keys.get("expert_count"):
+        raise RequestError(f"a GGUF file with {name}.expert_count: {keys['expert_count']}", "a model without experts")
+    if lists := [f"{name}.{key}" for key in (*SIZES.values(), "attention.head_count_kv")
+                 if isinstance(keys.get(key), list)]:
+        raise RequestError(f"a GGUF file in which layers differ in {', '.join(lists)}", "a model with equal layers")
+    scaling = keys.get("rope.scaling.type", "linear")
+    if scaling not in ("none", "linear"):
+        raise RequestError(f"a GGUF file with {name}.rope.scaling.type: {scaling}", "none or linear")
+
+
+def _check_heads(keys: Mapping[str, Any], name: str, head_dim: int) -> None:
+    """Raise `RequestError` for heads whose values have another size, or that are rotated in part."""
+    for key in ("attention.value_length", "rope.dimension_count"):
+        if int(keys.get(key, head_dim)) != head_dim:
+            raise RequestError(f"a GGUF file with {name}.{key}: {keys[key]} and heads of size {head_dim}",
+                               f"{name}.{key}: {head_dim}")
+
+
+def _sliding(keys: Mapping[str, Any], name: str, architecture: Architecture) -> dict[str, Any]:
+    """Windows and soft caps of Gemma 2 and 3."""
+    window = int(keys.get("attention.sliding_window", 4096 if name == "gemma2" else 0))
+    if not window:
+        raise RequestError(f"a GGUF file without {name}.attention.sliding_window", "a model with sliding layers")
+    pattern = keys.get("attention.sliding_window_pattern", architecture.sliding_pattern)
+    # A file may list for each layer whether it slides.
+    listed = tuple("sliding" if slides else "global" for slides in pattern) if isinstance(pattern, list) else ()
+    return {"sliding_window": window, "sliding_pattern": 0 if listed else int(pattern), "layer_types": listed,
+            "local_rope_theta": float(keys.get("rope.freq_base_swa", 10_000.0)),
+            "attention_softcap": float(keys.get("attn_logit_softcapping", 50.0 if name == "gemma2" else 0.0)),
+            "final_softcap": float(keys.get("final_logit_softcapping", 30.0 if name == "gemma2" else 0.0))}
+
+
+def rope_factors(shape: ModelShape) -> np.ndarray | None:
+    """Content of `ROPE_FACTORS`: ``[head_dim / 2]`` float32; None for a model without Llama 3.1's scaling."""
+    return _llama3_factors(shape.rope_theta, shape.head_dim, shape.rope_llama3) if shape.rope_llama3 else None
+
+
+def _llama3_factors(base: float, head_dim: int, settings: tuple[float, ...]) -> np.ndarray:
+    factor, low, high, original = settings
+    wavelengths = 2 * pi * base ** (np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
+    smooth = np.clip((original / wavelengths - low) / (high - low), 0.0, 1.0)
+    return (1 / ((1 - smooth) / factor + smooth)).astype(np.float32)
+
+
+def _llama3_settings(shape: ModelShape, factors: np.ndarray) -> tuple[float, ...]:
+    """The settings that make these factors. Raises `RequestError` unless a published model has them."""
+    for low, high, original in LLAMA3_RULES:
+        settings = (float(factors.max()), low, high, original)
+        made = _llama3_factors(shape.rope_theta, shape.head_dim, settings)
+        if made.shape == factors.shape and np.allclose(made, factors, rtol=1e-4):
+            return settings
+    raise RequestError(f"a GGUF file whose {ROPE_FACTORS} follows no published rule", "the factors of Llama 3.1 to 3.3")

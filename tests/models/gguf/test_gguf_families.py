@@ -1,0 +1,112 @@
+"""Families in GGUF files: headers and tensors that are written are read back, for every family."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.engines.tiny import tiny_shape
+from workings.errors import RequestError
+from workings.models.gguf.families import (
+    ARCHITECTURES,
+    from_gguf,
+    gguf_names,
+    hyperparameters,
+    read_hyperparameters,
+    rope_factors,
+    to_gguf,
+)
+from workings.models.shape import ModelShape
+from workings.models.shapes import catalog, published_shape
+from workings.models.weights import tensor_shapes
+
+PUBLISHED = tuple(name for name in catalog() if published_shape(name).family in ARCHITECTURES)
+
+
+def small(family: str) -> ModelShape:
+    """A tiny shape by the rules that llama.cpp has for the family."""
+    shape = tiny_shape(family, layers=6)
+    changes = {"query_scale": shape.head_dim ** -0.5} if shape.sliding_pattern else {}
+    return replace(shape, **changes, unrotated_pattern=ARCHITECTURES[family].unrotated_pattern)
+
+
+def read_back(shape: ModelShape) -> ModelShape:
+    """The shape according to the header that is written for it."""
+    header = {f"{shape.family}.{key}": value for key, value in hyperparameters(shape).items()}
+    # A file holds numbers in float32.
+    stored = {key: float(np.float32(value)) if isinstance(value, float) else value for key, value in header.items()}
+    return read_hyperparameters(stored | {"general.architecture": shape.family}, shape.vocab_size,
+                                not shape.tied_embeddings, rope_factors(shape))
+
+
+@pytest.mark.parametrize("family", ARCHITECTURES)
+def test_a_written_header_is_read_as_the_same_shape(family):
+    shape = small(family)
+    assert read_back(shape) == shape
+    assert read_back(replace(shape, tied_embeddings=not shape.tied_embeddings)).tied_embeddings is not (
+        shape.tied_embeddings)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_header_of_a_published_model_is_read_as_its_shape(name):
+    shape = published_shape(name)
+    assert read_back(shape) == shape
+
+
+@pytest.mark.parametrize("family", ARCHITECTURES)
+def test_tensors_have_names_and_come_back(family):
+    shape = small(family)
+    names, random = gguf_names(shape), np.random.default_rng(0)
+    assert len({*names.values()}) == len(names) == len(tensor_shapes(shape))
+    for name, size in tensor_shapes(shape).items():
+        tensor = random.integers(-8, 8, size).astype(np.float32)
+        np.testing.assert_array_equal(from_gguf(shape, name, to_gguf(shape, name, tensor)), tensor)
+
+
+def test_rows_of_llama_are_stored_in_pairs_and_norms_of_gemma_with_one_added():
+    llama, gemma = small("llama"), small("gemma3")
+    rows = np.arange(llama.heads * llama.head_dim, dtype=np.float32)[:, None] * np.ones(llama.width, np.float32)
+    # A head of eight rows: those that rotate together are four apart in Hugging Face's format.
+    assert to_gguf(llama, "model.layers.0.self_attn.q_proj.weight", rows)[:8, 0].tolist() == [0, 4, 1, 5, 2, 6, 3, 7]
+    assert to_gguf(llama, "model.layers.0.self_attn.v_proj.weight", rows)[:8, 0].tolist() == [*range(8)]
+    assert gguf_names(gemma)["model.layers.1.pre_feedforward_layernorm.weight"] == "blk.1.ffn_norm.weight"
+    norm = np.zeros(gemma.head_dim, np.float32)
+    for name in ("model.norm.weight", "model.layers.0.self_attn.q_norm.weight"):
+        assert to_gguf(gemma, name, norm).tolist() == [1.0] * gemma.head_dim
+    assert to_gguf(llama, "model.norm.weight", norm).tolist() == [0.0] * gemma.head_dim
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"general.architecture": "mamba"}, "architecture mamba"),
+    ({"llama.block_count": None}, "without llama.block_count"),
+    ({"llama.expert_count": 8}, "expert_count: 8"),
+    ({"llama.rope.scaling.type": "yarn"}, "rope.scaling.type: yarn"),
+    ({"llama.attention.head_count_kv": [1, 2]}, "layers differ"),
+    ({"llama.rope.dimension_count": 4}, "rope.dimension_count: 4"),
+])
+def test_a_header_that_would_be_read_wrongly_is_refused(changes, said):
+    shape = small("llama")
+    header = {f"llama.{key}": value for key, value in hyperparameters(shape).items()}
+    header = {key: value for key, value in (header | {"general.architecture": "llama"} | changes).items()
+              if value is not None}
+    with pytest.raises(RequestError, match=said):
+        read_hyperparameters(header, shape.vocab_size, has_head=True)
+
+
+@pytest.mark.parametrize(("family", "changes", "said"), [
+    ("olmo3", {}, "architecture olmo3"),
+    ("gemma3", {"query_scale": 0.1}, "scores scaled by 0.1"),
+    ("llama", {"rope_yarn": (4.0, 128, 32.0, 1.0, 1.1)}, "YaRN"),
+    ("smollm3", {"unrotated_pattern": 2}, "without rotation"),
+])
+def test_a_model_that_llama_cpp_would_compute_otherwise_is_refused(family, changes, said):
+    with pytest.raises(RequestError, match=said):
+        hyperparameters(replace(tiny_shape(family), **changes))
+
+
+def test_factors_of_rotation_by_no_published_rule_are_refused():
+    shape = small("llama")
+    header = {f"llama.{key}": value for key, value in hyperparameters(shape).items()}
+    header["general.architecture"] = "llama"
+    with pytest.raises(RequestError, match="no published rule"):
+        read_hyperparameters(header, shape.vocab_size, True, np.linspace(1, 3, shape.head_dim // 2, dtype=np.float32))
