@@ -69,7 +69,7 @@ def test_the_summary_counts_what_is_there() -> None:
               for number in range(6)]
     found = rows(TRACE, *longer, over_length="drop", max_length=48)
     lengths = sorted(len(row.tokens) for row in found.rows)
-    config = DataConfig(traces="x", max_length=48, over_length="drop")
+    config = DataConfig(traces="x", max_length=48, over_length="drop", buckets=())
     batches = Batches(found, seed=0, rows_per_micro_batch=2, accumulation=2, data_config=config)
     summary = summarize(found, batches, [TRACE, *longer], "last")
     assert summary.rows + summary.dropped == 7

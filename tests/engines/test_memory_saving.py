@@ -63,15 +63,18 @@ def test_chunked_attention_equals_plain(slides: bool, monkeypatch: pytest.Monkey
     compare(attention.chunked_attention, 41, tiny_shape("gemma2", sliding_window=5), slides)
 
 
-@pytest.mark.parametrize(("family", "slides"),
-                         [("gemma2", True), *(pytest.param(*case, marks=pytest.mark.full) for case in (
-                             ("gemma", False), ("gemma2", False), ("gemma3", True)))])
-def test_flash_attention_equals_plain_in_interpret_mode(family: str, slides: bool) -> None:
-    """Segments, soft caps (Gemma 2) and windows, forward and backward, with the kernel's own block skipping."""
+@pytest.mark.parametrize(("family", "slides", "length"),
+                         [("gemma2", True, 200), *(pytest.param(*case, marks=pytest.mark.full) for case in (
+                             ("gemma", False, 256), ("gemma2", False, 200), ("gemma3", True, 256)))])
+def test_flash_attention_equals_plain_in_interpret_mode(family: str, slides: bool, length: int) -> None:
+    """Segments, soft caps (Gemma 2) and windows, forward and backward, with the kernel's own block skipping.
+
+    A row of 200 positions is no multiple of the kernel's blocks.
+    """
     shape = tiny_shape(family, head_dim=128, heads=2, kv_heads=1)
     shape = ModelShape(**(shape.__dict__ | ({"sliding_window": 100} if shape.sliding_pattern else {})))
     layout = make_layout(tuple(jax.devices("cpu")[:1]), 1, 1)
-    compare(make_flash_attention(shape, layout, interpret=True), 256, shape, slides)
+    compare(make_flash_attention(shape, layout, interpret=True), length, shape, slides)
 
 
 @pytest.mark.parametrize(("kind", "refused"), [("TPU v2", True), ("TPU v3", True), ("TPU v4", False),
@@ -85,10 +88,6 @@ def test_flash_refuses_what_its_kernel_cannot_do() -> None:
     layout = make_layout(tuple(jax.devices("cpu")[:1]), 1, 1)
     with pytest.raises(RequestError, match="head_dim 8"):
         make_flash_attention(tiny_shape(), layout)
-    flash = make_flash_attention(tiny_shape(head_dim=128), layout)
-    x = jnp.zeros((1, 100, 4, 128))
-    with pytest.raises(RequestError, match="rows of 100 tokens"):
-        flash(x, x, x, segment_ids=jnp.ones((1, 100), jnp.int32), window=0, slides=False, scale=1.0, softcap=0.0)
     with pytest.raises(RequestError, match="flash on a CPU"):
         JaxEngine.open(request(tiny_shape(head_dim=128), memory=MemoryConfig(attention="flash")))
 

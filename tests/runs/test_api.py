@@ -264,9 +264,8 @@ def test_importing_brings_no_framework(run_python):
 
 
 @pytest.mark.parametrize(("overrides", "buckets"), [
-    ({}, (64, 128, 256, 512)), ({"data.max_length": 200}, (64, 128)), (["data.max_length=64"], ()),
-    ({"data.packing": "best_fit"}, ()), ({"data.buckets": [32]}, (32,))])
-def test_short_rows_are_not_padded_to_the_longest_one_allowed(overrides, buckets):
+    ({}, "auto"), ({"data.packing": "best_fit"}, "auto"), ({"data.buckets": [32]}, (32,)), (["data.buckets=[]"], ())])
+def test_lengths_of_batches_suit_the_data_unless_they_are_named(overrides, buckets):
     with keyword_recipe(Keywords(model="Qwen/Qwen3-0.6B", data=ROWS, steps=1, overrides=overrides)) as loaded:
         assert loaded.recipe.data.buckets == buckets
 

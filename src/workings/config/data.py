@@ -1,6 +1,6 @@
 """Recipe section `data`: the training data and how they become rows of tokens."""
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -32,16 +32,27 @@ class DataConfig(Section):
     over_length: Literal["error", "drop"] = "error"
     """Action for a trace whose row is longer than `max_length`: refuse to start, or leave it out and list it."""
     # Not strict, because YAML and JSON give a list where a tuple is declared.
-    buckets: tuple[int, ...] = Field(default=(), strict=False)
-    """Row lengths, in tokens, to which batches are padded; empty: every batch is padded to `max_length`."""
+    buckets: Literal["auto"] | Annotated[tuple[int, ...], Field(strict=False)] = "auto"
+    """Row lengths, in tokens, to which batches are padded: at most eight that suit the data (`auto`), so that rows of
+    similar length share a batch; those of a list; `[]`: every batch is padded to `max_length`."""
     packing: Literal["none", "best_fit", "first_fit"] = "none"
     """Whether several rows share one sequence of `max_length` tokens (attention stays within a row), and which: longest
     first into the fullest sequence with room, which pads least, or in the epoch's order into the first one."""
 
+    @property
+    def chooses_buckets(self) -> bool:
+        """Whether the lengths of batches are chosen from those of the rows."""
+        return self.buckets == "auto" and self.packing == "none"
+
+    @property
+    def named_buckets(self) -> tuple[int, ...]:
+        """The lengths that the recipe names; none where they are chosen."""
+        return () if self.buckets == "auto" else self.buckets
+
     @model_validator(mode="after")
     def buckets_ascend_within_the_longest_row(self) -> Self:
         """A bucket that no row can have promises something that cannot happen."""
-        buckets, longest = self.buckets, self.max_length
+        buckets, longest = self.named_buckets, self.max_length
         if list(buckets) != sorted(set(buckets)) or any(not 1 <= length <= longest for length in buckets):
             raise ValueError(f"buckets {list(buckets)} must ascend from 1 at least to max_length ({longest}) at most")
         return self
@@ -58,8 +69,8 @@ class DataConfig(Section):
     @model_validator(mode="after")
     def packing_has_no_buckets(self) -> Self:
         """A packed batch has one length. ``buckets: []`` is allowed: so an override takes back those of a recipe."""
-        if self.packing != "none" and self.buckets:
-            raise refused(f"data.buckets: {list(self.buckets)} with data.packing: {self.packing}",
+        if self.packing != "none" and self.named_buckets:
+            raise refused(f"data.buckets: {list(self.named_buckets)} with data.packing: {self.packing}",
                           f"no `data.buckets`: packing fills sequences of max_length ({self.max_length})",
                           "data.buckets=[], or data.packing=none")
         return self

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from workings.config.data import DataConfig
+from workings.data.buckets import bucket_lengths
 from workings.data.epoch_plan import EpochPlan, Planned, bucket_of, plan_bucketed, plan_packed
 from workings.data.order import epoch_order
 from workings.data.pair_rows import PairRows
@@ -67,9 +68,9 @@ class Batches:
         self._shape = (accumulation, rows_per_micro_batch)
         self._packing = data_config.packing
         self._packed = self._packing != "none"
-        # Packed sequences are all as long as the longest row allowed, so a run compiles one shape only.
-        longest = self._rows.max_length
-        self._buckets = (longest,) if self._packed else bucket_lengths(data_config, longest)
+        # A pair is a unit of two sequences: half as many fill a batch.
+        self._size = accumulation * rows_per_micro_batch // (1 if self._pairs is None else 2)
+        self._buckets = bucket_lengths(data_config, self._lengths, self._rows.max_length, self._size)
         self._plans: dict[int, EpochPlan] = {}
         self._most: dict[int, int] = {}
         self._distinct: dict[int, int] = {}
@@ -114,8 +115,7 @@ class Batches:
         """All shapes that can come, longest first: the largest one decides whether the run fits."""
         # Buckets that no row falls into are never compiled. Leftovers of several buckets take the longest of them, so
         # no other length can come.
-        lengths = (self._pairs or self._rows).lengths
-        used = self._buckets if self._packed else np.unique(bucket_of(lengths, self._buckets)).tolist()
+        used = self._buckets if self._packed else np.unique(bucket_of(self._lengths, self._buckets)).tolist()
         return [BatchShape(*self._shape, length) for length in sorted(used, reverse=True)]
 
     def blank(self, shape: BatchShape) -> Batch:
@@ -168,20 +168,22 @@ class Batches:
         return _sequences_digest(self.shape_at(position),
                                  [[row_digests[row_id] for row_id in ids] for ids in self.row_ids(position)])
 
+    @property
+    def _lengths(self) -> np.ndarray:
+        """int64: tokens of each row, or of the longer row of each pair."""
+        return (self._pairs or self._rows).lengths
+
     def _plan(self, epoch: int) -> EpochPlan:
         if epoch not in self._plans:
             self._plans = {epoch: self._planned(epoch)}  # one epoch at a time: a million rows are 30 MB of plan
         return self._plans[epoch]
 
     def _planned(self, epoch: int) -> EpochPlan:
-        size = self._shape[0] * self._shape[1]
-        if self._pairs is not None:
-            order = epoch_order(self._pairs.ids, self._seed, epoch)
-            return plan_bucketed(order, self._pairs.lengths, self._buckets, size // 2).with_rows(2)
-        order = epoch_order(self._rows.ids, self._seed, epoch)
+        order = epoch_order((self._pairs or self._rows).ids, self._seed, epoch)
         if self._packed:
-            return plan_packed(order, self._rows.lengths, self._packing, self._buckets[0], size)
-        return plan_bucketed(order, self._rows.lengths, self._buckets, size)
+            return plan_packed(order, self._lengths, self._packing, self._buckets[0], self._size)
+        plan = plan_bucketed(order, self._lengths, self._buckets, self._size)
+        return plan if self._pairs is None else plan.with_rows(2)
 
     def _batch(self, planned: Planned) -> Batch:
         # Rows of a large set are views of mapped files: only these are read from the disk.
@@ -259,21 +261,20 @@ def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], lengt
 
 
 def fixed_batches(rows: RowSet, rows_per_batch: int, data_config: DataConfig) -> list[Batch]:
-    """Batches for an evaluation loss: the rows as they stand, A = 1, one row a sequence, the last batch filled up."""
-    buckets = bucket_lengths(data_config, rows.max_length)
+    """Batches for an evaluation loss: A = 1, one row a sequence, the last batch filled up.
+
+    The rows as they stand; longest first where their lengths decide those of the batches (`data.buckets: auto`).
+    """
+    lengths = rows.lengths
+    buckets = bucket_lengths(data_config, lengths, rows.max_length, rows_per_batch)
+    order = np.argsort(-lengths, kind="stable") if data_config.chooses_buckets else np.arange(len(lengths))
     batches = []
-    for start in range(0, len(rows.rows), rows_per_batch):
-        group = rows.rows[start:start + rows_per_batch]
+    for start in range(0, len(order), rows_per_batch):
+        numbers = order[start:start + rows_per_batch]
         # One row decides the length of its batch, and buckets keep the number of programs to compile small.
-        length = int(bucket_of(rows.lengths[start:start + rows_per_batch].max(), buckets))
+        length = int(bucket_of(lengths[numbers].max(), buckets))
         # The same empty list many times, which nobody fills.
-        sequences: list[list[Row]] = [[row] for row in group] + [[]] * (rows_per_batch - len(group))
+        sequences: list[list[Row]] = [[rows.rows[number]] for number in numbers]
+        sequences += [[]] * (rows_per_batch - len(numbers))
         batches.append(make_batch(sequences, (1, rows_per_batch), length, rows.pad_id))
     return batches
-
-
-def bucket_lengths(data_config: DataConfig, max_length: int) -> tuple[int, ...]:
-    """The lengths that batches may have, ascending, ending with ``max_length``."""
-    buckets = data_config.buckets
-    # The last bucket holds every row that was kept, because longer ones are dropped or refused when rows are made.
-    return buckets if buckets and buckets[-1] == max_length else (*buckets, max_length)

@@ -48,7 +48,7 @@ def shorter_completions(recipe: Recipe) -> Iterator[Recipe]:
     prompt_tokens, new_tokens = recipe.data.max_length - algorithm.max_new_tokens, algorithm.max_new_tokens // 2
     while new_tokens >= shortest:
         words: KeyValues = {"algorithm.max_new_tokens": new_tokens, "data.max_length": prompt_tokens + new_tokens}
-        if recipe.data.buckets:
-            words["data.buckets"] = [length for length in recipe.data.buckets if length <= prompt_tokens + new_tokens]
+        if buckets := recipe.data.named_buckets:
+            words["data.buckets"] = [length for length in buckets if length <= prompt_tokens + new_tokens]
         yield with_changes(recipe, words)
         new_tokens //= 2

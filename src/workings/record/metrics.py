@@ -44,6 +44,11 @@ TIME_AND_MEMORY = ("seconds", "drawing_seconds", "memory_bytes", "memory_source"
 """Keys in which the lines of a resumed run may differ from those of one that was never stopped."""
 
 
+def padding_share(tokens: int, positions: int) -> float:
+    """Share of positions that are padding, from 0 to 1."""
+    return 1 - tokens / positions
+
+
 def check_line(value: dict[str, Any]) -> StepMetrics:
     """One line as an object. Raises `RecordError` naming the keys that are wrong."""
     try:

@@ -11,7 +11,8 @@ import numpy as np
 
 from workings.config.algorithms import RolloutAlgorithm
 from workings.config.recipe import Recipe
-from workings.data.batches import Position, bucket_lengths, make_batch
+from workings.data.batches import Position, make_batch
+from workings.data.buckets import bucket_lengths_before_rows
 from workings.data.rows import Row
 from workings.engines.base import Completion
 from workings.models.batch import Batch, BatchShape
@@ -150,7 +151,7 @@ class RolloutShape:
     def from_recipe(cls, recipe: Recipe, algorithm: RolloutAlgorithm, *, fsdp: int, pad_id: int) -> "RolloutShape":
         """The sizes of a recipe with its algorithm; ``fsdp``: number of devices that share its rows."""
         return cls(micro_batches=recipe.batch.accumulation, rows=recipe.batch.micro_batch * fsdp, pad_id=pad_id,
-                   updates=algorithm.updates, buckets=bucket_lengths(recipe.data, recipe.data.max_length))
+                   updates=algorithm.updates, buckets=bucket_lengths_before_rows(recipe.data))
 
     @property
     def completions(self) -> int:

@@ -12,6 +12,7 @@ from workings.data.batches import Position
 from workings.engines.base import Engine, State, StepResult
 from workings.errors import TrainingFailed, first_line, is_out_of_memory
 from workings.record.manifest import REASONS
+from workings.record.metrics import padding_share
 from workings.training.background_writers import AsyncMetricsWriter
 from workings.training.experience import Experience, PreparedBatch
 from workings.training.schedule import Schedule
@@ -257,8 +258,8 @@ def _step_metrics(engine: Engine, taken: TakenStep) -> dict[str, Any]:
         "share_of_weights_changed": result.share_of_weights_changed,
         "tokens": prepared.tokens,
         "supervised_tokens": prepared.supervised_tokens,
-        # Padding included; beside `tokens` it shows how much of the computation was for padding.
         "positions": prepared.batch.tokens.size,
+        "padding": padding_share(prepared.tokens, prepared.batch.tokens.size),
         "batch_digest": prepared.digest,
         "seconds": taken.seconds,
         "memory_bytes": memory.peak_bytes,

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
@@ -19,7 +20,7 @@ from workings.models.shape import ModelShape
 BLOCK = 512
 """Largest block of queries or keys."""
 LANES = 128
-"""Lengths and head sizes are multiples of this."""
+"""The kernel's lengths and head sizes are multiples of this."""
 
 
 CHIPS_WITHOUT = ("TPU v2", "TPU v3")
@@ -44,7 +45,7 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
         interpret: run the kernel's steps one by one on any device (tests).
 
     Raises:
-        RequestError: the chip or the model's head size is not one the kernel takes; when called, a length that is not.
+        RequestError: the chip or the model's head size is not one that the kernel takes.
     """
     if refusal := flash_refusal(shape, layout.mesh.devices.flat[0].device_kind):
         raise RequestError(f"memory.attention: flash; {refusal}", "a chip and a head size that the kernel takes",
@@ -57,10 +58,12 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
     def attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
                   slides: bool | jax.Array, scale: float, softcap: float) -> jax.Array:
         del window  # the kernels know it
+        row_length = q.shape[1]
+        # Behind a row's end there is room for padding up to a length that the kernel takes; causality hides it.
+        room = ((0, 0), (0, -row_length % LANES))
+        q, k, v = (jnp.pad(x, (*room, (0, 0), (0, 0))) for x in (q, k, v))
+        segment_ids = jnp.pad(segment_ids, room)
         length = q.shape[1]
-        if length % LANES:
-            raise RequestError(f"rows of {length} tokens with flash attention", f"a multiple of {LANES}",
-                               f"data.max_length={-(-length // LANES) * LANES}, or memory.attention=chunked")
         # The kernel does not scale scores, so queries are scaled; and it wants heads before positions.
         q, k, v = ((x * factor).swapaxes(1, 2) if factor != 1 else x.swapaxes(1, 2)
                    for x, factor in ((q, scale), (k, 1), (v, 1)))
@@ -70,12 +73,12 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
         everything = _kernel(shape.heads, length, 0, softcap, interpret, shards)
         # A window as long as the row hides no more than causality does, so one kernel serves all layers.
         if not sliding or shape.sliding_window >= length or slides is False:
-            return run(everything).swapaxes(1, 2)
+            return run(everything).swapaxes(1, 2)[:, :row_length]
         local = _kernel(shape.heads, length, shape.sliding_window, softcap, interpret, shards)
         if slides is True:
-            return run(local).swapaxes(1, 2)
+            return run(local).swapaxes(1, 2)[:, :row_length]
         # Both kernels are in the program; a layer runs the one that it needs.
-        return jax.lax.cond(slides, lambda: run(local), lambda: run(everything)).swapaxes(1, 2)
+        return jax.lax.cond(slides, lambda: run(local), lambda: run(everything)).swapaxes(1, 2)[:, :row_length]
 
     return attention
 

@@ -22,8 +22,6 @@ from workings.runs.python_api.python_rows import Rows, holds_pairs, rows_of, wri
 
 MAX_LENGTH = 1024
 """Maximum number of tokens of a row."""
-BUCKETS = (64, 128, 256, 512)
-"""Lengths to which batches of shorter rows are padded; with one length most positions would be padding."""
 ANSWERS_ALONE = "answer_only"
 """Value of `data.reasoning` if no row has steps."""
 QUESTIONS = "items"
@@ -153,7 +151,7 @@ def _values(keywords: Keywords, traces: str, form: str, folder: Path, kept: list
         "name": _name(model, keywords.method), "engine": "auto", "model": model,
         **({"tokenizer": "train"} if scratch else {}),
         "data": {"traces": traces, "template": "gemma" if scratch else "tokenizer",
-                 "reasoning": reasoning, "max_length": MAX_LENGTH, **_buckets(keywords.overrides)},
+                 "reasoning": reasoning, "max_length": MAX_LENGTH},
         "method": {"name": keywords.method}, "batch": {"micro_batch": 4, "accumulation": 4},
         "training": {**({} if _is_constant(keywords.overrides) else {"final_share": FINAL_SHARE}),
                      **({"steps": keywords.steps} if keywords.steps else {}),
@@ -202,18 +200,6 @@ def _check_length(keywords: Keywords) -> None:
 def _is_constant(overrides: Overrides) -> bool:
     """Whether the learning rate is constant and so has no end value."""
     return ("training.schedule", "constant") in _pairs(overrides)
-
-
-def _buckets(overrides: Overrides) -> dict[str, list[int]]:
-    """Buckets below the longest row; none if an override excludes them."""
-    values = dict(_pairs(overrides))
-    if values.keys() & {"data", "data.packing", "data.buckets"}:
-        return {}
-    try:
-        longest = int(values.get("data.max_length", MAX_LENGTH))
-    except (TypeError, ValueError):  # the recipe is refused with a better message
-        longest = MAX_LENGTH
-    return {"buckets": [length for length in BUCKETS if length < longest]}
 
 
 def _pairs(overrides: Overrides) -> list[tuple[str, Any]]:

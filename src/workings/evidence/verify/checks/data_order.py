@@ -28,6 +28,7 @@ from workings.record.layout import (
     STATE,
     SUMS,
 )
+from workings.record.metrics import padding_share
 
 if TYPE_CHECKING:
     from workings.data.batches import Batches, Position
@@ -236,8 +237,8 @@ class PlannedStep:
     at: "Position"
     """Data position of its batch."""
     digest: str
-    counts: dict[str, int]
-    """Expected counts in its line of the log: tokens, supervised tokens, positions."""
+    counts: dict[str, int | float]
+    """Expected counts in its line of the log: tokens, supervised tokens, positions, share of padding."""
 
 
 def planned_steps(unit: Unit) -> list[tuple[dict[str, Any], PlannedStep]]:
@@ -254,10 +255,10 @@ def _planned(unit: Unit) -> Iterator[tuple[dict[str, Any], PlannedStep]]:
     for line in unit.metrics:
         # Resumes need no care here: a resumed run goes on at the position where the kept steps end.
         ids = [name for sequence in batches.row_ids(at) for name in sequence]
+        tokens, positions = sum(rows[name]["tokens"] for name in ids), prod(batches.shape_at(at))
         yield line, PlannedStep(at=at, digest=batches.digest_at(at, digests), counts={
-            "tokens": sum(rows[name]["tokens"] for name in ids),
-            "supervised_tokens": sum(rows[name]["supervised_tokens"] for name in ids),
-            "positions": prod(batches.shape_at(at))})
+            "tokens": tokens, "supervised_tokens": sum(rows[name]["supervised_tokens"] for name in ids),
+            "positions": positions, "padding": padding_share(tokens, positions)})
         at = _next_position(at, batches)
 
 

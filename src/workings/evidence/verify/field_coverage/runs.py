@@ -80,7 +80,7 @@ _METRICS = (
     unchecked("grad_norm", REPLAYED),
     partly("share_of_weights_changed", "consistency.checkpoints",
            "whether the weights of two checkpoints differ; how many of them did, only a replay says"),
-    checked("tokens supervised_tokens positions", "consistency.tokens", "the rows of the step's batch"),
+    checked("tokens supervised_tokens positions padding", "consistency.tokens", "the rows of the step's batch"),
     checked("batch_digest", "consistency.order", "seed and row index"),
     partly("seconds", "consistency.time_and_memory",
            "their sum, the time between start and end, the pace in the training log"),
