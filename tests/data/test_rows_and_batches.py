@@ -138,7 +138,8 @@ def test_the_digest_of_a_batch_by_hand() -> None:
     assert Batches.digest(tampered) != Batches.digest(batch)
 
 
-@pytest.mark.parametrize("keys", [{}, {"buckets": ()}, {"buckets": (4, 8)}, {"packing": "first_fit"}, {"packing": "best_fit"}], ids=str)
+@pytest.mark.parametrize("keys", [{}, {"buckets": ()}, {"buckets": (4, 8)}, {"packing": "first_fit"},
+                                  {"packing": "best_fit"}], ids=str)
 def test_the_digest_of_every_batch_follows_from_the_row_index(keys: dict[str, object]) -> None:
     rows = row_set([3, 5, 4, 8, 2, 6, 3], 8)
     source = Batches(rows, seed=4, rows_per_micro_batch=2, accumulation=2, data_config=config(max_length=8, **keys))
