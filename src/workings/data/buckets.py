@@ -68,7 +68,8 @@ def _chosen(lengths: np.ndarray, longest: int, size: int) -> tuple[int, ...]:
     # A batch is as long as its longest row, and rows of similar length share one: the lengths of all batches, if each
     # could have its own.
     of_batches = np.sort(rounded)[::-1][::size]
-    best, least = (int(rounded.max()),), np.inf
+    best: tuple[int, ...] = (int(rounded.max()),)
+    least: float = np.inf
     for buckets in _cheapest(*np.unique(of_batches, return_counts=True)):
         # As they will be planned: rows of a length that fill no batch go into one of a longer length.
         positions = plan_bucketed(np.arange(len(lengths)), lengths, buckets, size).positions
