@@ -60,9 +60,10 @@ def test_many_short_parts_are_not_silent_together(said, monkeypatch):
 @pytest.mark.parametrize(("seconds", "usual", "done", "expected"), [
     (40.2, None, None, "compiling … 41 s"),
     (192.0, 88.6, None, "compiling … 3:12 min (1:29 min the last time)"),
-    (10.0, None, (100, 600), "compiling … 10 s, 100 of 600, about 50 s left"),
-    (10.0, 9.0, (0, 600), "compiling … 10 s (9 s the last time)"),
-    (10.0, None, (600, 600), "compiling … 10 s, 600 of 600"),
+    (10.0, None, (100, 600, ""), "compiling … 10 s, 100 of 600, about 50 s left"),
+    (10.0, 9.0, (0, 600, ""), "compiling … 10 s (9 s the last time)"),
+    (10.0, None, (600, 600, ""), "compiling … 10 s, 600 of 600"),
+    (41.0, None, (2, 4, "micro-batches"), "compiling … 41 s, 2 of 4 micro-batches, about 41 s left"),
 ])
 def test_a_line_says_how_long_and_how_much_longer(seconds, usual, done, expected):
     assert line.waiting_text("compiling", seconds, usual, done) == expected

@@ -3,6 +3,7 @@
 from workings.hardware.memory import PROCESS_PEAK
 from workings.record.number_text import about, duration
 from workings.record.pace import pace
+from workings.record.progress import ProgressListener, report_progress_to
 from workings.training.display import Display, fitting, one_line
 from workings.training.loop import Progress
 
@@ -35,6 +36,21 @@ def test_nothing_is_said_of_speed_before_the_third_step(capsys):
                        "step 3/4  loss 1.0000  lr 0.1  100 tokens/s  1 s left"]
     assert "<reasoning>" * 32 in log[3]  # the log keeps what the line leaves out
     assert capsys.readouterr().err.splitlines()[-1] == "sample after step 3: 'Q' -> '<reasoning> x32 ' (length)"
+
+
+def test_the_first_step_is_followed_by_its_micro_batches():
+    class Listener(ProgressListener):
+        def reaches(self, done, total, unit=""):
+            heard.append((done, total, unit))
+
+    heard = []
+    planned = {"predicted_peak_bytes": 5, "predicted_source": "compiled", "limit_bytes": 9}
+    with (report_progress_to(Listener()),
+          Display("run", 4, Progress(step=0, position=None), [].append, planned) as display):
+        display.micro_batch_done(1, 2)
+        display.show(line(1, 60.0), Progress(step=1, position=None))
+        display.micro_batch_done(1, 2)  # of the second step, whose speed the line of the first one says
+    assert heard == [(1, 2, "micro-batches")]
 
 
 def test_a_completion_is_one_line_and_repeats_are_counted():

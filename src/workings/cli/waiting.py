@@ -40,9 +40,9 @@ class WaitingLine(ProgressListener):
         self._going_on.append(_Spoken(what, usual_seconds, self._silence))
         self._going_on[-1].speak()
 
-    def reaches(self, done: int, total: int) -> None:
+    def reaches(self, done: int, total: int, unit: str = "") -> None:
         """Reports progress: the line shows it from now on."""
-        self._going_on[-1].done = done, total
+        self._going_on[-1].done = done, total, unit
 
     def ends(self) -> None:
         """Speak of what it was a part of."""
@@ -65,7 +65,7 @@ class _Spoken:
     """One thing that goes on, and the thread that speaks of it."""
 
     def __init__(self, what: str, usual: float | None, silence: _Silence) -> None:
-        self.done: tuple[int, int] | None = None
+        self.done: tuple[int, int, str] | None = None
         self._what, self._usual, self._silence = what, usual, silence
         self._began = time.monotonic()
 
@@ -100,12 +100,15 @@ class _Spoken:
             sys.stderr.flush()
 
 
-def waiting_text(what: str, seconds: float, usual: float | None, done: tuple[int, int] | None) -> str:
+def waiting_text(what: str, seconds: float, usual: float | None,
+                 done: tuple[int, int, str] | None) -> str:
     """The current task, its seconds so far, and its progress or its duration the last time."""
     line = f"{what} … {_clock(seconds)}"
     if done is not None and done[0]:
-        left = ceil(seconds / done[0] * (done[1] - done[0]))
-        return f"{line}, {done[0]} of {done[1]}" + (f", about {_clock(left)} left" if left else "")
+        count, total, unit = done
+        left = ceil(seconds / count * (total - count))
+        line += f", {count} of {total}" + (f" {unit}" if unit else "")
+        return line + (f", about {_clock(left)} left" if left else "")
     return line if usual is None else f"{line} ({_clock(usual)} the last time)"
 
 

@@ -349,6 +349,18 @@ class EngineClass(Protocol):
 
 
 @runtime_checkable
+class MicroBatchEngine(Protocol):
+    """Optional: progress within a step, for people who wait for a long one."""
+
+    def report_micro_batches_to(self, tell: Callable[[int, int], None]) -> None:
+        """Call ``tell`` in each further step with the number of micro-batches that are computed, and of all.
+
+        An engine whose step is one program, or whose device computes behind the host, has nothing to tell.
+        """
+        ...
+
+
+@runtime_checkable
 class LikelihoodEngine(Protocol):
     """Optional: log probabilities of given tokens."""
 

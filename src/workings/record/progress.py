@@ -14,8 +14,8 @@ class ProgressListener:
     def begins(self, what: str, usual_seconds: float | None) -> None:
         """An operation begins: a participle with its object, and how long it took the last time, if that is known."""
 
-    def reaches(self, done: int, total: int) -> None:
-        """A part of the operation is done."""
+    def reaches(self, done: int, total: int, unit: str = "") -> None:
+        """A part of the operation is done; ``unit``: what is counted, if the operation's name does not say it."""
 
     def ends(self) -> None:
         """The operation is over, whether or not it succeeded."""

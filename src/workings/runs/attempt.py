@@ -9,7 +9,7 @@ from typing import Any
 
 from workings.config.algorithms import Dpo
 from workings.distributed.process_group import ProcessGroup
-from workings.engines.base import State
+from workings.engines.base import MicroBatchEngine, State
 from workings.evaluation.comparison.held_out_change import BEFORE, HeldOutChange, held_out_change
 from workings.evaluation.comparison.preference_change import PreferenceChange, preference_change
 from workings.evidence.run_readme import run_readme
@@ -163,6 +163,8 @@ class Attempt:
         # Set here, because a resumed run may keep another number than the one before it.
         writer.checkpoints.keep_last = self.settings.keep_last
         with Display(self.settings.name, setup.schedule.steps, start.progress, writer.log, planned) as display:
+            if isinstance(setup.engine, MicroBatchEngine):
+                setup.engine.report_micro_batches_to(display.micro_batch_done)
             for line in self._preamble():
                 display.say(line)
             curves = TensorBoardFiles(self.out, display.say, after_step=start.progress.step)

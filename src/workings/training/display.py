@@ -54,19 +54,24 @@ class Display(ProgressListener):
         self._task = self._bar.add_task(name, total=steps, completed=start.step, facts="")
         self._going_on: list[str] = []
         self._heard, self._first_step = ExitStack(), ExitStack()
+        self._waiting: ProgressListener | None = None
 
     def __enter__(self) -> "Display":
         self._bar.start()
         # Where the bar is seen, it says what is waited for; a line of its own would be drawn over it.
         if self._console.is_terminal:
             self._heard.enter_context(report_progress_to(self))
-        self._first_step.enter_context(slow_operation("taking the first step"))
+        self._waiting = self._first_step.enter_context(slow_operation("taking the first step"))
         return self
 
     def __exit__(self, *unused: object) -> None:
-        self._first_step.close()
+        self._end_of_the_first_step()
         self._heard.close()
         self._bar.stop()
+
+    def _end_of_the_first_step(self) -> None:
+        self._waiting = None
+        self._first_step.close()
 
     def begins(self, what: str, usual_seconds: float | None) -> None:
         """Shows the task in the bar."""
@@ -74,9 +79,14 @@ class Display(ProgressListener):
         self._going_on.append(what)
         self._do(f"{what} …")
 
-    def reaches(self, done: int, total: int) -> None:
+    def reaches(self, done: int, total: int, unit: str = "") -> None:
         """Shows the progress of the task."""
-        self._do(f"{self._going_on[-1]} … {done} of {total}")
+        self._do(f"{self._going_on[-1]} … {done} of {total} {unit}".strip())
+
+    def micro_batch_done(self, done: int, total: int) -> None:
+        """Shows the progress of the first step, which may take minutes; ``done`` of ``total`` micro-batches."""
+        if self._waiting is not None:
+            self._waiting.reaches(done, total, "micro-batches")
 
     def ends(self) -> None:
         """Shows the task that the finished one was a part of."""
@@ -89,7 +99,7 @@ class Display(ProgressListener):
 
     def show(self, line: dict[str, Any], progress: Progress) -> None:
         """Shows a finished step."""
-        self._first_step.close()
+        self._end_of_the_first_step()
         self._lines.append(line)
         now = pace(list(self._lines), self._steps, first=self._first)
         rate = "" if now is None else f"  {now.rate_text}"

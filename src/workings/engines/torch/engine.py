@@ -61,6 +61,7 @@ from workings.engines.torch.processes import join
 from workings.engines.torch.sharding import ProcessMesh, find_mesh
 from workings.engines.torch.spec import build_spec, dtype_name
 from workings.engines.torch.step import (
+    MicroBatchDone,
     Rows,
     State,
     empty_state,
@@ -93,6 +94,7 @@ class TorchEngine(TorchPlanning):
         self.request = request
         self.device = device
         self.spec = build_spec(request, device.device, find_mesh(request, device.platform))
+        self._tell: MicroBatchDone = lambda done, total: None
         # Before memory is allocated: both need the request and the class of the model alone.
         refuse_unknown(self.spec)
         refuse_unsuited(self.spec)
@@ -165,10 +167,15 @@ class TorchEngine(TorchPlanning):
         require_signals(self.spec.objective, batch)
         parts = self._parts(batch)
         rows = [row for part in parts.batches for row in to_rows(self.spec, part, self.spec.objective.signals)]
-        numbers, log_probs = run_step(self.spec, state, rows, batch.divisor, learning_rate)
+        numbers, log_probs = run_step(self.spec, state, rows, batch.divisor, learning_rate, self._tell)
         # On a card `tolist` waits for the whole step; nothing before it reads a result.
         return state, StepResult.of(numbers.tolist(), self.spec.objective.metrics,
                                     None if log_probs is None else self._at_positions(parts, rows, log_probs))
+
+    def report_micro_batches_to(self, tell: MicroBatchDone) -> None:
+        """Call ``tell`` in each step; a card computes behind the host, which then knows nothing of it."""
+        if self.device.platform == "cpu":
+            self._tell = tell
 
     def _parts(self, batch: Batch) -> LengthBuckets:
         """The batch in the micro batches that are computed."""

@@ -5,7 +5,7 @@ the whole gradient, the clip factor, then the update of one tensor after the oth
 it. With the optimizer in backward a tensor is updated as soon as its gradient is complete.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -224,8 +224,12 @@ LogProbs = list[Tensor] | None
 """``[N]`` float32 log probabilities of this process's targets, for each micro batch; None for cross entropy."""
 
 
-def _backward(spec: TorchSpec, root: FsdpRoot, micro_batches: list[Rows],
-              divisor: float) -> tuple[Tensor, Tensor, LogProbs]:
+MicroBatchDone = Callable[[int, int], None]
+"""Called with the number of micro batches that are computed, and of all."""
+
+
+def _backward(spec: TorchSpec, root: FsdpRoot, micro_batches: list[Rows], divisor: float,
+              tell: MicroBatchDone) -> tuple[Tensor, Tensor, LogProbs]:
     """Add up the gradients of all micro batches in the parameters.
 
     Micro batches are sums, so the split into micro batches does not change the result.
@@ -236,7 +240,7 @@ def _backward(spec: TorchSpec, root: FsdpRoot, micro_batches: list[Rows],
     total = torch.zeros((), device=spec.device)
     metrics = torch.zeros((len(spec.objective.metrics), 2), device=spec.device)
     all_log_probs: list[Tensor] = []
-    for rows in micro_batches:
+    for number, rows in enumerate(micro_batches, start=1):
         loss, value, more_metrics, log_probs = root(partial(micro_batch_objective, spec, rows=rows, divisor=divisor))
         # Frees this micro batch's activations before the forward of the next one; only gradients stay.
         loss.backward()
@@ -244,11 +248,12 @@ def _backward(spec: TorchSpec, root: FsdpRoot, micro_batches: list[Rows],
         metrics += more_metrics
         if log_probs is not None:
             all_log_probs.append(log_probs)
+        tell(number, len(micro_batches))
     return total, metrics, all_log_probs or None
 
 
-def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: float,
-             learning_rate: float) -> tuple[Tensor, LogProbs]:
+def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: float, learning_rate: float,
+             tell: MicroBatchDone = lambda done, total: None) -> tuple[Tensor, LogProbs]:
     """One update in place.
 
     Returns:
@@ -263,11 +268,11 @@ def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: 
         hooks = state.in_backward or BackwardOptimizer(state.trained, spec.optimizer, state.moments)
         state.in_backward = hooks
         with hooks.armed(context):
-            value, metrics, log_probs = _backward(spec, state.root, micro_batches, divisor)
+            value, metrics, log_probs = _backward(spec, state.root, micro_batches, divisor, tell)
         # Of gradients as they were when used; nothing is clipped here.
         norm, changed = hooks.squares.sqrt(), hooks.changed
     else:
-        value, metrics, log_probs = _backward(spec, state.root, micro_batches, divisor)
+        value, metrics, log_probs = _backward(spec, state.root, micro_batches, divisor, tell)
         norm, changed = _update(spec, state, context)
     state.step += 1
     # `numel` of a split parameter is that of the whole tensor; `changed` is already summed over processes.
