@@ -99,7 +99,7 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_split_into_micro_batches_does_not_change_the_gradient() -> None:
-    """1 x 8, 2 x 4 and 8 x 1 with rows of very different length: same loss and norm to 1e-5; each is reported when it is done."""
+    """1 x 8, 2 x 4 and 8 x 1 with rows of very different length: same loss and norm to 1e-5; all are reported."""
     whole = random_batch(tiny_shape(), rows=8, seed=4)
     engine = TorchEngine.open(request(tiny_shape()))
     results = []
