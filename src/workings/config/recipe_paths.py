@@ -44,7 +44,7 @@ def is_data_or_model_path(path: Path) -> bool:
 
     Any other folder may be called like a data set by chance.
     """
-    return path.is_file() or any((path / mark).is_file() for mark in MARKS)
+    return path.is_file() or any((path / mark).is_file() for mark in MARKS) or any(path.glob("*.gguf"))
 
 
 def relative_path(path: Path, folder: Path) -> str:

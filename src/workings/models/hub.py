@@ -16,6 +16,13 @@ PATTERNS = ("*.safetensors", "*.safetensors.index.json", *SMALL)
 """Files that are downloaded from a repository: weights in safetensors, configuration, tokenizer, terms of use."""
 LOCAL = "local directory"
 """Stands where a commit would stand, for files that are on this machine."""
+GGUF = "GGUF file of SHA-256 "
+"""Stands there with the digest behind it, for weights that were converted from a GGUF file of this machine."""
+
+
+def is_local(revision: str) -> bool:
+    """Whether weights of this revision are on this machine and nowhere else."""
+    return revision == LOCAL or revision.startswith(GGUF)
 
 
 def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tuple[Path, str]:

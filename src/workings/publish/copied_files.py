@@ -9,7 +9,7 @@ from typing import Any
 
 from workings.config.model import FromPretrained
 from workings.errors import RequestError
-from workings.models.hub import LOCAL, TERMS, TOKENIZER_FORMS
+from workings.models.hub import TERMS, TOKENIZER_FORMS, is_local
 from workings.models.tokenizer import Tokenizer
 from workings.record.values import Absent, absent
 from workings.runs.object_store import STORED
@@ -40,8 +40,8 @@ class Carried:
 def published_id(opened: TrainedModel) -> str | None:
     """Id on the Hub of the weights that a run began with; None for a local folder, and for random weights."""
     model = opened.recipe.model
-    # These two stand where a published model has its commit.
-    is_published = isinstance(model, FromPretrained) and str(opened.run.manifest.model_revision) not in (LOCAL, STORED)
+    revision = str(opened.run.manifest.model_revision)
+    is_published = isinstance(model, FromPretrained) and not is_local(revision) and revision != STORED
     return model.id if isinstance(model, FromPretrained) and is_published else None
 
 

@@ -25,7 +25,14 @@ from workings.record.reader import RunRecord
 from workings.record.values import Absent
 from workings.runs.data.teacher import recorded_name
 from workings.runs.recorded_paths import recorded_base, recorded_bases, recorded_weights
-from workings.runs.resolve import RANDOM, Weights, differing_weights, locate_weights, weight_digests
+from workings.runs.resolve import (
+    RANDOM,
+    Weights,
+    differing_weights,
+    local_folder,
+    locate_weights,
+    weight_digests,
+)
 
 AS_RECORDED = "as recorded"
 """Stands for the device of the run's recipe."""
@@ -229,7 +236,8 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
         raise RequestError(f"{model}, without {'weights in safetensors' if described else 'config.json'}",
                            "a sealed run, or a folder with config.json, *.safetensors and tokenizer.json",
                            "workings eval RUN --items ITEMS.jsonl --out DIR")
-    tokenizer = Tokenizer.load(request.tokenizer or directory)
+    named = request.tokenizer and (local_folder(str(request.tokenizer), [Path.cwd()]) or request.tokenizer)
+    tokenizer = Tokenizer.load(named or directory)
     template = ChatTemplate.for_config(request.template, tokenizer, request.form)
     precision = PrecisionConfig.model_validate({"parameters": request.precision, "compute": request.precision})
     engine_request = EngineRequest(shape=read_shape(directory), device=without_alias(request.device),

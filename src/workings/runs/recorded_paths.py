@@ -4,7 +4,7 @@ from pathlib import Path
 
 from workings.config.model import FromPretrained
 from workings.errors import RequestError
-from workings.models.hub import LOCAL
+from workings.models.hub import is_local
 from workings.record.canonical import loads
 from workings.record.layout import OVERRIDES
 from workings.record.reader import RunRecord
@@ -42,7 +42,7 @@ def recorded_weights(run: RunRecord, model: FromPretrained, try_next: str, *, ad
     """
     revision, bases = str(run.manifest.model_revision), recorded_bases(run)
     # A local name must not be searched on the Hub.
-    if revision == LOCAL and local_folder(model.id, bases) is None:
+    if is_local(revision) and local_folder(model.id, bases) is None:
         raise RequestError(
             f"{run.path}, {'adapters for' if adapters else 'trained from'} the weights in {model.id}, which is "
             "not there", "these weights" + (": the checkpoint holds the adapters only" if adapters else ""), try_next)

@@ -17,7 +17,7 @@ from workings.engines.session import ModelSession
 from workings.engines.weight_files import read_shape
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
-from workings.models.hub import LOCAL, PATTERNS, SMALL, weights_directory
+from workings.models.hub import GGUF, PATTERNS, SMALL, is_local, weights_directory
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shapes import catalog, published_shape, shape_from_config
@@ -25,6 +25,8 @@ from workings.models.tokenizer import Tokenizer
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record.digest import file_digest, json_digest
 from workings.runs.data.datasets import RunData, find_data
+from workings.runs.gguf.folder import converted
+from workings.runs.gguf.sources import find_gguf, names_gguf, refuse_package_name
 from workings.runs.object_store import STORED, is_stored, stored_folder
 
 TRAINED_VOCABULARY = 512
@@ -110,17 +112,20 @@ def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool 
 
 
 def local_folder(name: str, bases: Sequence[Path]) -> Path | None:
-    """The folder of this name in the first base folder that has it; None if none has."""
+    """The folder of this name in the first base folder that has it, or that of a GGUF file; None if none has."""
+    if source := find_gguf(name, bases):
+        return converted(source).directory
     # An absolute name replaces the base in the join, so it is looked for once and as it is.
     folders = ((base / Path(name).expanduser()).resolve() for base in bases)
     return next((folder for folder in folders if folder.is_dir()), None)
 
 
 def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: bool = True) -> Weights:
-    """Finds weights by name: a local folder, a folder of an object store, or a repository of the Hub.
+    """Finds weights by name: a local folder, a GGUF file, a folder of an object store, or a repository of the Hub.
 
     Args:
-        name: a directory, the address of one in an object store, or a Hub id.
+        name: a directory, a GGUF file, a package that ships one, the address of a directory in an object store, or a
+            Hub id.
         revision: branch, tag or commit; used for a Hub id only.
         bases: folders that a relative name may start from, in order of preference.
         tensors: also the weights; otherwise only the files that describe them.
@@ -131,6 +136,14 @@ def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: 
     if is_stored(name):
         return Weights(directory=stored_folder(name, PATTERNS, wanted=PATTERNS if tensors else SMALL), id=name,
                        revision=STORED)
+    if source := find_gguf(name, bases):
+        made = converted(source)
+        return Weights(directory=made.directory, id=name, revision=f"{GGUF}{made.sha256}")
+    if names_gguf(name):
+        raise RequestError(f"{name}, and there is no such file", "a GGUF file, a folder or a Hub id",
+                           "check the spelling")
+    if local_folder(name, bases) is None:
+        refuse_package_name(name)
     # A folder of this name comes before a repository of the Hub: what is here is not downloaded.
     directory, resolved_revision = weights_directory(str(local_folder(name, bases) or name), revision, tensors=tensors)
     return Weights(directory=directory, id=name, revision=resolved_revision)
@@ -159,7 +172,7 @@ def fetch_tensors(weights: Weights) -> None:
         RequestError: the Hub or the store cannot be reached, or the store holds others by now.
     """
     # Local weights are whole already, and random ones have no files.
-    if weights.directory is None or weights.revision == LOCAL:
+    if weights.directory is None or is_local(weights.revision):
         return
     # Each commit has a folder of its own, so a branch that has moved since shows in the path.
     if locate_weights(weights.id, weights.revision, []).directory != weights.directory:
@@ -193,11 +206,13 @@ def find_tokenizer(loaded: LoadedRecipe, weights: Weights, data: Iterable[Trace 
             raise RequestError("tokenizer: model", "a model with a tokenizer of its own; this one is made from scratch",
                                "set `tokenizer: train`, or a directory with tokenizer.json")
         return Tokenizer.load(weights.directory)
-    # A name that is no folder here is a Hub id, of which only small files are downloaded.
+    return Tokenizer.load(_local_tokenizer(loaded, name) or locate_weights(name, "main", [], tensors=False).folder)
+
+
+def _local_tokenizer(loaded: LoadedRecipe, name: str) -> Path | None:
+    """A folder or file of this machine with a tokenizer; None for a Hub id, of which small files are downloaded."""
     local = loaded.path(name)
-    if local.exists():
-        return Tokenizer.load(local)
-    return Tokenizer.load(locate_weights(name, "main", [], tensors=False).folder)
+    return local_folder(name, [loaded.base]) or (local if local.exists() else None)
 
 
 def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabulary: int | None = None) -> ModelShape:
@@ -216,14 +231,17 @@ def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabular
     if isinstance(model, FromPretrained):
         if directory is None and is_stored(model.id):
             directory = find_weights(loaded, tensors=False).directory
+        local = local_folder(model.id, [loaded.base])
+        if directory is None and local is not None and (local / "config.json").is_file():
+            directory = local
         # No folder here, so the catalog has to know the shape: planning downloads nothing.
-        if directory is None and not (loaded.path(model.id) / "config.json").is_file():
+        if directory is None:
             if not model.proven:
                 raise RequestError(f"model.id: {model.id} with model.proven: false", "a directory with config.json and "
                                    "*.safetensors, whose headers say what the model consists of: without them there is "
                                    "no plan", "download it, then model.id=DIRECTORY")
             return shape_by_hub_id(model.id)
-        shape = read_shape(directory or loaded.path(model.id), proven=model.proven)
+        shape = read_shape(directory, proven=model.proven)
         if not shape.proven:
             family_of(shape).check_engine(loaded.recipe.engine, shape)
         return shape
@@ -267,8 +285,8 @@ def _vocabulary(loaded: LoadedRecipe) -> int:
     if name == "train":
         # The tokenizer does not exist yet; few data may give it fewer entries.
         return TRAINED_VOCABULARY
-    path = loaded.path(name)
-    if not path.exists():
+    path = _local_tokenizer(loaded, name)
+    if path is None:
         raise RequestError(f"tokenizer: {name} for a plan", "a tokenizer on this machine, because its size decides",
                            "tokenizer=train, or a directory with tokenizer.json")
     return Tokenizer.load(path).vocab_size

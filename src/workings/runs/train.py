@@ -19,7 +19,7 @@ from workings.record.layout import (
     SEAL,
     refuse_unit_name,
 )
-from workings.record.manifest import DRAWN_FROM, LEFT_ASIDE, NOT_PROVEN
+from workings.record.manifest import CONVERTED_FROM, DRAWN_FROM, LEFT_ASIDE, NOT_PROVEN
 from workings.record.progress import slow_operation
 from workings.runs.attempt import NO_CALLBACKS, Attempt, Listeners, RunCallbacks
 from workings.runs.create_or_resume import has_checkpoint, same_request
@@ -28,6 +28,7 @@ from workings.runs.data.find_teacher import refuse_processes
 from workings.runs.data.shared_scoring import shares
 from workings.runs.data.training_data import PromptData
 from workings.runs.doctor import doctor
+from workings.runs.gguf.folder import origin_facts
 from workings.runs.memory_check import MemoryWatch, refusal
 from workings.runs.prepare import TrainSetup, prepare
 from workings.runs.resolve import fetch_tensors
@@ -155,6 +156,8 @@ def _manifest_facts(setup: TrainSetup, processes: ProcessGroup, smoke: Smoke | N
         facts[DRAWN_FROM] = sources
     if setup.non_text_weights is not None:
         facts[LEFT_ASIDE] = setup.non_text_weights.to_json()
+    if setup.weights.directory is not None and (origin := origin_facts(setup.weights.directory)):
+        facts[CONVERTED_FROM] = origin
     return facts
 
 

@@ -19,7 +19,7 @@ from workings.engines.base import AdapterReadingEngine, Engine, EngineRequest, L
 from workings.engines.registry import find_engine
 from workings.errors import RecordError, RequestError
 from workings.models.batch import Batch
-from workings.models.hub import LOCAL
+from workings.models.hub import LOCAL, is_local
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
 from workings.models.tokenizer import Tokenizer
@@ -186,5 +186,7 @@ def sealed_digests(run: RunRecord, names: Sequence[str]) -> dict[str, str]:
 
 def recorded_name(weights: Weights) -> str:
     """Name of weights in a record."""
-    # Only a folder's own name: its path may name a person.
-    return weights.directory.name if weights.directory and weights.revision == LOCAL else weights.id
+    # Only a folder's or a file's own name: its path may name a person.
+    if weights.directory and weights.revision == LOCAL:
+        return weights.directory.name
+    return Path(weights.id).name if is_local(weights.revision) else weights.id
