@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.engines.tiny import tiny_shape
+from tests.models.gguf.tiny_gguf import small
 from workings.errors import RequestError
 from workings.models.gguf.families import (
     ARCHITECTURES,
@@ -21,13 +22,6 @@ from workings.models.shapes import catalog, published_shape
 from workings.models.weights import tensor_shapes
 
 PUBLISHED = tuple(name for name in catalog() if published_shape(name).family in ARCHITECTURES)
-
-
-def small(family: str) -> ModelShape:
-    """A tiny shape by the rules that llama.cpp has for the family."""
-    shape = tiny_shape(family, layers=6)
-    changes = {"query_scale": shape.head_dim ** -0.5} if shape.sliding_pattern else {}
-    return replace(shape, **changes, unrotated_pattern=ARCHITECTURES[family].unrotated_pattern)
 
 
 def read_back(shape: ModelShape) -> ModelShape:

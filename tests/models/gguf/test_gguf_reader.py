@@ -6,8 +6,7 @@ import gguf
 import numpy as np
 import pytest
 
-from tests.models.gguf.test_gguf_families import small
-from tests.models.gguf.tiny_gguf import byte_pair_header, byte_pair_tokenizer, random_tensors, write_gguf
+from tests.models.gguf.tiny_gguf import byte_pair_header, byte_pair_tokenizer, random_tensors, small, write_gguf
 from workings.errors import RequestError
 from workings.models.gguf.reader import TYPES, GgufFile
 from workings.models.gguf.tokenizer import PRE_TOKENIZERS

@@ -1,6 +1,7 @@
 """Tiny GGUF files, written by the `gguf` package."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,27 @@ import numpy as np
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from workings.models.gguf.families import ROPE_FACTORS, gguf_names, hyperparameters, rope_factors, to_gguf
+from tests.engines.tiny import tiny_shape
+from workings.models.gguf.families import (
+    ARCHITECTURES,
+    ROPE_FACTORS,
+    gguf_names,
+    hyperparameters,
+    rope_factors,
+    to_gguf,
+)
 from workings.models.shape import ModelShape
 from workings.models.weights import tensor_shapes
 
 TEXTS = ["The capital of France is Paris, and 1 234 + 567 = 1 801.\n\n\tIt's   what we'LL say: naïve café, 你好!",
          "<|im_start|>user\nWhat is 12+30?<|im_end|>", "  two  spaces\r\n\r\nand a line", ""]
+
+
+def small(family: str) -> ModelShape:
+    """A tiny shape by the rules that llama.cpp has for the family."""
+    shape = tiny_shape(family, layers=6)
+    changes = {"query_scale": shape.head_dim ** -0.5} if shape.sliding_pattern else {}
+    return replace(shape, **changes, unrotated_pattern=ARCHITECTURES[family].unrotated_pattern)
 
 
 def byte_pair_tokenizer(cut: Any, *, whole_first: bool = False) -> tokenizers.Tokenizer:
