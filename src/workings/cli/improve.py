@@ -44,7 +44,7 @@ def improve_command(
     or --all-rounds, it goes on from where it ended.
     """
     from workings.runs.improve import ImproveRequest, improve
-    from workings.runs.quickstarts.quickstart import RECIPE, improve_quickstart
+    from workings.runs.quickstarts.tiny import RECIPE, improve_quickstart
     from workings.samples.selection import Selection
 
     request = ImproveRequest(

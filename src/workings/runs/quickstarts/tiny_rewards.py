@@ -25,7 +25,8 @@ from workings.record.reader import RunRecord
 from workings.reports.html import write_report
 from workings.runs.data.datasets import ADDITION_ITEMS
 from workings.runs.evaluate import evaluate_run
-from workings.runs.quickstarts.quickstart import complete_run, goes_on, make_data, verify_all, write_recipes
+from workings.runs.quickstarts.folder import complete_run, goes_on, verify_all, write_recipes
+from workings.runs.quickstarts.tiny import make_data
 from workings.runs.train_and_evaluate import TrainAndEvaluateResult
 
 RECIPE = "quickstart-rewards-cpu"

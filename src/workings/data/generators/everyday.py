@@ -1,0 +1,73 @@
+"""Questions of the quickstart: units, with the multiplication written out, and everyday facts to remember.
+
+A unit question asks for a two-digit number times a known factor ("How many eggs are in 84 dozen?"). Its steps multiply
+tens and ones and add both. The facts are general knowledge; a model that is trained on units alone forgets them.
+Traces and items never share a question.
+"""
+
+import json
+from importlib.resources import files
+
+from workings.data.generators.base import ItemRecord, rank
+from workings.data.traces import Trace
+
+VERSION = 1
+"""Raised whenever the same seed would give other questions or other texts."""
+
+UNITS = {
+    "How many days are {} weeks?": (7, "days"), "How many hours are {} days?": (24, "hours"),
+    "How many minutes are {} hours?": (60, "minutes"), "How many eggs are in {} dozen?": (12, "eggs"),
+    "How many months are {} years?": (12, "months"), "How many legs do {} spiders have?": (8, "legs"),
+    "How many feet are {} yards?": (3, "feet"), "How many legs do {} dogs have?": (4, "legs"),
+    "How many legs do {} ants have?": (6, "legs"), "How many fingers are on {} hands?": (5, "fingers"),
+}
+"""Question -> factor and unit."""
+_NUMBERS = [number for number in range(11, 100) if number % 10]
+
+
+def make_units(n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
+    """Traces and items about units; no pair of a number and a question is in both, of 810."""
+    pairs = sorted(((number, question) for number in _NUMBERS for question in UNITS),
+                   key=lambda pair: rank(seed, "units", VERSION, *pair))
+    return ([_trace(number, question, seed) for number, question in pairs[n_items:n_items + n_traces]],
+            [ItemRecord(id=_id(number, question), prompt=question.format(number),
+                        expected_answer=str(number * UNITS[question][0]), **_labels(question))
+             for number, question in pairs[:n_items]])
+
+
+def make_facts(n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
+    """Traces and items about everyday facts; ``n_items`` items, and traces of all other facts."""
+    kinds = json.loads(files("workings.data.generators").joinpath("facts.json").read_text(encoding="utf-8"))
+    facts = sorted(((kind["question"], kind["sentence"], about, answer)
+                    for kind in kinds for about, answer in kind["facts"].items()),
+                   key=lambda fact: rank(seed, "facts", VERSION, *fact))
+    labels = {"section": "facts", "difficulty": "easy"}
+    traces = [Trace(id=f"fact-{number}", prompt=question.format(about), answer=answer, category="everyday", **labels,
+                    steps=(sentence.format(about, answer),), licence="CC0-1.0", source=_source("facts", seed))
+              for number, (question, sentence, about, answer) in enumerate(facts)]
+    return traces[n_items:], [
+        ItemRecord(id=trace.id, prompt=trace.prompt, expected_answer=trace.answer, category="everyday", **labels)
+        for trace in traces[:n_items]]
+
+
+def _trace(number: int, question: str, seed: int) -> Trace:
+    factor, unit = UNITS[question]
+    tens, ones = number // 10 * 10, number % 10
+    return Trace(id=_id(number, question), prompt=question.format(number), answer=str(number * factor),
+                 steps=(f"{tens}*{factor}={tens * factor}", f"{ones}*{factor}={ones * factor}",
+                        f"{tens * factor}+{ones * factor}={number * factor} {unit}"),
+                 **_labels(question), licence="CC0-1.0", source=_source("units", seed))
+
+
+def _labels(question: str) -> dict[str, str]:
+    factor, unit = UNITS[question]
+    # A factor of two digits needs two more products than the steps show.
+    return {"section": "units", "category": unit, "difficulty": "medium" if factor > 9 else "easy"}
+
+
+def _id(number: int, question: str) -> str:
+    return f"units-{list(UNITS).index(question)}-{number}"
+
+
+def _source(kind: str, seed: int) -> str:
+    return f"workings:{kind} version {VERSION} seed {seed}"
