@@ -15,7 +15,7 @@ from typing import Any
 
 from tools.result_file import load_average, write_result
 from workings.publish.export import export_run
-from workings.runs.quickstarts.quickstart_rewards import quickstart_rewards
+from workings.runs.quickstarts.tiny_rewards import quickstart_rewards
 
 HERE = Path(__file__).resolve().parent
 AIM = {"start_at_least": 0.30, "start_at_most": 0.75, "points_more_at_least": 0.25, "random_points_more_below": 0.05}

@@ -43,7 +43,7 @@ from workings.record import jsonl
 from workings.record.reader import RunRecord
 from workings.runs.data.datasets import read_prompts
 from workings.runs.improve import TIMINGS_FILE, ImproveRequest, improve
-from workings.runs.quickstarts.quickstart import make_data, run_recipe
+from workings.runs.quickstarts.tiny import make_data, run_recipe
 from workings.runs.sample import sample_run
 from workings.runs.train import train
 from workings.samples.draw import SampleRequest

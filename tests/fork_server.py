@@ -55,7 +55,7 @@ PRELOADED = (
     "workings.cli.main", "workings.data.generators.addition", "workings.engines.jax.engine",
     "workings.engines.torch.engine", "workings.evidence.verify", "workings.models.tokenizer_training",
     "workings.publish.kaggle", "workings.publish.pack", "workings.reports.html", "workings.runs.parity",
-    "workings.runs.quickstarts.quickstart", "workings.runs.replay.replay", "workings.runs.train",
+    "workings.runs.quickstarts.tiny", "workings.runs.replay.replay", "workings.runs.train",
     "workings.runs.train_and_evaluate",
 )
 """Imported before the first fork. None of them may start a thread or a backend."""

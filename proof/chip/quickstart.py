@@ -16,7 +16,7 @@ def run(row: str, chip: Chip, folder: Path) -> dict[str, Any]:
     # A try that was stopped leaves half of it.
     shutil.rmtree(out, ignore_errors=True)
     started = time.perf_counter()
-    values = ask_for_values("quickstart", f"engine={row}", f"device={chip.platform}", "mesh.fsdp=1",
+    values = ask_for_values("quickstart", "--tiny", f"engine={row}", f"device={chip.platform}", "mesh.fsdp=1",
                             *(SHORT if chip.tiny else ()), "--out", str(out))
     seconds = time.perf_counter() - started
     checks = ask_for_values("verify", str(out / "runs"), codes=(0, 1))

@@ -12,7 +12,7 @@ FEW = ("model.shape.layers=1", "training.steps=20", "training.warmup_steps=4", "
 def test_quickstart_leaves_two_equal_runs_and_a_page(workings, tmp_path):
     """With few steps and one layer, and with XLA's options as a run has them, not those of the other tests."""
     out = tmp_path / "quickstart"
-    done = workings("quickstart", *FEW, "--out", out, "--json", environment={"XLA_FLAGS": ""})
+    done = workings("quickstart", "--tiny", *FEW, "--out", out, "--json", environment={"XLA_FLAGS": ""})
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["items"] >= 500
     assert found["verdict"] in ("better", "worse", "inconclusive")
@@ -34,13 +34,13 @@ def test_quickstart_leaves_two_equal_runs_and_a_page(workings, tmp_path):
     assert not operands[0] & operands[1]
     assert (out / "report.html").stat().st_size > 10_000
     assert (out / "data" / "manifest.json").is_file()
-    again = workings("quickstart", "--out", out, check=False)
+    again = workings("quickstart", "--tiny", "--out", out, check=False)
     assert again.returncode == 2
     assert "which exists" in again.stderr
 
 
 def test_an_override_that_is_wrong_leaves_nothing(workings, tmp_path):
-    done = workings("quickstart", "training.stps=40", "--out", tmp_path / "quickstart", check=False)
+    done = workings("quickstart", "--tiny", "training.stps=40", "--out", tmp_path / "quickstart", check=False)
     assert done.returncode == 2
     assert "did you mean `training.steps`?" in done.stderr
     assert not (tmp_path / "quickstart").exists()
@@ -49,7 +49,7 @@ def test_an_override_that_is_wrong_leaves_nothing(workings, tmp_path):
 @pytest.mark.full
 def test_quickstart_finds_that_steps_help(workings, tmp_path):
     out = tmp_path / "quickstart"
-    done = workings("quickstart", "--out", out, "--json", environment={"XLA_FLAGS": ""})
+    done = workings("quickstart", "--tiny", "--out", out, "--json", environment={"XLA_FLAGS": ""})
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["traces_accuracy"] >= 0.95
     assert found["answer_only_accuracy"] <= 0.40

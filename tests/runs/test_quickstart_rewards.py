@@ -10,7 +10,7 @@ import pytest
 from tests.evaluation.making import items, score
 from workings.evaluation.comparison.compare import compare
 from workings.record.reader import RunRecord
-from workings.runs.quickstarts.quickstart_rewards import IMITATION, RANDOM, REWARDS, START, Arm, RewardsQuickstartResult
+from workings.runs.quickstarts.tiny_rewards import IMITATION, RANDOM, REWARDS, START, Arm, RewardsQuickstartResult
 
 ASKED = [f"{arm}_{what}" for arm in ("start", "rewards", "imitation", "random")
          for what in ("accuracy", "pass_at_1", "pass_at_8")] + ["p_value", "seconds", "runs", "sentence"]
@@ -18,7 +18,7 @@ FEW = """
 import json, shutil, sys
 from pathlib import Path
 from workings.publish.export import export_run
-from workings.runs.quickstarts import quickstart_rewards as quickstart
+from workings.runs.quickstarts import tiny_rewards as quickstart
 asked, constant, imitating = [], quickstart._constant, quickstart._imitating
 # As many seconds are hundreds of steps after so few updates, and more the busier the machine is.
 quickstart._constant = lambda training, steps: constant(training, asked.append(steps) or 8)
@@ -60,7 +60,7 @@ def test_what_is_told(tmp_path: Path) -> None:
 
 
 def test_a_wrong_override_leaves_nothing(workings, tmp_path):
-    done = workings("quickstart", "--rewards", "training.stps=4", "--out", tmp_path / "out", check=False)
+    done = workings("quickstart", "--tiny", "--rewards", "training.stps=4", "--out", tmp_path / "out", check=False)
     assert done.returncode == 2
     assert "did you mean `training.steps`?" in done.stderr
     assert not (tmp_path / "out").exists()
@@ -103,7 +103,8 @@ def test_four_sealed_arms_from_one_start(run_forked, tmp_path):
 
 @pytest.mark.full
 def test_rewards_teach_what_random_ones_do_not(workings, tmp_path):
-    done = workings("quickstart", "--rewards", "--out", tmp_path / "out", "--json", environment={"XLA_FLAGS": ""})
+    done = workings("quickstart", "--tiny", "--rewards", "--out", tmp_path / "out", "--json",
+                    environment={"XLA_FLAGS": ""})
     told = json.loads(done.stdout.splitlines()[-1])
     assert 0.30 <= told["start_accuracy"] <= 0.75
     assert told["rewards_accuracy"] >= told["start_accuracy"] + 0.25

@@ -21,7 +21,7 @@ def quickstart_command(
     tiny: Annotated[bool, typer.Option(
         "--tiny", help="Train a model of 0.2 million parameters that adds; about a minute.")] = False,
     rewards: Annotated[bool, typer.Option(
-        "--rewards", help="Learn from rewards as well, after the traces.")] = False,
+        "--rewards", help="Learn from its own correct answers, then from rewards; half an hour.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Teach a real model a calculation on a CPU, and prove it.
@@ -48,9 +48,9 @@ def quickstart_command(
 
 def _result(out: Path, overrides: list[str], *, seed: int, tiny: bool, rewards: bool) -> Any:
     """Result of the quickstart that was asked for."""
+    # Passed on, because the room `publish` is above `runs`, which may not import it.
     from workings.publish.export import export_run
 
-    # Handed in, because the room `publish` is above `runs`, which may not import it.
     if tiny and rewards:
         from workings.runs.quickstarts.tiny_rewards import quickstart_rewards
 
@@ -59,6 +59,10 @@ def _result(out: Path, overrides: list[str], *, seed: int, tiny: bool, rewards: 
         from workings.runs.quickstarts.tiny import tiny_quickstart
 
         return tiny_quickstart(out, overrides, seed=seed, say=say)
+    if rewards:
+        from workings.runs.quickstarts.real_rewards import real_quickstart_rewards
+
+        return real_quickstart_rewards(out, overrides, export=export_run, seed=seed, say=say)
     from workings.runs.quickstarts.real import real_quickstart
 
     return real_quickstart(out, overrides, seed=seed, say=say)

@@ -29,10 +29,8 @@ def make_units(n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], lis
     """Traces and items about units; no pair of a number and a question is in both, of 810."""
     pairs = sorted(((number, question) for number in _NUMBERS for question in UNITS),
                    key=lambda pair: rank(seed, "units", VERSION, *pair))
-    return ([_trace(number, question, seed) for number, question in pairs[n_items:n_items + n_traces]],
-            [ItemRecord(id=_id(number, question), prompt=question.format(number),
-                        expected_answer=str(number * UNITS[question][0]), **_labels(question))
-             for number, question in pairs[:n_items]])
+    traces = [_trace(number, question, seed) for number, question in pairs[:n_items + n_traces]]
+    return traces[n_items:], [as_item(trace) for trace in traces[:n_items]]
 
 
 def make_facts(n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
@@ -41,32 +39,27 @@ def make_facts(n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
     facts = sorted(((kind["question"], kind["sentence"], about, answer)
                     for kind in kinds for about, answer in kind["facts"].items()),
                    key=lambda fact: rank(seed, "facts", VERSION, *fact))
-    labels = {"section": "facts", "difficulty": "easy"}
-    traces = [Trace(id=f"fact-{number}", prompt=question.format(about), answer=answer, category="everyday", **labels,
-                    steps=(sentence.format(about, answer),), licence="CC0-1.0", source=_source("facts", seed))
+    traces = [Trace(id=f"fact-{number}", prompt=question.format(about), answer=answer, section="facts",
+                    category="everyday", difficulty="easy", steps=(sentence.format(about, answer),),
+                    licence="CC0-1.0", source=_source("facts", seed))
               for number, (question, sentence, about, answer) in enumerate(facts)]
-    return traces[n_items:], [
-        ItemRecord(id=trace.id, prompt=trace.prompt, expected_answer=trace.answer, category="everyday", **labels)
-        for trace in traces[:n_items]]
+    return traces[n_items:], [as_item(trace) for trace in traces[:n_items]]
+
+
+def as_item(trace: Trace) -> ItemRecord:
+    """The question of a trace with its answer as the expected one; the steps stay hidden."""
+    return ItemRecord(id=trace.id, prompt=trace.prompt, expected_answer=trace.answer, section=trace.section,
+                      category=trace.category, difficulty=trace.difficulty)
 
 
 def _trace(number: int, question: str, seed: int) -> Trace:
     factor, unit = UNITS[question]
     tens, ones = number // 10 * 10, number % 10
-    return Trace(id=_id(number, question), prompt=question.format(number), answer=str(number * factor),
+    return Trace(id=f"units-{list(UNITS).index(question)}-{number}", prompt=question.format(number),
                  steps=(f"{tens}*{factor}={tens * factor}", f"{ones}*{factor}={ones * factor}",
                         f"{tens * factor}+{ones * factor}={number * factor} {unit}"),
-                 **_labels(question), licence="CC0-1.0", source=_source("units", seed))
-
-
-def _labels(question: str) -> dict[str, str]:
-    factor, unit = UNITS[question]
-    # A factor of two digits needs two more products than the steps show.
-    return {"section": "units", "category": unit, "difficulty": "medium" if factor > 9 else "easy"}
-
-
-def _id(number: int, question: str) -> str:
-    return f"units-{list(UNITS).index(question)}-{number}"
+                 answer=str(number * factor), section="units", category=unit,
+                 difficulty="medium" if factor > 9 else "easy", licence="CC0-1.0", source=_source("units", seed))
 
 
 def _source(kind: str, seed: int) -> str:

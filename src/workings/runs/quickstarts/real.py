@@ -154,7 +154,7 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
         write_recipes(out, recipes)
     items, facts = (read_items(out / "data" / f"{name}.jsonl") for name in ("items", "facts"))
     untrained, untrained_facts = out / UNTRAINED, out / f"{UNTRAINED}-facts"
-    _ask_untrained(recipes[WITH_STEPS], {untrained: items, untrained_facts: facts}, say)
+    ask_untrained(recipes[WITH_STEPS], {untrained: items, untrained_facts: facts}, say)
     for name, recipe in recipes.items():
         result = complete_run(out, name, recipe, say)
         if name == WITH_STEPS:
@@ -173,7 +173,7 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     shown = tuple((item.prompt, answer, after[item.id])
                   for item, answer in _shown(items, _answers(untrained)))
     return RealQuickstartResult(
-        out=out, model=_model_id(recipes[WITH_STEPS]), verdict=verdict, against_answers=against_answers,
+        out=out, model=model_id(recipes[WITH_STEPS]), verdict=verdict, against_answers=against_answers,
         facts=facts_kept, shown=shown, seconds=time.perf_counter() - started)
 
 
@@ -197,12 +197,13 @@ def _recipe(name: str, seed: int, overrides: Sequence[str]) -> LoadedRecipe:
         "evaluation.max_new_tokens=48", *overrides])
 
 
-def _model_id(recipe: LoadedRecipe) -> str:
+def model_id(recipe: LoadedRecipe) -> str:
+    """The model that the recipe begins with."""
     model = recipe.recipe.model
     return model.id if isinstance(model, FromPretrained) else "random weights"
 
 
-def _ask_untrained(recipe: LoadedRecipe, questions: dict[Path, list[Item]], say: Callable[[str], None]) -> None:
+def ask_untrained(recipe: LoadedRecipe, questions: dict[Path, list[Item]], say: Callable[[str], None]) -> None:
     """Evaluates the untrained model on each set of questions, at its path, and shows some answers to the first set."""
     settings = settings_of(recipe.recipe)
     missing = [unit for unit in questions if not (unit / SEAL).is_file()]
@@ -210,7 +211,7 @@ def _ask_untrained(recipe: LoadedRecipe, questions: dict[Path, list[Item]], say:
         opened = _open_untrained(recipe)
         for unit in missing:
             evaluate(opened.session, questions[unit], unit, settings=settings, made_from=None, facts=opened.facts)
-    say(f"{_model_id(recipe)}, untrained:")
+    say(f"{model_id(recipe)}, untrained:")
     unit, items = next(iter(questions.items()))
     for item, answer in _shown(items, _answers(unit)):
         say(f"  {item.prompt}\n    {answer}   (correct: {item.expected_answer})")
@@ -218,7 +219,7 @@ def _ask_untrained(recipe: LoadedRecipe, questions: dict[Path, list[Item]], say:
 
 def _open_untrained(recipe: LoadedRecipe) -> OpenedWeights:
     config = recipe.recipe
-    return open_weights(_model_id(recipe), WeightsRequest(
+    return open_weights(model_id(recipe), WeightsRequest(
         template=config.data.template, form=config.data.reasoning, engine=config.engine, device=config.device))
 
 
