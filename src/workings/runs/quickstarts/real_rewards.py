@@ -116,7 +116,7 @@ def real_quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export:
         f"name={REWARDS}", f"seed={seed}", "data.traces=../data/prompts.jsonl", *data,
         *(word for word in overrides if word not in model), f"model.id=../{IMPROVED_MODEL}"])
     if not goes_on(out, {START: start, REWARDS: learning}):
-        _make_data(out / "data", seed, size)
+        make_data(out / "data", seed, size)
         write_recipes(out, {START: start, REWARDS: learning})
     untrained = out / UNTRAINED
     ask_untrained(start, {untrained: read_items(out / "data" / "items.jsonl")}, say)
@@ -137,7 +137,8 @@ def real_quickstart_rewards(out: Path, overrides: Sequence[str] = (), *, export:
         rounds=tuple(each.overall["mean"] for each in improved.rounds), seconds=time.perf_counter() - started)
 
 
-def _make_data(folder: Path, seed: int, size: RewardsSize) -> None:
+def make_data(folder: Path, seed: int, size: RewardsSize) -> None:
+    """Writes traces, further questions with their answers alone, and held-out items."""
     folder.mkdir(parents=True)
     units, items = everyday.make_units(size.traces + size.prompts, size.items, seed)
     facts, _ = everyday.make_facts(0, seed)
