@@ -31,6 +31,8 @@ def test_no_question_is_asked_that_was_shown():
 def test_a_seed_names_the_same_data_for_good():
     traces, items = make_units(300, 200, 17)
     facts, asked = make_facts(50, 17)
-    assert bytes_digest(traces_bytes([*traces, *facts])) == "05280922e91cfc86c60687c68dfc2554e7401e9d7895331c9abce97b4e603e08"
-    assert bytes_digest(items_bytes([*items, *asked])) == "ebf02e36d77232dce8dd3ef19dea4b5be67223a5c281a28aeee630e74ee0c470"
+    assert bytes_digest(traces_bytes([*traces, *facts])) == (
+        "05280922e91cfc86c60687c68dfc2554e7401e9d7895331c9abce97b4e603e08")
+    assert bytes_digest(items_bytes([*items, *asked])) == (
+        "ebf02e36d77232dce8dd3ef19dea4b5be67223a5c281a28aeee630e74ee0c470")
     assert make_units(300, 200, 18)[0] != traces
