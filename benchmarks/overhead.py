@@ -146,8 +146,9 @@ def main(arguments: list[str]) -> int:
         values = watched(Path(name))
         load.check()
         started = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "workings", "quickstart", "--tiny", "--out",
-                        str(Path(name) / "quickstart")], check=True, capture_output=True, env=os.environ | {"WORKINGS_CACHE": str(Path(name) / "cache")})
+        command = [sys.executable, "-m", "workings", "quickstart", "--tiny", "--out", str(Path(name) / "quickstart")]
+        subprocess.run(command, check=True, capture_output=True,
+                       env=os.environ | {"WORKINGS_CACHE": str(Path(name) / "cache")})
         values["quickstart_seconds"] = round(time.perf_counter() - started, 1)
     write_result(RESULT, what="Where the quickstart's seconds go.", command="python -m benchmarks.overhead",
                  packages=["jax", "jaxlib", "numpy"], load_before=first, values={
