@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from tests.evaluation.making import items, records, summary
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
-from workings.evaluation.run import evaluate
+from workings.evaluation.run import evaluate, items_at_a_time
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.seal import parse_seal
@@ -87,6 +88,25 @@ def test_a_killed_evaluation_ends_the_same(tmp_path: Path, cut: int) -> None:
     assert not partial.parent.exists()
     for name in ("predictions.jsonl", "eval_summary.json", "eval_config.json", "samples.md", "SHA256SUMS"):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_slow_model_is_asked_few_items_at_a_time_and_a_stop_keeps_their_answers(tmp_path: Path) -> None:
+    slow = replace(adding_model(die_at_call=1), tokens_at_a_time=320)
+    with pytest.raises(KeyboardInterrupt):
+        ask(slow, items(10), tmp_path / "out", batch_size=64, max_new_tokens=64)
+    assert len((tmp_path / "out.partial" / "predictions.jsonl").read_text().splitlines()) == 5
+    again = replace(adding_model(), tokens_at_a_time=320)
+    ask(again, items(10), tmp_path / "out", batch_size=64, max_new_tokens=64)
+    assert [len(call["prompts"]) for call in again.engine.calls] == [5]
+    config = json.loads((tmp_path / "out" / "eval_config.json").read_text())
+    assert (config["decoding"]["batch_size"], config["items_at_a_time"]) == (64, 5)
+
+
+@pytest.mark.parametrize(("tokens", "settings", "size"), [
+    (0, {}, 64), (10**9, {}, 64), (1, {}, 4), (1024, {}, 8), (1024, {"samples": 4, "temperature": 1.0}, 2),
+    (1, {"samples": 8, "temperature": 1.0}, 1), (10**9, {"batch_size": 2}, 2)])
+def test_items_of_a_chunk(tokens: int, settings: dict[str, Any], size: int) -> None:
+    assert items_at_a_time(EvaluationSettings(**{"max_new_tokens": 128, **settings}), tokens) == size
 
 
 def test_another_request_does_not_continue_a_killed_one(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_nothing_is_overwritten(tmp_path) -> None:
         RunWriter.create(path)
     assert caught.value.try_next == "another --out"
     writer = RunWriter.create(tmp_path / "other")
-    with pytest.raises(RequestError, match="unfinished run exists") as caught:
+    with pytest.raises(RequestError, match="has an unfinished run") as caught:
         RunWriter.create(tmp_path / "other")
     assert "--resume" in caught.value.try_next
     with pytest.raises(RequestError, match="complete"):

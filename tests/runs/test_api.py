@@ -423,3 +423,32 @@ def test_items_are_rows_for_an_evaluation_outside_of_the_run_too(tmp_path):
         workings.Run(path=tmp_path).evaluate([{"prompt": "1+1?", "expected_answer": 2}], "a", out=tmp_path / "b")
     with pytest.raises(RequestError, match="a sealed run directory"):
         workings.evaluate(tmp_path, [{"prompt": "1+1?", "expected_answer": 2}], tmp_path / "b")
+
+
+AS_WRITTEN = "He bought 5*4=<<5*4=20>>20 apples.\n#### 20 "
+
+
+@pytest.mark.parametrize(("rows", "overrides", "reasoning", "steps", "answer"), [
+    ([{"prompt": "5*4?", "completion": AS_WRITTEN}], {}, "answer_only", [], AS_WRITTEN),
+    ([{"prompt": [{"role": "user", "content": "5*4?"}], "completion": [{"role": "assistant", "content": AS_WRITTEN}]}],
+     {}, "answer_only", [], AS_WRITTEN),
+    ([{"prompt": "5*4?", "completion": AS_WRITTEN}], {"data.reasoning": "hashes"}, "hashes",
+     ["He bought 5*4=20 apples."], "20"),
+    ([{"prompt": "5*4?", "completion": "20", "reasoning": "5*4=20"}], {}, "tags", ["5*4=20"], "20")])
+def test_completions_are_kept_as_written_unless_a_form_is_asked_for(rows, overrides, reasoning, steps, answer):
+    with keyword_recipe(Keywords(model="Qwen/Qwen3-0.6B", data=rows, steps=1, overrides=overrides)) as loaded:
+        line = json.loads(loaded.path(loaded.recipe.data.traces).read_text())
+        assert (line["steps"], line["answer"], loaded.recipe.data.reasoning) == (steps, answer, reasoning)
+        kept = [note for note in loaded.chosen if "completions are learned as given" in note]
+        assert bool(kept) is (answer == AS_WRITTEN)
+
+
+@pytest.mark.parametrize(("count", "micro_batch", "accumulation"), [
+    (1, 1, 1), (8, 4, 2), (16, 4, 4), (17, 4, 3), (100, 4, 4)])
+def test_few_rows_do_not_leave_most_of_an_update_empty(count, micro_batch, accumulation):
+    rows = [{"prompt": f"{number}+1?", "answer": str(number + 1)} for number in range(count)]
+    with keyword_recipe(Keywords(model="Qwen/Qwen3-0.6B", data=rows, steps=1)) as loaded:
+        batch = loaded.recipe.batch
+        assert (batch.micro_batch, batch.accumulation) == (micro_batch, accumulation)
+        assert bool([note for note in loaded.chosen if note.startswith("batch: ")]) is ((
+            micro_batch, accumulation) != (4, 4))

@@ -13,6 +13,7 @@ from functools import partial
 import pytest
 
 import workings
+from tests.record import synthetic
 from tests.runs.runs_helpers import RECIPE, write_recipe
 from workings.errors import DoesNotFit, RequestError
 from workings.evaluation.comparison.seeds import compare_seeds
@@ -251,9 +252,20 @@ def test_a_truncated_checkpoint_is_passed_over_and_named(child, recipe, tmp_path
     assert lines(out) == lines(train(str(recipe), tmp_path / "straight").run)
 
 
-def test_nothing_to_resume(recipe, tmp_path):
-    with pytest.raises(RequestError, match="leave --resume out"):
-        train(str(recipe), tmp_path / "run", resume=True)
+@pytest.mark.parametrize(("name", "resume", "said"), [
+    ("begun", False, "--resume to continue that run, or another --out"),
+    ("done", False, "choose another --out, or add --resume if that run did not finish"),
+    ("done", True, "or another --out for a new run"),
+    ("never", True, "leave --resume out to start it")])
+def test_a_taken_or_missing_run_directory_is_refused_before_planning(recipe, tmp_path, monkeypatch, name, resume, said):
+    synthetic.sealed_run(tmp_path / "done")
+    (tmp_path / "begun.partial").mkdir()
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr("workings.runs.train.prepare", lambda *given: pytest.fail("data and plan were prepared"))
+    with pytest.raises(RequestError) as refused:
+        train(str(recipe), tmp_path / name, resume=resume)
+    assert said in refused.value.try_next
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_the_command_in_the_readme_makes_the_same_run_again(run_forked, recipe, tmp_path):
@@ -342,3 +354,14 @@ def test_a_recipe_trained_twice_with_one_seed_is_one_seed(recipe, tmp_path):
     assert compare_seeds([first, other], [again]).method_verdict == "no claim"
     with pytest.raises(RequestError, match="on one side: one recipe with seed 5 twice"):
         compare_seeds([first, again], [other])
+
+
+def test_empty_rows_and_the_form_of_a_completion_are_said_before_the_first_step(recipe, tmp_path):
+    words = ["batch.accumulation=64", "training.steps=1", "training.warmup_steps=0"]
+    run = train(str(recipe), tmp_path / "run", words).run
+    log = (run / "train" / "training_log.txt").read_text()
+    rows = int(re.search(r"data +(\d+) rows", log)[1])
+    assert 1.5 * rows < 4 * 64
+    assert f"rows of an epoch's updates are empty; try: batch.accumulation={-(-rows // 4)}" in log
+    assert 'learned    "<reasoning>…</reasoning><answer>…</answer>' in log
+    assert verify(run).failed == 0

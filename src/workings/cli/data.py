@@ -33,6 +33,8 @@ def import_command(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions --hold-out takes.")] = 0,
     on_error: Annotated[str, typer.Option(help="fail: stop at the first bad record; skip: write it beside.")] = "fail",
     annotations: Annotated[str, typer.Option(help="<<48/2=24>> in steps: strip (kept as metadata) or keep.")] = "strip",
+    completions: Annotated[str, typer.Option(
+        help="Completions of prompt-completion: split into steps and answer, or keep as one text.")] = "split",
     revision: Annotated[str, typer.Option(help="Commit, tag or branch; makes FILE a data set on the Hub.")] = "",
     subset: Annotated[str, typer.Option(help="Configuration of the data set on the Hub.")] = "",
     split: Annotated[str, typer.Option(help="Split of the data set on the Hub.")] = "train",
@@ -55,6 +57,7 @@ def import_command(
               "source": source or (opened.name if revision else Path(file).name)}
     request = ImportRequest(format=format_name, on_error=_one_of("--on-error", on_error, ("fail", "skip")),
                             annotations=_one_of("--annotations", annotations, ("strip", "keep")), labels=labels,
+                            completions=_one_of("--completions", completions, ("split", "keep")),
                             force=force, keys=parse_map(key_map or ()), hold_out=hold_out, seed=seed)
     with _progress(opened.name, opened.size) as progress:
         result = import_records(opened, out, request, progress)

@@ -48,6 +48,12 @@ class Position:
         return cls(record["epoch"], record["batch"])
 
 
+def even_accumulation(rows: int, micro_batch: int, accumulation: int) -> int:
+    """The smallest accumulation with which an epoch of ``rows`` has no more updates than with ``accumulation``."""
+    updates = max(1, math.ceil(rows / (micro_batch * accumulation)))
+    return max(1, math.ceil(rows / (micro_batch * updates)))
+
+
 class Batches:
     """All batches of a run, by position."""
 
@@ -145,6 +151,11 @@ class Batches:
     def padding_share(self) -> float:
         """Share of the first epoch's positions that are padding, from 0 to 1."""
         return 1 - self._rows.total_tokens / self._plan(0).positions
+
+    def empty_sequences(self) -> tuple[int, int]:
+        """Empty sequences of the first epoch's updates, and all of them."""
+        members = self._plan(0).members
+        return int((members < 0).sum()), members.size
 
     @staticmethod
     def digest(batch: Batch) -> str:

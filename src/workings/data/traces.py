@@ -115,6 +115,12 @@ def completion_text(trace: Trace, reasoning: str) -> str:
     return before + "\n".join(trace.steps) + between + trace.answer + after
 
 
+def completion_form(reasoning: str) -> str:
+    """What `completion_text` writes for a style, with `…` for steps and answer."""
+    before, between, after = _MARKS.get(reasoning, ("", "", ""))
+    return f"{before}…{between}…{after}" if between else "…"
+
+
 def split_completion(text: str, reasoning: str) -> tuple[tuple[str, ...], str] | None:
     """Steps and answer of which `completion_text` makes exactly this text; None where there are none.
 

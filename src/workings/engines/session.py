@@ -4,7 +4,12 @@ from dataclasses import dataclass
 
 from workings.engines.base import Engine, State
 from workings.models.chat import ChatTemplate
+from workings.models.shape import ModelShape
 from workings.models.tokenizer import Tokenizer
+from workings.models.weights import parameter_count
+
+CHUNK_OPERATIONS = 250 * 10**9
+"""Floating-point operations between two records of an evaluation's answers on a CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,3 +23,13 @@ class ModelSession:
     tokenizer: Tokenizer
     template: ChatTemplate
     """Template of the turns that the model was trained with."""
+    tokens_at_a_time: int = 0
+    """New tokens after which an evaluation keeps its answers and reports progress; 0: after each of its batches."""
+
+
+def tokens_at_a_time(shape: ModelShape, platform: str) -> int:
+    """`ModelSession.tokens_at_a_time` of a model: about half a minute's work on a CPU.
+
+    It follows from the model alone and not from the machine's speed, because a batch's numbers may depend on its rows.
+    """
+    return max(1, CHUNK_OPERATIONS // (2 * parameter_count(shape))) if platform == "cpu" else 0

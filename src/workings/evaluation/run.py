@@ -17,6 +17,7 @@ from workings.evaluation.summary import EvaluationSummary
 from workings.evaluation.unit import EvaluationWriter, refuse_existing
 from workings.hints import pip_install
 from workings.record.digest import bytes_digest, file_digest
+from workings.record.number_text import percent
 from workings.record.progress import slow_operation
 from workings.scoring.items import Item, items_digest
 from workings.scoring.judge import Judgement
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 
 EXTERNAL_CHUNK = 1024
 """Items that are scored between two writes to the disk."""
+
+ITEMS_AT_A_TIME = "items_at_a_time"
+"""Key of `eval_config.json`: items whose completions are generated together."""
+LEAST_ROWS = 4
+"""Completions that are generated together at least: a CPU takes hardly longer for them than for one."""
 
 Progress = Callable[[int, int], None]
 """Called with the items that are done and the items in all."""
@@ -97,7 +103,8 @@ def generation_job(session: "ModelSession", items: Sequence[Item], *, settings: 
                    "versions": dict(device.versions)},
         "model": dict(facts) if facts else {"absent": "not described by the caller"},
     }
-    size = max(1, settings.batch_size // settings.samples)  # a batch counts prompts, an item's samples stay together
+    size = items_at_a_time(settings, session.tokens_at_a_time)
+    config[ITEMS_AT_A_TIME] = size
     batches = [items[start:start + size] for start in range(0, len(items), size)]
 
     def generate_chunk(index: int) -> list[UnscoredCompletion]:
@@ -106,6 +113,14 @@ def generation_job(session: "ModelSession", items: Sequence[Item], *, settings: 
     return GenerationJob(config=config, sizes=[len(batch) for batch in batches], generate_chunk=generate_chunk,
                          settings=settings,
                      made_from=made_from, samples=settings.samples)
+
+
+def items_at_a_time(settings: EvaluationSettings, tokens: int = 0) -> int:
+    """Items of a chunk; ``tokens`` as `ModelSession.tokens_at_a_time`."""
+    # A batch counts prompts, and an item's samples stay together.
+    size = max(1, settings.batch_size // settings.samples)
+    by_tokens = max(LEAST_ROWS, tokens // settings.max_new_tokens) // settings.samples
+    return min(size, max(1, by_tokens)) if tokens else size
 
 
 def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
@@ -163,12 +178,14 @@ def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None 
           scoring(work.settings) as process,
           EvaluationWriter(out, work.config) as unit):
         done = unit.finished_chunks(sizes, work.samples)
-        items = sum(sizes[:done])
+        items, tokens = sum(sizes[:done]), 0
         # Lines are appended here and not in the pool's thread, so that one thread alone writes the file.
         for index, lines in _pipeline(range(done, len(sizes)), work.generate_chunk, process, work.settings):
             unit.append(lines)
             items += sizes[index]
-            report_progress.reaches(items, sum(sizes))
+            tokens += sum(line["completion_tokens"] for line in lines if type(line.get("completion_tokens")) is int)
+            report_progress.reaches(items, sum(sizes), f"items ({percent(items / sum(sizes), 0)})"
+                                    + (f", {tokens:,} tokens" if tokens else ""))
             if progress:
                 progress(items, sum(sizes))
         # From the file and not from memory: chunks of an earlier attempt count, and it follows from what is sealed.

@@ -19,7 +19,7 @@ SHIPPED = "shipped:"
 """Prefix of the origin of a recipe that comes with the package."""
 
 
-def run_readme(manifest: RunManifest, *, data: str, command: str, memory: str,
+def run_readme(manifest: RunManifest, *, data: str, command: str, memory: str, over_plan: str = "",
                learned: tuple[float, float] | str | None) -> str:
     """A summary of the run on one screen, and how to reproduce and verify it.
 
@@ -28,6 +28,7 @@ def run_readme(manifest: RunManifest, *, data: str, command: str, memory: str,
         data: amount of training data, in a sentence.
         command: command that trains it again.
         memory: planned and taken memory, in a sentence.
+        over_plan: by how much the run exceeded its plan, in a sentence; empty if it did not.
         learned: for a run with rewards, mean rewards of the first and the last rollout; for a run with preference
             pairs, a sentence about its result; otherwise None.
     """
@@ -39,6 +40,7 @@ def run_readme(manifest: RunManifest, *, data: str, command: str, memory: str,
         loss = f"{loss}; {learned}"
     # From the snapshot and not the recipe, because verification writes this page again and has the record alone.
     note = f" {said_of_recipe(manifest.config_snapshot, manifest.architecture)}".rstrip()
+    exceeded = f"\n- Over plan: {over_plan}." if over_plan else ""
     return f"""# Run {manifest.name}
 
 Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_steps} of {manifest.planned_steps} steps.
@@ -48,7 +50,7 @@ Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_st
 - Device: {manifest.hardware} ({manifest.actual_device.platform}; {manifest.actual_device.reason}).
 - Data: {data}.
 - Trained on {manifest.supervised_tokens:,} supervised tokens; {loss}.
-- Memory: {memory}.
+- Memory: {memory}.{exceeded}
 - Made by workings {manifest.workings_version}.
 
 Reproduce it, typed in this folder (the recipe as written and the overrides are in `config/`, the digests of the data

@@ -227,16 +227,16 @@ class ChatTemplate:
         if before.endswith(THINK) and completion.startswith(THINK):
             completion = completion.removeprefix(THINK)
             if opened:
-                return completion + self._stop_text
+                return completion + self.stop_text
         # The answer has to stand there letter by letter: some templates drop or trim reasoning.
         start = rest.find(completion)
         if opened or start < 0:
             raise self._wrong("it opens or rewrites the answer, so the reasoning would not be trained as written")
         # Behind the answer, whose own text may hold the stop token; such a row is refused later, when it is proved.
-        stop = rest.find(self._stop_text, start + len(completion))
+        stop = rest.find(self.stop_text, start + len(completion))
         if stop < 0:
             raise self._wrong("the stop token does not follow the answer")
-        return rest[:stop + len(self._stop_text)]
+        return rest[:stop + len(self.stop_text)]
 
     def prompt_ids(self, prompt: str, history: Turns = ()) -> list[int]:
         """Token ids of `prompt_text`, with exactly one BOS where the tokenizer has one."""
@@ -265,7 +265,7 @@ class ChatTemplate:
     @cached_property
     def stop_ids(self) -> list[int]:
         """Ids that end a completion: the one that rows train comes first, then the tokenizer's end of text."""
-        trained = self.tokenizer.control_tokens[self._stop_text]
+        trained = self.tokenizer.control_tokens[self.stop_text]
         eos = self.tokenizer.eos_id
         # Base models end with the tokenizer's end of text, which a tuned model may still write early in training.
         return [trained] if eos is None or eos == trained else [trained, eos]
@@ -296,7 +296,7 @@ class ChatTemplate:
         return {}
 
     @cached_property
-    def _stop_text(self) -> str:
+    def stop_text(self) -> str:
         """The first control token after an answer. Looked up once: a vocabulary can hold thousands of them."""
         rest, _ = self._rest(self.prompt_text("1+1?"), self._render([("user", "1+1?"), ("assistant", "2")], False))
         tail = rest.partition("2")[2]

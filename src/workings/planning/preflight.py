@@ -24,8 +24,8 @@ class ModelFacts:
 
 
 def preflight_lines(*, recipe: Recipe, device: DeviceFacts, model: ModelFacts, data: str,
-                    data_digests: Mapping[str, str], memory: str, out: Path) -> list[str]:
-    """One line per subject."""
+                    data_digests: Mapping[str, str], memory: str, out: Path, learned: str = "") -> list[str]:
+    """One line per subject; ``learned``: the form of a completion, in the words of the chat template."""
     mesh = " x ".join(f"{axis}={size}" for axis, size in device.mesh.items())
     # Devices of `fsdp` have rows of their own; those of `tp` share them, and do not make the batch larger.
     data_parallel = device.mesh.get("fsdp", 1)
@@ -45,6 +45,7 @@ def preflight_lines(*, recipe: Recipe, device: DeviceFacts, model: ModelFacts, d
         f"= global {total} rows; {recipe.training.steps:,} steps",
         f"rate       {rate_text(recipe.training)}",
         f"data       {data}; " + ", ".join(f"{name} {digest[:16]}…" for name, digest in data_digests.items()),
+        *([f"learned    {learned}"] if learned else []),
         f"memory     {memory}",
         f"writing    {out}",
     ]

@@ -13,10 +13,13 @@ from typing import Any
 from workings.errors import RecordError
 from workings.hardware.memory import PROCESS_PEAK, gib
 from workings.record.layout import MEASURED
+from workings.record.number_text import percent
 
 _NEEDED = ("predicted_peak_bytes", "limit_bytes")
 PROCESS_NOISE_BYTES = 32 << 20
 """Growth of a process for other reasons than the model: for a smaller plan the growth says nothing."""
+EXCESS_SHARE, EXCESS_BYTES = 0.1, 64 << 20
+"""A run that takes more than planned by both, as a share of the plan and in bytes, says so."""
 _OPTIONAL = ("measured_peak_bytes", "resident_before_bytes", "peak_before_bytes")
 """Sizes that `plan/measured.json` has, always or where they were counted."""
 
@@ -103,6 +106,16 @@ def memory_use(facts: Mapping[str, Any], line: Mapping[str, Any] | None = None) 
 def memory_sentence(facts: Mapping[str, Any]) -> str:
     """`plan/measured.json` of a run that has ended, for people."""
     return memory_use(facts).sentence(ran_out=isinstance(facts.get("out_of_memory"), str))
+
+
+def excess_sentence(facts: Mapping[str, Any]) -> str:
+    """By how much a run that has ended exceeded its plan; empty if it did not, or if nothing is known."""
+    use = memory_use(facts)
+    excess = (use.taken_bytes or 0) - use.planned_bytes
+    if not use.planned_bytes or excess < max(EXCESS_BYTES, EXCESS_SHARE * use.planned_bytes):
+        return ""
+    return (f"the run took {use.taken_text()}, {percent(excess / use.planned_bytes, 0)} more than the "
+            f"{gib(use.planned_bytes)} planned")
 
 
 def growth(peak: int, resident_before: int, peak_before: int) -> int | None:

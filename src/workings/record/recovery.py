@@ -120,11 +120,7 @@ def begin_from_sealed(final: Path) -> None:
     Raises:
         RequestError: the run is complete, is not sealed, or does not exist.
     """
-    sealed = _sealed_origin(final)
-    status = parse_seal((sealed / SEAL).read_bytes())["status"]
-    if status == "complete":
-        raise RequestError(f"--resume for {final}, which is complete", "a run that was interrupted or failed",
-                           f"workings verify {quote(str(final))}, or another --out for a new run")
+    sealed = sealed_to_resume(final)
     partial = partial_path(final)
     staging = partial.with_name(f".{partial.name}{atomic.TEMPORARY_SUFFIX}")
     with storage(partial, "make"):
@@ -152,8 +148,12 @@ def _cannot_go_on(path: Path, why: str) -> RecordError:
                        "another --out")
 
 
-def _sealed_origin(final: Path) -> Path:
+def sealed_to_resume(final: Path) -> Path:
+    """The sealed folder that a resumed run begins from; raises `RequestError` as `begin_from_sealed`."""
     if (final / SEAL).is_file():
+        if parse_seal((final / SEAL).read_bytes())["status"] == "complete":
+            raise RequestError(f"--resume for {final}, which is complete", "a run that was interrupted or failed",
+                               f"workings verify {quote(str(final))}, or another --out for a new run")
         return final
     earlier = _numbered(final)
     if final.exists() or not earlier:

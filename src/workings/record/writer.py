@@ -35,6 +35,17 @@ from workings.record.storage import storage
 from workings.record.values import now
 
 
+def refuse_taken(final: Path) -> None:
+    """Raise `RequestError` if a run of that name exists, sealed or not."""
+    partial = partial_path(final)
+    # `lexists`, because a broken link is in the way, too.
+    if os.path.lexists(final):
+        raise RequestError(f"{final}, which exists", "the name of a new run", "another --out")
+    if os.path.lexists(partial):
+        raise RequestError(f"{final} has an unfinished run ({partial.name})", "the name of a new run",
+                           "--resume to continue that run, or another --out")
+
+
 class RunWriter:
     """The one writer of a run that is not sealed yet. Made by `create`, `reopen` or `resume`.
 
@@ -67,13 +78,8 @@ class RunWriter:
             RequestError: a run of that name exists, sealed or not; nothing is ever overwritten.
             StorageError: the folder cannot be made.
         """
+        refuse_taken(final)
         partial = partial_path(final)
-        # `lexists`, because a link that leads nowhere is in the way as well.
-        if os.path.lexists(final):
-            raise RequestError(f"{final}, which exists", "the name of a new run", "another --out")
-        if os.path.lexists(partial):
-            raise RequestError(f"{final}, of which an unfinished run exists ({partial.name})", "the name of a new run",
-                               "--resume to go on with it, or another --out")
         with storage(partial, "make"):
             final.parent.mkdir(parents=True, exist_ok=True)
             try:

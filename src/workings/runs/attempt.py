@@ -1,5 +1,6 @@
 """One attempt at a run: from an open run directory through the training loop to the seal."""
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.config.algorithms import Dpo
+from workings.data.traces import completion_form
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import MicroBatchEngine, State
 from workings.evaluation.comparison.held_out_change import BEFORE, HeldOutChange, held_out_change
@@ -29,7 +31,7 @@ from workings.record.layout import (
     README,
     RECIPE_EVALUATION,
 )
-from workings.record.memory_use import memory_sentence
+from workings.record.memory_use import excess_sentence, memory_sentence
 from workings.record.progress import slow_operation
 from workings.record.storage import storage
 from workings.runs.create_or_resume import Start, create_run, progress_facts, resume_run
@@ -204,6 +206,8 @@ class Attempt:
             writer.event("out_of_memory", **measured)
             outcome = replace(outcome, reason=f"{outcome.reason}: {memory_sentence(measured)}; {outcome.out_of_memory}")
         writer.write_json(MEASURED, measured)
+        if exceeded := excess_sentence(measured):
+            self._say_last(f"over plan  {exceeded}")
         # Read back from the file: the first lines of a resumed run were written by another process.
         metrics = jsonl.read(writer.path(METRICS))[0]
         facts = dict(facts)
@@ -221,7 +225,8 @@ class Attempt:
         # Before sealing, which lists the files that are there and refuses a run without this one.
         writer.write_text(README, run_readme(
             manifest, data=setup.training_data.sentence(), command=reproduce_command(writer, manifest),
-            memory=memory_sentence(measured), learned=rewards if preferences is None else preferences.sentence))
+            memory=memory_sentence(measured), over_plan=exceeded,
+            learned=rewards if preferences is None else preferences.sentence))
         # Progress goes to standard error: the run's own log is among the files that are sealed.
         run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
         return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
@@ -235,6 +240,7 @@ class Attempt:
         yield from preflight_lines(
             recipe=setup.recipe, device=setup.device, data=setup.training_data.sentence(),
             data_digests=setup.training_data.digests, memory=setup.verdict.reasons[0], out=self.out,
+            learned=self._learned_form(),
             model=ModelFacts(id=setup.weights.id, revision=setup.weights.revision, shape=setup.shape,
                              parameters=parameter_count(setup.shape)))
         # Said before the training and not refused: a leak makes the evaluation worthless, not the model.
@@ -249,10 +255,25 @@ class Attempt:
         for finding in self.doctor.findings:
             if finding.judgement == "problem":
                 yield f"doctor     {finding.what}; {finding.why}; try: {finding.mend}"
+        yield from setup.training_data.remarks()
         yield from (f"renamed    {note}" for note in setup.loaded.renamed)
         yield from (f"chosen     {note}" for note in setup.loaded.chosen)
         if self.start.resumed:
             yield f"resume     after step {self.start.progress.step}"
+
+    def _say_last(self, line: str) -> None:
+        """A line of the log and the terminal after the training."""
+        self.start.writer.log(line)
+        sys.stderr.write(f"{line}\n")
+
+    def _learned_form(self) -> str:
+        """Form of the completions that are learned, with the stop token; empty for sampled completions."""
+        recipe = self.setup.recipe
+        if recipe.uses_rollouts:
+            return ""
+        form = "…" if recipe.uses_pairs else completion_form(recipe.data.reasoning)
+        return (f"{json.dumps(form + self.setup.template.stop_text, ensure_ascii=False)} after the prompt "
+                f"(data.reasoning: {recipe.data.reasoning}, data.template: {recipe.data.template})")
 
     def _first_state(self, held_out_items: HeldOutItems | None) -> State:
         setup = self.setup

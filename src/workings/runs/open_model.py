@@ -9,9 +9,9 @@ from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.model import FromPretrained
 from workings.config.recipe import DEFAULT_ENGINE, Recipe
 from workings.config.training import MeshConfig, PrecisionConfig
-from workings.engines.base import Engine, EngineRequest
+from workings.engines.base import Engine, EngineRequest, State
 from workings.engines.registry import engine_names, find_engine
-from workings.engines.session import ModelSession
+from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
 from workings.errors import RecordError, RequestError
 from workings.hardware.device import without_alias
@@ -110,6 +110,11 @@ class SealedRun:
                    shape=ModelShape(**loads((path / MODEL_SHAPE).read_bytes())),
                    template=ChatTemplate.for_config(recipe.data.template, tokenizer, recipe.data.reasoning))
 
+    def session(self, engine: Engine, state: State) -> ModelSession:
+        """A session to generate with a state of this model."""
+        return ModelSession(engine=engine, state=state, tokenizer=self.tokenizer, template=self.template,
+                            tokens_at_a_time=tokens_at_a_time(self.shape, engine.describe().platform))
+
     def open_engine(self, device: str, weights: Path | None, fsdp: int = 0) -> Engine:
         """The run's engine on this machine, on the mesh that the recipe means here.
 
@@ -181,8 +186,7 @@ def open_run(path: Path, device: str = AS_RECORDED) -> TrainedModel:
         raise RecordError("\n".join([f"{path} has no intact checkpoint", *skipped]))
     # The base of adapters is checked first: on other weights they still answer, only worse.
     engine = sealed.open_engine(device, _weights_below_adapters(sealed))
-    session = ModelSession(engine=engine, state=engine.restore(checkpoint.path), tokenizer=sealed.tokenizer,
-                           template=sealed.template)
+    session = sealed.session(engine, engine.restore(checkpoint.path))
     recipe = sealed.loaded.recipe
     return TrainedModel(run=sealed.run, recipe=recipe, checkpoint=checkpoint, session=session,
                         request=EngineRequest.of(recipe, sealed.shape))
@@ -200,7 +204,7 @@ def open_untrained(path: Path) -> ModelSession:
     # The same seed gives the same random weights on every mesh.
     state = (engine.init(sealed.loaded.recipe.seed, trainable=False) if weights is None
              else engine.load(weights, trainable=False))
-    return ModelSession(engine=engine, state=state, tokenizer=sealed.tokenizer, template=sealed.template)
+    return sealed.session(engine, state)
 
 
 def starting_weights(path: Path, *, tensors: bool = True) -> Path:
@@ -247,7 +251,8 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
     state = engine.load(directory, trainable=False)
     facts = {"id": recorded_name(weights), "revision": weights.revision,
              "precision": request.precision, "weights": weight_digests(directory)}
-    session = ModelSession(engine=engine, state=state, tokenizer=tokenizer, template=template)
+    session = ModelSession(engine=engine, state=state, tokenizer=tokenizer, template=template,
+                           tokens_at_a_time=tokens_at_a_time(engine_request.shape, engine.describe().platform))
     return OpenedWeights(session=session, facts=facts, request=engine_request)
 
 

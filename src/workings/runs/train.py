@@ -17,10 +17,13 @@ from workings.record.layout import (
     MEASURED,
     RECIPE_EVALUATION,
     SEAL,
+    partial_path,
     refuse_unit_name,
 )
 from workings.record.manifest import CONVERTED_FROM, DRAWN_FROM, LEFT_ASIDE, NOT_PROVEN
 from workings.record.progress import slow_operation
+from workings.record.recovery import sealed_to_resume
+from workings.record.writer import refuse_taken
 from workings.runs.attempt import NO_CALLBACKS, Attempt, Listeners, RunCallbacks
 from workings.runs.create_or_resume import has_checkpoint, same_request
 from workings.runs.data.datasets import find_data
@@ -173,15 +176,19 @@ def _all_checks(checks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _check_out(out: Path, resume: bool) -> None:
-    """Refuses a run directory that cannot be made, before minutes are spent; `RunWriter` checks it again."""
-    if not resume:
-        refuse_unit_name(out)
-    if out.exists() and not resume:
+    """Refuses a run directory that cannot be made or resumed, before minutes are spent; `RunWriter` checks it again."""
+    if resume:
+        if not partial_path(out).is_dir():
+            sealed_to_resume(out)
+        return
+    refuse_unit_name(out)
+    if out.exists():
         # A run that failed before its first checkpoint cannot be resumed.
         way_on = "" if (out / SEAL).is_file() and not has_checkpoint(out) else (
             ", or add --resume if that run did not finish")
         raise RequestError(f"--out {out}, which exists", "a directory that does not exist yet",
                            f"choose another --out{way_on}")
+    refuse_taken(out)
     # `lexists`, because a broken link is in the way, too; the nearest parent that exists decides.
     parent = next(parent for parent in out.absolute().parents if os.path.lexists(parent))
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):

@@ -60,6 +60,19 @@ def _prompt_completion(record: Mapping[str, Any]) -> TraceParts:
     return _asked_and_told(record, fields.text(record, "prompt"), "completion", {"prompt"})
 
 
+def whole_completion(record: Mapping[str, Any]) -> TraceParts:
+    """`prompt` and `completion` with the completion unchanged: an answer without steps."""
+    parts = _prompt_completion(record)
+    if isinstance(record["completion"], str):
+        completion, is_split = record["completion"], bool(_reasoning_key(record))
+    else:
+        _, completion, beside = fields.turns(record, "completion")[-1]
+        is_split = bool(beside)
+    if is_split:
+        raise ValueError("the completion's reasoning is in another field, so there is no single text to keep")
+    return replace(parts, steps=(), answer=completion)
+
+
 def _question_answer(record: Mapping[str, Any]) -> TraceParts:
     """A question and one text with its answer, under any of their usual keys."""
     question_key, answer_key = fields.one_of(record, _QUESTIONS), fields.one_of(record, _ANSWERS)
@@ -131,11 +144,16 @@ def _steps(steps: object) -> tuple[list[str], list[str]]:
     return texts, kinds
 
 
+def _reasoning_key(record: Mapping[str, Any]) -> str:
+    """Key of a record's reasoning in a field of its own; empty without one."""
+    # Of a record, unlike of a turn, such a key may say anything (a flag, a level), and is metadata then.
+    return next((key for key in fields.REASONING_KEYS if isinstance(record.get(key), str) and record[key].strip()), "")
+
+
 def _asked_and_told(record: Mapping[str, Any], prompt: str, answer_key: str, used: AbstractSet[str]) -> TraceParts:
     """A prompt, and the text of a key in any notation; reasoning may stand in a field beside it."""
     answer_text = fields.text(record, answer_key)
-    # Of a record, unlike of a turn, such a key may say anything (a flag, a level), and is metadata then.
-    key = next((key for key in fields.REASONING_KEYS if isinstance(record.get(key), str) and record[key].strip()), "")
+    key = _reasoning_key(record)
     steps, answer = (lines_of(record[key]), answer_text.strip()) if key else split_any(answer_text)
     return TraceParts(prompt=prompt, steps=steps, answer=answer, used=frozenset({*used, answer_key, key}))
 

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal
 
 from workings.data.importing.convert import converted, metadata_of
 from workings.data.importing.fields import refuse_media
-from workings.data.importing.formats import FORMATS, TraceParts
+from workings.data.importing.formats import FORMATS, TraceParts, whole_completion
 from workings.data.importing.hints import advice, looks_like, refuse_without_format
 from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
 from workings.data.importing.key_map import KeyMap
@@ -52,6 +52,8 @@ class ImportRequest:
     """Stop at the first bad record and write nothing, or write bad records beside and go on."""
     annotations: Literal["strip", "keep"] = "strip"
     """Whether calculator annotations (`<<48/2=24>>`) leave the steps of traces; stripped ones are kept as metadata."""
+    completions: Literal["split", "keep"] = "split"
+    """Whether completions of format `prompt-completion` are split into steps and answer, or kept as one text."""
     labels: Mapping[str, str]
     """Section, category, difficulty, source and licence of records that do not say."""
     force: bool = False
@@ -146,6 +148,9 @@ def _check(request: ImportRequest, out: Path) -> None:
     if request.hold_out and request.format in ALL_PAIR_FORMATS:
         raise RequestError(f"--hold-out with --format {request.format}",
                            "a format of traces: a pair has no answer that an item could expect")
+    if request.completions == "keep" and request.format != "prompt-completion":
+        raise RequestError(f"--completions keep with --format {request.format}", "--format prompt-completion",
+                           "leave --completions out")
     # Before anything is read: an import can take minutes.
     for path in (out, *((item_path(out),) if request.hold_out else ())):
         if path.exists() and not request.force:
@@ -164,7 +169,7 @@ class _Importer:
 
     def __init__(self, source: RecordSource, request: ImportRequest, progress: Progress) -> None:
         self._source, self._request, self._progress = source, request, progress
-        self._parse = ALL_FORMATS[request.format]
+        self._parse = whole_completion if request.completions == "keep" else ALL_FORMATS[request.format]
         self._keys = KeyMap(request.keys)
         self._ids: set[int] = set()
         self._waiting = Waiting()

@@ -11,6 +11,7 @@ from workings.engines.safetensors_file import TensorFile
 from workings.engines.session import ModelSession
 from workings.errors import RecordError
 from workings.evaluation.generate import generate_batch
+from workings.evaluation.run import ITEMS_AT_A_TIME, items_at_a_time
 from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.replay.answer_selection import AnswerPopulation
 from workings.evidence.replay.comparison import MAX_DIFFERENCE, Facts
@@ -73,7 +74,7 @@ class RecordedEvaluation:
         """Its answers, in batches as they were generated or as single items. Raises `RecordError`."""
         settings = _settings(self)
         return AnswerPopulation(unit=self.unit, items=len({row["id"] for row in self.rows}), samples=settings.samples,
-                         batch=_items_per_batch(settings) if by_batch else 1)
+                         batch=_items_per_batch(self, settings) if by_batch else 1)
 
 
 def generate_again(session: ModelSession, evaluation: RecordedEvaluation, numbers: Sequence[int], *,
@@ -98,7 +99,7 @@ def generate_again(session: ModelSession, evaluation: RecordedEvaluation, number
     for row in evaluation.rows:
         items.setdefault(row["id"], Item(id=row["id"], prompt=row["prompt"], expected_answer=str(row["gold"])))
         recorded[row["id"], row["sample"]] = row
-    all_items, size = list(items.values()), _items_per_batch(settings)
+    all_items, size = list(items.values()), _items_per_batch(evaluation, settings)
     if by_batch:
         batches = [all_items[number * size:(number + 1) * size] for number in numbers]
     else:
@@ -120,9 +121,11 @@ def is_recorded(text: str, row: Mapping[str, Any]) -> bool:
     return bool(text == row["completion"])
 
 
-def _items_per_batch(settings: EvaluationSettings) -> int:
-    # Cut as the evaluation cut them: a batch counts prompts, and the samples of an item stay together.
-    return max(1, settings.batch_size // settings.samples)
+def _items_per_batch(evaluation: RecordedEvaluation, settings: EvaluationSettings) -> int:
+    """Items of a chunk, as the evaluation cut them."""
+    recorded = evaluation.config.get(ITEMS_AT_A_TIME)
+    # Earlier versions did not write it down.
+    return recorded if type(recorded) is int and recorded > 0 else items_at_a_time(settings)
 
 
 def _settings(evaluation: RecordedEvaluation) -> EvaluationSettings:

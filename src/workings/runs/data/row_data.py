@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from workings.config.recipe import Recipe
-from workings.data.batches import Batches
+from workings.data.batches import Batches, even_accumulation
 from workings.data.pair_rows import LogProbs, PairRows, build_pair_rows, log_prob_lines, read_log_prob_lines
 from workings.data.row_cache import MIN_CACHED_ROWS, cache_key, cached_rows
 from workings.data.rows import RowSet, build_rows
@@ -25,6 +25,9 @@ from workings.record.writer import RunWriter
 from workings.runs.resolve import ResolvedRun
 from workings.training.experience import Experience, TraceExperience
 from workings.training.preference_experience import PreferenceExperience, reference_log_probs_by_row
+
+MANY_EMPTY = 1 / 3
+"""Share of empty rows in an epoch's updates from which the log says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +73,16 @@ class TraceData:
                 f"{self.rows.supervised_tokens:,} supervised tokens an epoch"
                 f"{f' in {turns:,} turns of the assistant' if turns > len(self.rows.rows) else ''}, "
                 f"{percent(self.batches.padding_share())} padding in epoch 0")
+
+    def remarks(self) -> list[str]:
+        """A sentence if many rows of the updates are empty."""
+        empty, total = self.batches.empty_sequences()
+        if empty < MANY_EMPTY * total:
+            return []
+        accumulation, micro_batch, _ = self.batches.shapes()[0]
+        fewer = even_accumulation(total - empty, micro_batch, accumulation)
+        try_next = f"batch.accumulation={fewer}" if fewer < accumulation else "a smaller batch.micro_batch"
+        return [f"empty      {empty:,} of {total:,} rows of an epoch's updates are empty; try: {try_next}"]
 
     def experience(self, engine: Engine, writer: RunWriter,
                    processes: ProcessGroup) -> AbstractContextManager[Experience]:

@@ -83,6 +83,10 @@ class TrainingData(Protocol):
         """Their amount, for people."""
         ...
 
+    def remarks(self) -> list[str]:
+        """Lines of the log about what could be better."""
+        ...
+
     def experience(self, engine: Engine, writer: RunWriter,
                    processes: ProcessGroup) -> AbstractContextManager[Experience]:
         """Source of the loop's batches, as long as the context lasts; several ``processes`` share its rewards."""
@@ -139,6 +143,10 @@ class PromptData:
         of_a_rollout = self.facts()["prompts_of_a_rollout"]
         return (f"{len(self.prompts.prompts):,} prompts, {len(self.prompts.dropped):,} dropped; a rollout samples "
                 f"{self.algorithm.group} completions of each of {of_a_rollout:,}")
+
+    def remarks(self) -> list[str]:
+        """Nothing to say."""
+        return []
 
     def check(self, engine: Engine) -> None:
         """Raises `RequestError` if the engine cannot sample, switch adapters off, or open the teacher."""

@@ -14,11 +14,19 @@ from workings.config.aliases import table
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.overrides import Overrides, moved_override, override_words
 from workings.config.recipe import Recipe
+from workings.data.batches import even_accumulation
 from workings.engines.hardware_probe import accelerators
 from workings.errors import RequestError
 from workings.record.layout import CONFIG, GIVEN_ITEMS, GIVEN_TRACES
 from workings.runs.python_api.python_rewards import Reward, recipe_rewards
-from workings.runs.python_api.python_rows import Rows, holds_pairs, rows_of, write_given_items, write_given_traces
+from workings.runs.python_api.python_rows import (
+    COMPLETIONS,
+    Rows,
+    holds_pairs,
+    rows_of,
+    write_given_items,
+    write_given_traces,
+)
 
 MAX_LENGTH = 1024
 """Maximum number of tokens of a row."""
@@ -26,6 +34,8 @@ ANSWERS_ALONE = "answer_only"
 """Value of `data.reasoning` if no row has steps."""
 QUESTIONS = "items"
 """Format of rows that are questions with expected answers, for algorithms with rollouts."""
+BATCH = {"micro_batch": 4, "accumulation": 4}
+"""Section `batch` for many rows."""
 FINAL_SHARE = 0.1
 """Learning rate at the last step as a share of the peak: with 0 that step, maybe the only one, would change nothing."""
 LEARNING_RATES = {"scratch": 1e-3, "full": 2e-5, "lora": 2e-4, "qlora": 2e-4}
@@ -124,9 +134,18 @@ def keyword_recipe(keywords: Keywords) -> Iterator[LoadedRecipe]:
             raise RequestError("data: rows with expected_answer, of which nothing can be imitated",
                                "rows with steps and answer, or an algorithm that rewards answers",
                                'rewards=["answer"]')
-        chosen = [f"data.reasoning: {ANSWERS_ALONE}: no row has steps, so answers alone are learned"] if (
-            values["data"]["reasoning"] == ANSWERS_ALONE == loaded.recipe.data.reasoning) else []
-        yield replace(loaded, base=config, kept=tuple(kept), chosen=(*loaded.chosen, *chosen))
+        yield replace(loaded, base=config, kept=tuple(kept), chosen=(*loaded.chosen, *_chosen(values, form, loaded)))
+
+
+def _chosen(values: Mapping[str, Any], form: str, loaded: LoadedRecipe) -> Iterator[str]:
+    """Settings that the rows decided."""
+    if values["data"]["reasoning"] == ANSWERS_ALONE == loaded.recipe.data.reasoning:
+        yield f"data.reasoning: {ANSWERS_ALONE}: " + (
+            "completions are learned as given; data.reasoning=tags (think, hashes) splits them into steps and answer"
+            if form == COMPLETIONS else "no row has steps, so answers alone are learned")
+    batch = loaded.recipe.batch
+    if {"micro_batch": batch.micro_batch, "accumulation": batch.accumulation} == values["batch"] != BATCH:
+        yield f"batch: {batch.micro_batch} x {batch.accumulation}, so that few rows of an update are empty"
 
 
 def _traces(keywords: Keywords, folder: Path) -> tuple[str, str]:
@@ -137,7 +156,9 @@ def _traces(keywords: Keywords, folder: Path) -> tuple[str, str]:
     if "expected_answer" in rows[0] and "steps" not in rows[0]:
         write_given_items(rows, folder / GIVEN_TRACES)
         return f"../{GIVEN_TRACES}", QUESTIONS
-    return f"../{GIVEN_TRACES}", write_given_traces(rows, folder / GIVEN_TRACES)
+    form = dict(_pairs(keywords.overrides)).get("data.reasoning", ANSWERS_ALONE)
+    return f"../{GIVEN_TRACES}", write_given_traces(rows, folder / GIVEN_TRACES,
+                                                    split_completions=form != ANSWERS_ALONE)
 
 
 def _values(keywords: Keywords, traces: str, form: str, folder: Path, kept: list[str]) -> dict[str, Any]:
@@ -152,7 +173,7 @@ def _values(keywords: Keywords, traces: str, form: str, folder: Path, kept: list
         **({"tokenizer": "train"} if scratch else {}),
         "data": {"traces": traces, "template": "gemma" if scratch else "tokenizer",
                  "reasoning": reasoning, "max_length": MAX_LENGTH},
-        "method": {"name": keywords.method}, "batch": {"micro_batch": 4, "accumulation": 4},
+        "method": {"name": keywords.method}, "batch": _batch(folder / GIVEN_TRACES, form),
         "training": {**({} if _is_constant(keywords.overrides) else {"final_share": FINAL_SHARE}),
                      **({"steps": keywords.steps} if keywords.steps else {}),
                      **({"epochs": keywords.epochs} if keywords.epochs else {}),
@@ -174,6 +195,15 @@ def _values(keywords: Keywords, traces: str, form: str, folder: Path, kept: list
             kept.append(GIVEN_ITEMS)
         values["evaluation"] = {"items": items}
     return values
+
+
+def _batch(traces: Path, form: str) -> dict[str, int]:
+    """Rows of an update: fewer than `BATCH` for few given rows."""
+    if form in ("", QUESTIONS):
+        return BATCH
+    rows = (2 if holds_pairs(form) else 1) * traces.read_bytes().count(b"\n")
+    micro_batch = min(BATCH["micro_batch"], rows)
+    return {"micro_batch": micro_batch, "accumulation": even_accumulation(rows, micro_batch, BATCH["accumulation"])}
 
 
 def _check_model_and_method(keywords: Keywords) -> None:

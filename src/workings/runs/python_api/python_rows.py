@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from workings.data.importing.formats import whole_completion
 from workings.data.importing.hints import looks_like
 from workings.data.importing.records import Records, SourceRecord
 from workings.data.importing.run import ALL_PAIR_FORMATS, ImportRequest, import_records
@@ -17,6 +18,8 @@ from workings.record.redact import cleaned
 
 Rows = str | Path | Iterable[Mapping[str, Any]]
 """A file; or rows: a list of dicts, a pandas frame, a `datasets.Dataset`."""
+COMPLETIONS = "prompt-completion"
+"""Format of rows with `prompt` and `completion`."""
 FORMS = "rows with prompt, steps and answer; or messages, question and answer, prompt and completion, …"
 
 
@@ -63,8 +66,10 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def write_given_traces(data: Any, out: Path) -> str:
+def write_given_traces(data: Any, out: Path, *, split_completions: bool) -> str:
     """Writes rows as traces, or as preference pairs if they have two completions. Returns their format.
+
+    A `completion` is kept as it is, unless ``split_completions`` or its reasoning is in another field.
 
     Text that looks like a secret or a home folder is removed, as everywhere in a record: the file is the training data.
 
@@ -82,15 +87,27 @@ def write_given_traces(data: Any, out: Path) -> str:
             raise RequestError(f"data: row 1 reads as {form}, and row {number} as {other}", "rows of one form",
                                'the same keys in every row; a row without reasoning has "steps": []')
 
+    keep = form == COMPLETIONS and not split_completions and all(map(_is_one_text, rows))
+
     def records(_: Progress) -> Records:
         return (SourceRecord(number, row) for number, row in enumerate(rows, start=1))
 
     try:
-        import_records(RecordSource("data", "row", 0, records), out, ImportRequest(format=form, labels={}))
+        import_records(RecordSource("data", "row", 0, records), out, ImportRequest(
+            format=form, labels={}, completions="keep" if keep else "split"))
     except RequestError as wrong:
         # Other proposals of an import are options of `workings data import`, which was not called.
         raise RequestError(wrong.given, wrong.expected, "correct that row, or leave it out") from None
     return form
+
+
+def _is_one_text(row: Mapping[str, Any]) -> bool:
+    """Whether all that a row's completion says is in one text."""
+    try:
+        whole_completion(row)
+    except ValueError:
+        return False
+    return True
 
 
 def holds_pairs(form: str) -> bool:

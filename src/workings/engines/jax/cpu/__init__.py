@@ -13,8 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from workings.engines.freed_memory import keep_freed_memory
 from workings.engines.jax.cpu import loss_positions, prefix_sharing, unstacked_layers
-from workings.engines.jax.cpu.freed_memory import keep_freed_memory
 from workings.engines.jax.cpu.length_bucketing import CompiledPrograms, StepByLength, group_by_length
 from workings.engines.jax.cpu.loss_positions import LOSS_POSITIONS, LossPositions
 from workings.engines.jax.cpu.prefix_sharing import PrefixSharingArrays

@@ -17,21 +17,23 @@ from workings.evidence.verify.checks.environment import same_version
 from workings.evidence.verify.checks.run_events import moves_of, resumes_of
 from workings.evidence.verify.record import Unit
 from workings.models.unproven import unproven_sentence
-from workings.record.layout import DOCTOR, ENVIRONMENT, EVALUATION_CONFIG, LOG, OVERRIDES, PREDICTIONS
+from workings.record.layout import DOCTOR, ENVIRONMENT, EVALUATION_CONFIG, LOG, MEASURED, OVERRIDES, PREDICTIONS
 from workings.record.manifest import LEFT_ASIDE
+from workings.record.memory_use import excess_sentence
 from workings.record.pace import WINDOW, Pace, has_log_line, pace
 from workings.record.redact import REDACTED
 
 STEP, SAMPLE = "step ", "sample after step "
 PREAMBLE = ("device     ", "engine     ", "model      ", "not proven ", "dtypes     ", "mesh       ", "batch      ",
-            "rate       ", "data       ", "memory     ", "writing    ", "leak       ", "left aside ", "doctor     ",
-            "renamed    ", "chosen     ", "resume     ", "curves     ")
+            "rate       ", "data       ", "learned    ", "memory     ", "writing    ", "leak       ", "left aside ",
+            "doctor     ", "empty      ", "renamed    ", "chosen     ", "resume     ", "curves     ")
 """Beginnings of the lines before the first step, in their order."""
 ONCE = tuple(begin for begin in PREAMBLE if begin not in (
-    "not proven ", "leak       ", "left aside ", "doctor     ", "renamed    ", "chosen     ", "resume     "))
+    "not proven ", "learned    ", "leak       ", "left aside ", "doctor     ", "empty      ", "renamed    ",
+    "chosen     ", "resume     "))
 """Those that every attempt has once."""
 BODY = (STEP, SAMPLE, "tensorboard files ", "the load of the machine is not recorded any more: ")
-ENDS = ("held out   ", "pairs      ")
+ENDS = ("held out   ", "pairs      ", "over plan  ")
 _CURVES = re.compile(r"curves     (?:no files for TensorBoard: .+|(?P<folder>.+) \(TensorBoard\))")
 _RESUME = re.compile(r"resume     after step (\d{1,12})")
 _SAMPLE = re.compile(r"sample after step (\d{1,12}): .+ -> .+ \(\w+\)")
@@ -242,7 +244,7 @@ def _expected_problems(unit: Unit, attempt: _Attempt, announced: Mapping[str, st
                         for finding in doctor.get("findings") or () if finding.get("judgement") == "problem"],
         **{f"{name}    " if name == "renamed" else f"{name}     ": [
             f"{name:<10} {note}" for note in words.get(name) or ()] for name in ("renamed", "chosen") if name in words},
-        "pairs      ": _pairs_lines(unit)}
+        "pairs      ": _pairs_lines(unit), "over plan  ": _over_plan_lines(unit)}
     if "sentence" in (held_out := facts.get("held_out") or {"sentence": ""}):
         expected["held out   "] = [f"held out   {held_out['sentence']}"] if held_out["sentence"] else []
     problems = []
@@ -270,6 +272,13 @@ def _pairs_lines(unit: Unit) -> list[str]:
     """The line about preference pairs, where the run learned from them."""
     change = pairs_change_sentence(unit)
     return [f"pairs      {change}"] if change else []
+
+
+def _over_plan_lines(unit: Unit) -> list[str]:
+    """The line about memory, where the run exceeded its plan."""
+    measured = unit.json(MEASURED) if unit.has(MEASURED) else None
+    sentence = excess_sentence(measured) if isinstance(measured, dict) else ""
+    return [f"over plan  {sentence}"] if sentence else []
 
 
 def pairs_change_sentence(unit: Unit) -> str:

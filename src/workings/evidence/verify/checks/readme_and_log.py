@@ -34,7 +34,7 @@ from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
 from workings.planning.preflight import ModelFacts, preflight_lines
 from workings.record.layout import ENVIRONMENT, ENVIRONMENT_TEXT, LOG, MEASURED, OVERRIDES, PLAN, PROMPTS, README, ROWS
-from workings.record.memory_use import memory_sentence
+from workings.record.memory_use import excess_sentence, memory_sentence
 from workings.record.number_text import percent
 from workings.record.values import Absent, text_view
 
@@ -189,7 +189,9 @@ def _readme_lines(unit: Unit, recorded_lines: list[str]) -> list[str]:
     memory = UNKNOWN if not isinstance(measured, dict) else memory_sentence(measured)
     if isinstance(measured, dict) and any(line.startswith("- Memory: predicted") for line in recorded_lines):
         memory = _earlier_memory_sentence(measured)
-    text = run_readme(manifest, data=_data_sentence(unit), command=command, learned=result, memory=memory)
+    over_plan = excess_sentence(measured) if isinstance(measured, dict) else ""
+    text = run_readme(manifest, data=_data_sentence(unit), command=command, learned=result, memory=memory,
+                      over_plan=over_plan)
     return text.splitlines()
 
 

@@ -1,0 +1,57 @@
+"""On a CPU, malloc's treatment of the memory that a step frees: kept for the next step, or returned to the kernel.
+
+By default malloc returns large blocks and the end of the heap, and the kernel must provide every page again in the next
+step. Only small programs keep their temporaries: kept blocks of other sizes leave holes, which for large programs would
+be gigabytes that no plan counts (large programs have huge pages, `workings.hardware.huge_pages`).
+
+PyTorch takes every tensor from malloc, aligned. Up to version 2.37 glibc finds an aligned block only in a free one that
+is larger, so a step does not reuse the tensors that the layer before has freed, and the heap grows by half. A large
+step therefore maps each tensor by itself, which costs about a tenth of its processor time.
+"""
+
+import ctypes
+import os
+import platform
+from collections.abc import Mapping
+
+MAX_TEMPORARIES = 256 << 20
+"""The most bytes of temporaries of a small program."""
+DECIDED = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+"""Environment variables by which a person sets what malloc keeps."""
+TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
+"""Parameters of glibc's `mallopt`."""
+# No block is mapped separately and the end of the heap is not returned, so the next step finds its pages in place.
+KEEPING = {TRIM_THRESHOLD: 2**31 - 1, MMAP_MAX: 0}
+GIVING_BACK = {TRIM_THRESHOLD: 64 << 20, MMAP_THRESHOLD: 32 << 20, MMAP_MAX: 65536}
+"""Values that glibc itself sets after it has freed large blocks."""
+EACH_MAPPED = {TRIM_THRESHOLD: 128 << 10, MMAP_THRESHOLD: 128 << 10, MMAP_MAX: 65536}
+"""Values with which glibc begins; set by hand, they stay."""
+
+
+def keep_freed_memory(temporaries: int) -> bool:
+    """Let malloc keep freed memory if programs are small; returns whether it does.
+
+    Args:
+        temporaries: bytes, of the largest program.
+    """
+    # Any such setting ends glibc's own adaptation, so returning memory needs explicit values, too.
+    small = temporaries <= MAX_TEMPORARIES
+    return _set(KEEPING if small else GIVING_BACK) and small
+
+
+def map_each_tensor(temporaries: int) -> bool:
+    """Let malloc map large blocks by themselves if a program is large; returns whether it does.
+
+    Args:
+        temporaries: bytes, of the program.
+    """
+    return temporaries > MAX_TEMPORARIES and _set(EACH_MAPPED)
+
+
+def _set(parameters: Mapping[int, int]) -> bool:
+    """Set parameters of glibc's malloc; returns whether it did: the person may have, or there is another library."""
+    if platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in DECIDED):
+        return False
+    for parameter, value in parameters.items():
+        ctypes.CDLL(None).mallopt(parameter, value)
+    return True
