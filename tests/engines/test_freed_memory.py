@@ -6,7 +6,7 @@ import resource
 import pytest
 
 from workings.engines import freed_memory
-from workings.engines.freed_memory import MAX_TEMPORARIES, keep_freed_memory, map_each_tensor
+from workings.engines.freed_memory import MAX_TEMPORARIES, keep_freed_memory, map_each_tensor, return_free_memory
 from workings.hardware.memory import resident_bytes
 
 
@@ -43,6 +43,20 @@ def test_a_large_program_returns_the_blocks_of_its_tensors():
         # Every second one stays: of a heap only its end could be returned.
         del blocks[::2]
         assert full - resident_bytes() > 2.5 * size
+    finally:
+        keep_freed_memory(MAX_TEMPORARIES + 1)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="this system has no glibc")
+def test_kept_memory_is_returned_once_the_weights_are_read():
+    size = 24 << 20
+    try:
+        keep_freed_memory(0)
+        blocks = [b"x" * size for _ in range(6)]
+        del blocks[::2]
+        kept = resident_bytes()
+        return_free_memory()
+        assert kept - resident_bytes() > 2.5 * size
     finally:
         keep_freed_memory(MAX_TEMPORARIES + 1)
 

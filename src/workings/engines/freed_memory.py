@@ -48,6 +48,12 @@ def map_each_tensor(temporaries: int) -> bool:
     return temporaries > MAX_TEMPORARIES and _set(EACH_MAPPED)
 
 
+def return_free_memory() -> None:
+    """Return to the kernel what malloc has free at this moment: copies of tensors, once the weights are read."""
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def _set(parameters: Mapping[int, int]) -> bool:
     """Set parameters of glibc's malloc; returns whether it did: the person may have, or there is another library."""
     if platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in DECIDED):

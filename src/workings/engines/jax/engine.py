@@ -20,6 +20,7 @@ from workings.engines.base import (
     require_adapters,
     require_signals,
 )
+from workings.engines.freed_memory import return_free_memory
 from workings.engines.gpu_settings import gpu_share
 from workings.engines.jax import checkpoint
 from workings.engines.jax.compilation_cache import keep_programs
@@ -128,7 +129,10 @@ class JaxEngine(JaxPlanning):
         make = jax.jit(partial(initial_params, self.spec), out_shardings=self._shardings["params"])
         if weights is None:
             return make(np.uint32(seed))
-        return checkpoint.load_params(weights, self.spec, self._abstract["params"], self._shardings["params"], seed)
+        params = checkpoint.load_params(weights, self.spec, self._abstract["params"], self._shardings["params"], seed)
+        # Otherwise the step's memory would come on top: malloc keeps what small programs free.
+        return_free_memory()
+        return params
 
     def _fresh(self, params: Any, trainable: bool) -> State:
         # The counter lies on the devices like everything else, so that a step needs nothing of the host.
