@@ -244,7 +244,9 @@ def _expected_problems(unit: Unit, attempt: _Attempt, announced: Mapping[str, st
                         for finding in doctor.get("findings") or () if finding.get("judgement") == "problem"],
         **{f"{name}    " if name == "renamed" else f"{name}     ": [
             f"{name:<10} {note}" for note in words.get(name) or ()] for name in ("renamed", "chosen") if name in words},
-        "pairs      ": _pairs_lines(unit), "over plan  ": _over_plan_lines(unit)}
+        "pairs      ": _pairs_lines(unit)}
+    if attempt.with_beginning("over plan  "):  # development versions of 0.1.0 did not say it
+        expected["over plan  "] = _over_plan_lines(unit)
     if "sentence" in (held_out := facts.get("held_out") or {"sentence": ""}):
         expected["held out   "] = [f"held out   {held_out['sentence']}"] if held_out["sentence"] else []
     problems = []
