@@ -190,8 +190,8 @@ def _readme_lines(unit: Unit, recorded_lines: list[str]) -> list[str]:
     if isinstance(measured, dict) and any(line.startswith("- Memory: predicted") for line in recorded_lines):
         memory = _earlier_memory_sentence(measured)
     # Development versions of 0.1.0 did not say it.
-    says = isinstance(measured, dict) and any(line.startswith("- Over plan:") for line in recorded_lines)
-    over_plan = excess_sentence(measured) if says else ""
+    says = any(line.startswith("- Over plan:") for line in recorded_lines)
+    over_plan = excess_sentence(measured) if says and isinstance(measured, dict) else ""
     text = run_readme(manifest, data=_data_sentence(unit), command=command, learned=result, memory=memory,
                       over_plan=over_plan)
     return text.splitlines()
