@@ -6,9 +6,9 @@ Reads the GGUF files of installed packages (by default SmolLM2 135M and Gemma 3 
 1,000 lines of this project's docs are encoded by the converted tokenizer and by llama.cpp's. Then 96 greedy tokens are
 written from four prompts, and logits are compared with transformers on the converted folder. llama.cpp rounds the
 inputs of quantized matrices to eight bits, so it writes the tokens twice: from the file itself, and from a copy that
-holds the numbers of the converted folder in fp32. Needs the package `xllamacpp` (llama.cpp's own server in a Python module).
-Writes `proof/gguf_in.json`. Exits with 1 where a line or a token of the copy differs or where logits differ, and with 3
-without these packages. Tokens of the file itself are reported and not judged.
+holds the numbers of the converted folder in fp32. Needs the package `xllamacpp` (llama.cpp's own server in a Python
+module). Writes `proof/gguf_in.json`. Exits with 1 where a line or a token of the copy differs or where logits differ,
+and with 3 without these packages. Tokens of the file itself are reported and not judged.
 """
 
 import json
