@@ -10,7 +10,7 @@ from workings.config.overrides import flow
 from workings.config.recipe_paths import with_changed_paths
 from workings.models.unproven import said_of_recipe
 from workings.record.layout import DATA_DIGESTS, RECIPE, SUMS
-from workings.record.manifest import RunManifest
+from workings.record.manifest import CONVERTED_FROM, RunManifest
 from workings.record.values import Absent
 
 NEAR = 3
@@ -41,11 +41,12 @@ def run_readme(manifest: RunManifest, *, data: str, command: str, memory: str, o
     # From the snapshot and not the recipe, because verification writes this page again and has the record alone.
     note = f" {said_of_recipe(manifest.config_snapshot, manifest.architecture)}".rstrip()
     exceeded = f"\n- Over plan: {over_plan}." if over_plan else ""
+    kind = _converted(manifest) + manifest.architecture
     return f"""# Run {manifest.name}
 
 Status: **{manifest.status}** ({manifest.status_reason}); {manifest.completed_steps} of {manifest.planned_steps} steps.
 
-- Model: {manifest.model_id} ({manifest.architecture}, {manifest.parameters:,} parameters), seed {manifest.seed}.{note}
+- Model: {manifest.model_id} ({kind}, {manifest.parameters:,} parameters), seed {manifest.seed}.{note}
 - Engine: {manifest.engine} from {manifest.engine_distribution.name} {manifest.engine_distribution.version}.
 - Device: {manifest.hardware} ({manifest.actual_device.platform}; {manifest.actual_device.reason}).
 - Data: {data}.
@@ -63,6 +64,12 @@ Verify it, offline, without any ML library; every file is listed in `{SUMS}`:
     workings verify .
     sha256sum -c {SUMS}
 """
+
+
+def _converted(manifest: RunManifest) -> str:
+    """What weights of a GGUF file are, such as ``Q4_1 of NAME, dequantized to bf16; ``; empty for other weights."""
+    origin = manifest.facts.get(CONVERTED_FROM)
+    return f"{origin['what']}; " if isinstance(origin, dict) and isinstance(origin.get("what"), str) else ""
 
 
 def command_again(asked: Mapping[str, Any], manifest: RunManifest) -> str:

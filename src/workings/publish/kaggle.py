@@ -22,6 +22,7 @@ from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.layout import SUMS
 from workings.record.seal import sums_text
+from workings.runs.gguf.sources import names_gguf
 from workings.runs.select_engine import with_engine
 
 BUILD_EPOCH = "1767225600"
@@ -66,8 +67,9 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
     machine = find_machine(on, loaded.recipe.device)
     # `auto` is decided here, for Kaggle's machine and not for this one.
     loaded = with_engine(loaded, machine.platform)
-    if isinstance(loaded.recipe.model, FromPretrained) and loaded.path(loaded.recipe.model.id).is_dir():
-        raise RequestError(f"model.id: {loaded.recipe.model.id}, a folder of this machine",
+    model = loaded.recipe.model
+    if isinstance(model, FromPretrained) and (loaded.path(model.id).is_dir() or names_gguf(model.id)):
+        raise RequestError(f"model.id: {model.id}, on this machine alone",
                            "a Hub id, or the path below /kaggle/input of a model that is attached to the notebook",
                            "model.id=google/gemma-2b")
     data = data_files(loaded)

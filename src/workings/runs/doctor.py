@@ -25,7 +25,7 @@ from workings.hardware.memory import host_memory
 from workings.models.weights import parameter_count
 from workings.planning.memory_formulas import checkpoint_bytes
 from workings.runs.create_or_resume import RUNS
-from workings.runs.resolve import find_shape
+from workings.runs.resolve import find_shape, local_folder
 from workings.runs.select_engine import with_engine
 
 BOTH = ["fp32", "bf16"]
@@ -95,8 +95,8 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
     if loaded is not None and isinstance(loaded.recipe.model, FromPretrained):
         model = loaded.recipe.model
         # A folder of that name comes before the Hub, as it does in training.
-        local = loaded.path(model.id)
-        yield from check_hub(str(local) if local.is_dir() else model.id, model.revision, online)
+        local = local_folder(model.id, [loaded.base])
+        yield from check_hub(model.id if local is None else str(local), model.revision, online)
     yield from check_kaggle(out, next(iter(present), "cpu"))
 
 

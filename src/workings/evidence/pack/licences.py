@@ -12,7 +12,7 @@ from workings.models.registry import find_family
 from workings.record.canonical import loads
 from workings.record.digest import file_digest
 from workings.record.layout import OVERRIDES
-from workings.record.manifest import DRAWN_FROM
+from workings.record.manifest import CONVERTED_FROM, DRAWN_FROM
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
 
@@ -75,6 +75,9 @@ def _model(run: RunRecord) -> dict[str, Any]:
     manifest = run.manifest
     if isinstance(manifest.weight_digests, Absent):
         return {"id": manifest.model_id, "licence": {"absent": "random weights, made by the run itself"}}
+    origin = manifest.facts.get(CONVERTED_FROM)
+    if isinstance(origin, dict) and isinstance(origin.get("licence"), str):
+        return {"id": manifest.model_id, "licence": origin["licence"]}
     family = manifest.architecture
     known = find_family(family).licence if family in known_families() else ""
     return {"id": manifest.model_id,

@@ -91,7 +91,7 @@ def _digest(files: tuple[Path, ...], stamps: tuple[tuple[int, int], ...]) -> str
 def _convert(source: GgufSource, sha256: str, name: str, directory: Path) -> None:
     # In the folder's parent, so that the rename stays within one file system. Another process may do the same at the
     # same time: equal files give equal folders, and the first one stays.
-    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".converting-") as place, _whole(source) as file:
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".converting-") as place, joined(source) as file:
         model, folder = GgufFile(file, source.said), Path(place) / name
         folder.mkdir()
         origin = _origin(source, model, sha256, name)
@@ -107,7 +107,7 @@ def _convert(source: GgufSource, sha256: str, name: str, directory: Path) -> Non
 
 
 @contextmanager
-def _whole(source: GgufSource) -> Iterator[Path]:
+def joined(source: GgufSource) -> Iterator[Path]:
     """The GGUF file itself, put together if it comes in pieces."""
     if len(source.files) == 1:
         yield source.files[0]
