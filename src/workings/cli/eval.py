@@ -154,9 +154,10 @@ def _answer(scorecard: "Scorecard", out: Path, leaks: list[str], *, as_json: boo
     values = {"items": overall["n"], "accuracy": overall["mean"], "errors": overall["errors"], "out": str(out)}
     # Where no interval is possible, its ends are objects with the reason; the answer leaves such keys out.
     values |= {name: overall[name] for name in ("ci_low", "ci_high") if isinstance(overall[name], float | int)}
-    warning = "; ".join(filter(None, (*leaks, EvaluationRecord(out).warning)))
-    answer(values | ({"warning": warning} if warning else {}), as_json=as_json,
-           text=scorecard_text(scorecard, out, warning))
+    record = EvaluationRecord(out)
+    warning = "; ".join(filter(None, (*leaks, record.warning)))
+    answer(values | record.counts.to_json() | ({"warning": warning} if warning else {}), as_json=as_json,
+           text=scorecard_text(scorecard, out, record.counts.text(), warning))
 
 
 def _unit_in_run(model: str | None, items: Path | None) -> Path:
