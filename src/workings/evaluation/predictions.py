@@ -97,6 +97,8 @@ def prediction_line(answered: UnscoredCompletion, judgement: Judgement, form: st
         record["item_extra"] = dumps(dict(item.extra)).decode("utf-8")  # as text: other people's keys may hold nulls
     if judgement.wrong_steps:
         record["wrong_steps"] = list(judgement.wrong_steps)
+    if judgement.question:
+        record["judge"] = {"question_sha256": judgement.question, "reply": judgement.reply}
     if judgement.second_opinion:
         record["second_opinion"] = judgement.second_opinion
     if error:

@@ -67,7 +67,7 @@ class EvaluationRecord:
         return self._read[1]
 
     @property
-    def counts(self) -> AnswerCounts:
+    def answer_counts(self) -> AnswerCounts:
         """How many of its completions have an answer, and how many different ones."""
         return self._read[2]
 

@@ -43,7 +43,7 @@ def behaviour_rows(views: Sequence[RunView]) -> list[TableRow]:
             if name != "step_validity" or not steps_versions(evaluation.config for evaluation in evaluations)]
     # Which rule found an answer shows a model that no longer keeps to its trained form.
     rules = [", ".join(f"{rule} {count(number)}" for rule, number in summary["rules"].items()) for summary in scored]
-    counted = [evaluation.counts for evaluation in evaluations]
+    counted = [evaluation.answer_counts for evaluation in evaluations]
     rows += [TableRow(name="Completions without an answer", cells=[percent(one.no_answer) for one in counted]),
              TableRow(name="Different answers", cells=[
                  f"{count(one.distinct_answers)}, the most frequent in {percent(one.same_answer)}" for one in counted]),

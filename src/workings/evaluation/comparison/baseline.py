@@ -52,7 +52,7 @@ def set_baseline(folder: Path, name: str, record: EvaluationRecord) -> Path:
     atomic.write_json(path, {
         "schema": SCHEMA, "name": name, "source": record.name, "made_from": record.root,
         "config": {key: record.config[key] for key in _CONFIG if key in record.config},
-        "answers": record.counts.to_json(), "results": [_result_json(result) for result in record.results()]})
+        "answers": record.answer_counts.to_json(), "results": [_result_json(result) for result in record.results()]})
     return path
 
 

@@ -168,9 +168,9 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_with
     if verdict == "inconclusive" and isinstance(equivalence, Equivalence) and equivalence.shown:
         verdict = "equivalent"
     # No verdict follows from the intervals of the two accuracies: it comes of the paired differences.
-    side_a = ComparedSide(name=name_a, path=str(a.path), cell=cell(results_a), counts=a.counts)
-    side_b = ComparedSide(name=name_b, path=str(b.path), cell=cell(results_b), counts=b.counts)
-    measured = measured_side(name_a, a.counts, results_a), measured_side(name_b, b.counts, results_b)
+    side_a = ComparedSide(name=name_a, path=str(a.path), cell=cell(results_a), counts=a.answer_counts)
+    side_b = ComparedSide(name=name_b, path=str(b.path), cell=cell(results_b), counts=b.answer_counts)
+    measured = measured_side(name_a, a.answer_counts, results_a), measured_side(name_b, b.answer_counts, results_b)
     refused, remarks = noise_of(*measured, verdict) if refuses_noise else (False, [])
     warnings = [record.warning for record in (a, b) if record.warning]
     warnings += remarks

@@ -151,7 +151,7 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
         else:
             reasons = _refusals(verdict, max_drop, measured_side(
                 baseline, baseline_record.counts, baseline_record.results), measured_side(
-                record.name, record.counts, [by_id[result.id] for result in baseline_record.results]))
+                record.name, record.answer_counts, [by_id[result.id] for result in baseline_record.results]))
     return GateResult(verdict="inconclusive" if reasons else verdict, metric=metric, max_drop=max_drop,
                       change=paired.delta, interval=paired.interval, n=paired.n, baseline=baseline, run=record.name,
                       notes=notes, warning=" ".join(filter(None, [record.warning, *reasons])),

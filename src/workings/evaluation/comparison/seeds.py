@@ -181,8 +181,8 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: fl
 
 def _measured(name: str, records: Sequence[EvaluationRecord], order: Sequence[ItemResult]) -> MeasuredSide:
     places = {result.id: place for place, result in enumerate(order)}
-    return pooled(name, [measured_side(name, record.counts, sorted(record.results(), key=lambda one: places[one.id]))
-                         for record in records])
+    return pooled(name, [measured_side(name, record.answer_counts, sorted(
+        record.results(), key=lambda result: places[result.id])) for record in records])
 
 
 def _check_all(records: Sequence[EvaluationRecord]) -> list[str]:
