@@ -115,7 +115,8 @@ def test_a_result_that_is_said_to_equal_another_is_wrong(text: str, found: list[
 
 
 @pytest.mark.parametrize(("text", "doubt"), [
-    ("25 / 4 = 6", "may be rounded"), ("32/96 * 100 = 33%", "may be rounded"), (r"\frac{120}{7} = 17", "may be rounded"),
+    ("25 / 4 = 6", "may be rounded"),
+    ("32/96 * 100 = 33%", "may be rounded"), (r"\frac{120}{7} = 17", "may be rounded"),
     ("54/8=7", "may be rounded"), ("a 2 x 8 is $6", "may name a size"), ("19 = 4 + 15 - 7", "may set something up"),
     ("25 / 4 = 8", ""), ("1/2 = 33%", ""), ("8 * 1/2 = 8", ""), ("3 + 4 = 8", "")])
 def test_what_may_be_meant_otherwise_is_a_note(text: str, doubt: str) -> None:
@@ -127,7 +128,8 @@ def test_what_may_be_meant_otherwise_is_a_note(text: str, doubt: str) -> None:
 @pytest.mark.parametrize("text", [
     "so it costs 490 * $194 = $95,460 to repave it.", "$490 * 194 = $95,460", "11 * 99637 = 1096061.The answer is (E).",
     "Sam has 137.5 - 165 = 27.5 more popsicles than Betty.", "We know that twice 14 makes 30.", "Half of 18 is 8.",
-    "One hour has 100 minutes.", "There are 50 minutes in an hour.", "A year has 13 months, so", "1 foot is 10 inches."])
+    "One hour has 100 minutes.", "There are 50 minutes in an hour.", "A year has 13 months, so",
+    "1 foot is 10 inches."])
 def test_a_check_of_data_reads_more(text: str) -> None:
     assert len(wrong_equations(text)) == 1
     assert wrong_equations(text)[0] in text
@@ -136,7 +138,7 @@ def test_a_check_of_data_reads_more(text: str) -> None:
 @pytest.mark.parametrize("text", [
     "so it costs 490 * $194 = $95,060 to repave it.", "11 * 9 = 99.The answer", "twice 14 makes 28", "Half of 18 is 9",
     "more than twice 14 is 30", "twice 14 is 28 more", "One hour has 60 minutes", "Each week has 2 days, Monday and",
-    "a day has 8 hours of work", "40 minutes + 1 hour = 50 minutes", "an hour has 40 minutes left", "A year is 366 days",
-    "5 + twice 4 is 13", "They had 12 = 6 more than 6"])
+    "a day has 8 hours of work", "40 minutes + 1 hour = 50 minutes", "an hour has 40 minutes left",
+    "A year is 366 days", "5 + twice 4 is 13", "They had 12 = 6 more than 6"])
 def test_and_cries_no_wolf(text: str) -> None:
     assert wrong_equations(text) == []

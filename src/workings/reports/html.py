@@ -90,7 +90,7 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
 
 
 def _breaks(views: Sequence[RunView]) -> Drawn | None:
-    """The figure of first wrong equations. Without a table: a pack needs a recorded value behind each of its numbers."""
+    """The figure of first wrong equations. Without a table: a pack needs a recorded value behind each number."""
     figure = first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
                                       for view in views
                            if view.evaluation is not None])
