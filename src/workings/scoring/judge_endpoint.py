@@ -32,8 +32,8 @@ KEY = "WORKINGS_JUDGE_KEY"
 """Environment variable with the endpoint's key; it is sent as a bearer token and written nowhere."""
 AT_A_TIME = 8
 """Questions that are asked at a time."""
-SECONDS = 120.0
-"""Time limit of one reply, in seconds."""
+SECONDS = 600.0
+"""Time limit of one reply, in seconds: a model of this machine answers one question after the other."""
 TRIES = 4
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -51,10 +51,13 @@ class Endpoint:
     def replies(self, questions: Sequence[str]) -> list[str]:
         """The reply to each question. Raises `RequestError` where the endpoint gives none."""
         new = list(dict.fromkeys(question for question in questions if question not in self.kept))
-        with ThreadPoolExecutor(AT_A_TIME) as pool:
+        pool = ThreadPoolExecutor(AT_A_TIME)
+        try:
             # One by one into the dictionary: what was answered before an error is not asked again.
             for question, reply in zip(new, pool.map(self._reply, new), strict=True):
                 self.kept[question] = reply
+        finally:
+            pool.shutdown(cancel_futures=True)  # after an error nobody waits for the rest
         return [self.kept[question] for question in questions]
 
     def _reply(self, question: str) -> str:
