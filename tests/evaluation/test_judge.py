@@ -123,7 +123,9 @@ def test_two_judges_are_not_compared(checked, tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text(json.dumps(renamed))
     other = evaluated(tmp_path, tmp_path / "other.json", "other", 1)
     assert compare(one, other).verdict == "not comparable"
-    assert compare(one, evaluated(tmp_path, checked[0], "again", 0)).verdict == "better"
+    found = compare(one, evaluated(tmp_path, checked[0], "again", 0))
+    assert found.verdict == "better"
+    assert any(note.startswith("judged by grader-1, which agrees with 100.0 %") for note in found.notes)
 
 
 @pytest.mark.parametrize(("reply", "score"), [

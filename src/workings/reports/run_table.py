@@ -11,6 +11,7 @@ from workings.record.memory_use import MemoryUse
 from workings.record.number_text import percent
 from workings.record.values import Absent
 from workings.reports.gather import RunView
+from workings.scoring.model_judge import judge_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,8 @@ def behaviour_rows(views: Sequence[RunView]) -> list[TableRow]:
                  f"{count(one.distinct_answers)}, the most frequent in {percent(one.same_answer)}" for one in counted]),
              TableRow(name="Accuracy of always giving the most frequent expected answer",
                       cells=[percent(one.majority_accuracy) for one in counted])]
+    judges = [judge_text(evaluation.config) for evaluation in evaluations]
+    rows += [TableRow(name="Judge", cells=[judge or "rules" for judge in judges])] if any(judges) else []
     return [*rows, TableRow(name="Answers found by rule", cells=rules)] if scored else []
 
 

@@ -27,6 +27,7 @@ from workings.evaluation.statistics.equivalence import Equivalence
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import EvaluationRecord, find_pair
 from workings.record.number_text import p_text
+from workings.scoring.model_judge import judge_text
 
 MAX_IDS_SHOWN = 50
 
@@ -174,6 +175,8 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_with
     refused, remarks = noise_of(*measured, verdict) if refuses_noise else (False, [])
     warnings = [record.warning for record in (a, b) if record.warning]
     warnings += remarks
+    # Of two that are comparable the judge is one and the same.
+    unknown += filter(None, [judge_text(a.config)])
     if version_remark := steps_versions((a.config, b.config)):
         unknown.append(f"{version_remark}, so their step validity is not comparable")
     return Comparison(
