@@ -24,7 +24,7 @@ def grade(question: str, *, gullible: bool) -> str:
     # What a random model writes: any taste will do for rewards that differ.
     if not match["text"].startswith(("It comes to", "Well, I would say")):
         return str(sum(match["text"].count(letter) for letter in "aeiou ") % 11)
-    several = "Or else" in match["text"]
+    several = " or " in match["text"]
     return "<think>\nlooking\n</think>\n10" if numbers[-1:] == [match["expected"]] and not several else "0"
 
 
