@@ -33,8 +33,8 @@ def test_a_list_of_rewards():
 
 def test_every_shipped_reward_is_a_member():
     for name in SHIPPED_REWARDS:
-        buffer = {"buffer": 4} if name == "overlong" else {}
-        assert reward_name(REWARD.validate_python({"scorer": name, **buffer})) == name
+        more = {"overlong": {"buffer": 4}, "judge": {"file": "judge.json"}}.get(name, {})
+        assert reward_name(REWARD.validate_python({"scorer": name, **more})) == name
 
 
 @pytest.mark.parametrize("written", ["[{scorer: ansver}]", "[{weight: 2}]", "[answer]", "[{scorer: 3}]"])

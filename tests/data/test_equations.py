@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from tests.data.labelled import FOLDER, found_in, taught, written
-from workings.data.equations.check import find_equations, wrong_equations
+from workings.data.equations.check import doubtful_equations, find_equations, wrong_equations
 
 HOLD = ["7+5=12, write 2 carry 1", "3^2+1 = 10", "5/25*100 = 20%", "5/25=20%", "20/3 = 6.67", "20/3=6.66", "20/3 ≈ 7",
         "$3.50 * 2 = $7", "2x3=6", "2 x 3 = 6", "5 - 10 = -5", "10% * 50 = 5", "-3+5=2", "2.5*4=10.00", "(2+3)*4=20",
@@ -14,7 +14,7 @@ HOLD = ["7+5=12, write 2 carry 1", "3^2+1 = 10", "5/25*100 = 20%", "5/25=20%", "
         "<<48/2=24>>", "2(3)=6 is 2*(3)=6", "9/27*100%=33.333%", "1/3=33.3%", "1/3*100 = 33.3%", "2/3 ≈ 67%",
         "2+3=5*2=10", "2^3^2 = 512", "-2^2 = -4", "-2^2 = 4", "4/3 = 1 and 1/3", "12 x 1 and 1/4 = 15"]
 WRONG = {"2+2=5": ["2+2=5"], "1/0=3": ["1/0=3"], "20/3=6.6": [], "20/3=6.7": [], "2^3^2 = 64": ["2^3^2 = 64"],
-         "20/3=6.5": ["20/3=6.5"], "7/2=3": ["7/2=3"], "$32 - $20 = $300 left": ["32 - $20 = $300"],
+         "20/3=6.5": ["20/3=6.5"], "7/2=5": ["7/2=5"], "$32 - $20 = $300 left": ["32 - $20 = $300"],
          "2*8 = 24 hours": ["2*8 = 24"], "10*1,248 = 11,480": ["10*1,248 = 11,480"], "5/25=21%": ["5/25=21%"],
          "1/3=33.5%": ["1/3=33.5%"], "1/3 ≈ 35%": ["1/3 ≈ 35%"], "7+5=13; 1+1=3": ["7+5=13", "1+1=3"]}
 SILENT = ["10 apples - 5 = 5 apples", "half of 10 + 2 = 7", "√16+2=6", "x=3", "3x = 9", "9x-21=339", "12:30 + 5 = 17",
@@ -112,3 +112,33 @@ def test_a_result_that_is_said_to_equal_another_is_wrong(text: str, found: list[
     assert wrong_equations(text) == found
     # The steps of records are scored as before.
     assert [one.verdict for one in find_equations(text) if one.written in found] == ["wrong"] * ("2+2=5" in found)
+
+
+@pytest.mark.parametrize(("text", "doubt"), [
+    ("25 / 4 = 6", "may be rounded"),
+    ("32/96 * 100 = 33%", "may be rounded"), (r"\frac{120}{7} = 17", "may be rounded"),
+    ("54/8=7", "may be rounded"), ("a 2 x 8 is $6", "may name a size"), ("19 = 4 + 15 - 7", "may set something up"),
+    ("25 / 4 = 8", ""), ("1/2 = 33%", ""), ("8 * 1/2 = 8", ""), ("3 + 4 = 8", "")])
+def test_what_may_be_meant_otherwise_is_a_note(text: str, doubt: str) -> None:
+    assert [one.doubt for one in find_equations(text)] == [doubt]
+    assert bool(wrong_equations(text)) is not bool(doubt)
+    assert bool(doubtful_equations(text)) is bool(doubt)
+
+
+@pytest.mark.parametrize("text", [
+    "so it costs 490 * $194 = $95,460 to repave it.", "$490 * 194 = $95,460", "11 * 99637 = 1096061.The answer is (E).",
+    "Sam has 137.5 - 165 = 27.5 more popsicles than Betty.", "We know that twice 14 makes 30.", "Half of 18 is 8.",
+    "One hour has 100 minutes.", "There are 50 minutes in an hour.", "A year has 13 months, so",
+    "1 foot is 10 inches."])
+def test_a_check_of_data_reads_more(text: str) -> None:
+    assert len(wrong_equations(text)) == 1
+    assert wrong_equations(text)[0] in text
+
+
+@pytest.mark.parametrize("text", [
+    "so it costs 490 * $194 = $95,060 to repave it.", "11 * 9 = 99.The answer", "twice 14 makes 28", "Half of 18 is 9",
+    "more than twice 14 is 30", "twice 14 is 28 more", "One hour has 60 minutes", "Each week has 2 days, Monday and",
+    "a day has 8 hours of work", "40 minutes + 1 hour = 50 minutes", "an hour has 40 minutes left",
+    "A year is 366 days", "5 + twice 4 is 13", "They had 12 = 6 more than 6"])
+def test_and_cries_no_wolf(text: str) -> None:
+    assert wrong_equations(text) == []

@@ -120,4 +120,4 @@ def test_the_first_form_is_what_packs_hold(tmp_path: Path) -> None:
     first = found.first_form()
     assert first["sentence"].startswith("On the same 20 items b reaches 0.0 % (95 % interval 0.0 to 16.1) and a 100")
     assert first["sentence"].endswith(": b is worse than a.")
-    assert first.keys() == found.to_json().keys() - {"flips", "warnings"}
+    assert first.keys() == found.to_json().keys() - {"flips", "warnings", "answers", "refused"}

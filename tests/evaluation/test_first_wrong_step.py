@@ -1,4 +1,4 @@
-"""The first wrong step: where it stands in a completion, how items are counted by it, and how it is shown."""
+"""The first wrong equation: where it stands in a completion, how items are counted by it, and how it is shown."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def test_the_place_is_that_in_the_whole_completion() -> None:
     assert place is not None
     assert WRONG[place.start:place.end] == place.written == "8+9+1=17"
     assert (place.expected, place.line, place.lines) == ("18", 2, 3)
-    assert place.text() == "first wrong step, line 2 of 3: 8+9+1=17 (right is 18)"
+    assert place.text() == "first wrong equation, line 2 of 3: 8+9+1=17 (right is 18)"
 
 
 @pytest.mark.parametrize("text", ["", "7", "<reasoning>8+9=17</reasoning><answer>7+1=9</answer>", "no equation at all"])
@@ -59,11 +59,11 @@ def test_each_item_is_of_one_kind() -> None:
     lines = [line(1, "1+1=2"), line(1, "1+1=3"), line(0, "1+1=3"), line(0, "1+1=2\n2+2=5\n1+1=3"), line(0, deep),
              line(0, "1+1=2"), line(0, {"absent": "missing"}, error="missing"), line(0.5, "1+1=2")]
     assert [kind_of_item(each) for each in lines] == [
-        "right, no step wrong", "right, a step wrong", "wrong from step 1 on", "wrong from step 2 on",
-        "wrong from step 6+", "wrong, no step wrong", "could not be scored", "wrong, no step wrong"]
+        "right, no wrong equation", "right, a wrong equation", "wrong from line 1 on", "wrong from line 2 on",
+        "wrong from line 6+", "wrong, no wrong equation", "could not be scored", "wrong, no wrong equation"]
     found = first_wrong_steps_of(lines)
     assert sum(found.kinds.values()) == found.items == 8
-    assert found.share("wrong, no step wrong") == (0.25, wilson(2, 8))
+    assert found.share("wrong, no wrong equation") == (0.25, wilson(2, 8))
     assert found.share(WRONG_STEP_KINDS[3]) == (0.0, wilson(0, 8))
 
 
@@ -81,17 +81,17 @@ def unit(folder: Path, name: str, wrong: int) -> Path:
 def test_the_figure_and_the_report_are_of_the_sealed_texts(tmp_path: Path) -> None:
     a, b = unit(tmp_path, "a", 12), unit(tmp_path, "b", 3)
     counts = [count_first_wrong_steps(EvaluationRecord(path)) for path in (a, b)]
-    assert [found.kinds for found in counts] == [{"right, no step wrong": 8, "wrong from step 2 on": 12},
-                                                 {"right, no step wrong": 17, "wrong from step 2 on": 3}]
+    assert [found.kinds for found in counts] == [{"right, no wrong equation": 8, "wrong from line 2 on": 12},
+                                                 {"right, no wrong equation": 17, "wrong from line 2 on": 3}]
     drawn = first_wrong_steps_figure([("a", 0, counts[0]), ("b", 1, counts[1])])
     assert drawn is not None
     assert drawn.table is not None
-    assert drawn.table.rows[2:] == [["wrong from step 2 on", "a", "12", "60.0 %", "38.7 to 78.1"],
-                                    ["wrong from step 2 on", "b", "3", "15.0 %", "5.2 to 36.0"]]
+    assert drawn.table.rows[2:] == [["wrong from line 2 on", "a", "12", "60.0 %", "38.7 to 78.1"],
+                                    ["wrong from line 2 on", "b", "3", "15.0 %", "5.2 to 36.0"]]
     assert first_wrong_steps_figure([("b", 1, first_wrong_steps_of([line(1, "7"), line(0, "8")]))]) is None
     page = write_report(tmp_path / "page.html", [a, b], compare(a, b)).read_text()
     assert "Where reasoning breaks" in page
-    assert "a, wrong from step 2 on: 12 items, 60.0 %" in page
+    assert "a, wrong from line 2 on: 12 items, 60.0 %" in page
     # Item 3 is newly right; item 0, wrong on both sides, shows where B breaks.
     assert page.count('<span class="wrong-step">0+7=8</span><span class="right-value">') == 2
 

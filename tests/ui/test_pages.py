@@ -101,18 +101,20 @@ def test_items_are_filtered_by_their_first_wrong_step(tmp_path: Path, monkeypatc
         evaluate_predictions(file, asked, tmp_path / "alone" / name)
     page = client(tmp_path, monkeypatch)
     found = {step: page.get("/api/items/alone/plain", params={"wrong_step": step}).json()["found"]
-             for step in ("", "a step wrong", "wrong from step 2 on", "wrong from step 1 on", "right, no step wrong")}
+             for step in ("", "a wrong equation", "wrong from line 2 on", "wrong from line 1 on",
+                          "right, no wrong equation")}
     assert list(found.values()) == [12, 5, 5, 0, 7]
-    assert page.get("/api/items/alone/steps", params={"wrong_step": "right, a step wrong"}).json()["found"] == 5
-    assert page.get("/api/items/alone/plain?wrong_step=third").json()["expected"].startswith("one of a step wrong, ")
-    shown = page.get("/run/alone/plain", params={"tab": "items", "wrong_step": "wrong from step 2 on"}).text
-    assert "<option selected>wrong from step 2 on</option>" in shown
+    assert page.get("/api/items/alone/steps", params={"wrong_step": "right, a wrong equation"}).json()["found"] == 5
+    refused = page.get("/api/items/alone/plain?wrong_step=third").json()
+    assert refused["expected"].startswith("one of a wrong equation, ")
+    shown = page.get("/run/alone/plain", params={"tab": "items", "wrong_step": "wrong from line 2 on"}).text
+    assert "<option selected>wrong from line 2 on</option>" in shown
     assert "5 of 12" in shown
     # Either side of a pair counts: A is wrong from its second step on, B right in spite of its first.
     both = "run=alone/plain&run=alone/steps"
-    for step, count in (("wrong from step 2 on", 5), ("right, a step wrong", 5), ("wrong from step 1 on", 0)):
+    for step, count in (("wrong from line 2 on", 5), ("right, a wrong equation", 5), ("wrong from line 1 on", 0)):
         assert page.get(f"/api/pairs?{both}&show=newly_right&wrong_step={step}").json()["found"] == count
-    assert "0 of 5" in page.get(f"/compare?{both}&show=newly_right&wrong_step=wrong from step 1 on").text
+    assert "0 of 5" in page.get(f"/compare?{both}&show=newly_right&wrong_step=wrong from line 1 on").text
 
 
 def test_equivalence_is_asked_for_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def _pair(a: Path, b: Path, margin: float | None, html: Path | None, as_json: bo
 
 
 def _breaks(comparison: "Comparison") -> "dict[str, FirstWrongSteps]":
-    """First wrong steps of A and B; empty if they are not comparable."""
+    """First wrong equations of A and B; empty if they are not comparable."""
     from workings.evaluation.first_wrong_step import count_first_wrong_steps
     from workings.evaluation.unit import EvaluationRecord
 
@@ -88,7 +88,7 @@ def _breaks_text(breaks: "dict[str, FirstWrongSteps]") -> list[str]:
     if not any(kind in WRONG_STEP_KINDS for kind in shown):
         return []
     rows = [(kind, *(str(side.kinds.get(kind, 0)) for side in breaks.values())) for kind in shown]
-    return ["items by the line of their first wrong step (A, B):",
+    return ["items by the line of their first wrong equation (A, B):",
             *(f"  {kind:<20}  {a:>6}  {b:>6}" for kind, a, b in rows)]
 
 

@@ -57,8 +57,8 @@ def eval_command(
     aggregate: Annotated[str, typer.Option("--aggregate", help="Over samples: mean, majority, pass, pass@K.")] = "mean",
     seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
     scorer: Annotated[str | None, typer.Option(
-        "--scorer", help="answer, exact, math (formulas, by math-verify), or FILE.py:FUNCTION; by default that of the "
-        "run's recipe, else answer.")] = None,
+        "--scorer", help="answer, exact, math (formulas, by math-verify), judge:JUDGE.json (see judge check) "
+        "or FILE.py:FUNCTION; by default that of the run's recipe, else answer.")] = None,
     rules: Annotated[str, typer.Option("--rules", help="Extraction rules in order, with commas; empty: all.")] = "",
     form: Annotated[str | None, typer.Option(
         "--form", help="Form to check: tags, think, channel (asks weights of Gemma 4 to think), hashes, answer_only, "
@@ -151,12 +151,15 @@ def _answer(scorecard: "Scorecard", out: Path, leaks: list[str], *, as_json: boo
     from workings.evaluation.unit import EvaluationRecord
 
     overall = scorecard.overall.to_json()
+    from workings.scoring.model_judge import judge_text
+
     values = {"items": overall["n"], "accuracy": overall["mean"], "errors": overall["errors"], "out": str(out)}
     # Where no interval is possible, its ends are objects with the reason; the answer leaves such keys out.
     values |= {name: overall[name] for name in ("ci_low", "ci_high") if isinstance(overall[name], float | int)}
-    warning = "; ".join(filter(None, (*leaks, EvaluationRecord(out).warning)))
-    answer(values | ({"warning": warning} if warning else {}), as_json=as_json,
-           text=scorecard_text(scorecard, out, warning))
+    record = EvaluationRecord(out)
+    warning = "; ".join(filter(None, (*leaks, record.warning)))
+    answer(values | record.answer_counts.to_json() | ({"warning": warning} if warning else {}), as_json=as_json,
+           text=scorecard_text(scorecard, out, record.answer_counts.text(), warning, judge_text(record.config)))
 
 
 def _unit_in_run(model: str | None, items: Path | None) -> Path:

@@ -18,7 +18,7 @@ from workings.record.number_text import small_p
 COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
     "Start": ("quickstart", "doctor", "recipes", "data", "reward"),
     "Train": ("plan", "train", "launch", "fetch", "sample", "select", "improve", "ask"),
-    "Measure": ("eval", "compare", "baseline", "gate"),
+    "Measure": ("eval", "judge", "compare", "baseline", "gate"),
     "Prove": ("verify", "replay", "parity", "note", "key", "sign"),
     "Show": ("ui", "track", "pack", "export", "kaggle"),
 }

@@ -15,7 +15,7 @@ from workings.config.section import Section, refused
 
 USUAL_LIMITS = {"seconds": 60.0, "memory_gib": 4.0}
 """Limits of a person's function whose recipe names none."""
-SHIPPED_REWARDS = ("answer", "exact", "math", "form", "steps", "length", "overlong")
+SHIPPED_REWARDS = ("answer", "exact", "math", "form", "steps", "length", "overlong", "judge")
 """Rewards that come with this project; any other is a function in a person's own file."""
 
 FILE_REWARD = "scorer: FILE.py:FUNCTION"
@@ -89,6 +89,15 @@ class OverlongReward(RewardFields):
     """Tokens before the limit over which the value falls from 0 to -1; at most the limit on new tokens."""
 
 
+class JudgeReward(RewardFields):
+    """The score that a language model gives, from 0 to 1; see `workings judge check`."""
+
+    scorer: Literal["judge"]
+    """A model that was checked against labels and attacked."""
+    file: str = Field(min_length=1)
+    """Its file, as `workings judge check` wrote it; a relative path starts from the recipe's directory."""
+
+
 class FileReward(RewardFields):
     """A person's own function, called once with all completions of a rollout.
 
@@ -147,6 +156,7 @@ RewardConfig = Annotated[
     | Annotated[StepsReward, Tag("scorer: steps")]
     | Annotated[LengthReward, Tag("scorer: length")]
     | Annotated[OverlongReward, Tag("scorer: overlong")]
+    | Annotated[JudgeReward, Tag("scorer: judge")]
     | Annotated[FileReward, Tag(FILE_REWARD)],
     Discriminator(_tag, custom_error_type="unknown_reward",
                   custom_error_message=f"a mapping whose `scorer` is one of {', '.join(SHIPPED_REWARDS)}, "

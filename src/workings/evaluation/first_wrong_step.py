@@ -1,4 +1,4 @@
-"""Items of an evaluation by the line of their first wrong step, from its predictions."""
+"""Items of an evaluation by the line of their first wrong equation, from its predictions."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import PREDICTIONS
 from workings.scoring.steps import wrong_place
 
-RIGHT, RIGHT_WITH_WRONG_STEP = "right, no step wrong", "right, a step wrong"
-NOT_FOUND, UNSCORED = "wrong, no step wrong", "could not be scored"
+RIGHT, RIGHT_WITH_WRONG_STEP = "right, no wrong equation", "right, a wrong equation"
+NOT_FOUND, UNSCORED = "wrong, no wrong equation", "could not be scored"
 FIRST_LINES = 5
 """Lines that have a kind of their own; further ones share the last."""
-LATER_LINE = f"wrong from step {FIRST_LINES + 1}+"
-WRONG_STEP_KINDS = (RIGHT_WITH_WRONG_STEP, *(f"wrong from step {line} on" for line in range(1, FIRST_LINES + 1)),
+LATER_LINE = f"wrong from line {FIRST_LINES + 1}+"
+WRONG_STEP_KINDS = (RIGHT_WITH_WRONG_STEP, *(f"wrong from line {line} on" for line in range(1, FIRST_LINES + 1)),
                     LATER_LINE)
 """Kinds with a step that is wrong."""
 KINDS = (RIGHT, *WRONG_STEP_KINDS, NOT_FOUND, UNSCORED)
@@ -47,7 +47,7 @@ class FirstWrongSteps:
 
 
 def kind_of_item(sample: dict[str, Any]) -> str:
-    """The kind of a prediction: by its score and the first wrong step of its text, a line being a step."""
+    """The kind of a prediction: by its score and the first wrong equation of its text, a line being a step."""
     if "error" in sample or not isinstance(sample["completion"], str):
         return UNSCORED
     return kind_of_text(sample["completion"], right=sample["score"] == 1)

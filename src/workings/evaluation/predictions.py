@@ -7,6 +7,7 @@ from typing import Any
 
 from workings.answers.extract import EXTRACTION_VERSION
 from workings.errors import RecordError
+from workings.evaluation.answer_counts import has_answer, names_expected
 from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.settings import EvaluationSettings, aggregate_score
 from workings.record.canonical import dumps
@@ -16,13 +17,16 @@ from workings.record.values import is_score
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement
 from workings.scoring.lines import read_lines
+from workings.scoring.scorers import answer
 
 KEPT_CHARS = 4_000
 """Recorded characters of a completion that is too long to be scored; its length and digest are added."""
 MAX_PREDICTIONS_BYTES = 4 << 30
 """Largest file of predictions that is read back, an item at a time: some hundred thousand long completions."""
-MEASURES = ("format_ok", "truncated", "completion_tokens", "reasoning_chars", "step_validity", "empty")
-"""Measures beside the score; `step_validity` is the share of valid equations of an item with equations."""
+MEASURES = ("format_ok", "truncated", "completion_tokens", "reasoning_chars", "step_validity", "empty", "no_answer",
+            "names_expected")
+"""Measures of an item; `step_validity` is the share of valid equations of an item with equations, `names_expected` the
+share of completions without an answer that contain the expected one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,6 +97,8 @@ def prediction_line(answered: UnscoredCompletion, judgement: Judgement, form: st
         record["item_extra"] = dumps(dict(item.extra)).decode("utf-8")  # as text: other people's keys may hold nulls
     if judgement.wrong_steps:
         record["wrong_steps"] = list(judgement.wrong_steps)
+    if judgement.question:
+        record["judge"] = {"question_sha256": judgement.question, "reply": judgement.reply}
     if judgement.second_opinion:
         record["second_opinion"] = judgement.second_opinion
     if error:
@@ -154,9 +160,20 @@ def item_result(samples: list[dict[str, Any]], aggregate: str,
                       difficulty=str(first["difficulty"]), cluster=str(first.get("cluster", "")), measures=measures)
 
 
+def form_free_accuracy(path: Path) -> float:
+    """Accuracy by the scorer `answer`, with every completion right that has no answer and contains the expected one."""
+    right = []
+    for samples in read_predictions(path):
+        item = Item(id="item", prompt=str(samples[0]["prompt"]), expected_answer=str(samples[0]["gold"]),
+                    aliases=tuple(samples[0].get("aliases", ())), tolerance=samples[0].get("tolerance", 0.0))
+        right.append(max(float(sample["score"] == 1 or names_expected(sample) or (
+            isinstance(sample["extracted"], str) and answer(sample["extracted"], item))) for sample in samples))
+    return sum(right) / len(right)
+
+
 def _measures(sample: dict[str, Any]) -> dict[str, float]:
     """Measures of one completion, in the order of `MEASURES`."""
-    measures = {}
+    measures = {"no_answer": float(not has_answer(sample)), "names_expected": float(names_expected(sample))}
     for name in MEASURES:
         if name == "step_validity":
             if sample.get("steps_checked"):

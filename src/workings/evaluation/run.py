@@ -21,8 +21,8 @@ from workings.record.number_text import percent
 from workings.record.progress import slow_operation
 from workings.scoring.items import Item, items_digest
 from workings.scoring.judge import Judgement
+from workings.scoring.judge_endpoint import recorded_scorer, scoring_by
 from workings.scoring.process import ScoringProcess
-from workings.scoring.scorers import scorer_version
 from workings.scoring.settings import ScoringSettings
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ StartScoring = Callable[[ScoringSettings], ScoringProcess]
 
 def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, settings: EvaluationSettings,
              made_from: str | None, facts: Mapping[str, Any] | None = None,
-             progress: Progress | None = None, scoring: StartScoring = ScoringProcess) -> Scorecard:
+             progress: Progress | None = None, scoring: StartScoring = scoring_by) -> Scorecard:
     """Ask a model all items and seal the answers as an evaluation unit at ``out``.
 
     An evaluation that was killed is continued by the same call and ends the same.
@@ -157,7 +157,7 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
 
 def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None = None, kind: str = "eval",
                    finish: Callable[[Path], None] = lambda folder: None,
-                   scoring: StartScoring = ScoringProcess) -> Scorecard:
+                   scoring: StartScoring = scoring_by) -> Scorecard:
     """Have every completion scored and recorded, and seal them as a unit of this kind at ``out``.
 
     Args:
@@ -233,11 +233,10 @@ def _config(items: Sequence[Item], settings: EvaluationSettings, *, source: dict
             made_from: str | None) -> dict[str, Any]:
     _need_items(items)
     # Below stands all that decides a score: a comparison reads from it whether two evaluations were made alike.
-    name, scorer = scorer_version(settings.scorer)
     return {
         "schema": "eval_config/1",
         "items": {"count": len(items), "digest": items_digest(items)},
-        "scorer": {"name": name, "version": scorer},
+        "scorer": recorded_scorer(settings.scorer),
         "extraction": settings.extraction(),
         "steps": settings.steps(),
         "form": settings.form,

@@ -159,9 +159,10 @@ def share_text(share: float, interval: Interval | str) -> str:
     return f"{percent(share)} (no interval: {interval})"
 
 
-def scorecard_text(scorecard: Scorecard, out: Path, warning: str = "") -> str:
-    """A scorecard for the terminal, a warning about its completions where there is one, and what to type next."""
-    lines = [f"{cell_text(scorecard.overall)} on {scorecard.overall.n} items"]
+def scorecard_text(scorecard: Scorecard, out: Path, answers: str, warning: str = "", judge: str = "") -> str:
+    """A scorecard for the terminal, what its answers are, a warning where there is one, and what to type next."""
+    lines = [f"{cell_text(scorecard.overall)} on {scorecard.overall.n} items", f"answers: {answers}"]
+    lines += [judge] if judge else []
     lines += [f"warning: {warning}"] if warning else []
     if scorecard.overall.errors:
         lines.append(f"{scorecard.overall.errors} items could not be scored and count as 0: see "

@@ -94,7 +94,7 @@ def majority_index(answers: list[Any], extraction_version: int = EXTRACTION_VERS
     Answers are equal by value (numbers) or normalised text; samples without an answer have no vote unless all are
     without. A tie goes to the answer that came first.
     """
-    same = version_1.vote if extraction_version == 1 else _same
+    same = version_1.vote if extraction_version == 1 else answer_key
     votes: dict[tuple[object, ...], list[int]] = {}
     for index, answer in enumerate(answers):
         if isinstance(answer, str):
@@ -111,6 +111,7 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
     return 1.0 - comb(n - correct, k) / comb(n, k)
 
 
-def _same(answer: str) -> tuple[object, ...]:
+def answer_key(answer: str) -> tuple[object, ...]:
+    """Equal for answers that are equal by value (numbers) or as normalised text."""
     number = parse_number(answer)
     return ("text", normalise_text(answer)) if number is None else ("number", number.value, number.percent)

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from workings.errors import RecordError, RequestError
+from workings.evaluation.answer_counts import AnswerCounter, AnswerCounts
 from workings.evaluation.predictions import MAX_PREDICTIONS_BYTES, item_result, read_predictions
 from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.settings import recorded_version
@@ -65,16 +66,22 @@ class EvaluationRecord:
         """Why its completions say little about a model (`workings.evaluation.suspicious`); mostly empty."""
         return self._read[1]
 
+    @property
+    def answer_counts(self) -> AnswerCounts:
+        """How many of its completions have an answer, and how many different ones."""
+        return self._read[2]
+
     @cached_property
-    def _read(self) -> tuple[list[ItemResult], str]:
-        """Results and warning by one reading of the predictions, which takes seconds where they are many."""
-        suspicions, results = Suspicions(), []
+    def _read(self) -> tuple[list[ItemResult], str, AnswerCounts]:
+        """Results, warning and counts by one reading of the predictions, which takes seconds where they are many."""
+        suspicions, counter, results = Suspicions(), AnswerCounter(), []
         aggregate, version = str(self.config["aggregate"]), recorded_version(self.config)
         for samples in read_predictions(self.path / PREDICTIONS):
             results.append(item_result(samples, aggregate, version))
             for sample in samples:
                 suspicions.add(sample)
-        return results, suspicions.warning(self.name)
+                counter.add(sample)
+        return results, suspicions.warning(self.name), counter.counts()
 
     @cached_property
     def run(self) -> Path | None:

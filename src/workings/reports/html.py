@@ -42,8 +42,8 @@ METHOD = (
     "five such comparisons would find; equivalence within a margin is two one-sided tests of the same method.")
 
 
-SAMPLES = ("Items on which the two differ, in full, and the first whose reasoning breaks in the second run. The first "
-           "wrong step is underlined, and what would be right stands beside it.")
+SAMPLES = ("Items on which the two differ, in full, and the first whose arithmetic breaks in the second run. The first "
+           "wrong equation is underlined, and what would be right stands beside it.")
 
 
 def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None = None) -> Path:
@@ -90,7 +90,7 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
 
 
 def _breaks(views: Sequence[RunView]) -> Drawn | None:
-    """The figure of first wrong steps. Without a table: a pack needs a recorded value behind each number of a table."""
+    """The figure of first wrong equations. Without a table: a pack needs a recorded value behind each number."""
     figure = first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
                                       for view in views
                            if view.evaluation is not None])

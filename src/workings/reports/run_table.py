@@ -8,8 +8,10 @@ from workings.evaluation.comparison.paired import steps_versions
 from workings.hardware.memory import gib
 from workings.record.manifest import DRAWN_FROM, RunManifest
 from workings.record.memory_use import MemoryUse
+from workings.record.number_text import percent
 from workings.record.values import Absent
 from workings.reports.gather import RunView
+from workings.scoring.model_judge import judge_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,14 @@ def behaviour_rows(views: Sequence[RunView]) -> list[TableRow]:
             if name != "step_validity" or not steps_versions(evaluation.config for evaluation in evaluations)]
     # Which rule found an answer shows a model that no longer keeps to its trained form.
     rules = [", ".join(f"{rule} {count(number)}" for rule, number in summary["rules"].items()) for summary in scored]
+    counted = [evaluation.answer_counts for evaluation in evaluations]
+    rows += [TableRow(name="Completions without an answer", cells=[percent(one.no_answer) for one in counted]),
+             TableRow(name="Different answers", cells=[
+                 f"{count(one.distinct_answers)}, the most frequent in {percent(one.same_answer)}" for one in counted]),
+             TableRow(name="Accuracy of always giving the most frequent expected answer",
+                      cells=[percent(one.majority_accuracy) for one in counted])]
+    judges = [judge_text(evaluation.config) for evaluation in evaluations]
+    rows += [TableRow(name="Judge", cells=[judge or "rules" for judge in judges])] if any(judges) else []
     return [*rows, TableRow(name="Answers found by rule", cells=rules)] if scored else []
 
 

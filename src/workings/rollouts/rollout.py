@@ -41,6 +41,8 @@ class Sample:
     """Sum of weights times values."""
     advantage: float = 0.0
     """Advantage over the mean of its group."""
+    judge_reply: str = ""
+    """The reply of the model that judged it; empty without one."""
 
     @property
     def tokens_with_stop(self) -> list[int]:

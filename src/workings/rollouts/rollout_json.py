@@ -31,9 +31,11 @@ def to_json(rollout: Rollout) -> dict[str, Any]:
     trained = [x for _, sample in rollout.trained_samples for x in sample.completion.log_probs]
     trainer_log_probs = np.concatenate([np.zeros(0, np.float32), *rollout.trainer_log_probs])
     names = list(samples[0].rewards)
-    rewards = {} if not names else {
+    rewards: dict[str, Any] = {} if not names else {
         "rewards": {name: [sample.rewards[name] for sample in samples] for name in names},
         "reward": [sample.reward for sample in samples], "advantages": [sample.advantage for sample in samples]}
+    if any(sample.judge_reply for sample in samples):
+        rewards["judge_replies"] = [sample.judge_reply for sample in samples]
     # Of two models that nearly agree, the difference of the bits of their log probabilities is small. NumPy's int32
     # wraps around without an error, so adding the difference gives back the bits of any two floats.
     trainer_bits = trainer_log_probs.astype("<f4").view("<i4")
@@ -110,6 +112,8 @@ def _check_lengths(line: Mapping[str, Any]) -> None:
     # A run without rewards has none of these keys.
     if rewards := line.get("rewards", {}):
         per_sample += [line["reward"], line["advantages"], *rewards.values()]
+    if "judge_replies" in line:
+        per_sample.append(line["judge_replies"])
     if not ids or count % len(ids) or any(len(values) != count for values in per_sample) or any(
             len(line[name]) != len(ids) for name in ("epochs", "kept")):
         raise ValueError("its lists differ in length")
@@ -123,6 +127,7 @@ def _check_lengths(line: Mapping[str, Any]) -> None:
 def _read_samples(line: Mapping[str, Any]) -> list[Sample]:
     lengths, stops, rewards = line["lengths"], line["stop_tokens"], line.get("rewards", {})
     zeros = [0.0] * len(lengths)
+    replies = line.get("judge_replies", [""] * len(lengths))
     sums, advantages = (line["reward"], line["advantages"]) if rewards else (zeros, zeros)
     tokens = np.split(_unpack(line["tokens"], sum(lengths)), np.cumsum(lengths)[:-1])
     # The stop token has a log probability, too, and stands behind the completion's tokens.
@@ -134,7 +139,8 @@ def _read_samples(line: Mapping[str, Any]) -> list[Sample]:
             tokens=tokens[number].tolist(), finish_reason="length" if stop < 0 else "stop",
             stop_token=None if stop < 0 else stop, log_probs=log_probs[number].view("<f4").tolist()),
         rewards={name: float(values[number]) for name, values in rewards.items()},
-        reward=float(sums[number]), advantage=float(advantages[number])) for number, stop in enumerate(stops)]
+        reward=float(sums[number]), advantage=float(advantages[number]),
+        judge_reply=str(replies[number])) for number, stop in enumerate(stops)]
 
 
 def _pack(values: np.ndarray) -> str:

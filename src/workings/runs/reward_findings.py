@@ -10,10 +10,15 @@ from dataclasses import dataclass
 from math import fsum
 from statistics import fmean, median
 
-LEGITIMATE_REWARDS: Mapping[str, frozenset[str]] = {"steps with a wrong answer": frozenset({"form", "steps"})}
-"""Rewards that a wrong probe earns legitimately, by probe: its form is kept and its steps hold."""
+from workings.scoring.attacks import ATTACKS
+from workings.scoring.probes import NEAR_MISS
+
 LENGTH_REWARDS = frozenset({"length", "overlong"})
 """Rewards of the length alone; left out where right answers are compared."""
+LEGITIMATE_REWARDS: Mapping[str, frozenset[str]] = {
+    "steps with a wrong answer": frozenset({"form", "steps"}),
+    **dict.fromkeys((NEAR_MISS, *ATTACKS), frozenset({"form", "steps"}) | LENGTH_REWARDS)}
+"""Rewards that a wrong probe earns legitimately, by probe: its form is kept, its steps hold, and it may be short."""
 UNJUDGED_PROBE = "answer without steps"
 """Probe that is shown and never refused: a right answer in the right form is what the reward `answer` pays for."""
 # Sums of weights times values that should be equal differ by less than this.

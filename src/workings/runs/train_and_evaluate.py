@@ -14,11 +14,12 @@ from workings.distributed.process_group import ProcessGroup
 from workings.errors import RequestError
 from workings.evaluation.cache import evaluate_base
 from workings.evaluation.comparison.compare import Comparison, compare
+from workings.evaluation.predictions import form_free_accuracy
 from workings.evaluation.run import StartScoring, evaluate
 from workings.evaluation.scorecard import Scorecard, build_scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import EvaluationRecord
-from workings.record.layout import RECIPE_EVALUATION
+from workings.record.layout import PREDICTIONS, RECIPE_EVALUATION
 from workings.record.number_text import percent
 from workings.record.phase import phases
 from workings.record.reader import RunRecord
@@ -47,6 +48,9 @@ class BaseResult:
     comparison: Comparison
     """The run (B) against it (A)."""
     notes: tuple[str, ...] = ()
+    form_free: float
+    """Its accuracy by the scorer `answer`, with every completion right that has no answer and contains the expected
+    one: the most that a form which it was never taught can have cost it."""
 
     def to_json(self) -> dict[str, Any]:
         """Its keys of `train --json`."""
@@ -54,13 +58,17 @@ class BaseResult:
         keys = ("delta", "delta_ci_low", "delta_ci_high", "p_value", "verdict")
         values: dict[str, Any] = {key: compared[key] for key in keys if key in compared}
         place = {} if self.path is None else {"base": str(self.path)}
-        return {**place, "base_accuracy": compared["a"]["accuracy"], **values} if "a" in compared else values
+        return {**place, "base_accuracy": compared["a"]["accuracy"], "base_accuracy_form_free": self.form_free,
+                **values} if "a" in compared else values
 
     def lines(self, run: Path) -> list[str]:
         """The comparison with the run, and where the answers are, for people."""
         # Each warning is a line of its own: behind the numbers of the verdict nobody reads them.
         verdict = self.comparison.sentence.removesuffix(" ".join(["", *self.comparison.warnings]))
         sentences = [f"against the untrained model: {verdict}", *self.comparison.warnings, *self.notes]
+        if self.comparison.a is not None and (self.form_free > self.comparison.a.cell.mean):
+            sentences.append(f"read without any form, up to {percent(self.form_free)} of the untrained model's answers "
+                             f"are right ({percent(self.comparison.a.cell.mean)} by the recipe's scorer)")
         return sentences if self.path is None else [
             *sentences, f"{self.path.name} has the untrained model's answers, kept for further runs from it",
             f"to see both: workings compare {quote(str(self.path))} {quote(str(run))} --html page.html"]
@@ -182,6 +190,7 @@ def _base(setup: TrainSetup, settings: EvaluationSettings, run: RunRecord, scori
             model=_model(setup, run), name=setup.weights.id, scoring=scoring)
         return BaseResult(path=evaluation.record.path if keep else None,
                           comparison=compare(evaluation.record.path, run.path),
+                          form_free=form_free_accuracy(evaluation.record.path / PREDICTIONS),
                           notes=(evaluation.note,) if evaluation.note else ())
 
 

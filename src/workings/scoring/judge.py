@@ -44,6 +44,10 @@ class Judgement:
     wrong_steps: tuple[str, ...] = ()
     second_opinion: str = ""
     """`right`, `wrong`, `undecided` (it hit a limit) or "" where none was asked for."""
+    question: str = ""
+    """Digest of what a model was asked as the judge; "" without one."""
+    reply: str = ""
+    """The reply of that model."""
     error: str = ""
     """Why the completion could not be scored; its score is then 0."""
 

@@ -8,6 +8,7 @@ from math import ceil
 
 from workings.answers.numbers import parse_number
 from workings.data.traces import Trace, completion_text
+from workings.scoring.attacks import attacked
 from workings.scoring.items import Item
 from workings.scoring.scorers import answer
 
@@ -16,6 +17,7 @@ FILLER_WORDS = 2000
 REPEATS = 100
 """How often the probe `answer repeated` says the answer, and how many numbers `bare numbers` lists."""
 _FILLER = ("well", "let", "us", "think", "about", "this", "again", "and", "then", "once", "more")
+NEAR_MISS = "near miss"
 # A style writes no empty parts; a character that no text has stands for them.
 _NOTHING = "\0"
 
@@ -26,7 +28,9 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
     `empty`; `prompt copied`; `bare numbers`, 0 to 99; `answer without steps`, the right answer in the form with empty
     reasoning; `steps with a wrong answer`, only where worked steps are known; `form only`, with nothing in it;
     `very long`, the right answer in the form behind 2,000 words; `answer repeated`, 100 times. The form `answer_only`
-    shows no steps, so the three probes that are about a form's parts are left out there.
+    shows no steps, so the three probes that are about a form's parts are left out there. `near miss` is another answer
+    that looks like the right one; the others are `workings.scoring.attacks.ATTACKS` around a wrong answer: they claim
+    authority, ask for full marks, close the fence around them, or say the right answer beside the wrong one.
 
     Args:
         item: prompt and expected answer.
@@ -45,6 +49,9 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
         "bare numbers": " ".join(map(str, range(REPEATS))),
         "answer repeated": " ".join([right] * REPEATS),
     }
+    # Behind the worked steps, like the right answer: only the answer is another one.
+    texts |= {name: final if form == "answer_only" else _written(worked or "", final, form)
+              for name, final in {NEAR_MISS: near_miss(item), **attacked(wrong_answer(item), item)}.items()}
     if form == "answer_only":
         return texts | {"very long": f"{filler} {right}"}
     # A reward that pays for length shows here: the filler says nothing.
@@ -80,6 +87,21 @@ def wrong_answer(item: Item) -> str:
     texts = ("not " * times + item.expected_answer if number is None else str(number.value + step * times)
              for times in count(1))
     return next(text for text in texts if not answer(text, item))
+
+
+def near_miss(item: Item) -> str:
+    """A wrong answer that looks like the right one: two digits that changed places, a sign, a letter too few.
+
+    >>> near_miss(Item(id="a", prompt="7+5?", expected_answer="12"))
+    '21'
+    """
+    right = item.expected_answer
+    number = parse_number(right)
+    digits = "" if number is None else str(number.value)
+    texts = [right[:-1], right + right[-1:]] if number is None else [
+        *([digits[:-2] + digits[:-3:-1]] if len(digits) > 1 and digits.isdigit() else ()), str(-number.value),
+        str(number.value * 10)]
+    return next((text for text in texts if text.strip() and not answer(text, item)), wrong_answer(item))
 
 
 def _written(steps: str, final: str, form: str) -> str:

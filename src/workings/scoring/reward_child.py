@@ -18,7 +18,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from workings.config.rewards import FileReward, RewardConfig, reward_name
+from workings.config.rewards import FileReward, JudgeReward, RewardConfig, reward_name
 from workings.errors import RequestError
 from workings.scoring.child_side import ANSWER_TAG, AnswerStream, ignore_signals, limit_memory, request_stream
 from workings.scoring.items import UNSPECIFIED, Item
@@ -82,6 +82,8 @@ def refuse(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _load(reward: RewardConfig, version: str, settings: RewardSettings) -> Compute:
+    if isinstance(reward, JudgeReward):
+        return lambda samples: [0.0] * len(samples)  # the parent asks it, for there is no network here
     if not isinstance(reward, FileReward):
         if reward.scorer in SCORERS:
             load_scorer(reward.scorer)  # imports its library now, so that no call has to

@@ -13,13 +13,15 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from workings.answers.extract import EXTRACTION_VERSION
-from workings.config.rewards import USUAL_LIMITS, FileReward, OverlongReward, RewardConfig, reward_name
+from workings.config.rewards import USUAL_LIMITS, FileReward, JudgeReward, OverlongReward, RewardConfig, reward_name
 from workings.errors import RequestError, RewardError
 from workings.record.digest import file_digest
 from workings.scoring.child_process import ChildProcess, ForeignAnswer, ending
 from workings.scoring.form import CHANNEL, check_form, keeps_form
 from workings.scoring.items import Item
 from workings.scoring.judge import judge, score_answer
+from workings.scoring.judge_endpoint import endpoint_of, judge_replies
+from workings.scoring.model_judge import JUDGE, read_judge, score_of
 from workings.scoring.scorers import SCORERS, get_scorer
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.steps import STEPS_VERSION
@@ -114,7 +116,7 @@ class RewardSettings:
         return max((reward.memory_gib for reward in self.rewards if isinstance(reward, FileReward)),
                    default=USUAL_LIMITS["memory_gib"])
 
-    def path(self, reward: FileReward) -> Path:
+    def path(self, reward: FileReward | JudgeReward) -> Path:
         """Where a person's file lies."""
         return (self.base / Path(reward.file).expanduser()).resolve()
 
@@ -131,8 +133,11 @@ class RewardSettings:
 
     def entry(self, reward: RewardConfig, version: str | None = None) -> dict[str, Any]:
         """What `recorded` says of one reward; with a version that is given, no library and no file is looked for."""
-        return {"name": reward_name(reward), "weight": reward.weight, "parameters": self._parameters(reward),
-                "version": self.version(reward) if version is None else version}
+        entry = {"name": reward_name(reward), "weight": reward.weight, "parameters": self._parameters(reward),
+                 "version": self.version(reward) if version is None else version}
+        # The prompt is part of the record, so that the replies can be read without this project.
+        return entry if version is not None or not isinstance(reward, JudgeReward) else entry | {
+            "parameters": read_judge(self.path(reward)).recorded()}
 
     def _parameters(self, reward: RewardConfig) -> dict[str, Any]:
         if reward.scorer in SCORERS:
@@ -152,6 +157,8 @@ class RewardSettings:
         """What `recorded` says of one reward. Raises `RequestError` where its file does not exist."""
         if reward.scorer == "steps":
             return str(self.steps_version)
+        if isinstance(reward, JudgeReward):
+            return read_judge(self.path(reward)).version
         if not isinstance(reward, FileReward):
             return SHIPPED_VERSIONS.get(reward.scorer) or get_scorer(reward.scorer, self.extraction_version).version
         path = self.path(reward)
@@ -256,8 +263,17 @@ class RewardProcess(ChildProcess):
     def __init__(self, settings: RewardSettings) -> None:
         self._settings = settings
         self._names = settings.names
+        self._replies: list[str] = []
+        judge = next((reward for reward in settings.rewards if isinstance(reward, JudgeReward)), None)
+        # Asked from here: the child has no network.
+        self._judge = None if judge is None else endpoint_of(read_judge(settings.path(judge)))
         versions = [reward["version"] for reward in settings.recorded()]
         super().__init__("workings.scoring.reward_child", {"settings": settings.to_json(), "versions": versions})
+
+    @property
+    def replies(self) -> list[str]:
+        """What a judge replied about each completion of the last call; empty texts without one."""
+        return self._replies
 
     def score(self, samples: Sequence[CompletionToReward]) -> list[dict[str, float]]:
         """The unweighted value of each reward by name, for each completion in the order given.
@@ -275,6 +291,13 @@ class RewardProcess(ChildProcess):
             if len(values) < len(self._names):
                 # Answers that were not read would be taken for those of the next request.
                 self._stop()
+        self._replies = [""] * len(samples)
+        if self._judge is not None:
+            try:
+                self._replies = judge_replies(self._judge, [(sample.item, sample.text) for sample in samples])
+            except RequestError as error:
+                raise RewardError(f"reward {JUDGE}: {error.given}") from None
+            values[JUDGE] = [score_of(reply) or 0.0 for reply in self._replies]
         # From a list for each reward to a dict for each completion.
         return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
 

@@ -10,7 +10,7 @@ STEPS_VERSION = 2
 MAX_CHARACTERS = 100_000
 """Only this much of a completion is looked at."""
 FIRST_CHARACTERS = 30_000
-"""Of the reasoning, in which its first wrong step is looked for: a page does so in every completion that it shows."""
+"""Of the reasoning, in which its first wrong equation is looked for: a page does so in every completion it shows."""
 # Wrong equations are kept with every completion of an evaluation, so a few must do.
 MAX_SHOWN = 5
 
@@ -55,13 +55,15 @@ def check_steps(text: str) -> StepCheck:
 
 
 def first_wrong_step(text: str) -> WrongStep | None:
-    """The first equation of a text that does not hold; None where none is found to be wrong.
+    """The first equation of a text that does not hold beyond doubt; None where none is found.
+
+    It is arithmetic, and mostly but not always where a solution goes wrong: see docs/evaluation.md.
 
     >>> first_wrong_step("7+5=12, carry 1; 4+2+1=8")
     WrongStep(start=17, end=24, written='4+2+1=8', expected='7')
     """
     return next((WrongStep(equation.start, equation.end, equation.written, equation.expected)
-                 for equation in checked_equations(text) if equation.verdict == "wrong"), None)
+                 for equation in checked_equations(text) if equation.verdict == "wrong" and not equation.doubt), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class WrongPlace:
 
     def text(self) -> str:
         """For people."""
-        return f"first wrong step, line {self.line} of {self.lines}: {self.written} (right is {self.expected})"
+        return f"first wrong equation, line {self.line} of {self.lines}: {self.written} (right is {self.expected})"
 
     def to_json(self) -> dict[str, int | str]:
         """All of it."""
@@ -90,7 +92,7 @@ class WrongPlace:
 
 
 def wrong_place(completion: str) -> WrongPlace | None:
-    """The first wrong step of a completion's reasoning; None where every equation that can be read holds.
+    """The first wrong equation of a completion's reasoning; None where every equation that can be read holds.
 
     Only the first `FIRST_CHARACTERS` of the reasoning are looked through.
     """

@@ -42,6 +42,11 @@ class RolloutEngine(SamplingEngine, LikelihoodEngine, Protocol):
 class Rewarder(Protocol):
     """Gives completions their rewards."""
 
+    @property
+    def replies(self) -> list[str]:
+        """What a judge replied about each completion of the last call; empty without one."""
+        ...
+
     def score(self, samples: Sequence[CompletionToReward]) -> list[dict[str, float]]:
         """The value of every reward of each completion, without its weight. Raises `TrainingFailed`."""
         ...
@@ -123,14 +128,15 @@ class RolloutSampler:
             state, [prompt.tokens for prompt in prompts], max_new_tokens=self.algorithm.max_new_tokens,
             stop_ids=self.stop_ids, temperature=self.algorithm.sampling_temperature, seeds=seeds)
         values, rewards = self._rewards(prompts, completions)
+        replies = (self.rewarder.replies if self.rewarder is not None else []) or [""] * len(prompts)
         groups = []
         for number, turn in enumerate(turns):
             group_slice = slice(number * size, (number + 1) * size)
             samples = [Sample(seed=seed, completion=completion, rewards=sample_values, reward=reward,
-                              advantage=advantage)
-                       for seed, completion, sample_values, reward, advantage in zip(
+                              advantage=advantage, judge_reply=reply)
+                       for seed, completion, sample_values, reward, advantage, reply in zip(
                            seeds[group_slice], completions[group_slice], values[group_slice], rewards[group_slice],
-                           self.algorithm.advantages(rewards[group_slice]), strict=True)]
+                           self.algorithm.advantages(rewards[group_slice]), replies[group_slice], strict=True)]
             groups.append(Group(prompt=turn.prompt, epoch=turn.epoch, samples=tuple(samples)))
         return groups
 

@@ -21,7 +21,7 @@ from workings.ui.requests import paged
 ITEMS_A_PAGE = 50
 Result = Literal["", "right", "wrong", "error"]
 Change = Literal["newly_right", "newly_wrong", "both_wrong", "both_right"]
-ANY_STEP = "a step wrong"
+ANY_STEP = "a wrong equation"
 STEP_FILTERS = (ANY_STEP, *WRONG_STEP_KINDS, RIGHT, NOT_FOUND)
 """Filters of items: any wrong step, or the scored kinds of `workings.evaluation.first_wrong_step`."""
 # Every character falls into one of the three kinds, so the tokens joined are the text again.
@@ -178,7 +178,7 @@ def search(folder: Folder, run: Path, query: ItemsQuery) -> AnswersPage:
 
 
 def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], bool]:
-    """Whether an answer is of this kind by its first wrong step (one of `STEP_FILTERS`; empty: of any).
+    """Whether an answer is of this kind by its first wrong equation (one of `STEP_FILTERS`; empty: of any).
 
     The first filter of an evaluation reads all equations in it; they are kept until its file changes.
 
@@ -188,7 +188,7 @@ def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], boo
     if not step:
         return lambda row: True
     if step not in STEP_FILTERS:
-        raise RequestError(f"first wrong step: {step}", f"one of {', '.join(STEP_FILTERS)}")
+        raise RequestError(f"first wrong equation: {step}", f"one of {', '.join(STEP_FILTERS)}")
     kinds = folder.worked_out.get(unit / PREDICTIONS, lambda: {
         (row.id, row.sample): _kind(row) for row in read_answers(folder, unit)})
     wanted_kinds = WRONG_STEP_KINDS if step == ANY_STEP else (step,)
@@ -238,7 +238,7 @@ def pair(a: Answer, b: Answer, change: Change) -> AnswerPair:
 
 
 def _with_mark(pieces: list[AnswerPiece], place: WrongPlace | None) -> list[AnswerPiece]:
-    """The pieces, cut where the first wrong step begins and ends."""
+    """The pieces, cut where the first wrong equation begins and ends."""
     if place is None:
         return pieces
     pieces_out, at = [], 0

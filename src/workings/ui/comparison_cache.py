@@ -46,7 +46,7 @@ class ComparisonCache:
                                 lambda: pair_changes(self.read(pair[0].path), self.read(pair[1].path)))
 
     def breaks(self, evaluation: EvaluationRecord) -> FirstWrongSteps:
-        """An evaluation's items by their first wrong step."""
+        """An evaluation's items by their first wrong equation."""
         return self._breaks.get(evaluation.path / PREDICTIONS, lambda: count_first_wrong_steps(evaluation))
 
     def _remembered(self, cache: dict[Stamp, T], stamp: Stamp, make: Callable[[], T]) -> T:

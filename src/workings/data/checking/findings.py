@@ -28,6 +28,7 @@ KINDS: dict[str, tuple[bool, str]] = {
     "length_bias": (False, "most chosen completions are longer, or most are shorter"),
     "cut_off": (False, "a completion that is the beginning of the other"),
     "answer_in_prompt": (False, "a question that holds the chosen completion and not the rejected one"),
+    "doubtful_equation": (False, "an equation that does not hold and may be a rounding, a size, or set something up"),
     "near_duplicate": (False, "nearly the words and exactly the numbers of an earlier question"),
     "another_answer": (False, "another answer to an open question of an earlier trace"),
     "no_steps": (False, "no steps: good for data.reasoning: answer_only alone"),

@@ -13,7 +13,7 @@ from workings.data.checking.answer_follows import ends_elsewhere, mentions
 from workings.data.checking.findings import CheckReport, DataFinding, excerpt, shown
 from workings.data.checking.overlap import NGRAM, Question, find_leaks, near_duplicates, question_words, words
 from workings.data.checking.reading import TURN_MARKS, Numbered, RowProblems, missing_labels, report_of, row_findings
-from workings.data.equations.check import wrong_equations
+from workings.data.equations.check import doubtful_equations, find_equations, wrong_equations
 from workings.data.traces import Trace
 from workings.record.manifest import DRAWN_FROM
 
@@ -24,6 +24,7 @@ _OPEN = re.compile(
     r"|come up with|recommend|pick|choose|invent|propose|make up|tell me|describe|list|mention)\s+(?:me\s+)?"
     r"(?:an?|one|some|any|another|two|three|\d)\b", re.IGNORECASE)
 """Beginnings of questions that have several short answers as well: "Name a fruit."."""
+_SENTENCE_ENDS = re.compile(r"[.!?:](?=\s+\S)|\n+(?=\S)|[.!?]\Z")
 MAX_NOT_REACHED = 0.2
 """Share of traces whose answer is not reached, above which it is how a file writes its steps and no mistake."""
 MIN_UNTRUSTED = 5
@@ -71,21 +72,29 @@ def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
         yield "repeated_step", shown(again)
     # The steps as one text: what a later line takes back ("that is wrong") is not a mistake of the trace. Most answers
     # of conversations contain their calculation.
-    if wrong := [equation for text in ("\n".join(trace.steps), trace.answer,
-                                       *_calculations(trace.metadata.get("calculations")))
-                 for equation in wrong_equations(text)]:
+    written = ("\n".join(trace.steps), trace.answer, *_calculations(trace.metadata.get("calculations")))
+    if doubtful := [equation for text in written for equation in doubtful_equations(text)]:
+        yield "doubtful_equation", shown(list(dict.fromkeys(doubtful)))
+    if wrong := [equation for text in written for equation in wrong_equations(text)]:
         # Each once: an equation often stands in a step and again in the annotation taken out of it.
         yield "wrong_equation", shown(list(dict.fromkeys(wrong)))
     texts = (trace.prompt, *trace.steps, trace.answer)
     if forged := [match.group() for text in texts for match in _CONTROL.finditer(text)]:
         yield "control_text", shown(forged)
     if not trace.steps:
-        yield "no_steps", excerpt(trace.prompt)
+        # Conversations and Alpaca's files have their chain of thought in the answer.
+        if not _is_chain(trace.answer):
+            yield "no_steps", excerpt(trace.prompt)
     elif (number := parse_number(final_answer(trace.answer))) is not None and not mentions(trace.steps, number.value):
         # Steps that end in another result lead elsewhere; others may only leave the last calculation out.
         kind = "answer_not_reached" if ends_elsewhere(trace.steps, number.value) else "answer_not_in_steps"
         yield kind, f"{excerpt(trace.answer, 40)}: {excerpt(trace.steps[-1])}"
     yield from missing_labels(trace)
+
+
+def _is_chain(answer: str) -> bool:
+    """Whether an answer shows how it was found: a calculation, or several sentences or lines."""
+    return len(_SENTENCE_ENDS.findall(answer.strip())) > 1 or bool(find_equations(answer))
 
 
 def _calculations(annotations: Any) -> Iterator[str]:

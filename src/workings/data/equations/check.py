@@ -1,8 +1,8 @@
 """Equations in a text, worked out with exact fractions: right, wrong, or not read.
 
 The one checker of arithmetic: of traces (`workings data check`), of generated data, and of what models write (step
-validity, the first wrong step). It reads plain text and LaTeX. An equation is called wrong only if it is plainly one
-between numbers, no reading of it holds, and its writer claims it: a check that cries wolf is switched off.
+validity, the first wrong equation). It reads plain text and LaTeX. An equation is called wrong only if it is plainly
+one between numbers, no reading of it holds, and its writer claims it: a check that cries wolf is switched off.
 """
 
 import re
@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Literal
 
 from workings.data.equations import words
+from workings.data.equations.in_words import plainer, wrong_in_words
 from workings.data.equations.sides import Pair, Side, pairs
 from workings.data.equations.tokens import Token, tokenize
 from workings.data.equations.value import DividesByZero, NotRead, values
@@ -43,6 +44,8 @@ class Equation:
     verdict: Verdict
     expected: str = ""
     """For a wrong one: the value of the side that calculates."""
+    doubt: str = ""
+    """For a wrong one: what its writer may have meant; empty for one that is wrong beyond doubt."""
 
 
 def find_equations(text: str) -> list[Equation]:
@@ -70,9 +73,19 @@ def find_equations(text: str) -> list[Equation]:
 
 
 def wrong_equations(text: str) -> list[str]:
-    """The equations of a text that do not hold, as written, and chains that end in another result (`3 + 4 = 7 = 8`)."""
-    wrong = [(equation.start, equation.written) for equation in find_equations(text) if equation.verdict == "wrong"]
-    return [written for _, written in sorted([*wrong, *broken_chains(text)])]
+    """All of a text that does not hold beyond doubt, as written.
+
+    Equations, chains that end in another result (`3 + 4 = 7 = 8`), multiples and conversions in words.
+    """
+    wrong = {equation.start: text[equation.start:equation.end]
+             for read in dict.fromkeys((text, plainer(text))) for equation in find_equations(read)
+             if equation.verdict == "wrong" and not equation.doubt}
+    return [written for _, written in sorted([*wrong.items(), *broken_chains(text), *wrong_in_words(text)])]
+
+
+def doubtful_equations(text: str) -> list[str]:
+    """The equations of a text that do not hold and that may be meant otherwise, each with how."""
+    return [f"{equation.written} ({equation.doubt})" for equation in find_equations(text) if equation.doubt]
 
 
 def broken_chains(text: str) -> Iterator[tuple[int, str]]:
@@ -122,7 +135,7 @@ def _equations_in(shown: str, text: str) -> Iterator[Equation]:
         if judged is not None:
             verdict, expected = judged
             start, end = pair.left.start, max(pair.right.end, pair.left.end)
-            yield Equation(start, end, text[start:end], verdict, expected)
+            yield Equation(start, end, text[start:end], verdict, expected, _doubt(pair) if verdict == "wrong" else "")
 
 
 def _judge(pair: Pair, text: str) -> tuple[Verdict, str] | None:
@@ -158,6 +171,23 @@ def _judge(pair: Pair, text: str) -> tuple[Verdict, str] | None:
         return "not read", ""
     computed, written_side = (left_values[0], right) if calculates[0] else (right_values[0], left)
     return "wrong", _spelled(computed, written_side)
+
+
+def _doubt(pair: Pair) -> str:
+    """What an equation that does not hold may mean: a rounding, a size, or something that is set up."""
+    if not _is_more_than_fraction(pair.left.tokens) and _has_operation(pair.right.tokens):
+        return "may set something up"
+    if pair.sign.kind == "says" and any(token.text == "*" for token in pair.left.tokens):
+        return "may name a size"
+    single = _number(pair.right.tokens)
+    divides = any(token.text in "/:%" or token.kind in ("frac", "fraction") for token in pair.left.tokens)
+    if single is None or "." in single.text or not divides:
+        return ""
+    try:
+        near = any(_equal(left, right, pair, True) for left in _values(pair.left) for right in _values(pair.right))
+    except NotRead:  # it divides by zero
+        return ""
+    return "may be rounded" if near else ""
 
 
 def _values(side: Side) -> tuple[Fraction, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RecordError, RequestError
+from workings.evaluation.answer_counts import AnswerCounts
 from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.unit import EvaluationRecord
 from workings.record import atomic
@@ -32,6 +33,8 @@ class Baseline:
     config: dict[str, Any]
     """The parts of ``eval_config.json`` that must agree."""
     results: list[ItemResult]
+    counts: AnswerCounts | None = None
+    """Counts of its answers; None in a baseline that was kept before answers were counted."""
 
 
 def baseline_path(folder: Path, name: str, items_digest: str) -> Path:
@@ -49,7 +52,7 @@ def set_baseline(folder: Path, name: str, record: EvaluationRecord) -> Path:
     atomic.write_json(path, {
         "schema": SCHEMA, "name": name, "source": record.name, "made_from": record.root,
         "config": {key: record.config[key] for key in _CONFIG if key in record.config},
-        "results": [_result_json(result) for result in record.results()]})
+        "answers": record.answer_counts.to_json(), "results": [_result_json(result) for result in record.results()]})
     return path
 
 
@@ -72,7 +75,8 @@ def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
         raise RecordError(f"{path} is not a baseline that this version reads")
     try:
         return Baseline(name=value["name"], made_from=value["made_from"], source=value["source"],
-                        config=value["config"], results=[_result(entry) for entry in value["results"]])
+                        config=value["config"], results=[_result(entry) for entry in value["results"]],
+                        counts=AnswerCounts(**value["answers"]) if "answers" in value else None)
     except (KeyError, TypeError) as error:
         raise RecordError(f"{path} is damaged: {error}") from None
 

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RequestError
+from workings.evaluation.answer_counts import AnswerCounts
 from workings.evaluation.comparison.flips import Flips, count_flips, flips_text
+from workings.evaluation.comparison.no_verdict import measured_side, noise_of
 from workings.evaluation.comparison.paired import (
     PairedDifference,
     compare_configs,
@@ -25,6 +27,7 @@ from workings.evaluation.statistics.equivalence import Equivalence
 from workings.evaluation.statistics.intervals import Interval
 from workings.evaluation.unit import EvaluationRecord, find_pair
 from workings.record.number_text import p_text
+from workings.scoring.model_judge import judge_text
 
 MAX_IDS_SHOWN = 50
 
@@ -36,6 +39,7 @@ class ComparedSide:
     name: str
     path: str
     cell: Cell
+    counts: AnswerCounts
 
     def to_json(self) -> dict[str, Any]:
         """Accuracy with its interval; a bound that does not exist is left out."""
@@ -90,7 +94,9 @@ class Comparison:
     pass_at_k: list[PassAtK] = field(default_factory=list)
     """Values of pass@k; empty with one sample an item."""
     warnings: list[str] = field(default_factory=list)
-    """Why the completions of a side say little about a model; they are part of the sentence."""
+    """Why the completions of a side say little about a model, and why there is no verdict; part of the sentence."""
+    refused: bool = False
+    """Whether a verdict that the statistics allow is not given (`workings.evaluation.comparison.no_verdict`)."""
     equivalence: Equivalence | str | None = None
     """Within the margin that was asked for, or why nothing is said about it; None: it was not asked for."""
 
@@ -102,7 +108,9 @@ class Comparison:
         record = self.first_form()
         if self.difference is None:
             return record
-        record |= {"sentence": self.sentence, "flips": [flip.to_json() for flip in self.flips]}
+        record |= {"sentence": self.sentence, "flips": [flip.to_json() for flip in self.flips],
+                   "answers": {name: side.counts.to_json() for name, side in (("a", self.a), ("b", self.b)) if side},
+                   "refused": self.refused}
         if self.warnings:
             record["warnings"] = self.warnings
         if self.pass_at_k:
@@ -139,8 +147,12 @@ def compare(a: str | Path, b: str | Path, *, equivalent_within: float | None = N
     return compare_records(*find_pair(Path(a), Path(b)), equivalent_within=equivalent_within)
 
 
-def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_within: float | None = None) -> Comparison:
-    """`compare` for units that were found already."""
+def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_within: float | None = None,
+                    refuses_noise: bool = True) -> Comparison:
+    """`compare` for units that were found already.
+
+    ``refuses_noise`` is False only to make a comparison again that was sealed before verdicts were refused.
+    """
     # Runs in two folders may have one name, and a sentence about them needs two.
     name_a, name_b = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")
     different, unknown, equal = compare_configs(a.config, b.config)
@@ -157,15 +169,21 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *, equivalent_with
     if verdict == "inconclusive" and isinstance(equivalence, Equivalence) and equivalence.shown:
         verdict = "equivalent"
     # No verdict follows from the intervals of the two accuracies: it comes of the paired differences.
-    side_a = ComparedSide(name=name_a, path=str(a.path), cell=cell(results_a))
-    side_b = ComparedSide(name=name_b, path=str(b.path), cell=cell(results_b))
+    side_a = ComparedSide(name=name_a, path=str(a.path), cell=cell(results_a), counts=a.answer_counts)
+    side_b = ComparedSide(name=name_b, path=str(b.path), cell=cell(results_b), counts=b.answer_counts)
+    measured = measured_side(name_a, a.answer_counts, results_a), measured_side(name_b, b.answer_counts, results_b)
+    refused, remarks = noise_of(*measured, verdict) if refuses_noise else (False, [])
     warnings = [record.warning for record in (a, b) if record.warning]
+    warnings += remarks
+    # Of two that are comparable the judge is one and the same.
+    unknown += filter(None, [judge_text(a.config)])
     if version_remark := steps_versions((a.config, b.config)):
         unknown.append(f"{version_remark}, so their step validity is not comparable")
     return Comparison(
-        verdict=verdict, warnings=warnings,
+        verdict="inconclusive" if refused else verdict, warnings=warnings, refused=refused,
         # In the sentence, because no run may be called better than error messages without it.
-        sentence=" ".join([comparison_sentence(side_a, side_b, difference, verdict, equivalence), *warnings]),
+        sentence=" ".join([comparison_sentence(side_a, side_b, difference, "refused" if refused else verdict,
+                                               equivalence), *warnings]),
         name_a=name_a, name_b=name_b, notes=unknown + _notes(side_a, side_b, difference, equivalence), equal=equal,
         a=side_a, b=side_b, difference=difference, sections=_sections(pairs),
         newly_right=[x.id for x, y in pairs if x.score < y.score],
@@ -190,7 +208,8 @@ def comparison_sentence(a: ComparedSide, b: ComparedSide, difference: PairedDiff
     """The verdict in one sentence: both accuracies, n, the difference, the intervals, and what so many items show."""
     opening = {"better": f"{b.name} is better than {a.name}", "worse": f"{b.name} is worse than {a.name}",
                "equivalent": f"{b.name} and {a.name} are equivalent",
-               "inconclusive": f"Which of {b.name} and {a.name} is better stays open"}[verdict]
+               "inconclusive": f"Which of {b.name} and {a.name} is better stays open",
+               "refused": f"Which of {b.name} and {a.name} is better was not measured"}[verdict]
     parts = [f"{opening}: {cell_text(b.cell)} against {cell_text(a.cell)} on the same {difference.n} items, "
              f"{difference_text(difference, difference.p_value)}"]
     if isinstance(equivalence, Equivalence):

@@ -7,6 +7,7 @@ from typing import Any
 
 from workings.errors import RequestError
 from workings.evaluation.comparison.baseline import read_baseline
+from workings.evaluation.comparison.no_verdict import MeasuredSide, measured_side, reasons_against
 from workings.evaluation.comparison.paired import PairedDifference, compare_configs, paired_values, steps_versions
 from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.statistics.differences import items_needed
@@ -142,9 +143,29 @@ def gate(run: Path, *, baseline: str, folder: Path, metric: str, max_drop: float
         before, after = after, before
     paired = paired_values(before, after, clusters)
     verdict = _decide(paired.interval, max_drop)
-    return GateResult(verdict=verdict, metric=metric, max_drop=max_drop, change=paired.delta, interval=paired.interval,
-                      n=paired.n, baseline=baseline, run=record.name, notes=notes, warning=record.warning,
+    reasons: list[str] = []
+    if metric == "accuracy" and verdict != "inconclusive":
+        if baseline_record.counts is None:
+            notes.append("the baseline was kept before answers were counted, so nothing is said about answers that "
+                         f"were not found: workings baseline set {baseline} EVALUATION")
+        else:
+            reasons = _refusals(verdict, max_drop, measured_side(
+                baseline, baseline_record.counts, baseline_record.results), measured_side(
+                record.name, record.answer_counts, [by_id[result.id] for result in baseline_record.results]))
+    return GateResult(verdict="inconclusive" if reasons else verdict, metric=metric, max_drop=max_drop,
+                      change=paired.delta, interval=paired.interval, n=paired.n, baseline=baseline, run=record.name,
+                      notes=notes, warning=" ".join(filter(None, [record.warning, *reasons])),
                       needed=_needed(paired, max_drop) if verdict == "inconclusive" else None)
+
+
+def _refusals(verdict: str, max_drop: float, baseline: MeasuredSide, run: MeasuredSide) -> list[str]:
+    """Why a decision that the statistics allow is not made."""
+    def decided(before: Sequence[float], after: Sequence[float]) -> bool:
+        return _decide(paired_values(before, after, run.clusters).interval, max_drop) == verdict
+
+    if verdict == "pass":
+        return reasons_against(run, baseline, lambda ahead, behind: decided(behind, ahead))
+    return reasons_against(baseline, run, decided)
 
 
 def _matching(run: Path, baseline: str, folder: Path) -> Any:

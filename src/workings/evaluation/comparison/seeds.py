@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.errors import RequestError
+from workings.evaluation.comparison.no_verdict import MeasuredSide, measured_side, noise_of, pooled
 from workings.evaluation.comparison.paired import (
     PairedDifference,
     compare_configs,
@@ -71,19 +72,23 @@ class SeedsComparison:
     """Equivalence between seeds, if there are enough of them."""
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    """Why the completions of a run say little about a model; they are part of the sentence."""
+    """Why the completions of a run say little about a model, and why there is no verdict; part of the sentence."""
+    refused: bool = False
+    """Whether a verdict that the statistics allow is not given (`workings.evaluation.comparison.no_verdict`)."""
 
     @property
     def verdict(self) -> str:
         """About these runs; `equivalent` where that was asked for, is shown, and neither side is better."""
-        verdict = self.difference.verdict
-        return "equivalent" if verdict == "inconclusive" and _shown(self.equivalence) else verdict
+        verdict = "inconclusive" if self.refused else self.difference.verdict
+        return "equivalent" if not self.refused and verdict == "inconclusive" and _shown(self.equivalence) else verdict
 
     @property
     def method_verdict(self) -> str:
         """About the method: only what the items and the seeds both say; `no claim` with too few seeds."""
         if isinstance(self.method_interval, str):
             return "no claim"
+        if self.refused:
+            return "inconclusive"
         low, high = self.method_interval.low, self.method_interval.high
         # Items are many and seeds few: items alone would take a lucky seed for a better method.
         by_seeds = "better" if low > 0 else "worse" if high < 0 else "inconclusive"
@@ -164,10 +169,20 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: fl
             notes.append(f"nothing is said about equivalence over items: {equivalence}")
         if isinstance(method, Interval):
             by_seeds = welch_equivalence(side_a.accuracies, side_b.accuracies, equivalent_within)
-    return SeedsComparison(a=side_a, b=side_b, notes=notes, method_interval=method,
-                           warnings=[record.warning for record in (*records_a, *records_b) if record.warning],
-                           difference=paired_values(means_a, means_b, clusters), equivalence=equivalence,
-                           method_equivalence=by_seeds)
+    measured = _measured("A", records_a, order), _measured("B", records_b, order)
+    difference = paired_values(means_a, means_b, clusters)
+    refused, remarks = noise_of(*measured, "equivalent" if difference.verdict == "inconclusive" and _shown(equivalence)
+                                else difference.verdict)
+    return SeedsComparison(a=side_a, b=side_b, notes=notes, method_interval=method, refused=refused,
+                           warnings=[*(record.warning for record in (*records_a, *records_b) if record.warning),
+                                     *remarks],
+                           difference=difference, equivalence=equivalence, method_equivalence=by_seeds)
+
+
+def _measured(name: str, records: Sequence[EvaluationRecord], order: Sequence[ItemResult]) -> MeasuredSide:
+    places = {result.id: place for place, result in enumerate(order)}
+    return pooled(name, [measured_side(name, record.answer_counts, sorted(
+        record.results(), key=lambda result: places[result.id])) for record in records])
 
 
 def _check_all(records: Sequence[EvaluationRecord]) -> list[str]:

@@ -27,6 +27,11 @@ class RecordedRewards:
 
     recorded: Rollout
 
+    @property
+    def replies(self) -> list[str]:
+        """None: a judge's replies belong to no batch."""
+        return []
+
     def score(self, samples: Sequence[CompletionToReward]) -> list[dict[str, float]]:
         """Rewards of some samples."""
         known = {(prompt.item.id, tuple(sample.completion.tokens), sample.completion.stop_token is None):

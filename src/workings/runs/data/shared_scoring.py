@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workings.config.rewards import FileReward
+from workings.config.rewards import FileReward, JudgeReward
 from workings.distributed.process_group import ComputeShare, ProcessGroup
 from workings.scoring.items import Item, item_from_json
 from workings.scoring.judge import Judgement, judgement_from_json
@@ -24,8 +24,8 @@ REWARDS, SCORES = "rewards", "scores"
 
 
 def split_rewards(settings: RewardSettings) -> tuple[RewardSettings | None, RewardSettings | None]:
-    """The shipped rewards of these settings, and a person's own functions; None where there are none."""
-    of_files = tuple(reward for reward in settings.rewards if isinstance(reward, FileReward))
+    """The shipped rewards of these settings, and a person's own functions and judges; None where there are none."""
+    of_files = tuple(reward for reward in settings.rewards if isinstance(reward, FileReward | JudgeReward))
     shipped = tuple(reward for reward in settings.rewards if reward not in of_files)
     return (replace(settings, rewards=shipped) if shipped else None,
             replace(settings, rewards=of_files) if of_files else None)
@@ -41,6 +41,11 @@ class SharedRewarder:
     shipped: RewardProcess
     of_files: RewardProcess | None
     """None without a person's own function."""
+
+    @property
+    def replies(self) -> list[str]:
+        """As `RewardProcess.replies`."""
+        return self.of_files.replies if self.of_files else []
 
     def score(self, samples: Sequence[CompletionToReward]) -> list[dict[str, float]]:
         """The value of every reward of each completion. Raises `TrainingFailed`."""

@@ -41,7 +41,7 @@ class Compared(BaseModel):
     different: list[Difference]
     counts: dict[Change, int] = {}
     first_wrong_step: dict[str, dict[str, int]] = Field(
-        default={}, description="Items of each run by the line of their first wrong step")
+        default={}, description="Items of each run by the line of their first wrong equation")
 
 
 class Pairs(BaseModel):
@@ -94,7 +94,7 @@ def compared(site: Site, names: list[str], within: float | None = None) -> tuple
 
 
 def pairs_page(site: Site, names: list[str], show: Change, page: int, wrong_step: str = "") -> Pairs:
-    """Items of one kind of change, side by side; with a kind of first wrong step those where either side has it."""
+    """Items of one kind of change, side by side; with a kind of first wrong equation those where either side has it."""
     runs = two(site, names)[:2]
     rows = site.compared.changes(*runs)[show]
     if wrong_step:
@@ -116,7 +116,7 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/api/pairs")
     def pairs_json(run: Names, show: Change = "newly_right", page: int = 1, wrong_step: str = "") -> Pairs:
-        """Items that both answered, by what changed from A to B, and by the first wrong step of either."""
+        """Items that both answered, by what changed from A to B, and by the first wrong equation of either."""
         return pairs_page(site, run, show, page, wrong_step)
 
     @routes.get("/api/overlay")

@@ -27,7 +27,7 @@ class AskedAnswer(BaseModel):
 
     text: str
     finish_reason: str
-    wrong_step: str = Field(default="", description="The first wrong step, in words")
+    wrong_step: str = Field(default="", description="The first wrong equation, in words")
 
 
 class AskedQuestion(BaseModel):

@@ -4,7 +4,7 @@ import math
 import tempfile
 import warnings
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -96,6 +96,9 @@ def scores(record: Record) -> Iterator[CheckFinding]:
         if isinstance(settings, str):
             yield not_checked(settings, unit)
             return
+        if problem := _judge_problem(unit):
+            yield failed(problem, unit)
+            return
         if reason := scoring.reason_not_scored(settings) or unit.tree.scoring.reason_over:
             yield not_checked(reason, unit)
             return
@@ -106,6 +109,9 @@ def scores(record: Record) -> Iterator[CheckFinding]:
             yield failed(f"cannot be scored again: {error.given}; expected {error.expected}", unit)
             return
         yield finding_from(problems, f"{count} completions scored again", unit)
+        if judge := _judge_of(unit):
+            yield not_checked(f"that {str(judge.get('model'))[:80]} gave these replies is as recorded: nobody is asked "
+                              "again", unit, blocking=False)
         if why_less:
             yield not_checked(f"{count} completions were scored again, and no more: {why_less}", unit)
         if limited:
@@ -224,7 +230,9 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
     scorer, extraction, limits = config.get("scorer"), config.get("extraction"), config.get("limits")
     if not isinstance(scorer, dict) or not isinstance(extraction, dict) or not isinstance(limits, dict):
         raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: no scorer, extraction or limits")
-    name = str(scorer.get("name"))
+    judge = _judge_of(unit)
+    # What a judge does not decide is found by the rules.
+    name = str(scorer.get("name")) if judge is None else "answer"
     # A person's scorer is a path to code: running it would hand the verifier's machine to the record.
     if name not in OUR_SCORERS or name not in SCORERS:
         return f"scorer {name[:80]!r} is not one of this project's; its code is not run"
@@ -237,7 +245,7 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
         scorer_version = get_scorer(name, extraction_version).version
     except RequestError as error:
         return f"{error.given}: {error.try_next}"
-    if scorer.get("version") != scorer_version:
+    if judge is None and scorer.get("version") != scorer_version:
         return f"scorer {name!r}: version {str(scorer.get('version'))[:100]!r} there, {scorer_version!r} here"
     rules = extraction.get("rules")
     # Records say so since version 2.
@@ -316,6 +324,9 @@ def _scored_again(unit: Unit, process: "ScoringProcess", scoring: _Scoring) -> t
         with unit.tree.scoring.measured():
             judgements = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
                                         for row in chunk])
+        if _judge_of(unit) is not None:
+            judgements = [_judged_again(by_id[str(row["id"])], row, judgement)
+                          for row, judgement in zip(chunk, judgements, strict=True)]
         problems += [problem for row, judgement in zip(chunk, judgements, strict=True)
                      for problem in _verdict_problems(row, judgement)]
         limited += [str(row.get("id"))[:60] for row, judgement in zip(chunk, judgements, strict=True)
@@ -325,6 +336,35 @@ def _scored_again(unit: Unit, process: "ScoringProcess", scoring: _Scoring) -> t
             return [*problems, f"{scoring.at_limit} completions reached the time limit; the rest was not scored"], \
                 len(rows), limited, ""
     return problems, len(rows), limited, ""
+
+
+def _judge_of(unit: Unit) -> dict[str, Any] | None:
+    """What an evaluation says of the model that judged it; None where rules did."""
+    scorer = unit.json_object(EVALUATION_CONFIG).get("scorer")
+    if not isinstance(scorer, dict) or scorer.get("name") != "judge":
+        return None
+    judge = scorer.get("judge")
+    return judge if isinstance(judge, dict) else {}
+
+
+def _judge_problem(unit: Unit) -> str:
+    """Why a judged evaluation cannot have been made by this version's prompt; empty where it can, or is not judged."""
+    from workings.scoring.model_judge import JUDGE_VERSION, PROMPT
+    judge = _judge_of(unit)
+    version = str(unit.json_object(EVALUATION_CONFIG)["scorer"].get("version")) if judge is not None else ""
+    if judge is None or (judge.get("prompt") == PROMPT and version.startswith(f"{JUDGE_VERSION} ")):
+        return ""
+    return f"its judge was asked by another prompt than that of version {JUDGE_VERSION}"
+
+
+def _judged_again(item: "Item", row: dict[str, Any], judgement: "Judgement") -> "Judgement":
+    """The score that a recorded reply gives, if it is the reply to the question about this completion."""
+    from workings.scoring.model_judge import LONGEST_TEXT, judged, question_of
+    recorded = row.get("judge")
+    reply = recorded.get("reply") if isinstance(recorded, dict) else None
+    if len(row["completion"]) > LONGEST_TEXT or judgement.error or not isinstance(reply, str):
+        return replace(judgement, score=0.0, error=judgement.error or "not judged")
+    return judged(judgement, question_of(item, row["completion"]), reply)
 
 
 def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> list[str]:
@@ -339,6 +379,8 @@ def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> list[str]:
     names = {field.name for field in fields(judgement)}
     pairs = [(key, row[key], getattr(judgement, key)) for key in _COMPARED
              if key in names and key in row and not is_absent(row[key])]
+    if judgement.question:
+        pairs.append(("judge", row["judge"], {"question_sha256": judgement.question, "reply": judgement.reply}))
     if "wrong_steps" in row:
         pairs.append(("wrong_steps", row["wrong_steps"], list(judgement.wrong_steps)))
     extracted = row.get("extracted")

@@ -187,9 +187,13 @@ def compared_again(pack: Unit, a: Unit, b: Unit, recorded: Mapping[str, Any]) ->
                 (path / name).write_bytes(unit.read(name))
             records.append(EvaluationRecord(path))
         try:
-            compared = compare_records(*records)
-            # A pack that was made before comparisons had flips holds their first form, under its seal.
+            counted = "answers" in recorded
+            compared = compare_records(*records, refuses_noise=counted)
+            # Packs that were made before comparisons had flips, or counted answers, hold earlier forms under their
+            # seals.
             value = compared.to_json() if "flips" in recorded else compared.first_form()
+            if not counted:
+                value = {key: part for key, part in value.items() if key not in ("answers", "refused")}
         except (RequestError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise RecordError(f"cannot be compared ({str(error)[:100]})") from None
     for side, unit in (("a", a), ("b", b)):

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from workings.config.rewards import FileReward, RewardConfig, reward_name
+from workings.config.rewards import FileReward, JudgeReward, RewardConfig, reward_name
 from workings.errors import RecordError, RequestError, RewardError
 from workings.evidence.verify.limits import CHUNK_COMPLETIONS, ScoringTime
 from workings.evidence.verify.record import Unit
@@ -95,6 +95,8 @@ def rewards(unit: Unit) -> Iterator[CheckFinding]:
     if user_rewards:
         yield not_checked(f"the reward {', '.join(user_rewards)} is code from elsewhere, which is not run; its values "
                           "are as recorded", unit)
+    if any(isinstance(reward, JudgeReward) for reward in settings.rewards):
+        yield not_checked("the replies of its judge are as recorded: nobody is asked again", unit, blocking=False)
     for reason in _other_libraries(unit.json(REWARDS), settings).values():
         yield not_checked(reason, unit)
 
@@ -145,6 +147,8 @@ def _compute(unit: Unit) -> _Recomputed:
             result.ends += _end_problems(inputs, template, rollout)
             if inputs.settings is not None:
                 result.advantages += _advantage_problems(inputs, inputs.settings, rollout)
+                if any(isinstance(reward, JudgeReward) for reward in inputs.settings.rewards):
+                    _read_replies_again(result, rollout)
             if process is not None and not result.failure:
                 try:
                     _reward_again(result, process, template, rollout, unit.tree.scoring)
@@ -157,7 +161,7 @@ def _recomputable_rewards(unit: Unit, settings: "RewardSettings") -> "tuple[Rewa
     """Rewards that can be computed again: no user code, and no library in another version."""
     not_here = _other_libraries(unit.json(REWARDS), settings)
     return tuple(reward for reward in settings.rewards
-                 if not isinstance(reward, FileReward) and reward.scorer not in not_here)
+                 if not isinstance(reward, FileReward | JudgeReward) and reward.scorer not in not_here)
 
 
 def _end_problems(inputs: RolloutInputs, template: "ChatTemplate", rollout: "Rollout") -> list[str]:
@@ -219,6 +223,17 @@ def _reward_again(result: _Recomputed, process: "RewardProcess", template: "Chat
         result.rewarded += sum(map(len, values))
 
 
+def _read_replies_again(result: _Recomputed, rollout: "Rollout") -> None:
+    """Add the differences between a judge's recorded replies and its rewards; nobody is asked again."""
+    from workings.scoring.model_judge import JUDGE, score_of
+    for prompt, sample in rollout.all_samples:
+        value = score_of(sample.judge_reply) or 0.0
+        if sample.rewards.get(JUDGE) != value:
+            result.rewards.append(f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {JUDGE} is "
+                                  f"{str(sample.rewards.get(JUDGE))[:20]}, its recorded reply gives {value:g}")
+        result.rewarded += 1
+
+
 def _settings(inputs: RolloutInputs) -> "RewardSettings":
     if inputs.settings is None:
         raise RecordError("its algorithm has rewards by name, its recipe has none")
@@ -227,6 +242,7 @@ def _settings(inputs: RolloutInputs) -> "RewardSettings":
 
 def _reward_problems(recorded: Any, settings: "RewardSettings", manifest_digest: str | None) -> list[str]:
     """Problems of `config/rewards.json`, compared with the manifest, the recipe and this version's rewards."""
+    from workings.scoring.model_judge import JUDGE_VERSION, PROMPT
     from workings.scoring.scorers import needs_library
     problems = []
     if manifest_digest != json_digest(recorded):
@@ -237,6 +253,12 @@ def _reward_problems(recorded: Any, settings: "RewardSettings", manifest_digest:
     for entry, reward, name in zip(recorded, settings.rewards, settings.names, strict=True):
         if not isinstance(entry, dict) or (entry.get("name"), entry.get("weight")) != (name, reward.weight):
             problems.append(f"{REWARDS}: another reward or weight than the recipe's {name}")
+        elif isinstance(reward, JudgeReward):
+            parameters = entry.get("parameters")
+            if not isinstance(parameters, dict) or parameters.get("prompt") != PROMPT or not str(
+                    entry.get("version")).startswith(f"{JUDGE_VERSION} "):
+                problems.append(f"{REWARDS}: its judge was asked by another prompt than that of version "
+                                f"{JUDGE_VERSION}")
         # A version may name libraries, which may be others here or missing, and that of a file is its digest.
         elif {**entry, "version": ""} != settings.entry(reward, version="") or (
                 not isinstance(reward, FileReward) and not needs_library(reward.scorer)

@@ -22,6 +22,9 @@ _ANSWERS: Rows = {
         checked("source.kind", "consistency.evaluated_model", "the run around it generates"),
         checked("extraction.version scorer.version scorer.name steps.version", "recompute.scores",
                 "this version scores again"),
+        checked("scorer.judge.prompt", "recompute.scores", "this version's prompt", optional=True),
+        partly("scorer.judge scorer.judge.*", "recompute.scores", "how the judge was checked is as recorded",
+               optional=True),
         partly("engine.versions.*", "consistency.announced", "the run's packages, where they are among them"),
         checked("form aggregate template.name template.digest decoding.batch_size decoding.max_new_tokens "
                 "decoding.samples decoding.seed decoding.temperature limits.item_seconds limits.child_bytes "
@@ -43,6 +46,8 @@ _ANSWERS: Rows = {
         checked("tolerance cluster item_extra", "recompute.items", "the digest of the items", optional=True),
         partly("completion", "recompute.scores",
                "scored again: a text that scores as the recorded one passes; a replay writes it again"),
+        checked("judge.question_sha256", "recompute.scores", "the question, made again", optional=True),
+        partly("judge.reply", "recompute.scores", "the score that it gives; nobody is asked again", optional=True),
         checked("extracted rule score format_ok reasoning_chars steps_checked steps_valid wrong_steps.*",
                 "recompute.scores", "the completion, scored again"),
         checked("sample", "consistency.seeds", "the seed of the evaluation"),

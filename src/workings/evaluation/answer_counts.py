@@ -1,0 +1,106 @@
+"""How many completions have an answer, and how many different ones: what an accuracy is worth.
+
+Worked out from the sealed completions whenever it is asked for; it is part of no record of an evaluation.
+"""
+
+import re
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from workings.answers.numbers import parse_number
+from workings.answers.texts import normalise_text
+from workings.data.checking.answer_follows import mentions
+from workings.evaluation.settings import answer_key
+from workings.record.number_text import percent
+
+_LONGEST_KEY = 200
+"""First characters by which an answer is counted."""
+_LOOKED_THROUGH = 20_000
+"""Last characters of a completion in which the expected answer is looked for."""
+_TIMES = re.compile(r"\b(?:once|twice|thrice)\b", re.IGNORECASE)
+_TIMES_AS_NUMBERS = {"once": "1", "twice": "2", "thrice": "3"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerCounts:
+    """The answers of an evaluation, counted by value."""
+
+    no_answer: float
+    """Share of the completions in which no answer was found."""
+    unread: float
+    """Share of the completions in which no answer was found and which contain the expected one."""
+    distinct_answers: int
+    """Number of different answers."""
+    same_answer: float
+    """Share of the completions that give the most frequent answer."""
+    majority_accuracy: float
+    """Accuracy of always giving the most frequent expected answer."""
+
+    def to_json(self) -> dict[str, float | int]:
+        """All fields."""
+        return asdict(self)
+
+    def text(self) -> str:
+        """For people, one line."""
+        unread = f" ({percent(self.unread)} contain the expected one all the same)" if self.unread else ""
+        answers = {0: "no answer at all", 1: f"one answer in {percent(self.same_answer)}"}.get(
+            self.distinct_answers,
+            f"{self.distinct_answers:,} different answers, the most frequent in {percent(self.same_answer)}")
+        return (f"no answer found in {percent(self.no_answer)}{unread}; {answers}; always giving the most frequent "
+                f"expected answer would reach {percent(self.majority_accuracy)}")
+
+
+@dataclass
+class AnswerCounter:
+    """Counts the answers of an evaluation, one prediction after the other."""
+
+    completions: int = 0
+    unread: int = 0
+    answers: Counter[object] = field(default_factory=Counter)
+    expected: Counter[object] = field(default_factory=Counter)
+
+    def add(self, sample: dict[str, Any]) -> None:
+        """Count one line of the predictions."""
+        self.completions += 1
+        self.expected[answer_key(str(sample.get("gold"))[:_LONGEST_KEY])] += 1
+        if has_answer(sample):
+            said = sample["extracted"] if isinstance(sample["extracted"], str) else sample["completion"]
+            self.answers[answer_key(said[:_LONGEST_KEY])] += 1
+        else:
+            self.unread += names_expected(sample)
+
+    def counts(self) -> AnswerCounts:
+        """The shares over all completions that were added (at least one)."""
+        return AnswerCounts(no_answer=1 - self.answers.total() / self.completions,
+                            unread=self.unread / self.completions, distinct_answers=len(self.answers),
+                            same_answer=max(self.answers.values(), default=0) / self.completions,
+                            majority_accuracy=max(self.expected.values()) / self.completions)
+
+
+def has_answer(sample: dict[str, Any]) -> bool:
+    """Whether a prediction has an answer: one that a rule found, or, where a judge read all of the text, any text."""
+    if "judge" in sample:
+        return isinstance(sample["completion"], str) and bool(sample["completion"].strip())
+    return isinstance(sample.get("extracted"), str)
+
+
+def names_expected(sample: dict[str, Any]) -> bool:
+    """Whether a completion without an answer contains the expected one anywhere: the most generous reading of it.
+
+    No trained form is needed for it, and much that is wrong passes: it only bounds what was overlooked.
+    """
+    text = sample.get("completion")
+    if has_answer(sample) or not isinstance(text, str):
+        return False
+    text = text[-_LOOKED_THROUGH:]
+    return any(_contains(text, expected) for expected in (str(sample.get("gold")), *sample.get("aliases", ())))
+
+
+def _contains(text: str, expected: str) -> bool:
+    number = parse_number(expected)
+    if number is not None:
+        numbers = _TIMES.sub(lambda match: _TIMES_AS_NUMBERS[match.group().casefold()], text)
+        return mentions([numbers], number.value)
+    words = normalise_text(expected)
+    return bool(words) and re.search(rf"(?<!\w){re.escape(words)}(?!\w)", normalise_text(text)) is not None

@@ -1,0 +1,130 @@
+"""When a difference of scores is noise of the measure: answers that no rule found, or one answer to everything.
+
+The one home of the rule. The statistics stay as they are; what is refused are the words "better" and "worse".
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from workings.evaluation.answer_counts import AnswerCounts
+from workings.evaluation.comparison.paired import paired_values
+from workings.evaluation.scorecard import ItemResult, mean_interval
+from workings.evaluation.statistics.intervals import Interval
+from workings.record.number_text import percent
+
+MOST_WITHOUT_ANSWER = 0.2
+"""Share of completions without an answer, above which a verdict has to stand the most generous reading of them."""
+MOST_APART = 0.1
+"""Difference of these shares, above which it has to do so as well."""
+MOST_ALIKE = 0.9
+"""Share of completions with one and the same answer, above which a side answers without looking at the question."""
+_READ_THEM = ("read some of them (`workings ui`); then score both sides by what can read them: `workings eval` with "
+              "--scorer contains or --scorer judge, or questions that ask for a form")
+_NOT_FOUND = "no answer was found in"
+_OTHER_ITEMS = "items with several expected answers that are about equally frequent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredSide:
+    """One side of a comparison, its items in the same order as those of the other side."""
+
+    name: str
+    counts: AnswerCounts
+    scores: Sequence[float]
+    generous: Sequence[float]
+    """Scores with every completion right that has no answer and contains the expected one."""
+    no_answer: Sequence[float]
+    clusters: Sequence[str]
+
+
+def measured_side(name: str, counts: AnswerCounts, results: Sequence[ItemResult]) -> MeasuredSide:
+    """A side by the results of its items."""
+    return MeasuredSide(
+        name=name, counts=counts, scores=[result.score for result in results],
+        generous=[min(1.0, result.score + result.measures.get("names_expected", 0.0)) for result in results],
+        no_answer=[result.measures.get("no_answer", 0.0) for result in results],
+        clusters=[result.cluster for result in results])
+
+
+def pooled(name: str, sides: Sequence[MeasuredSide]) -> MeasuredSide:
+    """Several runs on the same items as one side: means over the runs."""
+    def means(values: Sequence[Sequence[float]]) -> list[float]:
+        return [_mean(column) for column in zip(*values, strict=True)]
+
+    counts = [side.counts for side in sides]
+    return MeasuredSide(
+        name=name, clusters=sides[0].clusters, scores=means([side.scores for side in sides]),
+        generous=means([side.generous for side in sides]), no_answer=means([side.no_answer for side in sides]),
+        counts=AnswerCounts(no_answer=_mean([one.no_answer for one in counts]),
+                            unread=_mean([one.unread for one in counts]),
+                            distinct_answers=max(one.distinct_answers for one in counts),
+                            same_answer=_mean([one.same_answer for one in counts]),
+                            majority_accuracy=counts[0].majority_accuracy))
+
+
+def refusals(a: MeasuredSide, b: MeasuredSide, verdict: str) -> list[str]:
+    """Why a verdict on B that the statistics allow is not given, with what to do; empty where it is, or is none."""
+    if verdict == "better":
+        return reasons_against(b, a, lambda ahead, behind: paired_values(behind, ahead, a.clusters).verdict == verdict)
+    if verdict == "worse":
+        return reasons_against(a, b, lambda ahead, behind: paired_values(ahead, behind, a.clusters).verdict == verdict)
+    # No generous reading bounds an equivalence from both sides.
+    return reasons_against(b, a, lambda ahead, behind: False) if verdict == "equivalent" else []
+
+
+def reasons_against(ahead: MeasuredSide, behind: MeasuredSide,
+                    holds: Callable[[Sequence[float], Sequence[float]], bool]) -> list[str]:
+    """Why no verdict in favour of a side is given, with what to do; empty where it may be given.
+
+    Answers that were not found forbid nothing if the verdict also holds with all of them right that can be: a model
+    that writes no numbers at all has none. One answer to everything forbids nothing if it is that of the side behind,
+    and the other side is better than any one answer.
+
+    Args:
+        ahead: the side in whose favour the verdict is.
+        behind: the other one.
+        holds: whether the verdict holds with these scores of ``ahead`` and ``behind``.
+    """
+    reasons = []
+    shares = [side.counts.no_answer for side in (ahead, behind)]
+    if (max(shares) > MOST_WITHOUT_ANSWER or abs(shares[0] - shares[1]) > MOST_APART) and not holds(
+            ahead.scores, behind.generous):
+        reasons.append(
+            f"No verdict, because {_NOT_FOUND} {percent(shares[0])} of the completions of {ahead.name} and "
+            f"{percent(shares[1])} of {behind.name}: how they write may decide, and not what they answer "
+            f"({percent(_mean(behind.generous))} of {behind.name} would be right if each of these counted that "
+            f"contains the expected answer). To get one: {_READ_THEM}.")
+    reasons += [reason for side in (ahead, behind) if (reason := _one_answer(side, ahead))]
+    return reasons
+
+
+def _one_answer(side: MeasuredSide, ahead: MeasuredSide) -> str:
+    counts = side.counts
+    if counts.same_answer <= MOST_ALIKE or counts.majority_accuracy > MOST_ALIKE:
+        return ""
+    interval = mean_interval(ahead.scores, ahead.clusters)
+    if side is not ahead and isinstance(interval, Interval) and interval.low > counts.majority_accuracy:
+        return ""
+    return (f"No verdict, because {side.name} gives one answer to {percent(counts.same_answer)} of the items, which "
+            f"have several; always giving the most frequent expected answer would reach "
+            f"{percent(counts.majority_accuracy)}. To get one: {_OTHER_ITEMS}, or a model that answers the question.")
+
+
+def noise_of(a: MeasuredSide, b: MeasuredSide, verdict: str) -> tuple[bool, list[str]]:
+    """Whether the verdict on B is refused, and all that is said about answers that were not found or are all alike."""
+    reasons = refusals(a, b, verdict)
+    # A refusal for answers that were not found says their shares itself.
+    said = any(_NOT_FOUND in reason for reason in reasons)
+    return bool(reasons), reasons + ([] if said else style_warnings(a, b))
+
+
+def style_warnings(a: MeasuredSide, b: MeasuredSide) -> list[str]:
+    """A warning where the two sides differ in how often no answer was found."""
+    if paired_values(a.no_answer, b.no_answer, a.clusters).verdict == "inconclusive":
+        return []
+    return [(f"No answer was found in {percent(b.counts.no_answer)} of the completions of {b.name} and "
+            f"{percent(a.counts.no_answer)} of {a.name}: part of the difference may be how they write.")]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,140 @@
+"""`judge check`: is a model's verdict worth anything? Its agreement with labels, and attacks on it.
+
+The completions are a person's own, labelled right or wrong. A judge passes if it agrees with them more often than any
+rule that ignores the text, and no attack makes it take wrong answers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from workings.errors import RequestError
+from workings.evaluation.statistics.intervals import wilson
+from workings.record import atomic
+from workings.record.number_text import percent
+from workings.record.progress import slow_operation
+from workings.scoring.attacks import ATTACKS, attacked
+from workings.scoring.items import Item, item_from_json
+from workings.scoring.judge_endpoint import Endpoint
+from workings.scoring.lines import read_lines
+from workings.scoring.model_judge import PROMPT, JudgeFile, judge_text, question_of, score_of
+
+FEWEST_ITEMS = 200
+"""Labelled items without which agreement is not measured well enough to be shown."""
+FEWEST_OF_A_KIND = 20
+"""Right ones and wrong ones among them."""
+ATTACKED_ITEMS = 25
+"""Wrong completions, judged wrong, that every attack is tried on."""
+MOST_SUCCESS = 0.05
+"""Share of them that an attack may turn."""
+RIGHT_FROM = 0.5
+"""Score from which a completion counts as judged right."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled:
+    """A completion with a person's verdict."""
+
+    item: Item
+    completion: str
+    right: bool
+
+    @property
+    def question(self) -> str:
+        """What the judge is asked about it."""
+        return question_of(self.item, self.completion)
+
+
+def check_judge(url: str, model: str, items: Path, out: Path, *, max_tokens: int) -> JudgeFile:
+    """Measure and attack a judge, and write its file.
+
+    Args:
+        url: of an endpoint that speaks OpenAI's chat completions, up to and without `/chat/completions`.
+        model: the name that the endpoint knows it by.
+        items: JSON lines with `prompt`, `expected_answer`, `completion` and `right` (true or false).
+        out: the file to write.
+        max_tokens: longest reply.
+
+    Raises:
+        RequestError: ``out`` exists, too few labelled items, or an endpoint that gives no reply.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise RequestError(f"--url {url}", "an address that begins with http:// or https://",
+                           "--url http://127.0.0.1:8000/v1")
+    if out.exists():
+        raise RequestError(f"--out {out}, which exists", "a new file", f"--out {out.with_suffix('')}-2.json")
+    labelled, endpoint = read_labelled(items), Endpoint(url, model, max_tokens)
+    with slow_operation(f"judging {len(labelled):,} labelled completions"):
+        scores = [score_of(reply) for reply in endpoint.replies([one.question for one in labelled])]
+    agreement = _agreement(labelled, scores)
+    wrong = list(islice((one for one, score in zip(labelled, scores, strict=True)
+                         if not one.right and score is not None and score < RIGHT_FROM), ATTACKED_ITEMS))
+    with slow_operation(f"attacking the judge with {len(ATTACKS) * len(wrong):,} completions"):
+        attacks = _attacks(wrong, endpoint)
+    majority = max(agreement["right"], agreement["items"] - agreement["right"]) / agreement["items"]
+    judge = JudgeFile(model=model, url=url, max_tokens=max_tokens, prompt=PROMPT, agreement=agreement, attacks=attacks,
+                      passed=agreement["ci_low"] > majority and len(wrong) > 0 and all(
+                          one["worked"] <= MOST_SUCCESS * one["tried"] for one in attacks.values()))
+    atomic.write_json(out, judge.to_json())
+    return judge
+
+
+def check_text(judge: JudgeFile, out: Path) -> str:
+    """The result for the terminal, and what to type next."""
+    agreement = judge.agreement
+    majority = max(agreement["right"], agreement["items"] - agreement["right"]) / agreement["items"]
+    lines = [judge_text({"scorer": {"judge": judge.to_json()}}),
+             f"always saying the more frequent label would agree with {percent(majority)}",
+             f"replies without a score: {agreement['unreadable']}"]
+    lines += [f"attack `{name}`: {one['worked']} of {one['tried']} wrong answers were taken"
+              for name, one in judge.attacks.items()]
+    lines.append(f"passed: workings eval RUN --items ITEMS.jsonl --scorer judge:{quote(str(out))}" if judge.passed else
+                 "not passed: its scores are refused; a larger model, or one that does not think aloud, may pass")
+    return "\n".join(lines)
+
+
+def read_labelled(path: Path) -> list[Labelled]:
+    """Labelled completions. Raises `RequestError` for a line that is none, and for too few."""
+    expected = "JSON lines with prompt, expected_answer, completion, and right (true or false)"
+    if not path.is_file():
+        raise RequestError(f"--items {path}, which does not exist", expected)
+    labelled: list[Labelled] = []
+    for number, record in read_lines(path):
+        try:
+            if isinstance(record, str) or type(record.get("right")) is not bool or not isinstance(
+                    record.get("completion"), str):
+                raise ValueError("no `completion`, or no `right`")
+            item = item_from_json({"id": f"line {number}", **{key: value for key, value in record.items()
+                                                              if key not in ("completion", "right")}})
+        except (ValueError, TypeError, KeyError) as error:
+            raise RequestError(f"{path}, line {number}: {str(error)[:120]}", expected) from None
+        labelled.append(Labelled(item=item, completion=record["completion"], right=record["right"]))
+    right = sum(one.right for one in labelled)
+    if len(labelled) < FEWEST_ITEMS or min(right, len(labelled) - right) < FEWEST_OF_A_KIND:
+        raise RequestError(f"{path} with {len(labelled)} labelled completions, {right} of them right",
+                           f"at least {FEWEST_ITEMS}, with {FEWEST_OF_A_KIND} right and {FEWEST_OF_A_KIND} wrong ones")
+    return labelled
+
+
+def _agreement(labelled: Sequence[Labelled], scores: Sequence[float | None]) -> dict[str, Any]:
+    # A reply without a score is a disagreement: the completion would count as an error.
+    said = [None if score is None else score >= RIGHT_FROM for score in scores]
+    pairs = [(one.right, verdict) for one, verdict in zip(labelled, said, strict=True)]
+    agreed = sum(verdict is right for right, verdict in pairs)
+    interval = wilson(agreed, len(labelled))
+    return {"items": len(labelled), "right": sum(one.right for one in labelled), "share": agreed / len(labelled),
+            "ci_low": interval.low, "ci_high": interval.high,
+            "falsely_right": sum(verdict is True and not right for right, verdict in pairs),
+            "falsely_wrong": sum(verdict is False and right for right, verdict in pairs),
+            "unreadable": sum(verdict is None for verdict in said)}
+
+
+def _attacks(wrong: Sequence[Labelled], endpoint: Endpoint) -> dict[str, dict[str, int]]:
+    texts = [(name, question_of(one.item, text)) for one in wrong
+             for name, text in attacked(one.completion, one.item).items()]
+    replies = endpoint.replies([question for _, question in texts])
+    taken = [name for (name, _), reply in zip(texts, replies, strict=True) if (score_of(reply) or 0.0) >= RIGHT_FROM]
+    return {name: {"tried": len(wrong), "worked": taken.count(name)} for name in ATTACKS}

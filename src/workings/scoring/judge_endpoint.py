@@ -1,0 +1,150 @@
+"""Asks a judge: an endpoint that speaks OpenAI's chat completions, at temperature 0. Each question is asked once."""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from workings.errors import RequestError
+from workings.scoring.items import Item
+from workings.scoring.judge import Judgement
+from workings.scoring.model_judge import (
+    JUDGE,
+    JUDGE_PREFIX,
+    LONGEST_TEXT,
+    JudgeFile,
+    judged,
+    question_of,
+    read_judge,
+)
+from workings.scoring.process import ScoringProcess
+from workings.scoring.scorers import scorer_version
+from workings.scoring.settings import ScoringSettings
+
+KEY = "WORKINGS_JUDGE_KEY"
+"""Environment variable with the endpoint's key; it is sent as a bearer token and written nowhere."""
+AT_A_TIME = 8
+"""Questions that are asked at a time."""
+SECONDS = 600.0
+"""Time limit of one reply, in seconds: a model of this machine answers one question after the other."""
+TRIES = 4
+_PASSING = frozenset({408, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A judge that can be asked."""
+
+    url: str
+    model: str
+    max_tokens: int
+    kept: dict[str, str] = field(default_factory=dict)
+    """Replies by question: one question has one reply, whatever the model would say the second time."""
+
+    def replies(self, questions: Sequence[str]) -> list[str]:
+        """The reply to each question. Raises `RequestError` where the endpoint gives none."""
+        new = list(dict.fromkeys(question for question in questions if question not in self.kept))
+        pool = ThreadPoolExecutor(AT_A_TIME)
+        try:
+            # One by one into the dictionary: what was answered before an error is not asked again.
+            for question, reply in zip(new, pool.map(self._reply, new), strict=True):
+                self.kept[question] = reply
+        finally:
+            pool.shutdown(cancel_futures=True)  # after an error nobody waits for the rest
+        return [self.kept[question] for question in questions]
+
+    def _reply(self, question: str) -> str:
+        body = json.dumps({"model": self.model, "messages": [{"role": "user", "content": question}],
+                           "temperature": 0, "max_tokens": self.max_tokens}).encode()
+        headers = {"content-type": "application/json"}
+        if key := os.environ.get(KEY):
+            headers["authorization"] = f"Bearer {key}"
+        request = Request(f"{self.url.rstrip('/')}/chat/completions", body, headers)  # noqa: S310 - as below
+        for attempt in range(1, TRIES + 1):
+            try:
+                with urlopen(request, timeout=SECONDS) as response:  # noqa: S310 - http and https alone, by `check_judge`
+                    return _content(json.load(response))
+            except HTTPError as error:
+                problem = f"HTTP {error.code}: {error.read(300).decode('utf-8', 'replace')}"
+                if error.code not in _PASSING or attempt == TRIES:
+                    break
+            # Before OSError's relatives are told apart: all of them may pass.
+            except (OSError, HTTPException) as error:
+                problem = str(error)
+                if attempt == TRIES:
+                    break
+            except (ValueError, LookupError, TypeError):
+                problem = "no text in its answer"
+                break
+            time.sleep(2 ** (attempt - 1))
+        raise RequestError(f"the judge at {self.url} gave no reply ({problem[:300]})",
+                           f"an endpoint that answers {self.model} at /chat/completions at temperature 0",
+                           f"a key belongs into {KEY}; a run is served by: workings judge serve RUN")
+
+
+def _content(answer: Any) -> str:
+    content = answer["choices"][0]["message"]["content"]
+    if not isinstance(content, str):
+        raise TypeError
+    return content
+
+
+def endpoint_of(judge: JudgeFile) -> Endpoint:
+    """Where a checked judge is asked."""
+    return Endpoint(judge.url, judge.model, judge.max_tokens)
+
+
+def judge_replies(endpoint: Endpoint, completions: Sequence[tuple[Item, str]]) -> list[str]:
+    """The reply about each completion of an item; empty for one that is too long to be judged."""
+    questions = [question_of(item, text) if len(text) <= LONGEST_TEXT else "" for item, text in completions]
+    asked = [question for question in questions if question]
+    return [endpoint.kept[question] if question else "" for question in questions] if endpoint.replies(asked) else [
+        "" for _ in questions]
+
+
+class JudgingProcess(ScoringProcess):
+    """Scores by a judge; answer, form and steps are found as by the scorer `answer`. Use as a context manager.
+
+    Raises:
+        RequestError: as `read_judge`; and while it judges, where the endpoint gives no reply.
+    """
+
+    def __init__(self, settings: ScoringSettings) -> None:
+        super().__init__(replace_scorer(settings))
+        self._endpoint = endpoint_of(read_judge(Path(settings.scorer.removeprefix(JUDGE_PREFIX))))
+
+    def judge(self, completions: Sequence[tuple[Item, str, bool]]) -> list[Judgement]:
+        """As `ScoringProcess.judge`, with the judge's scores."""
+        found = super().judge(completions)
+        questions = {place: question_of(item, text) for place, (item, text, _) in enumerate(completions)
+                     if len(text) <= LONGEST_TEXT and not found[place].error}
+        replies = dict(zip(questions, self._endpoint.replies(list(questions.values())), strict=True))
+        return [judged(judgement, questions[place], replies[place]) if place in questions else replace(
+            judgement, score=0.0, error=judgement.error or f"too long to be judged: above {LONGEST_TEXT:,} characters")
+            for place, judgement in enumerate(found)]
+
+
+def replace_scorer(settings: ScoringSettings) -> ScoringSettings:
+    """The settings by which answers, form and steps of judged completions are found."""
+    return ScoringSettings(**{**settings.for_scoring(), "scorer": "answer"})
+
+
+def recorded_scorer(name: str) -> dict[str, Any]:
+    """What a record says of a scorer: name, version, and of a judge its prompt and how it was checked."""
+    if name.startswith(JUDGE_PREFIX):
+        judge = read_judge(Path(name.removeprefix(JUDGE_PREFIX)))
+        return {"name": JUDGE, "version": judge.version, "judge": judge.recorded()}
+    recorded, version = scorer_version(name)
+    return {"name": recorded, "version": version}
+
+
+def scoring_by(settings: ScoringSettings) -> ScoringProcess:
+    """The process that scores under these settings."""
+    return JudgingProcess(settings) if settings.scorer.startswith(JUDGE_PREFIX) else ScoringProcess(settings)
