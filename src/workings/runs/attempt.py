@@ -37,6 +37,7 @@ from workings.record.storage import storage
 from workings.runs.create_or_resume import Start, create_run, progress_facts, resume_run
 from workings.runs.data.shared_scoring import scoring_process
 from workings.runs.doctor import Examination
+from workings.runs.expected_time import expected_time
 from workings.runs.memory_check import MemoryWatch
 from workings.runs.prepare import TrainSetup
 from workings.runs.run_metadata import build_manifest, data_digests, reproduce_command, write_request
@@ -258,6 +259,8 @@ class Attempt:
         yield from setup.training_data.remarks()
         yield from (f"renamed    {note}" for note in setup.loaded.renamed)
         yield from (f"chosen     {note}" for note in setup.loaded.chosen)
+        if time := expected_time(setup):
+            yield f"time       {time}"
         if self.start.resumed:
             yield f"resume     after step {self.start.progress.step}"
 
