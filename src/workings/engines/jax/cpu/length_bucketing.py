@@ -107,7 +107,8 @@ class StepByLength:
         """The programs of the update from the sums, and of sums that are zero."""
         if "update" not in self._programs:
             def update(state: Any, sums: Any, learning_rate: jax.Array) -> tuple[Any, jax.Array]:
-                return apply_update(self._spec, state, *sums, learning_rate)
+                loss_and_metrics, gradient = sums
+                return apply_update(self._spec, state, loss_and_metrics, gradient, learning_rate)
 
             # The state is donated, as in the step of one program.
             self._compile("update", update, 0, self._state, self._sums, _NUMBER)
