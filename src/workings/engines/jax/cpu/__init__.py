@@ -1,7 +1,7 @@
 """Optimizations for one CPU device, which accelerators do not need: `optimize_for_cpu` (`memory.cpu_optimizations`).
 
 The loss at loss positions only; prefix sharing; micro batches of completions of similar length; generation of two
-batches at a time, and of finer prompt lengths; memory that small steps free stays with malloc. Each module describes one.
+batches at a time, and of finer prompt lengths; memory that small steps free stays with malloc.
 """
 
 from collections.abc import Mapping
