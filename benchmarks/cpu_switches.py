@@ -10,9 +10,7 @@ process, and they take turns; every shape is stepped through twice before. Progr
 to turn.
 
 ``least_seconds`` of a step: the least of every batch over all turns, averaged over the batches, which differ in length;
-``ratio``: those of a contender to those of everything on. ``freed_memory`` is for those who do not set what the doctor
-advises, so it is measured without huge pages, and set against everything else without them. What brings less than a
-tenth is below 1.1 in every case.
+``ratio``: those of a contender to those of everything on. What brings less than a tenth is below 1.1 in every case.
 Exits with 3 where others use more than half a core before a turn, unless ``--allow-load``, which marks the result as
 not to be quoted, and where GSM8K is not there.
 """
@@ -24,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -53,11 +50,11 @@ Settings = dict[str, Any]
 PACKED: Settings = {"rows": 11, "max_length": 144, "packing": "best_fit"}
 """Batches of the packed case: a sequence holds three rows with their steps, an update about as many as without."""
 RATE = 1e-4
-EVERYTHING, NOTHING, PAGES, FREED = "everything", "nothing", "huge_pages", "freed_memory"
+EVERYTHING, NOTHING, PAGES = "everything", "nothing", "huge_pages"
 SWITCHES = {
-    "jax": ("unstacked_layers", "loss_positions", FREED, PAGES, "attention_derivative"),
-    "torch": ("segments", "last_layer_positions", "small_tensors_together", "fused_update", PAGES)}
-"""``loss_positions``: last layer and loss at positions picked; ``fused_update``: PyTorch's kernel for AdamW, which also
+    "jax": ("loss_positions", PAGES, "attention_derivative"),
+    "torch": ("segments", "small_tensors_together", "fused_update", PAGES)}
+"""``loss_positions``: the loss at positions picked; ``fused_update``: PyTorch's kernel for AdamW, which also
 updates tensors together."""
 UNUSED = {
     ("quickstart", "torch"): {"segments": "no row is packed"},
@@ -91,16 +88,12 @@ def turn_off(engine_name: str, off: set[str]) -> None:
     """Replace what can be replaced before the engine is opened. A name that is no longer there is an error."""
     if engine_name == "jax":
         from workings.engines.jax import attention as plain
-        from workings.engines.jax import cpu
-        from workings.engines.jax.cpu import unstacked_layers
 
         def by_automatic_derivative(q: Any, k: Any, v: Any, allowed: Any, scale: float, softcap: float) -> Any:
             return plain.masked_attention(q, k, v, allowed, scale=scale, softcap=softcap)
 
         places: list[tuple[str, Any, str, Any]] = [
-            (FREED, cpu, "keep_freed_memory", lambda temporaries: False),
-            *(("attention_derivative", module, "trained_attention", by_automatic_derivative)
-              for module in (plain, unstacked_layers))]
+            ("attention_derivative", plain, "trained_attention", by_automatic_derivative)]
     else:
         from workings.engines.torch import spec, step
         from workings.engines.torch.attention import no_attention_layout
@@ -108,7 +101,6 @@ def turn_off(engine_name: str, off: set[str]) -> None:
 
         places = [
             ("segments", spec, "find_segments", no_attention_layout),
-            ("last_layer_positions", step, "only_at", lambda model, index, positions: nullcontext()),
             ("small_tensors_together", step, "in_groups",
              lambda optimizer, tensors, context: ([each] for each in tensors)),
             ("fused_update", apply, "_fusable", lambda optimizer, each, context: False)]
@@ -123,8 +115,6 @@ def child(contender: str, engine_name: str, folder: Path, steps: int) -> dict[st
     settings = json.loads((folder / "settings.json").read_text())
     turn_off(engine_name, off)
     engine: Any = find_engine(engine_name).engine.open(request_for(read_shape(folder), settings))
-    if "unstacked_layers" in off:
-        engine.spec = replace(engine.spec, variant=replace(engine.spec.variant, unstacked=False))
     state, losses = engine.init(0), []
     less: dict[str, Any] = {"loss_positions": None} if "loss_positions" in off else {}
     batches = [replace(batch, **less) for batch in batches_of(folder, settings)][:steps]
@@ -147,7 +137,7 @@ def child(contender: str, engine_name: str, folder: Path, steps: int) -> dict[st
 def turn(contender: str, case: str, engine: str, folder: Path, steps: int) -> dict[str, Any]:
     """One contender in a fresh process, with huge pages as the doctor advises unless it is measured without them."""
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    pages = {} if contender in (PAGES, FREED, NOTHING) else with_huge_pages(environment)
+    pages = {} if contender in (PAGES, NOTHING) else with_huge_pages(environment)
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.cpu_switches", "--child", contender, case, engine, str(folder), str(steps)],
         capture_output=True, text=True, check=False, cwd=ROOT,
@@ -181,9 +171,8 @@ def run_engine(case: str, engine: str, folder: Path, steps: int, rounds: int, lo
             print(f"{case:17} {engine:5} {contender:22} {seconds:8.4f} s a step", flush=True)
     rows = {name: summary(found) for name, found in turns.items()}
     whole, first = rows.pop(EVERYTHING), turns[EVERYTHING][0]
-    for name, row in rows.items():
-        beside = rows.get(PAGES, whole) if name == FREED else whole
-        row["ratio"] = round(row["least_seconds"] / beside["least_seconds"], 3)
+    for row in rows.values():
+        row["ratio"] = round(row["least_seconds"] / whole["least_seconds"], 3)
     nothing = {NOTHING: rows.pop(NOTHING)} if NOTHING in rows else {}
     return {"steps": int(np.size(first["seconds"])), "rounds": rounds, "lengths": first["lengths"],
             EVERYTHING: whole, **nothing,

@@ -48,12 +48,16 @@ def origin(found: dict[str, Any]) -> str:
             f"Again: `{found['command']}`.{busy}")
 
 
+BEFORE = ("Measured before speed-ups of our engines that only small models gain from were removed (2026-11-28 in the "
+          "log); such a model is slower now.")
+
+
 def peers(found: dict[str, Any]) -> list[str]:
     """Beside TRL and Tunix."""
     lines = ["Fine-tuning on traces: our two engines, TRL's `SFTTrainer` and Tunix's `PeftTrainer`. All start with the "
              "same weights and learn from the same rows, as many an update, with AdamW and clipping on two threads; "
              "each runs in a fresh process, and they take turns. Only supervised tokens are counted, the ones that are "
-             "learned from.", "",
+             "learned from.", "", BEFORE, "",
              "| setting | means |", "|---|---|",
              "| `grouped` | rows of similar length in one batch, float32, no gradient checkpointing |",
              "| `bf16` | matrix products in bfloat16 |",
@@ -97,7 +101,7 @@ def peers_rl(found: dict[str, Any]) -> list[str]:
              "`in parts`: the step in several micro batches. `huge pages`: the peers with what `workings doctor` "
              "advises, which is no setting of theirs and is not among what the ratios compare. Equal time: the "
              f"{values['after_equal_time']['seconds']:g} seconds in which the fastest has done all its updates, and "
-             "the mean reward of the last ones that each has done by then.", ""]
+             "the mean reward of the last ones that each has done by then.", "", BEFORE, ""]
     equal = values["after_equal_time"]
     ordered = sorted(values["contenders"].items(), key=lambda pair: pair[1]["seconds_an_update"])
     lines += table(["contender", "s an update", "of it drawing", "tokens drawn a s", "peak resident MiB",

@@ -71,7 +71,7 @@ def test_off_and_on_other_platforms_a_step_is_the_one_of_accelerators() -> None:
     layout = make_layout(tuple(jax.devices("cpu")[:1]), 1, 1)
     specs = {(platform, on): build_spec(request(SHAPE, cpu_optimizations=on), layout, platform)
              for platform in ("cpu", "gpu") for on in (False, True)}
-    assert specs["cpu", True].variant == CpuVariant(unstacked=True, any_row_order=False)
+    assert specs["cpu", True].variant == CpuVariant(any_row_order=False)
     assert specs["cpu", False].variant is specs["gpu", False].variant is specs["gpu", True].variant is ACCELERATORS
     assert ACCELERATORS.batch_arrays(packed()) == {}
     spec = TorchEngine.open(request(SHAPE)).spec

@@ -47,6 +47,7 @@ def test_the_first_step_is_followed_by_its_micro_batches():
     planned = {"predicted_peak_bytes": 5, "predicted_source": "compiled", "limit_bytes": 9}
     with (report_progress_to(Listener()),
           Display("run", 4, Progress(step=0, position=None), [].append, planned) as display):
+        display.first_step_begins()
         display.micro_batch_done(1, 2)
         display.show(line(1, 60.0), Progress(step=1, position=None))
         display.micro_batch_done(1, 2)  # of the second step, whose speed the line of the first one says
@@ -78,5 +79,6 @@ def test_what_is_waited_for_leaves_the_count_of_steps_its_room(capsys, monkeypat
     monkeypatch.setenv("TTY_COMPATIBLE", "1")  # rich draws as on a terminal
     planned = {"predicted_peak_bytes": 5, "predicted_source": "compiled", "limit_bytes": 9}
     with Display("smoke-tiny", 60_000, Progress(step=120, position=None), [].append, planned) as display:
+        display.first_step_begins()
         display.begins("looking at the model", None)  # never ends, so the wait for the first step is drawn last
     assert "120/60000 taking the firs…" in capsys.readouterr().err

@@ -148,6 +148,12 @@ class Batches:
             self._distinct[length] = int(fitting[-(self._shape[1] // 2):].sum())
         return self._distinct[length]
 
+    def typical_shape(self) -> tuple[BatchShape, float]:
+        """Shape of a batch of mean length in the first epoch, and the share of its positions that are supervised."""
+        plan = self._plan(0)
+        length = math.ceil(plan.lengths.mean())
+        return BatchShape(*self._shape, length), self._rows.supervised_tokens / plan.positions
+
     def padding_share(self) -> float:
         """Share of the first epoch's positions that are padding, from 0 to 1."""
         return 1 - self._rows.total_tokens / self._plan(0).positions

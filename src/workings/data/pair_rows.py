@@ -40,8 +40,8 @@ class PairRows:
     @cached_property
     def lengths(self) -> np.ndarray:
         """int64 ``[pairs]``: tokens of the longer row of each pair, which decides its bucket."""
-        # [2 * pairs] -> [pairs, 2]: the two rows of a pair are neighbours.
-        longest: np.ndarray = self.rows.lengths.reshape(-1, len(SIDES)).max(axis=1)
+        # [2 * pairs] -> [pairs, 2]: the two rows of a pair are neighbours. `ids` refuses rows that are not in pairs.
+        longest: np.ndarray = self.rows.lengths.reshape(len(self.ids), len(SIDES)).max(axis=1)
         return longest
 
     @cached_property

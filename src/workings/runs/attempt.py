@@ -37,6 +37,7 @@ from workings.record.storage import storage
 from workings.runs.create_or_resume import Start, create_run, progress_facts, resume_run
 from workings.runs.data.shared_scoring import scoring_process
 from workings.runs.doctor import Examination
+from workings.runs.expected_time import expected_time
 from workings.runs.memory_check import MemoryWatch
 from workings.runs.prepare import TrainSetup
 from workings.runs.run_metadata import build_manifest, data_digests, reproduce_command, write_request
@@ -180,7 +181,7 @@ class Attempt:
                     parts = LoopParts(engine=setup.engine, experience=experience, schedule=setup.schedule,
                                       observer=self._observer(held_out_items, hooks.log_sample), hooks=hooks)
                     # The loop makes the first state: memory may run out there, too, and that end is recorded.
-                    outcome = run_loop(parts, lambda: self._first_state(held_out_items), start.progress)
+                    outcome = run_loop(parts, lambda: self._first_state(held_out_items, display), start.progress)
             finally:
                 # Also after an error, so that the last lines of the curves are on the disk.
                 curves.close()
@@ -258,6 +259,8 @@ class Attempt:
         yield from setup.training_data.remarks()
         yield from (f"renamed    {note}" for note in setup.loaded.renamed)
         yield from (f"chosen     {note}" for note in setup.loaded.chosen)
+        if time := expected_time(setup):
+            yield f"time       {time}"
         if self.start.resumed:
             yield f"resume     after step {self.start.progress.step}"
 
@@ -275,10 +278,16 @@ class Attempt:
         return (f"{json.dumps(form + self.setup.template.stop_text, ensure_ascii=False)} after the prompt "
                 f"(data.reasoning: {recipe.data.reasoning}, data.template: {recipe.data.template})")
 
-    def _first_state(self, held_out_items: HeldOutItems | None) -> State:
+    def _first_state(self, held_out_items: HeldOutItems | None, display: Display) -> State:
+        state = self._made_or_restored(held_out_items)
+        display.first_step_begins()
+        return state
+
+    def _made_or_restored(self, held_out_items: HeldOutItems | None) -> State:
         setup = self.setup
         if self.start.checkpoint is not None:
-            return setup.engine.restore(self.start.checkpoint.path)
+            with slow_operation("reading the checkpoint"):
+                return setup.engine.restore(self.start.checkpoint.path)
         with slow_operation("reading the weights"):
             # Before the held-out items are asked: their first answers are those of the untrained model.
             state = setup.initial_state(setup.engine, setup.recipe.seed)

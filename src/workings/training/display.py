@@ -61,7 +61,6 @@ class Display(ProgressListener):
         # Where the bar is seen, it says what is waited for; a line of its own would be drawn over it.
         if self._console.is_terminal:
             self._heard.enter_context(report_progress_to(self))
-        self._waiting = self._first_step.enter_context(slow_operation("taking the first step"))
         return self
 
     def __exit__(self, *unused: object) -> None:
@@ -82,6 +81,10 @@ class Display(ProgressListener):
     def reaches(self, done: int, total: int, unit: str = "") -> None:
         """Shows the progress of the task."""
         self._do(f"{self._going_on[-1]} … {done} of {total} {unit}".strip())
+
+    def first_step_begins(self) -> None:
+        """Says from now on that the first step is waited for."""
+        self._waiting = self._first_step.enter_context(slow_operation("taking the first step"))
 
     def micro_batch_done(self, done: int, total: int) -> None:
         """Shows the progress of the first step, which may take minutes; ``done`` of ``total`` micro-batches."""

@@ -137,12 +137,7 @@ def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
 
 def _waiting_bytes(spec: StepSpec, state: dict[str, Any], shardings: dict[str, Any]) -> int:
     """Bytes per device of arrays that wait for the next step while a program runs that takes parameters only."""
-    moments = _bytes(state, shardings) - _bytes(state["params"], shardings["params"])
-    step_state, _ = spec.variant.abstract_state(state, shardings, spec.layout.replicated())
-    if step_state is state:
-        return moments
-    # If a CPU's step takes an array for each layer, the stacks that the other programs take are a copy.
-    return moments + _bytes(state["params"]["layers"], shardings["params"]["layers"])
+    return _bytes(state, shardings) - _bytes(state["params"], shardings["params"])
 
 
 def _sizes(spec: StepSpec, state: dict[str, Any], shardings: dict[str, Any], rows: int, length: int,

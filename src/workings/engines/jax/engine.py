@@ -176,16 +176,13 @@ class JaxEngine(JaxPlanning):
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
         """One update with one batch; ``state`` is consumed."""
         require_signals(self.spec.objective, batch)
-        variant = self.spec.variant
-        more, arrays = variant.batch_arrays(batch), self._arrays(batch, self.spec.objective.signals)
+        more, arrays = self.spec.variant.batch_arrays(batch), self._arrays(batch, self.spec.objective.signals)
         run = self.compiled_step(batch, more)
-        # From here on the caller's arrays are consumed: the program writes its results into them.
-        before = variant.to_step_state(state, self.layout.replicated())
-        after, numbers, log_probs = run(before, arrays | more, np.float32(batch.divisor),
-                                        np.float32(learning_rate))
+        # The caller's arrays are consumed: the program writes its results into them.
+        after, numbers, log_probs = run(state, arrays | more, np.float32(batch.divisor), np.float32(learning_rate))
         # Reading the numbers waits until the device has finished the step.
-        return variant.from_step_state(after), StepResult.of(np.asarray(numbers).tolist(), self.spec.objective.metrics,
-                                                   None if log_probs is None else np.asarray(log_probs))
+        return after, StepResult.of(np.asarray(numbers).tolist(), self.spec.objective.metrics,
+                                    None if log_probs is None else np.asarray(log_probs))
 
     def evaluate(self, state: State, batch: Batch) -> LossSum:
         """Loss of a batch, no update."""
@@ -208,10 +205,7 @@ class JaxEngine(JaxPlanning):
         return np.asarray(tokens), np.asarray(log_probs)
 
     def without_adapters(self, state: State) -> State:
-        """The model without its adapters. It shares the frozen arrays of ``state``, which the next step consumes.
-
-        On a CPU with unstacked layers these are stacks, a copy of the weights that `log_probs` needs anyway.
-        """
+        """The model without its adapters. It shares the frozen arrays of ``state``, which the next step consumes."""
         require_adapters(self.request.method)
         params = flatten_params(state["params"])
         # An adapter whose scale is zero adds nothing. The scale is one number a layer, and every stack has its own.
@@ -240,7 +234,6 @@ class JaxEngine(JaxPlanning):
             batch_shardings = dict.fromkeys(ROWS, self.layout.batch())
             self._forward[key] = jax.jit(make(self.spec), in_shardings=(self._shardings["params"], batch_shardings),
                                          out_shardings=self.layout.replicated())
-        # On a CPU with unstacked layers this creates the stacks, a copy of the weights that lives until the next step.
         return self._forward[key](state["params"], self._arrays(batch))
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,

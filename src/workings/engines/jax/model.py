@@ -29,8 +29,6 @@ from workings.models.weights import EMBEDDING, FINAL_NORM, HEAD, LAYER_SCALAR
 
 Attend = Callable[[jax.Array, jax.Array, jax.Array, Any], jax.Array]
 """``(q_BSNH, k_BTKH, v_BTKH, layer_inputs) -> out_BSNH``."""
-PickPositions = Callable[[jax.Array], jax.Array]
-"""``[B, S, ...] -> [B, M, ...]``: selects some positions of each row."""
 
 
 def rotate(x: jax.Array, angles: jax.Array, size: jax.Array | None = None) -> jax.Array:
@@ -49,7 +47,7 @@ def query_scale(shape: ModelShape) -> float:
 
 
 def _attention_block(x: jax.Array, w: Params, angles: jax.Array, shape: ModelShape, attend: Attend, inputs: Any,
-                     layout: Layout, layer: int, query_positions: PickPositions) -> tuple[jax.Array, KeysValues]:
+                     layout: Layout, layer: int) -> tuple[jax.Array, KeysValues]:
     """Attention of one layer ``[B, S, D]``, and its keys and values; arguments as in `block`."""
     # OLMo 3 applies YaRN to its global layers alone, which also scales their queries and keys.
     yarn_scale = jnp.where(inputs["slides"], 1.0, shape.rope_yarn[-1]) if shape.rope_yarn else None
@@ -63,7 +61,7 @@ def _attention_block(x: jax.Array, w: Params, angles: jax.Array, shape: ModelSha
     def rotated(x: jax.Array, letter: str, angles: jax.Array) -> jax.Array:
         return rotate(_normed_heads(x, w, letter, shape) if shape.qk_norm else x, angles, yarn_scale)
 
-    q = rotated(heads(query_positions(x), "q"), "q", query_positions(angles))
+    q = rotated(heads(x, "q"), "q", angles)
     if shape.shares_keys(layer):
         k, v = inputs[SHARED]
     else:
@@ -71,7 +69,6 @@ def _attention_block(x: jax.Array, w: Params, angles: jax.Array, shape: ModelSha
         # Before norm and rotation: the same projection serves as keys and as values in Gemma 4 31B's global layers.
         v = keys if shape.keys_as_values and not shape.slides(layer) else heads(x, "v")
         k, v = rotated(keys, "k", angles), rms_norm(v, None, shape) if shape.value_norm else v
-    # Queries of some positions may attend to keys of all: the last layer needs only supervised positions.
     attended = attend(q, k, v, inputs)
     # `tp` splits this matrix by its input where it splits the heads: the devices' partial products are added here.
     return layout.inner(linear(attended.reshape(*attended.shape[:2], -1), "self_attn.o_proj")), (k, v)
@@ -95,8 +92,7 @@ def _feed_forward(x: jax.Array, w: Params, shape: ModelShape, layout: Layout, la
 
 
 def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, attend: Attend,
-          inputs: Any, layout: Layout, layer: int, *, chunks: bool = False,
-          query_positions: PickPositions = lambda x: x) -> tuple[jax.Array, KeysValues]:
+          inputs: Any, layout: Layout, layer: int, *, chunks: bool = False) -> tuple[jax.Array, KeysValues]:
     """Output ``[B, S, D]`` of a decoder layer, and the keys and values that it attended to.
 
     Args:
@@ -109,7 +105,6 @@ def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, atte
         layout: the mesh.
         layer: its number, or that of any layer of its stack.
         chunks: see `feed_forward`.
-        query_positions: selects the positions whose output is needed; only they have queries.
     """
     def normed(x: jax.Array, name: str) -> jax.Array:
         return rms_norm(x, w[f"{name}_layernorm.weight"], shape)
@@ -117,9 +112,7 @@ def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, atte
     # `[B, S, H/2]`, by this layer's own frequencies, which the scan hands in beside its weights.
     angles = positions[..., None].astype(jnp.float32) * inputs["frequencies"]
     attended, kv = _attention_block(normed(x, "input") if shape.pre_norms else x, w, angles, shape, attend, inputs,
-                                  layout, layer, query_positions)
-    # The residual of the positions that go on; keys and values were made of all.
-    x = query_positions(x)
+                                  layout, layer)
     # Gemma 2 and later also norm a block's output before it is added to the residual; OLMo 3 norms only the output.
     if shape.post_norms:
         x = x + normed(attended, "post_attention")
@@ -130,7 +123,7 @@ def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, atte
         # Without norms after a block, Hugging Face calls the norm before the feed-forward `post_attention`.
         x = x + _feed_forward(normed(x, "post_attention"), w, shape, layout, layer, chunks)
     if PER_LAYER in inputs:
-        x = add_per_layer(x, w, query_positions(inputs[PER_LAYER]), shape, layout)
+        x = add_per_layer(x, w, inputs[PER_LAYER], shape, layout)
     # The factor applies to residual and update together, so it comes last.
     return x * w[LAYER_SCALAR].astype(x.dtype) if shape.layer_scalar else x, kv
 

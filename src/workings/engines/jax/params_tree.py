@@ -35,11 +35,8 @@ def unflatten_params(flat: dict[str, Any]) -> Params:
 
 
 def is_stacked(name: str) -> bool:
-    """Whether a flat name is a tensor of several layers: it has one axis more than one layer's has.
-
-    One layer's own tensor is ``layers.NUMBER.NAME`` (see `workings.engines.jax.cpu.unstacked_layers`).
-    """
-    return name.startswith(LAYERS) and not name[len(LAYERS):].partition(".")[0].isdigit()
+    """Whether a flat name is a tensor of several layers: it has one axis more than one layer's has."""
+    return name.startswith(LAYERS)
 
 
 def stacks(shape: ModelShape) -> dict[tuple[int, ...], str]:
@@ -56,7 +53,7 @@ def _slice(loop: LayerLoop, stack: tuple[int, ...]) -> str:
 
 
 def layer_tensor(name: str) -> str:
-    """A tensor's name within its layer, from the name of a stack or of one layer's own tensor."""
+    """A tensor's name within its layer, from the name of a stack."""
     return SLICE.sub("", name.removeprefix(LAYERS), count=1)
 
 

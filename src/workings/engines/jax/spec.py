@@ -130,8 +130,6 @@ def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: 
     arrays |= {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in more.items()}
     batch_shardings = dict.fromkeys(arrays, spec.layout.batch())
     replicated = spec.layout.replicated()
-    # From here on the state has the step's form, which on a CPU may have an array for each layer.
-    abstract, shardings = spec.variant.abstract_state(abstract, shardings, replicated)
     # The state has the same shardings before and after, so that donated buffers take the results.
     jitted = jax.jit(make_step(spec), donate_argnums=0,
                      in_shardings=(shardings, batch_shardings, replicated, replicated),

@@ -42,8 +42,8 @@ State = Mapping[str, Any]
 class ProgramVariant:
     """The ways in which programs may differ between devices; this class is what accelerators run.
 
-    A step may take its state in another form, and compute other parts of a batch. Generation may batch prompts in
-    another way. The other variant is `workings.engines.jax.cpu.CpuVariant`. The stored state is the same for both.
+    A step may compute other parts of a batch, and generation may batch prompts in another way. The other variant is
+    `workings.engines.jax.cpu.CpuVariant`.
     """
 
     generation_batches = 1
@@ -80,23 +80,8 @@ class ProgramVariant:
         del rows
         return log_probs
 
-    def abstract_state(self, state: Any, shardings: Any, replicated: Any) -> tuple[Any, Any]:
-        """Shapes and shardings of the step's form of the state; ``replicated``: sharding of a copy on each device."""
-        del replicated
-        return state, shardings
-
-    def to_step_state(self, state: State, replicated: Any) -> Any:
-        """The step's form of a stored state, which is consumed."""
-        del replicated
-        return state
-
     def on_compiled(self, temporaries: int) -> None:
         """Called after a step has been compiled; ``temporaries``: bytes of the largest program so far."""
-
-    def from_step_state(self, arrays: Any) -> State:
-        """The stored form of the state that a step returned."""
-        state: State = arrays
-        return state
 
 
 ACCELERATORS = ProgramVariant()

@@ -6,7 +6,6 @@ it. With the optimizer in backward a tensor is updated as soon as its gradient i
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -20,7 +19,6 @@ from workings.engines.torch.attention import AttentionLayout, AttentionMask
 from workings.engines.torch.backward_optimizer import BackwardOptimizer
 from workings.engines.torch.cpu.distinct_positions import DistinctPositions
 from workings.engines.torch.embedding import shared_gradient
-from workings.engines.torch.last_layer import only_at
 from workings.engines.torch.lora import trainable_parameters
 from workings.engines.torch.loss import linear_cross_entropy, linear_log_probs, linear_most_likely
 from workings.engines.torch.model import build_model, hidden_states, unembedding
@@ -152,16 +150,13 @@ def fill_masters(state: State) -> State:
     return state
 
 
-def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
+def supervised(model: PreTrainedModel, rows: Rows) -> Tensor:
     """``[N, D]`` normed hidden states of the supervised positions of one micro batch."""
-    tokens, positions, visible, index, needed = rows.tokens, rows.positions, rows.visible, rows.index, rows.index
+    tokens, positions, visible, index = rows.tokens, rows.positions, rows.visible, rows.index
     if rows.distinct is not None:
         tokens, positions = (rows.distinct.to_distinct(x) for x in (tokens, positions))
-        visible, index, needed = AttentionMask(layout=rows.distinct), rows.distinct.supervised_N, rows.distinct.needed
-    # Recomputation in backward would run the whole block; an unproven model's block may do more than a feed-forward.
-    all_positions = spec.checkpointing or not spec.shape.proven
-    with nullcontext() if all_positions else only_at(model, needed, tokens.numel()):
-        hidden = hidden_states(model, tokens, positions, visible)
+        visible, index = AttentionMask(layout=rows.distinct), rows.distinct.supervised_N
+    hidden = hidden_states(model, tokens, positions, visible)
     # The loss computes N rows only, however many positions are prompt or padding.
     # `index_select` and no mask: the number of rows is known without asking the device.
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, index)
@@ -169,7 +164,7 @@ def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
 
 def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     """Sum of the negative log likelihoods of one micro batch, whatever the objective, a float32 scalar."""
-    hidden, head = supervised(spec, model, rows), unembedding(model)
+    hidden, head = supervised(model, rows), unembedding(model)
     return linear_cross_entropy(hidden, head, rows.targets, torch.ones(rows.targets.shape, device=hidden.device),
                                 chunk=spec.loss_chunk, soft_cap=spec.shape.final_softcap, kernel=spec.card_kernels)
 
@@ -184,7 +179,7 @@ def with_temperature(spec: TorchSpec, hidden: Tensor) -> tuple[Tensor, float]:
 @torch.no_grad()
 def micro_batch_log_probs(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     """``[N]`` float32 log probabilities of the targets of one micro batch."""
-    hidden, soft_cap = with_temperature(spec, supervised(spec, model, rows))
+    hidden, soft_cap = with_temperature(spec, supervised(model, rows))
     return linear_log_probs(hidden, unembedding(model), rows.targets, chunk=spec.loss_chunk, soft_cap=soft_cap,
                             kernel=spec.card_kernels)
 
@@ -193,7 +188,7 @@ def micro_batch_log_probs(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -
 def micro_batch_most_likely(spec: TorchSpec, model: PreTrainedModel, rows: Rows, count: int,
                             below: int) -> tuple[Tensor, Tensor]:
     """``[N, count]`` most likely tokens of one micro batch's supervised positions, and their log probabilities."""
-    return linear_most_likely(supervised(spec, model, rows), unembedding(model), count, below, chunk=spec.loss_chunk,
+    return linear_most_likely(supervised(model, rows), unembedding(model), count, below, chunk=spec.loss_chunk,
                               soft_cap=spec.shape.final_softcap)
 
 
@@ -206,7 +201,7 @@ def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
         and ``[N]`` log probabilities, or None for cross entropy and for several targets.
     """
     head = unembedding(model)
-    hidden, soft_cap = with_temperature(spec, supervised(spec, model, rows))
+    hidden, soft_cap = with_temperature(spec, supervised(model, rows))
     weights, value, metrics, log_probs = token_weights(spec.objective, hidden, head, rows, chunk=spec.loss_chunk,
                                                        soft_cap=soft_cap, kernel=spec.card_kernels)
     if rows.index.shape[0] == 0:  # a share without supervised tokens still takes part in communication

@@ -1,9 +1,7 @@
 """Optimizations for one CPU device, which accelerators do not need: `optimize_for_cpu` (`memory.cpu_optimizations`).
 
-Unstacked layers; the last layer and the loss at loss positions only; prefix sharing; micro batches of completions of
-similar length, equal ones computed once; memory that small steps free stays with malloc; generation of two batches at a
-time, and of finer prompt lengths. `benchmarks/results/cpu_switches.json` has the effect of each; its module describes
-it.
+The loss at loss positions only; prefix sharing; micro batches of completions of similar length; generation of two
+batches at a time, and of finer prompt lengths; memory that small steps free stays with malloc.
 """
 
 from collections.abc import Mapping
@@ -14,15 +12,12 @@ import jax
 import numpy as np
 
 from workings.engines.freed_memory import keep_freed_memory
-from workings.engines.jax.cpu import loss_positions, prefix_sharing, unstacked_layers
+from workings.engines.jax.cpu import loss_positions, prefix_sharing
 from workings.engines.jax.cpu.length_bucketing import CompiledPrograms, StepByLength, group_by_length
 from workings.engines.jax.cpu.loss_positions import LOSS_POSITIONS, LossPositions
 from workings.engines.jax.cpu.prefix_sharing import PrefixSharingArrays
-from workings.engines.jax.cpu.unstacked_layers import UnstackedState
-from workings.engines.jax.layers import unroll
-from workings.engines.jax.params_tree import Params, stacks
-from workings.engines.jax.remat import POLICIES
-from workings.engines.jax.step import Arrays, ProgramVariant, State, StepSpec
+from workings.engines.jax.params_tree import Params
+from workings.engines.jax.step import Arrays, ProgramVariant, StepSpec
 from workings.engines.length_bucketing import LengthBuckets, rows_at_a_time
 from workings.models.batch import Batch
 from workings.objectives.base import AnyRowOrder
@@ -32,8 +27,6 @@ from workings.objectives.base import AnyRowOrder
 class CpuVariant(ProgramVariant):
     """Programs with these optimizations."""
 
-    unstacked: bool
-    """Whether the step takes each layer's tensors as arrays of their own."""
     any_row_order: bool
     """Whether the objective allows another order of rows: micro batches may then have fewer rows, of similar length."""
     programs: CompiledPrograms = field(default_factory=dict, compare=False, repr=False)
@@ -66,17 +59,13 @@ class CpuVariant(ProgramVariant):
         count, _ = self.micro_batches(*longest["tokens"].shape[:2])
         if count == 1 or not self.any_row_order:
             return None
-        state, _ = self.abstract_state(abstract, None, None)
-        return StepByLength(spec, state, longest, self.programs)
+        return StepByLength(spec, abstract, longest, self.programs)
 
     def supervised(self, spec: StepSpec, params: Params, rows: Arrays) -> tuple[jax.Array, Arrays]:
         """``[B, M, D]`` hidden states and rows at loss positions, or at all positions of a batch without them."""
         length, shared = rows["tokens"].shape[1], PrefixSharingArrays.from_rows(rows)
         loss_at = LossPositions.from_indices(rows[LOSS_POSITIONS], length) if LOSS_POSITIONS in rows else None
-        if self.unstacked:
-            hidden = unstacked_layers.hidden_states(spec, params, rows, loss_at, shared)
-        else:
-            hidden = loss_positions.hidden_states(spec, params, rows, loss_at, shared)
+        hidden = loss_positions.hidden_states(spec, params, rows, loss_at, shared)
         arrays = {name: x for name, x in rows.items() if name not in (LOSS_POSITIONS, *prefix_sharing.NAMES)}
         return hidden, arrays if loss_at is None else {name: loss_at.select(x) for name, x in arrays.items()}
 
@@ -86,32 +75,11 @@ class CpuVariant(ProgramVariant):
             return log_probs
         return LossPositions.from_indices(rows[LOSS_POSITIONS], rows["tokens"].shape[1]).at_positions(log_probs)
 
-    def abstract_state(self, state: Any, shardings: Any, replicated: Any) -> tuple[Any, Any]:
-        """Shapes and sharding of the unstacked state, on the one device."""
-        if not self.unstacked:
-            return state, shardings
-        # One sharding for a whole tree: jit takes a prefix of it.
-        return jax.eval_shape(unstacked_layers.unstack_state, state), replicated
-
-    def to_step_state(self, state: State, replicated: Any) -> Any:
-        """The unstacked arrays (see `UnstackedState.from_stacked`)."""
-        return UnstackedState.from_stacked(state, replicated).arrays if self.unstacked else state
-
     def on_compiled(self, temporaries: int) -> None:
         """Lets malloc keep freed memory where programs are small (see `keep_freed_memory`)."""
         keep_freed_memory(temporaries)
 
-    def from_step_state(self, arrays: Any) -> State:
-        """A state that is stacked when its arrays are read."""
-        return UnstackedState(arrays) if self.unstacked else arrays
-
 
 def optimize_for_cpu(spec: StepSpec) -> StepSpec:
     """The step with all optimizations for one CPU device: equal numbers except for the order of sums."""
-    # Muon, quantized weights and stochastic rounding work on stacks; remat is a policy of the scan over a stack.
-    # Models whose layers differ have several stacks.
-    needs_stacks = (spec.optimizer.needs_layer_stack or spec.rounding == "stochastic" or len(stacks(spec.shape)) > 1
-                    or (spec.lora is not None and spec.lora.stored is not None))
-    written_out = unroll(spec.shape) == spec.shape.layers and spec.remat is POLICIES["none"]
-    return replace(spec, variant=CpuVariant(unstacked=written_out and not needs_stacks,
-                                            any_row_order=isinstance(spec.objective, AnyRowOrder)))
+    return replace(spec, variant=CpuVariant(any_row_order=isinstance(spec.objective, AnyRowOrder)))

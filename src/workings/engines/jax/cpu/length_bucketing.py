@@ -3,12 +3,9 @@
 A compiled program has fixed shapes, so a single program for the whole step would pad all rows to the longest. Here each
 length has a program that adds the gradients of one micro batch to the sums so far. Lengths are few (`padded_length`); a
 program is compiled when the first micro batch of its length comes.
-
-Of a small model XLA computes most operations on one core, so two of its micro batches are computed at a time.
 """
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from workings.engines.jax.cpu.equal_rows import COPIES, count_rows, distinct_rows
 from workings.engines.jax.cpu.loss_positions import LOSS_POSITIONS
 from workings.engines.jax.generate import padded_length
 from workings.engines.jax.params_tree import Params, unflatten_params
@@ -27,14 +23,6 @@ from workings.models.batch import Batch
 
 CompiledPrograms = dict[str, Any]
 """Compiled programs, by purpose and sizes."""
-AT_A_TIME = 2
-"""Micro batches of a small model that are computed at a time, each added to sums of its own. A fixed number, because
-numbers must not depend on how many cores a machine has."""
-MAX_SUMS = 64 << 20
-"""The most bytes of gradients of a small model. Operations of larger ones use all cores, and another set of gradients
-would be memory that is missed."""
-COUNTED_ROWS = 16
-"""The most rows of a micro batch of distinct rows: two of them at a time need the memory of one of 32."""
 
 
 def group_by_length(batch: Batch) -> LengthBuckets:
@@ -54,80 +42,50 @@ class StepByLength:
             longest: shapes of the step's arrays of a batch, ``[A, B, ...]``.
             programs: compiled so far; those of this step are added.
         """
-        self._spec, self._counting_spec = spec, count_rows(spec)
-        self._state, self._programs = state, programs
+        self._spec, self._state, self._programs = spec, state, programs
         trained = unflatten_params(spec.trained(state["params"]))
         self._sums = jax.eval_shape(lambda: ((jnp.zeros(()), jnp.zeros((len(spec.objective.metrics), 2))),
                                              jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), trained)))
-        self._at_a_time = AT_A_TIME if _bytes_of(self._sums) <= MAX_SUMS else 1
-        first, rows = longest["tokens"].shape[:2]
-        size = self._rows_at_a_time(first, rows)
+        size = rows_at_a_time(*longest["tokens"].shape[:2])
         # Compiled first: the longest needs the most memory, so a run that does not fit fails before its first step.
         shapes = {name: jax.ShapeDtypeStruct((1, size, *x.shape[2:]), x.dtype) for name, x in longest.items()}
-        self._longest = self._add(shapes | ({COPIES: shapes["loss_mask"]} if self._counts_rows else {}))
+        self._longest = self._add(shapes)
         self._update, self._zeros = self._compiled_update()
-
-    @property
-    def _counts_rows(self) -> bool:
-        """Whether equal rows are computed once."""
-        return COPIES in self._counting_spec.objective.signals
-
-    def _rows_at_a_time(self, micro_batches: int, rows: int) -> int:
-        """Rows of a micro batch, for a recipe with ``micro_batches`` micro batches of ``rows`` each."""
-        size = rows_at_a_time(micro_batches, rows)
-        return min(size, COUNTED_ROWS) if self._counts_rows else size
 
     def __call__(self, state: Any, arrays: Arrays, divisor: np.float32,
                  learning_rate: np.float32) -> tuple[Any, jax.Array, np.ndarray | None]:
         """One step; arguments and results as in `make_step`."""
         # Positions of the loss belong to the old micro batches and are found again for the new ones.
         rows = {name: np.asarray(x) for name, x in arrays.items() if name != LOSS_POSITIONS}
-        batch, index = Batch.of(rows, divided_by=float(divisor)), None
-        if self._counts_rows:
-            batch, index = distinct_rows(batch, self._rows_at_a_time(*batch.shape[:2]))
+        batch = Batch.of(rows, divided_by=float(divisor))
         if LOSS_POSITIONS in arrays:
             batch = batch.with_loss_positions(arrays[LOSS_POSITIONS].shape[-1])
         buckets = group_by_length(batch)
-        arrays_of_parts = [part.arrays | self._spec.variant.batch_arrays(part) for part in buckets.batches]
-        # All are compiled before the first runs, in this thread.
-        parts = [(self._add(part), part) for part in arrays_of_parts]
-
-        def add_up(mine: Sequence[tuple[Any, Arrays]]) -> tuple[Any, list[Any]]:
-            # Zeros are made anew, because each program donates the sums that it is given.
-            sums, log_probs = self._zeros(), list[Any]()
-            for program, part_arrays in mine:
-                sums, part_log_probs = program(state["params"], sums, part_arrays, divisor)
-                log_probs.append(part_log_probs)
-            return sums, log_probs
-
-        count = self._at_a_time
-        with ThreadPoolExecutor(count) as threads:
-            added = list(threads.map(add_up, (parts[first::count] for first in range(count))))
-        after, numbers = self._update(state, tuple(sums for sums, _ in added), learning_rate)
-        log_probs = [added[number % count][1][number // count] for number in range(len(parts))]
+        parts = [part.arrays | self._spec.variant.batch_arrays(part) for part in buckets.batches]
+        # All are compiled before the first runs.
+        programs = [self._add(part) for part in parts]
+        # Zeros are made anew, because each program donates the sums that it is given.
+        sums, log_probs = self._zeros(), []
+        for program, part in zip(programs, parts, strict=True):
+            sums, part_log_probs = program(state["params"], sums, part, divisor)
+            log_probs.append(part_log_probs)
+        after, numbers = self._update(state, sums, learning_rate)
         if log_probs[0] is None:
             return after, numbers, None
         # The buckets have rows in another order; `merge` brings the log probabilities back to that of the batch.
-        merged = buckets.merge([np.asarray(x) for x in log_probs])
-        if index is not None:
-            merged = merged.reshape(-1, merged.shape[-1])[index].reshape(arrays["tokens"].shape)
-        return after, numbers, merged
+        return after, numbers, buckets.merge([np.asarray(x) for x in log_probs])
 
     def memory_analysis(self) -> Any:
         """The compiler's analysis of the program that needs most; all waiting arrays count among its arguments."""
-        def analyze(program: Any, waiting_bytes: int, others: int) -> SimpleNamespace:
+        def analyze(program: Any, waiting_bytes: int) -> SimpleNamespace:
             analysis = program.memory_analysis()
-            temporaries = others * analysis.temp_size_in_bytes
             return SimpleNamespace(**{
                 # Arrays that wait are resident while the program runs, so they raise its arguments and its peak.
                 name: getattr(analysis, name) + waiting_bytes * name.startswith(("argument", "peak"))
-                + temporaries * name.startswith(("temp", "peak"))
                 for name in dir(analysis) if name.endswith("_in_bytes")})
 
-        # Moments, and the sums of the micro batches beside this one, wait in memory while gradients are added up.
-        others = self._at_a_time - 1
-        waiting = _bytes_of(self._state["moments"]) + others * _bytes_of(self._sums)
-        analyses = analyze(self._longest, waiting, others), analyze(self._update, 0, 0)
+        # Moments wait in memory while gradients are added up.
+        analyses = analyze(self._longest, _bytes_of(self._state["moments"])), analyze(self._update, 0)
         return max(analyses, key=lambda x: x.argument_size_in_bytes + x.output_size_in_bytes + x.temp_size_in_bytes
                    - x.alias_size_in_bytes)
 
@@ -137,7 +95,7 @@ class StepByLength:
         name = f"add {[x.shape for x in rows.values()]}"
         if name not in self._programs:
             def add(params: Params, sums: Any, rows: Arrays, divisor: jax.Array) -> tuple[Any, jax.Array | None]:
-                *part_sums, log_probs = gradients(self._counting_spec, params, rows, divisor)
+                *part_sums, log_probs = gradients(self._spec, params, rows, divisor)
                 return jax.tree.map(jnp.add, sums, tuple(part_sums)), log_probs
 
             shapes = {key: jax.ShapeDtypeStruct(x.shape, x.dtype) for key, x in rows.items()}
@@ -149,11 +107,11 @@ class StepByLength:
         """The programs of the update from the sums, and of sums that are zero."""
         if "update" not in self._programs:
             def update(state: Any, sums: Any, learning_rate: jax.Array) -> tuple[Any, jax.Array]:
-                loss_and_metrics, gradient = jax.tree.map(lambda *x: sum(x[1:], x[0]), *sums)
+                loss_and_metrics, gradient = sums
                 return apply_update(self._spec, state, loss_and_metrics, gradient, learning_rate)
 
             # The state is donated, as in the step of one program.
-            self._compile("update", update, 0, self._state, (self._sums,) * self._at_a_time, _NUMBER)
+            self._compile("update", update, 0, self._state, self._sums, _NUMBER)
             self._compile("zeros", lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), self._sums), ())
         return self._programs["update"], self._programs["zeros"]
 

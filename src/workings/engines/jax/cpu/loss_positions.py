@@ -1,8 +1,8 @@
-"""The last layer and the loss at supervised positions only.
+"""The loss at supervised positions only.
 
-The last layer's output at a position that is not supervised does not reach the loss; only its keys and values matter.
-The number of supervised positions differs from row to row and a program has fixed shapes, so a batch selects as many
-positions of each row as any row of its shape may need (`Batch.loss_positions`).
+The last layer's output at a position that is not supervised does not reach the loss. The number of supervised
+positions differs from row to row and a program has fixed shapes, so a batch selects as many positions of each row as
+any row of its shape may need (`Batch.loss_positions`).
 
 Measured on a CPU only. On an accelerator, a plan may be made before the rows are known.
 

@@ -64,16 +64,13 @@ class DistinctPositions:
     """int64: first of the flattened positions that each distinct position stands for."""
     supervised_N: Tensor
     """int64: distinct position of each supervised position; a shared one may come several times."""
-    needed: Tensor
-    """int64: the values of ``supervised_N``, each once, ascending."""
 
     @classmethod
     def from_plan(cls, sharing: PrefixSharing, number: int, supervised: np.ndarray) -> "DistinctPositions":
         """From a batch's plan, for micro batch ``number`` with these supervised positions of its flattened rows."""
         first, index = sharing.first_AP[number], sharing.index_ABS[number]
         # Sizes may differ from batch to batch here, so spare positions are left out.
-        supervised_index = index.reshape(-1)[supervised]
-        arrays = index, first[first < index.size], supervised_index, np.unique(supervised_index)
+        arrays = index, first[first < index.size], index.reshape(-1)[supervised]
         return cls(*(torch.from_numpy(x.astype(np.int64)) for x in arrays))
 
     def to_distinct(self, x_BS: Tensor) -> Tensor:

@@ -1,0 +1,35 @@
+"""A line before the first step: how long an update and the run take on this machine's CPU."""
+
+from workings.planning.calibration import LEAST_OPERATIONS, calibrated_throughput
+from workings.planning.run_time import step_operations
+from workings.record.number_text import about, duration
+from workings.record.progress import slow_operation
+from workings.runs.data.row_data import TraceData
+from workings.runs.prepare import TrainSetup
+
+LONG_SECONDS = 3600.0
+"""A run that takes longer is warned of."""
+
+
+def expected_time(setup: TrainSetup) -> str:
+    """The expected time of an update and of all steps; empty where the run is short, or where no CPU computes it.
+
+    Steps alone are counted. Runs that learn from completions spend most of their time elsewhere, and say nothing here.
+
+    Raises:
+        WorkingsError: the speed of the machine could not be measured.
+    """
+    data, device, steps = setup.training_data, setup.device, setup.schedule.steps
+    if device.platform != "cpu" or device.count > 1 or not isinstance(data, TraceData):
+        return ""
+    typical, supervised = data.batches.typical_shape()
+    operations = step_operations(setup.request, typical)
+    if operations * steps < LEAST_OPERATIONS:
+        return ""
+    with slow_operation("measuring the speed of this machine"):
+        speed = calibrated_throughput(setup.request, setup.recipe.engine, typical, supervised)
+    update = operations / speed.operations_a_second
+    line = f"{about(update)} an update, {about(steps * update)} for {steps:,} updates; {speed.source}"
+    if steps * update <= LONG_SECONDS:
+        return line
+    return f"{line}; to stay within {duration(LONG_SECONDS)}: training.steps={max(1, int(LONG_SECONDS / update))}"
