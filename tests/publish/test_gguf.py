@@ -30,9 +30,11 @@ def test_llama_cpp_writes_the_tokens_of_the_trained_model(family: str, method: s
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Gemma 3 after six steps."""
+    """A tiny Gemma 3 that was trained until it writes text."""
     def make(folder: Path) -> None:
-        train(str(write_recipe(folder)), folder / "run", ["model.shape.head_dim=16", "model.shape.width=32"])
+        train(str(write_recipe(folder)), folder / "run", [
+            "model.shape.head_dim=16", "model.shape.width=32", "training.steps=40", "training.learning_rate=0.02",
+            "checkpoint.every_steps=40"])
 
     return kept_folders.copy(make, tmp_path_factory.mktemp("gguf"), "gguf") / "run"
 

@@ -37,7 +37,8 @@ def test_gemmas_turns_become_a_template_of_go(tmp_path: Path) -> None:
 def test_a_template_that_drops_earlier_answers_is_left_out_and_said(tmp_path: Path) -> None:
     tokenizer = train_tokenizer(["1+1=2"], 400)
     tokenizer.settings["chat_template"] = (
-        "{% for m in messages %}{% if m.role == 'user' or loop.last %}{{ m.content }}<end_of_turn>{% endif %}{% endfor %}")
+        "{% for m in messages %}{% if m.role == 'user' or loop.last %}{{ m.content }}<end_of_turn>{% endif %}"
+        "{% endfor %}")
     text, notes = written(ChatTemplate.for_config("tokenizer", tokenizer), tmp_path)
     assert "TEMPLATE" not in text
     assert notes == [NOT_WRITTEN]
