@@ -1,9 +1,9 @@
 """llama.cpp writes the greedy tokens of trained models from our GGUF files: in BF16 all of 96, in Q8_0 90 at least.
 
-    python -m proof.gguf [FOLDER ...]
+    python -m proof.gguf [FAMILY | FOLDER ...]
 
-A small model of every family is trained for 60 steps at a high rate, with LoRA and in full, and learns 4 rows by heart.
-Each FOLDER has published weights in Hugging Face's format: it is trained with LoRA for 50 steps by `workings train`,
+A small model of every family, or of each FAMILY, is trained for 60 steps at a high rate, with LoRA and in full, and
+learns 4 rows by heart. Each FOLDER has published weights in Hugging Face's format: it is trained with LoRA for 50 steps by `workings train`,
 written by `workings export` in both formats, and asked 4 questions that training has not shown, after which it goes on
 writing. Ours is what the PyTorch engine writes with the exported weights in bfloat16. Writes `proof/gguf.json`. Exits
 with 1 where fewer tokens are equal, with 3 without the packages `gguf` and `xllamacpp`.
@@ -11,6 +11,8 @@ with 1 where fewer tokens are equal, with 3 without the packages `gguf` and `xll
 
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -68,16 +70,18 @@ def main(arguments: list[str]) -> int:
     if not all(map(find_spec, ("gguf", "xllamacpp"))):
         print("not measured: install gguf and xllamacpp")
         return NOT_MEASURED
-    cases = [(f"{family} {method}", lambda folder, family=family, method=method: compared(family, method, folder))
-             for family in FORMS for method in ("lora", "full")]
-    cases += [(Path(weights).name, lambda folder, weights=weights: published(Path(weights), folder))
-              for weights in arguments]
-    for name, case in cases:
+    cases: dict[str, Callable[[Path], dict[str, Any]]] = {}
+    for asked in arguments or FORMS:
+        if asked in FORMS:
+            cases |= {f"{asked} {method}": partial(compared, asked, method) for method in ("lora", "full")}
+        else:
+            cases[Path(asked).name] = partial(published, Path(asked))
+    for name, case in cases.items():
         with tempfile.TemporaryDirectory(prefix="workings-gguf-") as folder:
             found = case(Path(folder)) | {"compared": measured()}
         print(name, found, flush=True)
         write_result(RESULT, what="Greedy tokens of llama.cpp that are the PyTorch engine's, from our GGUF files.",
-                     command="python -m proof.gguf [FOLDER ...]", values=earlier(RESULT) | {name: found},
+                     command="python -m proof.gguf [FAMILY | FOLDER ...]", values=earlier(RESULT) | {name: found},
                      packages=PACKAGES)
     return 0 if all(row[kind] >= enough for row in earlier(RESULT).values() for kind, enough in ENOUGH.items()) else 1
 

@@ -3,11 +3,13 @@
 import json
 import shutil
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from workings.engines.multimodal_weights import ADAPTER, ADAPTER_CONFIG, CONFIG, merge_non_text_weights
 from workings.errors import RequestError
+from workings.hints import pip_install
 from workings.models.chat import ChatTemplate
 from workings.models.gguf.forms import form_of
 from workings.models.json_file import read_object
@@ -83,6 +85,9 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: st
     """
     if out.exists():
         raise RequestError(f"--out {out}, which exists", "a directory that does not exist yet", "choose another --out")
+    if gguf_type and find_spec("gguf") is None:
+        raise RequestError("--format gguf, and the package gguf is not installed", "the package that writes GGUF",
+                           pip_install("gguf"))
     opened = open_run(run, device)
     # Beside the target, because a rename is only atomic within one file system.
     temporary = out.with_name(f".{out.name}.tmp")

@@ -4,6 +4,7 @@ llama.cpp has two ways to merge that fit here. ``gpt2`` and ``gemma4`` merge by 
 library does. ``llama`` merges any two neighbors whose text is a token, best score first: files of Gemma 1 to 3 have it.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,29 +12,15 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RequestError
+from workings.models.gguf.tokenizer import PRE_TOKENIZERS, SPACE, Kind
 from workings.models.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from gguf import GGUFWriter
 
-SPACE = "▁"
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
-DIGITS = r"\p{N}"
-GPT2_SPLIT = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
-_WORDS = (r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*"""
-          r"""|\s*[\r\n]+|\s+(?!\S)|\s+""")
-QWEN35_SPLIT = (r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"""
-                r"""|\s*[\r\n]+|\s+(?!\S)|\s+""")
-PRE_TOKENIZERS: dict[tuple[tuple[str, ...], bool], str] = {
-    ((GPT2_SPLIT,), False): "gpt-2",
-    ((DIGITS, GPT2_SPLIT), False): "smollm",
-    ((_WORDS % r"\p{N}",), False): "qwen2",
-    ((QWEN35_SPLIT,), False): "qwen35",
-    ((_WORDS % r"\p{N}{1,3}",), False): "smaug-bpe",
-    ((_WORDS % r"\p{N}{1,3}",), True): "llama-bpe",
-}
-"""Expressions that cut a text before pairs are merged, and whether a whole piece that is a token is left whole ->
-`tokenizer.ggml.pre` of llama.cpp."""
+_DIGITS = r"\p{N}"
+_GPT2 = "GPT-2's expression"
 
 
 def write_tokenizer(writer: "GGUFWriter", tokenizer: Tokenizer, rows: int) -> None:
@@ -85,11 +72,11 @@ def _find_rules(tokenizer: Tokenizer, content: Mapping[str, Any], merges: list[t
     # llama.cpp composes no characters. Texts are composed already, but for rare ones.
     if kinds not in ([], ["NFC"]):
         raise _unknown(f"with the normalizers {', '.join(kinds)}")
-    splits = tuple(_splits(content))
-    pre = PRE_TOKENIZERS.get((splits, bool(content["model"].get("ignore_merges"))))
-    if pre is None:
-        raise _unknown(f"that cuts texts by {' and '.join(splits) or 'nothing'}")
-    return _Rules(model="gpt2", pre=pre)
+    rules = list(_cuts(content["pre_tokenizer"])), bool(content["model"].get("ignore_merges"))
+    for name, known in PRE_TOKENIZERS.items():
+        if rules == (list(_cuts(json.loads(known.cut.__getstate__()))), known.whole_first):
+            return _Rules(model="gpt2", pre=name)
+    raise _unknown(f"that cuts texts by {' and '.join(rules[0]) or 'nothing'}")
 
 
 def _space_rules(tokenizer: Tokenizer, content: Mapping[str, Any], merges: list[tuple[str, str]], *,
@@ -134,32 +121,30 @@ def _scores(ids: Mapping[str, int], merges: list[tuple[str, str]], rows: int) ->
 
 
 def _token_types(tokenizer: Tokenizer, content: Mapping[str, Any], rules: _Rules, rows: int) -> list[int]:
-    from gguf import TokenType
-
-    types = [TokenType.UNUSED] * rows
+    types = [Kind.UNUSED] * rows
     for text, number in tokenizer.ids.items():
         is_byte = rules.model != "gpt2" and _BYTE.fullmatch(text)
-        types[number] = TokenType.BYTE if is_byte else TokenType.NORMAL
+        types[number] = Kind.BYTE if is_byte else Kind.NORMAL
     for token in content["added_tokens"]:
         is_control = token["id"] in tokenizer.control_ids
-        types[token["id"]] = TokenType.CONTROL if is_control else TokenType.USER_DEFINED
+        types[token["id"]] = Kind.CONTROL if is_control else Kind.USER_DEFINED
     unknown = tokenizer.ids.get(content["model"]["unk_token"] or "")
     if unknown is not None and rules.model == "llama":
-        types[unknown] = TokenType.UNKNOWN
+        types[unknown] = Kind.UNKNOWN
     return [int(each) for each in types]
 
 
-def _splits(content: Mapping[str, Any]) -> Iterator[str]:
+def _cuts(pre_tokenizer: Mapping[str, Any] | None) -> Iterator[str]:
     """Expressions by which a byte-level tokenizer cuts a text, in their order."""
-    parts = _parts(content["pre_tokenizer"], "pretokenizers")
+    parts = _parts(pre_tokenizer, "pretokenizers")
     if not parts or parts[-1]["type"] != "ByteLevel" or parts[-1]["add_prefix_space"]:
         raise _unknown("that does not work on bytes")
     for part in parts:
         if part["type"] == "ByteLevel":
             if part["use_regex"]:
-                yield GPT2_SPLIT
+                yield _GPT2
         elif part["type"] == "Digits" and part["individual_digits"]:
-            yield DIGITS
+            yield _DIGITS
         elif part["type"] == "Split" and (part["behavior"], part["invert"]) in (("Isolated", False), ("Removed", True)):
             yield part["pattern"].get("Regex", str(part["pattern"]))
         else:
