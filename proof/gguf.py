@@ -3,10 +3,11 @@
     python -m proof.gguf [FAMILY | FOLDER ...]
 
 A small model of every family, or of each FAMILY, is trained for 60 steps at a high rate, with LoRA and in full, and
-learns 4 rows by heart. Each FOLDER has published weights in Hugging Face's format: it is trained with LoRA for 50 steps by `workings train`,
-written by `workings export` in both formats, and asked 4 questions that training has not shown, after which it goes on
-writing. Ours is what the PyTorch engine writes with the exported weights in bfloat16. Writes `proof/gguf.json`. Exits
-with 1 where fewer tokens are equal, with 3 without the packages `gguf` and `xllamacpp`.
+learns 4 rows by heart. Each FOLDER has published weights in Hugging Face's format: `workings train` trains it with LoRA
+for 50 steps, `workings export` writes it in both formats, and it is asked 4 questions that training has not shown, and
+goes on writing after its answers. Ours is what the PyTorch engine writes with the exported weights in bfloat16. Of
+small models log probabilities after other rows are compared as well, from a file in float32. Writes `proof/gguf.json`.
+Exits with 1 where fewer tokens are equal, with 3 without the packages `gguf` and `xllamacpp`.
 """
 
 import sys

@@ -14,6 +14,7 @@ from workings.config.model import ShapeConfig
 from workings.config.training import PrecisionConfig
 from workings.data.generators import addition
 from workings.engines.torch.engine import TorchEngine
+from workings.engines.weight_files import read_shape
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.models.registry import find_family
@@ -27,6 +28,8 @@ from workings.publish.gguf_file import write_gguf
 
 PROMPTS, LENGTH, NEW_TOKENS = 4, 24, 24
 STEPS, RATE = 60, 1e-2
+TEXT = 262
+"""First id above control tokens and bytes, in tokenizers that are trained here."""
 BF16 = PrecisionConfig(parameters="bf16")
 """What a BF16 file holds, computed in float32."""
 
@@ -49,10 +52,9 @@ def small_shape(family: str, vocab: int) -> ModelShape:
     return shape
 
 
-def rows(vocab: int) -> np.ndarray:
-    """``[PROMPTS, LENGTH + NEW_TOKENS]`` ids of tokens that are learned by heart."""
-    # Above control tokens and bytes: llama.cpp holds back what is no whole character.
-    return np.random.default_rng(7).integers(262, vocab, (PROMPTS, LENGTH + NEW_TOKENS)).astype(np.int32)
+def rows(vocab: int, seed: int = 7) -> np.ndarray:
+    """``[PROMPTS, LENGTH + NEW_TOKENS]`` ids of tokens; those of the default seed are learned by heart."""
+    return np.random.default_rng(seed).integers(TEXT, vocab, (PROMPTS, LENGTH + NEW_TOKENS)).astype(np.int32)
 
 
 def batch(tokens: np.ndarray) -> Batch:
@@ -85,8 +87,6 @@ def trained_folder(family: str, method: str, folder: Path) -> tuple[Path, ChatTe
 
 def our_tokens(folder: Path, prompts: list[list[int]]) -> list[list[int]]:
     """Greedy tokens of the PyTorch engine from a folder, in BF16."""
-    from workings.engines.weight_files import read_shape
-
     engine = TorchEngine.open(request(read_shape(folder), precision=BF16, weights=folder))
     state = engine.load(folder, trainable=False)
     return [list(each.tokens) for each in engine.generate(state, prompts, max_new_tokens=NEW_TOKENS, stop_ids=[])]
@@ -106,13 +106,34 @@ def llama_cpp(file: Path) -> Iterator[Any]:
     yield xllamacpp.Server(params)
 
 
-def their_tokens(file: Path, prompts: list[list[int]]) -> list[list[int]]:
-    """Greedy tokens of llama.cpp."""
+def their_answers(file: Path, prompts: list[list[int]], *, bytes_too: bool = True) -> list[list[tuple[int, float]]]:
+    """Greedy tokens of llama.cpp with their log probabilities; without ``bytes_too`` none below `TEXT`."""
+    # llama.cpp leaves tokens out of its list that are no whole character.
+    never = [] if bytes_too else [[number, False] for number in range(TEXT)]
     with llama_cpp(file) as server:
         said = [server.handle_completions({
             "prompt": prompt, "n_predict": NEW_TOKENS, "max_tokens": NEW_TOKENS, "temperature": 0.0, "top_k": 1,
-            "ignore_eos": True, "cache_prompt": False, "logprobs": 1}) for prompt in prompts]
-    return [[token["id"] for token in each["choices"][0]["logprobs"]["content"]] for each in said]
+            "ignore_eos": True, "cache_prompt": False, "logprobs": 1, "logit_bias": never}) for prompt in prompts]
+    return [[(token["id"], token["logprob"]) for token in each["choices"][0]["logprobs"]["content"]] for each in said]
+
+
+def their_tokens(file: Path, prompts: list[list[int]]) -> list[list[int]]:
+    """Greedy tokens of llama.cpp."""
+    return [[token for token, _ in each] for each in their_answers(file, prompts)]
+
+
+def log_prob_difference(folder: Path, file: Path, prompts: list[list[int]]) -> float:
+    """How far apart log probabilities of llama.cpp's tokens are, at most, in llama.cpp and in the PyTorch engine."""
+    engine = TorchEngine.open(request(read_shape(folder), weights=folder))
+    state, worst = engine.load(folder, trainable=False), 0.0
+    for prompt, answer in zip(prompts, their_answers(file, prompts, bytes_too=False), strict=True):
+        row = batch(np.array([prompt + [token for token, _ in answer]], np.int32))
+        logits = engine.logits(state, row)[0].astype(np.float64)[len(prompt) - 1:-1]
+        log_probs = logits - np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1, keepdims=True)) - logits.max(
+            -1, keepdims=True)
+        ours = [log_probs[at, token] for at, (token, _) in enumerate(answer)]
+        worst = max(worst, float(np.abs(np.array(ours) - [theirs for _, theirs in answer]).max()))
+    return worst
 
 
 def equal_tokens(ours: list[list[int]], theirs: list[list[int]]) -> int:
@@ -122,7 +143,7 @@ def equal_tokens(ours: list[list[int]], theirs: list[list[int]]) -> int:
 
 
 def compared(family: str, method: str, folder: Path) -> dict[str, Any]:
-    """Equal greedy tokens of a trained small model, from each kind of file."""
+    """Equal greedy tokens of a trained small model, from each kind of file, and log probabilities from one in F32."""
     exported, template, loss = trained_folder(family, method, folder)
     known = rows(template.tokenizer.vocab_size)
     prompts = known[:, :LENGTH].tolist()
@@ -133,4 +154,8 @@ def compared(family: str, method: str, folder: Path) -> dict[str, Any]:
         file = folder / f"{kind}.gguf"
         write_gguf(exported, file, kind, template, StopTokens.of(template, None), family)
         found[kind] = equal_tokens(ours, their_tokens(file, prompts))
+    # After rows that were not learned no token is sure, so that a wrong setting shows.
+    write_gguf(exported, folder / "f32.gguf", "f32", template, StopTokens.of(template, None), family)
+    unknown = rows(template.tokenizer.vocab_size, seed=8)[:, :LENGTH].tolist()
+    found["log_prob_difference"] = log_prob_difference(exported, folder / "f32.gguf", unknown)
     return found

@@ -10,6 +10,7 @@ from tests.publish.llama_cpp import NEW_TOKENS, PROMPTS, compared, llama_cpp
 from tests.runs.killed import write_recipe
 from workings.errors import RequestError
 from workings.models.gguf.forms import FORMS
+from workings.models.registry import find_family
 from workings.runs.evaluate import ask
 from workings.runs.train import train
 
@@ -26,6 +27,8 @@ def test_llama_cpp_writes_the_tokens_of_the_trained_model(family: str, method: s
     found = compared(family, method, tmp_path)
     assert found["learned"] == found["bf16"] == PROMPTS * NEW_TOKENS
     assert found["q8_0"] >= 90
+    # llama.cpp looks GELU up in a table of float16.
+    assert found["log_prob_difference"] < (1e-4 if find_family(family).switches.get("activation") == "silu" else 1e-2)
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ def write_gguf(folder: Path, file: Path, number_format: str, template: ChatTempl
     Args:
         folder: has ``config.json`` and weights in safetensors.
         file: GGUF file to write; the caller makes it atomic.
-        number_format: one of `TYPES`.
+        number_format: one of `TYPES`, or ``f32`` to compare.
         template: what the model was trained with, bound to its tokenizer.
         stop: tokens that end an answer.
         name: shown by programs that open the file.
@@ -67,8 +67,8 @@ def write_gguf(folder: Path, file: Path, number_format: str, template: ChatTempl
     writer = gguf.GGUFWriter(file, form.architecture)
     writer.add_type(gguf.GGUFType.MODEL)
     writer.add_name(name)
-    file_types = {"bf16": gguf.LlamaFileType.MOSTLY_BF16, "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
-    writer.add_file_type(file_types[number_format])
+    mostly = "ALL" if number_format == "f32" else "MOSTLY"
+    writer.add_file_type(gguf.LlamaFileType[f"{mostly}_{number_format.upper()}"])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     for key, value in form.header(shape).items():
         _add(writer, f"{form.architecture}.{key}", value)
