@@ -1,4 +1,4 @@
-"""What vLLM, llama.cpp's converter and peft read of an exported folder beyond weights: names, ids, config keys."""
+"""What vLLM and peft read of an exported folder beyond weights: names, ids, config keys."""
 
 import json
 from dataclasses import asdict
@@ -14,6 +14,7 @@ from workings.engines.weight_files import model_weights
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
 from workings.models.shapes import from_hf_config, to_hf_config
+from workings.models.stop_tokens import StopTokens
 from workings.models.tokenizer_training import train_tokenizer
 from workings.models.weights import layer_name, layer_shapes, tensor_shapes
 from workings.publish.export import write_tokenizer
@@ -100,10 +101,9 @@ def test_a_shape_that_a_record_held_becomes_a_config_that_transformers_opens(fam
 def test_the_tokenizer_says_everywhere_what_its_readers_look_for(tmp_path: Path) -> None:
     tokenizer = train_tokenizer(["1+1=2", "what is it?"], 400)
     template = ChatTemplate.for_config("gemma", tokenizer, "any")
-    write_tokenizer(tokenizer, template, tmp_path)
+    write_tokenizer(template, StopTokens.of(template, None), tmp_path)
     settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert (tmp_path / "chat_template.jinja").read_text() == settings["chat_template"] == template.source
-    # llama.cpp's converter of a tokenizer.model knows control tokens from here alone.
     added = settings["added_tokens_decoder"]
     turn = tokenizer.ids["<end_of_turn>"]
     assert (added[str(turn)]["content"], added[str(turn)]["special"]) == ("<end_of_turn>", True)

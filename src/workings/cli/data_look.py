@@ -149,6 +149,7 @@ def preview_command(
     from workings.data.pair_rows import build_pair_rows
     from workings.data.preview import entries_by_row, marked, pieces, summarize, turns_of
     from workings.data.rows import build_rows
+    from workings.runs.resolve import find_stop_tokens, find_weights
 
     loaded, entries, tokenizer, template = _open_recipe(recipe, overrides or [])
     resolved = loaded.recipe
@@ -168,9 +169,13 @@ def preview_command(
         {"id": shown_row.id, "tokens": len(shown_row.tokens), "supervised_tokens": shown_row.supervised_tokens,
          "turns": [vars(turn) for turn in turns], "text": marked(parts), "pieces": [vars(piece) for piece in parts]}
         for shown_row, parts, turns in rows_to_show]}
+    stop = find_stop_tokens(loaded, find_weights(loaded, tensors=False), template)
+    if stop.disagreement:
+        values["note"] = stop.disagreement
     if not as_json:
         _print_rows(rows_to_show)
-    answer(values, as_json=as_json, text=summary.text())
+    answer(values, as_json=as_json,
+           text=summary.text() + (f"\nnote: {stop.disagreement}" if stop.disagreement else ""))
 
 
 def _print_rows(shown: Any) -> None:

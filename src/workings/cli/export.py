@@ -1,4 +1,4 @@
-"""`workings export`: a run's model as a folder that transformers opens."""
+"""`workings export`: a run's model as a folder that transformers, llama.cpp or Ollama opens."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,17 +11,35 @@ from workings.cli.output import JsonFlag, answer
 def export_command(
     run: Annotated[Path, typer.Argument(help="A sealed run directory.")],
     out: Annotated[Path, typer.Option("--out", help="Directory to make for the model.")],
+    file_format: Annotated[str, typer.Option("--format", help="safetensors (transformers, vLLM) or gguf (llama.cpp, "
+                                                              "Ollama).")] = "safetensors",
+    gguf_type: Annotated[str, typer.Option("--type", help="Number format of a GGUF file: bf16 or q8_0 (half the size). "
+                                                          "By default bf16.")] = "",
     device: Annotated[str, typer.Option("--device", help="auto, cpu, gpu or tpu.")] = "as recorded",
     as_json: JsonFlag = False,
 ) -> None:
-    """Write a run's model as a folder that transformers opens.
+    """Write a run's model as a folder that other programs open.
 
-    Weights, config.json, tokenizer, chat template and stop tokens of the last checkpoint, in Hugging Face's format.
+    Weights, tokenizer, chat template and stop tokens of the last checkpoint: in Hugging Face's format, or as a GGUF
+    file.
     """
+    from workings.errors import RequestError
+    from workings.hints import typed_path
     from workings.publish.copied_files import Carried
-    from workings.publish.export import export_run
+    from workings.publish.export import FORMATS, GGUF, GGUF_FILE, export_run
+    from workings.publish.gguf_file import TYPES
 
-    exported = export_run(run, out, device=device)
+    if file_format not in FORMATS:
+        raise RequestError(f"--format {file_format}", " or ".join(FORMATS), f"--format {GGUF}")
+    if gguf_type and file_format != GGUF:
+        raise RequestError(f"--type {gguf_type} with --format {file_format}", f"--type with --format {GGUF} alone",
+                           f"--format {GGUF} --type {gguf_type}")
+    if gguf_type and gguf_type not in TYPES:
+        raise RequestError(f"--type {gguf_type}", " or ".join(TYPES), f"--type {TYPES[0]}")
+    if file_format == GGUF and out.suffix == f".{GGUF}":
+        raise RequestError(f"--out {out}, the name of a file", "a directory to make, which will hold the GGUF file and "
+                           "what belongs to it", f"--out {out.with_suffix('')}")
+    exported = export_run(run, out, device=device, gguf_type=(gguf_type or TYPES[0]) if file_format == GGUF else "")
     carried = exported.carried
     # What lies beside the first weights is taken over, or named with the reason why not.
     if isinstance(carried, Carried):
@@ -29,7 +47,12 @@ def export_command(
                          *(f"\nleft there: {name}, because {why}" for name, why in carried.left.items())])
     else:
         taken = f"nothing: {carried.absent}"
-    answer(exported.to_json(), as_json=as_json,
-           text=f"{exported.run} after step {exported.step}: {len(exported.files) + 1} files in {out}\n"
-                f"taken over: {taken}\n"
-                f'to open: AutoModelForCausalLM.from_pretrained("{out}")')
+    if file_format == GGUF:
+        name = out.name.lower()
+        to_open = [f"llama.cpp:  llama-cli -m {typed_path(out / GGUF_FILE)} --jinja",
+                   f"Ollama:     ollama create {name} -f {typed_path(out / 'Modelfile')} && ollama run {name}"]
+    else:
+        to_open = [f'to open: AutoModelForCausalLM.from_pretrained("{out}")']
+    answer(exported.to_json(), as_json=as_json, text="\n".join([
+        f"{exported.run} after step {exported.step}: {len(exported.files) + 1} files in {out}",
+        f"taken over: {taken}", *(f"note: {note}" for note in exported.notes), *to_open]))

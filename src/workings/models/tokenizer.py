@@ -135,11 +135,20 @@ class Tokenizer:
         """SHA-256, as hex, over the tokenizer's JSON, its special tokens and its chat template."""
         parts = {
             # Parsed, so that the same tokenizer in a file of other spacing or order has the same digest.
-            "tokenizer": json.loads(self._backend.to_str()),
+            "tokenizer": self.to_json(),
             "special": {name: self.special_text(name) for name in _USUAL_NAMES if self.special_text(name)},
             "chat_template": self.chat_template or "",
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """Content of its `tokenizer.json`."""
+        return dict(json.loads(self._backend.to_str()))
+
+    def is_cut(self, text: str) -> bool:
+        """Whether a normalized text is cut into several pieces before pairs are merged."""
+        cutter = self._backend.pre_tokenizer
+        return cutter is not None and len(cutter.pre_tokenize_str(text)) > 1
 
     def special_text(self, name: str) -> str:
         """Text of `bos_token`, `eos_token` or `pad_token`; empty where the tokenizer has none."""

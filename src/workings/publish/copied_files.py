@@ -45,27 +45,38 @@ def published_id(opened: TrainedModel) -> str | None:
     return model.id if isinstance(model, FromPretrained) and is_published else None
 
 
-def carry_over(opened: TrainedModel, directory: Path) -> Carried | Absent:
-    """Copy terms of use and further forms of the tokenizer into an exported folder; nothing in it is replaced.
+def first_folder(opened: TrainedModel) -> Path | Absent:
+    """The published folder that a run began with, or why there is none.
 
-    Weights and tokenizer of a full fine-tuning are in its checkpoint, so that the folder it began with may be gone:
-    then nothing is copied, and what comes back says why.
+    Weights and tokenizer of a full fine-tuning are in its checkpoint, so that the folder may be gone.
     """
-    model = opened.recipe.model
-    if not isinstance(model, FromPretrained):
+    if not isinstance(opened.recipe.model, FromPretrained):
         return absent("the run began with random weights")
     try:
-        base = starting_weights(opened.run.path, tensors=False)
+        return starting_weights(opened.run.path, tensors=False)
     except RequestError as error:
         return absent(f"{error.given}; needed: {error.expected}")
+
+
+def carry_over(opened: TrainedModel, directory: Path, *, tokenizer: bool = True) -> Carried | Absent:
+    """Copy terms of use and further forms of the tokenizer into an exported folder; nothing in it is replaced.
+
+    Args:
+        opened: the run.
+        directory: the exported folder.
+        tokenizer: whether forms of the tokenizer belong there.
+    """
+    base = first_folder(opened)
+    if isinstance(base, Absent):
+        return base
     # Forms of another tokenizer beside the run's own would be two vocabularies in one folder.
-    same = _has_tokenizer(base, opened.session.tokenizer)
-    forms, terms = _present(base, TOKENIZER_FORMS), _present(base, TERMS)
+    same = has_tokenizer(base, opened.session.tokenizer)
+    forms, terms = _present(base, TOKENIZER_FORMS if tokenizer else ()), _present(base, TERMS)
     copied = [name for name in (*terms, *(forms if same else ())) if not (directory / name).exists()]
     for name in copied:
         # Without times and permissions: an equal model gives an equal folder.
         shutil.copyfile(base / name, directory / name)
-    if same:
+    if same and tokenizer:
         # Ids: with another tokenizer they would name other tokens.
         _suppress(base, directory)
     return Carried(source=published_id(opened) or base.name, files=tuple(sorted(copied)),
@@ -77,7 +88,8 @@ def _present(base: Path, patterns: Iterable[str]) -> list[str]:
     return [path.name for pattern in patterns for path in sorted(base.glob(pattern)) if path.is_file()]
 
 
-def _has_tokenizer(base: Path, tokenizer: Tokenizer) -> bool:
+def has_tokenizer(base: Path, tokenizer: Tokenizer) -> bool:
+    """Whether a folder has this very tokenizer."""
     return (base / "tokenizer.json").is_file() and Tokenizer.load(base).digest == tokenizer.digest
 
 

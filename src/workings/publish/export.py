@@ -1,16 +1,23 @@
-"""A run's model as a folder that transformers, and whatever reads its format, opens without this package."""
+"""A run's model as a folder that other programs open: in Hugging Face's format, or with a GGUF file."""
 
 import json
 import shutil
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from workings.engines.multimodal_weights import ADAPTER, ADAPTER_CONFIG, CONFIG, merge_non_text_weights
 from workings.errors import RequestError
+from workings.hints import pip_install
 from workings.models.chat import ChatTemplate
+from workings.models.gguf.forms import form_of
+from workings.models.json_file import read_object
+from workings.models.stop_tokens import StopTokens
 from workings.models.tokenizer import Tokenizer
-from workings.publish.copied_files import Carried, carry_over, published_id
+from workings.publish.copied_files import Carried, carry_over, first_folder, has_tokenizer, published_id
+from workings.publish.gguf_file import write_gguf
+from workings.publish.modelfile import MODELFILE, write_modelfile
 from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.manifest import LEFT_ASIDE
@@ -21,6 +28,9 @@ from workings.runs.open_model import AS_RECORDED, TrainedModel, open_run, starti
 SCHEMA = "export/1"
 ORIGIN_FILE = "export_info.json"
 """Says which sealed run and step the files come from."""
+SAFETENSORS, GGUF = "safetensors", "gguf"
+FORMATS = (SAFETENSORS, GGUF)
+GGUF_FILE = "model.gguf"
 CONFIG_FORM = "5.0.0"
 """The version of transformers from which on a ``config.json`` has the form of ours. transformers says of a large
 vocabulary beside a file without a version that its pre-tokenizer may be a faulty one of another family."""
@@ -28,7 +38,7 @@ vocabulary beside a file without a version that its pre-tokenizer may be a fault
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """A folder in Hugging Face's format."""
+    """An exported folder."""
 
     directory: Path
     run: str
@@ -36,39 +46,48 @@ class Exported:
     root: str
     """Root digest of the sealed run."""
     step: int
+    format: str
+    """One of `FORMATS`, for GGUF with the number format of its matrices."""
     files: dict[str, str]
     """Relative path -> SHA-256."""
     carried: Carried | Absent
     """Files copied from the published folder of the run's first weights, or why there are none."""
+    notes: tuple[str, ...] = ()
+    """What somebody who uses the model should know."""
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `export --json`."""
         return {"out": str(self.directory), "run": self.run, "made_from": self.root, "step": self.step,
-                "files": self.files,
+                "format": self.format, "files": self.files,
                 "carried_over": self.carried.to_json() if isinstance(self.carried, Carried)
-                else self.carried.model_dump()}
+                else self.carried.model_dump(), "notes": list(self.notes)}
 
 
-def export_run(run: Path, out: Path, *, device: str = AS_RECORDED) -> Exported:
-    """Write weights, ``config.json``, tokenizer and chat template of a run's last checkpoint into a new folder.
+def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: str = "") -> Exported:
+    """Write a run's last checkpoint into a new folder: in Hugging Face's format, or as a GGUF file.
 
     Terms of use and further forms of the tokenizer (``tokenizer.model``) come from the weights that the run began with.
     The chat template is the one that the run was trained with, and generation stops where it was trained to stop. Of
-    a multimodal model the text part was trained; everything else is taken from the weights that the run began with.
+    a multimodal model the text part was trained; everything else is taken from the weights that the run began with,
+    and a GGUF file holds the text part alone.
 
     Args:
         run: a sealed run directory.
         out: folder to make.
         device: where the checkpoint is opened; by default what the run's recipe asked for.
+        gguf_type: one of `gguf_file.TYPES` for a GGUF file; empty: Hugging Face's format.
 
     Raises:
-        RequestError: ``out`` exists, no sealed run there, the device is absent, or the run trained the text part of a
-            multimodal model that is not where the recipe had it.
+        RequestError: ``out`` exists, no sealed run there, the device is absent, the run trained the text part of a
+            multimodal model that is not where the recipe had it, or GGUF has no form for its model or tokenizer.
         RecordError: the run has no intact checkpoint.
         StorageError: the disk is full or failing; nothing is left at ``out``.
     """
     if out.exists():
         raise RequestError(f"--out {out}, which exists", "a directory that does not exist yet", "choose another --out")
+    if gguf_type and find_spec("gguf") is None:
+        raise RequestError("--format gguf, and the package gguf is not installed", "the package that writes GGUF",
+                           pip_install("gguf"))
     opened = open_run(run, device)
     # Beside the target, because a rename is only atomic within one file system.
     temporary = out.with_name(f".{out.name}.tmp")
@@ -77,7 +96,7 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED) -> Exported:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         try:
-            exported = _write(opened, temporary, out)
+            exported = _write(opened, temporary, out, gguf_type)
             # Bytes before the name: after a power cut a folder of this name should hold whole files.
             atomic.sync_tree(temporary)
             temporary.rename(out)
@@ -88,29 +107,66 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED) -> Exported:
     return exported
 
 
-def _write(opened: TrainedModel, directory: Path, out: Path) -> Exported:
-    session = opened.session
-    session.engine.export(session.state, directory)
-    # The manifest says so of a run that trained the text part of a multimodal model.
-    if LEFT_ASIDE in opened.run.manifest.facts:
-        merge_non_text_weights(directory, starting_weights(opened.run.path), opened.request.shape)
-    write_tokenizer(session.tokenizer, session.template, directory)
-    _name_special_tokens(session.tokenizer, session.template, directory / CONFIG)
-    if (directory / ADAPTER).is_dir():
-        _name_base(opened, directory / ADAPTER / ADAPTER_CONFIG)
-    carried = carry_over(opened, directory)
+def _write(opened: TrainedModel, directory: Path, out: Path, gguf_type: str) -> Exported:
+    session, base = opened.session, first_folder(opened)
+    of_tokenizer = base if isinstance(base, Path) and has_tokenizer(base, session.tokenizer) else None
+    stop = StopTokens.of(session.template, of_tokenizer)
+    notes = [stop.disagreement] if stop.disagreement else []
+    if gguf_type:
+        notes += _write_gguf(opened, directory, out.name, stop, gguf_type)
+    else:
+        _write_safetensors(opened, directory, stop)
+        notes += _format_note(base, directory)
+    carried = carry_over(opened, directory, tokenizer=not gguf_type)
     files = {path.relative_to(directory).as_posix(): file_digest(path) for path in sorted(directory.rglob("*"))
              if path.is_file()}
     exported = Exported(directory=out, run=opened.run.path.name, root=opened.root, step=opened.checkpoint.step,
-                        files=files, carried=carried)
+                        format=f"{GGUF} {gguf_type}" if gguf_type else SAFETENSORS, files=files, carried=carried,
+                        notes=tuple(notes))
     # Without the place: it belongs to this machine, and the folder may be moved or published.
     facts = {name: value for name, value in exported.to_json().items() if name != "out"}
     atomic.write_json(directory / ORIGIN_FILE, {"schema": SCHEMA} | facts)
     return exported
 
 
-def write_tokenizer(tokenizer: Tokenizer, template: ChatTemplate, directory: Path) -> None:
+def _write_safetensors(opened: TrainedModel, directory: Path, stop: StopTokens) -> None:
+    session = opened.session
+    session.engine.export(session.state, directory)
+    # The manifest says so of a run that trained the text part of a multimodal model.
+    if LEFT_ASIDE in opened.run.manifest.facts:
+        merge_non_text_weights(directory, starting_weights(opened.run.path), opened.request.shape)
+    write_tokenizer(session.template, stop, directory)
+    _name_special_tokens(session.tokenizer, stop, directory / CONFIG)
+    if (directory / ADAPTER).is_dir():
+        _name_base(opened, directory / ADAPTER / ADAPTER_CONFIG)
+
+
+def _write_gguf(opened: TrainedModel, directory: Path, name: str, stop: StopTokens, number_format: str) -> list[str]:
+    """Write the GGUF file and the file that Ollama reads beside it; gives notes."""
+    session = opened.session
+    # Refused before gigabytes are written.
+    form_of(opened.request.shape).header(opened.request.shape)
+    weights = directory / "weights"
+    weights.mkdir()
+    session.engine.export(session.state, weights)
+    write_gguf(weights, directory / GGUF_FILE, number_format, session.template, stop, name)
+    shutil.rmtree(weights)
+    return write_modelfile(directory / MODELFILE, GGUF_FILE, session.template, stop)
+
+
+def _format_note(base: Path | Absent, directory: Path) -> list[str]:
+    """A note on weights in another number format than those that the run began with."""
+    if isinstance(base, Absent):
+        return []
+    first, own = (read_object(folder / CONFIG) for folder in (base, directory))
+    before, after = first.get("dtype", first.get("torch_dtype")), own["dtype"]
+    return [f"the weights are in {after}, in which the run kept them; those that it began with are in {before}"
+            ] if before and before != after else []
+
+
+def write_tokenizer(template: ChatTemplate, stop: StopTokens, directory: Path) -> None:
     """Tokenizer files with the trained chat template, and ``generation_config.json`` with the trained stop tokens."""
+    tokenizer = template.tokenizer
     tokenizer.save(directory)
     config = directory / "tokenizer_config.json"
     # The model was trained with this template, which may differ from the one that its tokenizer came with.
@@ -118,12 +174,14 @@ def write_tokenizer(tokenizer: Tokenizer, template: ChatTemplate, directory: Pat
     # tokenizer.json has these as well, but llama.cpp's converter of a tokenizer.model reads them here alone, and would
     # take a mark of turns for ordinary text without them.
     settings["added_tokens_decoder"] = _added_tokens(directory / "tokenizer.json")
+    if stop.disagreement:
+        settings |= {"eos_token": tokenizer.token(stop.ids[0]), "eos_token_id": stop.ids[0]}
     _write_json(config, settings)
     # transformers reads and writes this file by now; other tools read the template in the settings above.
     (directory / "chat_template.jinja").write_text(template.source, encoding="utf-8")
     _write_json(directory / "generation_config.json",
                 # Greedy, as runs are evaluated unless a temperature is asked for.
-                _special_ids(tokenizer, template) | {"pad_token_id": tokenizer.pad_id, "do_sample": False})
+                _special_ids(tokenizer, stop) | {"pad_token_id": tokenizer.pad_id, "do_sample": False})
 
 
 def _added_tokens(file: Path) -> dict[str, dict[str, Any]]:
@@ -132,19 +190,19 @@ def _added_tokens(file: Path) -> dict[str, dict[str, Any]]:
     return {str(token["id"]): {name: value for name, value in token.items() if name != "id"} for token in added}
 
 
-def _special_ids(tokenizer: Tokenizer, template: ChatTemplate) -> dict[str, Any]:
+def _special_ids(tokenizer: Tokenizer, stop: StopTokens) -> dict[str, Any]:
     """Ids of the tokens that begin a sequence and end an answer, by Hugging Face's names; none that does not exist."""
-    special = {"bos_token_id": tokenizer.bos_id, "eos_token_id": template.stop_ids}
+    special = {"bos_token_id": tokenizer.bos_id, "eos_token_id": list(stop.ids)}
     return {name: value for name, value in special.items() if value is not None}
 
 
-def _name_special_tokens(tokenizer: Tokenizer, template: ChatTemplate, config: Path) -> None:
+def _name_special_tokens(tokenizer: Tokenizer, stop: StopTokens, config: Path) -> None:
     """Say in ``config.json`` which tokens are special: without a word, readers take the defaults of its family."""
     # A version that the file has already wins over ours.
     values = {"transformers_version": CONFIG_FORM} | json.loads(config.read_text(encoding="utf-8"))
     if tokenizer.special_text("pad_token"):
         values["pad_token_id"] = tokenizer.pad_id
-    _write_json(config, values | _special_ids(tokenizer, template))
+    _write_json(config, values | _special_ids(tokenizer, stop))
 
 
 def _name_base(opened: TrainedModel, config: Path) -> None:

@@ -253,6 +253,8 @@ class Attempt:
             yield (f"left aside {', '.join(non_text.parts) or 'nothing'} of {non_text.architecture} "
                    f"({non_text.tensors} tensors, {byte_text(non_text.size)}): text is trained; `workings export` "
                    "puts them back")
+        if disagreement := setup.stop_tokens.disagreement:
+            yield f"stop       {disagreement}"
         for finding in self.doctor.findings:
             if finding.judgement == "problem":
                 yield f"doctor     {finding.what}; {finding.why}; try: {finding.mend}"

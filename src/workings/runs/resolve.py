@@ -21,6 +21,7 @@ from workings.models.hub import GGUF, PATTERNS, SMALL, is_local, weights_directo
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shapes import catalog, published_shape, shape_from_config
+from workings.models.stop_tokens import StopTokens
 from workings.models.tokenizer import Tokenizer
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record.digest import file_digest, json_digest
@@ -68,6 +69,11 @@ class ResolvedRun:
     def recipe(self) -> Recipe:
         """The recipe itself."""
         return self.loaded.recipe
+
+    @property
+    def stop_tokens(self) -> StopTokens:
+        """Tokens that end an answer, and whether files of the model's folder disagree about them."""
+        return find_stop_tokens(self.loaded, self.weights, self.template)
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -214,6 +220,11 @@ def _local_tokenizer(loaded: LoadedRecipe, name: str) -> Path | None:
     """A folder or file of this machine with a tokenizer; None for a Hub id, of which small files are downloaded."""
     local = loaded.path(name)
     return local_folder(name, [loaded.base]) or (local if local.exists() else None)
+
+
+def find_stop_tokens(loaded: LoadedRecipe, weights: Weights, template: ChatTemplate) -> StopTokens:
+    """A recipe's stop tokens, compared with those that the files beside its tokenizer name."""
+    return StopTokens.of(template, weights.directory if loaded.recipe.tokenizer == "model" else None)
 
 
 def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabulary: int | None = None) -> ModelShape:

@@ -64,16 +64,33 @@ def find_architecture(name: str) -> Architecture:
 
 def gguf_names(shape: ModelShape) -> dict[str, str]:
     """Hugging Face's name of every tensor of a model -> its name in a GGUF file."""
+    find_architecture(shape.family)
+    return mapped_names(shape, shape.family)
+
+
+def mapped_names(shape: ModelShape, architecture: str, respelled: Mapping[str, str] | None = None) -> dict[str, str]:
+    """`gguf_names` by the `gguf` package's table of an architecture.
+
+    Args:
+        shape: of the model.
+        architecture: content of `general.architecture`.
+        respelled: ends of Hugging Face's names -> how that table spells them.
+    """
     import gguf
 
-    find_architecture(shape.family)
     kinds = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
-    names = gguf.get_tensor_name_map(kinds[shape.family], shape.layers)
-    found = {name: names.get_name(name, try_suffixes=(".weight", ".bias")) for name in tensor_shapes(shape)}
+    names = gguf.get_tensor_name_map(kinds[architecture], shape.layers)
+    found = {name: names.get_name(_respelled(name, respelled or {}), try_suffixes=(".weight", ".bias", ".scale"))
+             for name in tensor_shapes(shape)}
     if missing := [name for name, other in found.items() if other is None]:
         raise RequestError(f"a {shape.family} model with {missing[0]}, for which GGUF has no name",
                            "a model whose tensors all have a name in GGUF")
     return {name: str(other) for name, other in found.items()}
+
+
+def _respelled(name: str, respelled: Mapping[str, str]) -> str:
+    end = next((end for end in respelled if name.endswith(end)), "")
+    return name.removesuffix(end) + respelled[end] if end else name
 
 
 def to_gguf(shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
@@ -104,18 +121,14 @@ def _paired_heads(shape: ModelShape, name: str) -> int:
     return shape.kv_heads if ".k_proj." in name else 0
 
 
-def hyperparameters(shape: ModelShape) -> dict[str, int | float | str]:
+def hyperparameters(shape: ModelShape) -> dict[str, Any]:
     """Header of a GGUF file that llama.cpp computes as this very model; keys without the architecture's name.
 
     `rope_factors` has the one setting that is a tensor. Raises `RequestError` for a setting that GGUF cannot hold.
     """
     architecture = find_architecture(shape.family)
     _refuse_other_rules(shape, architecture)
-    values: dict[str, int | float | str] = {key: getattr(shape, field) for field, key in SIZES.items()}
-    values |= {"attention.head_count_kv": shape.kv_heads, "attention.key_length": shape.head_dim,
-               "attention.value_length": shape.head_dim, "rope.dimension_count": shape.head_dim,
-               "attention.layer_norm_rms_epsilon": shape.rms_norm_eps, "rope.freq_base": shape.rope_theta,
-               "vocab_size": shape.vocab_size}
+    values = common_header(shape)
     if shape.sliding_window:
         values["attention.sliding_window"] = shape.sliding_window
         if shape.sliding_pattern != architecture.sliding_pattern:
@@ -129,6 +142,16 @@ def hyperparameters(shape: ModelShape) -> dict[str, int | float | str]:
     if shape.rope_scaling != 1.0:
         values |= {"rope.scaling.type": "linear", "rope.scaling.factor": shape.rope_scaling}
     return values
+
+
+def common_header(shape: ModelShape) -> dict[str, Any]:
+    """Sizes, heads, epsilon and rotation, which the header of nearly every architecture has."""
+    values: dict[str, Any] = {key: getattr(shape, field) for field, key in SIZES.items()}
+    return values | {
+        "attention.head_count_kv": shape.kv_heads, "attention.key_length": shape.head_dim,
+        "attention.value_length": shape.head_dim, "rope.dimension_count": shape.head_dim,
+        "attention.layer_norm_rms_epsilon": shape.rms_norm_eps, "rope.freq_base": shape.rope_theta,
+        "vocab_size": shape.vocab_size}
 
 
 def _refuse_other_rules(shape: ModelShape, architecture: Architecture) -> None:

@@ -19,6 +19,8 @@ SPACE = "▁"
 _LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
            r"\s+(?!\S)|\s+")
 _QWEN2 = _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+_QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|"
+           r"\s*[\r\n]+|\s+(?!\S)|\s+")
 
 
 class Kind(IntEnum):
@@ -60,7 +62,7 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
     "llama-bpe": _LLAMA, "llama3": _LLAMA, "llama-v3": _LLAMA,
     # SmolLM3: Llama 3's expression, and merges alone.
     "smaug-bpe": PreTokenizer(cut=_bytes_cut_by(_LLAMA3)),
-    "qwen2": _QWEN, "deepseek-r1-qwen": _QWEN,
+    "qwen2": _QWEN, "deepseek-r1-qwen": _QWEN, "qwen35": PreTokenizer(cut=_bytes_cut_by(_QWEN35), nfc=True),
 }
 """`tokenizer.ggml.pre` -> its rules."""
 

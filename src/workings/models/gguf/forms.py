@@ -1,0 +1,210 @@
+"""How each family is written as a GGUF file. Those that are read as well are in `families`, with both directions."""
+
+from collections.abc import Mapping
+from math import log
+from typing import Any
+
+import numpy as np
+
+from workings.errors import RequestError
+from workings.models.gguf.families import (
+    ARCHITECTURES,
+    common_header,
+    gguf_names,
+    hyperparameters,
+    mapped_names,
+    rope_factors,
+    to_gguf,
+)
+from workings.models.shape import ModelShape
+
+OUTPUT = "output.weight"
+"""Name in a GGUF file of a head that is not the embedding."""
+_RESPELLED = {".dt_bias": ".dt_proj.bias", ".router.scale": ".router.proj.scale",
+              ".router.per_expert_scale": ".experts.down_proj.scale"}
+"""Ends of Hugging Face's names -> how the table of the `gguf` package spells them."""
+NOT_ROTATED = 1e30
+"""Divides the frequency of a pair of numbers that is not rotated."""
+
+
+class Form:
+    """The form of a family that is read as well."""
+
+    def __init__(self, architecture: str) -> None:
+        self.architecture = architecture
+        """Content of `general.architecture`."""
+
+    def header(self, shape: ModelShape) -> dict[str, Any]:
+        """Keys without the architecture's name. Raises `RequestError` for a setting that llama.cpp does not compute."""
+        return hyperparameters(shape)
+
+    def names(self, shape: ModelShape) -> dict[str, str]:
+        """Name of every tensor in a GGUF file -> Hugging Face's name of the tensor that its values are made of."""
+        return {other: name for name, other in gguf_names(shape).items()}
+
+    def size(self, name: str, size: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape in a GGUF file of Hugging Face's tensor ``name``, which has shape ``size`` there."""
+        del name
+        return size
+
+    def change(self, shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
+        """Values in a GGUF file of Hugging Face's tensor ``name``, both in float32."""
+        return to_gguf(shape, name, tensor)
+
+    def rotation(self, shape: ModelShape) -> np.ndarray | None:
+        """Content of `ROPE_FACTORS`; None for a file without it."""
+        return rope_factors(shape)
+
+
+class _WrittenForm(Form):
+    """The form of a family that is written and not read; values are those of Hugging Face's files."""
+
+    def names(self, shape: ModelShape) -> dict[str, str]:
+        return {other: name for name, other in mapped_names(shape, self.architecture, _RESPELLED).items()}
+
+    def change(self, shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
+        del shape, name
+        return tensor
+
+    def rotation(self, shape: ModelShape) -> np.ndarray | None:
+        del shape
+        return None
+
+
+class _Gpt2(_WrittenForm):
+    """GPT-2, whose matrices Hugging Face stores as ``[in, out]``."""
+
+    def header(self, shape: ModelShape) -> dict[str, Any]:
+        values = common_header(shape)
+        return {key: values[key] for key in ("block_count", "context_length", "embedding_length", "feed_forward_length",
+                                             "attention.head_count")} | {
+            "attention.layer_norm_epsilon": shape.rms_norm_eps}
+
+    def size(self, name: str, size: tuple[int, ...]) -> tuple[int, ...]:
+        return size[::-1] if ".h." in name else size
+
+    def change(self, shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
+        return tensor.T if ".h." in name else tensor
+
+
+class _Olmo3(_WrittenForm):
+    """OLMo 3, which llama.cpp computes as an OLMo 2 with sliding layers."""
+
+    def header(self, shape: ModelShape) -> dict[str, Any]:
+        if shape.heads * shape.head_dim != shape.width:
+            raise _not_computed(shape, f"heads * head_dim = {shape.heads * shape.head_dim}, width {shape.width}")
+        values = common_header(shape) | _sliding(shape)
+        if shape.rope_scaling != 1.0:
+            raise _not_computed(shape, "linear scaling of rotation")
+        if shape.rope_yarn:
+            factor, original, fast, slow, sharper = shape.rope_yarn
+            values |= {"rope.scaling.type": "yarn", "rope.scaling.factor": factor,
+                       "rope.scaling.original_context_length": int(original), "rope.scaling.yarn_beta_fast": fast,
+                       "rope.scaling.yarn_beta_slow": slow,
+                       # Times llama.cpp's own factor, which is the paper's.
+                       "rope.scaling.attn_factor": sharper / (0.1 * log(factor) + 1.0)}
+        return values
+
+    def names(self, shape: ModelShape) -> dict[str, str]:
+        names = super().names(shape)
+        # llama.cpp wants a head of its own, as the published models have.
+        return {OUTPUT: names["token_embd.weight"]} | names
+
+
+class _Gemma4(_WrittenForm):
+    """Gemma 4, whose layers differ in heads and widths."""
+
+    def header(self, shape: ModelShape) -> dict[str, Any]:
+        layers = range(shape.layers)
+        large = shape.global_head_dim or shape.head_dim
+        values = common_header(shape) | _sliding(shape) | {
+            "attention.key_length": large, "attention.value_length": large, "rope.dimension_count": large,
+            "attention.key_length_swa": shape.head_dim, "attention.value_length_swa": shape.head_dim,
+            "rope.dimension_count_swa": shape.head_dim, "rope.freq_base_swa": shape.local_rope_theta,
+            "attention.head_count_kv": [shape.kv_heads_of(i) for i in layers],
+            "feed_forward_length": [shape.mlp_width_of(i) for i in layers],
+            "attention.shared_kv_layers": shape.shared_kv_layers,
+            "embedding_length_per_layer_input": shape.per_layer_width}
+        if shape.final_softcap:
+            values["final_logit_softcapping"] = shape.final_softcap
+        if shape.experts:
+            values |= {"expert_count": shape.experts, "expert_used_count": shape.experts_per_token,
+                       "expert_feed_forward_length": shape.expert_width}
+        return values
+
+    def names(self, shape: ModelShape) -> dict[str, str]:
+        # The table of the `gguf` package lacks the ends of these.
+        return {name if name.endswith((".weight", ".scale")) else f"{name}.weight": theirs
+                for name, theirs in super().names(shape).items()}
+
+    def rotation(self, shape: ModelShape) -> np.ndarray | None:
+        # Of global layers: the first pairs of each head are rotated, the others are not.
+        pairs = (shape.global_head_dim or shape.head_dim) // 2
+        rotated = int(pairs * shape.rotated_part)
+        return np.array([shape.rope_scaling] * rotated + [NOT_ROTATED] * (pairs - rotated), np.float32)
+
+
+class _Qwen35(_WrittenForm):
+    """Qwen 3.5, whose values llama.cpp orders by their place among those of a key head."""
+
+    def header(self, shape: ModelShape) -> dict[str, Any]:
+        if shape.linear_key_head_dim != shape.linear_value_head_dim:
+            raise _not_computed(shape, "heads of keys and of values of different sizes")
+        turned = int(shape.head_dim * shape.rotated_part)
+        each, more = divmod(turned // 2, 3)
+        return common_header(shape) | {
+            "rope.dimension_count": turned,
+            # Pairs that turn by time, height and width, which are one number in text.
+            "rope.dimension_sections": [each + (more > 0), each + (more > 1), each, 0],
+            "attention.recurrent_layers": [shape.is_linear(i) for i in range(shape.layers)],
+            "full_attention_interval": shape.linear_pattern or 4,
+            "ssm.conv_kernel": shape.linear_conv_kernel, "ssm.state_size": shape.linear_key_head_dim,
+            "ssm.group_count": shape.linear_key_heads, "ssm.time_step_rank": shape.linear_value_heads,
+            "ssm.inner_size": shape.linear_value_heads * shape.linear_value_head_dim}
+
+    def size(self, name: str, size: tuple[int, ...]) -> tuple[int, ...]:
+        return (size[0], size[2]) if name.endswith("conv1d.weight") else size
+
+    def change(self, shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
+        if name.endswith("norm.weight"):
+            return tensor if name.endswith("linear_attn.norm.weight") else tensor + np.float32(1)
+        if "linear_attn." not in name:
+            return tensor
+        if name.endswith("A_log"):
+            tensor = -np.exp(tensor)
+        if name.endswith("out_proj.weight"):
+            return self._by_place(shape, tensor.T).T
+        return self._by_place(shape, tensor.reshape(self.size(name, tensor.shape)))
+
+    def _by_place(self, shape: ModelShape, tensor: np.ndarray) -> np.ndarray:
+        """Rows of values, the last ones of a tensor, from the order of their key heads to that of llama.cpp."""
+        heads, keys = shape.linear_value_heads, shape.linear_key_heads
+        # One row for each head, or one for each number of it; before them may be those of queries and keys.
+        rows = heads if len(tensor) == heads else heads * shape.linear_value_head_dim
+        before, values = tensor[:-rows], tensor[-rows:]
+        moved = values.reshape(keys, heads // keys, -1, *tensor.shape[1:]).swapaxes(0, 1)
+        return np.concatenate([before, moved.reshape(values.shape)])
+
+
+FORMS: Mapping[str, Form] = {name: Form(name) for name in ARCHITECTURES} | {
+    "gpt2": _Gpt2("gpt2"), "olmo3": _Olmo3("olmo2"), "gemma4": _Gemma4("gemma4"), "qwen3_5": _Qwen35("qwen35")}
+"""Family -> how it is written."""
+
+
+def form_of(shape: ModelShape) -> Form:
+    """The form of a model's family. Raises `RequestError` for a family that is not written."""
+    if not shape.proven or shape.family not in FORMS:
+        raise RequestError(f"--format gguf of a {shape.family or 'model outside the families'} model",
+                           f"a model of {', '.join(sorted(FORMS))}", "--format safetensors")
+    return FORMS[shape.family]
+
+
+def _sliding(shape: ModelShape) -> dict[str, Any]:
+    """Window and kinds of layers."""
+    return {"attention.sliding_window": shape.sliding_window,
+            "attention.sliding_window_pattern": [shape.slides(i) for i in range(shape.layers)]}
+
+
+def _not_computed(shape: ModelShape, what: str) -> RequestError:
+    return RequestError(f"--format gguf of a {shape.family} model with {what}",
+                        "settings that llama.cpp computes", "--format safetensors")

@@ -1,0 +1,163 @@
+"""A tokenizer as the header of a GGUF file: from `tokenizer.json`, by its rules and not by a list of known models.
+
+llama.cpp has two ways to merge that fit here. ``gpt2`` and ``gemma4`` merge by a list of pairs, as the tokenizers
+library does. ``llama`` merges any two neighbors whose text is a token, best score first: files of Gemma 1 to 3 have it.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from workings.errors import RequestError
+from workings.models.gguf.tokenizer import PRE_TOKENIZERS, SPACE, Kind
+from workings.models.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from gguf import GGUFWriter
+
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
+_DIGITS = r"\p{N}"
+_GPT2 = "GPT-2's expression"
+
+
+def write_tokenizer(writer: "GGUFWriter", tokenizer: Tokenizer, rows: int) -> None:
+    """Write tokens, merges and rules of a tokenizer; special tokens and the chat template are the caller's.
+
+    Args:
+        writer: of the GGUF file.
+        tokenizer: what the model was trained with.
+        rows: of the embedding; ids without a token are marked as unused.
+
+    Raises:
+        RequestError: llama.cpp has no rule that cuts and merges a text as this tokenizer does.
+    """
+    content = tokenizer.to_json()
+    if content["model"]["type"] != "BPE":
+        raise _unknown(f"of kind {content['model']['type']}")
+    merges = [(left, right) for left, right in content["model"]["merges"]]
+    texts = {number: text for text, number in tokenizer.ids.items()}
+    if any(number >= rows for number in texts):
+        raise _unknown(f"with ids up to {max(texts)} beside an embedding of {rows} rows")
+    rules = _find_rules(tokenizer, content, merges)
+    writer.add_tokenizer_model(rules.model)
+    writer.add_tokenizer_pre(rules.pre)
+    # An unused row has a text too, because llama.cpp looks tokens up by their texts.
+    writer.add_token_list([texts.get(i, f"[PAD{i}]") for i in range(rows)])
+    writer.add_token_types(_token_types(tokenizer, content, rules, rows))
+    if rules.model == "llama":
+        writer.add_token_scores(_scores(tokenizer.ids, merges, rows))
+    else:
+        writer.add_token_merges([f"{left} {right}" for left, right in merges])
+    writer.add_add_space_prefix(rules.space_prefix)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rules:
+    model: str
+    """`tokenizer.ggml.model`."""
+    pre: str
+    """`tokenizer.ggml.pre`."""
+    space_prefix: bool = False
+    """Whether a space is put before every text."""
+
+
+def _find_rules(tokenizer: Tokenizer, content: Mapping[str, Any], merges: list[tuple[str, str]]) -> _Rules:
+    normalizers = _parts(content["normalizer"], "normalizers")
+    kinds = [each["type"] for each in normalizers]
+    if kinds in (["Replace"], ["Prepend", "Replace"]):
+        return _space_rules(tokenizer, content, merges, prefix=kinds[0] == "Prepend")
+    # llama.cpp composes no characters. Texts are composed already, but for rare ones.
+    if kinds not in ([], ["NFC"]):
+        raise _unknown(f"with the normalizers {', '.join(kinds)}")
+    rules = list(_cuts(content["pre_tokenizer"])), bool(content["model"].get("ignore_merges"))
+    for name, known in PRE_TOKENIZERS.items():
+        if rules == (list(_cuts(json.loads(known.cut.__getstate__()))), known.whole_first):
+            return _Rules(model="gpt2", pre=name)
+    raise _unknown(f"that cuts texts by {' and '.join(rules[0]) or 'nothing'}")
+
+
+def _space_rules(tokenizer: Tokenizer, content: Mapping[str, Any], merges: list[tuple[str, str]], *,
+                 prefix: bool) -> _Rules:
+    """Rules of a tokenizer that writes spaces as `SPACE` and unknown characters as bytes."""
+    replacement = _parts(content["normalizer"], "normalizers")[-1]
+    if (replacement["pattern"], replacement["content"]) != ({"String": " "}, SPACE):
+        raise _unknown(f"that replaces {replacement['pattern']} by {replacement['content']}")
+    if not content["model"]["byte_fallback"]:
+        raise _unknown("that has no bytes for unknown characters")
+    # llama.cpp cuts such a text at line breaks alone. Other cuts change nothing where no merge crosses one.
+    if crossing := next((product for product in {left + right for left, right in merges}
+                         if tokenizer.is_cut(product)), None):
+        raise _unknown(f"that cuts {crossing!r} apart, which is a token")
+    if _merges_any_neighbors(tokenizer.ids, content, merges):
+        return _Rules(model="llama", pre="default", space_prefix=prefix)
+    if prefix:
+        raise _unknown("that puts a space before a text and merges some pairs alone")
+    return _Rules(model="gemma4", pre="gemma4")
+
+
+def _merges_any_neighbors(ids: Mapping[str, int], content: Mapping[str, Any], merges: list[tuple[str, str]]) -> bool:
+    """Whether merging by a score of each token, as SentencePiece does, is merging by this list.
+
+    It is if every pair whose text is a token is in the list, and all pairs of a token are next to each other.
+    """
+    products = [left + right for left, right in merges]
+    if sum(1 for _ in groupby(products)) != len(set(products)):
+        return False
+    # Added tokens are found in a text before anything is merged.
+    added, pairs = {each["content"] for each in content["added_tokens"]}, set(merges)
+    return all((text[:at], text[at:]) in pairs for text in ids if text not in added and not _BYTE.fullmatch(text)
+               for at in range(1, len(text)) if text[:at] in ids and text[at:] in ids)
+
+
+def _scores(ids: Mapping[str, int], merges: list[tuple[str, str]], rows: int) -> list[float]:
+    """A score of each id: minus the place of its first merge, and below all of them what no merge makes."""
+    scores = [-float(len(merges))] * rows
+    for place, (left, right) in reversed(list(enumerate(merges))):
+        scores[ids[left + right]] = -float(place)
+    return scores
+
+
+def _token_types(tokenizer: Tokenizer, content: Mapping[str, Any], rules: _Rules, rows: int) -> list[int]:
+    types = [Kind.UNUSED] * rows
+    for text, number in tokenizer.ids.items():
+        is_byte = rules.model != "gpt2" and _BYTE.fullmatch(text)
+        types[number] = Kind.BYTE if is_byte else Kind.NORMAL
+    for token in content["added_tokens"]:
+        is_control = token["id"] in tokenizer.control_ids
+        types[token["id"]] = Kind.CONTROL if is_control else Kind.USER_DEFINED
+    unknown = tokenizer.ids.get(content["model"]["unk_token"] or "")
+    if unknown is not None and rules.model == "llama":
+        types[unknown] = Kind.UNKNOWN
+    return [int(each) for each in types]
+
+
+def _cuts(pre_tokenizer: Mapping[str, Any] | None) -> Iterator[str]:
+    """Expressions by which a byte-level tokenizer cuts a text, in their order."""
+    parts = _parts(pre_tokenizer, "pretokenizers")
+    if not parts or parts[-1]["type"] != "ByteLevel" or parts[-1]["add_prefix_space"]:
+        raise _unknown("that does not work on bytes")
+    for part in parts:
+        if part["type"] == "ByteLevel":
+            if part["use_regex"]:
+                yield _GPT2
+        elif part["type"] == "Digits" and part["individual_digits"]:
+            yield _DIGITS
+        elif part["type"] == "Split" and (part["behavior"], part["invert"]) in (("Isolated", False), ("Removed", True)):
+            yield part["pattern"].get("Regex", str(part["pattern"]))
+        else:
+            raise _unknown(f"that cuts texts by {part['type']}")
+
+
+def _parts(value: Mapping[str, Any] | None, name: str) -> list[Mapping[str, Any]]:
+    """Members of a sequence in `tokenizer.json`, or the one that stands alone."""
+    if value is None:
+        return []
+    return list(value[name]) if value["type"] == "Sequence" else [value]
+
+
+def _unknown(what: str) -> RequestError:
+    return RequestError(f"--format gguf with a tokenizer {what}", "a tokenizer that llama.cpp has rules for",
+                        "--format safetensors")

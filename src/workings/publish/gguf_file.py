@@ -1,0 +1,140 @@
+"""A model's folder in Hugging Face's format as one GGUF file, which llama.cpp and Ollama read."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workings.engines.weight_files import model_weights, read_shape
+from workings.models.chat import ChatTemplate
+from workings.models.gguf.families import ROPE_FACTORS
+from workings.models.gguf.forms import form_of
+from workings.models.gguf.write_tokenizer import write_tokenizer
+from workings.models.shape import ModelShape
+from workings.models.stop_tokens import StopTokens
+from workings.models.weights import tensor_shapes
+
+if TYPE_CHECKING:
+    from gguf import GGMLQuantizationType, GGUFWriter
+
+TYPES = ("bf16", "q8_0")
+"""Number formats of matrices: bfloat16, or 8 bits with a scale for every 32 numbers."""
+IN_FP32 = ("position_embd.weight", "ssm_conv1d.weight")
+"""Ends of the names of matrices that are float32 in llama.cpp's own files, as all vectors are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tensor:
+    name: str
+    """In the GGUF file."""
+    shape: tuple[int, ...]
+    kind: "GGMLQuantizationType"
+    read: Callable[[], np.ndarray]
+    """Gives its values in float32."""
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        from gguf import GGML_QUANT_SIZES
+
+        numbers, size = GGML_QUANT_SIZES[self.kind]
+        return prod(self.shape) // numbers * size
+
+
+def write_gguf(folder: Path, file: Path, number_format: str, template: ChatTemplate, stop: StopTokens,
+               name: str) -> None:
+    """Write the weights of ``folder`` with the tokenizer and the chat template of a run.
+
+    Args:
+        folder: has ``config.json`` and weights in safetensors.
+        file: GGUF file to write; the caller makes it atomic.
+        number_format: one of `TYPES`, or ``f32`` to compare.
+        template: what the model was trained with, bound to its tokenizer.
+        stop: tokens that end an answer.
+        name: shown by programs that open the file.
+
+    Raises:
+        RequestError: GGUF or llama.cpp has no form for this model or tokenizer.
+    """
+    import gguf
+
+    shape = read_shape(folder)
+    form = form_of(shape)
+    tensors = list(_tensors(folder, shape, number_format))
+    writer = gguf.GGUFWriter(file, form.architecture)
+    writer.add_type(gguf.GGUFType.MODEL)
+    writer.add_name(name)
+    mostly = "ALL" if number_format == "f32" else "MOSTLY"
+    writer.add_file_type(gguf.LlamaFileType[f"{mostly}_{number_format.upper()}"])
+    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    for key, value in form.header(shape).items():
+        _add(writer, f"{form.architecture}.{key}", value)
+    write_tokenizer(writer, template.tokenizer, shape.vocab_size)
+    _add_special_tokens(writer, template, stop)
+    for tensor in tensors:
+        writer.add_tensor_info(tensor.name, tensor.shape, np.dtype(np.float32), tensor.size, tensor.kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    # One tensor at a time: the whole model may not fit into memory.
+    for tensor in tensors:
+        writer.write_tensor_data(gguf.quantize(tensor.read(), tensor.kind))
+    writer.close()
+
+
+def _tensors(folder: Path, shape: ModelShape, number_format: str) -> Iterator[_Tensor]:
+    import gguf
+
+    wanted, form = gguf.GGMLQuantizationType[number_format.upper()], form_of(shape)
+    weights, sizes = model_weights(folder, shape), tensor_shapes(shape)
+    for stored, name in form.names(shape).items():
+        def read(name: str = name) -> np.ndarray:
+            # In float32 first: 1 + weight would lose bits in a smaller format.
+            return form.change(shape, name, weights.read(name).astype(np.float32))
+
+        size = form.size(name, sizes[name])
+        yield _Tensor(name=stored, shape=size, kind=_kind(stored, size, wanted), read=read)
+    factors = form.rotation(shape)
+    if factors is not None:
+        yield _Tensor(name=ROPE_FACTORS, shape=factors.shape, kind=gguf.GGMLQuantizationType.F32,
+                      read=lambda: factors)
+
+
+def _kind(name: str, shape: tuple[int, ...], wanted: "GGMLQuantizationType") -> "GGMLQuantizationType":
+    """Number format of a tensor in a file whose matrices have the wanted one."""
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
+    if len(shape) == 1 or name.endswith(IN_FP32):
+        return GGMLQuantizationType.F32
+    # A row that is not divided into whole blocks has no form in fewer bits.
+    return wanted if shape[-1] % GGML_QUANT_SIZES[wanted][0] == 0 else GGMLQuantizationType.BF16
+
+
+def _add_special_tokens(writer: "GGUFWriter", template: ChatTemplate, stop: StopTokens) -> None:
+    """Tokens that begin a text, end an answer and pad, and the chat template."""
+    tokenizer = template.tokenizer
+    if tokenizer.bos_id is not None:
+        writer.add_bos_token_id(tokenizer.bos_id)
+    writer.add_eos_token_id(stop.ids[0])
+    # llama.cpp stops at either.
+    if stop.ids[1:]:
+        writer.add_eot_token_id(stop.ids[1])
+    if tokenizer.special_text("pad_token"):
+        writer.add_pad_token_id(tokenizer.pad_id)
+    writer.add_add_bos_token(template.bos_id is not None)
+    writer.add_add_eos_token(False)
+    writer.add_chat_template(template.source)
+
+
+def _add(writer: "GGUFWriter", key: str, value: Any) -> None:
+    from gguf import GGUFValueType
+
+    if isinstance(value, list):
+        writer.add_array(key, value)
+        return
+    kinds = {bool: GGUFValueType.BOOL, int: GGUFValueType.UINT32, float: GGUFValueType.FLOAT32,
+             str: GGUFValueType.STRING}
+    writer.add_key_value(key, value, kinds[type(value)])

@@ -1,0 +1,87 @@
+"""`workings export --format gguf`: llama.cpp writes what the run's engine writes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests import kept_folders
+from tests.publish.llama_cpp import NEW_TOKENS, PROMPTS, compared, llama_cpp
+from tests.runs.killed import write_recipe
+from workings.errors import RequestError
+from workings.models.gguf.forms import FORMS
+from workings.models.registry import find_family
+from workings.runs.evaluate import ask
+from workings.runs.train import train
+
+pytest.importorskip("gguf")
+pytest.importorskip("xllamacpp")
+QUESTION = "What is 34+58?"
+
+
+@pytest.mark.parametrize(("family", "method"), [
+    pytest.param(family, method, id=f"{family}-{method}",
+                 marks=[pytest.mark.slow] if (family, method) == ("gemma2", "lora") else [pytest.mark.full])
+    for family in FORMS for method in ("lora", "full")])
+def test_llama_cpp_writes_the_tokens_of_the_trained_model(family: str, method: str, tmp_path: Path) -> None:
+    found = compared(family, method, tmp_path)
+    assert found["learned"] == found["bf16"] == PROMPTS * NEW_TOKENS
+    assert found["q8_0"] >= 90
+    # llama.cpp looks GELU up in a table of float16.
+    assert found["log_prob_difference"] < (1e-4 if find_family(family).switches.get("activation") == "silu" else 1e-2)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Gemma 3 that was trained until it writes text."""
+    def make(folder: Path) -> None:
+        train(str(write_recipe(folder)), folder / "run", [
+            "model.shape.head_dim=16", "model.shape.width=32", "training.steps=40", "training.learning_rate=0.02",
+            "checkpoint.every_steps=40"])
+
+    return kept_folders.copy(make, tmp_path_factory.mktemp("gguf"), "gguf") / "run"
+
+
+def test_llama_cpp_answers_a_question_as_the_run_does(run: Path, tmp_path: Path, workings) -> None:
+    out = tmp_path / "Model"
+    said = workings("export", run, "--out", out, "--format", "gguf").stdout
+    assert f"llama-cli -m {out / 'model.gguf'} --jinja" in said
+    assert f"ollama create model -f {out / 'Modelfile'} && ollama run model" in said
+    assert {path.name for path in out.iterdir()} == {"model.gguf", "Modelfile", "export_info.json"}
+    assert json.loads((out / "export_info.json").read_text())["format"] == "gguf bf16"
+    # By its text alone: template, tokenizer and stop token are those of the file.
+    with llama_cpp(out / "model.gguf") as server:
+        theirs = server.handle_chat_completions({"messages": [{"role": "user", "content": QUESTION}],
+                                                 "max_tokens": 12, "temperature": 0.0, "top_k": 1})
+    ours = ask(run, QUESTION, max_new_tokens=12)
+    assert theirs["choices"][0]["message"]["content"] == ours.text
+    assert len(ours.text) > 4
+
+
+@pytest.mark.parametrize(("words", "error"), [
+    (("--type", "q8_0"), "--type q8_0 with --format safetensors"),
+    (("--format", "gguf", "--type", "q4_k_m"), "--type q4_k_m"),
+    (("--format", "onnx"), "--format onnx"),
+])
+def test_words_that_do_not_fit_are_refused(words: tuple[str, ...], error: str, run: Path, tmp_path: Path,
+                                           workings) -> None:
+    refused = workings("export", run, "--out", tmp_path / "out", *words, check=False)
+    assert (refused.returncode, error in refused.stderr) == (2, True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_of_a_file_and_a_folder_that_exists_are_refused(run: Path, tmp_path: Path, workings) -> None:
+    (tmp_path / "out").mkdir()
+    for name, error in (("model.gguf", "the name of a file"), ("out", "which exists")):
+        refused = workings("export", run, "--out", tmp_path / name, "--format", "gguf", check=False)
+        assert (refused.returncode, error in refused.stderr) == (2, True)
+
+
+def test_a_family_without_a_form_is_refused() -> None:
+    from dataclasses import replace
+
+    from tests.engines.tiny import tiny_shape
+    from workings.models.gguf.forms import form_of
+
+    with pytest.raises(RequestError, match="mamba"):
+        form_of(replace(tiny_shape(), family="mamba"))
