@@ -51,6 +51,15 @@ def preflight_lines(*, recipe: Recipe, device: DeviceFacts, model: ModelFacts, d
     ]
 
 
+def untuned_turns_lines(recipe: Recipe, model: str) -> list[str]:
+    """A line if a pretrained model learns in Gemma's turns although its tokenizer has no chat template."""
+    # Tuned models ship the template of their turns; the vocabulary of a base model has the marks all the same.
+    if recipe.model.source != "pretrained" or recipe.data.template not in ("gemma", "gemma4"):
+        return []
+    return [f"turns      the tokenizer of {model} has no chat template, so the model was probably never tuned on turns "
+            "and learns them now; try: data.template=plain"]
+
+
 def rate_text(training: TrainingConfig) -> str:
     """The learning rate over the run, with a hint if it is 0 at every step."""
     peak, last = training.learning_rate, training.learning_rate * training.final_share

@@ -17,7 +17,7 @@ from workings.evaluation.comparison.preference_change import PreferenceChange, p
 from workings.evidence.run_readme import run_readme
 from workings.hardware.memory import byte_text
 from workings.models.weights import parameter_count
-from workings.planning.preflight import ModelFacts, preflight_lines
+from workings.planning.preflight import ModelFacts, preflight_lines, untuned_turns_lines
 from workings.record import attempts, jsonl
 from workings.record.digest import HashProgress
 from workings.record.layout import (
@@ -259,6 +259,8 @@ class Attempt:
             if finding.judgement == "problem":
                 yield f"doctor     {finding.what}; {finding.why}; try: {finding.mend}"
         yield from setup.training_data.remarks()
+        if setup.tokenizer.chat_template is None:
+            yield from untuned_turns_lines(setup.recipe, setup.weights.id)
         yield from (f"renamed    {note}" for note in setup.loaded.renamed)
         yield from (f"chosen     {note}" for note in setup.loaded.chosen)
         if time := expected_time(setup):

@@ -26,12 +26,12 @@ from workings.record.redact import REDACTED
 STEP, SAMPLE = "step ", "sample after step "
 PREAMBLE = ("device     ", "engine     ", "model      ", "not proven ", "dtypes     ", "mesh       ", "batch      ",
             "rate       ", "data       ", "learned    ", "memory     ", "writing    ", "leak       ", "left aside ",
-            "doctor     ", "empty      ", "renamed    ", "chosen     ", "time       ", "resume     ",
-            "curves     ")
+             "doctor     ", "empty      ", "turns      ", "renamed    ", "chosen     ", "time       ", "resume     ",
+             "curves     ")
 """Beginnings of the lines before the first step, in their order."""
 ONCE = tuple(begin for begin in PREAMBLE if begin not in (
-    "not proven ", "learned    ", "leak       ", "left aside ", "doctor     ", "empty      ", "renamed    ",
-    "chosen     ", "time       ", "resume     "))
+    "not proven ", "learned    ", "leak       ", "left aside ", "doctor     ", "empty      ", "turns      ",
+    "renamed    ", "chosen     ", "time       ", "resume     "))
 """Those that every attempt has once."""
 BODY = (STEP, SAMPLE, "tensorboard files ", "the load of the machine is not recorded any more: ")
 ENDS = ("held out   ", "pairs      ", "over plan  ")
