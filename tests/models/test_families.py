@@ -147,8 +147,15 @@ def test_a_shape_outlives_its_package():
 ])
 def test_licences_are_those_of_the_family(family, licence, monkeypatch, tmp_path):
     install(monkeypatch, tmp_path, toy=TOY)
-    run = SimpleNamespace(manifest=SimpleNamespace(weight_digests={}, model_id="a/b", architecture=family))
+    run = SimpleNamespace(manifest=SimpleNamespace(weight_digests={}, model_id="a/b", architecture=family, facts={}))
     assert _model(run)["licence"] == licence
+
+
+def test_converted_weights_have_the_licence_of_their_file():
+    facts = {"converted_from": {"licence": "Apache-2.0"}}
+    run = SimpleNamespace(manifest=SimpleNamespace(weight_digests={}, model_id="package:a", architecture="llama",
+                                                   facts=facts))
+    assert _model(run) == {"id": "package:a", "licence": "Apache-2.0"}
 
 
 def test_an_engine_that_cannot_run_a_family_says_which_can():
