@@ -99,8 +99,8 @@ def test_the_figure_and_the_report_are_of_the_sealed_texts(tmp_path: Path) -> No
 def test_markup_in_a_completion_stays_text() -> None:
     text = "<b>1+1=3</b><script>"
     assert marked(text) == (
-        '&lt;b&gt;<span class="wrong-step">1+1=3</span><span class="right-value"><span class="hidden"> (this step is '
-        'wrong; right is </span>2<span class="hidden">) </span></span>&lt;/b&gt;&lt;script&gt;')
+        '&lt;b&gt;<span class="wrong-step">1+1=3</span><span class="right-value"><span class="hidden"> (this '
+        'equation is wrong; right is </span>2<span class="hidden">) </span></span>&lt;/b&gt;&lt;script&gt;')
 
 
 def test_samples_are_marked_and_prompts_are_not() -> None:
