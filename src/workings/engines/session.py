@@ -8,7 +8,7 @@ from workings.models.shape import ModelShape
 from workings.models.tokenizer import Tokenizer
 from workings.models.weights import parameter_count
 
-CHUNK_OPERATIONS = 250 * 10**9
+CHUNK_OPERATIONS = 2 * 10**12
 """Floating-point operations between two records of an evaluation's answers on a CPU."""
 
 
