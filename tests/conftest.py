@@ -204,7 +204,7 @@ def forked_again() -> Iterator[None]:
             python = interpreter(folder)
             patch.setattr(importlib.import_module(name), "sys", SimpleNamespace(executable=str(python)))
         if FORKS and os.environ.get("TESTS_QUICK") != "1":  # there whatever starts a process is skipped
-            patch.setattr("workings.scoring.child_process.subprocess", fork_scoring(folder, owner))
+            patch.setattr("workings.scoring.worker_pool.subprocess", fork_scoring(folder, owner))
         yield
 
 
@@ -235,7 +235,7 @@ def _not_counted(function: Callable[..., Any], counting: Coverage) -> Callable[.
 @pytest.fixture
 def new_scoring_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scoring processes of this test are new ones, as a person's are."""
-    monkeypatch.setattr("workings.scoring.child_process.subprocess", subprocess)
+    monkeypatch.setattr("workings.scoring.worker_pool.subprocess", subprocess)
 
 
 @pytest.fixture(autouse=True)

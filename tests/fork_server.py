@@ -60,7 +60,7 @@ PRELOADED = (
 )
 """Imported before the first fork. None of them may start a thread or a backend."""
 
-SCORING = ("workings.scoring.child", "workings.scoring.reward_child")
+SCORING = ("workings.scoring.worker",)
 """What scoring processes run, imported before the first of them is forked, and no framework beside it."""
 
 READ_AT_IMPORT = ("HF_", "TRANSFORMERS_", "TORCH_", "MKL_", "PYTHONHASHSEED", "PYTHONOPTIMIZE", "LD_", "GLIBC_")
@@ -369,7 +369,7 @@ def serve(folder: Path, owner: int) -> None:
         kept_traces.keep()
         kept_executables.keep()
         _remember()
-        importlib.import_module("workings.scoring.child_process").subprocess = fork_scoring(folder, owner)
+        importlib.import_module("workings.scoring.worker_pool").subprocess = fork_scoring(folder, owner)
     set_by_imports.update({name: value for name, value in os.environ.items() if before.get(name) != value})
     assert threading.active_count() == 1, "a fork would copy one thread and leave the others' locks locked"
     collect_seldom()

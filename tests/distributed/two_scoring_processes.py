@@ -20,7 +20,7 @@ from workings.evaluation.run import evaluate
 from workings.evaluation.settings import EvaluationSettings
 from workings.runs.data.shared_scoring import scoring_process, shares
 from workings.scoring.items import Item
-from workings.scoring.process import ScoringProcess
+from workings.scoring.worker_pool import ScoringProcess
 from workings.testing.fakes import AddingEngine, AddingModel, adding_model
 from workings.training.held_out_items import HeldOutItems
 

@@ -178,7 +178,7 @@ class ScoringHere:
     """The scoring process's work done in this one: the walk scores a record many times, and trusts its texts."""
 
     def __init__(self, settings: Any) -> None:
-        self.settings, self.scorer = settings, load_scorer(settings.scorer, settings.extraction_version)
+        self.settings, self.scorer = settings, load_scorer(settings.scorer)
 
     def __enter__(self) -> "ScoringHere":
         return self

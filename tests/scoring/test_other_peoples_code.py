@@ -10,9 +10,9 @@ import pytest
 from workings.config.rewards import FileReward
 from workings.errors import RequestError, RewardError
 from workings.scoring.items import Item
-from workings.scoring.process import ScoringProcess
 from workings.scoring.rewards import CompletionToReward, RewardProcess, RewardSettings
 from workings.scoring.settings import ScoringSettings
+from workings.scoring.worker_pool import ScoringProcess
 
 pytestmark = pytest.mark.children
 ITEM = Item(id="a", prompt="1+1?", expected_answer="2")

@@ -14,11 +14,11 @@ from typing import IO
 
 import pytest
 
-from workings.scoring import child_process
-from workings.scoring.child_side import ANSWER_TAG
+from workings.scoring import worker_pool
 from workings.scoring.items import Item
-from workings.scoring.process import ScoringProcess
 from workings.scoring.settings import ScoringSettings
+from workings.scoring.worker import ANSWER_TAG
+from workings.scoring.worker_pool import ScoringProcess
 
 pytestmark = pytest.mark.usefixtures("new_scoring_processes")
 ITEM = Item(id="one", prompt="1+1?", expected_answer="2")
@@ -39,7 +39,7 @@ def test_nothing_is_printed_where_the_parent_ended_first() -> None:
     unread, answers = os.pipe()
     os.close(unread)
     first = json.dumps(dataclasses.asdict(ScoringSettings()) | {ANSWER_TAG: "a"}) + "\n"
-    done = subprocess.run([sys.executable, "-m", "workings.scoring.child"], input=first, stdout=answers,
+    done = subprocess.run([sys.executable, "-m", "workings.scoring.worker"], input=first, stdout=answers,
                           stderr=subprocess.PIPE, text=True, check=False)
     os.close(answers)
     assert (done.returncode, done.stderr) == (0, "")
@@ -53,7 +53,7 @@ def test_cancelled_from_another_thread_it_ends_at_once(tmp_path: Path, monkeypat
             while piece := os.read(stream.fileno(), 1 << 16):
                 answers.put(piece)
 
-    monkeypatch.setattr(child_process, "_forward", forward)
+    monkeypatch.setattr(worker_pool, "_forward", forward)
     (tmp_path / "slow.py").write_text("import time\ndef score(answer, item):\n"
                                       f"    open({str(tmp_path / 'started')!r}, 'w')\n    time.sleep(10 ** 6)\n")
     with ScoringProcess(ScoringSettings(scorer=f"{tmp_path / 'slow.py'}:score", item_seconds=3600)) as scoring:

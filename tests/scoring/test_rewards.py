@@ -12,9 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from workings.config.rewards import RewardConfig
 from workings.errors import RequestError, RewardError
-from workings.scoring import child_process
 from workings.scoring import judge as judging
-from workings.scoring.child_side import held_back
+from workings.scoring import worker_pool
 from workings.scoring.items import Item
 from workings.scoring.judge import judge
 from workings.scoring.rewards import (
@@ -66,9 +65,9 @@ def test_an_answers_reward_is_what_a_scorecard_says_without_its_steps(reward, mo
     of_cards = [judge(ITEM, text, get_scorer(reward).score, ScoringSettings(scorer=reward, form="tags")).score
                 for text in texts]
     # Finding the equations of a text takes most of the time of a scorecard.
-    monkeypatch.setattr(judging, "STEP_CHECKERS", {})
+    monkeypatch.setattr(judging, "check_steps", lambda text: 1 / 0)
     assert [value(reward, sample(text)) for text in texts] == of_cards
-    with pytest.raises(KeyError):
+    with pytest.raises(ZeroDivisionError):
         value("steps", sample(RIGHT))
 
 
@@ -78,10 +77,8 @@ def test_rewards_look_behind_the_channel_where_it_is_the_form():
         for reward, expected in (("answer", answer), ("form", form), ("steps", float(text != "12"))):
             chosen = settings(reward, form="channel")
             assert shipped_reward(chosen.rewards[0], sample(text), chosen) == expected, (text, reward)
-    entries = [settings("answer", form=form, extraction_version=version).recorded()[0]["parameters"]
-               for form, version in (("tags", 1), ("channel", 1), ("channel", 2))]
-    assert entries == [{"extraction_version": 1}, {"extraction_version": 1, "form": "channel"},
-                       {"extraction_version": 2}]
+    entries = [settings("answer", form=form).recorded()[0]["parameters"] for form in ("tags", "channel")]
+    assert entries == [{"extraction_version": 3}] * 2
 
 
 def test_lengths_are_counted_in_tokens():
@@ -125,7 +122,7 @@ def test_what_decides_is_recorded(tmp_path):
     chosen = settings("answer", "form", "steps", {"scorer": "overlong", "buffer": 4, "weight": 2}, "own.py:f",
                       base=tmp_path)
     assert chosen.recorded() == [
-        {"name": "answer", "weight": 1.0, "parameters": {"extraction_version": 2}, "version": "2"},
+        {"name": "answer", "weight": 1.0, "parameters": {"extraction_version": 3}, "version": "3"},
         {"name": "form", "weight": 1.0, "parameters": {"form": "tags"}, "version": "1"},
         {"name": "steps", "weight": 1.0, "parameters": {}, "version": "2"},
         {"name": "overlong", "weight": 2.0, "parameters": {"max_new_tokens": 10, "buffer": 4}, "version": "1"},
@@ -294,7 +291,7 @@ def test_a_file_that_does_not_exist_is_named_before_anything_starts(tmp_path):
 
 @pytest.mark.children
 def test_a_file_that_never_ends_loading_is_given_up(own, monkeypatch):
-    monkeypatch.setattr(child_process, "START_SECONDS", 2.0)
+    monkeypatch.setattr(worker_pool, "START_SECONDS", 2.0)
     (own / "slow.py").write_text("import time\ntime.sleep(600)\n")
     with pytest.raises(RequestError, match="loading did not end"), RewardProcess(settings("slow.py:f", base=own)):
         pass
@@ -369,7 +366,7 @@ def test_a_cancelled_process_scores_nothing_more(own):
 
 @pytest.mark.children
 def test_the_child_imports_no_framework():
-    code = ("import sys, workings.scoring.reward_child\n"
+    code = ("import sys, workings.scoring.worker\n"
             "print([name for name in ('jax', 'torch', 'transformers', 'tunix', 'flax') if name in sys.modules])")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
@@ -379,8 +376,8 @@ def test_the_child_imports_no_framework():
 def test_ctrl_c_waits_until_a_scoring_process_has_begun():
     """A terminal sends it to all processes, and this one may still be importing: its parent says what is scored."""
     code = ("import os, signal; os.kill(os.getpid(), signal.SIGINT); "
-            "from workings.scoring.child_side import ignore_signals; ignore_signals(); print('goes on')")
-    with held_back():
+            "from workings.scoring.worker import ignore_signals; ignore_signals(); print('goes on')")
+    with worker_pool.signals_held_back():
         begun = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (begun.returncode, begun.stdout, begun.stderr) == (0, "goes on\n", "")
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])

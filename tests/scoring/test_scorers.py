@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from workings.answers.extract import answer_kind, extract
+from workings.answers.extract import extract
+from workings.answers.extraction import answer_kind
 from workings.answers.texts import normalise_text
 from workings.errors import RequestError
 from workings.scoring.items import Item, read_items
@@ -46,15 +47,15 @@ def test_normalisation() -> None:
 
 
 def test_a_name_is_registered_once() -> None:
-    assert get_scorer("answer").version == "2"
+    assert get_scorer("answer").version == "3"
     with pytest.raises(RequestError, match="not registered"):
-        register("answer", "3")(answer)
+        register("answer", "4")(answer)
 
 
 FORMS = {
     "hashes": "{steps}#### {gold}", "answer_tag": "<reasoning>{steps}</reasoning><answer>{gold}</answer>",
     "boxed": "{steps} so \\boxed{{{gold}}}.", "answer_phrase": "{steps}The final answer is ${gold}.",
-    "after_think": "<think>{steps}</think>\n\n**{gold}**", "last_number": "{steps}So in the end she has {gold} apples.",
+    "final_sentence": "{steps}So in the end she has {gold} apples.",
 }
 
 

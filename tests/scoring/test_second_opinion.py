@@ -8,8 +8,8 @@ from tests.evaluation.making import records, summary, write_lines
 from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.settings import EvaluationSettings
 from workings.scoring.items import Item
-from workings.scoring.process import ScoringProcess
 from workings.scoring.settings import ScoringSettings
+from workings.scoring.worker_pool import ScoringProcess
 
 
 @pytest.mark.slow

@@ -19,8 +19,8 @@ from workings.record.digest import bytes_digest, file_digest, json_digest
 from workings.record.layout import SUMS
 from workings.record.seal import parse_sums
 from workings.scoring.items import Item, items_digest
-from workings.scoring.process import ScoringProcess
 from workings.scoring.scorers import scorer_version
+from workings.scoring.worker_pool import ScoringProcess
 
 if TYPE_CHECKING:
     from workings.engines.base import State

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workings.answers.extract import EXTRACTION_VERSION
 from workings.errors import RecordError
 from workings.evaluation.answer_counts import has_answer, names_expected
 from workings.evaluation.scorecard import ItemResult
@@ -136,14 +135,13 @@ def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
         yield group
 
 
-def read_results(path: Path, aggregate: str, extraction_version: int = EXTRACTION_VERSION) -> Iterator[ItemResult]:
+def read_results(path: Path, aggregate: str) -> Iterator[ItemResult]:
     """Results of all items, in the file's order."""
     for samples in read_predictions(path):
-        yield item_result(samples, aggregate, extraction_version)
+        yield item_result(samples, aggregate)
 
 
-def item_result(samples: list[dict[str, Any]], aggregate: str,
-                extraction_version: int = EXTRACTION_VERSION) -> ItemResult:
+def item_result(samples: list[dict[str, Any]], aggregate: str) -> ItemResult:
     """One item's samples as one result; an item with an unscorable sample is an error."""
     first = samples[0]
     errors = [str(sample["error"]) for sample in samples if "error" in sample]
@@ -154,7 +152,7 @@ def item_result(samples: list[dict[str, Any]], aggregate: str,
         # Over the samples that have the measure: a sample without one counts neither way.
         measures = {name: sum(values) / len(values) for name in MEASURES
                     if (values := [of_sample[name] for of_sample in sample_measures if name in of_sample])}
-    return ItemResult(id=first["id"], score=aggregate_score(samples, aggregate, extraction_version),
+    return ItemResult(id=first["id"], score=aggregate_score(samples, aggregate),
                       error=errors[0] if errors else "",
                       section=str(first["section"]), category=str(first["category"]),
                       difficulty=str(first["difficulty"]), cluster=str(first.get("cluster", "")), measures=measures)

@@ -22,8 +22,8 @@ from workings.record.progress import slow_operation
 from workings.scoring.items import Item, items_digest
 from workings.scoring.judge import Judgement
 from workings.scoring.judge_endpoint import recorded_scorer, scoring_by
-from workings.scoring.process import ScoringProcess
 from workings.scoring.settings import ScoringSettings
+from workings.scoring.worker_pool import ScoringProcess
 
 if TYPE_CHECKING:
     from workings.engines.session import ModelSession

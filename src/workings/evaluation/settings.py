@@ -3,17 +3,14 @@
 Everything in the settings that changes a score makes two scorecards incomparable.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import comb
 from typing import Any
 
-from workings.answers.extract import EXTRACTION_VERSION
 from workings.answers.numbers import parse_number
 from workings.answers.texts import normalise_text
 from workings.config.recipe import Recipe
 from workings.scoring.settings import ScoringSettings, require
-from workings.scoring.version_1 import answer as version_1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,20 +49,13 @@ class EvaluationSettings(ScoringSettings):
                 "seed": self.seed, "batch_size": self.batch_size}
 
 
-def recorded_version(config: Mapping[str, Any]) -> int:
-    """The version of extraction that an ``eval_config.json`` names; this one's where the scores are from elsewhere."""
-    extraction = config.get("extraction")
-    version = extraction.get("version") if isinstance(extraction, dict) else None
-    return version if type(version) is int else EXTRACTION_VERSION
-
-
 def settings_of(recipe: Recipe) -> EvaluationSettings:
     """Evaluation settings of a recipe: greedy decoding, the trained form, and the recipe's scorer."""
     return EvaluationSettings(max_new_tokens=recipe.evaluation.max_new_tokens, batch_size=recipe.evaluation.batch_size,
                               form=recipe.data.reasoning, seed=recipe.seed, scorer=recipe.evaluation.scorer)
 
 
-def aggregate_score(samples: list[dict[str, Any]], how: str, extraction_version: int = EXTRACTION_VERSION) -> float:
+def aggregate_score(samples: list[dict[str, Any]], how: str) -> float:
     """An item's score from its samples.
 
     ``mean``: pass@1; ``majority``: score of the most frequent answer; ``pass``: any sample right (pass@n);
@@ -79,7 +69,7 @@ def aggregate_score(samples: list[dict[str, Any]], how: str, extraction_version:
     if how.startswith("pass@"):
         return pass_at_k(len(scores), sum(score == 1.0 for score in scores), int(how.removeprefix("pass@")))
     # The score of an answer that most samples gave, not the mean of the scores.
-    return scores[majority_index([sample["extracted"] for sample in samples], extraction_version)]
+    return scores[majority_index([sample["extracted"] for sample in samples])]
 
 
 def is_aggregate(how: str, samples: int) -> bool:
@@ -88,17 +78,16 @@ def is_aggregate(how: str, samples: int) -> bool:
     return how in ("mean", "majority", "pass") or (how != k and k.isdecimal() and 1 <= int(k) <= samples)
 
 
-def majority_index(answers: list[Any], extraction_version: int = EXTRACTION_VERSION) -> int:
+def majority_index(answers: list[Any]) -> int:
     """Index of the first sample with the most frequent answer.
 
     Answers are equal by value (numbers) or normalised text; samples without an answer have no vote unless all are
     without. A tie goes to the answer that came first.
     """
-    same = version_1.vote if extraction_version == 1 else answer_key
     votes: dict[tuple[object, ...], list[int]] = {}
     for index, answer in enumerate(answers):
         if isinstance(answer, str):
-            votes.setdefault(same(answer), []).append(index)
+            votes.setdefault(answer_key(answer), []).append(index)
     # `max` keeps the first of equals, and a dictionary the order of the first votes.
     return max(votes.values(), key=len)[0] if votes else 0
 

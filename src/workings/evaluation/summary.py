@@ -5,7 +5,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from workings.answers.extract import EXTRACTION_VERSION
 from workings.evaluation.predictions import item_result, read_predictions
 from workings.evaluation.scorecard import ItemResult, Scorecard, build_scorecard, interval_json, mean_interval
 
@@ -18,9 +17,8 @@ _SHOWN_IDS = 20
 class EvaluationSummary:
     """One pass over predictions: the scorecard, what else was measured, and the samples to show."""
 
-    def __init__(self, predictions: Path, aggregate: str, extraction_version: int = EXTRACTION_VERSION) -> None:
+    def __init__(self, predictions: Path, aggregate: str) -> None:
         """Read the file once; memory grows with the number of items, not with the length of their texts."""
-        self._version = extraction_version
         self.results: list[ItemResult] = []
         self._rules: Counter[str] = Counter()
         self._errors: dict[str, list[str]] = {}
@@ -32,7 +30,7 @@ class EvaluationSummary:
         self.scorecard: Scorecard = build_scorecard(self.results)
 
     def _add(self, samples: list[dict[str, Any]], aggregate: str) -> None:
-        result = item_result(samples, aggregate, self._version)
+        result = item_result(samples, aggregate)
         self.results.append(result)
         for sample in samples:
             self._rules[str(sample["rule"])] += 1

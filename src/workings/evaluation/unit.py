@@ -18,7 +18,6 @@ from workings.errors import RecordError, RequestError
 from workings.evaluation.answer_counts import AnswerCounter, AnswerCounts
 from workings.evaluation.predictions import MAX_PREDICTIONS_BYTES, item_result, read_predictions
 from workings.evaluation.scorecard import ItemResult
-from workings.evaluation.settings import recorded_version
 from workings.evaluation.suspicious import Suspicions
 from workings.record import atomic
 from workings.record.canonical import loads, read_json_object, record_line
@@ -75,9 +74,9 @@ class EvaluationRecord:
     def _read(self) -> tuple[list[ItemResult], str, AnswerCounts]:
         """Results, warning and counts by one reading of the predictions, which takes seconds where they are many."""
         suspicions, counter, results = Suspicions(), AnswerCounter(), []
-        aggregate, version = str(self.config["aggregate"]), recorded_version(self.config)
+        aggregate = str(self.config["aggregate"])
         for samples in read_predictions(self.path / PREDICTIONS):
-            results.append(item_result(samples, aggregate, version))
+            results.append(item_result(samples, aggregate))
             for sample in samples:
                 suspicions.add(sample)
                 counter.add(sample)

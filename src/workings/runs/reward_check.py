@@ -25,9 +25,9 @@ from workings.runs.reward_findings import PromptRewards, TextRewards, equal_rewa
 from workings.runs.select_engine import with_engine
 from workings.scoring.items import Item
 from workings.scoring.probes import probes, right_answer
-from workings.scoring.process import ScoringProcess
 from workings.scoring.rewards import CompletionToReward, RewardProcess, RewardSettings, total
 from workings.scoring.settings import ScoringSettings
+from workings.scoring.worker_pool import ScoringProcess
 
 PROMPTS = 8
 """Default number of prompts."""

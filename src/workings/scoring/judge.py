@@ -1,33 +1,18 @@
 """Everything that is said about one completion: extracted answer, rule, score, form, steps. Pure; runs in the child."""
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from workings.answers.extract import answer_kind, extract
-from workings.answers.extraction import NO_RULE, Extraction, Kind
-from workings.answers.options import letter_of, number_of, numbered_option, option_of, with_letters
+from workings.answers.extract import extract
+from workings.answers.extraction import NO_RULE, Extraction, Kind, answer_kind
 from workings.record.values import is_score
 from workings.scoring import mathematics
 from workings.scoring.form import keeps_form, reasoning_text
 from workings.scoring.items import Item
-from workings.scoring.scorers import ScoreFunction, needs_library
+from workings.scoring.scorers import CONTAINS, ScoreFunction, needs_library
 from workings.scoring.settings import ScoringSettings
-from workings.scoring.steps import STEPS_VERSION, check_steps
-from workings.scoring.version_1 import answer as version_1
-from workings.scoring.version_1 import steps as version_1_steps
-
-STEP_CHECKERS = {1: version_1_steps.check_steps, STEPS_VERSION: check_steps}
-"""By version: records of an earlier one are scored again as they were."""
-
-
-_BASED = re.compile(r"(?P<digits>[\dA-F]+)_\{?(?P<base>\d{1,2})\}?")
-_OFFERS_TRUTH = re.compile(r"\b(?:true|false)\b", re.IGNORECASE)
-_INITIAL = re.compile(r"[A-J]\.\s")  # "B. F. Skinner" is no choice B
-_ASKS_FALSE = re.compile(r"\bis (?:it|this|that|the [a-z ]{1,40}) (?:false|untrue|incorrect|wrong)\b(?! or\b)",
-                         re.IGNORECASE)
-_TRUE_AS_YES = {"true": "yes", "false": "no"}
+from workings.scoring.steps import check_steps
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +69,7 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
     # A completion that is nothing but its answer has no reasoning.
     reasoning = "" if text.strip() == extraction.text else reasoning_text(text)
     # Of the reasoning alone: an equation in the answer is judged by its result.
-    steps = STEP_CHECKERS[settings.steps_version](reasoning)
+    steps = check_steps(reasoning)
     return Judgement(
         # A scorer may return true or false, which count as 1 and 0.
         extracted=extraction.text, rule=extraction.rule, score=float(value), format_ok=keeps_form(text, settings.form),
@@ -99,59 +84,13 @@ def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringS
     Raises what the scorer raises.
     """
     extraction = find_answer(item, text, settings, truncated=truncated)
-    # By version, so that evaluations of before are scored as they were.
-    if settings.extraction_version == 1:
-        return extraction, score(extraction.text, item) if extraction.text else 0.0
-    item = replace(item, aliases=(*item.aliases, *_also_right(item)))
-    value = score(extraction.text, item) if extraction.text else 0.0
-    if value:
-        return extraction, value
-
-    def found(kind: Kind, question: str) -> Extraction:
-        return extract(text, kind, settings.rules, truncated=truncated, question=question)
-
-    if letter := letter_of(item.expected_answer, item.prompt):
-        chosen = found("choice", item.prompt)
-        if chosen.text == letter:
-            return chosen, score(letter, replace(item, aliases=(*item.aliases, letter)))
-    if option := numbered_option(item.expected_answer, item.prompt):
-        said = found("text", item.prompt)
-        said = replace(said, text=re.sub(r"^\W*\d[).]\s+", "", said.text))
-        if score(said.text, replace(item, expected_answer=option, aliases=())):
-            return said, 1.0
-        lettered = with_letters(item.prompt)
-        if extraction.rule in (NO_RULE, "whole") and option_of(found("choice", lettered).text, lettered) == option:
-            return replace(extraction, text=option, rule="whole"), 1.0
-    return extraction, value
-
-
-def _also_right(item: Item) -> Iterator[str]:
-    """What is right beside the expected answer, as its question is put.
-
-    The text of an expected letter, and the number of an expected text; of "1100_2" the digits alone where base 2 is
-    asked for; "T" and yes for true.
-    """
-    option = option_of(item.expected_answer, item.prompt)
-    if option and not _INITIAL.match(option):
-        yield option
-    based = _BASED.fullmatch(item.expected_answer.strip())
-    if based and re.search(rf"\bbase[- ]\$?{based['base']}\b", item.prompt):
-        yield based["digits"]
-    expected = item.expected_answer.strip().casefold()
-    if expected in _TRUE_AS_YES:
-        offered = _OFFERS_TRUTH.search(item.prompt) is not None
-        yield from expected[0] * offered
-        if (offered or item.prompt.rstrip().endswith("?")) and not _ASKS_FALSE.search(item.prompt):
-            yield _TRUE_AS_YES[expected]
-    if number := number_of(item.expected_answer, item.prompt):
-        yield from (number, f"{number}. {item.expected_answer}")
+    return extraction, score(extraction.text, item) if extraction.text else 0.0
 
 
 def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: bool) -> Extraction:
-    """The answer in a completion, by the settings' version of the rules."""
-    if settings.extraction_version == 1:
-        return version_1.find(text, item, settings.rules, settings.form)
-    kind = answer_kind(item.expected_answer)
+    """The answer in a completion."""
+    kind: Kind = "name" if settings.scorer == CONTAINS else answer_kind(
+        item.expected_answer, item.prompt, item.aliases)
     extraction = extract(text, kind, settings.rules, truncated=truncated, question=item.prompt)
     # Where a number is expected, `2^{10}` is none, and a formula for it.
     if extraction.rule == NO_RULE and kind == "number" and needs_library(settings.scorer):

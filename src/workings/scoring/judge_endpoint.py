@@ -24,7 +24,7 @@ from workings.scoring.model_judge import (
     question_of,
     read_judge,
 )
-from workings.scoring.process import ScoringProcess
+from workings.scoring.worker_pool import ScoringProcess
 from workings.scoring.scorers import scorer_version
 from workings.scoring.settings import ScoringSettings
 

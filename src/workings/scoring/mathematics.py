@@ -15,14 +15,14 @@ from types import FrameType
 
 from workings.answers.latex import is_mathematics, signs
 from workings.answers.numbers import names_a_value, parse_number
-from workings.answers.one_spelling import UNION
-from workings.answers.texts import variants, without_brackets, without_unit
+from workings.answers.texts import UNION, without_brackets, without_unit
 from workings.answers.units import read_unit, same_units
 from workings.errors import RequestError
 from workings.hints import pip_install
+from workings.scoring.exactness import told_apart
 
 LIMIT_SECONDS = 3.0
-"""Longest time that one answer takes."""
+"""Most processor time that one answer takes; a busy machine changes nothing."""
 AGAIN_SECONDS = 1.0
 """Between two signals that the time is over. Python drops what a handler raises while memory is cleared up (in a
 finalizer or a callback of the collector), and without a second signal nothing would end the block."""
@@ -81,7 +81,7 @@ def same_mathematics(given: str, expected: str) -> bool:
     """Whether math-verify finds an answer equal to the expected one, of those it can be asked about.
 
     Raises:
-        TimeoutError: it took longer than `LIMIT_SECONDS` (where the system has interval timers).
+        TimeoutError: it took more than `LIMIT_SECONDS` of processor time (where the system has interval timers).
     """
     if len(given) > MAX_SENTENCE or (not is_mathematics(expected) and parse_number(expected) is None):
         return False
@@ -89,14 +89,14 @@ def same_mathematics(given: str, expected: str) -> bool:
     if re.fullmatch(r"\s*[\d.]+(?:\s+[\d.]+)+\s*", given):
         return False
     with _limited():
-        return any(_asked(variant, expected.strip()) for variant in dict.fromkeys(_formulas(given, expected)))
+        return any(_asked(formula, expected.strip()) for formula in dict.fromkeys(_formulas(given, expected)))
 
 
 def _formulas(given: str, expected: str) -> Iterator[str]:
-    """What an answer may mean that is a formula: the whole of it, what its sentence says, or the only formula in it."""
+    """What an answer may mean that is a formula: the whole of it, or the only formula in it."""
     marked = list(_DELIMITED.finditer(given))
     only = [marked[0][0]] if len(marked) == 1 and _same_unit_behind(given[marked[0].end():], expected) else []
-    for said in (*variants(given), *only):
+    for said in (given, *only):
         text = said.strip().strip("*$ ").removeprefix("\\(").removesuffix("\\)").removeprefix("\\[").removesuffix("\\]")
         # What a variant leaves out must not be the unit.
         if text and len(text) <= MAX_CHARACTERS and "$" not in text and len(_TEXT.findall(text)) == len(
@@ -145,8 +145,9 @@ def _asked(given: str, expected: str) -> bool:
 
     target, answer = (parse(f"${text}$", parsing_timeout=None) for text in (expected, given))
     # An inequality answers for its interval and the other way round; math-verify reads it in one direction only.
-    return verify(target, answer, timeout_seconds=None) or (
+    equal = verify(target, answer, timeout_seconds=None) or (
         bool(_RELATION.search(given)) and verify(answer, target, timeout_seconds=None))
+    return equal and not (target and answer and told_apart(target[0], answer[0]))
 
 
 def _latex(text: str) -> str:
@@ -197,7 +198,7 @@ def _comparable_forms(given: str, expected: str) -> bool:
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Raise ``TimeoutError`` where the block takes longer than `LIMIT_SECONDS`; only the main thread has timers."""
+    """Raise ``TimeoutError`` where a block takes more processor time than `LIMIT_SECONDS`; only in the main thread."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -206,17 +207,17 @@ def _limited() -> Iterator[None]:
         raise TooLong
 
     # A signal, because the library may stay in one call for hours, which no flag would end.
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, LIMIT_SECONDS, AGAIN_SECONDS)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, LIMIT_SECONDS, AGAIN_SECONDS)
     try:
         try:
             yield
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
     except TooLong:
-        raise TimeoutError(f"math-verify needed more than {LIMIT_SECONDS:g} s") from None
+        raise TimeoutError(f"math-verify needed more than {LIMIT_SECONDS:g} s of processor time") from None
     finally:
         # The timer first, and again where a second signal came while it was stopped: without its handler a signal that
         # is still due would end the process.
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)

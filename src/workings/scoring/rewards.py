@@ -16,8 +16,7 @@ from workings.answers.extract import EXTRACTION_VERSION
 from workings.config.rewards import USUAL_LIMITS, FileReward, JudgeReward, OverlongReward, RewardConfig, reward_name
 from workings.errors import RequestError, RewardError
 from workings.record.digest import file_digest
-from workings.scoring.child_process import ChildProcess, ForeignAnswer, ending
-from workings.scoring.form import CHANNEL, check_form, keeps_form
+from workings.scoring.form import check_form, keeps_form
 from workings.scoring.items import Item
 from workings.scoring.judge import judge, score_answer
 from workings.scoring.judge_endpoint import endpoint_of, judge_replies
@@ -25,6 +24,7 @@ from workings.scoring.model_judge import JUDGE, read_judge, score_of
 from workings.scoring.scorers import SCORERS, get_scorer
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.steps import STEPS_VERSION
+from workings.scoring.worker_pool import UnexpectedOutput, Worker, ending
 
 SHIPPED_VERSIONS = {"form": "1", "length": "1", "overlong": "1"}
 """Raised whenever a reward's value changes; `answer`, `exact` and `math` have the versions of their scorers, and
@@ -74,12 +74,8 @@ class RewardSettings:
     """The recipe's `data.reasoning`; `any` checks none."""
     max_new_tokens: int
     """Limit on the length of a completion, in tokens without the stop token."""
-    extraction_version: int = EXTRACTION_VERSION
-    """How answers are found and compared; an earlier one only to compute a record of that version again."""
     base: Path = Path()
     """Directory that relative paths of files start from: that of the recipe."""
-    steps_version: int = STEPS_VERSION
-    """How `steps` judges equations; an earlier one only to compute a record of that version again."""
     call_seconds: float = USUAL_LIMITS["seconds"]
     """Time limit of one call of a shipped reward for all completions of a rollout, in seconds; a person's function has
     its own."""
@@ -141,9 +137,7 @@ class RewardSettings:
 
     def _parameters(self, reward: RewardConfig) -> dict[str, Any]:
         if reward.scorer in SCORERS:
-            # In version 1 this form alone decided where an answer is looked for; since then none does.
-            form = {"form": CHANNEL} if self.form == CHANNEL and self.extraction_version == 1 else {}
-            return {"extraction_version": self.extraction_version, **form}
+            return {"extraction_version": EXTRACTION_VERSION}
         match reward.scorer:
             case "form":
                 return {"form": self.form}
@@ -156,11 +150,11 @@ class RewardSettings:
     def version(self, reward: RewardConfig) -> str:
         """What `recorded` says of one reward. Raises `RequestError` where its file does not exist."""
         if reward.scorer == "steps":
-            return str(self.steps_version)
+            return str(STEPS_VERSION)
         if isinstance(reward, JudgeReward):
             return read_judge(self.path(reward)).version
         if not isinstance(reward, FileReward):
-            return SHIPPED_VERSIONS.get(reward.scorer) or get_scorer(reward.scorer, self.extraction_version).version
+            return SHIPPED_VERSIONS.get(reward.scorer) or get_scorer(reward.scorer).version
         path = self.path(reward)
         if not path.is_file():
             raise RequestError(f"rewards: {reward.scorer}", f"a file {path}",
@@ -170,8 +164,7 @@ class RewardSettings:
     def to_json(self) -> dict[str, Any]:
         """All fields, to be sent to the process that computes rewards."""
         return {"rewards": [reward.model_dump(mode="json") for reward in self.rewards], "form": self.form,
-                "max_new_tokens": self.max_new_tokens, "extraction_version": self.extraction_version,
-                "base": str(self.base.resolve()), "steps_version": self.steps_version,
+                "max_new_tokens": self.max_new_tokens, "base": str(self.base.resolve()),
                 "call_seconds": self.call_seconds}
 
 
@@ -195,7 +188,7 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
             return float(keeps_form(sample.text, settings.form))
         case "steps":
             # Only its steps are asked for, so the scorer that costs nothing and needs no library will do.
-            judgement = judge(sample.item, sample.text, get_scorer("exact", settings.extraction_version).score,
+            judgement = judge(sample.item, sample.text, get_scorer("exact").score,
                               _scoring(settings, "exact"), truncated=sample.truncated)
             return judgement.steps_valid / judgement.steps_checked if judgement.steps_checked else 0.0
         case "length":
@@ -212,7 +205,7 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
 def _answer_score(sample: CompletionToReward, scorer: str, settings: RewardSettings) -> float:
     """What `judge` says of the answer. Steps and form are left out: looking through them takes most of its time."""
     try:
-        _, value = score_answer(sample.item, sample.text, get_scorer(scorer, settings.extraction_version).score,
+        _, value = score_answer(sample.item, sample.text, get_scorer(scorer).score,
                                 _scoring(settings, scorer), truncated=sample.truncated)
         return float(value)
     except TimeoutError:  # one answer that math-verify does not come to an end with must not end a run
@@ -220,8 +213,7 @@ def _answer_score(sample: CompletionToReward, scorer: str, settings: RewardSetti
 
 
 def _scoring(settings: RewardSettings, scorer: str) -> ScoringSettings:
-    return ScoringSettings(scorer=scorer, form=settings.form, extraction_version=settings.extraction_version,
-                           steps_version=settings.steps_version)
+    return ScoringSettings(scorer=scorer, form=settings.form)
 
 
 def total(values: Mapping[str, float], settings: RewardSettings) -> float:
@@ -245,13 +237,13 @@ def total(values: Mapping[str, float], settings: RewardSettings) -> float:
     return sum_of_parts
 
 
-class RewardProcess(ChildProcess):
+class RewardProcess(Worker):
     """A child process that computes rewards, with limits on memory and time and without a network.
 
     Use as a context manager: entering starts the process and loads the files of a person's own functions. Their bytes
     are those that `RewardSettings.recorded` digests; a file that has changed since then is refused. Memory is limited
     as address space (Linux); a call that takes longer than its limit is killed. What in Python asks for a network
-    connection or starts another program raises ``PermissionError`` (see `workings.scoring.reward_child`).
+    connection or starts another program raises ``PermissionError`` (see `workings.scoring.worker`).
 
     All this is against mistakes, such as a reward that waits for a server or writes the world into memory. It is no
     sandbox for hostile code: the function may read and write files, and compiled code and `ctypes` get around it.
@@ -268,7 +260,7 @@ class RewardProcess(ChildProcess):
         # Asked from here: the child has no network.
         self._judge = None if judge is None else endpoint_of(read_judge(settings.path(judge)))
         versions = [reward["version"] for reward in settings.recorded()]
-        super().__init__("workings.scoring.reward_child", {"settings": settings.to_json(), "versions": versions})
+        super().__init__({"settings": settings.to_json(), "versions": versions})
 
     @property
     def replies(self) -> list[str]:
@@ -319,7 +311,7 @@ class RewardProcess(ChildProcess):
         except TimeoutError:
             raise RewardError(f"reward {name}: no values for {len(samples)} completions within {seconds:g} s, the "
                               "limit of one call (of your own function, its key `seconds`); it was killed") from None
-        except ForeignAnswer:
+        except UnexpectedOutput:
             raise RewardError(f"reward {name}: it wrote where its values go, so that none can be told from it"
                               ) from None
         except (EOFError, BrokenPipeError):

@@ -10,14 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from workings.answers.extract import EXTRACTION_VERSION
-from workings.answers.name_answers import names_expected_answer
+from workings.answers.choices import choice_in, option_letter
+from workings.answers.contains import says
+from workings.answers.extraction import answer_kind
 from workings.answers.same_answer import same_answer
+from workings.answers.texts import same_text
 from workings.errors import RequestError
 from workings.record.digest import file_digest
 from workings.scoring.items import Item
 from workings.scoring.mathematics import libraries_version, load, same_mathematics
-from workings.scoring.version_1 import answer as version_1
 
 ScoreFunction = Callable[[str, Item], float]
 """Extracted answer and item to a score from 0.0 (wrong) to 1.0 (right)."""
@@ -35,8 +36,8 @@ class Scorer:
 
 
 SCORERS: dict[str, Scorer] = {}
-# By name and version of extraction: what records of that version were scored by.
-_EARLIER = {("answer", 1): Scorer("answer", "1", version_1.answer)}
+CONTAINS = "contains"
+"""The scorer for names and phrases; it looks through the final sentences."""
 
 
 def register(name: str, version: str, libraries: Callable[[], str] | None = None
@@ -55,15 +56,15 @@ def needs_library(name: str) -> bool:
     return name in SCORERS and SCORERS[name].libraries is not None
 
 
-def get_scorer(name: str, extraction_version: int = EXTRACTION_VERSION) -> Scorer:
-    """The registered scorer of this name, as it was with a version of extraction.
+def get_scorer(name: str) -> Scorer:
+    """The registered scorer of this name.
 
     Raises:
         RequestError: there is none, with the names that exist; or a library that it needs is not installed.
     """
     if name not in SCORERS:
         raise RequestError(f"scorer: {name}", f"one of {', '.join(sorted(SCORERS))}, or FILE.py:FUNCTION")
-    scorer = _EARLIER.get((name, extraction_version), SCORERS[name])
+    scorer = SCORERS[name]
     if scorer.libraries is None:
         return scorer
     try:
@@ -81,10 +82,10 @@ def scorer_version(name: str) -> tuple[str, str]:
     return f"{path.name}:{function}", f"sha256:{file_digest(path)}"
 
 
-def load_scorer(name: str, extraction_version: int = EXTRACTION_VERSION) -> Scorer:
+def load_scorer(name: str) -> Scorer:
     """The registered scorer, or the function of a file. Executes that file."""
     if ".py:" not in name:
-        scorer = get_scorer(name, extraction_version)
+        scorer = get_scorer(name)
         if scorer.libraries is not None:
             load()  # before any answer is waited for
         return scorer
@@ -104,16 +105,27 @@ def _parts(name: str) -> tuple[Path, str]:
     return Path(path), function
 
 
-@register("answer", "2")
+@register("answer", "3")
 def answer(given: str, item: Item) -> float:
-    """Numbers by value (within the item's tolerance), everything else as the same text; aliases count as well.
+    """Numbers by value (within the item's tolerance), choices by letter, names as `contains`, others as the same text.
 
-    Where a number is expected, a sentence that says one stands for it; one that says an expression or several does not.
-    A list is compared in its order where the question asks for one.
+    A list is compared in its order where the question asks for one; aliases count as well.
     """
-    return float(_in_order(given, item) and any(
-        same_answer(given, expected, item.tolerance) or names_expected_answer(given, expected, item.prompt)
-        for expected in (item.expected_answer, *item.aliases)))
+    kind = answer_kind(item.expected_answer, item.prompt, item.aliases)
+    expected = (item.expected_answer, *item.aliases)
+    if kind == "choice":
+        letters = {choice_in(each, item.prompt) or option_letter(each, item.prompt) or each for each in expected}
+        return float(given in letters or choice_in(given, item.prompt) in letters - {None})
+    if kind == "name" and not asks_for_order(item.prompt):
+        return contains(given, item)
+    return float(_in_order(given, item) and any(same_answer(given, each, item.tolerance) for each in expected))
+
+
+@register(CONTAINS, "1")
+def contains(given: str, item: Item) -> float:
+    """Whether the answer says the expected name or phrase, or an alias: not denied, and not as one of several."""
+    expected = (item.expected_answer, *item.aliases)
+    return float(any(same_text(given, each) for each in expected) or says(given, expected, item.prompt))
 
 
 @register("exact", "1")
@@ -122,7 +134,7 @@ def exact(given: str, item: Item) -> float:
     return float(given.strip() in {expected.strip() for expected in (item.expected_answer, *item.aliases)})
 
 
-@register("math", "1", libraries_version)
+@register("math", "2", libraries_version)
 def math(given: str, item: Item) -> float:
     """Judges as `answer` does; where that finds no equality, math-verify is asked whether two formulas are the same.
 
@@ -133,12 +145,17 @@ def math(given: str, item: Item) -> float:
         same_mathematics(given, expected) for expected in (item.expected_answer, *item.aliases)))
 
 
-_ORDERED = re.compile(r"\b(?:in (?:[a-z]+ )?order|order (?:the|these|from)|sort|arrange (?:the numbers|in|from)"
-                      r"|smallest to largest|largest to smallest|least to greatest|greatest to least)\b", re.IGNORECASE)
+_ORDERED = re.compile(
+    r"\b(?:in (?:[a-z]+ )?order|order (?:the|these|from)|sort|arrange (?:the numbers|in|from)|concatenate"
+    r"|smallest to largest|largest to smallest|least to greatest|greatest to least)\b", re.IGNORECASE)
+
+
+def asks_for_order(question: str) -> bool:
+    """Whether a question asks for a list in an order."""
+    return _ORDERED.search(question) is not None
 
 
 def _in_order(given: str, item: Item) -> bool:
     """Whether a list stands in the expected order, where one is asked for, as far as it stands there to the letter."""
     places = [given.find(part.strip()) for part in item.expected_answer.split(",")]
-    return -1 in places or places == sorted(places) or not _ORDERED.search(item.prompt)
-
+    return -1 in places or places == sorted(places) or not asks_for_order(item.prompt)

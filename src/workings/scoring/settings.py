@@ -27,10 +27,6 @@ class ScoringSettings:
     """Memory limit of the process that scores, in bytes."""
     max_completion_chars: int = 1_000_000
     """A longer completion is not scored; it is named and counts as an error."""
-    steps_version: int = STEPS_VERSION
-    """How equations in the steps are checked; an earlier one only to score a record of that version again."""
-    extraction_version: int = EXTRACTION_VERSION
-    """How answers are found and compared; an earlier one only to score a record of that version again."""
 
     def __post_init__(self) -> None:
         check_rules(self.rules)
@@ -42,11 +38,11 @@ class ScoringSettings:
 
     def extraction(self) -> dict[str, Any]:
         """What decides which answer is found."""
-        return {"version": self.extraction_version, "rules": list(self.rules) or "default"}
+        return {"version": EXTRACTION_VERSION, "rules": list(self.rules) or "default"}
 
     def steps(self) -> dict[str, int]:
         """What decides how the equations of the steps are judged."""
-        return {"version": self.steps_version}
+        return {"version": STEPS_VERSION}
 
     def limits(self) -> dict[str, Any]:
         """Limits beyond which a completion counts as an error."""

@@ -17,7 +17,7 @@ from workings.scoring.judge import Judgement
 
 
 class CompletionScorer(Protocol):
-    """Scores completions: `workings.scoring.process.ScoringProcess`."""
+    """Scores completions: `workings.scoring.worker_pool.ScoringProcess`."""
 
     def judge(self, completions: Sequence[tuple[Item, str, bool]]) -> list[Judgement]:
         """Judgements in the order given."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from workings.answers.extract import answer_kind
+from workings.answers.extraction import answer_kind
 from workings.answers.marked_answers import final_answer
 from workings.answers.numbers import parse_number
 from workings.answers.same_answer import same_answer
@@ -131,7 +131,8 @@ def _contradict(answers: Sequence[str], question: str) -> bool:
     first = answers[0]
     other = next((answer for answer in answers[1:] if not (same_answer(answer, first) or same_answer(first, answer))),
                  None)
-    return other is not None and not (_OPEN.match(question) and {answer_kind(first), answer_kind(other)} == {"text"})
+    kinds = {answer_kind(text) for text in (first, other) if text is not None}
+    return other is not None and not (_OPEN.match(question) and kinds <= {"text", "name"})
 
 
 def _has_long(answers: Sequence[str]) -> bool:

@@ -11,7 +11,7 @@ from workings.config.load import check_recipe
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.record import Unit
 from workings.record.canonical import loads
-from workings.record.layout import PROMPTS, REWARDS, ROLLOUTS, TOKENIZER, rollout_file, rollout_step
+from workings.record.layout import PROMPTS, ROLLOUTS, TOKENIZER, rollout_file, rollout_step
 from workings.record.untrusted_files import parsed_bytes
 
 if TYPE_CHECKING:
@@ -98,9 +98,7 @@ def _read(unit: Unit) -> RolloutInputs:
         if not isinstance(algorithm, RolloutAlgorithm):
             raise RecordError("its recipe draws nothing to learn from")
         settings = RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning,
-                                  max_new_tokens=algorithm.max_new_tokens,
-                                  steps_version=_steps_version(unit),
-                                  extraction_version=_extraction_version(unit)) if recipe.uses_rewards else None
+                                  max_new_tokens=algorithm.max_new_tokens) if recipe.uses_rewards else None
     except RequestError as error:
         raise RecordError(f"config_snapshot cannot be read: {error.given[:120]}") from None
     fsdp = unit.manifest.mesh.get("fsdp", 1)
@@ -117,27 +115,6 @@ def _read(unit: Unit) -> RolloutInputs:
     return RolloutInputs(recipe=recipe, algorithm=algorithm, prompts=prompt_set,
                    shape=RolloutShape.from_recipe(recipe, algorithm, fsdp=fsdp, pad_id=0), settings=settings,
                    steps=tuple(sorted(step for step, _ in steps if step is not None)))
-
-
-def _steps_version(unit: Unit) -> int:
-    """Version of the equation checker in the record's rewards; the current one where no known version is named."""
-    from workings.scoring.judge import STEP_CHECKERS
-    from workings.scoring.steps import STEPS_VERSION
-    recorded = unit.json(REWARDS)
-    versions = {entry.get("version") for entry in recorded if isinstance(entry, dict) and entry.get("name") == "steps"
-                } if isinstance(recorded, list) else set()
-    return next((version for version in STEP_CHECKERS if versions == {str(version)}), STEPS_VERSION)
-
-
-def _extraction_version(unit: Unit) -> int:
-    """Version of answer extraction in the record's rewards; the current one where no known version is named."""
-    from workings.answers.extract import EXTRACTION_VERSION, KNOWN_VERSIONS
-    recorded = unit.json(REWARDS)
-    parameters = [entry.get("parameters") for entry in recorded if isinstance(entry, dict)
-                  ] if isinstance(recorded, list) else []
-    named = {entry["extraction_version"] for entry in parameters
-             if isinstance(entry, dict) and type(entry.get("extraction_version")) is int}
-    return next((version for version in KNOWN_VERSIONS if named == {version}), EXTRACTION_VERSION)
 
 
 def template_of(unit: Unit) -> "ChatTemplate":

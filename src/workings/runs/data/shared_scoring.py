@@ -14,9 +14,9 @@ from workings.config.rewards import FileReward, JudgeReward
 from workings.distributed.process_group import ComputeShare, ProcessGroup
 from workings.scoring.items import Item, item_from_json
 from workings.scoring.judge import Judgement, judgement_from_json
-from workings.scoring.process import ScoringProcess
 from workings.scoring.rewards import CompletionToReward, RewardProcess, RewardSettings, sample_from_json
 from workings.scoring.settings import ScoringSettings
+from workings.scoring.worker_pool import ScoringProcess
 from workings.training.rollout_experience import Rewarder
 
 REWARDS, SCORES = "rewards", "scores"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from workings.evaluation.settings import EvaluationSettings
     from workings.scoring.items import Item
     from workings.scoring.judge import Judgement
-    from workings.scoring.process import ScoringProcess
+    from workings.scoring.worker_pool import ScoringProcess
 
 ITEM_SECONDS = 4.0
 """Time limit for scoring one completion, in seconds; usually it takes a millisecond."""
@@ -126,7 +126,6 @@ def scores(record: Record) -> Iterator[CheckFinding]:
        units=every_evaluation, example="a confidence interval that was moved up")
 def summary(unit: Unit) -> Iterator[CheckFinding]:
     """Every cell, interval, rate and count; the samples for people, too."""
-    from workings.evaluation.settings import recorded_version
     from workings.evaluation.summary import EvaluationSummary
     recorded, config = unit.json_object(EVALUATION_SUMMARY), unit.json_object(EVALUATION_CONFIG)
     aggregate = str(config.get("aggregate"))
@@ -139,7 +138,7 @@ def summary(unit: Unit) -> Iterator[CheckFinding]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # an overflow is no scorecard
-                recomputed = EvaluationSummary(path, aggregate, recorded_version(config))
+                recomputed = EvaluationSummary(path, aggregate)
                 value = recomputed.to_json(recorded.get("problems", {}))
                 samples = recomputed.samples_text()
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Warning,
@@ -222,10 +221,10 @@ def _item_facts(row: dict[str, Any]) -> dict[str, Any]:
 
 def _settings(unit: Unit) -> "EvaluationSettings | str":
     """The recorded settings of extraction and scoring, or why nothing can be scored again with them."""
-    from workings.answers.extract import KNOWN_VERSIONS
+    from workings.answers.extract import EXTRACTION_VERSION
     from workings.evaluation.settings import EvaluationSettings
-    from workings.scoring.judge import STEP_CHECKERS
     from workings.scoring.scorers import SCORERS, get_scorer
+    from workings.scoring.steps import STEPS_VERSION
     config = unit.json_object(EVALUATION_CONFIG)
     scorer, extraction, limits = config.get("scorer"), config.get("extraction"), config.get("limits")
     if not isinstance(scorer, dict) or not isinstance(extraction, dict) or not isinstance(limits, dict):
@@ -238,26 +237,23 @@ def _settings(unit: Unit) -> "EvaluationSettings | str":
         return f"scorer {name[:80]!r} is not one of this project's; its code is not run"
     # Another version of the rules may honestly find another answer, so a difference would prove nothing.
     extraction_version = extraction.get("version")
-    if extraction_version not in KNOWN_VERSIONS:
-        return (f"answers were extracted by version {str(extraction_version)[:20]!r}, this knows "
-                f"{' and '.join(map(str, KNOWN_VERSIONS))}")
+    if extraction_version != EXTRACTION_VERSION:
+        return f"answers were found by version {str(extraction_version)[:20]!r} of the rules, {EXTRACTION_VERSION} here"
     try:
-        scorer_version = get_scorer(name, extraction_version).version
+        scorer_version = get_scorer(name).version
     except RequestError as error:
         return f"{error.given}: {error.try_next}"
     if judge is None and scorer.get("version") != scorer_version:
         return f"scorer {name!r}: version {str(scorer.get('version'))[:100]!r} there, {scorer_version!r} here"
     rules = extraction.get("rules")
-    # Records say so since version 2.
-    steps = config.get("steps", {"version": 1})
+    steps = config.get("steps")
     steps_version = steps.get("version") if isinstance(steps, dict) else None
-    if not isinstance(steps_version, int) or steps_version not in STEP_CHECKERS:
+    if steps_version != STEPS_VERSION:
         return f"equations in the steps were checked by version {str(steps_version)[:20]!r}, unknown here"
     try:
         settings = EvaluationSettings(
             scorer=name, rules=tuple(rules) if isinstance(rules, list) else (), form=str(config.get("form")),
-            max_completion_chars=int(limits["max_completion_chars"]), item_seconds=ITEM_SECONDS,
-            steps_version=steps_version, extraction_version=extraction_version)
+            max_completion_chars=int(limits["max_completion_chars"]), item_seconds=ITEM_SECONDS)
     except (RequestError, KeyError, TypeError, ValueError) as error:
         raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: {str(error)[:120]}") from None
     return settings
@@ -292,7 +288,7 @@ class _Scoring:
 
     def process(self, settings: "EvaluationSettings") -> "ScoringProcess":
         """The process for these settings. Raises `RequestError` where it cannot be started."""
-        from workings.scoring.process import ScoringProcess
+        from workings.scoring.worker_pool import ScoringProcess
         if self._process is None or settings.for_scoring() != self._settings:
             self._end()
             self._started, self._settings = self._started + 1, settings.for_scoring()

@@ -1,27 +1,35 @@
-"""The process that computes rewards: reads the completions of a rollout, answers one line each reward.
+"""The process that scores: reads requests from standard input and writes one line for each answer.
 
-A person's function runs here and nowhere else, so that it cannot hang, exhaust or crash the run. An audit hook refuses
-what Python reports before it happens: connections, look-ups of names, and the start of other programs, which would be
-free of the hook. Python has no way to take it out again. It does not stop what raises no audit event: `ctypes` and
+Scoring runs here so that no completion, scorer or reward function can hang, exhaust or crash the run; the process may
+be killed at any moment. The first line is the settings: those of a scorer, or those of rewards. One request line holds
+a whole chunk: the parent has written all of it before the first answer comes, so that neither side blocks.
+
+An audit hook refuses a reward function what Python reports before it happens: connections, look-ups of names, and the
+start of other programs, which would be free of the hook. It does not stop what raises no audit event: `ctypes`,
 compiled extensions that call the system themselves, and `multiprocessing` with its method `spawn`. Files may be read
 and written. It is a guard against mistakes; code that is not trusted belongs into a container.
 """
 
+import contextlib
 import inspect
 import json
 import math
+import os
 import runpy
+import signal
 import sys
+import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from workings.config.rewards import FileReward, JudgeReward, RewardConfig, reward_name
 from workings.errors import RequestError
-from workings.scoring.child_side import ANSWER_TAG, AnswerStream, ignore_signals, limit_memory, request_stream
-from workings.scoring.items import UNSPECIFIED, Item
+from workings.scoring.items import UNSPECIFIED, Item, item_from_json
+from workings.scoring.judge import Judgement, judge
 from workings.scoring.rewards import (
     CompletionToReward,
     RewardSettings,
@@ -29,8 +37,12 @@ from workings.scoring.rewards import (
     settings_from_json,
     shipped_reward,
 )
-from workings.scoring.scorers import SCORERS, load_scorer
+from workings.scoring.scorers import SCORERS, ScoreFunction, load_scorer
+from workings.scoring.settings import ScoringSettings
+from workings.scoring.worker_pool import ANSWER_TAG, stopping_signals
 
+FLUSH_SECONDS = 0.02
+"""Longest time that an answer waits for others; writing each at once would double the cost of scoring."""
 REFUSED = {
     **dict.fromkeys(("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo",
                      "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo"), "no network"),
@@ -44,14 +56,117 @@ MAX_PROBLEM = 500
 Compute = Callable[[list[CompletionToReward]], object]
 
 
+class AnswerStream:
+    """Where answers are written, one line each. A scorer that prints must not break the protocol: it prints to stderr.
+
+    Args:
+        tag: begins each line. By it the reader knows an answer from what other code wrote to the same descriptor.
+    """
+
+    def __init__(self, tag: str) -> None:
+        self._stream, self._tag = os.fdopen(os.dup(1), "w", encoding="ascii"), tag
+        os.dup2(2, 1)
+
+    def write(self, answer: dict[str, Any]) -> None:
+        """Add an answer; it may wait for others until `flush`."""
+        with _exit_with_parent():
+            self._stream.write(json.dumps([self._tag, answer]) + "\n")
+
+    def send(self, answer: dict[str, Any]) -> None:
+        """Write an answer at once."""
+        self.write(answer)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what is waiting."""
+        with _exit_with_parent():
+            self._stream.flush()
+
+
+@contextmanager
+def _exit_with_parent() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        os._exit(0)  # not `sys.exit`, which would write what is waiting once more
+
+
+def ignore_signals() -> None:
+    """Leave signals to the parent: it ends this process when it has decided what becomes of the completions here."""
+    for number in stopping_signals():
+        signal.signal(number, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):  # not on Windows
+        # What `Worker` had held back; a program that is started here finds none blocked.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping_signals())
+
+
+def request_stream() -> TextIO:
+    """Where requests are read. A scorer that reads standard input must not eat them: it finds an empty one."""
+    requests = os.fdopen(os.dup(0), encoding="utf-8")
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    return requests
+
+
+def limit_memory(limit_bytes: int) -> None:
+    """Limit the address space of this process, in bytes, where the system can (Linux); elsewhere nothing happens."""
+    try:
+        import resource
+    except ImportError:  # Windows: time is limited there, memory is not
+        return
+    # Address space is what can be limited: Linux ignores the limit on resident memory.
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
+    with contextlib.suppress(ValueError, OSError):  # some systems (macOS) do not limit address space
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+
+
 def main() -> None:
-    """Serve requests until standard input ends. The first line is the settings."""
+    """Serve requests until standard input ends."""
     ignore_signals()
     requests = request_stream()
     first = json.loads(requests.readline())
-    answers = AnswerStream(first[ANSWER_TAG])
+    answers = AnswerStream(first.pop(ANSWER_TAG))
+    (_serve_rewards if "versions" in first else _serve_scores)(first, requests, answers)
+
+
+def _serve_scores(first: dict[str, Any], requests: TextIO, answers: AnswerStream) -> None:
+    settings = ScoringSettings(**{**first, "rules": tuple(first["rules"])})  # JSON has no tuples
+    # Before the scorer is loaded, because loading a file runs other people's code as well.
+    limit_memory(settings.child_bytes)
+    try:
+        scorer = load_scorer(settings.scorer)
+    except RequestError as error:
+        answers.send({"problem": error.given, "expected": error.expected})
+        return
+    except BaseException as error:  # noqa: BLE001 - the file is other people's code; what it raises is the answer
+        answers.send({"problem": f"{settings.scorer} raised {type(error).__name__}: {error}"[:MAX_PROBLEM]})
+        return
+    answers.send({"ready": scorer.version})
+    for line in requests:
+        flushed = time.monotonic()
+        for request in json.loads(line):
+            answers.write(_judged(request, scorer.score, settings))
+            if time.monotonic() - flushed > FLUSH_SECONDS:
+                answers.flush()
+                flushed = time.monotonic()
+        answers.flush()
+
+
+def _judged(request: dict[str, Any], score: ScoreFunction, settings: ScoringSettings) -> dict[str, Any]:
+    try:
+        return judge(item_from_json(request["item"]), request["text"], score, settings,
+                     truncated=request["truncated"], second=request["second"]).to_json()
+    except TimeoutError as error:
+        return Judgement(error=f"time limit: {error}"[:MAX_PROBLEM]).to_json()
+    # `SystemExit` as well: it would end the process, and cost the other completions of the chunk their time.
+    except BaseException as error:  # noqa: BLE001 - scorers are other people's code; what they raise is the answer
+        return Judgement(error=f"scorer raised {type(error).__name__}: {error}"[:MAX_PROBLEM]).to_json()
+
+
+def _serve_rewards(first: dict[str, Any], requests: TextIO, answers: AnswerStream) -> None:
     settings = settings_from_json(first["settings"])
-    # Before any file is loaded, because loading runs other people's code as well.
     limit_memory(int(settings.memory_gib * 1024**3))
     sys.addaudithook(refuse)
     computed: list[Compute] = []
@@ -60,16 +175,13 @@ def main() -> None:
             computed.append(_load(reward, version, settings))
         except BaseException as error:  # noqa: BLE001 - the file is other people's code; what it raises is the answer
             problem = error.given if isinstance(error, RequestError) else _raised(error, settings)
-            answers.write({"reward": reward_name(reward), "problem": problem})
-            answers.flush()
+            answers.send({"reward": reward_name(reward), "problem": problem})
             return
-    answers.write({"ready": len(computed)})
-    answers.flush()
+    answers.send({"ready": len(computed)})
     for line in requests:
         for compute in computed:
             answer = _answer(compute, line, settings)
-            answers.write(answer)
-            answers.flush()
+            answers.send(answer)
             if "problem" in answer:
                 break
 

@@ -1,0 +1,117 @@
+"""Whether a text says a name or phrase: one of its spellings stands in it, not denied and not as one of several."""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from workings.answers.dates import dates_alike
+from workings.answers.number_words import read_words
+from workings.answers.sentences import sentences
+
+MAX_BETWEEN = 2
+"""Words that may stand between the first and the last word of a person's name."""
+# Footnotes that stand right behind a word, "Paris12."; a sentence that was glued together, "isParis".
+_FOOTNOTE = re.compile(r"(?<=[a-z]{3})\d{1,3}(?=[\s.,;]|$)")
+_GLUED = re.compile(r"(?<=[a-z]{2})(?=[A-Z][a-z])|(?<=[a-z]{3})(?=\d)|(?<=\d{4})(?=[a-z]{2})")
+_REASON = re.compile(r"(?<=\S{2})[,;]? because .*")
+_EMPTY = frozenset(("the", "a", "an", "of", "s"))
+_LEADING = frozenset(("in", "at", "on", "from", "by", "about", "approximately", "around", "over", "under", "into",
+    "to", "with", "for", "as", "roughly", "mr", "mrs", "ms", "dr", "sir", "lady", "lord", "saint", "st"))
+_DENIALS = frozenset(("not", "never", "nor", "neither", "without", "except", "unlike", "isnt", "wasnt", "arent",
+    "werent", "than", "instead"))
+NEAR = 4
+"""Words before a name in which a denial is looked for."""
+_ALTERNATIVES = re.compile(
+    r"([^\s,;?:]+(?: [^\s,;?:]+)?)(?:, ([^\s,;?:]+))?,? or (?:the |an? )?([^\s,;?:]+(?: [^\s,;?:]+)?)", re.IGNORECASE)
+
+
+def says(text: str, expected: Sequence[str], question: str = "") -> bool:
+    """Whether a text says one of the spellings of a name or phrase; of a list of them, each part.
+
+    >>> says("Brant Daugherty plays the character of Noel Kahn.", ["Noel Kahn"]), says("Red and blue", ["blue, red"])
+    (True, True)
+    >>> says("It is not Paris.", ["Paris"]), says("It is Paris or Rome.", ["Paris"])
+    (False, False)
+    """
+    told = [_words(_REASON.sub("", sentence)) for sentence in sentences(text)]
+    offered = _offered(question)
+    for spelling in expected:
+        for names in _ways(spelling):
+            if names and all(any(_said(words, name) for words in told) for name in names) and not any(
+                    _chosen_with_another(told, name, offered) for name in names):
+                return True
+    return False
+
+
+def _ways(spelling: str) -> Iterator[list[tuple[str, ...]]]:
+    """What a text has to say for this spelling: the whole of it, each part of a list, or one of two that "or" joins."""
+    yield [name] if (name := _without_leading(_words(spelling))) else []
+    if " or " in spelling:
+        for part in spelling.split(" or "):
+            yield [_words(part)] if len(_words(part)) > 1 else []
+    parts = [_words(part) for part in re.split(r",\s*(?:and\s+)?|;\s*|\s+and\s+|\s+&\s+", spelling)]
+    if len(parts) > 1 and all(parts) and not (len(parts) < 4 and any(char.isdigit() for char in spelling)):
+        yield parts
+
+
+def _chosen_with_another(told: list[tuple[str, ...]], name: tuple[str, ...], offered: set[tuple[str, ...]]) -> bool:
+    """Whether a text says another of the things that the question offers beside this one: then it chooses none."""
+    return name in offered and any(_find(words, other) for other in offered - {name} for words in told
+                                   if not set(other) & set(name))
+
+
+def _said(words: tuple[str, ...], name: tuple[str, ...]) -> bool:
+    return any(not _denied(words, at, end) for at, end in _find(words, name))
+
+
+def _find(words: tuple[str, ...], name: tuple[str, ...]) -> list[tuple[int, int]]:
+    """Where a name stands, from and to: its words side by side, or its first and last one with few between."""
+    size, joined = len(name), "".join(name)
+    # "rear view" and "rearview" are one.
+    found = [(at, at + width) for width in {max(1, size - 1), size, size + 1} for at in range(len(words) - width + 1)
+             if joined.startswith(words[at]) and "".join(words[at:at + width]) == joined]
+    if found or size not in (2, 3) or not all(map(str.isalpha, name)):
+        return found
+    return [(at, end + 1) for at, word in enumerate(words) if word == name[0]
+            for end in range(at + 1, min(at + 2 + MAX_BETWEEN, len(words))) if words[end] == name[-1]]
+
+
+def _denied(words: tuple[str, ...], at: int, end: int) -> bool:
+    before = words[max(0, at - NEAR):at]
+    return bool(_DENIALS.intersection(before)) or before[-1:] == ("or",) or words[end:end + 1] == ("or",)
+
+
+@lru_cache(maxsize=4096)
+def _words(text: str) -> tuple[str, ...]:
+    """The words of a text in one spelling: no case, accents, articles; numbers and dates in digits."""
+    text = _GLUED.sub(" ", _FOOTNOTE.sub("", text))
+    text = "".join(character for character in unicodedata.normalize("NFKD", text).casefold()
+                   if not unicodedata.combining(character))
+    text = dates_alike(re.sub(r"['’`´]", "", text))
+    text = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text).replace("%", " percent").replace("&", " and ")
+    text = re.sub(r"\b(?:([a-z])\.)\s?(?=[a-z]\b)", r"\1", text)  # "U.S.", "J. K."
+    words = [word for word in re.findall(r"\d+(?:\.\d+)?|[^\W\d_]+", text) if word not in _EMPTY]
+    # "Zulus" and "Zulu" are one.
+    return tuple(word[:-1] if len(word) > 4 and word.endswith("s") else word for word in _in_digits(words))
+
+
+def _in_digits(words: list[str]) -> list[str]:
+    said, at = [], 0
+    while at < len(words):
+        number = read_words(words[at:at + 8])
+        said.append(str(number.value) if number else words[at])
+        at += number.taken if number else 1
+    return said
+
+
+def _without_leading(name: tuple[str, ...]) -> tuple[str, ...]:
+    while len(name) > 1 and name[0] in _LEADING:
+        name = name[1:]
+    return name
+
+
+def _offered(question: str) -> set[tuple[str, ...]]:
+    """The things that a question offers, "Betty or Veronica": each as one word and as two."""
+    parts = [_words(part) for match in _ALTERNATIVES.finditer(question) for part in match.groups() if part]
+    return {name for part in parts for name in (part, part[:1], part[-1:]) if name}
