@@ -1,10 +1,10 @@
 """How truly scorers judge what named models wrote: agreement with published labels, by kind and by source.
 
-The texts are no part of this repository. A folder has them: `FOLDER/*.jsonl`, one completion a line with `id`, `source`,
-`model`, `kind` (number, mathematics, choice, yes_no, short_text, fact), `prompt`, `expected_answer`, `aliases`,
-`tolerance`, `completion` and `right` (the label); `FOLDER/sources.json`, by source a licence, a sentence that says whose
-labels they are, and where they are published. `FOLDER/corrections.jsonl` names labels that are wrong, found by reading
-what disagreed: `id`, and `right` as it should be, or null where it cannot be said. Both agreements are written.
+The texts are no part of this repository. A folder has them: `FOLDER/*.jsonl`, one completion a line with `id`,
+`source`, `model`, `kind` (number, mathematics, choice, yes_no, short_text, fact), `prompt`, `expected_answer`,
+`aliases`, `tolerance`, `completion` and `right` (the label); `FOLDER/sources.json`, by source a licence, whose labels
+they are, and where they are published. `FOLDER/corrections.jsonl` names labels that are wrong, found by reading what
+disagreed: `id`, and `right` as it should be, or null where it cannot be said. Both agreements are written.
 
 Next to the scorer `answer` stand math-verify alone, and the two filters of lm-evaluation-harness's GSM8K (the number
 behind `####`; the last number). Of short facts the order of the models is written too, by people and by the scorer.
@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from tools.result_file import load_average, write_result
-from workings.answers.boxes import last_boxes
 from workings.scoring.items import Item
 from workings.scoring.judge import score_answer
 from workings.scoring.mathematics import load
@@ -55,18 +54,14 @@ def math_verify(row: Row) -> bool:
     """math-verify alone, given the whole completion."""
     from math_verify import parse, verify
 
-    # Its own time limit needs the main thread and wall time; long texts are cut as its users do.
-    text = row["completion"][-2_000:]
-    boxed = last_boxes(text)
-    given = parse(f"${boxed}$" if boxed else text, parsing_timeout=None)
-    return bool(verify(parse(f"${row['expected_answer']}$", parsing_timeout=None), given, timeout_seconds=None))
+    return bool(verify(parse(f"${row['expected_answer']}$"), parse(row["completion"][-2_000:])))
 
 
 def harness(pattern: re.Pattern[str], at: int) -> Score:
     """The answer that a filter of lm-evaluation-harness finds, compared as its GSM8K task does."""
     def judged(row: Row) -> bool:
         found = pattern.findall(row["completion"])
-        return bool(found) and _IGNORED.sub("", found[at]).casefold() == _IGNORED.sub("", row["expected_answer"]).casefold()
+        return bool(found) and _IGNORED.sub("", found[at]) == _IGNORED.sub("", row["expected_answer"])
     return judged
 
 
@@ -119,7 +114,8 @@ def model_order(rows: Iterable[Row], judged: dict[str, bool]) -> dict[str, Any]:
         if row["kind"] == "fact" and row["source"] == "EVOUNA":
             models[row["model"]].append(row)
     shares = {model: {"answers": len(given), "people": sum(row["right"] for row in given) / len(given),
-                      "scorer": sum(judged[row["id"]] for row in given) / len(given)} for model, given in models.items()}
+                      "scorer": sum(judged[row["id"]] for row in given) / len(given)}
+              for model, given in models.items()}
     return dict(sorted(shares.items(), key=lambda each: -each[1]["people"]))
 
 
@@ -134,19 +130,19 @@ def main(words: Sequence[str]) -> int:
     seconds = (time.process_time() - begun) * 10_000 / len(rows)
     mended = corrected(rows, folder)
     kinds = by_kind(mended, judged)
-    rules = [row for row in mended if row["kind"] != "fact"]
+    rules, published = ([row for row in given if row["kind"] != "fact"] for given in (mended, rows))
+    labels = {row["id"]: row["right"] for row in mended}
     values = {
         "kinds": kinds, "without_facts": agreement(rules, [judged[row["id"]] for row in rules]),
-        "without_facts_as_published": agreement(
-            as_published := [row for row in rows if row["kind"] != "fact"], [judged[row["id"]] for row in as_published]),
-        "corrections": sum(row["right"] != other["right"] for row, other in zip(
-            rows, [{**row, "right": {each["id"]: each["right"] for each in mended}.get(row["id"])} for row in rows],
-            strict=True)),
+        "without_facts_as_published": agreement(published, [judged[row["id"]] for row in published]),
+        "corrections": {"to_right": sum(labels.get(row["id"]) is True and not row["right"] for row in rows),
+                        "to_wrong": sum(labels.get(row["id"]) is False and row["right"] for row in rows),
+                        "left_out": len(rows) - len(mended)},
         "models_on_facts": model_order(mended, judged), "cpu_seconds_for_10000": seconds,
         "sources": json.loads((folder / "sources.json").read_text("utf-8"))}
-    write_result(RESULT, what="How scorers judge completions of named models that no rule had seen, by published labels.",
-                 command="python -m proof.scoring FOLDER/final.jsonl", packages=["math-verify", "sympy"], values=values,
-                 load_before=before)
+    write_result(RESULT, what="How scorers judge what named models wrote and no rule had seen, by published labels.",
+                 command="python -m proof.scoring FOLDER/final.jsonl", packages=["math-verify", "sympy"],
+                 values=values, load_before=before)
     for kind, found in kinds.items():
         print(kind, {key: value for key, value in found.items() if key != "sources"})
     facts, others = kinds["fact"], values["without_facts"]

@@ -8,11 +8,13 @@ from workings.answers.contains import says
 @pytest.mark.parametrize(("text", "expected", "question"), [
     ("'Steps in Time' is an autobiography by Fred Astaire.", "Fred Astaire", ""),
     ("The country with the region Plzeň is the Czech Republic.", "Czech Republic", ""),
-    ("It was signed on July 20, 1969.", "20 July 1969", ""), ("It has six of them.", "6", ""), ("It has 27.", "Twenty-seven", ""),
+    ("It was signed on July 20, 1969.", "20 July 1969", ""), ("It has six of them.", "6", ""),
+    ("It has 27.", "Twenty-seven", ""),
     ("Wilhelm Conrad Röntgen got it.", "Wilhelm Röntgen", ""), ("That was Roentgen, or São Paulo's Sao", "Sao", ""),
     ("It is the rearview mirror.", "rear-view mirror", ""), ("Called isAuthority12.", "authority", ""),
     ("Red, green and blue are.", "blue, red and green", ""), ("They fought the Zulus.", "Zulu", ""),
-    ("It is in the Netherlands1.", "in the Netherlands", ""), ("It is put up in late November.", "late November or early December", ""),
+    ("It is in the Netherlands1.", "in the Netherlands", ""),
+    ("It is put up in late November.", "late November or early December", ""),
     ("Aluminium is a non-ferrous metal.", "non-ferrous", "is aluminium a ferrous or non ferrous metal"),
 ])
 def test_what_is_said(text: str, expected: str, question: str) -> None:
@@ -21,8 +23,10 @@ def test_what_is_said(text: str, expected: str, question: str) -> None:
 
 @pytest.mark.parametrize(("text", "expected", "question"), [
     ("It is not Paris.", "Paris", ""), ("It isn't in Paris.", "Paris", ""), ("It is Paris or Rome.", "Paris", ""),
-    ("It is Rome or Paris.", "Paris", ""), ("Neither Paris nor Rome.", "Paris", ""), ("Rome rather than Paris.", "Paris", ""),
-    ("It is invalid.", "valid", ""), ("The parish of Rome.", "Paris", ""), ("Tuesday, because the 5th was a Sunday.", "Sunday", ""),
+    ("It is Rome or Paris.", "Paris", ""), ("Neither Paris nor Rome.", "Paris", ""),
+    ("Rome rather than Paris.", "Paris", ""),
+    ("It is invalid.", "valid", ""), ("The parish of Rome.", "Paris", ""),
+    ("Tuesday, because the 5th was a Sunday.", "Sunday", ""),
     ("He dated both Betty and Veronica.", "Betty", "does he end up with Betty or Veronica"),
     ("It was July 21, 1969.", "July 20, 1969", ""), ("", "Paris", ""), ("Paris", "", ""),
 ])

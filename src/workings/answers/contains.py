@@ -9,6 +9,8 @@ from workings.answers.dates import dates_alike
 from workings.answers.number_words import read_words
 from workings.answers.sentences import sentences
 
+MIN_GLUED = 8
+"""Characters of a spelling that counts where no space parts it from the words around it."""
 MAX_BETWEEN = 2
 """Words that may stand between the first and the last word of a person's name."""
 # Footnotes that stand right behind a word, "Paris12."; a sentence that was glued together, "isParis".
@@ -34,13 +36,19 @@ def says(text: str, expected: Sequence[str], question: str = "") -> bool:
     >>> says("It is not Paris.", ["Paris"]), says("It is Paris or Rome.", ["Paris"])
     (False, False)
     """
-    told = [_words(_REASON.sub("", sentence)) for sentence in sentences(text)]
+    kept = [_REASON.sub("", sentence) for sentence in sentences(text)]
+    told = [_words(sentence) for sentence in kept]
     offered = _offered(question)
     for spelling in expected:
         for names in _ways(spelling):
             if names and all(any(_said(words, name) for words in told) for name in names) and not any(
                     _chosen_with_another(told, name, offered) for name in names):
                 return True
+        # "TheHouston Astroswon": search engines glue what they quote.
+        if len(spelling) >= MIN_GLUED and spelling[0].isupper() and any(
+                spelling in sentence and not _DENIALS.intersection(_words(sentence)) and " or " not in sentence
+                for sentence in kept):
+            return True
     return False
 
 

@@ -60,8 +60,9 @@ _HEDGES = re.compile(
     r"\W*(?:(?:most likely|probably|likely|technically|approximately|about|roughly|around|exactly|only|just"
     r"|equal to|a total of|that)\s+)*", re.IGNORECASE)
 _GOES_ON = re.compile(
-    r"\s?[-+*/×÷^=]\s?[\d(a-z$]|\s(?:or|to|and|plus|minus|times|divided|more|less|of)\b|\s?[-–—]\s?\d|,\s\d")
-_CONCLUDES = re.compile(r"\W*(?:so|therefore|thus|hence|in conclusion|finally|overall|wait|actually|but|no)\b", re.IGNORECASE)
+    r"\s?[-+*/×÷^=]{1,2}\s?[\d(a-z$]|\s(?:or|to|and|plus|minus|times|divided|more|less|of)\b|\s?[-–—]\s?\d|,\s\d")
+_CONCLUDES = re.compile(
+    r"\W*(?:so|therefore|thus|hence|in conclusion|finally|overall|wait|actually|but|no)\b", re.IGNORECASE)
 _FORMULA = re.compile(r"(?<!\\)\$([^$]+)\$|\\\((.+?)\\\)")
 
 
@@ -136,7 +137,7 @@ def final_sentence(text: AfterThinking, kind: Kind) -> str | None:
         return None
     if kind == "number":
         whole = tidy(text.text)
-        is_number = parse_number(whole) is not None or parse_words(whole) is not None
+        is_number = "=" not in whole and (parse_number(whole) is not None or parse_words(whole) is not None)
         return whole if is_number and not text.truncated else final_number("\n".join(told))
     if kind in ("choice", "yes_no"):
         first, last = _opening(told[0], kind, text.question), _last_said(told, kind, text.question)

@@ -93,6 +93,7 @@ def sentence_number(sentence: str) -> str | None:
 def _prepared(sentence: str) -> str:
     """A sentence in plain characters, without the delimiters of mathematics and calculator marks."""
     text = spaced_digits(plain(re.sub(r"<<[^<>]*>>", "", sentence)).replace("&=", "="))
+    text = re.sub(r"(?<=[\d)])\*\*(?=[\d(])", "^", text)  # a power, and no bold text
     text = re.sub(r"(?<!\\)\$(\s?-?[\d.,/]+(?:\s?%?|\s[a-zA-Z][\w/^{}]{0,9})\s?)\$(?!\d)", r"\1", text)
     text = re.sub(r"(?<!\\)\$(?!\s?-?[\d.])", "", text)
     return re.sub(r"(?<!\d )\b(?:minus|negative) (?=\d)", "-", re.sub(r"(?<=\d)\s+(?=\s)", "", text))

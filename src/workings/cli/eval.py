@@ -158,8 +158,12 @@ def _answer(scorecard: "Scorecard", out: Path, leaks: list[str], *, as_json: boo
     values |= {name: overall[name] for name in ("ci_low", "ci_high") if isinstance(overall[name], float | int)}
     record = EvaluationRecord(out)
     warning = "; ".join(filter(None, (*leaks, record.warning)))
-    answer(values | record.answer_counts.to_json() | ({"warning": warning} if warning else {}), as_json=as_json,
-           text=scorecard_text(scorecard, out, record.answer_counts.text(), warning, judge_text(record.config)))
+    names = record.summary.get("names") if record.config["scorer"]["name"] == "answer" else None
+    note = f"
+{names['items']:,} of {overall['n']:,} items {names['why']}" if names else ""
+    facts = record.answer_counts.to_json() | ({"names": names} if names else {})
+    answer(values | facts | ({"warning": warning} if warning else {}), as_json=as_json,
+           text=scorecard_text(scorecard, out, record.answer_counts.text(), warning, judge_text(record.config)) + note)
 
 
 def _unit_in_run(model: str | None, items: Path | None) -> Path:

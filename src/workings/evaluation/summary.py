@@ -5,10 +5,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from workings.answers.extraction import answer_kind
 from workings.evaluation.predictions import item_result, read_predictions
 from workings.evaluation.scorecard import ItemResult, Scorecard, build_scorecard, interval_json, mean_interval
 
 MAX_SAMPLES_SHOWN = 12
+NAMES = ("expect a name or phrase: the scorer `answer` looks for it in the marked answer or the final sentences, as "
+         "`contains` does, because a sentence says it among other words")
+"""Why names are judged otherwise than numbers."""
 _RATES = ("format_ok", "truncated", "empty", "step_validity")
 _LENGTHS = ("completion_tokens", "reasoning_chars")
 _SHOWN_IDS = 20
@@ -21,6 +25,7 @@ class EvaluationSummary:
         """Read the file once; memory grows with the number of items, not with the length of their texts."""
         self.results: list[ItemResult] = []
         self._rules: Counter[str] = Counter()
+        self._names = 0
         self._errors: dict[str, list[str]] = {}
         self._disagreements: list[str] = []
         self._opinions: Counter[str] = Counter()
@@ -32,6 +37,8 @@ class EvaluationSummary:
     def _add(self, samples: list[dict[str, Any]], aggregate: str) -> None:
         result = item_result(samples, aggregate)
         self.results.append(result)
+        self._names += answer_kind(str(samples[0].get("gold", "")), str(samples[0].get("prompt", "")),
+                                   samples[0].get("aliases", [])) == "name"
         for sample in samples:
             self._rules[str(sample["rule"])] += 1
             if "error" in sample:
@@ -49,8 +56,9 @@ class EvaluationSummary:
 
     def to_json(self, problems: dict[str, Any]) -> dict[str, Any]:
         """The record; ``problems`` are those of the file the completions came from."""
+        names = {"names": {"items": self._names, "why": NAMES}} if self._names else {}
         return {
-            "schema": "eval_summary/1",
+            "schema": "eval_summary/1", **names,
             "scorecard": self.scorecard.to_json(),
             "behaviour": self._behaviour(),
             "rules": dict(sorted(self._rules.items())),
