@@ -159,8 +159,7 @@ def _answer(scorecard: "Scorecard", out: Path, leaks: list[str], *, as_json: boo
     record = EvaluationRecord(out)
     warning = "; ".join(filter(None, (*leaks, record.warning)))
     names = record.summary.get("names") if record.config["scorer"]["name"] == "answer" else None
-    note = f"
-{names['items']:,} of {overall['n']:,} items {names['why']}" if names else ""
+    note = f"\n{names['items']:,} of {overall['n']:,} items {names['why']}" if names else ""
     facts = record.answer_counts.to_json() | ({"names": names} if names else {})
     answer(values | facts | ({"warning": warning} if warning else {}), as_json=as_json,
            text=scorecard_text(scorecard, out, record.answer_counts.text(), warning, judge_text(record.config)) + note)

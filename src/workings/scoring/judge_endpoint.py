@@ -24,9 +24,9 @@ from workings.scoring.model_judge import (
     question_of,
     read_judge,
 )
-from workings.scoring.worker_pool import ScoringProcess
 from workings.scoring.scorers import scorer_version
 from workings.scoring.settings import ScoringSettings
+from workings.scoring.worker_pool import ScoringProcess
 
 KEY = "WORKINGS_JUDGE_KEY"
 """Environment variable with the endpoint's key; it is sent as a bearer token and written nowhere."""
