@@ -12,7 +12,7 @@ from workings.answers.contains import says
     ("It has 27.", "Twenty-seven", ""),
     ("Wilhelm Conrad Röntgen got it.", "Wilhelm Röntgen", ""), ("That was Roentgen, or São Paulo's Sao", "Sao", ""),
     ("It is the rearview mirror.", "rear-view mirror", ""), ("Called isAuthority12.", "authority", ""),
-    ("Red, green and blue are.", "blue, red and green", ""), ("They fought the Zulus.", "Zulu", ""),
+    ("Red, green and blue are.", "blue, red and green", ""), ("They are echidnas.", "Echidna", ""),
     ("It is in the Netherlands1.", "in the Netherlands", ""),
     ("It is put up in late November.", "late November or early December", ""),
     ("Aluminium is a non-ferrous metal.", "non-ferrous", "is aluminium a ferrous or non ferrous metal"),
