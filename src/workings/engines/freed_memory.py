@@ -3,10 +3,6 @@
 By default malloc returns large blocks and the end of the heap, and the kernel must provide every page again in the next
 step. Only small programs keep their temporaries: kept blocks of other sizes leave holes, which for large programs would
 be gigabytes that no plan counts (large programs have huge pages, `workings.hardware.huge_pages`).
-
-PyTorch takes every tensor from malloc, aligned. Up to version 2.37 glibc finds an aligned block only in a free one that
-is larger, so a step does not reuse the tensors that the layer before has freed, and the heap grows by half. A large
-step therefore maps each tensor by itself, which costs about a tenth of its processor time.
 """
 
 import ctypes
@@ -24,8 +20,6 @@ TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
 KEEPING = {TRIM_THRESHOLD: 2**31 - 1, MMAP_MAX: 0}
 GIVING_BACK = {TRIM_THRESHOLD: 64 << 20, MMAP_THRESHOLD: 32 << 20, MMAP_MAX: 65536}
 """Values that glibc itself sets after it has freed large blocks."""
-EACH_MAPPED = {TRIM_THRESHOLD: 128 << 10, MMAP_THRESHOLD: 128 << 10, MMAP_MAX: 65536}
-"""Values with which glibc begins; set by hand, they stay."""
 
 
 def keep_freed_memory(temporaries: int) -> bool:
@@ -37,15 +31,6 @@ def keep_freed_memory(temporaries: int) -> bool:
     # Any such setting ends glibc's own adaptation, so returning memory needs explicit values, too.
     small = temporaries <= MAX_TEMPORARIES
     return _set(KEEPING if small else GIVING_BACK) and small
-
-
-def map_each_tensor(temporaries: int) -> bool:
-    """Let malloc map large blocks by themselves if a program is large; returns whether it does.
-
-    Args:
-        temporaries: bytes, of the program.
-    """
-    return temporaries > MAX_TEMPORARIES and _set(EACH_MAPPED)
 
 
 def return_free_memory() -> None:

@@ -22,7 +22,6 @@ from workings.engines.base import (
     require_adapters,
     require_signals,
 )
-from workings.engines.freed_memory import map_each_tensor
 from workings.engines.length_bucketing import LengthBuckets
 from workings.engines.prefill import copies_of_each
 from workings.engines.torch import checkpoint, four_bit
@@ -80,9 +79,6 @@ from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes
 from workings.models.batch import Batch
-
-STATE_PARTS = ("parameters", "buffers", "moments")
-"""Parts of a traced step that are there before and after it."""
 
 
 def _formats(tensors: Iterable[torch.Tensor]) -> str:
@@ -318,11 +314,7 @@ class TorchEngine(TorchPlanning):
                               kernels=kernels_run_on(self.device.device))
         request = replace(self.request, mesh=MeshConfig(fsdp=fsdp, tp=1))
         if fsdp == 1:
-            inspection = inspect_step(request, batch.shape, platform, card)
-            if platform == "cpu":
-                # Before the first weight: blocks of the heap stay where they are.
-                map_each_tensor(sum(size for part, size in inspection.breakdown.items() if part not in STATE_PARTS))
-            return inspection
+            return inspect_step(request, batch.shape, platform, card)
         # In a child: processes that are not there cannot be told from the real ones that this one computes with.
         return trace_for(request, {"step": batch.shape}, platform, capability=card.capability,
                          limit_bytes=card.limit_bytes)["step"]
