@@ -63,7 +63,7 @@ def test_changed_lines_are_caught(unit: Path, change, expected: str) -> None:
 @pytest.mark.parametrize(("key", "value", "expected"), [
     ("scorer", {"name": "mine.py:score", "version": "1"}, "its code is not run"),
     ("scorer", {"name": "answer", "version": "0"}, "version '0' there"),
-    ("extraction", {"version": 0, "rules": "default"}, "extracted by version '0'")])
+    ("extraction", {"version": 0, "rules": "default"}, "found by version '0' of the rules")])
 def test_what_cannot_be_scored_again_is_not_checked(unit: Path, key: str, value: object, expected: str) -> None:
     reseal.edit_json(unit / "eval_config.json", lambda config: config | {key: value})
     reseal.reseal(unit)
@@ -86,7 +86,7 @@ def test_mathematics_is_scored_again_where_its_library_is_the_same(
     assert (found.level, found.failed) == (2, 0)
     assert "1 of 2 items right" in found.claims[0]
     for library, said in (("no-such-library", "scorer: math needs math-verify, which is not installed here"),
-                          ("numpy", "'1 (math-verify")):
+                          ("numpy", "'2 (math-verify")):
         monkeypatch.setattr(mathematics, "LIBRARIES", (library,))
         scores = next(one for one in verify(unit).checks if one.id == "recompute.scores")
         assert (scores.verdict, said in scores.text) == ("not_checked", True), scores.text

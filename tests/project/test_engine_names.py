@@ -23,6 +23,7 @@ NAMED = {
     "models/unproven.py": "engines that have no class for a model without a family",
     "record/environment.py": "distributions whose versions a record holds",
     "runs/parity.py": "ENGINES, the two that are compared",
+    "runs/quickstarts/real.py": "a library that the real model needs",
 }
 """Files with a string that is an engine's name, and what it stands for there; none compares a recipe's engine."""
 

@@ -235,7 +235,7 @@ def _pages(contents: Contents, documents: dict[str, bytes]) -> tuple[list[str], 
                 return (sides if compared else []), []
             ordered = [*(sides if compared else []), *(unit_path for unit_path in unit_paths if not compared
                                                        or unit_path not in sides)]
-            write_report(Path(REPORT), [Path(unit_path) for unit_path in ordered], compared)
+            write_report(Path(REPORT), [Path(unit_path) for unit_path in ordered], compared, recorded_only=True)
             page = Path(REPORT).read_bytes()
     documents[REPORT] = page
     return (sides if compared else []), report_claims(page.decode("utf-8"), compared.sentence if compared else "",

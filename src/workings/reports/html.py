@@ -46,13 +46,15 @@ SAMPLES = ("Items on which the two differ, in full, and the first whose arithmet
            "wrong equation is underlined, and what would be right stands beside it.")
 
 
-def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None = None) -> Path:
+def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None = None, *,
+                 recorded_only: bool = False) -> Path:
     """Write one page about up to four runs and, where there is one, the comparison of two of them.
 
     Args:
         out: the HTML file; replaced if it exists.
         runs: run directories, or evaluations without a run; those that were compared keep their order A, B.
         comparison: result of `workings.evaluation.comparison.compare.compare`.
+        recorded_only: only numbers that a record states; those of a pack all name their source.
 
     Raises:
         RequestError: no run, or more than can be told apart.
@@ -62,12 +64,13 @@ def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None 
     if not 1 <= len(runs) <= MAX_RUNS:
         raise RequestError(f"{len(runs)} runs", f"1 to {MAX_RUNS} runs on one page")
     out.parent.mkdir(parents=True, exist_ok=True)
-    atomic.write_text(out, render_report(report_views(runs, comparison), comparison))
+    atomic.write_text(out, render_report(report_views(runs, comparison), comparison,
+                                         recorded_only=recorded_only))
     return out
 
 
-def render_report(views: Sequence[RunView], comparison: Comparison | None) -> str:
-    """The page's HTML."""
+def render_report(views: Sequence[RunView], comparison: Comparison | None, *, recorded_only: bool = False) -> str:
+    """The page's HTML; arguments as in `write_report`."""
     configured = [view for view in views if view.manifest is not None]
     same, different = configuration_rows(configured)
     # Evaluations that are not comparable have a sentence that says so and no numbers.
@@ -83,7 +86,8 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
         losses=[*reward_figures(views), *loss_figures(views)],
         breaks=_breaks(views), breaks_caption=CAPTION, rollouts=reward_samples(views), samples=samples,
         samples_text=SAMPLES, names=[comparison.name_a, comparison.name_b] if comparison else [],
-        run_rows=run_rows(views), scored=[view for view in views if view.evaluation], behaviour=behaviour_rows(views),
+        run_rows=run_rows(views), scored=[view for view in views if view.evaluation],
+        behaviour=behaviour_rows(views, counts=not recorded_only),
         configured=configured, same=same, different=different, equal=_equal(comparison),
         notes=[*_unproven(views), *(comparison.notes if comparison else [])], commands=commands(list(views)),
         method=METHOD)

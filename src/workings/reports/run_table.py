@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.evaluation.comparison.paired import steps_versions
+from workings.evaluation.unit import EvaluationRecord
 from workings.hardware.memory import gib
 from workings.record.manifest import DRAWN_FROM, RunManifest
 from workings.record.memory_use import MemoryUse
@@ -34,8 +35,13 @@ def run_rows(views: Sequence[RunView]) -> list[TableRow]:
     return [*rows, TableRow(name="Root digest", cells=[view.root for view in views], digest=True)]
 
 
-def behaviour_rows(views: Sequence[RunView]) -> list[TableRow]:
-    """Rows about the answers of evaluated runs: form, truncation, arithmetic, length, with intervals if possible."""
+def behaviour_rows(views: Sequence[RunView], *, counts: bool = True) -> list[TableRow]:
+    """Rows about the answers of evaluated runs: form, truncation, arithmetic, length, with intervals if possible.
+
+    Args:
+        views: the runs or evaluations.
+        counts: also rows that are counted from the completions and recorded nowhere else.
+    """
     evaluations = [view.evaluation for view in views if view.evaluation]
     scored = [evaluation.summary for evaluation in evaluations]
     rows = [TableRow(name=words, cells=[_measure(summary["behaviour"].get(name, {"absent": "not measured"}), share)
@@ -44,15 +50,19 @@ def behaviour_rows(views: Sequence[RunView]) -> list[TableRow]:
             if name != "step_validity" or not steps_versions(evaluation.config for evaluation in evaluations)]
     # Which rule found an answer shows a model that no longer keeps to its trained form.
     rules = [", ".join(f"{rule} {count(number)}" for rule, number in summary["rules"].items()) for summary in scored]
-    counted = [evaluation.answer_counts for evaluation in evaluations]
-    rows += [TableRow(name="Completions without an answer", cells=[percent(one.no_answer) for one in counted]),
-             TableRow(name="Different answers", cells=[
-                 f"{count(one.distinct_answers)}, the most frequent in {percent(one.same_answer)}" for one in counted]),
-             TableRow(name="Accuracy of always giving the most frequent expected answer",
-                      cells=[percent(one.majority_accuracy) for one in counted])]
+    rows += _counted_rows(evaluations) if counts else []
     judges = [judge_text(evaluation.config) for evaluation in evaluations]
     rows += [TableRow(name="Judge", cells=[judge or "rules" for judge in judges])] if any(judges) else []
     return [*rows, TableRow(name="Answers found by rule", cells=rules)] if scored else []
+
+
+def _counted_rows(evaluations: Sequence[EvaluationRecord]) -> list[TableRow]:
+    counted = [evaluation.answer_counts for evaluation in evaluations]
+    return [TableRow(name="Completions without an answer", cells=[percent(one.no_answer) for one in counted]),
+            TableRow(name="Different answers", cells=[
+                f"{count(one.distinct_answers)}, the most frequent in {percent(one.same_answer)}" for one in counted]),
+            TableRow(name="Accuracy of always giving the most frequent expected answer",
+                     cells=[percent(one.majority_accuracy) for one in counted])]
 
 
 def _measure(entry: dict[str, Any], share: bool) -> str:
