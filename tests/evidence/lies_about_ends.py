@@ -139,7 +139,7 @@ def counted_again(files: Files) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "predictions.jsonl")
         path.write_bytes(files[LINES])
-        again = EvaluationSummary(path, config["aggregate"], config["extraction"]["version"])
+        again = EvaluationSummary(path, config["aggregate"])
         files[SUMMARY] = line(again.to_json(json.loads(files[SUMMARY])["problems"]))
         files[f"{P}/samples.md"] = again.samples_text().encode()
     items = {each["id"]: item_from_json({"expected_answer": each["gold"], **{key: each[key] for key in (
