@@ -22,8 +22,8 @@ from workings.engines.base import ProgramName
 from workings.engines.jax.target import compile_for, compiler_environment
 from workings.hardware.catalog import find_target
 from workings.hardware.compile_target import V5E_8
+from workings.inputs.resolve import find_shape
 from workings.planning.planned_run import engine_request, programs_of
-from workings.runs.resolve import find_shape
 
 FULL, LORA, LARGER = "gemma-4-e2b-v5e8", "gemma-4-e2b-lora-v5e8", "gemma-4-e4b-lora-v5e8"
 CASES: dict[str, tuple[str, ProgramName, tuple[str, ...], dict[str, Any]]] = {

@@ -40,7 +40,7 @@ from workings.config.load import load_recipe  # noqa: E402
 from workings.data.rows import build_rows  # noqa: E402
 from workings.engines.registry import find_engine  # noqa: E402
 from workings.hardware.huge_pages import VARIABLE, with_huge_pages  # noqa: E402
-from workings.runs.resolve import resolve  # noqa: E402
+from workings.inputs.resolve import resolve  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "cpu_switches.json"
 STEPS = {"quickstart": 160, "base-gsm8k": 6, "quickstart-packed": 160, "base-gsm8k-packed": 6}

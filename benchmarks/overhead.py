@@ -73,9 +73,9 @@ def watched(folder: Path) -> dict[str, Any]:
     from workings.runs.train import train
     from workings.training.background_writers import AsyncMetricsWriter
     from workings.training.display import Display
-    from workings.training.experience import TraceExperience
     from workings.training.observer import HeldOutObserver
     from workings.training.tensorboard import TensorBoardFiles
+    from workings.ways.experience import TraceExperience
 
     jax.config.update("jax_enable_compilation_cache", False)  # nothing was compiled by an earlier run
     clocks, compiled = Clocks(), JaxEngine.compiled_step

@@ -26,11 +26,11 @@ from tools.result_file import write_result
 from tools.run_scripts import NOT_MEASURED
 from workings.engines.safetensors_file import TensorFile, write_tensors
 from workings.engines.weight_files import read_shape
+from workings.inputs.resolve import locate_weights
 from workings.models.gguf.families import ARCHITECTURES
 from workings.models.gguf.tokenizer import PRE_TOKENIZERS
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
-from workings.runs.resolve import locate_weights
 
 RESULT = Path(__file__).parent / "gguf_families.json"
 CASES: dict[str, dict[str, Any]] = {

@@ -32,7 +32,7 @@ def independent(recipe: str, on: str) -> dict[str, Any]:
     """In a child: peak bytes per device of the recipe's step, by JAX alone."""
     from workings.config.load import load_recipe
     from workings.hardware.catalog import find_target, gpu_config
-    from workings.runs.resolve import find_shape
+    from workings.inputs.resolve import find_shape
 
     loaded, target = load_recipe(recipe), find_target(on)
     os.environ |= {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_HOSTNAMES": "localhost",

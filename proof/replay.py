@@ -27,7 +27,7 @@ from workings.data.generators.base import write_items
 from workings.data.traces import write_traces
 from workings.evidence.replay.comparison import MEASURES, is_outside, line_differences
 from workings.evidence.replay.tolerance import TOLERANCES, Tolerance, number_format
-from workings.runs.data.datasets import ADDITION_ITEMS, ADDITION_TRACES
+from workings.inputs.datasets import ADDITION_ITEMS, ADDITION_TRACES
 
 HERE = Path(__file__).resolve().parent
 EXAMPLE = HERE.parent / "examples" / "runs" / "quickstart" / "runs.zip"

@@ -38,10 +38,10 @@ from workings.evaluation.comparison.compare import compare
 from workings.evaluation.settings import settings_of
 from workings.evaluation.statistics.intervals import t_mean
 from workings.evaluation.unit import read_scorecard
+from workings.inputs.datasets import read_prompts
 from workings.publish.export import export_run
 from workings.record import jsonl
 from workings.record.reader import RunRecord
-from workings.runs.data.datasets import read_prompts
 from workings.runs.improve import TIMINGS_FILE, ImproveRequest, improve
 from workings.runs.quickstarts.folder import complete_run
 from workings.runs.quickstarts.tiny import make_data

@@ -33,10 +33,10 @@ from workings.evaluation.comparison.compare import compare
 from workings.evaluation.settings import settings_of
 from workings.evaluation.statistics.intervals import t_mean
 from workings.evaluation.unit import read_scorecard
+from workings.inputs.datasets import read_prompts
 from workings.publish.export import export_run
 from workings.record.layout import SEAL
 from workings.record.reader import RunRecord
-from workings.runs.data.datasets import read_prompts
 from workings.runs.improve import ImproveRequest, improve
 from workings.runs.quickstarts.folder import complete_run
 from workings.runs.quickstarts.real import RECIPE, ask_untrained

@@ -20,9 +20,9 @@ from importlib.metadata import version  # noqa: E402
 from benchmarks.peers.case import batches_by_position, read_shape, request_for  # noqa: E402
 from workings.data.batches import Position  # noqa: E402
 from workings.engines.registry import find_engine  # noqa: E402
-from workings.training.experience import TraceExperience  # noqa: E402
 from workings.training.loop import LoopParts, Progress, train  # noqa: E402
 from workings.training.schedule import Schedule  # noqa: E402
+from workings.ways.experience import TraceExperience  # noqa: E402
 
 PACKAGES = {"jax": ("jax", "jaxlib"), "torch": ("torch", "transformers")}
 

@@ -24,12 +24,12 @@ from workings.config.data import DataConfig  # noqa: E402
 from workings.data.batches import Batches, Position  # noqa: E402
 from workings.engines.registry import find_engine  # noqa: E402
 from workings.training.loop import LoopParts, Progress, train  # noqa: E402
-from workings.training.preference_experience import (  # noqa: E402
+from workings.training.schedule import Schedule  # noqa: E402
+from workings.ways.preference_experience import (  # noqa: E402
     PreferenceExperience,
     reference_log_probs_by_row,
     with_log_probs,
 )
-from workings.training.schedule import Schedule  # noqa: E402
 
 
 def main(folder: Path, settings: dict[str, Any]) -> None:

@@ -15,10 +15,10 @@ from safetensors.numpy import load_file
 
 from workings.data.generators import addition
 from workings.data.traces import write_traces
+from workings.inputs.datasets import ADDITION_ITEMS, ADDITION_TRACES
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
 from workings.models.tokenizer import Tokenizer
-from workings.runs.data.datasets import ADDITION_ITEMS, ADDITION_TRACES
 
 SEED = 17
 """That of the quickstart's recipe: decides its traces, and with them which sums are left for prompts."""

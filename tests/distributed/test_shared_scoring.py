@@ -15,10 +15,10 @@ from workings.config.rewards import RewardConfig
 from workings.distributed.process_group import ProcessGroup
 from workings.distributed.rpc import PeerFailed
 from workings.errors import RequestError
-from workings.runs.data.shared_scoring import rewarder, shares
 from workings.scoring.items import Item
 from workings.scoring.rewards import CompletionToReward, RewardSettings
 from workings.testing.fakes import adding_model
+from workings.ways.shared_scoring import rewarder, shares
 
 
 def test_shipped_rewards_are_shared_and_a_persons_function_sees_all_completions(pair, tmp_path) -> None:

@@ -18,11 +18,11 @@ from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import DistributedEngine
 from workings.evaluation.run import evaluate
 from workings.evaluation.settings import EvaluationSettings
-from workings.runs.data.shared_scoring import scoring_process, shares
 from workings.scoring.items import Item
 from workings.scoring.worker_pool import ScoringProcess
 from workings.testing.fakes import AddingEngine, AddingModel, adding_model
 from workings.training.held_out_items import HeldOutItems
+from workings.ways.shared_scoring import scoring_process, shares
 
 SETTINGS = EvaluationSettings(batch_size=4, max_new_tokens=38, form="tags", seed=3)
 """Answers of two figures are cut off between them, which a scorer is told."""

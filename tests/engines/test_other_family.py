@@ -14,9 +14,9 @@ from tests.models.other_family import install
 from workings.config.load import load_recipe
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.torch.engine import TorchEngine
+from workings.inputs.resolve import find_shape
 from workings.models.shapes import from_hf_config
 from workings.models.weights import tensor_shapes
-from workings.runs.resolve import find_shape
 
 
 @pytest.fixture(autouse=True)

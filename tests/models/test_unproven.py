@@ -12,12 +12,12 @@ from workings.config.load import check_recipe, load_recipe
 from workings.engines.safetensors_file import write_tensors
 from workings.engines.weight_files import read_shape
 from workings.errors import RequestError
+from workings.inputs.resolve import find_shape
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config, unproven_from_hf
 from workings.models.unproven import text_tensors
 from workings.models.weights import layer_shapes, outer_shapes, parameter_count, projections, tensor_shapes
-from workings.runs.resolve import find_shape
 
 CONFIG: dict[str, Any] = {
     "model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "vocab_size": 11, "hidden_size": 8,

@@ -13,6 +13,7 @@ from workings.engines.base import Inspection
 from workings.engines.jax.target import why_unsplit
 from workings.errors import RequestError
 from workings.hardware.catalog import find_target, targets
+from workings.inputs.resolve import find_shape
 from workings.models.batch import BatchShape
 from workings.planning.breakdown import largest_part_sentence, split_parts
 from workings.planning.memory_formulas import exact_parts
@@ -23,7 +24,6 @@ from workings.planning.search import candidates
 from workings.planning.step_memory import largest_phase_parts
 from workings.runs.plan import plan
 from workings.runs.plan_write import _make_paths_relative, write_nearest
-from workings.runs.resolve import find_shape
 
 
 @pytest.fixture

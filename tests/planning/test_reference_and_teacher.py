@@ -14,17 +14,11 @@ from workings.models.weights import parameter_count
 from workings.planning.memory_formulas import exact_parts
 from workings.planning.plan import make_plan
 from workings.planning.recipe_changes import with_changes
-from workings.planning.reference_and_teacher import (
-    TEACHER,
-    TeacherModel,
-    model_weight_bytes,
-    teacher_request,
-    with_resident,
-    with_teacher,
-)
+from workings.planning.reference_and_teacher import TEACHER, model_weight_bytes, with_resident, with_teacher
 from workings.planning.run_time import estimate_run_time
 from workings.planning.search import _teacher, estimated_programs, plan_with_nearest
 from workings.runs.plan import plan
+from workings.ways.teacher_request import TeacherModel, teacher_request
 
 LARGE = replace(shape(), layers=3, width=32, mlp_width=64)
 STUDENT = recipe(algorithm={"name": "distill", "teacher": "somewhere", "teacher_precision": "bf16", "group": 1,

@@ -11,6 +11,7 @@ from workings.config.load import check_recipe, load_recipe
 from workings.engines.base import MeshShape
 from workings.errors import RequestError
 from workings.hardware.catalog import targets
+from workings.inputs.resolve import find_shape
 from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 from workings.planning import history
@@ -29,7 +30,6 @@ from workings.record.number_text import duration
 from workings.record.reader import RunRecord
 from workings.runs import plan_time
 from workings.runs.plan_time import count_items, with_deadline, with_time
-from workings.runs.resolve import find_shape
 
 
 @pytest.mark.parametrize(("text", "seconds"), [

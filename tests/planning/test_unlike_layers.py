@@ -26,12 +26,13 @@ from workings.planning.memory_formulas import (
 from workings.planning.plan import plan_from_inspection, target_device
 from workings.planning.planned_run import PlannedRun
 from workings.planning.recipe_changes import overrides_between, with_changes
-from workings.planning.reference_and_teacher import TeacherModel, model_weight_bytes, teacher_request
+from workings.planning.reference_and_teacher import model_weight_bytes
 from workings.planning.run_time import generation_seconds, step_operations
 from workings.planning.search import candidates
 from workings.planning.step_memory import largest_phase_parts
 from workings.planning.tensors import PER_LAYER_TABLE, host_parts, layer_tensors
 from workings.runs.plan import plan
+from workings.ways.teacher_request import TeacherModel, teacher_request
 
 E2B = published_shape("gemma-4-e2b")
 TABLE = 262144 * 35 * 256

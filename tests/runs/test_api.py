@@ -15,10 +15,9 @@ from tools.fences import fences
 from workings.config.load import load_recipe
 from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings
+from workings.inputs.datasets import find_data
 from workings.planning.preflight import rate_text
 from workings.record.progress import ProgressListener, report_progress_to
-from workings.runs.data.datasets import find_data
-from workings.runs.data.training_data import reward_settings
 from workings.runs.evaluate import Pieces, ask
 from workings.runs.python_api.keyword_recipe import Keywords, keyword_recipe
 from workings.runs.python_api.python_rewards import recipe_rewards
@@ -26,6 +25,7 @@ from workings.runs.python_api.python_rows import rows_of
 from workings.runs.python_api.python_words import python_words
 from workings.scoring.rewards import CompletionToReward, RewardProcess
 from workings.training.schedule import Schedule
+from workings.ways.training_data import reward_settings
 
 SHAPE = {"source": "scratch", "shape": {"layers": 1, "width": 8, "mlp_width": 8, "heads": 1, "kv_heads": 1,
                                         "head_dim": 8}}

@@ -13,12 +13,12 @@ from safetensors.numpy import save_file
 
 from workings.config.load import load_recipe
 from workings.errors import RecordError, RequestError
+from workings.inputs.datasets import find_data
+from workings.inputs.object_store import STORED, copy, is_stored, listing, local_name
+from workings.inputs.resolve import fetch_tensors, find_shape, locate_weights, weight_digests
 from workings.models.hub import SMALL
 from workings.record.digest import file_digest
-from workings.runs.data.datasets import find_data
 from workings.runs.fetch import fetch
-from workings.runs.object_store import STORED, copy, is_stored, listing, local_name
-from workings.runs.resolve import fetch_tensors, find_shape, locate_weights, weight_digests
 
 PACK = Path(__file__).parents[2] / "examples/runs/quickstart/runs.zip"
 TRACE = {"id": "a", "prompt": "1+1?", "steps": ["1+1=2"], "answer": "2"}

@@ -14,6 +14,7 @@ from workings.data.generators.base import write_items
 from workings.engines.torch.engine import TorchEngine
 from workings.errors import RequestError
 from workings.evidence.verify import verify
+from workings.inputs.resolve import find_shape
 from workings.models.batch import Batch
 from workings.models.shapes import to_hf_config
 from workings.models.tokenizer_training import train_tokenizer
@@ -21,7 +22,6 @@ from workings.publish.export import export_run
 from workings.record.reader import RunRecord
 from workings.runs.open_model import open_run
 from workings.runs.plan import plan
-from workings.runs.resolve import find_shape
 from workings.runs.smoke import Smoke
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate

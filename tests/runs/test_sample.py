@@ -14,9 +14,9 @@ from tests.evaluation.making import records, write_lines
 from tests.runs.runs_helpers import DIES_WITHIN_THE_SECOND_BATCH
 from workings.data.traces import read_traces
 from workings.evidence.verify import verify
+from workings.inputs.datasets import read_prompts
 from workings.publish.export import export_run
 from workings.record.seal import root_digest
-from workings.runs.data.datasets import read_prompts
 from workings.runs.train import train
 
 pytest.importorskip("jax")

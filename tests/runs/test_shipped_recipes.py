@@ -6,7 +6,7 @@ import pytest
 
 from workings.config.load import load_recipe, shipped_recipes
 from workings.errors import RequestError
-from workings.runs.resolve import find_shape
+from workings.inputs.resolve import find_shape
 from workings.runs.smoke import Smoke
 
 SOME = ("gemma-3-1b-grpo-v5e8",)

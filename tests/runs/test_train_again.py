@@ -10,11 +10,11 @@ from workings.config.load import load_recipe, shipped_recipes
 from workings.data.generators.addition import make
 from workings.data.traces import write_traces
 from workings.evidence.pack.readme import PackedRun, train_command
+from workings.inputs.datasets import find_data
 from workings.record.canonical import read_json
 from workings.record.layout import OVERRIDES, README
 from workings.record.reader import RunRecord
 from workings.reports.gather import train_again
-from workings.runs.data.datasets import find_data
 from workings.runs.train import train
 
 

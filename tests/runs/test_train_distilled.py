@@ -13,12 +13,12 @@ from workings.config.load import load_recipe
 from workings.engines.base import EngineRequest
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
+from workings.inputs.resolve import find_shape
 from workings.models.tokenizer import Tokenizer
 from workings.publish.export import export_run
-from workings.runs.data.find_teacher import find_teacher, refuse_other_vocabulary, refuse_processes
 from workings.runs.replay.replay import ReplayRequest, replay_run
-from workings.runs.resolve import find_shape
 from workings.runs.train import train
+from workings.ways.find_teacher import find_teacher, refuse_other_vocabulary, refuse_processes
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,14 @@ from workings.config.load import load_recipe
 from workings.data import top_tokens
 from workings.errors import RequestError
 from workings.evidence.verify import verify
+from workings.inputs.resolve import find_shape
 from workings.models.shapes import to_hf_config
 from workings.models.tokenizer import Tokenizer
 from workings.record.layout import EVENTS, TOP_TOKENS
-from workings.runs.data.find_teacher import refuse_processes
 from workings.runs.memory_check import plan_here
 from workings.runs.prepare import prepare
-from workings.runs.resolve import find_shape
 from workings.runs.train import train
+from workings.ways.find_teacher import refuse_processes
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +67,11 @@ def test_what_was_asked_is_not_asked_again(recipe, tmp_path, monkeypatch):
         return record
 
     contents = top_tokens.to_bytes
-    monkeypatch.setattr("workings.runs.data.distillation_data.to_bytes", stop_after(2))
+    monkeypatch.setattr("workings.ways.distillation_data.to_bytes", stop_after(2))
     with pytest.raises(KeyboardInterrupt):
         train(str(recipe), tmp_path / "run", [])
     assert [path.name for path in (tmp_path / "run.partial" / TOP_TOKENS).iterdir()] == ["part_000000.safetensors"]
-    monkeypatch.setattr("workings.runs.data.distillation_data.to_bytes", contents)
+    monkeypatch.setattr("workings.ways.distillation_data.to_bytes", contents)
     run = train(str(recipe), tmp_path / "run", [], resume=True).run
     events = [json.loads(line) for line in (run / EVENTS).read_text().splitlines()]
     assert [event["part"] for event in events if event["kind"] == "teacher_asked"] == [0, 1]

@@ -13,8 +13,8 @@ from workings.data.batches import Position
 from workings.engines.base import StepResult
 from workings.errors import TrainingFailed
 from workings.rollouts.rollout import Rollout, RolloutShape, batch_of
-from workings.training.rollout_experience import RolloutExperience
-from workings.training.stall_detector import StallDetector
+from workings.ways.rollout_experience import RolloutExperience
+from workings.ways.stall_detector import StallDetector
 
 ALGORITHM = Grpo(name="grpo", patience=3, most_mismatch=0.05)
 CHANGED = StepResult(loss=0.0, grad_norm=1.0, share_of_weights_changed=0.5)

@@ -149,7 +149,7 @@ def preview_command(
     from workings.data.pair_rows import build_pair_rows
     from workings.data.preview import entries_by_row, marked, pieces, summarize, turns_of
     from workings.data.rows import build_rows
-    from workings.runs.resolve import find_stop_tokens, find_weights
+    from workings.inputs.resolve import find_stop_tokens, find_weights
 
     loaded, entries, tokenizer, template = _open_recipe(recipe, overrides or [])
     resolved = loaded.recipe
@@ -207,7 +207,7 @@ def _print_rows(shown: Any) -> None:
 def _open_recipe(name: str, overrides: list[str]) -> Any:
     """Recipe, traces or pairs, tokenizer and template, found as a run finds them; no device is opened."""
     from workings.config.load import load_recipe
-    from workings.runs.data.datasets import find_data
+    from workings.inputs.datasets import find_data
 
     loaded = load_recipe(name, overrides)
     data = find_data(loaded)
@@ -216,8 +216,8 @@ def _open_recipe(name: str, overrides: list[str]) -> Any:
 
 
 def _tokenizer_and_template(loaded: Any, entries: Any) -> Any:
+    from workings.inputs.resolve import find_tokenizer, find_weights
     from workings.models.chat import ChatTemplate
-    from workings.runs.resolve import find_tokenizer, find_weights
 
     # The tokenizer's files suffice; tensors would be gigabytes to download for a look at a row.
     tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), entries)

@@ -116,7 +116,7 @@ class _Source:
     def evaluate(self, out: Path, settings: "EvaluationSettings") -> "tuple[Scorecard, list[str]]":
         """The scorecard, and warnings about items that the run was trained on, which are printed at once."""
         from workings.evaluation.run import evaluate_predictions
-        from workings.runs.data.datasets import read_questions
+        from workings.inputs.datasets import read_questions
 
         if self.harness_log is not None:
             from workings.evaluation.harness import import_harness_log

@@ -84,7 +84,7 @@ def sample_command(
     Every sample is recorded with its seed, end and score. The same command goes on where it was killed.
     """
     from workings.evaluation.settings import EvaluationSettings
-    from workings.runs.data.datasets import read_prompts
+    from workings.inputs.datasets import read_prompts
     from workings.runs.sample import sample_run, sample_weights
     from workings.samples.draw import SampleRequest
     from workings.samples.pairs import PairRule

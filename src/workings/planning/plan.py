@@ -25,11 +25,12 @@ from workings.planning.breakdown import Part, largest_part_sentence, split_parts
 from workings.planning.inspection_cache import heap_of_refused_step, inspect_programs, why_no_shallower_model
 from workings.planning.memory_formulas import FORMULA_VERSIONS, forward_program_parts
 from workings.planning.planned_run import PlannedRun, longest_batch
-from workings.planning.reference_and_teacher import TeacherModel, with_frozen_models
+from workings.planning.reference_and_teacher import with_frozen_models
 from workings.planning.run_time import RunTime, step_seconds
 from workings.planning.step_memory import step_parts
 from workings.planning.tensors import host_parts
 from workings.planning.verdict import Verdict, memory_verdict, verdict_remarks
+from workings.ways.teacher_request import TeacherModel
 
 __all__ = ["Nearest", "Part", "Plan", "make_plan", "plan_from_inspection"]
 

@@ -1,38 +1,22 @@
 """Memory of frozen models beside the trained one: the reference model (the first weights), or a teacher."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import get_args
+from dataclasses import replace
 
 from workings.config.algorithms import Distill, TeacherAlgorithm
-from workings.config.algorithms.base import TeacherPrecision
-from workings.config.method import FULL, FrozenBits, FullConfig, LoraConfig, QloraConfig
-from workings.config.training import AdamWConfig, PrecisionConfig
 from workings.engines.base import EngineRequest, Inspection, Inspections, MeshShape, ProgramName
 from workings.models.batch import BatchShape
-from workings.models.shape import ModelShape
-from workings.objectives.base import SeveralTargets
-from workings.objectives.cross_entropy import CROSS_ENTROPY
 from workings.planning.memory_formulas import FORMULA_VERSIONS, exact_parts, forward_program_parts
 from workings.planning.planned_run import PlannedRun
 from workings.planning.tensors import PER_LAYER_TABLE
+from workings.ways.teacher_request import TeacherModel, teacher_request
 
 REFERENCE = "reference model"
 """Part of the memory: the first weights."""
 TEACHER: ProgramName = "teacher"
 """Part of the memory: the teacher's weights. Also the program that computes its log probabilities."""
-Method = FullConfig | LoraConfig | QloraConfig
 STATE_PARTS = ("parameters", PER_LAYER_TABLE, "moments", "master weights")
 """Parts of the memory that a trained model keeps between steps."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TeacherModel:
-    """A teacher, as far as planning needs it."""
-
-    shape: ModelShape
-    method: Method = FULL
-    """The method that it was trained by: adapters stay beside its weights."""
 
 
 def with_frozen_models(run: PlannedRun, inspections: Inspections, teacher: TeacherModel | None,
@@ -63,37 +47,6 @@ def with_reference(request: EngineRequest, mesh: MeshShape, inspections: Inspect
     # The whole copy, because full training changes all weights.
     size = model_weight_bytes(request, mesh)
     return {name: with_resident(inspection, {REFERENCE: size}) for name, inspection in inspections.items()}
-
-
-def teacher_request(student: EngineRequest, teacher: TeacherModel, precision: TeacherPrecision) -> EngineRequest:
-    """The request to an engine that holds a frozen teacher on the student's devices.
-
-    Args:
-        student: the request to the student's engine.
-        teacher: the model.
-        precision: of its stored weights.
-    """
-    # An objective of several targets tells the teacher's program how many most likely tokens to return.
-    objective = student.objective if isinstance(student.objective, SeveralTargets) else CROSS_ENTROPY
-    shape = teacher.shape
-    # The optimizer is never made: the state is loaded without it.
-    return replace(
-        student, shape=shape, objective=objective, optimizer=AdamWConfig(name="adamw"),
-        method=_method(teacher.method, fewer_bits=precision in get_args(FrozenBits)),
-        frozen_bits="int8" if precision == "int8" else "nf4",
-        precision=PrecisionConfig(parameters="fp32" if precision == "fp32" else "bf16",
-                                  compute=student.precision.compute),
-        memory=student.memory.model_copy(update={"optimizer_in_backward": False} | (
-            {} if shape.per_layer_width else {"per_layer_embeddings": "device"})))
-
-
-def _method(trained: Method, *, fewer_bits: bool) -> Method:
-    """The method of an engine that holds a model trained by ``trained``, in fewer bits or not."""
-    if isinstance(trained, FullConfig):
-        # Adapters of the least rank, all zero, come with fewer bits.
-        return QloraConfig(name="qlora", rank=1) if fewer_bits else FULL
-    adapters = trained.model_dump(exclude={"name"})
-    return QloraConfig(name="qlora", **adapters) if fewer_bits else LoraConfig(name="lora", **adapters)
 
 
 def model_weight_bytes(request: EngineRequest, mesh: MeshShape) -> int:

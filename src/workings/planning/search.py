@@ -23,8 +23,9 @@ from workings.planning.generation_candidates import fewer_answers, shorter_compl
 from workings.planning.plan import Nearest, Plan, estimate, make_plan
 from workings.planning.planned_run import PlannedRun, mesh_of, planned_mesh
 from workings.planning.recipe_changes import KeyValues, overrides_between, with_changes
-from workings.planning.reference_and_teacher import TeacherModel, with_frozen_models
+from workings.planning.reference_and_teacher import with_frozen_models
 from workings.planning.verdict import MARGINAL_SHARE
+from workings.ways.teacher_request import TeacherModel
 
 # Each may take from seconds to minutes.
 MAX_COMPILATIONS = 4

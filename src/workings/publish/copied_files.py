@@ -9,10 +9,10 @@ from typing import Any
 
 from workings.config.model import FromPretrained
 from workings.errors import RequestError
+from workings.inputs.object_store import STORED
 from workings.models.hub import TERMS, TOKENIZER_FORMS, is_local
 from workings.models.tokenizer import Tokenizer
 from workings.record.values import Absent, absent
-from workings.runs.object_store import STORED
 from workings.runs.open_model import TrainedModel, starting_weights
 
 GENERATION_CONFIG = "generation_config.json"

@@ -16,13 +16,13 @@ from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.model import FromPretrained
 from workings.engines.registry import engine_libraries
 from workings.errors import RequestError
+from workings.inputs.gguf.sources import names_gguf
 from workings.kaggle.notebook import NotebookRequest, notebook_text, script
 from workings.kaggle.settings import Machine, check_user, dataset_metadata, find_machine, kernel_metadata
 from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.layout import SUMS
 from workings.record.seal import sums_text
-from workings.runs.gguf.sources import names_gguf
 from workings.runs.select_engine import with_engine
 
 BUILD_EPOCH = "1767225600"

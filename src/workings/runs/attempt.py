@@ -35,7 +35,6 @@ from workings.record.memory_use import excess_sentence, memory_sentence
 from workings.record.progress import slow_operation
 from workings.record.storage import storage
 from workings.runs.create_or_resume import Start, create_run, progress_facts, resume_run
-from workings.runs.data.shared_scoring import scoring_process
 from workings.runs.doctor import Examination
 from workings.runs.expected_time import expected_time
 from workings.runs.memory_check import MemoryWatch
@@ -51,6 +50,7 @@ from workings.training.loop import train as run_loop
 from workings.training.observer import HeldOutObserver, LoggedSample
 from workings.training.stopping import StopRequest
 from workings.training.tensorboard import TensorBoardFiles
+from workings.ways.shared_scoring import scoring_process
 
 Callback = Callable[[Mapping[str, Any]], bool | None]
 """Called with a step's metrics when the step is done; `False` asks for a stop."""

@@ -22,10 +22,10 @@ from workings.engines.hardware_probe import accelerators
 from workings.engines.registry import engine_libraries
 from workings.errors import RequestError
 from workings.hardware.memory import host_memory
+from workings.inputs.resolve import find_shape, local_folder
 from workings.models.weights import parameter_count
 from workings.planning.memory_formulas import checkpoint_bytes
 from workings.runs.create_or_resume import RUNS
-from workings.runs.resolve import find_shape, local_folder
 from workings.runs.select_engine import with_engine
 
 BOTH = ["fp32", "bf16"]

@@ -14,11 +14,11 @@ from workings.errors import RequestError
 from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
+from workings.inputs.datasets import read_questions
 from workings.models.tokenizer import Tokenizer
 from workings.record import jsonl
 from workings.record.layout import PROMPTS, ROWS
 from workings.record.progress import slow_operation
-from workings.runs.data.datasets import read_questions
 from workings.runs.open_model import AS_RECORDED, WeightsRequest, open_run, open_untrained, open_weights
 from workings.runs.python_api.python_rows import Rows, items_file
 from workings.scoring.items import Item

@@ -4,8 +4,8 @@ from workings.planning.calibration import LEAST_OPERATIONS, calibrated_throughpu
 from workings.planning.run_time import step_operations
 from workings.record.number_text import about, duration
 from workings.record.progress import slow_operation
-from workings.runs.data.row_data import TraceData
 from workings.runs.prepare import TrainSetup
+from workings.ways.row_data import TraceData
 
 LONG_SECONDS = 3600.0
 """A run that takes longer is warned of."""

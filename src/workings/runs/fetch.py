@@ -7,7 +7,7 @@ from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import CheckVerdict, verify
-from workings.runs.object_store import about, copy, is_stored, listing, open_store
+from workings.inputs.object_store import about, copy, is_stored, listing, open_store
 
 
 @dataclass(frozen=True, kw_only=True)

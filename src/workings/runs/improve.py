@@ -19,6 +19,8 @@ from workings.data.traces import Trace, write_traces
 from workings.errors import Interrupted, RecordError, RequestError
 from workings.evaluation.comparison.compare import compare
 from workings.evaluation.settings import settings_of
+from workings.inputs.datasets import RunData, find_data, read_prompts
+from workings.inputs.object_store import local_name
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.record import atomic, jsonl, recovery
@@ -27,10 +29,8 @@ from workings.record.digest import file_digest
 from workings.record.layout import RECIPE_EVALUATION, SEAL, TOKENIZER, partial_path
 from workings.record.lock import DirectoryLock
 from workings.record.reader import RunRecord
-from workings.runs.data.datasets import RunData, find_data, read_prompts
 from workings.runs.evaluate import evaluate_run
 from workings.runs.improve_result import REQUEST, RESULT, ImproveResult, Round, change_text, write_result
-from workings.runs.object_store import local_name
 from workings.runs.sample import sample_run
 from workings.runs.select_engine import with_engine
 from workings.runs.train_and_evaluate import train_and_evaluate

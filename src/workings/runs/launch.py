@@ -17,12 +17,12 @@ from workings.config.recipe_paths import recipe_paths
 from workings.errors import RequestError
 from workings.hardware.catalog import Target, find_target, targets
 from workings.hardware.memory import gib
+from workings.inputs.object_store import is_stored
 from workings.launching import kubernetes, skypilot, slurm
 from workings.launching.job import PLAN, RECIPE, LaunchJob
 from workings.launching.kubernetes import Cluster
 from workings.planning.plan import Plan
 from workings.record.digest import file_digest, json_digest
-from workings.runs.object_store import is_stored
 from workings.runs.plan import plan_target
 from workings.runs.select_engine import with_engine
 

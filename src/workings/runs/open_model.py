@@ -15,6 +15,15 @@ from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
 from workings.errors import RecordError, RequestError
 from workings.hardware.device import without_alias
+from workings.inputs.recorded_paths import recorded_base, recorded_bases, recorded_weights
+from workings.inputs.resolve import (
+    RANDOM,
+    Weights,
+    differing_weights,
+    local_folder,
+    locate_weights,
+    weight_digests,
+)
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
 from workings.models.tokenizer import Tokenizer
@@ -23,16 +32,7 @@ from workings.record.checkpoints import Checkpoint
 from workings.record.layout import MANIFEST, MODEL_SHAPE, TOKENIZER
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
-from workings.runs.data.teacher import recorded_name
-from workings.runs.recorded_paths import recorded_base, recorded_bases, recorded_weights
-from workings.runs.resolve import (
-    RANDOM,
-    Weights,
-    differing_weights,
-    local_folder,
-    locate_weights,
-    weight_digests,
-)
+from workings.ways.teacher import recorded_name
 
 AS_RECORDED = "as recorded"
 """Stands for the device of the run's recipe."""

@@ -24,10 +24,10 @@ from workings.engines.base import ComparableEngine, Engine, EngineRequest, State
 from workings.engines.registry import find_engine
 from workings.engines.safetensors_file import TensorFile
 from workings.errors import RequestError
+from workings.inputs.resolve import resolve
 from workings.models.batch import Batch
 from workings.models.registry import family_of
 from workings.models.shapes import check_shape
-from workings.runs.resolve import resolve
 from workings.runs.smoke import Smoke
 from workings.training.schedule import Schedule
 

@@ -10,6 +10,7 @@ from workings.config.recipe import Recipe
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target, find_target
 from workings.hardware.memory import gib
+from workings.inputs.resolve import find_shape
 from workings.planning.calibration import LEAST_OPERATIONS, calibrated_throughput
 from workings.planning.history import measured_throughput
 from workings.planning.plan import Plan, target_memory_limit
@@ -17,10 +18,9 @@ from workings.planning.planned_run import engine_request, planned_mesh
 from workings.planning.run_time import step_operations
 from workings.planning.search import estimated_programs, plan_with_nearest
 from workings.runs.create_or_resume import RUNS
-from workings.runs.data.find_teacher import teacher_model
 from workings.runs.plan_time import with_deadline, with_steps, with_time
-from workings.runs.resolve import find_shape
 from workings.runs.select_engine import with_engine
+from workings.ways.find_teacher import teacher_model
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,14 +11,14 @@ from workings.config.recipe import Recipe
 from workings.data.named_sets import shipped_sets
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target
+from workings.inputs.datasets import ADDITION, ADDITION_ITEMS, ADDITION_TRACES
 from workings.models.shape import ModelShape
 from workings.planning.plan import Plan, make_plan
 from workings.planning.planned_run import PlannedRun, engine_request
 from workings.planning.recipe_changes import with_changes, with_counted_steps
-from workings.planning.reference_and_teacher import TeacherModel, teacher_request
 from workings.planning.run_time import Throughput, estimate_run_time, step_operations, step_seconds
 from workings.record.number_text import duration, percent
-from workings.runs.data.datasets import ADDITION, ADDITION_ITEMS, ADDITION_TRACES
+from workings.ways.teacher_request import TeacherModel, teacher_request
 
 
 def with_time(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, own: Throughput | None = None,

@@ -8,25 +8,22 @@ from typing import Any
 from workings.config.load import LoadedRecipe
 from workings.data.batches import fixed_batches
 from workings.data.rows import build_rows
-from workings.engines.base import Engine, EngineRequest, Inspection, ProgramName
+from workings.engines.base import Engine, EngineRequest, Inspection, Inspections, MeshShape, ProgramName
 from workings.engines.multimodal_weights import NonTextWeights, find_non_text_weights
 from workings.engines.registry import RegisteredEngine, find_engine
 from workings.hardware.device import DeviceFacts
+from workings.inputs.datasets import RunData
+from workings.inputs.resolve import ResolvedRun, resolve
 from workings.models.batch import Batch, BatchShape
 from workings.planning.planned_run import check_context
 from workings.planning.recipe_changes import with_counted_steps
-from workings.planning.reference_and_teacher import TEACHER
+from workings.planning.reference_and_teacher import TEACHER, estimated_teacher, with_reference, with_teacher
 from workings.planning.verdict import Verdict, memory_verdict
 from workings.record.progress import slow_operation
-from workings.runs.data.datasets import RunData
-from workings.runs.data.training_data import (
-    TrainingData,
-    inspections_with_frozen_models,
-    read_training_data,
-    trained_item_ids,
-)
-from workings.runs.resolve import ResolvedRun, resolve
 from workings.training.schedule import Schedule
+from workings.ways.distillation_data import DistillationData
+from workings.ways.teacher_request import teacher_request
+from workings.ways.training_data import PromptData, TrainingData, read_training_data, trained_item_ids
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +105,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     # has been read so far.
     longest = training_data.shapes()[0]
     with slow_operation("compiling the step"):
-        inspections = inspections_with_frozen_models(training_data, request, device,
-                                               engine.inspect(training_data.blank(longest)))
+        inspections = _with_frozen_models(training_data, request, device, engine.inspect(training_data.blank(longest)))
     program: ProgramName = "step"
     if limit := inspections["step"].limit_bytes:  # a compiler that refuses the step names its own limit
         device = replace(device, memory_limit_bytes=limit, memory_limit_source="the compiler")
@@ -134,3 +130,21 @@ def _with_steps(loaded: LoadedRecipe, steps: int) -> LoadedRecipe:
     if loaded.recipe.training.steps:
         return loaded
     return with_counted_steps(loaded, steps, f"{steps}, which {epochs:g} epochs of these rows are")
+
+
+def _with_frozen_models(data: TrainingData, request: EngineRequest, device: DeviceFacts,
+                                   step: Inspection) -> Inspections:
+    """Memory of the step with the reference or teacher of its data added, if there is one.
+
+    For a teacher also its own program, estimated by formula: compiling it is left to `workings plan`.
+    """
+    mesh = MeshShape(device.mesh["fsdp"], device.mesh["tp"])
+    inspections = with_reference(request, mesh, {"step": step})
+    teacher = data.teacher if isinstance(data, PromptData | DistillationData) else None
+    if teacher is None:
+        return inspections
+    request_of_teacher = teacher_request(request, teacher.model, teacher.algorithm.teacher_precision)
+    of_teacher = estimated_teacher(request_of_teacher, data.shapes()[0], mesh, device.platform)
+    return with_teacher(request, request_of_teacher, mesh, inspections, of_teacher,
+                        # With rewards the teacher is asked in every step; for traces it is asked before and put away.
+                        stays_loaded=isinstance(data, PromptData))

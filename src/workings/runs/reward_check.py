@@ -15,12 +15,11 @@ from workings.data.batches import Position
 from workings.engines.base import EngineRequest
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
+from workings.inputs.resolve import ResolvedRun, resolve
 from workings.models.tokenizer import Tokenizer
 from workings.record.progress import slow_operation
 from workings.rollouts.prompts import PromptTurn
 from workings.rollouts.rollout import Group, to_reward
-from workings.runs.data.training_data import PromptData, prompts_of, read_training_data, reward_settings
-from workings.runs.resolve import ResolvedRun, resolve
 from workings.runs.reward_findings import PromptRewards, TextRewards, equal_reward_groups, refusals, warnings
 from workings.runs.select_engine import with_engine
 from workings.scoring.items import Item
@@ -28,6 +27,7 @@ from workings.scoring.probes import probes, right_answer
 from workings.scoring.rewards import CompletionToReward, RewardProcess, RewardSettings, total
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import ScoringProcess
+from workings.ways.training_data import PromptData, prompts_of, read_training_data, reward_settings
 
 PROMPTS = 8
 """Default number of prompts."""

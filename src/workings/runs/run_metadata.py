@@ -15,6 +15,7 @@ from workings.config.load import LoadedRecipe
 from workings.config.recipe_paths import is_data_or_model_path, leads_above_home, with_changed_paths
 from workings.engines.base import Memory, ReportingEngine
 from workings.evidence.run_readme import NEAR, command_again
+from workings.inputs.resolve import weight_digests
 from workings.models.weights import parameter_count
 from workings.record.canonical import read_json
 from workings.record.digest import bytes_digest
@@ -38,7 +39,6 @@ from workings.record.writer import RunWriter
 from workings.runs.create_or_resume import Start
 from workings.runs.memory_check import plan_here
 from workings.runs.prepare import TrainSetup
-from workings.runs.resolve import weight_digests
 from workings.training.loop import Outcome
 
 

@@ -57,7 +57,7 @@ def sample_run(run: Path, prompts: Sequence[Item], out: Path, *, request: Sample
 
     Args:
         run: a sealed run directory.
-        prompts: questions with their expected answers; see `workings.runs.data.datasets.read_prompts`.
+        prompts: questions with their expected answers; see `workings.inputs.datasets.read_prompts`.
         out: directory to make for the unit.
         request: settings of sampling and selection.
         device: where to sample; by default the device of the run's recipe.

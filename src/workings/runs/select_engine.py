@@ -10,7 +10,7 @@ from workings.engines.hardware_probe import accelerators
 from workings.engines.registry import install_hint, planning_engines
 from workings.errors import RequestError
 from workings.hardware.device import without_alias
-from workings.runs.resolve import find_or_fetch_shape
+from workings.inputs.resolve import find_or_fetch_shape
 
 AUTO = "auto"
 

@@ -7,10 +7,10 @@ from workings.config.algorithms import TeacherAlgorithm
 from workings.config.families import TEMPLATES
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.errors import RequestError
+from workings.inputs.datasets import RunData
+from workings.inputs.resolve import TRAINED_VOCABULARY, find_shape, is_proven
 from workings.models.registry import find_family
 from workings.models.tokenizer_training import CONTROL_TOKENS
-from workings.runs.data.datasets import RunData
-from workings.runs.resolve import TRAINED_VOCABULARY, find_shape, is_proven
 
 # Fewer key heads than query heads, so that grouped attention is tried as well.
 TINY = {"layers": 2, "width": 32, "mlp_width": 64, "heads": 2, "kv_heads": 1, "head_dim": 16}

@@ -16,12 +16,12 @@ from workings.data.traces import Trace, read_traces
 from workings.engines.base import LikelihoodEngine
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
+from workings.inputs.datasets import find_data
+from workings.inputs.recorded_paths import recorded_base
 from workings.record.number_text import percent
 from workings.record.progress import slow_operation
 from workings.reports.surprise_page import ShadedToken, SurprisePage
-from workings.runs.data.datasets import find_data
 from workings.runs.open_model import open_run
-from workings.runs.recorded_paths import recorded_base
 
 MAX_TOKENS_SHOWN = 10
 """Tokens that are listed, those with the largest loss."""

@@ -10,6 +10,9 @@ from workings.config.load import LoadedRecipe, load_recipe
 from workings.distributed.process_group import ProcessGroup
 from workings.distributed.rpc import facts_of
 from workings.errors import DoesNotFit, RequestError
+from workings.inputs.datasets import find_data
+from workings.inputs.gguf.folder import origin_facts
+from workings.inputs.resolve import fetch_tensors
 from workings.models.unproven import unproven_sentence
 from workings.record.layout import (
     CONFIG,
@@ -26,20 +29,17 @@ from workings.record.recovery import sealed_to_resume
 from workings.record.writer import refuse_taken
 from workings.runs.attempt import NO_CALLBACKS, Attempt, Listeners, RunCallbacks
 from workings.runs.create_or_resume import has_checkpoint, same_request
-from workings.runs.data.datasets import find_data
-from workings.runs.data.find_teacher import refuse_processes
-from workings.runs.data.shared_scoring import shares
-from workings.runs.data.training_data import PromptData
 from workings.runs.doctor import doctor
-from workings.runs.gguf.folder import origin_facts
 from workings.runs.memory_check import MemoryWatch, refusal
 from workings.runs.prepare import TrainSetup, prepare
-from workings.runs.resolve import fetch_tensors
 from workings.runs.run_metadata import code_version, data_digests
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train_result import LoopSettings, TrainResult, first_and_last_reward
 from workings.training.stopping import StopRequest
+from workings.ways.find_teacher import refuse_processes
+from workings.ways.shared_scoring import shares
+from workings.ways.training_data import PromptData
 
 
 def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,

@@ -28,12 +28,12 @@ from workings.reports.live.listeners import RunListeners
 from workings.reports.tracked import flat
 from workings.runs.attempt import NO_CALLBACKS, Callback, RunCallbacks
 from workings.runs.create_or_resume import begin_with_weights, evaluation_is_missing, has_checkpoint
-from workings.runs.data.shared_scoring import scoring_process
 from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train import train_in, trained_before
 from workings.runs.train_result import TrainResult
+from workings.ways.shared_scoring import scoring_process
 
 ALERTED = ("steps", "final_loss", "first_reward", "final_reward", "items", "accuracy", "base_accuracy", "verdict")
 """Keys of `train --json` that an alert contains: numbers, and no path of this machine."""

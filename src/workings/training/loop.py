@@ -14,8 +14,8 @@ from workings.errors import TrainingFailed, first_line, is_out_of_memory
 from workings.record.manifest import REASONS
 from workings.record.metrics import padding_share
 from workings.training.background_writers import AsyncMetricsWriter
-from workings.training.experience import Experience, PreparedBatch
 from workings.training.schedule import Schedule
+from workings.ways.experience import Experience, PreparedBatch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,14 +11,14 @@ import pytest
 from tests.models.gguf.tiny_gguf import byte_pair_header, byte_pair_tokenizer, random_tensors, small, write_gguf
 from workings.engines.safetensors_file import TensorFile
 from workings.errors import RequestError
+from workings.inputs.gguf.folder import ORIGIN_FILE, converted, origin_facts
+from workings.inputs.gguf.sources import find_gguf
+from workings.inputs.resolve import local_folder, locate_weights
 from workings.models.gguf.tokenizer import PRE_TOKENIZERS
 from workings.models.hub import GGUF, is_local
 from workings.models.shapes import from_hf_config
 from workings.models.tokenizer import Tokenizer
 from workings.record.digest import file_digest
-from workings.runs.gguf.folder import ORIGIN_FILE, converted, origin_facts
-from workings.runs.gguf.sources import find_gguf
-from workings.runs.resolve import local_folder, locate_weights
 
 SHAPE = small("llama")
 HEADER = byte_pair_header(byte_pair_tokenizer(PRE_TOKENIZERS["gpt-2"].cut), "gpt-2") | {

@@ -11,7 +11,7 @@ from workings.errors import RecordError
 from workings.evidence.replay.steps import StepInputs
 from workings.rollouts.rollout import Group, Rollout, Sample, digest_of
 from workings.scoring.rewards import CompletionToReward, total
-from workings.training.rollout_experience import RolloutSampler
+from workings.ways.rollout_experience import RolloutSampler
 
 MAX_LOG_PROB_DIFFERENCE = 0.25
 """Largest difference, in nats, of a token's log probability under a frozen model and other conditions."""

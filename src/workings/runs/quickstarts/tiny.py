@@ -15,15 +15,15 @@ from workings.data.manifest import write_manifest
 from workings.data.traces import completion_text, write_traces
 from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison, compare
+from workings.inputs.datasets import ADDITION_ITEMS, ADDITION_TRACES
+from workings.inputs.resolve import TRAINED_VOCABULARY
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record import atomic
 from workings.record.reader import RunRecord
 from workings.reports.html import write_report
-from workings.runs.data.datasets import ADDITION_ITEMS, ADDITION_TRACES
 from workings.runs.improve import ImproveRequest, improve
 from workings.runs.improve_result import REQUEST, ImproveResult
 from workings.runs.quickstarts.folder import complete_run, goes_on, verify_all, write_recipes
-from workings.runs.resolve import TRAINED_VOCABULARY
 
 WITH_STEPS = "with-steps"
 ANSWER_ONLY = "answer-only"

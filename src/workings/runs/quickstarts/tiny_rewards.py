@@ -18,12 +18,12 @@ from workings.evaluation.predictions import read_results
 from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import build_scorecard
 from workings.evaluation.settings import EvaluationSettings, settings_of
+from workings.inputs.datasets import ADDITION_ITEMS
 from workings.record import atomic
 from workings.record.layout import PREDICTIONS, RECIPE_EVALUATION
 from workings.record.number_text import percent
 from workings.record.reader import RunRecord
 from workings.reports.html import write_report
-from workings.runs.data.datasets import ADDITION_ITEMS
 from workings.runs.evaluate import evaluate_run
 from workings.runs.quickstarts.folder import complete_run, goes_on, verify_all, write_recipes
 from workings.runs.quickstarts.tiny import make_data

@@ -16,6 +16,8 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.replay.rollout_source import Change, RecordedRewards, RolloutSource
 from workings.evidence.replay.row_source import RowSource
 from workings.evidence.replay.steps import BatchSource, TraceSource
+from workings.inputs.datasets import RunData, find_data
+from workings.inputs.resolve import ResolvedRun
 from workings.record import jsonl
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
@@ -26,15 +28,13 @@ from workings.record.values import Absent, absent
 from workings.rollouts.prompts import Prompt, PromptSet, read_recorded_prompts
 from workings.rollouts.rollout import Rollout
 from workings.rollouts.rollout_json import from_json
-from workings.runs.data.datasets import RunData, find_data
-from workings.runs.data.find_teacher import find_teacher
-from workings.runs.data.row_data import PairData, row_data
-from workings.runs.data.teacher import LogProbFunction, Teacher
-from workings.runs.data.training_data import prompt_data
 from workings.runs.open_model import AS_RECORDED, SealedRun
-from workings.runs.resolve import ResolvedRun
-from workings.training.distillation_experience import TopTokensFunction, teacher_top_tokens_by_row, with_top_tokens
-from workings.training.preference_experience import log_probs_by_row, with_log_probs
+from workings.ways.distillation_experience import TopTokensFunction, teacher_top_tokens_by_row, with_top_tokens
+from workings.ways.find_teacher import find_teacher
+from workings.ways.preference_experience import log_probs_by_row, with_log_probs
+from workings.ways.row_data import PairData, row_data
+from workings.ways.teacher import LogProbFunction, Teacher
+from workings.ways.training_data import prompt_data
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,11 +42,11 @@ from workings.record.checkpoints import Checkpoint
 from workings.record.layout import ENVIRONMENT
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
-from workings.runs.data.teacher import Teacher
 from workings.runs.replay.reopen_run import ReopenedRun, ReplayInputs, reopen_run
 from workings.runs.replay.replay_answers import answered_units, ask_again, counted
 from workings.runs.run_metadata import code_version
 from workings.training.schedule import Schedule
+from workings.ways.teacher import Teacher
 
 STEPS, ITEMS = 10, 8
 """Default numbers of steps and items of a replay."""

@@ -287,7 +287,7 @@ def _known_digest(recipe: Recipe) -> str:
     from workings.data.named_sets import shipped_sets
     name = recipe.evaluation.items
     if name == "addition":
-        # As many as `workings.runs.data.datasets` makes. That room stands above this one, so the numbers are repeated.
+        # As many as `workings.inputs.datasets` makes. That room stands above this one, so the numbers are repeated.
         return bytes_digest(items_bytes(addition.make(500, 600, recipe.seed)[1]))
     return shipped_sets()[name].sha256 if name in shipped_sets() else ""
 

@@ -16,15 +16,15 @@ from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
 from workings.errors import RequestError
 from workings.hardware.machine import cache_directory
+from workings.inputs.resolve import ResolvedRun
 from workings.models.batch import Batch, BatchShape
 from workings.record import jsonl
 from workings.record.digest import bytes_digest
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
 from workings.record.number_text import percent
 from workings.record.writer import RunWriter
-from workings.runs.resolve import ResolvedRun
-from workings.training.experience import Experience, TraceExperience
-from workings.training.preference_experience import PreferenceExperience, reference_log_probs_by_row
+from workings.ways.experience import Experience, TraceExperience
+from workings.ways.preference_experience import PreferenceExperience, reference_log_probs_by_row
 
 MANY_EMPTY = 1 / 3
 """Share of empty rows in an epoch's updates from which the log says so."""

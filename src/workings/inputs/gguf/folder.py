@@ -23,6 +23,7 @@ import numpy as np
 from workings.engines.safetensors_file import write_tensors
 from workings.hardware.machine import cache_directory
 from workings.hints import typed_path
+from workings.inputs.gguf.sources import GgufSource
 from workings.models.gguf.reader import UNQUANTIZED, GgufFile
 from workings.models.gguf.tokenizer import read_tokenizer
 from workings.models.registry import find_family
@@ -31,7 +32,6 @@ from workings.models.weights import tensor_shapes
 from workings.record import atomic
 from workings.record.digest import CHUNK_BYTES, chunks
 from workings.record.storage import storage
-from workings.runs.gguf.sources import GgufSource
 
 CONVERSION = 1
 """Version of the conversion: a change of what is written makes new folders."""

@@ -16,34 +16,28 @@ from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import (
     AdapterEngine,
     Engine,
-    EngineRequest,
-    Inspection,
-    Inspections,
     LikelihoodEngine,
-    MeshShape,
     State,
 )
 from workings.errors import RequestError
-from workings.hardware.device import DeviceFacts
+from workings.inputs.resolve import ResolvedRun
 from workings.models.batch import Batch, BatchShape
-from workings.planning.reference_and_teacher import estimated_teacher, teacher_request, with_reference, with_teacher
 from workings.record.digest import json_digest
 from workings.record.layout import PROMPTS, REWARDS, TEACHER
 from workings.record.writer import RunWriter
 from workings.rollouts import rollout_json
 from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluation_items
 from workings.rollouts.rollout import Rollout, RolloutShape
-from workings.runs.data.distillation_data import DistillationData, distillation_data
-from workings.runs.data.find_teacher import find_teacher
-from workings.runs.data.row_data import TraceData, read_row_data
-from workings.runs.data.shared_scoring import rewarder
-from workings.runs.data.teacher import LogProbFunction, Teacher
-from workings.runs.resolve import ResolvedRun
 from workings.scoring.items import Item
 from workings.scoring.rewards import RewardProcess, RewardSettings
-from workings.training.experience import Experience
-from workings.training.rollout_experience import Rewarder, RolloutEngine, RolloutExperience, RolloutSampler
-from workings.training.stall_detector import StallDetector
+from workings.ways.distillation_data import distillation_data
+from workings.ways.experience import Experience
+from workings.ways.find_teacher import find_teacher
+from workings.ways.rollout_experience import Rewarder, RolloutEngine, RolloutExperience, RolloutSampler
+from workings.ways.row_data import TraceData, read_row_data
+from workings.ways.shared_scoring import rewarder
+from workings.ways.stall_detector import StallDetector
+from workings.ways.teacher import LogProbFunction, Teacher
 
 
 class TrainingData(Protocol):
@@ -276,24 +270,6 @@ def prompt_data(resolved: ResolvedRun, prompts: PromptSet, fsdp: int, teacher: T
     return PromptData(resolved=resolved, algorithm=algorithm, prompts=prompts, teacher=teacher,
                       rewards=reward_settings(resolved.loaded) if recipe.uses_rewards else None,
                       shape=RolloutShape.from_recipe(recipe, algorithm, fsdp=fsdp, pad_id=resolved.tokenizer.pad_id))
-
-
-def inspections_with_frozen_models(data: TrainingData, request: EngineRequest, device: DeviceFacts,
-                                   step: Inspection) -> Inspections:
-    """Memory of the step with the reference or teacher of its data added, if there is one.
-
-    For a teacher also its own program, estimated by formula: compiling it is left to `workings plan`.
-    """
-    mesh = MeshShape(device.mesh["fsdp"], device.mesh["tp"])
-    inspections = with_reference(request, mesh, {"step": step})
-    teacher = data.teacher if isinstance(data, PromptData | DistillationData) else None
-    if teacher is None:
-        return inspections
-    request_of_teacher = teacher_request(request, teacher.model, teacher.algorithm.teacher_precision)
-    of_teacher = estimated_teacher(request_of_teacher, data.shapes()[0], mesh, device.platform)
-    return with_teacher(request, request_of_teacher, mesh, inspections, of_teacher,
-                        # With rewards the teacher is asked in every step; for traces it is asked before and put away.
-                        stays_loaded=isinstance(data, PromptData))
 
 
 def trained_item_ids(items: Sequence[Item], data: TrainingData) -> list[str]:

@@ -11,14 +11,14 @@ from workings.data.top_tokens import StoredTopTokens, TopTokenFiles, TopTokensOf
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import Engine, TeachingEngine
 from workings.errors import RequestError
+from workings.inputs.resolve import ResolvedRun
 from workings.record import atomic
 from workings.record.layout import TEACHER, top_tokens_file
 from workings.record.writer import RunWriter
-from workings.runs.data.row_data import TraceData
-from workings.runs.data.teacher import Teacher
-from workings.runs.resolve import ResolvedRun
-from workings.training.distillation_experience import DistillationExperience
-from workings.training.experience import Experience
+from workings.ways.distillation_experience import DistillationExperience
+from workings.ways.experience import Experience
+from workings.ways.row_data import TraceData
+from workings.ways.teacher import Teacher
 
 
 @dataclass(frozen=True, kw_only=True)

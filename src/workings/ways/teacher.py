@@ -18,18 +18,18 @@ from workings.config.training import MeshConfig
 from workings.engines.base import AdapterReadingEngine, Engine, EngineRequest, LikelihoodEngine, State, TeachingEngine
 from workings.engines.registry import find_engine
 from workings.errors import RecordError, RequestError
+from workings.inputs.resolve import ResolvedRun, Weights, differing_weights, fetch_tensors, weight_digests
 from workings.models.batch import Batch
 from workings.models.hub import LOCAL, is_local
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
 from workings.models.tokenizer import Tokenizer
-from workings.planning.reference_and_teacher import TeacherModel, teacher_request
 from workings.record.digest import file_digest, json_digest
 from workings.record.layout import CHECKPOINTS, SEAL, SUMS
 from workings.record.reader import RunRecord
 from workings.record.seal import parse_seal, parse_sums
-from workings.runs.resolve import ResolvedRun, Weights, differing_weights, fetch_tensors, weight_digests
-from workings.training.distillation_experience import TopTokensFunction
+from workings.ways.distillation_experience import TopTokensFunction
+from workings.ways.teacher_request import TeacherModel, teacher_request
 
 MODEL_FILE, ADAPTER_FILE = "model.safetensors", "adapter_model.safetensors"
 """Files of a checkpoint: all weights, under the name by which an engine loads them, or the adapters alone."""

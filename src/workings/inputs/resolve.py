@@ -16,6 +16,10 @@ from workings.engines.base import Engine, State
 from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
 from workings.errors import RequestError
+from workings.inputs.datasets import RunData, find_data
+from workings.inputs.gguf.folder import converted
+from workings.inputs.gguf.sources import find_gguf, names_gguf, refuse_package_name
+from workings.inputs.object_store import STORED, is_stored, stored_folder
 from workings.models.chat import ChatTemplate
 from workings.models.hub import GGUF, PATTERNS, SMALL, is_local, weights_directory
 from workings.models.registry import family_of
@@ -25,10 +29,6 @@ from workings.models.stop_tokens import StopTokens
 from workings.models.tokenizer import Tokenizer
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record.digest import file_digest, json_digest
-from workings.runs.data.datasets import RunData, find_data
-from workings.runs.gguf.folder import converted
-from workings.runs.gguf.sources import find_gguf, names_gguf, refuse_package_name
-from workings.runs.object_store import STORED, is_stored, stored_folder
 
 TRAINED_VOCABULARY = 512
 """Vocabulary of a tokenizer that is trained on the run's own traces (`tokenizer: train`)."""

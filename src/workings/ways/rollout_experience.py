@@ -30,8 +30,8 @@ from workings.rollouts.rollout import (
     to_reward,
 )
 from workings.scoring.rewards import CompletionToReward, RewardSettings, total
-from workings.training.experience import PreparedBatch
-from workings.training.stall_detector import StallDetector
+from workings.ways.experience import PreparedBatch
+from workings.ways.stall_detector import StallDetector
 
 
 @runtime_checkable

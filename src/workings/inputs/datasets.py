@@ -18,9 +18,9 @@ from workings.data.preferences import PreferencePair, read_pairs
 from workings.data.traces import Trace, traces_bytes
 from workings.errors import RequestError
 from workings.hints import no_file
+from workings.inputs.object_store import local_name
 from workings.record.digest import bytes_digest, file_digest
 from workings.record.manifest import DRAWN_FROM
-from workings.runs.object_store import local_name
 from workings.scoring.items import Item, item_from_json, read_items
 from workings.scoring.lines import read_lines
 

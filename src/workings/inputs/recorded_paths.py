@@ -4,11 +4,11 @@ from pathlib import Path
 
 from workings.config.model import FromPretrained
 from workings.errors import RequestError
+from workings.inputs.resolve import Weights, local_folder, locate_weights
 from workings.models.hub import is_local
 from workings.record.canonical import loads
 from workings.record.layout import OVERRIDES
 from workings.record.reader import RunRecord
-from workings.runs.resolve import Weights, local_folder, locate_weights
 
 PARENTS_SEARCHED = 3
 """Number of folders above a run in which a relative path of its recipe is searched."""

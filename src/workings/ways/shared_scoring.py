@@ -17,7 +17,7 @@ from workings.scoring.judge import Judgement, judgement_from_json
 from workings.scoring.rewards import CompletionToReward, RewardProcess, RewardSettings, sample_from_json
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import ScoringProcess
-from workings.training.rollout_experience import Rewarder
+from workings.ways.rollout_experience import Rewarder
 
 REWARDS, SCORES = "rewards", "scores"
 """Names under which process 0 asks the others for their share."""
@@ -33,7 +33,7 @@ def split_rewards(settings: RewardSettings) -> tuple[RewardSettings | None, Rewa
 
 @dataclass(frozen=True, kw_only=True)
 class SharedRewarder:
-    """`workings.training.rollout_experience.Rewarder` of process 0, beside processes that compute their share."""
+    """`workings.ways.rollout_experience.Rewarder` of process 0, beside processes that compute their share."""
 
     processes: ProcessGroup
     names: Sequence[str]

@@ -10,18 +10,18 @@ from workings.config.model import FromPretrained
 from workings.config.recipe import Recipe
 from workings.engines.weight_files import read_shape
 from workings.errors import RequestError
+from workings.inputs.object_store import is_stored
+from workings.inputs.recorded_paths import recorded_weights
+from workings.inputs.resolve import RANDOM, Weights, local_folder, locate_weights, shape_by_hub_id
 from workings.models.shape import ModelShape
 from workings.models.shapes import from_hf_config, to_hf_config
 from workings.models.tokenizer import Tokenizer
-from workings.planning.reference_and_teacher import TeacherModel
 from workings.record.canonical import loads
 from workings.record.layout import MODEL_SHAPE, SEAL, TOKENIZER
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
-from workings.runs.data.teacher import Base, Teacher, sealed_digests
-from workings.runs.object_store import is_stored
-from workings.runs.recorded_paths import recorded_weights
-from workings.runs.resolve import RANDOM, Weights, local_folder, locate_weights, shape_by_hub_id
+from workings.ways.teacher import Base, Teacher, sealed_digests
+from workings.ways.teacher_request import TeacherModel
 
 
 def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape, bases: Sequence[Path] = ()) -> Teacher:
