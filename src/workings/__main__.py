@@ -1,5 +1,7 @@
 """The command `workings`; `python -m workings` is the same."""
 
+import codecs
+import io
 import os
 import sys
 from contextlib import suppress
@@ -11,6 +13,7 @@ from workings.training.stopping import lead_nowhere
 
 def run() -> None:
     """Entry point."""
+    _use_utf8()
     _open_closed_streams()
     # Before the commands are imported, which a person does not always wait for.
     catch_signals()
@@ -25,6 +28,20 @@ def run() -> None:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(Interrupted.exit_code)
+
+
+def _use_utf8() -> None:
+    """Start again in Python's UTF-8 mode where the locale cannot name every file, and let no character fail.
+
+    Under `LC_ALL=C` a path such as `rezept ß.yaml` is no valid text. Python decides about its mode when it starts.
+    """
+    if codecs.lookup(sys.getfilesystemencoding()).name != "utf-8":
+        os.environ["PYTHONUTF8"] = "1"  # for the processes that this one starts
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606  the same program
+    # A terminal that cannot show a character gets its escape; Python itself does so for standard error only.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _open_closed_streams() -> None:

@@ -45,6 +45,7 @@ from workings.scoring.items import items_digest
 from workings.training.background_writers import MachineLog
 from workings.training.display import Display
 from workings.training.held_out_items import HeldOutItems
+from workings.training.learned_nothing import learned_nothing
 from workings.training.loop import LoopParts, Observer, Outcome, Progress
 from workings.training.loop import train as run_loop
 from workings.training.observer import HeldOutObserver, LoggedSample
@@ -232,7 +233,8 @@ class Attempt:
         run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
         return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
                            supervised_tokens=outcome.progress.supervised_tokens,
-                           final_loss=metrics[-1]["loss"] if metrics else None, rewards=rewards, run=run,
+                           final_loss=metrics[-1]["loss"] if metrics else None, rewards=rewards,
+                           learned_nothing=learned_nothing(metrics), run=run,
                            setup=setup, settings=self.settings, state=outcome.state)
 
     def _preamble(self) -> Iterator[str]:

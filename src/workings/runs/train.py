@@ -36,6 +36,7 @@ from workings.runs.run_metadata import code_version, data_digests
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train_result import LoopSettings, TrainResult, first_and_last_reward
+from workings.training.learned_nothing import learned_nothing
 from workings.training.stopping import StopRequest
 from workings.ways.find_teacher import refuse_processes
 from workings.ways.shared_scoring import shares
@@ -135,7 +136,8 @@ def trained_before(loaded: LoadedRecipe, out: Path, smoke: Smoke | None) -> Trai
     state = None if (out / RECIPE_EVALUATION).exists() else setup.engine.restore(last.path)
     return TrainResult(status=manifest.status, reason=manifest.status_reason, steps=last.step,
                        supervised_tokens=manifest.supervised_tokens, final_loss=metrics[-1]["loss"],
-                       rewards=first_and_last_reward(metrics), run=out, setup=setup, settings=settings, state=state)
+                       rewards=first_and_last_reward(metrics), learned_nothing=learned_nothing(metrics), run=out,
+                       setup=setup, settings=settings, state=state)
 
 
 def _prepared(loaded: LoadedRecipe, smoke: Smoke | None) -> tuple[TrainSetup, LoopSettings]:

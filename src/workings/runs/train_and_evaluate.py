@@ -105,6 +105,8 @@ class TrainAndEvaluateResult:
             state = "the last checkpoint in the run is the last good state" if saved else "there is no checkpoint"
             lines.append(f"reason: {training.reason}; {state}")
             lines += self._after_a_failed_reward(saved) if training.reason.startswith("reward ") else []
+        if training.learned_nothing:
+            lines.append(training.learned_nothing)
         if training.status == "interrupted":
             lines.append(f"to go on: {resume_command}")
         if self.scorecard is not None:

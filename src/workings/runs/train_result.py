@@ -52,7 +52,7 @@ class LoopSettings:
         return settings
 
 
-SHARED_FIELDS = ("status", "reason", "steps", "supervised_tokens", "final_loss", "rewards")
+SHARED_FIELDS = ("status", "reason", "steps", "supervised_tokens", "final_loss", "rewards", "learned_nothing")
 """Fields of a result that process 0 sends to the other processes."""
 
 
@@ -67,6 +67,8 @@ class TrainResult:
     final_loss: float | None
     rewards: tuple[float, float] | None
     """Mean rewards of the first and the last rollout; None in a run without rewards."""
+    learned_nothing: str
+    """Why the run cannot have learned anything (`workings.training.learned_nothing`); empty if it can have."""
     run: Path
     setup: TrainSetup
     settings: LoopSettings
@@ -95,6 +97,7 @@ class TrainResult:
         values: dict[str, Any] = {"status": self.status, "steps": self.steps, "run": str(self.run)}
         if self.rewards is not None:
             values |= {"first_reward": self.rewards[0], "final_reward": self.rewards[1]}
+        values |= {"learned_nothing": self.learned_nothing} if self.learned_nothing else {}
         return values if self.final_loss is None else values | {"final_loss": self.final_loss}
 
 

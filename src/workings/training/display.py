@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
 from workings.record.memory_use import memory_use
+from workings.record.number_text import percent
 from workings.record.pace import WINDOW, has_log_line, pace
 from workings.record.progress import ProgressListener, report_progress_to, slow_operation
 from workings.training.loop import Progress
@@ -20,6 +21,8 @@ WIDE = 110
 """Characters of a terminal from which on the bar has its full width."""
 LOG_WIDTH = 120
 """Characters of a sample's line where no terminal says how wide it is."""
+CUT_OFF_SHARE = 0.1
+"""Share of cut-off completions from which on a step's line names it."""
 REPEATED = re.compile(r"(?P<unit>(?:\\.|[^\\]){1,40}?)(?P=unit){3,}", re.DOTALL)
 """A piece of text at least four times in a row; an escape such as ``\\n`` is never cut in two."""
 
@@ -111,6 +114,9 @@ class Display(ProgressListener):
         # little from the second update of a rollout on.
         goal = next((f"{name} {line[name]:.3f}" for name in ("reward", "kl_teacher") if name in line),
                     f"loss {line['loss']:.4f}")
+        # A few completions that are too long are normal; more of them cost what could be learned.
+        if line.get("truncated", 0) > CUT_OFF_SHARE:
+            goal += f"  {percent(line['truncated'], 0)} cut off"
         gauge = memory_use(self._planned, line).gauge()
         self._bar.update(self._task, completed=progress.step,
                          facts=fitting([goal, rate, time_left, f"  {gauge}" if gauge else ""], self._room))
